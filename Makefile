@@ -1,0 +1,32 @@
+# Two commands do everything on a fresh machine with Python >= 3.11: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export MPLBACKEND = Agg
+export HF_HUB_OFFLINE = 1
+export WANDB_MODE = disabled
+export NUMBA_THREADING_LAYER = forksafe
+
+.PHONY: demo test lint docs clean
+
+# One stamp per set of extras, remade when the pins or the metadata change.
+$(VENV)/.installed-%: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$*]"
+	touch $@
+
+demo: $(VENV)/.installed-fast
+	$(BIN)/sciops demo
+
+test: $(VENV)/.installed-fast,test
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+lint: $(VENV)/.installed-lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+docs: $(VENV)/.installed-fast,docs
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+clean:
+	rm -rf $(VENV) build dist docs/_build

@@ -1,0 +1,1 @@
+"""Generators of PDE datasets: a frozen config and `run(config)` each."""

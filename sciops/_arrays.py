@@ -1,0 +1,48 @@
+"""numpy in, numpy out; torch in, torch out: the one place where the two meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def as_tensor(x: Any, name: str = "input") -> tuple[Tensor, Callable[[Tensor], Any]]:
+    """(x as a tensor, how to hand a tensor back in the caller's kind).
+
+    numpy arrays, lists and scalars become tensors that share memory where they can (read-only arrays are copied) and
+    are handed back as numpy; tensors pass through with their device, dtype and graph. Booleans and integers become
+    float64.
+
+    Raises TypeError when x holds no numbers.
+    """
+    if isinstance(x, Tensor):
+        return _floating(x), lambda t: t
+    array = np.asarray(x)
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"{name}: got {type(x).__name__} of dtype {array.dtype}; expected an array of numbers")
+    array = np.ascontiguousarray(array) if array.ndim else array
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    tensor = (
+        torch.from_numpy(array if array.flags.writeable else array.copy()) if array.ndim else torch.tensor(array.item())
+    )
+    return _floating(tensor), _to_numpy
+
+
+def like(reference: Any, tensor: Tensor) -> Any:
+    """A tensor handed back in the kind of `reference`: numpy when that is not a tensor."""
+    return tensor if isinstance(reference, Tensor) else _to_numpy(tensor)
+
+
+def _floating(tensor: Tensor) -> Tensor:
+    if tensor.is_floating_point() or tensor.is_complex():
+        return tensor
+    return tensor.to(torch.float64)
+
+
+def _to_numpy(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().cpu().numpy()

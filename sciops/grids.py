@@ -1,0 +1,246 @@
+"""Where a field is sampled: `Grid`, and the exact passage between nested grids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from sciops._arrays import as_tensor
+
+Centering = Literal["node", "cell", "periodic"]
+Interval = tuple[float, float]
+
+_ALIGNED = 1e-9  # two positions are the same point when they differ by less than this share of the spacing
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A uniform Cartesian grid of any number of axes.
+
+    With n points on [a, b], axis by axis:
+
+    * ``node``:      x_j = a + j (b − a)/(n − 1)        both ends are points
+    * ``cell``:      x_j = a + (j + ½)(b − a)/n         points are the centres of n cells
+    * ``periodic``:  x_j = a + j (b − a)/n              b is a again and is not stored
+
+    shape : points per axis; an int means one axis
+    extent : (a, b) per axis; one pair, or one number b for (0, b), serves every axis; default the unit box
+    centering : the rule above
+    domain : where the walls are, (a, b) per axis; default `extent`. A node grid that was taken from a finer one by a
+        stride that does not divide it stops short of the wall: 16 nodes at 26·j/420 have extent (0, 390/420) in
+        domain (0, 1).
+
+    Raises ValueError when an axis has fewer than one point (two for nodes), an interval is empty or not finite, or a
+    domain does not hold its extent.
+
+    >>> Grid((421, 421)).coarsen(5).shape
+    (85, 85)
+    """
+
+    shape: tuple[int, ...]
+    extent: tuple[Interval, ...] | None = None
+    centering: Centering = "node"
+    domain: tuple[Interval, ...] | None = None
+
+    def __post_init__(self) -> None:
+        shape = (self.shape,) if isinstance(self.shape, (int, np.integer)) else tuple(self.shape)
+        if not shape or any(int(n) != n for n in shape):
+            raise ValueError(f"shape={self.shape!r}: expected one whole number per axis, such as shape=(85, 85)")
+        shape = tuple(int(n) for n in shape)
+        if self.centering not in ("node", "cell", "periodic"):
+            raise ValueError(f"centering={self.centering!r}: expected 'node', 'cell' or 'periodic'")
+        least = 2 if self.centering == "node" else 1
+        if min(shape) < least:
+            raise ValueError(f"shape={shape}: a {self.centering} grid needs at least {least} points per axis")
+        extent = _intervals(self.extent if self.extent is not None else (0.0, 1.0), len(shape), "extent")
+        domain = _intervals(self.domain if self.domain is not None else extent, len(shape), "domain")
+        for (a, b), (left, right) in zip(extent, domain):
+            slack = 1e-12 * (right - left)
+            if a < left - slack or b > right + slack:
+                raise ValueError(
+                    f"domain={domain} does not hold extent={extent}: the walls must lie outside the points"
+                )
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "extent", extent)
+        object.__setattr__(self, "domain", domain)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape))
+
+    @property
+    def spacing(self) -> tuple[float, ...]:
+        """Distance between neighbouring points, per axis."""
+        cells = [n - 1 if self.centering == "node" else n for n in self.shape]
+        return tuple((b - a) / m for (a, b), m in zip(self.extent, cells))
+
+    @property
+    def reaches_walls(self) -> bool:
+        """Whether the extent is the whole domain."""
+        return all(
+            abs(a - left) <= _ALIGNED * h and abs(b - right) <= _ALIGNED * h
+            for (a, b), (left, right), h in zip(self.extent, self.domain, self.spacing)
+        )
+
+    def coordinates(self) -> tuple[np.ndarray, ...]:
+        """Positions of the points, one float64 array of length n per axis."""
+        offset = 0.5 if self.centering == "cell" else 0.0
+        points = []
+        for n, (a, b), h in zip(self.shape, self.extent, self.spacing):
+            x = a + (np.arange(n) + offset) * h
+            if self.centering == "node":
+                x[-1] = b
+            points.append(x)
+        return tuple(points)
+
+    def meshgrid(self) -> tuple[np.ndarray, ...]:
+        """Positions as fields of the grid's shape, axis 0 first (``indexing="ij"``)."""
+        return tuple(np.meshgrid(*self.coordinates(), indexing="ij"))
+
+    def weights(self) -> np.ndarray:
+        """Quadrature weights w with ∫u ≈ Σ w·u over the extent: trapezoid on nodes, midpoint otherwise.
+
+        Their sum is the measure of the extent, whatever the centering.
+        """
+        total = np.ones(())
+        for n, h in zip(self.shape, self.spacing):
+            w = np.full(n, h)
+            if self.centering == "node":
+                w[[0, -1]] *= 0.5
+            total = np.multiply.outer(total, w)
+        return total
+
+    def coarsen(self, factor: int | Sequence[int]) -> Grid:
+        """The nested grid with `factor` times the spacing: strides nodes and periodic points, merges cells.
+
+        A node grid that reaches its wall must have n − 1 divisible by the factor, so that the wall stays on the grid;
+        one that already stops short of it may lose trailing nodes. Raises ValueError naming the factors that fit.
+        """
+        factors = _per_axis(factor, self.ndim, "factor")
+        shape, extent = [], []
+        for axis, (n, f, (a, b), (_, wall), h) in enumerate(
+            zip(self.shape, factors, self.extent, self.domain, self.spacing)
+        ):
+            if self.centering == "node":
+                at_wall = abs(b - wall) <= _ALIGNED * h
+                kept = (n - 1) // f + 1
+                if (at_wall and (n - 1) % f) or kept < 2:
+                    fits = [d for d in range(1, n) if (n - 1) % d == 0]
+                    raise ValueError(
+                        f"factor={f} does not fit {n} nodes on axis {axis}: {n} − 1 has the divisors {fits}"
+                    )
+                shape.append(kept)
+                extent.append((a, b if (n - 1) % f == 0 else a + (kept - 1) * f * h))
+            else:
+                if n % f:
+                    fits = [d for d in range(1, n + 1) if n % d == 0]
+                    raise ValueError(f"factor={f} does not fit {n} points on axis {axis}: {n} has the divisors {fits}")
+                shape.append(n // f)
+                extent.append((a, b))
+        return Grid(tuple(shape), tuple(extent), self.centering, self.domain)
+
+    def strides_in(self, fine: Grid) -> tuple[int, ...] | None:
+        """The factors f with ``self == fine.coarsen(f)``, or None when this grid is not nested in `fine`.
+
+        >>> Grid((85, 85)).strides_in(Grid((421, 421)))
+        (5, 5)
+        >>> Grid((85, 85)).strides_in(Grid((211, 211))) is None
+        True
+        """
+        if self.ndim != fine.ndim or self.centering != fine.centering:
+            return None
+        factors = tuple(round(h / g) for h, g in zip(self.spacing, fine.spacing))
+        if min(factors) < 1:
+            return None
+        try:
+            coarse = fine.coarsen(factors)
+        except ValueError:
+            return None
+        return factors if coarse.same_points(self) else None
+
+    def same_points(self, other: Grid) -> bool:
+        """Whether both grids hold the same points, to round-off, by the same rule."""
+        if (self.shape, self.centering) != (other.shape, other.centering):
+            return False
+        return all(
+            abs(p - q) <= _ALIGNED * h
+            for (a, b), (c, d), h in zip(self.extent, other.extent, self.spacing)
+            for p, q in ((a, c), (b, d))
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and strings for JSON; `Grid.from_dict` reads it back."""
+        return {
+            "shape": list(self.shape),
+            "extent": [list(pair) for pair in self.extent],
+            "centering": self.centering,
+            "domain": [list(pair) for pair in self.domain],
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Grid:
+        """The grid that `to_dict` described."""
+        extent, domain = (tuple(tuple(pair) for pair in values[key]) for key in ("extent", "domain"))
+        return cls(tuple(values["shape"]), extent, values["centering"], domain)
+
+
+def restrict(u: Any, fine: Grid, coarse: Grid) -> Any:
+    """u on a nested coarser grid: the samples themselves on nodes and periodic points, block means on cells.
+
+    u : (..., *fine.shape)   numpy or torch
+    returns : (..., *coarse.shape)   same kind
+
+    Raises ValueError when `coarse` is not nested in `fine` or u does not live on `fine`.
+    """
+    tensor, restore = as_tensor(u, "u")
+    check_on_grid(tensor, fine, "u")
+    strides = coarse.strides_in(fine)
+    if strides is None:
+        raise ValueError(
+            f"grid {coarse.shape} ({coarse.centering}) is not nested in {fine.shape} ({fine.centering}); "
+            "use sciops.resample for grids that share no points"
+        )
+    first = tensor.ndim - fine.ndim
+    for axis, (f, n) in enumerate(zip(strides, coarse.shape), start=first):
+        if fine.centering == "cell":
+            tensor = tensor.unflatten(axis, (n, f)).mean(axis + 1)
+        else:
+            tensor = tensor.index_select(axis, torch.arange(n, device=tensor.device) * f)
+    return restore(tensor)
+
+
+def check_on_grid(u: Any, grid: Grid, name: str = "u") -> None:
+    """Raises ValueError, naming both shapes, unless the last axes of u are the grid."""
+    if tuple(u.shape[-grid.ndim :]) != grid.shape:
+        raise ValueError(f"{name} has shape {tuple(u.shape)}; expected its last axes to be the grid {grid.shape}")
+
+
+def _per_axis(value: int | Sequence[int], ndim: int, name: str) -> tuple[int, ...]:
+    values = (value,) * ndim if isinstance(value, (int, np.integer)) else tuple(value)
+    if len(values) != ndim or any(int(v) != v or v < 1 for v in values):
+        raise ValueError(f"{name}={value!r}: expected a positive whole number, or one for each of the {ndim} axes")
+    return tuple(int(v) for v in values)
+
+
+def _intervals(value: Any, ndim: int, name: str) -> tuple[Interval, ...]:
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.empty((0,))
+    if array.ndim == 0:
+        array = np.array([0.0, float(array)])
+    if array.shape == (2,):
+        array = np.tile(array, (ndim, 1))
+    if array.shape != (ndim, 2):
+        raise ValueError(f"{name}={value!r}: expected (a, b), or one such pair for each of the {ndim} axes")
+    if not np.isfinite(array).all() or (array[:, 0] >= array[:, 1]).any():
+        raise ValueError(f"{name}={value!r}: expected finite a < b on every axis")
+    return tuple((float(a), float(b)) for a, b in array)
