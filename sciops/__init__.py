@@ -21,6 +21,7 @@ _ROOMS = (
     "models",
     "training",
     "spectral",
+    "evaluation",
     "runs",
     "plotting",
 )

@@ -1,0 +1,131 @@
+"""The `sciops` command: one verb a job.
+
+sciops generate NAME …   make a dataset (data_gen/NAME.py)
+sciops info FILE         what a file is and holds
+sciops validate FILE     what is wrong with it
+sciops convert SRC DST --layout NAME
+sciops train …           train an operator (studies/train.py)
+sciops study NAME …      run a study (studies/NAME.py)
+sciops demo              data, training and the resolution-shift study, small, in a few minutes
+
+Every verb answers --help.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sciops._command import command, guarded
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the console script; `arguments` default to the process's own."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(__doc__)
+        return
+    if words[0] == "--version":
+        print(importlib.import_module("sciops").__version__)
+        return
+    verb, rest = words[0], words[1:]
+    guarded(lambda: _verb(verb)(rest))
+
+
+def _verb(name: str) -> Callable[[list[str]], None]:
+    verbs = {
+        "generate": lambda rest: _by_name("data_gen", "generate", rest),
+        "study": lambda rest: _by_name("studies", "study", rest),
+        "train": lambda rest: _run_module("studies.train", "sciops train", rest),
+        "info": _info,
+        "validate": _validate,
+        "convert": _convert,
+        "demo": _demo,
+    }
+    if name not in verbs:
+        raise ValueError(f"sciops {name}: expected one of {', '.join(verbs)}; sciops --help describes them")
+    return verbs[name]
+
+
+def _by_name(package: str, verb: str, rest: list[str]) -> None:
+    names = sorted(m.name for m in pkgutil.iter_modules(importlib.import_module(package).__path__) if m.name[0] != "_")
+    if not rest or rest[0] in ("-h", "--help"):
+        print(f"sciops {verb} NAME …   with NAME one of: {', '.join(names)}")
+        return
+    if rest[0] not in names:
+        raise ValueError(f"sciops {verb} {rest[0]}: expected one of {', '.join(names)}")
+    _run_module(f"{package}.{rest[0]}", f"sciops {verb} {rest[0]}", rest[1:])
+
+
+def _run_module(module: str, prog: str, rest: list[str]) -> None:
+    loaded = importlib.import_module(module)
+    command(loaded.run, loaded.PRESETS, rest, prog=prog)
+
+
+def _info(rest: list[str]) -> None:
+    import tyro
+
+    def info(path: tyro.conf.Positional[Path]) -> None:
+        """What a file is: layout, fields, grid, splits, and what to do with it next."""
+        from sciops import datasets
+
+        print(datasets.describe(path))
+
+    tyro.cli(info, args=rest, prog="sciops info")
+
+
+def _validate(rest: list[str]) -> None:
+    import tyro
+
+    def validate(path: tyro.conf.Positional[Path]) -> None:
+        """What is wrong with a file, a line a finding; status 1 when there is an error among them."""
+        from sciops import datasets
+
+        findings = datasets.validate(path)
+        for finding in findings:
+            print(finding)
+        if not findings:
+            print(f"{path}: sound")
+        if any(finding.severity == "error" for finding in findings):
+            sys.exit(1)
+
+    tyro.cli(validate, args=rest, prog="sciops validate")
+
+
+def _convert(rest: list[str]) -> None:
+    import tyro
+
+    def convert(source: tyro.conf.Positional[Path], destination: tyro.conf.Positional[Path], layout: str) -> None:
+        """Writes `source` again in another layout.
+
+        layout: native, neuralop, li2020, …
+        """
+        from sciops import datasets
+
+        print(f"wrote {datasets.convert(source, destination, layout) or destination}")
+
+    tyro.cli(convert, args=rest, prog="sciops convert")
+
+
+def _demo(rest: list[str]) -> None:
+    import tyro
+
+    def demo(output: Path = Path("runs/demo")) -> None:
+        """Generates paired Darcy fields, trains fno and mano, asks what happens on another grid; a few minutes.
+
+        output: folder of the dataset, the models, the figures and report.md
+        """
+        generate = importlib.import_module("data_gen.darcy")
+        study = importlib.import_module("studies.resolution_shift")
+        data = generate.run(replace(generate.PRESETS["quick"], output=output / "darcy.h5"))
+        study.run(replace(study.PRESETS["quick"], data=data, output=output))
+
+    tyro.cli(demo, args=rest, prog="sciops demo")
+
+
+if __name__ == "__main__":
+    main()
