@@ -1,0 +1,250 @@
+"""`SpectralMixer`: a linear map between the low modes of a field, in a Fourier, sine or cosine basis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from sciops.grids import Grid
+from sciops.mixers import _fourier, _walls
+from sciops.mixers._precision import full_precision, working_dtype
+
+Basis = Literal["fourier", "sine", "cosine", "sine-cosine"]
+
+
+class SpectralMixer(nn.Module):
+    """y = Σ_m φ_m · R_m x̂_m,  x̂ = the coefficients of x in the modes φ_m that are kept.
+
+    x : (batch, *grid, channels), one to three grid axes of any sizes → (batch, *grid, out_channels)
+
+    channels : channels of x; `out_channels` of the result, the same unless given
+    modes : one number per grid axis (an int means one axis)
+
+        * ``fourier`` with modes (kx, ky): rows −kx … kx−1 of every leading axis and columns 0 … ky−1 of the half
+          spectrum of the last one, as `torch.fft.rfft2` orders them. The result is ``irfft2(R · rfft2(x))`` with all
+          other modes zero; what irfft2 ignores (after the inverse along the leading axes, the imaginary part of
+          column 0 and, at even n, of column n/2) is ignored here too. neuraloperator's ``n_modes=(2·kx, 2·(ky−1))``
+          keeps the same modes.
+        * ``sine``: sin(kπ(x − lo)/L), k = 1 … K, per axis; the result vanishes on the walls of the domain
+        * ``cosine``: cos(kπ(x − lo)/L), k = 0 … K−1; the normal derivative of the result vanishes there
+        * ``sine-cosine``: the first half of the channels through the sines, the rest through the cosines
+
+    weights : ``dense``: R_m is a full channel matrix (complex for Fourier). ``diagonal``: R_m = diag(r_m)·M, one
+        weight per mode and channel after one linear map M that all modes share.
+    bias : adds one number per output channel
+    clip_modes : on grids too coarse for the modes use the ones that fit instead of raising
+    compat_shift : on odd sizes of a leading axis move the output down by one mode along it, as neuraloperator 2.0.0
+        does (its second fftshift should be an ifftshift); for networks trained there. Fourier only.
+
+    The sine and cosine layers act on the function, not on the array: modes are evaluated at the positions of `grid` in
+    its `domain`, coefficients are trapezoid sums on nodes that reach the walls (DST-I, DCT-I) and least squares
+    elsewhere, so that a function of these modes gives the same result on every grid. `grid=None` is the unit box of
+    nodes. The Fourier layer knows no positions and takes n points as one period, also on nodes that include both ends,
+    where the true period is n − 1 spacings.
+
+    Weights are real parameters, mode-major, (*modes, channels, 2, out) for Fourier with [Re, Im] in the second-last
+    axis and leading modes in the order 0 … k−1, −1 … −k. They start Gaussian with unit mean gain per mode,
+    E‖R_m v‖² = ‖v‖² for as many channels out as in (variance 1/channels, halved between real and imaginary part).
+    Half precision and autocast compute in float32 and return x's dtype.
+
+    Raises ValueError when the modes do not fit the grid or the grid is not that of x.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        modes: int | Sequence[int] = (12, 12),
+        *,
+        basis: Basis = "fourier",
+        weights: Literal["dense", "diagonal"] = "dense",
+        out_channels: int | None = None,
+        bias: bool = False,
+        clip_modes: bool = False,
+        compat_shift: bool = False,
+    ) -> None:
+        super().__init__()
+        self.modes = (modes,) if isinstance(modes, int) else tuple(int(k) for k in modes)
+        self.channels, self.out_channels = channels, out_channels or channels
+        self.basis, self.weights, self.compat_shift = basis, weights, compat_shift
+        if basis not in ("fourier", "sine", "cosine", "sine-cosine"):
+            raise ValueError(f"basis={basis!r}: expected 'fourier', 'sine', 'cosine' or 'sine-cosine'")
+        if weights not in ("dense", "diagonal"):
+            raise ValueError(f"weights={weights!r}: expected 'dense' or 'diagonal'")
+        if not 1 <= len(self.modes) <= 3 or min(self.modes) < 1:
+            raise ValueError(f"modes={modes!r}: expected one to three positive whole numbers, one per grid axis")
+        if compat_shift and basis != "fourier":
+            raise ValueError(f"compat_shift=True with basis={basis!r}: it repeats a fault of Fourier layers only")
+        diagonal = weights == "diagonal"
+        if basis == "fourier":
+            parts = [_FourierModes(channels, self.out_channels, self.modes, diagonal, clip_modes, compat_shift)]
+        elif basis == "sine-cosine":
+            if channels < 2 or self.out_channels < 2:
+                raise ValueError(f"channels={channels}: 'sine-cosine' needs at least two, one for each basis")
+            halves = [
+                (kind, (channels + odd) // 2, (self.out_channels + odd) // 2)
+                for kind, odd in (("sine", 1), ("cosine", 0))
+            ]
+            parts = [_WallModes(c, o, self.modes, kind, diagonal, clip_modes) for kind, c, o in halves]
+        else:
+            parts = [_WallModes(channels, self.out_channels, self.modes, basis, diagonal, clip_modes)]
+        self.parts = nn.ModuleList(parts)
+        self.bias = nn.Parameter(torch.zeros(self.out_channels)) if bias else None
+
+    def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
+        if x.ndim != len(self.modes) + 2 or x.shape[-1] != self.channels:
+            raise ValueError(
+                f"x has shape {tuple(x.shape)}; expected (batch, {len(self.modes)} grid axes, {self.channels} channels)"
+            )
+        if grid is None and self.basis != "fourier":
+            grid = Grid(tuple(x.shape[1:-1]))
+        if grid is not None and grid.shape != tuple(x.shape[1:-1]):
+            raise ValueError(f"x lives on {tuple(x.shape[1:-1])} points but grid has {grid.shape}: pass the grid of x")
+        with full_precision(x):
+            y = x.to(working_dtype(x))
+            if len(self.parts) == 1:
+                y = self.parts[0](y, grid)
+            else:
+                pieces = y.split([part.channels for part in self.parts], dim=-1)
+                y = torch.cat([part(piece, grid) for part, piece in zip(self.parts, pieces)], dim=-1)
+            if self.bias is not None:
+                y = y + self.bias.to(y.dtype)
+            return y.to(x.dtype)
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, modes={self.modes}, basis={self.basis!r}, weights={self.weights!r}"
+
+    @classmethod
+    def from_neuralop(cls, conv: Any, *, compat_shift: bool = False, clip_modes: bool = False) -> SpectralMixer:
+        """A mixer with the weights of a neuraloperator `SpectralConv` (real data, any factorization, up to three axes).
+
+        Both keep frequencies centred on 0; an odd n_modes has one negative row less, which becomes a row of zeros here.
+        Its output at odd leading sizes is shifted by one mode: pass ``compat_shift=True`` to reproduce that.
+
+        Raises ValueError for complex data or built-in resolution scaling.
+        """
+        if getattr(conv, "complex_data", False) or getattr(conv, "resolution_scaling_factor", None) is not None:
+            raise ValueError("from_neuralop: expected a SpectralConv for real data without resolution_scaling_factor")
+        weight = conv.weight if torch.is_tensor(conv.weight) else conv.weight.to_tensor()
+        weight = weight.detach()
+        separable, order = conv.separable, conv.order
+        # n_modes may be below the stored maximum: the rows in use are the central ones, the columns the first ones
+        *rows, columns = conv.n_modes
+        first = 1 if separable else 2
+        for axis, n in enumerate(rows, start=first):
+            start = weight.shape[axis] - n
+            weight = weight.narrow(axis, start // 2, weight.shape[axis] - 2 * (start // 2) if start else n)
+        weight = weight.narrow(first + order - 1, 0, columns)
+        rows = weight.shape[first:-1]
+        modes = tuple((n + 1) // 2 for n in rows) + (columns,)
+        mixer = cls(
+            conv.in_channels,
+            modes,
+            weights="diagonal" if separable else "dense",
+            out_channels=conv.out_channels,
+            bias=conv.bias is not None,
+            compat_shift=compat_shift,
+            clip_modes=clip_modes,
+        )
+        for axis, (n, k) in enumerate(zip(rows, modes), start=first):
+            if n % 2:
+                weight = torch.cat([torch.zeros_like(weight.narrow(axis, 0, 1)), weight], axis)
+            order_here = [*range(k, 2 * k), *range(k - 1, -1, -1)]
+            weight = weight.index_select(axis, torch.tensor(order_here, device=weight.device))
+        pair = torch.stack([weight.real, weight.imag], first - 1)  # (…, 2, out, *modes) or (2, channel, *modes)
+        mixer = mixer.to(device=weight.device, dtype=weight.real.dtype)
+        with torch.no_grad():
+            mixer.parts[0].weight.copy_(pair.permute(*range(pair.ndim - order, pair.ndim), *range(pair.ndim - order)))
+            if separable:
+                mixer.parts[0].shared.copy_(torch.eye(conv.in_channels))
+            if mixer.bias is not None:
+                mixer.bias.copy_(conv.bias.detach().flatten())
+        return mixer
+
+
+class _FourierModes(nn.Module):
+    """irfft(R · rfft(x)) on the kept modes."""
+
+    def __init__(self, channels, out_channels, modes, diagonal, clip, compat_shift) -> None:
+        super().__init__()
+        self.channels, self.modes, self.clip, self.compat_shift = channels, modes, clip, compat_shift
+        kept = (*(2 * k for k in modes[:-1]), modes[-1])
+        shape = (2, out_channels) if diagonal else (channels, 2, out_channels)
+        scale = math.sqrt(0.5 if diagonal else 0.5 / channels)
+        self.weight = nn.Parameter(scale * torch.randn(*kept, *shape))
+        self.shared = nn.Parameter(torch.randn(channels, out_channels) / math.sqrt(channels)) if diagonal else None
+
+    def forward(self, x: Tensor, grid: Grid | None) -> Tensor:
+        sizes = x.shape[1:-1]
+        most = (*(n // 2 for n in sizes[:-1]), sizes[-1] // 2 + 1)
+        least = (*(2 * k for k in self.modes[:-1]), max(2 * self.modes[-1] - 2, 1))
+        modes = _fit(self.modes, most, sizes, self.clip, least)
+        weight = self.weight
+        for axis, (k, full) in enumerate(zip(modes[:-1], self.modes[:-1])):
+            if k < full:
+                weight = torch.cat([weight.narrow(axis, 0, k), weight.narrow(axis, full, k)], axis)
+        weight = weight.narrow(len(modes) - 1, 0, modes[-1]).to(x.dtype)
+        place = (x.dtype, x.device)
+        leading = [_fourier.leading_table(n, k, *place) for n, k in zip(sizes, modes[:-1])]
+        analysis, synthesis = _fourier.last_tables(sizes[-1], modes[-1], sizes.numel(), *place)
+        z = _fourier.transform(x, leading, analysis)
+        shape = z.shape[:-1]
+        z = z.reshape(2, x.shape[0], -1, x.shape[-1])
+        if self.shared is None:
+            z = _fourier.multiply(z, weight.reshape(z.shape[2], x.shape[-1], -1))
+        else:
+            z = z @ self.shared.to(x.dtype)
+            re, im = weight.reshape(z.shape[2], 2, -1).unbind(1)
+            z = torch.stack([z[0] * re - z[1] * im, z[0] * im + z[1] * re])
+        z = z.reshape(*shape, -1)
+        if self.compat_shift:
+            for axis, (n, k) in enumerate(zip(sizes, modes[:-1])):
+                if n % 2:
+                    z = _lowered(z, axis + 2, k)
+                    leading[axis] = _fourier.leading_table(n, k + 1, *place)
+        return _fourier.transpose(z, leading, synthesis)
+
+
+class _WallModes(nn.Module):
+    """S · R · P x with P the analysis and S the synthesis in sines or cosines of the domain."""
+
+    def __init__(self, channels, out_channels, modes, kind, diagonal, clip) -> None:
+        super().__init__()
+        self.channels, self.modes, self.kind, self.clip = channels, modes, kind, clip
+        shape = (out_channels,) if diagonal else (channels, out_channels)
+        scale = 1.0 if diagonal else 1.0 / math.sqrt(channels)
+        self.weight = nn.Parameter(scale * torch.randn(*modes, *shape))
+        self.shared = nn.Parameter(torch.randn(channels, out_channels) / math.sqrt(channels)) if diagonal else None
+
+    def forward(self, x: Tensor, grid: Grid) -> Tensor:
+        most = _walls.fitting_modes(grid, self.kind)
+        modes = _fit(self.modes, most, grid.shape, self.clip, _walls.least_points(grid, self.kind, self.modes))
+        weight = self.weight[tuple(slice(k) for k in modes)].to(x.dtype)
+        tables = _walls.wall_tables(grid, self.kind, modes, x.dtype, x.device)
+        z = _walls.analyse(x, tables)
+        if self.shared is None:
+            flat = z.reshape(x.shape[0], -1, x.shape[-1]).transpose(0, 1)
+            z = torch.bmm(flat, weight.reshape(flat.shape[0], x.shape[-1], -1)).transpose(0, 1)
+        else:
+            z = (z @ self.shared.to(x.dtype)) * weight
+        return _walls.synthesise(z.reshape(x.shape[0], *modes, -1), tables)
+
+
+def _fit(modes, most, sizes, clip: bool, least) -> tuple[int, ...]:
+    """The modes that are used on this grid; `least`: the grid that would hold them all, None when not known."""
+    fitting = tuple(min(k, m) for k, m in zip(modes, most))
+    if fitting == modes or (clip and min(fitting) > 0):
+        return fitting
+    here = "×".join(str(n) for n in sizes)
+    advice = "a finer grid" if least is None else f"a grid of at least {'×'.join(str(n) for n in least)} points"
+    lower = f"pass modes={fitting}, clip_modes=True or" if min(fitting) > 0 else "pass"
+    raise ValueError(f"modes={modes} do not fit a {here} grid: at most {tuple(most)}; {lower} {advice}")
+
+
+def _lowered(z: Tensor, axis: int, k: int) -> Tensor:
+    """Frequency f goes to f − 1: modes 0 … k−1, −1 … −k become 0 … k, −1 … −k−1 with two empty rows."""
+    zero = torch.zeros_like(z.narrow(axis, 0, 1))
+    return torch.cat([z.narrow(axis, 1, k - 1), zero, zero, z.narrow(axis, 0, 1), z.narrow(axis, k, k)], axis)
