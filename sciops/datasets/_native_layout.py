@@ -1,0 +1,132 @@
+"""The netCDF4 side of the native file: groups, dimensions, attributes, and the door that opens HDF5."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sciops.datasets.conventions import SPACE
+from sciops.grids import Grid
+
+SCHEMA = "1"
+
+
+def group_name(shape: int | Sequence[int]) -> str:
+    """The name of a resolution's group: ``r85`` for 85×85, ``r64x96`` otherwise.
+
+    >>> group_name((421, 421)), group_name((64, 96))
+    ('r421', 'r64x96')
+    """
+    shape = (shape, shape) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    return f"r{shape[0]}" if len(shape) == 2 and shape[0] == shape[1] else "r" + "x".join(str(n) for n in shape)
+
+
+def coordinates_of(grid: Grid) -> dict[str, tuple[str, np.ndarray, dict[str, Any]]]:
+    """Coordinates as ``xarray.Dataset(coords=...)`` takes them: positions with `centering`, `extent` and `domain`."""
+    return {
+        name: (name, points, {"centering": grid.centering, "extent": np.array(extent), "domain": np.array(domain)})
+        for name, points, extent, domain in zip(SPACE, grid.coordinates(), grid.extent, grid.domain)
+    }
+
+
+def create_group(
+    file: Any,
+    name: str,
+    sizes: Mapping[str, int],
+    variables: Mapping[str, tuple[tuple[str, ...], np.dtype, Mapping[str, Any]]],
+    *,
+    attrs: Mapping[str, Any],
+    compression: int | None = None,
+) -> Any:
+    """A group of an open h5netcdf file with its dimensions and empty variables, to be filled by slices.
+
+    variables : name → (dims, dtype, attributes). Fields with a leading sample axis are chunked one sample a chunk and
+        carry a checksum, so that a damaged sample fails to read instead of giving wrong numbers.
+    compression : gzip level 1–9, or None
+    """
+    group = file.create_group(name)
+    group.dimensions = dict(sizes)
+    for key, (dims, dtype, attributes) in variables.items():
+        dtype = np.dtype(dtype)
+        options: dict[str, Any] = {}
+        if dtype.kind == "b":  # netCDF has no booleans; xarray reads this attribute back
+            dtype, attributes = np.dtype(np.int8), {**attributes, "dtype": "bool"}
+        if dtype.kind not in "iuf":
+            raise TypeError(
+                f"variable {key} of {name} has dtype {dtype}; a native file holds real numbers and booleans"
+            )
+        if len(dims) > 1 and dims[0] == "sample":
+            options = {"chunks": (1, *(sizes[d] for d in dims[1:])), "fletcher32": True}
+            if compression is not None:
+                options |= {"compression": "gzip", "compression_opts": int(compression), "shuffle": True}
+        variable = group.create_variable(key, tuple(dims), dtype, **options)
+        set_attributes(variable, attributes)
+    set_attributes(group, attrs)
+    return group
+
+
+def set_attributes(target: Any, attrs: Mapping[str, Any]) -> None:
+    """Writes strings and numbers as they are and everything else as JSON."""
+    for key, value in attrs.items():
+        if isinstance(value, bool):
+            value = np.int8(value)
+        elif isinstance(value, (list, tuple)) and all(isinstance(v, (int, float, np.number)) for v in value):
+            value = np.asarray(value)
+        elif not isinstance(value, (str, int, float, np.number, np.ndarray)):
+            value = json.dumps(value)
+        target.attrs[key] = value
+
+
+def open_hdf5(path: str | os.PathLike[str]) -> Any:
+    """The open h5py file.
+
+    Raises FileNotFoundError, ValueError (not HDF5) or OSError (truncated, damaged), in one line with the remedy.
+    """
+    import h5py
+
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    try:
+        return h5py.File(path, "r")
+    except OSError as error:
+        if isinstance(error, PermissionError):
+            raise
+        text = str(error)
+        if "truncated" in text:
+            why = f"truncated ({path.stat().st_size} bytes are here, more were written)"
+        elif "signature" in text:
+            raise ValueError(f"{path}: not an HDF5 file ({path.stat().st_size} bytes)") from None
+        elif "lock" in text:
+            raise OSError(f"{path}: another process has the file open for writing; try again when it is done") from None
+        else:
+            why = f"damaged ({text.splitlines()[0]})"
+        raise OSError(f"{path}: {why}; copy it again, or remove it and generate it again") from None
+
+
+def root_attributes(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
+    """(root attributes, group name → grid shape, finest first) of a native file.
+
+    Raises ValueError when the file is HDF5 of another kind or of a newer schema, and what `open_hdf5` raises.
+    """
+    with open_hdf5(path) as file:
+        schema = file.attrs.get("sciops_schema")
+        if schema is None:
+            raise ValueError(
+                f"{path}: HDF5, but no native file (it lacks sciops_schema); sciops.open_dataset reads other layouts"
+            )
+        if str(schema) != SCHEMA:
+            raise ValueError(f"{path}: schema {schema}, and this sciops reads schema {SCHEMA}; upgrade sciops")
+        attrs = {k: v.item() if isinstance(v, np.generic) else v for k, v in file.attrs.items() if k[0] != "_"}
+        shapes = {}
+        for name, group in file.items():
+            if name[0] == "r" and name[1:].replace("x", "").isdigit():
+                shapes[name] = tuple(len(group[axis]) for axis in SPACE if axis in group)
+    if not shapes:
+        raise ValueError(f"{path}: a native file without a group such as /r85; generate it again")
+    return attrs, dict(sorted(shapes.items(), key=lambda item: (-int(np.prod(item[1])), item[0])))

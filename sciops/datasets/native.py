@@ -1,0 +1,187 @@
+"""The native file: HDF5 that is valid netCDF4, one group per resolution, opened by plain ``xarray.open_dataset``.
+
+::
+
+    /                 sciops_schema, equation, config (JSON), solver, versions (JSON), splits (JSON), created
+    /r421, /r64x96    a(sample, x, y), u(sample, x, y), x(x), y(y) with centering, extent and domain,
+                      seed(sample), residual(sample), iterations(sample), status(sample), split(sample)
+
+Fields are stored in their physical units, one chunk per sample with a checksum; nothing is normalised.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sciops.datasets._native_files import replacing
+from sciops.datasets._native_layout import (
+    SCHEMA,
+    create_group,
+    group_name,
+    open_hdf5,
+    root_attributes,
+    set_attributes,
+)
+from sciops.datasets.conventions import SPACE
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["content_hash", "group_name", "read_native", "resolutions", "write_native"]
+
+_ROOT = ("equation", "config", "solver", "versions", "splits", "created")
+_BLOCK = 1 << 26  # bytes held at once while copying or hashing
+
+
+def write_native(
+    path: str | os.PathLike[str],
+    groups: xarray.Dataset | Iterable[xarray.Dataset] | Mapping[str, xarray.Dataset],
+    *,
+    attrs: Mapping[str, Any] | None = None,
+    compression: int | None = None,
+) -> Path:
+    """Writes one group per dataset, atomically, and returns the path.
+
+    groups : datasets as `read_native` and `open_dataset` give them: dims (sample, x, y), coordinates with centering.
+        Their order is free; a mapping's keys are the names of the groups, otherwise `group_name` of the shape. Lazy
+        datasets are copied in blocks and never held whole.
+    attrs : root attributes; dicts and lists become JSON. ``equation``, ``config``, ``solver``, ``versions``,
+        ``splits`` and ``created`` are taken from the datasets when they are not given here.
+    compression : gzip level 1–9 with byte shuffle; None stores the numbers as they are
+
+    Raises ValueError when there is nothing to write or two groups have one name, TypeError for data that are no real
+    numbers, OSError when the disk is full; no file is left then.
+    """
+    import h5netcdf
+
+    datasets = _named(groups)
+    root: dict[str, Any] = {"sciops_schema": SCHEMA, "layout": "native", "Conventions": "CF-1.11"}
+    for dataset in datasets.values():
+        root |= {key: dataset.attrs[key] for key in _ROOT if key in dataset.attrs}
+    root |= dict(attrs or {})
+    root.setdefault("created", now())
+    with replacing(path) as temporary, h5netcdf.File(temporary, "w") as file:
+        set_attributes(file, root)
+        for name, dataset in datasets.items():
+            own = {key: value for key, value in dataset.attrs.items() if key not in root} | {"layout": "native"}
+            if "equation" in root:
+                own["equation"] = root["equation"]
+            variables = {key: (v.dims, v.dtype, v.attrs) for key, v in dataset.variables.items()}
+            group = create_group(file, name, dataset.sizes, variables, attrs=own, compression=compression)
+            for key, variable in dataset.variables.items():
+                for block in _blocks(variable.shape, variable.dtype.itemsize):
+                    group.variables[key][block] = _numbers(variable[block].values)
+    return Path(path)
+
+
+def read_native(path: str | os.PathLike[str], resolution: int | Sequence[int] | None = None) -> xarray.Dataset:
+    """One resolution of a native file as a lazy dataset: numbers are read when they are asked for.
+
+    resolution : 85 for an 85×85 grid, (64, 96) for another; None takes the finest
+    returns : the group with the root attributes joined to its own; ``.load()`` brings it into memory, ``.close()``
+        lets go of the file
+
+    Raises FileNotFoundError, ValueError (no native file, no such resolution: names those there are) and OSError
+    (truncated or damaged file).
+    """
+    import xarray
+
+    attrs, shapes = root_attributes(path)
+    if resolution is None:
+        name = next(iter(shapes))
+    else:
+        name = group_name(resolution)
+        if name not in shapes:
+            have = ", ".join(n[1:] for n in shapes)
+            raise ValueError(f"{path}: no resolution {name[1:]}; it holds {have}")
+    dataset = xarray.open_dataset(path, group=name, engine="h5netcdf")
+    return dataset.assign_attrs({**attrs, **dataset.attrs})
+
+
+def resolutions(path: str | os.PathLike[str]) -> tuple[tuple[int, ...], ...]:
+    """The grid shapes a native file holds, finest first; errors as in `read_native`."""
+    return tuple(root_attributes(path)[1].values())
+
+
+def content_hash(path: str | os.PathLike[str]) -> str:
+    """sha256 (hexadecimal) of what a file holds, to be kept beside results computed from it.
+
+    Native file: over the names, types, shapes and bytes of every variable of every group, in sorted order. Attributes
+    such as the date do not count, nor do compression and chunks: two generations of one config have one hash. Any
+    other file: over its bytes.
+
+    Raises FileNotFoundError, and OSError when the file is truncated or damaged.
+    """
+    import h5py
+
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    if not _is_native(path):
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    digest = hashlib.sha256()
+    with open_hdf5(path) as file:
+        for group in sorted(name for name, item in file.items() if isinstance(item, h5py.Group)):
+            for key in sorted(file[group]):
+                data = file[group][key]
+                little = data.dtype.newbyteorder("<")
+                digest.update(f"{group}/{key} {little.str} {data.shape}\n".encode())
+                for block in _blocks(data.shape, data.dtype.itemsize):
+                    digest.update(np.ascontiguousarray(data[block], dtype=little))
+    return digest.hexdigest()
+
+
+def _is_native(path: Path) -> bool:
+    import h5py
+
+    if not h5py.is_hdf5(path):
+        return False
+    with open_hdf5(path) as file:
+        return "sciops_schema" in file.attrs
+
+
+def now() -> str:
+    """This moment in UTC, ISO 8601 to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _named(groups: Any) -> dict[str, xarray.Dataset]:
+    import xarray
+
+    if isinstance(groups, xarray.Dataset):
+        groups = [groups]
+    if isinstance(groups, Mapping):
+        pairs = list(groups.items())
+    else:
+        pairs = []
+        for dataset in groups:
+            if "grid" in dataset.attrs:
+                shape = json.loads(dataset.attrs["grid"])["shape"]
+            else:
+                shape = [dataset.sizes[axis] for axis in SPACE if axis in dataset.sizes]
+            pairs.append((group_name(shape), dataset))
+    names = [name for name, _ in pairs]
+    if not pairs or len(set(names)) < len(names):
+        raise ValueError(f"groups {names}: expected one dataset or more, each of another resolution")
+    return dict(pairs)
+
+
+def _blocks(shape: tuple[int, ...], itemsize: int) -> Iterable[Any]:
+    """Slices along the first axis of at most `_BLOCK` bytes; one scalar index for a 0-d array."""
+    if not shape:
+        return [()]
+    step = max(1, _BLOCK // max(1, itemsize * int(np.prod(shape[1:]))))
+    return [slice(start, min(start + step, shape[0])) for start in range(0, shape[0], step)]
+
+
+def _numbers(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.int8) if values.dtype.kind == "b" else values
