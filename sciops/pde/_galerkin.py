@@ -1,0 +1,82 @@
+"""The Galerkin product PᵀAP of a nine-point stencil, as a list of products that every backend evaluates.
+
+A level stores the symmetric operator (Au)_P = d u_P − Σ c_PQ u_Q as five arrays: the diagonal d and the couplings
+to the east e, south s, south-east se and south-west sw of P (rows run south, columns east); the other four are the
+same numbers seen from the neighbour. Coarse point I sits on fine point 2I, and P_δ[I] is the weight with which it is
+interpolated to fine point 2I + δ, δ ∈ {−1, 0, 1}². Then
+
+    A_c(I, I+Δ) = Σ_{δ, δ'} P_δ[I] · A(2I+δ, 2I+δ + o) · P_δ'[I+Δ],   o = 2Δ + δ' − δ ∈ {−1, 0, 1}²,
+
+which is closed in nine points. Interpolation follows black-box multigrid (Dendy, J. Comput. Phys. 48, 1982): the weight
+solves the stencil collapsed onto the line or the corner it interpolates along.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+Offset = tuple[int, int]
+
+# Where the coupling of point p in a direction is stored: array, and the shift of the point that holds it.
+COUPLING: dict[Offset, tuple[str, Offset]] = {
+    (0, 0): ("d", (0, 0)),
+    (0, 1): ("e", (0, 0)),
+    (0, -1): ("e", (0, -1)),
+    (1, 0): ("s", (0, 0)),
+    (-1, 0): ("s", (-1, 0)),
+    (1, 1): ("se", (0, 0)),
+    (-1, -1): ("se", (-1, -1)),
+    (1, -1): ("sw", (0, 0)),
+    (-1, 1): ("sw", (-1, 1)),
+}
+STORED: dict[str, Offset] = {"d": (0, 0), "e": (0, 1), "s": (1, 0), "se": (1, 1), "sw": (1, -1)}
+NEIGHBOURS: list[Offset] = [delta for delta in product((-1, 0, 1), repeat=2) if delta != (0, 0)]
+
+
+def galerkin_products(nine: bool) -> dict[str, dict[Offset, list[tuple[Offset, Offset]]]]:
+    """stored array → δ → [(o, δ'), …]: the products of the sum above; 69 of them from five points, 109 from nine."""
+    table: dict[str, dict[Offset, list[tuple[Offset, Offset]]]] = {}
+    for name, shift in STORED.items():
+        table[name] = {}
+        for delta, other in product(product((-1, 0, 1), repeat=2), repeat=2):
+            o = tuple(2 * shift[k] + other[k] - delta[k] for k in (0, 1))
+            if max(map(abs, o)) <= (1 if nine or 0 in o else 0):
+                table[name].setdefault(delta, []).append((o, other))
+    return table
+
+
+def galerkin_source(name: str, nine: bool) -> str:
+    """Python source of ``name(d, e, s, se, sw, P, D, E, S, SE, SW, mx, my)``: loops over the coarse points (mx, my).
+
+    Fine and coarse arrays have a halo of zeros; P is (8, mx + 2, my + 2) in the order of `NEIGHBOURS`.
+    """
+    lines = [f"def {name}(d, e, s, se, sw, P, D, E, S, SE, SW, mx, my):", "    for i in range(1, mx + 1):"]
+    sums, rows = [], set()
+
+    def fine(array: str, row: int, column: int) -> str:
+        rows.add((f"{array}{row + 2}", f"{array}[2 * i + {row}]"))
+        return f"{array}{row + 2}[2 * j + {column + 2}]"
+
+    def weight(delta: Offset, row: int, column: int) -> str:
+        k = NEIGHBOURS.index(delta)
+        rows.add((f"P{k}_{row}", f"P[{k}, i + {row}]"))
+        return f"P{k}_{row}[j + {column + 1}]"
+
+    for target, by_delta in galerkin_products(nine).items():
+        shift = STORED[target]
+        total = []
+        for delta, pairs in by_delta.items():
+            inner = []
+            for o, other in pairs:
+                array, at = COUPLING[o]
+                factor = fine(array, delta[0] + at[0], delta[1] + at[1])
+                factor = factor if o == (0, 0) else f"(-{factor})"
+                inner.append(factor if other == (0, 0) else f"{factor} * {weight(other, *shift)}")
+            inner = " + ".join(inner)
+            total.append(f"({inner})" if delta == (0, 0) else f"{weight(delta, 0, 0)} * ({inner})")
+        sign = "" if target == "d" else "-"
+        rows.add((f"{target.upper()}_", f"{target.upper()}[i]"))
+        sums.append(f"            {target.upper()}_[j + 1] = {sign}({' + '.join(total)})")
+    lines += [f"        {left} = {right}" for left, right in sorted(rows)]
+    lines += ["        for j in range(my):", *sums]
+    return "\n".join(lines) + "\n"
