@@ -1,0 +1,46 @@
+"""Data sets: opening any known layout, checking it, converting it, and handing it to torch.
+
+Every opened data set is an `xarray.Dataset` with dimensions (sample, x, y), the coefficient ``a``, the solution ``u``,
+true positions with their centering, and the wall. Names load on first use: importing this room imports neither xarray
+nor h5py.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_NAMES = {
+    "open_dataset": "readers",
+    "READERS": "readers",
+    "grid_of": "conventions",
+    "with_phases": "phases",
+    "fit_two_phase": "phases",
+    "coarse_solution": "phases",
+    "TwoPhaseFit": "phases",
+    "validate": "validation",
+    "Finding": "validation",
+    "convert": "conversion",
+    "WRITERS": "conversion",
+    "describe": "description",
+    "FieldDataset": "torch_data",
+    "TensorFields": "torch_data",
+    "Splits": "splits",
+    "load_splits": "splits",
+    "Normalizer": "normalizers",
+    "write_native": "native",
+    "read_native": "native",
+    "resolutions": "native",
+}
+
+__all__ = list(_NAMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"sciops.datasets.{_NAMES[name]}"), name)
+    raise AttributeError(f"module 'sciops.datasets' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

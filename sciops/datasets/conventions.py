@@ -1,0 +1,156 @@
+"""What every opened data set looks like: dimensions, coordinates with their centering, the grid, the split."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sciops.grids import Grid
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+SPACE = ("x", "y", "z")
+SPLITS = ("train", "validation", "test")
+SPLIT_ATTRS = {"flag_values": np.arange(3, dtype=np.int8), "flag_meanings": " ".join(SPLITS)}
+
+
+def build_dataset(
+    fields: Mapping[str, tuple[tuple[str, ...], Any, dict[str, Any]]],
+    grid: Grid,
+    *,
+    layout: str,
+    equation: str,
+    notes: tuple[str, ...] = (),
+    coordinates: tuple[np.ndarray, ...] | None = None,
+    **attrs: Any,
+) -> xr.Dataset:
+    """A data set in the common form.
+
+    fields : name → (dimension names, array or xarray variable data, attributes)
+    grid : where the spatial dimensions (x, y, z in order) are sampled
+    notes : what the reader saw and could not put right; `validate` turns each into a finding
+    coordinates : positions as the file states them, where they differ from ``grid.coordinates()``
+    attrs : further attributes of the data set, such as ``coefficient="values"``, ``forcing=1.0``
+
+    returns : xarray.Dataset with attributes ``layout``, ``equation``, ``grid`` (JSON) and `attrs`
+    """
+    import xarray as xr
+
+    dataset = xr.Dataset({name: xr.Variable(dims, data, about) for name, (dims, data, about) in fields.items()})
+    axes = grid.coordinates() if coordinates is None else coordinates
+    for name, points, extent, domain in zip(SPACE, axes, grid.extent, grid.domain):
+        about = {"centering": grid.centering, "extent": np.array(extent), "domain": np.array(domain)}
+        dataset = dataset.assign_coords({name: xr.Variable((name,), np.asarray(points, np.float64), about)})
+    dataset.attrs = {"layout": layout, "equation": equation, "grid": json.dumps(grid.to_dict()), **attrs}
+    if notes:
+        dataset.attrs["notes"] = json.dumps(list(notes))
+    return dataset
+
+
+def grid_of(dataset: xr.Dataset, field: str = "a") -> Grid:
+    """The grid a field lives on: its own ``grid`` attribute, else the data set's, else its coordinates'.
+
+    dataset : an opened data set
+    field : variable name; when the data set has no such variable the data set's own grid is returned
+
+    Raises ValueError when neither says where the points lie.
+    """
+    sources = [dataset[field].attrs] if field in dataset else []
+    for attrs in (*sources, dataset.attrs):
+        if "grid" in attrs:
+            try:
+                return Grid.from_dict(json.loads(attrs["grid"]))
+            except (json.JSONDecodeError, KeyError, TypeError) as error:
+                raise ValueError(
+                    f"attribute grid={attrs['grid']!r} is not a grid: expected the JSON of Grid.to_dict()"
+                ) from error
+    dims = dataset[field].dims if field in dataset else tuple(dataset.sizes)
+    axes = [dataset.coords[name] for name in SPACE if name in dims and name in dataset.coords]
+    if not axes or any("centering" not in axis.attrs for axis in axes):
+        raise ValueError(
+            f"the data set does not say where the points of {field!r} lie: set dataset.attrs['grid'] = "
+            "json.dumps(Grid(...).to_dict())"
+        )
+    extent = [tuple(axis.attrs["extent"]) for axis in axes]
+    domain = [tuple(axis.attrs.get("domain", axis.attrs["extent"])) for axis in axes]
+    return Grid(tuple(axis.size for axis in axes), tuple(extent), axes[0].attrs["centering"], tuple(domain))
+
+
+def with_grid(dataset: xr.Dataset, grid: Grid) -> xr.Dataset:
+    """The same fields, said to live on `grid`: for files whose layout does not state positions.
+
+    Raises ValueError when the shapes differ.
+    """
+    shape = tuple(dataset.sizes[name] for name in SPACE if name in dataset.sizes)
+    if shape != grid.shape:
+        raise ValueError(f"grid={grid.shape}: the fields have {shape} points; pass a Grid of that shape")
+    result = dataset.copy()
+    for name, points, extent, domain in zip(SPACE, grid.coordinates(), grid.extent, grid.domain):
+        about = {"centering": grid.centering, "extent": np.array(extent), "domain": np.array(domain)}
+        result = result.assign_coords({name: (name, points, about)})
+    result.attrs["grid"] = json.dumps(grid.to_dict())
+    result.attrs["positions"] = "stated by the caller"
+    return result
+
+
+def at_resolution(dataset: xr.Dataset, resolution: int | tuple[int, ...] | None) -> xr.Dataset:
+    """The data set on its nested grid with `resolution` points per axis; unchanged for None or its own resolution.
+
+    Nodes and periodic points are strided. Cells are refused: averaging a coefficient over cells changes the equation.
+    Raises ValueError naming the resolutions that are nested in the file's grid.
+    """
+    if resolution is None:
+        return dataset
+    grid = grid_of(dataset)
+    wanted = (resolution,) * grid.ndim if isinstance(resolution, (int, np.integer)) else tuple(resolution)
+    if wanted == grid.shape:
+        return dataset
+    nested = {} if grid.centering == "cell" else _nested(grid)
+    factor = nested.get(wanted)
+    if factor is None:
+        known = ", ".join("×".join(map(str, shape)) for shape in nested) or "none"
+        raise ValueError(
+            f"resolution={resolution}: the file holds {'×'.join(map(str, grid.shape))} {grid.centering} points; "
+            f"nested in it: {known}; use one of these or sciops.resample"
+        )
+    coarse = grid.coarsen(factor)
+    strided = {name: slice(0, (n - 1) * factor + 1, factor) for name, n in zip(SPACE, coarse.shape)}
+    result = dataset.isel({name: part for name, part in strided.items() if name in dataset.sizes})
+    return _keep_attrs(with_grid(result, coarse), dataset)
+
+
+def split_indices(dataset: xr.Dataset, split: str) -> np.ndarray:
+    """Samples of one split, by the stored ``split`` variable.
+
+    Raises ValueError when the data set stores none, or knows no split of that name.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"split={split!r}: expected one of {', '.join(SPLITS)}")
+    if "split" not in dataset:
+        raise ValueError(
+            f"split={split!r}: this {dataset.attrs.get('layout', '')} file stores no split; name the samples with "
+            "sciops.datasets.load_splits(path, train=…, validation=…, test=…)"
+        )
+    return np.flatnonzero(np.asarray(dataset["split"].values) == SPLITS.index(split))
+
+
+def _nested(grid: Grid) -> dict[tuple[int, ...], int]:
+    nested = {}
+    for factor in range(2, max(grid.shape)):
+        try:
+            nested[grid.coarsen(factor).shape] = factor
+        except ValueError:
+            continue
+    return nested
+
+
+def _keep_attrs(result: xr.Dataset, original: xr.Dataset) -> xr.Dataset:
+    if "positions" in original.attrs:
+        result.attrs["positions"] = original.attrs["positions"]
+    else:
+        result.attrs.pop("positions", None)
+    return result

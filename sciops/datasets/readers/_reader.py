@@ -1,0 +1,30 @@
+"""One layout: how to recognise it and how to open it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sciops.datasets.readers._sniff import Probe
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Resolution = int | tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A layout on disk.
+
+    name : as in ``READERS`` and in ``dataset.attrs["layout"]``
+    expects : what such a file holds, for messages
+    matches : whether a probed file has this layout; looks at the table of contents alone
+    read : the file as a data set in the common form, lazy where the format allows, at the given resolution
+    """
+
+    name: str
+    expects: str
+    matches: Callable[[Probe], bool]
+    read: Callable[[Probe, Resolution], xr.Dataset]

@@ -1,0 +1,219 @@
+"""What a file is, by its content alone: the name and its ending are never looked at."""
+
+from __future__ import annotations
+
+import contextlib
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+_TORCH_OLD = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the number that opened torch.save files before torch 1.6
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One stored array: its shape and dtype, not its values."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass
+class Probe:
+    """A file's kind and table of contents.
+
+    kind : "hdf5", "mat5" (MATLAB up to v7), "torch" (torch.save), "npz", "zip", or a phrase for what else it is
+    arrays : path inside the file → `Entry`, for the first three kinds
+    attrs : root attributes of an HDF5 file
+    matlab : whether an HDF5 file was written by MATLAB (v7.3), which stores every array with its axes reversed
+    """
+
+    path: Path
+    kind: str
+    matlab: bool = False
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def arrays(self) -> dict[str, Entry]:
+        contents: dict[str, Callable[[], dict[str, Entry]]] = {
+            "hdf5": self._hdf5_arrays,
+            "mat5": self._mat5_arrays,
+            "torch": self._torch_arrays,
+        }
+        return contents[self.kind]() if self.kind in contents else {}
+
+    @cached_property
+    def tensors(self) -> Any:
+        """What a torch.save file holds, mapped from disk where the format allows; nothing in it is executed."""
+        import torch
+
+        with readable(self.path, "a torch.save file"):
+            try:
+                # files from before torch 1.6 cannot be mapped
+                mapped = zipfile.is_zipfile(self.path)
+                return torch.load(self.path, weights_only=True, mmap=mapped, map_location="cpu")
+            except Exception as error:
+                if "weights_only" not in str(error) and "Unsupported" not in str(error):
+                    raise
+                named = _named_global(str(error))
+                raise ValueError(
+                    f"{self.path} holds a pickled object{named}, and opening it could run code: where you trust the "
+                    "file, save plain tensors with torch.save({'x': x, 'y': y}, path), then open that"
+                ) from None
+
+    def describe(self) -> str:
+        """One line on what was found."""
+        if not self.arrays:
+            return self.kind if self.kind not in ("hdf5", "mat5", "torch") else f"a {_KINDS[self.kind]} without arrays"
+        shown = [f"{name} {entry.dtype}{list(entry.shape)}" for name, entry in list(self.arrays.items())[:8]]
+        more = f", … ({len(self.arrays)} arrays)" if len(self.arrays) > 8 else ""
+        return f"a {_KINDS[self.kind]} with {', '.join(shown)}{more}"
+
+    def stored(self, *names: str) -> bool:
+        """Whether the file holds an array under each of these names."""
+        return all(name in self.arrays for name in names)
+
+    def _hdf5_arrays(self) -> dict[str, Entry]:
+        import h5py
+
+        found: dict[str, Entry] = {}
+
+        def visit(name: str, item: Any) -> None:
+            if isinstance(item, h5py.Dataset):
+                found[name] = Entry(tuple(item.shape or ()), str(item.dtype))
+
+        with readable(self.path, "an HDF5 file"), h5py.File(self.path, "r") as file:
+            file.visititems(visit)
+        return found
+
+    def _mat5_arrays(self) -> dict[str, Entry]:
+        import scipy.io
+
+        with readable(self.path, "a MATLAB file"):
+            return {name: Entry(tuple(shape), kind) for name, shape, kind in scipy.io.whosmat(self.path)}
+
+    def _torch_arrays(self) -> dict[str, Entry]:
+        import torch
+
+        data = self.tensors
+        if isinstance(data, torch.Tensor):
+            data = {"(the tensor)": data}
+        if not isinstance(data, dict):
+            return {}
+        return {
+            str(key): Entry(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+            for key, value in data.items()
+            if isinstance(value, torch.Tensor)
+        }
+
+
+_KINDS = {"hdf5": "HDF5 file", "mat5": "MATLAB v5 file", "torch": "torch.save file"}
+
+
+def probe(path: str | Path) -> Probe:
+    """Looks into a file.
+
+    Raises FileNotFoundError, IsADirectoryError or ValueError (empty, truncated, damaged), each in one line that says
+    what to do.
+    """
+    path = Path(path)
+    if path.is_dir():
+        inside = sorted(p.name for p in path.iterdir())[:6]
+        raise IsADirectoryError(
+            f"{path} is a folder ({', '.join(inside) or 'empty'}): name one file in it, or pass the folder to "
+            "sciops.datasets.load_splits"
+        )
+    if not path.exists():
+        near = sorted(p.name for p in path.parent.iterdir() if p.is_file())[:6] if path.parent.is_dir() else []
+        hint = f"beside it lie {', '.join(near)}" if near else "check the folder's name"
+        raise FileNotFoundError(f"no file {path}: {hint}")
+    with open(path, "rb") as file:
+        head = file.read(1024)
+    if not head:
+        raise ValueError(f"{path} is empty: the copy or download did not finish; fetch it again")
+    offsets = [0] + [512 << k for k in range(12)]  # HDF5 allows a block of another program's before its signature
+    if any(_at(path, offset, len(_HDF5)) == _HDF5 for offset in offsets):
+        return _probe_hdf5(path, matlab=head.startswith(b"MATLAB 7.3"))
+    if head.startswith(b"MATLAB 5.0 MAT-file") or (head.startswith(b"MATLAB") and head[126:128] in (b"IM", b"MI")):
+        return Probe(path, "mat5")
+    if head.startswith(_TORCH_OLD):
+        return Probe(path, "torch")
+    if head.startswith(b"PK\x03\x04"):
+        return Probe(path, _zip_kind(path))
+    return Probe(path, _other_kind(head))
+
+
+@contextlib.contextmanager
+def readable(path: Path, what: str) -> Iterator[None]:
+    """Turns whatever a parser says about a damaged file into one line."""
+    try:
+        yield
+    except (FileNotFoundError, MemoryError, ImportError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())
+        if str(path) in text and isinstance(error, ValueError):
+            raise
+        raise ValueError(
+            f"{path} starts like {what} but cannot be read ({text[:120] or type(error).__name__}): it is truncated or "
+            "damaged; fetch or write it again and compare its size"
+        ) from None
+
+
+def _probe_hdf5(path: Path, *, matlab: bool) -> Probe:
+    import h5py
+
+    with readable(path, "an HDF5 file"), h5py.File(path, "r") as file:
+        attrs = {key: file.attrs[key] for key in file.attrs}
+        matlab = matlab or any("MATLAB_class" in item.attrs for item in file.values())
+    return Probe(path, "hdf5", matlab, attrs)
+
+
+def _zip_kind(path: Path) -> str:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, OSError):
+        raise ValueError(
+            f"{path} starts like a torch.save file but its end is missing: it is truncated; fetch it again and compare "
+            "its size"
+        ) from None
+    if any(name.endswith("/data.pkl") or name == "data.pkl" for name in names):
+        return "torch"
+    return "a NumPy .npz archive" if names and all(name.endswith(".npy") for name in names) else "a zip archive"
+
+
+def _other_kind(head: bytes) -> str:
+    if head.startswith(b"\x93NUMPY"):
+        return "a NumPy .npy array"
+    if head.startswith(b"\x1f\x8b"):
+        return "a gzip archive (unpack it first)"
+    if head.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer, not the data (run git lfs pull)"
+    if head[:1] == b"\x80":
+        return "a Python pickle, which is never opened"
+    if head.lstrip()[:1] == b"<":
+        return "an HTML or XML page (a download that failed?)"
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 4:
+            return "a binary file of unknown kind"
+    return "a text file"
+
+
+def _at(path: Path, offset: int, length: int) -> bytes:
+    with open(path, "rb") as file:
+        file.seek(offset)
+        return file.read(length)
+
+
+def _named_global(message: str) -> str:
+    marker = "GLOBAL "
+    if marker not in message:
+        return ""
+    return f" ({message.split(marker, 1)[1].split()[0].rstrip('.')})"

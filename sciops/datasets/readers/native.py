@@ -1,0 +1,37 @@
+"""The native file among the readers; what it holds is said in `sciops.datasets.native`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sciops.datasets.readers._reader import Reader, Resolution
+from sciops.datasets.readers._sniff import Probe
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def matches(probe: Probe) -> bool:
+    return probe.kind == "hdf5" and "sciops_schema" in probe.attrs
+
+
+def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+    """The group of this resolution; a resolution that is not stored is taken from the finest group that nests it."""
+    from sciops.datasets.conventions import at_resolution
+    from sciops.datasets.native import read_native, resolutions
+
+    stored = resolutions(probe.path)
+    if resolution is None:
+        return read_native(probe.path)
+    wanted = (resolution,) * len(stored[0]) if isinstance(resolution, int) else tuple(resolution)
+    if wanted in stored:
+        return read_native(probe.path, wanted)
+    whole = read_native(probe.path)
+    try:
+        return at_resolution(whole, wanted)
+    except ValueError:
+        whole.close()
+        raise
+
+
+READER = Reader("native", "HDF5 with the root attribute sciops_schema and groups such as /r85", matches, read)

@@ -1,0 +1,129 @@
+"""neuraloperator's `.pt` files: a torch dictionary {"x", "y"} without positions.
+
+Darcy: x (samples, R, R), bool or float; y (samples, R, R). The public files are fields of 421 nodes on the unit box,
+f = 1, u = 0 on the wall, of which every (421 // R)-th node is kept and the first R of these: 16 nodes at 26·j/420 (the
+last at 390/420) and 32 nodes at 13·j/420 (the last at 403/420). One wall is on the grid, the other lies beyond the last
+node. A bool x tells the phases apart (True is the more permeable one) but not their values; y is rescaled.
+
+Burgers: x (samples, R) at time 0, y (samples, T, R), visc (1, 1). Checked on the public file: R points of one period on
+the unit interval, end point not stored (the end-to-start difference equals the mean step, the mean of u stays 0 to
+1e-5, and ν fitted from u_t + u u_x = ν u_xx over a unit period is 0.0102 for the stated 0.01). The time step is not in
+the file.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sciops.datasets.conventions import at_resolution, build_dataset
+from sciops.datasets.readers._reader import Reader, Resolution
+from sciops.datasets.readers._sniff import Entry, Probe
+from sciops.grids import Grid
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+FINE_NODES = 421
+GRID_KEY = "sciops_grid"  # an extra string our writer adds when the layout's own rule would not give the grid back
+_ON_WALL = 0.25
+
+
+def matches(probe: Probe) -> bool:
+    if probe.kind != "torch" or not {"x", "y"} <= set(probe.arrays):
+        return False
+    x, y = probe.arrays["x"].shape, probe.arrays["y"].shape
+    return _is_darcy(x, y) or _is_burgers(x, y)
+
+
+def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+    x, y = probe.arrays["x"], probe.arrays["y"]
+    dataset = _open_darcy(probe) if _is_darcy(x.shape, y.shape) else _open_burgers(probe, y)
+    return at_resolution(dataset, resolution)
+
+
+def node_grid(shape: tuple[int, ...], y: np.ndarray) -> tuple[Grid, str]:
+    """(grid, how sure it is) for R nodes per axis of this layout.
+
+    The last rows of y decide whether the far wall is on the grid: u falls linearly to 0 there, so that a last row d
+    before the wall holds d/(d + h) of the row before it. Below a quarter it is on the wall. If it is not, 16 and 32
+    nodes lie where the public files have them, other numbers are assumed to follow the same rule (every (421 // R)-th
+    of 421 nodes, the first R of these), and above 421 the last node is assumed one step from the wall, as
+    neuraloperator's own coordinates have it.
+    """
+    extent, sure = [], "known"
+    for axis, n in enumerate(shape):
+        rows = np.abs(np.moveaxis(y, axis + 1, 0)).reshape(n, -1).mean(1, dtype=np.float64)
+        if rows[-1] <= _ON_WALL * rows[-2]:
+            extent.append((0.0, 1.0))
+            sure = sure if sure != "known" else "seen: the last rows are on the wall"
+            continue
+        stride = FINE_NODES // n
+        last = (n - 1) * stride / (FINE_NODES - 1) if stride else (n - 1) / n
+        extent.append((0.0, last))
+        if n not in (16, 32):
+            sure = f"assumed: every {stride}-th of {FINE_NODES} nodes" if stride else "assumed: one step from the wall"
+    return Grid(shape, tuple(extent), "node", ((0.0, 1.0),) * len(shape)), sure
+
+
+def _open_darcy(probe: Probe) -> xr.Dataset:
+    data = probe.tensors
+    x, y = data["x"].numpy(), data["y"].numpy()
+    indicator = x.dtype == bool or bool(((x == 0) | (x == 1)).all())
+    grid, positions = node_grid(x.shape[1:], y)
+    if isinstance(data.get(GRID_KEY), str):
+        grid, positions = Grid.from_dict(json.loads(data[GRID_KEY])), "stored"
+    about = (
+        {"long_name": "coefficient", "units": "1", "comment": "indicator: 1 in the more permeable phase"}
+        if indicator
+        else {"long_name": "coefficient", "units": "1"}
+    )
+    fields: dict[str, Any] = {
+        "a": (("sample", "x", "y"), x if x.dtype.kind == "f" else x.astype(np.float32), about),
+        "u": (("sample", "x", "y"), y, {"long_name": "solution", "units": "1"}),
+    }
+    return build_dataset(
+        fields,
+        grid,
+        layout="neuralop",
+        equation="darcy",
+        coefficient="indicator" if indicator else "values",
+        forcing=1.0,
+        positions=positions,
+    )
+
+
+def _open_burgers(probe: Probe, y: Entry) -> xr.Dataset:
+    data = probe.tensors
+    fields: dict[str, Any] = {
+        "a": (("sample", "x"), data["x"].numpy(), {"long_name": "u at time 0"}),
+        "u": (("sample", "time", "x"), data["y"].numpy(), {"long_name": "solution"}),
+    }
+    viscosity = {"viscosity": float(data["visc"].reshape(-1)[0])} if "visc" in probe.arrays else {}
+    return build_dataset(
+        fields,
+        Grid(y.shape[-1:], ((0.0, 1.0),), "periodic"),
+        layout="neuralop",
+        equation="burgers",
+        coefficient="initial",
+        time="steps of a length the file does not state",
+        **viscosity,
+    )
+
+
+def _is_darcy(x: tuple[int, ...], y: tuple[int, ...]) -> bool:
+    return len(x) == 3 and x == y and min(x[1:]) >= 2
+
+
+def _is_burgers(x: tuple[int, ...], y: tuple[int, ...]) -> bool:
+    return len(x) == 2 and len(y) == 3 and (y[0], y[2]) == x
+
+
+READER = Reader(
+    "neuralop",
+    "torch.save of {'x': (samples, n, n), 'y': (samples, n, n)}, or {'x': (samples, n), 'y': (samples, times, n)}",
+    matches,
+    read,
+)

@@ -1,0 +1,195 @@
+"""Fields as torch data sets: items and whole batches of {"x", "y"}, in memory when small, read on demand when large."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from sciops.grids import Grid, check_on_grid
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+MEMORY_LIMIT = 2 * 1024**3
+
+
+class TensorFields(Dataset):
+    """Inputs x and outputs y on one grid, held as tensors.
+
+    x, y : (samples, channels, *grid.shape)   torch or numpy, equal number of samples
+    len(d) : samples
+    d[i] : {"x": (channels, *grid), "y": (channels, *grid)}
+    d.batch(indices) : {"x": (batch, channels, *grid), "y": (batch, channels, *grid)}
+
+    Raises ValueError naming the shapes when they do not fit each other or the grid.
+    """
+
+    def __init__(self, x: Any, y: Any, grid: Grid) -> None:
+        self.x, self.y, self.grid = torch.as_tensor(x), torch.as_tensor(y), grid
+        for name, field in (("x", self.x), ("y", self.y)):
+            if field.ndim != grid.ndim + 2:
+                raise ValueError(
+                    f"{name} has shape {tuple(field.shape)}; expected (samples, channels, *{grid.shape}): "
+                    f"add the channel axis with {name}[:, None]"
+                )
+            check_on_grid(field, grid, name)
+        if len(self.x) != len(self.y):
+            raise ValueError(f"x has {len(self.x)} samples and y {len(self.y)}: expected the same number")
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        return {"x": self.x[index], "y": self.y[index]}
+
+    def batch(self, indices: Any) -> dict[str, Tensor]:
+        """The samples at `indices` (tensor, array, list or slice), in that order."""
+        if not isinstance(indices, slice):
+            indices = torch.as_tensor(np.asarray(indices), dtype=torch.long, device=self.x.device)
+        return {"x": self.x[indices], "y": self.y[indices]}
+
+    def subset(self, indices: Any) -> TensorFields:
+        """A data set of the samples at `indices`, renumbered from 0."""
+        part = self.batch(indices)
+        return TensorFields(part["x"], part["y"], self.grid)
+
+
+class FieldDataset(Dataset):
+    """Samples of an opened data set, or of any file `open_dataset` knows, as torch tensors.
+
+    dataset : xarray.Dataset or path
+    split : "train", "validation", "test" (by the ``split`` the file stores) or None for every sample
+    resolution : points per axis, for files that hold or nest several
+    samples : sample numbers to keep, in this order; within `split` when both are given
+    inputs, outputs : variables stacked along the channel axis; axes between sample and space, such as time, become
+        channels too
+    dtype : of the tensors; indicators and integers are converted
+    memory_limit : bytes above which a file is read on demand instead of held in memory. Reading on demand keeps no
+        open handle across processes, so that it works with DataLoader workers of either start method. An
+        xarray.Dataset is always held; pass its path to read on demand
+
+    len(d), d[i], d.batch(indices), d.grid as in `TensorFields`; ``d.samples`` are the numbers of the samples in the
+    file, ``d.x`` and ``d.y`` whole tensors.
+
+    Raises ValueError for unknown variables, splits, resolutions, or sample numbers out of range.
+    """
+
+    def __init__(
+        self,
+        dataset: xr.Dataset | str | os.PathLike,
+        *,
+        split: str | None = None,
+        resolution: int | tuple[int, ...] | None = None,
+        samples: Sequence[int] | np.ndarray | None = None,
+        inputs: Sequence[str] = ("a",),
+        outputs: Sequence[str] = ("u",),
+        dtype: torch.dtype = torch.float32,
+        memory_limit: int = MEMORY_LIMIT,
+    ) -> None:
+        from sciops.datasets.conventions import at_resolution, grid_of, split_indices
+        from sciops.datasets.readers import open_dataset
+
+        self.path = Path(dataset) if isinstance(dataset, (str, os.PathLike)) else None
+        self.resolution, self.dtype = resolution, dtype
+        self.inputs, self.outputs = _names(inputs), _names(outputs)
+        self._opened: tuple[int, xr.Dataset] | None = None
+        source = at_resolution(dataset, resolution) if self.path is None else open_dataset(self.path, resolution)
+        try:
+            for name in (*self.inputs, *self.outputs):
+                if name not in source.data_vars or "sample" not in source[name].dims:
+                    fields = [key for key, value in source.data_vars.items() if value.ndim > 1]
+                    raise ValueError(f"no field {name!r} in the data set: it holds {', '.join(map(str, fields))}")
+            self.grid = grid_of(source, self.outputs[0])
+            chosen = np.arange(source.sizes["sample"]) if split is None else split_indices(source, split)
+            self.samples = chosen if samples is None else _pick(chosen, samples)
+            points = len(self.samples) * sum(source[n][0].size for n in (*self.inputs, *self.outputs))
+            in_memory = self.path is None or points * torch.empty((), dtype=dtype).element_size() <= memory_limit
+            self._memory = TensorFields(*self._read(source, self.samples), self.grid) if in_memory else None
+        finally:
+            if self.path is not None:
+                source.close()
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        if self._memory is not None:
+            return self._memory[index]
+        return {key: value[0] for key, value in self.batch([int(index)]).items()}
+
+    def batch(self, indices: Any) -> dict[str, Tensor]:
+        """{"x": (batch, channels, *grid), "y": …} of the samples at `indices`, in that order."""
+        if self._memory is not None:
+            return self._memory.batch(indices)
+        wanted = self.samples[indices if isinstance(indices, slice) else np.asarray(indices, dtype=np.int64)]
+        # files are read in order and each sample once, whatever the order asked for
+        unique, back = np.unique(wanted, return_inverse=True)
+        x, y = self._read(self._source(), unique)
+        return {"x": x[back], "y": y[back]}
+
+    def subset(self, indices: Any) -> FieldDataset:
+        """A data set of the samples at `indices` of this one, renumbered from 0; shares nothing that can change."""
+        part = object.__new__(FieldDataset)
+        part.__dict__.update(self.__dict__)
+        part._opened = None
+        part.samples = self.samples[indices if isinstance(indices, slice) else np.asarray(indices, dtype=np.int64)]
+        part._memory = None if self._memory is None else self._memory.subset(indices)
+        return part
+
+    @property
+    def x(self) -> Tensor:
+        return self._memory.x if self._memory is not None else self.batch(slice(None))["x"]
+
+    @property
+    def y(self) -> Tensor:
+        return self._memory.y if self._memory is not None else self.batch(slice(None))["y"]
+
+    def _read(self, source: xr.Dataset, samples: np.ndarray) -> tuple[Tensor, Tensor]:
+        return (
+            self._stack(source, self.inputs, samples),
+            self._stack(source, self.outputs, samples),
+        )
+
+    def _stack(self, source: xr.Dataset, names: tuple[str, ...], samples: np.ndarray) -> Tensor:
+        whole = len(samples) == source.sizes["sample"] and np.array_equal(samples, np.arange(len(samples)))
+        parts = []
+        for name in names:
+            field = source[name] if whole else source[name].isel(sample=samples)
+            values = np.asarray(field.values)
+            if values.shape[-self.grid.ndim :] != self.grid.shape:
+                raise ValueError(
+                    f"field {name!r} has shape {values.shape}; expected its last axes to be the grid {self.grid.shape}"
+                )
+            tensor = torch.from_numpy(np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")))
+            parts.append(tensor.to(self.dtype).reshape(len(values), -1, *self.grid.shape))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+    def _source(self) -> xr.Dataset:
+        # one handle per process: a forked worker must not share its parent's
+        if self._opened is None or self._opened[0] != os.getpid():
+            from sciops.datasets.readers import open_dataset
+
+            self._opened = (os.getpid(), open_dataset(self.path, self.resolution))
+        return self._opened[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}
+
+
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _pick(chosen: np.ndarray, samples: Any) -> np.ndarray:
+    samples = np.asarray(samples, dtype=np.int64).reshape(-1)
+    outside = samples[(samples < -len(chosen)) | (samples >= len(chosen))]
+    if outside.size:
+        raise ValueError(f"samples holds {outside[0]}: expected numbers below {len(chosen)}, the samples there are")
+    return chosen[samples]
