@@ -118,8 +118,8 @@ def test_folder_pairs_files_by_role_and_resolution(tmp_path):
     nested = load_splits(tmp_path)  # 16 nodes are every second of the 32
     assert nested.test.grid.same_points(nested.train.grid)
     assert torch.equal(nested.test.x, fine.test.x[..., ::2, ::2])
-    with pytest.raises(ValueError, match="resolution=7: .* holds 16×16, 32×32"):
-        load_splits(tmp_path, 7)
+    with pytest.raises(ValueError, match="resolution=33: .* holds 16×16, 32×32"):
+        load_splits(tmp_path, 33)
 
 
 def test_real_folder(real_data):
