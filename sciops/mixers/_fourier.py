@@ -105,9 +105,11 @@ class _Multiply(Function):
     def backward(ctx, g):
         x, weight = ctx.saved_tensors
         _, batch, modes, channels = x.shape
-        re, im = g[0].transpose(0, 1), g[1].transpose(0, 1)
+        g = g.permute(2, 1, 0, 3)
         # the cotangent of [Xr; Xi]·[Wr | Wi], whose diagonal blocks enter the real part with signs + and −
-        blocks = torch.cat([torch.cat([re, im], -1), torch.cat([im, -re], -1)], 1)
+        upper = g.reshape(modes, batch, -1)
+        lower = torch.stack([g[:, :, 1], -g[:, :, 0]], 2).reshape(modes, batch, -1)
+        blocks = torch.cat([upper, lower], 1)
         gx = gw = None
         if ctx.needs_input_grad[0]:
             gx = torch.bmm(blocks, weight.transpose(1, 2)).transpose(0, 1).reshape(x.shape)

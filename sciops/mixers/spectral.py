@@ -48,7 +48,8 @@ class SpectralMixer(nn.Module):
 
     Weights are real parameters, mode-major, (*modes, channels, 2, out) for Fourier with [Re, Im] in the second-last
     axis and leading modes in the order 0 … k−1, −1 … −k. They start Gaussian with unit mean gain per mode,
-    E‖R_m v‖² = ‖v‖² for as many channels out as in (variance 1/channels, halved between real and imaginary part).
+    E‖R_m v‖² = ‖v‖² for as many channels out as in (variance 1/channels, halved between real and imaginary part; in
+    column 0 half of that is what irfft2 ignores).
     Half precision and autocast compute in float32 and return x's dtype.
 
     Raises ValueError when the modes do not fit the grid or the grid is not that of x.
@@ -186,7 +187,9 @@ class _FourierModes(nn.Module):
         for axis, (k, full) in enumerate(zip(modes[:-1], self.modes[:-1])):
             if k < full:
                 weight = torch.cat([weight.narrow(axis, 0, k), weight.narrow(axis, full, k)], axis)
-        weight = weight.narrow(len(modes) - 1, 0, modes[-1]).to(x.dtype)
+        if modes[-1] < self.modes[-1]:
+            weight = weight.narrow(len(modes) - 1, 0, modes[-1])
+        weight = weight.to(x.dtype)
         place = (x.dtype, x.device)
         leading = [_fourier.leading_table(n, k, *place) for n, k in zip(sizes, modes[:-1])]
         analysis, synthesis = _fourier.last_tables(sizes[-1], modes[-1], sizes.numel(), *place)
@@ -222,7 +225,8 @@ class _WallModes(nn.Module):
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
         most = _walls.fitting_modes(grid, self.kind)
         modes = _fit(self.modes, most, grid.shape, self.clip, _walls.least_points(grid, self.kind, self.modes))
-        weight = self.weight[tuple(slice(k) for k in modes)].to(x.dtype)
+        weight = self.weight if modes == self.modes else self.weight[tuple(slice(k) for k in modes)]
+        weight = weight.to(x.dtype)
         tables = _walls.wall_tables(grid, self.kind, modes, x.dtype, x.device)
         z = _walls.analyse(x, tables)
         if self.shared is None:

@@ -1,0 +1,239 @@
+"""The spectral mixer against torch.fft in float64, its derivatives, symmetries and precision."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch.func import functional_call
+
+from sciops.grids import Grid
+from sciops.mixers import SpectralMixer
+
+
+def reference(mixer: SpectralMixer, x: torch.Tensor) -> torch.Tensor:
+    """irfftn of rfftn times the weights, mode by mode."""
+    part = mixer.parts[0]
+    weight = torch.complex(part.weight.select(-2, 0), part.weight.select(-2, 1))
+    sizes = x.shape[1:-1]
+    axes = tuple(range(1, x.ndim - 1))
+    spectrum = torch.fft.rfftn(x, dim=axes)
+    if part.shared is not None:
+        spectrum = spectrum @ part.shared.to(spectrum.dtype)
+    result = torch.zeros(*spectrum.shape[:-1], mixer.out_channels, dtype=spectrum.dtype)
+    *leading, last = mixer.modes
+    frequencies = [[*range(k), *range(-1, -k - 1, -1)] for k in leading] + [list(range(last))]
+    for index in itertools.product(*(range(len(f)) for f in frequencies)):
+        mode = (slice(None), *(f[i] for f, i in zip(frequencies, index)))
+        here = weight[index]
+        result[mode] = spectrum[mode] @ here if part.shared is None else spectrum[mode] * here
+    return torch.fft.irfftn(result, s=sizes, dim=axes)
+
+
+CASES = [
+    ((8,), (5,)),  # full half spectrum with its Nyquist column
+    ((9,), (5,)),
+    ((9,), (1,)),
+    ((8, 8), (4, 5)),
+    ((8, 8), (1, 1)),
+    ((16, 16), (5, 4)),
+    ((17, 17), (8, 9)),
+    ((17, 20), (8, 11)),
+    ((20, 17), (3, 4)),
+    ((85, 85), (12, 12)),
+    ((4, 5, 6), (2, 2, 4)),
+    ((5, 4, 7), (1, 2, 3)),
+]
+
+
+@pytest.mark.parametrize("weights", ["dense", "diagonal"])
+@pytest.mark.parametrize("sizes, modes", CASES)
+def test_equals_the_masked_fft(sizes, modes, weights):
+    torch.manual_seed(0)
+    mixer = SpectralMixer(3, modes, out_channels=2, weights=weights).double()
+    x = torch.randn(2, *sizes, 3, dtype=torch.float64)
+    assert (mixer(x) - reference(mixer, x)).abs().max() < 1e-12
+
+
+def test_the_bias_is_added_once_per_point():
+    mixer = SpectralMixer(2, (2, 2), bias=True).double()
+    x = torch.randn(1, 6, 7, 2, dtype=torch.float64)
+    without = mixer(x)
+    with torch.no_grad():
+        mixer.bias.copy_(torch.tensor([1.0, -2.0]))
+    assert torch.allclose(mixer(x) - without, torch.tensor([1.0, -2.0]).double().expand(1, 6, 7, 2), atol=1e-14)
+
+
+@pytest.mark.parametrize("basis", ["fourier", "sine", "cosine", "sine-cosine"])
+@pytest.mark.parametrize("weights", ["dense", "diagonal"])
+def test_first_and_second_derivatives(basis, weights):
+    torch.manual_seed(0)
+    mixer = SpectralMixer(2, (3, 4), basis=basis, weights=weights).double()
+    parameters = dict(mixer.named_parameters())
+    x = torch.randn(1, 6, 7, 2, dtype=torch.float64, requires_grad=True)
+
+    def call(x, *values):
+        return functional_call(mixer, dict(zip(parameters, values)), (x,))
+
+    arguments = (x, *parameters.values())
+    assert torch.autograd.gradcheck(call, arguments)
+    assert torch.autograd.gradgradcheck(call, arguments)
+
+
+@pytest.mark.parametrize("sizes, modes", CASES)
+def test_the_derivative_is_the_adjoint(sizes, modes):
+    torch.manual_seed(0)
+    mixer = SpectralMixer(3, modes).double()
+    x, y = torch.randn(2, 2, *sizes, 3, dtype=torch.float64)
+    x.requires_grad_()
+    result = mixer(x)
+    (transposed,) = torch.autograd.grad(result, x, y)
+    forward, backward = (result * y).sum(), (x * transposed).sum()
+    assert abs(forward - backward) < 1e-12 * (result.norm() * y.norm())
+
+
+def test_accepts_a_cotangent_in_any_layout():
+    mixer = SpectralMixer(3, (2, 2)).double()
+    x = torch.randn(2, 6, 7, 3, dtype=torch.float64, requires_grad=True)
+    g = torch.randn(3, 7, 6, 2, dtype=torch.float64).permute(3, 2, 1, 0)
+    permuted = torch.autograd.grad(mixer(x), x, g)[0]
+    assert torch.equal(permuted, torch.autograd.grad(mixer(x), x, g.contiguous())[0])
+    broadcast = torch.autograd.grad(mixer(x).sum(), x)[0]
+    ones = torch.autograd.grad(mixer(x), x, torch.ones_like(x))[0]
+    assert torch.allclose(broadcast, ones, atol=1e-14)
+
+
+@pytest.mark.parametrize("sizes", [(17, 17), (16, 16), (17, 20), (20, 17)])
+def test_translations_commute(sizes):
+    torch.manual_seed(0)
+    mixer = SpectralMixer(3, (5, 6)).double()
+    x = torch.randn(2, *sizes, 3, dtype=torch.float64)
+    moved = mixer(x.roll((3, 5), (1, 2)))
+    assert (moved - mixer(x).roll((3, 5), (1, 2))).abs().max() < 1e-12
+
+
+def test_a_plane_wave_meets_only_its_own_weight():
+    """cos(2π(2i/n + 3j/m)) sits in row 2, column 3: the answer is Re(w e^{i…}) there, exactly."""
+    n, m = 12, 15
+    mixer = SpectralMixer(1, (3, 4)).double()
+    i, j = torch.meshgrid(torch.arange(n), torch.arange(m), indexing="ij")
+    for row, place in ((2, 2), (-2, 3 + 1)):  # rows are stored as 0, 1, 2, −1, −2, −3
+        phase = 2 * torch.pi * (row * i.double() / n + 3 * j.double() / m)
+        re, im = mixer.parts[0].weight[place, 3, 0, :, 0]
+        expected = re * phase.cos() - im * phase.sin()
+        assert (mixer(phase.cos()[None, ..., None])[0, ..., 0] - expected).abs().max() < 1e-13
+
+
+@pytest.mark.parametrize("basis", ["fourier", "sine", "cosine", "sine-cosine"])
+def test_autocast_changes_nothing(basis):
+    torch.manual_seed(0)
+    mixer = SpectralMixer(4, (4, 4), basis=basis)
+    x = torch.randn(2, 12, 12, 4, requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = mixer(x)
+        half = mixer(x.bfloat16())
+    assert inside.dtype == torch.float32 and torch.equal(inside, mixer(x))
+    assert half.dtype == torch.bfloat16
+    assert torch.equal(half, mixer(x.bfloat16().float()).bfloat16())
+
+
+def test_half_precision_modules_compute_in_float32():
+    torch.manual_seed(0)
+    mixer = SpectralMixer(4, (4, 4)).bfloat16()
+    x = torch.randn(2, 12, 12, 4).bfloat16()
+    wide = SpectralMixer(4, (4, 4))
+    wide.load_state_dict(mixer.state_dict())
+    assert torch.equal(mixer(x), wide(x.float()).bfloat16())
+
+
+def test_tables_of_inference_serve_training():
+    mixer = SpectralMixer(2, (3, 3))
+    x = torch.randn(1, 23, 29, 2)
+    with torch.inference_mode():
+        expected = mixer(x)
+    x.requires_grad_()
+    result = mixer(x)
+    result.sum().backward()
+    assert torch.equal(result.detach(), expected.clone()) and x.grad.abs().sum() > 0
+
+
+def test_saves_modes_not_the_grid():
+    mixer = SpectralMixer(4, (2, 3))
+    saved = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+        x = torch.randn(2, 64, 64, 4, requires_grad=True)
+        mixer(x)
+    tables = 64 * 2 * (3 + 3 + 3)  # counted with every repetition
+    assert sum(t.numel() for t in saved) < x.numel() / 8 + 4 * tables
+
+
+@pytest.mark.parametrize("weights", ["dense", "diagonal"])
+@pytest.mark.parametrize("basis, modes", [("fourier", (5, 6)), ("sine", (9, 7)), ("cosine", (9, 7))])
+def test_gain_at_the_start_is_one_per_mode(basis, modes, weights):
+    """A field inside the band keeps its mean square on average."""
+    torch.manual_seed(0)
+    channels = 64
+    projector = SpectralMixer(channels, modes, basis=basis, weights="diagonal").double()
+    with torch.no_grad():
+        projector.parts[0].weight.zero_()
+        if basis == "fourier":
+            projector.parts[0].weight.select(-2, 0).fill_(1.0)
+            projector.parts[0].weight[-1, 0] = 0.0  # row −kx of column 0 has no partner: irfft2 keeps half of it
+        else:
+            projector.parts[0].weight.fill_(1.0)
+        projector.parts[0].shared.copy_(torch.eye(channels))
+    x = projector(torch.randn(4, 20, 20, channels, dtype=torch.float64))
+    assert (projector(x) - x).abs().max() < 1e-11  # a projection
+    mixer = SpectralMixer(channels, modes, basis=basis, weights=weights).double()
+    gain = (mixer(x).square().sum() / x.square().sum()).item()
+    assert 0.85 < gain < 1.15
+
+
+def test_refuses_modes_beyond_the_grid_and_names_the_remedy():
+    x = torch.randn(1, 16, 16, 2)
+    message = r"modes=\(32, 32\) do not fit a 16×16 grid: at most \(8, 9\); .* grid of at least 64×62 points"
+    with pytest.raises(ValueError, match=message):
+        SpectralMixer(2, (32, 32))(x)
+    SpectralMixer(2, (32, 32))(torch.randn(1, 64, 62, 2))
+    for sizes in ((63, 62), (64, 61)):
+        with pytest.raises(ValueError, match="do not fit"):
+            SpectralMixer(2, (32, 32))(torch.randn(1, *sizes, 2))
+
+
+@pytest.mark.parametrize("sizes", [(6, 7), (7, 6), (9, 40)])
+def test_clipped_modes_are_the_low_ones(sizes):
+    torch.manual_seed(0)
+    wide = SpectralMixer(2, (8, 9), clip_modes=True).double()
+    kx, ky = min(8, sizes[0] // 2), min(9, sizes[1] // 2 + 1)
+    narrow = SpectralMixer(2, (kx, ky)).double()
+    with torch.no_grad():
+        rows = [*range(kx), *range(8, 8 + kx)]
+        narrow.parts[0].weight.copy_(wide.parts[0].weight[rows, :ky])
+    x = torch.randn(1, *sizes, 2, dtype=torch.float64)
+    assert torch.equal(wide(x), narrow(x))
+
+
+def test_bad_arguments_are_named():
+    with pytest.raises(ValueError, match="basis='wavelet'"):
+        SpectralMixer(2, (2, 2), basis="wavelet")
+    with pytest.raises(ValueError, match="weights='sparse'"):
+        SpectralMixer(2, (2, 2), weights="sparse")
+    with pytest.raises(ValueError, match=r"modes=\(0, 2\)"):
+        SpectralMixer(2, (0, 2))
+    with pytest.raises(ValueError, match="compat_shift"):
+        SpectralMixer(2, (2, 2), basis="sine", compat_shift=True)
+    with pytest.raises(ValueError, match="expected .batch, 2 grid axes, 2 channels"):
+        SpectralMixer(2, (2, 2))(torch.randn(1, 8, 8, 3))
+    with pytest.raises(ValueError, match="pass the grid of x"):
+        SpectralMixer(2, (2, 2), basis="sine")(torch.randn(1, 8, 8, 2), Grid((9, 9)))
+    with pytest.raises(TypeError, match="complex64"):
+        SpectralMixer(2, (2, 2))(torch.randn(1, 8, 8, 2, dtype=torch.complex64))
+
+
+@pytest.mark.gpu
+def test_same_on_the_gpu():
+    mixer = SpectralMixer(3, (5, 6)).double()
+    x = torch.randn(2, 17, 20, 3, dtype=torch.float64)
+    expected = mixer(x)
+    assert (mixer.cuda()(x.cuda()).cpu() - expected).abs().max() < 1e-12
