@@ -1,0 +1,29 @@
+"""Models on one spine, neuraloperator's behind the same door, wrappers, files and a contract check."""
+
+from sciops.models.apply import apply_model
+from sciops.models.fno import fno
+from sciops.models.hybrid import hybrid
+from sciops.models.latent import Latent
+from sciops.models.mano import mano
+from sciops.models.normalized import Normalized
+from sciops.models.operator import Operator
+from sciops.models.persistence import load_model, read_config, save_model
+from sciops.models.registry import MODELS, build_model, model_from_config
+from sciops.models.symmetry import SymmetryAveraged
+
+__all__ = [
+    "MODELS",
+    "Latent",
+    "Normalized",
+    "Operator",
+    "SymmetryAveraged",
+    "apply_model",
+    "build_model",
+    "fno",
+    "hybrid",
+    "load_model",
+    "mano",
+    "model_from_config",
+    "read_config",
+    "save_model",
+]

@@ -1,0 +1,72 @@
+"""A pointwise nonlinearity evaluated on a finer grid and brought back to what the grid can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sciops.grids import Grid
+
+
+def on_finer_grid(f: Callable[[Tensor], Tensor], x: Tensor, grid: Grid, factor: int, periodic: bool) -> Tensor:
+    """Π f(P x): P interpolates x to `factor` times as many points, Π projects back. f(x) when factor is 1.
+
+    A product of two fields of band B reaches 2B and folds back into the band on a grid of n points unless n > 3B; on
+    the finer grid it does not, and Π drops what lies above the band instead of folding it.
+
+    x : (batch, *grid, channels); f acts on the last axis and may change its length
+    periodic : P is trigonometric interpolation with the period n·h that a Fourier mixer sees. Otherwise P is the cosine
+        interpolant over the extent, which needs no periodicity and no zero wall and reproduces linear channels
+        without the jump at the wrap. Hidden channels neither vanish on a wall nor wrap, so no sine.
+    Π is the L² projection onto the interpolants, so that ΠP is the identity. Cost: factor**axes times the
+    nonlinearity, and two small matrix products per axis.
+    """
+    if factor == 1:
+        return f(x)
+    kind = "periodic" if periodic or grid.centering == "periodic" else grid.centering
+    tables = [_tables(n, factor, kind, x.dtype, x.device) for n in grid.shape]
+    for axis, (up, _) in enumerate(tables, start=1):
+        x = _along(up, x, axis)
+    x = f(x)
+    for axis, (_, down) in enumerate(tables, start=1):
+        x = _along(down, x, axis)
+    return x
+
+
+def _along(matrix: Tensor, x: Tensor, axis: int) -> Tensor:
+    shape = x.shape
+    y = matrix.to(x.dtype) @ x.reshape(*shape[:axis], shape[axis], -1)
+    return y.reshape(*shape[:axis], matrix.shape[0], *shape[axis + 1 :])
+
+
+@lru_cache(maxsize=64)
+def _tables(n: int, factor: int, kind: str, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """(up, down) on one axis: (m, n) interpolation from n to m points, and (n, m) its weighted pseudo-inverse."""
+    if kind == "periodic":
+        m, weights = n * factor, np.ones(n * factor)
+        x, y = np.arange(n) / n, np.arange(m) / m
+        k = np.arange(1, (n + 1) // 2)
+
+        def basis(t: np.ndarray) -> np.ndarray:
+            rows = [np.ones((1, len(t))), np.cos(2 * np.pi * k[:, None] * t), np.sin(2 * np.pi * k[:, None] * t)]
+            if n % 2 == 0:
+                # the one wave of n/2 that n points can see is the cosine
+                rows.append(np.cos(np.pi * n * t)[None])
+            return np.concatenate(rows)
+    else:
+        m = (n - 1) * factor + 1 if kind == "node" else n * factor
+        fine, coarse = Grid((m,), None, kind), Grid((n,), None, kind)
+        weights = fine.weights()
+        x, y = coarse.coordinates()[0], fine.coordinates()[0]
+
+        def basis(t: np.ndarray) -> np.ndarray:
+            return np.cos(np.pi * np.arange(n)[:, None] * t)
+
+    up = np.linalg.solve(basis(x), basis(y)).T
+    down = np.linalg.solve(up.T @ (weights[:, None] * up), up.T * weights)
+    with torch.inference_mode(False):
+        return tuple(torch.from_numpy(np.ascontiguousarray(t)).to(device=device, dtype=dtype) for t in (up, down))

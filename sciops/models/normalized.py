@@ -1,0 +1,49 @@
+"""A model that takes and returns physical units."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from sciops.datasets.normalizers import Normalizer
+from sciops.grids import Grid
+from sciops.models.apply import apply_model, config_of, grid_for, wall_of
+from sciops.models.features import wall_mask
+
+
+class Normalized(nn.Module):
+    """u = decode(model(encode(a))): the statistics are buffers and travel with the weights.
+
+    model : any model on (batch, channels, *grid)
+    input, output : Normalizers fitted on the training split; None leaves that side as it is
+
+    Where the model sets its output to zero on the wall, the decoded output is set to zero there again, since a decoded
+    zero is the mean. The result has the dtype of x, also under autocast.
+    """
+
+    def __init__(self, model: nn.Module, input: Normalizer | None = None, output: Normalizer | None = None) -> None:
+        super().__init__()
+        self.model, self.input, self.output = model, input, output
+
+    @property
+    def wall(self) -> str:
+        return wall_of(self.model)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        channels = {k: None if n is None else len(n.mean) for k, n in (("input", self.input), ("output", self.output))}
+        return {"name": "normalized", "options": {"model": config_of(self.model), **channels}}
+
+    def grid_for(self, x: Tensor, grid: Grid | None = None) -> Grid:
+        return grid_for(self.model, x, grid)
+
+    def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
+        z = x if self.input is None else self.input.encode(x)
+        y = apply_model(self.model, z, grid).to(x.dtype)
+        if self.output is None:
+            return y
+        y = self.output.decode(y)
+        if self.wall == "zero":
+            y = y * wall_mask(self.grid_for(x, grid), y.dtype, y.device)
+        return y

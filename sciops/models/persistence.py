@@ -1,0 +1,114 @@
+"""Models on disk: config.json and model.safetensors, nothing that runs code when it is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sciops._json import plain, write_atomically, write_json
+from sciops.models.apply import config_of, unwrapped
+from sciops.models.registry import model_from_config
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+
+
+def save_model(model: nn.Module, folder: str | Path, extra: Mapping[str, Any] | None = None) -> Path:
+    """Writes the model, wrappers and normalisers included, to `folder`; returns the folder.
+
+    model : one of `build_model`, or `Normalized`, `Latent`, `SymmetryAveraged` around one
+    extra : anything JSON can hold; `read_config(folder)["extra"]` gives it back
+
+    ``config.json`` holds the description, ``model.safetensors`` the tensors with their dtypes and the description once
+    more in its header. Each file is replaced as a whole, so that a model that is there stays loadable until the new one
+    is; the weights come first, and `load_model` tells when a break between the two left them apart.
+
+    Raises TypeError for a model without a description.
+    """
+    from safetensors.torch import save
+
+    folder, described = Path(folder), plain(config_of(model))
+    state = unwrapped(model).state_dict()
+    tensors, complex_names = {}, []
+    for name, tensor in state.items():
+        tensor = tensor.detach().cpu()
+        if tensor.is_complex():
+            tensor = torch.view_as_real(tensor.resolve_conj())
+            complex_names.append(name)
+        # a copy of its own for each name: safetensors refuses views of one storage
+        tensors[name] = tensor.contiguous().clone()
+    header = {"sciops": "1", "model": json.dumps(described), "complex": json.dumps(complex_names)}
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / WEIGHTS, save(tensors, header))
+    write_json(folder / CONFIG, {"sciops": "1", "model": described, "extra": dict(extra or {})})
+    return folder
+
+
+def load_model(folder: str | Path, *, device: torch.device | str = "cpu") -> nn.Module:
+    """The model that `save_model` wrote, in evaluation mode, with the dtypes it was saved in.
+
+    Raises FileNotFoundError for a missing file and ValueError for one that is damaged, for a description this version
+    does not know, and for weights that do not fit it.
+    """
+    folder = Path(folder)
+    described = read_config(folder)["model"]
+    tensors, header = _read_weights(folder / WEIGHTS)
+    if "model" in header and json.loads(header["model"]) != described:
+        raise ValueError(
+            f"{folder}: {CONFIG} and {WEIGHTS} describe different models (a save was cut off between them, or one was "
+            "edited); save the model again"
+        )
+    try:
+        model = model_from_config(described)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{folder / CONFIG}: {error}") from None
+    for name in json.loads(header.get("complex", "[]")):
+        tensors[name] = torch.view_as_complex(tensors[name])
+    wanted = model.state_dict()
+    for problem, names in (
+        ("lacks", wanted.keys() - tensors.keys()),
+        ("has an unknown", tensors.keys() - wanted.keys()),
+    ):
+        if names:
+            raise ValueError(
+                f"{folder / WEIGHTS} {problem} {sorted(names)[0]!r} ({len(names)} such); it is another model's"
+            )
+    for name, tensor in wanted.items():
+        if tensor.shape != tensors[name].shape:
+            raise ValueError(
+                f"{folder / WEIGHTS}: {name} has shape {tuple(tensors[name].shape)}; the model in {CONFIG} needs "
+                f"{tuple(tensor.shape)}"
+            )
+    model.load_state_dict(tensors, assign=True)
+    return model.to(device).eval()
+
+
+def read_config(folder: str | Path) -> dict[str, Any]:
+    """config.json of a saved model: {"model": description, "extra": what was given to `save_model`}."""
+    path = Path(folder) / CONFIG
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} does not exist: expected a folder written by save_model") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON ({error}): the file is damaged; save the model again") from None
+    if not isinstance(config, dict) or "model" not in config:
+        raise ValueError(f"{path} has no entry 'model': expected a file written by save_model")
+    return config
+
+
+def _read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    from safetensors import SafetensorError, safe_open
+
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: expected a folder written by save_model")
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            # a copy, so that the tensors outlive the file and can be written to
+            return {name: file.get_tensor(name).clone() for name in file.keys()}, file.metadata() or {}
+    except SafetensorError as error:
+        raise ValueError(f"{path} cannot be read ({error}): the file is damaged; save the model again") from None

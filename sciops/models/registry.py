@@ -1,0 +1,76 @@
+"""Models by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from sciops.datasets.normalizers import Normalizer
+from sciops.models.fno import fno
+from sciops.models.hybrid import hybrid
+from sciops.models.latent import Latent
+from sciops.models.mano import mano
+from sciops.models.neuralop import NeuralopModel
+from sciops.models.normalized import Normalized
+from sciops.models.operator import Operator
+from sciops.models.symmetry import SymmetryAveraged
+
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "operator": Operator,
+    "fno": fno,
+    "mano": mano,
+    "hybrid": hybrid,
+    "neuralop:FNO": partial(NeuralopModel, "FNO"),
+    "neuralop:TFNO": partial(NeuralopModel, "TFNO"),
+    "neuralop:UNO": partial(NeuralopModel, "UNO"),
+}
+
+
+def build_model(name: str, *, in_channels: int = 1, out_channels: int = 1, **options: Any) -> nn.Module:
+    """The model called `name` in `MODELS`, or neuraloperator's class X for "neuralop:X".
+
+    All take (batch, in_channels, *grid) and an optional grid, and carry `.config`, {"name", "options"}, from which
+    `load_model` builds them again. The options are those of the function or class in `MODELS`.
+
+    Raises ValueError for an unknown name and TypeError for an unknown option, naming the known ones.
+
+    >>> model = build_model("fno", in_channels=1, out_channels=1, width=32, depth=4, modes=(12, 12))
+    """
+    make = MODELS.get(name)
+    if make is None and name.startswith("neuralop:"):
+        make = partial(NeuralopModel, name.removeprefix("neuralop:"))
+    if make is None:
+        raise ValueError(
+            f"model {name!r}: expected one of {', '.join(MODELS)}, or neuralop: and a class of neuraloperator"
+        )
+    return make(in_channels=in_channels, out_channels=out_channels, **options)
+
+
+def model_from_config(config: Mapping[str, Any]) -> nn.Module:
+    """The model, wrappers included, that `config` describes, with fresh weights.
+
+    Raises ValueError or TypeError where the description does not hold together.
+    """
+    try:
+        name, options = config["name"], dict(config["options"])
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"model description {config!r}: expected {{'name': …, 'options': {{…}}}}") from None
+    wrap = _WRAPPERS.get(name)
+    if wrap is None:
+        return build_model(name, **options)
+    return wrap(model_from_config(options.pop("model", None)), options)
+
+
+def _normalized(model: nn.Module, options: dict[str, Any]) -> nn.Module:
+    sides = {side: None if channels is None else Normalizer(channels) for side, channels in options.items()}
+    return Normalized(model, **sides)
+
+
+_WRAPPERS: dict[str, Callable[[nn.Module, dict[str, Any]], nn.Module]] = {
+    "normalized": _normalized,
+    "latent": lambda model, options: Latent(model, **options),
+    "symmetry_averaged": lambda model, options: SymmetryAveraged(model, **options),
+}
