@@ -1,0 +1,32 @@
+"""Training: `fit` and what it is made of.
+
+`fit(model, data, TrainConfig(...))` trains; `evaluate` and `predict` use what was trained; `OBJECTIVES` and `GRADIENTS`
+are the losses and the rules that a config names; `load_checkpoint` reads what a run left on disk.
+"""
+
+from __future__ import annotations
+
+from sciops.training.batches import Batch
+from sciops.training.checkpoints import load_checkpoint, load_model_tensors, save_checkpoint
+from sciops.training.config import TrainConfig
+from sciops.training.evaluation import evaluate, predict
+from sciops.training.gradients import GRADIENTS
+from sciops.training.loop import NonFiniteLoss, Run, fit
+from sciops.training.objectives import OBJECTIVES
+from sciops.training.schedule import rate_factor
+
+__all__ = [
+    "GRADIENTS",
+    "OBJECTIVES",
+    "Batch",
+    "NonFiniteLoss",
+    "Run",
+    "TrainConfig",
+    "evaluate",
+    "fit",
+    "load_checkpoint",
+    "load_model_tensors",
+    "predict",
+    "rate_factor",
+    "save_checkpoint",
+]

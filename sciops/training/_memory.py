@@ -1,0 +1,164 @@
+"""What a run remembers: its best and last parameters, in memory and on disk, and its log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sciops._json import append_jsonl, plain, write_atomically
+from sciops.training.checkpoints import (
+    load_checkpoint,
+    load_model_tensors,
+    load_optimizer_tensors,
+    model_tensors,
+    optimizer_tensors,
+    save_checkpoint,
+)
+from sciops.training.config import TrainConfig
+
+
+class Memory:
+    """Keeps and restores the state of one `Run`; only the main process writes.
+
+    On disk, in the run's folder: ``last.safetensors`` (parameters, optimiser, best parameters, history: all that a
+    resumed run needs, in one file, so that no moment of a kill leaves two that disagree), ``best.safetensors`` (the
+    best parameters alone), ``log.jsonl`` (the history, a line an epoch). In memory: the parameters after the last good
+    epoch and after the best one.
+    """
+
+    def __init__(
+        self,
+        run: Any,
+        optimizer: torch.optim.Optimizer,
+        scaler: torch.amp.GradScaler,
+        names: Mapping[nn.Parameter, str],
+        config: TrainConfig,
+        data: str,
+        writes: bool,
+    ) -> None:
+        self.run, self.optimizer, self.scaler, self.names = run, optimizer, scaler, names
+        self.config, self.data, self.writes = config, data, writes
+        self.good: dict[str, Tensor] = {}
+        self.best: dict[str, Tensor] = {}
+        self.written = 0
+
+    def start(self) -> None:
+        """Restores the run from its folder where it is to be resumed; raises ValueError where it must not be."""
+        folder = self.run.folder
+        if folder is not None:
+            last = folder / "last.safetensors"
+            if last.exists():
+                if not self.config.resume:
+                    raise ValueError(f"{last} holds a run; pass resume=True to go on with it, or another folder")
+                self._restore(last)
+            if self.writes:
+                lines = "".join(json.dumps(plain(record), allow_nan=False) + "\n" for record in self.run.history)
+                write_atomically(folder / "log.jsonl", lines.encode())
+        self.good = self._snapshot()
+
+    def keep(self, record: dict[str, Any], *, last: bool) -> None:
+        """Takes in the epoch that `record` describes: better than the best so far? time for a checkpoint?"""
+        run = self.run
+        self.good = self._snapshot()
+        value = record.get("validation")
+        better = value is not None and value < (float("inf") if run.best is None else run.best)
+        if better:
+            run.best, run.best_epoch, self.best = value, run.epochs, self.good
+        elif run.best is None:
+            run.best_epoch = run.epochs
+        if run.folder is None or not self.writes:
+            return
+        append_jsonl(run.folder / "log.jsonl", record)
+        if better:
+            state = {"epoch": run.best_epoch, "validation": plain(run.best), "model": self._model_config()}
+            save_checkpoint(run.folder / "best.safetensors", self.best, state)
+        if last or run.epochs % self.config.checkpoint_every == 0:
+            self._write_last()
+
+    def recover(self) -> None:
+        """Puts the parameters and counts back to the end of the last good epoch."""
+        load_model_tensors(self.run.model, self.good, "memory")
+        last = self.run.history[-1] if self.run.history else {"step": 0, "seconds": 0.0}
+        self.run.steps, self.run.seconds = last["step"], last["seconds"]
+
+    def where(self) -> str:
+        """Where the last good state is, in words."""
+        text = f"the model holds the state after epoch {self.run.epochs}"
+        if self.run.folder is not None and self.written:
+            text += f", {self.run.folder / 'last.safetensors'} that after epoch {self.written}"
+        return text
+
+    def finish(self) -> None:
+        """Gives the model the parameters that ``config.keep`` names."""
+        if self.config.keep == "best" and self.best:
+            load_model_tensors(self.run.model, self.best, "memory")
+
+    def _snapshot(self) -> dict[str, Tensor]:
+        return {name: t.detach().to("cpu", copy=True) for name, t in model_tensors(self.run.model).items()}
+
+    def _write_last(self) -> None:
+        run = self.run
+        tensors = self.good | optimizer_tensors(self.optimizer, self.names)
+        if self.best and run.best_epoch != run.epochs:
+            tensors |= {name.replace("model/", "best/", 1): value for name, value in self.best.items()}
+        state = {
+            "config": plain(self.config.identity()),
+            "data": self.data,
+            "model": self._model_config(),
+            "epochs": run.epochs,
+            "steps": run.steps,
+            "seconds": run.seconds,
+            "history": plain(run.history),
+            "best": plain(run.best),
+            "best_epoch": run.best_epoch,
+            "scaler": self.scaler.state_dict(),
+        }
+        save_checkpoint(run.folder / "last.safetensors", tensors, state)
+        self.written = run.epochs
+
+    def _restore(self, path: Path) -> None:
+        tensors, state = load_checkpoint(path)
+        mine = plain(self.config.identity())
+        for name in [*mine, *state["config"]]:
+            if mine.get(name) != state["config"].get(name):
+                advice = "; to stop early and resume, set stop_after and leave epochs" if name == "epochs" else ""
+                raise ValueError(
+                    f"{path} was trained with {name}={state['config'].get(name)!r}, this config has "
+                    f"{mine.get(name)!r}: a run resumes with the config it began with{advice}"
+                )
+        if state["model"] is not None and self._model_config() != state["model"]:
+            raise ValueError(f"{path} was trained with the model {state['model']}, this one is {self._model_config()}")
+        if state["data"] != self.data:
+            raise ValueError(
+                f"{path} was trained on other fields: the training data changed since; pass another folder"
+            )
+        run = self.run
+        load_model_tensors(run.model, tensors, path)
+        load_optimizer_tensors(self.optimizer, self.names, tensors)
+        if state["scaler"]:
+            self.scaler.load_state_dict(state["scaler"])
+        run.epochs, run.steps, run.seconds = state["epochs"], state["steps"], state["seconds"]
+        run.history = [_number(record) for record in state["history"]]
+        run.best, run.best_epoch = _number(state["best"]), state["best_epoch"]
+        self.written = run.epochs
+        if run.best is not None:
+            kept = {name.replace("best/", "model/", 1): t for name, t in tensors.items() if name.startswith("best/")}
+            self.best = kept or {name: t for name, t in tensors.items() if name.startswith("model/")}
+
+    def _model_config(self) -> Any:
+        try:
+            return plain(getattr(self.run.model, "config", None))
+        except TypeError:  # a wrapper around a module without a description
+            return None
+
+
+def _number(value: Any) -> Any:
+    """ "nan", "inf" and "-inf" back to floats."""
+    if isinstance(value, dict):
+        return {key: _number(item) for key, item in value.items()}
+    return float(value) if isinstance(value, str) else value

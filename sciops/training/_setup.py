@@ -1,0 +1,72 @@
+"""What `fit` sets up before its loop: the model's precision and normalisers, the optimiser, the random state."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sciops.grids import Grid
+from sciops.models import Normalized, apply_model
+from sciops.training._data import fit_normalizers
+from sciops.training.config import TrainConfig
+
+_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def prepared(model: nn.Module, train: Sequence[Any], config: TrainConfig) -> nn.Module:
+    """The model in the parameters' precision, wrapped in its normalisers."""
+    wide = config.precision == "float64"
+    model = model.double() if wide else model.float()
+    for parameter in model.parameters():
+        if parameter.is_complex():
+            parameter.data = parameter.data.to(torch.complex128 if wide else torch.complex64)
+    if not config.normalize or any(isinstance(module, Normalized) for module in model.modules()):
+        return model
+    return Normalized(model, *fit_normalizers(train))
+
+
+def make_optimizer(
+    parameters: Sequence[nn.Parameter], config: TrainConfig, device: torch.device
+) -> torch.optim.Optimizer:
+    """AdamW (arXiv:1711.05101) that decays parameters of two or more axes only."""
+    if not parameters:
+        raise ValueError("the model has no parameter to train: it has none, or requires_grad is False for all")
+    groups = [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    fused = device.type in ("cpu", "cuda") and all(p.is_floating_point() for p in parameters)
+    groups = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas, fused=fused)
+
+
+class OnGrid(nn.Module):
+    """Calls the model with or without its grid; DistributedDataParallel hides the signature that decides it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor, grid: Grid) -> Tensor:
+        return apply_model(self.model, x, grid)
+
+
+def autocast(config: TrainConfig, device: torch.device) -> contextlib.AbstractContextManager:
+    dtype = _AUTOCAST.get(config.precision)
+    return contextlib.nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)
+
+
+@contextlib.contextmanager
+def own_random_state(device: torch.device) -> Iterator[None]:
+    """Dropout draws from torch's global generators; they are put back when training ends."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        yield
+
+
+def seed_of(seed: int, epoch: int, rank: int) -> int:
+    return int(np.random.SeedSequence((seed, epoch, rank)).generate_state(1, np.uint64)[0] >> np.uint64(1))

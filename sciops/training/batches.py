@@ -1,0 +1,97 @@
+"""Which samples each step sees: a function of (seed, epoch) alone, so that a resumed run sees the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from sciops.grids import Grid
+from sciops.training.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Fields of one step, all on one grid.
+
+    x, y : (batch, channel, *grid) in physical units, on the device of the model
+    grid : where they are sampled
+    weight : what a sum over this process's samples is multiplied by so that the mean over processes of the results is
+        the mean over the whole batch
+    """
+
+    x: Tensor
+    y: Tensor
+    grid: Grid
+    weight: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of an epoch: `indices` of the samples in training set number `dataset`, and the augmentation codes."""
+
+    dataset: int
+    indices: np.ndarray
+    codes: np.ndarray
+
+
+def batches_per_epoch(sizes: Sequence[int], config: TrainConfig, epoch: int) -> list[int]:
+    """How many batches of each training set epoch number `epoch` (from 0) holds.
+
+    mixed : each set's own number, or, with `grid_shares`, their total divided in those shares (at least one batch
+        wherever the share is positive)
+    sequential : the sets follow one another through the training, each for its share of the epochs
+    """
+    own = [-(-n // config.batch_size) for n in sizes]
+    if len(sizes) == 1:
+        return own
+    shares = config.grid_shares or (1.0,) * len(sizes)
+    if len(shares) != len(sizes):
+        raise ValueError(f"grid_shares={shares!r}: expected one share for each of the {len(sizes)} training sets")
+    if config.grid_order == "sequential":
+        ends = np.cumsum(shares) / sum(shares)
+        # the middle of the epoch decides, so that shares of the epochs round to the nearest
+        current = int(np.searchsorted(ends, (epoch + 0.5) / config.epochs, side="right"))
+        current = min(current, len(sizes) - 1)
+        return [n if i == current else 0 for i, n in enumerate(own)]
+    if config.grid_shares is None:
+        return own
+    total = sum(own)
+    return [max(1, round(total * s / sum(shares))) if s > 0 else 0 for s in shares]
+
+
+def epoch_steps(sizes: Sequence[int], config: TrainConfig, epoch: int) -> list[Step]:
+    """The steps of epoch number `epoch` (from 0): every sample of a set once before any is seen again.
+
+    The order, the mixing of the sets and the augmentation codes come from a generator seeded by (seed, epoch).
+    """
+    random = np.random.default_rng((config.seed, epoch))
+    steps = []
+    for dataset, (n, count) in enumerate(zip(sizes, batches_per_epoch(sizes, config, epoch))):
+        passes = -(-count * config.batch_size // n) if n else 0
+        for _ in range(passes):
+            order = random.permutation(n)
+            for start in range(0, n, config.batch_size):
+                if count == 0:
+                    break
+                count -= 1
+                indices = order[start : start + config.batch_size]
+                steps.append(Step(dataset, indices, random.integers(0, 8, len(indices))))
+    if len(sizes) > 1:
+        steps = [steps[i] for i in random.permutation(len(steps))]
+    return steps
+
+
+def part_of(step: Step, rank: int, processes: int) -> tuple[Step, float]:
+    """This process's share of a step, and the weight of `Batch`.
+
+    A process that would get nothing takes the first sample with weight 0, so that all take part in every exchange.
+    """
+    if processes == 1:
+        return step, 1.0 / len(step.indices)
+    mine = slice(rank, None, processes)
+    if rank >= len(step.indices):
+        return Step(step.dataset, step.indices[:1], step.codes[:1]), 0.0
+    return Step(step.dataset, step.indices[mine], step.codes[mine]), processes / len(step.indices)

@@ -1,0 +1,93 @@
+"""How a model is trained, as data: `TrainConfig`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+Precision = Literal["float32", "float64", "bf16", "fp16"]
+Augmentation = Literal["none", "transpose", "square"]
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything `fit` needs besides the model and the data; the values are checked when the object is made.
+
+    Raises ValueError naming the field, its value and what was expected.
+    """
+
+    epochs: int = 50  # passes over the training fields
+    batch_size: int = 16  # fields per step, over all processes together
+    learning_rate: float = 5e-3  # peak rate
+    weight_decay: float = 1e-3  # of parameters with two or more axes; vectors (biases, norms) are not decayed
+    betas: tuple[float, float] = (0.9, 0.999)  # AdamW's averaging of the gradient and of its square
+    schedule: Literal["onecycle", "cosine", "constant"] = "onecycle"  # of the rate, by step
+    warmup: float = 0.3  # share of the training in which the rate rises ("onecycle" only)
+    cycle_beta1: bool = False  # beta1 falls from 0.95 to 0.85 as the rate rises, and back ("onecycle" only)
+    clip: float | None = 1.0  # largest norm of the gradient; None leaves it
+    objective: str = "relative_l2"  # name in sciops.training.OBJECTIVES
+    gradient_weight: float = 0.0  # times the relative L2 error of the field's gradient, added to the objective
+    gradients: str = "backprop"  # name in sciops.training.GRADIENTS
+    precision: Precision = "float32"  # bf16 and fp16 autocast the model; parameters and losses stay float32
+    augment: Augmentation = "none"  # random symmetries of the square per field: axes swapped, or all eight
+    normalize: bool = True  # fit normalisers on the training fields and wrap the model in Normalized
+    grid_order: Literal["mixed", "sequential"] = "mixed"  # several training grids: in every epoch, or one after another
+    grid_shares: tuple[float, ...] | None = None  # share of the batches (mixed) or epochs (sequential) per grid
+    seconds: float | None = None  # stop after so much training time and schedule by it; not bit-exact to resume
+    validate_every: int = 1  # epochs between two validations; the last epoch is always validated
+    keep: Literal["best", "last"] = "best"  # which parameters the returned model has
+    seed: int = 0  # of the order of the fields, of augmentation and dropout; not of the model's initial parameters
+    device: str = "auto"  # "auto": a CUDA device where there is one; or "cpu", "cuda:1", "mps"
+    folder: Path | None = None  # of log.jsonl, last.safetensors and best.safetensors; None keeps all in memory
+    resume: bool = False  # go on from last.safetensors where there is one
+    stop_after: int | None = None  # end this call after so many epochs, to be resumed
+    checkpoint_every: int = 1  # epochs between two writes of last.safetensors
+    on_nonfinite: Literal["raise", "stop"] = "raise"  # a loss that is not finite: raise, or return the last good state
+    progress: bool = True  # bar on the terminal
+
+    def __post_init__(self) -> None:
+        from sciops.training.gradients import GRADIENTS
+        from sciops.training.objectives import OBJECTIVES
+
+        for name in ("epochs", "batch_size", "validate_every", "checkpoint_every", "stop_after"):
+            value = getattr(self, name)
+            if value is not None and (int(value) != value or value < 1):
+                raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
+        for name in ("learning_rate", "clip", "seconds"):
+            value = getattr(self, name)
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"{name}={value!r}: expected a positive number")
+        for name in ("weight_decay", "gradient_weight"):
+            if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
+                raise ValueError(f"{name}={getattr(self, name)!r}: expected a number of at least 0")
+        if not all(0 <= beta < 1 for beta in self.betas) or len(self.betas) != 2:
+            raise ValueError(f"betas={self.betas!r}: expected two numbers in [0, 1)")
+        if not 0 <= self.warmup < 1:
+            raise ValueError(f"warmup={self.warmup!r}: expected a share of the training in [0, 1)")
+        if self.seed < 0:
+            raise ValueError(f"seed={self.seed!r}: expected a whole number of at least 0")
+        if self.grid_shares is not None and (min(self.grid_shares, default=0) < 0 or not sum(self.grid_shares) > 0):
+            raise ValueError(f"grid_shares={self.grid_shares!r}: expected numbers of at least 0, not all 0")
+        choices = {
+            "schedule": ("onecycle", "cosine", "constant"),
+            "precision": ("float32", "float64", "bf16", "fp16"),
+            "augment": ("none", "transpose", "square"),
+            "grid_order": ("mixed", "sequential"),
+            "keep": ("best", "last"),
+            "on_nonfinite": ("raise", "stop"),
+            "objective": tuple(OBJECTIVES),
+            "gradients": tuple(GRADIENTS),
+        }
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {', '.join(allowed)}")
+
+    def identity(self) -> dict[str, Any]:
+        """The fields that decide the outcome: two runs that share them (and data, model, machine) end bit-equal."""
+        return {f.name: getattr(self, f.name) for f in fields(TrainConfig) if f.name not in _INCIDENTAL}
+
+
+# Where and how long a call runs, and what it shows; a resumed run may change these.
+_INCIDENTAL = ("keep", "device", "folder", "resume", "stop_after", "checkpoint_every", "on_nonfinite", "progress")

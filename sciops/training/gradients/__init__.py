@@ -1,0 +1,18 @@
+"""Rules that fill ``.grad``: each a function ``rule(model, loss_fn, batch) -> loss``.
+
+model : called as ``model(x, grid)``; what `fit` passes averages gradients over the processes during ``backward``
+loss_fn : ``loss_fn(prediction, batch)`` → the scalar to be differentiated
+batch : `sciops.training.Batch`, with ``.x``, ``.y`` (batch, channel, *grid) and ``.grid``
+returns : that scalar; on return every trained parameter holds its gradient in ``.grad``
+
+`fit` picks the rule by ``TrainConfig.gradients``. A rule that fills ``.grad`` without ``loss.backward()`` has to
+average over the processes itself.
+"""
+
+from __future__ import annotations
+
+from sciops.training.gradients.backprop import backprop
+
+GRADIENTS = {"backprop": backprop}
+
+__all__ = ["GRADIENTS", "backprop"]

@@ -1,0 +1,23 @@
+"""Losses: each a function ``objective(prediction, target, grid) -> (batch,)``, one value per sample, in physical units.
+
+prediction, target : (batch, channel, *grid) tensors
+grid : `sciops.Grid`; its spacing scales the derivatives
+
+Reduction over samples happens in one place, `sciops.training.fit`: the mean over the batch. Unlike
+`sciops.metrics`, these are smooth to differentiate: a sample that is met exactly has gradient zero, not NaN.
+"""
+
+from __future__ import annotations
+
+from sciops.training.objectives.gradient import difference_energy, h1, relative_gradient
+from sciops.training.objectives.norms import mse, relative_l2, relative_mse
+
+OBJECTIVES = {
+    "relative_l2": relative_l2,
+    "h1": h1,
+    "relative_gradient": relative_gradient,
+    "relative_mse": relative_mse,
+    "mse": mse,
+}
+
+__all__ = ["OBJECTIVES", "difference_energy", "h1", "mse", "relative_gradient", "relative_l2", "relative_mse"]
