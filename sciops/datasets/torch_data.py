@@ -76,7 +76,7 @@ class FieldDataset(Dataset):
         xarray.Dataset is always held; pass its path to read on demand
 
     len(d), d[i], d.batch(indices), d.grid as in `TensorFields`; ``d.samples`` are the numbers of the samples in the
-    file, ``d.x`` and ``d.y`` whole tensors.
+    file, ``d.attrs`` the data set's attributes, ``d.x`` and ``d.y`` whole tensors.
 
     Raises ValueError for unknown variables, splits, resolutions, or sample numbers out of range.
     """
@@ -106,7 +106,7 @@ class FieldDataset(Dataset):
                 if name not in source.data_vars or "sample" not in source[name].dims:
                     fields = [key for key, value in source.data_vars.items() if value.ndim > 1]
                     raise ValueError(f"no field {name!r} in the data set: it holds {', '.join(map(str, fields))}")
-            self.grid = grid_of(source, self.outputs[0])
+            self.grid, self.attrs = grid_of(source, self.outputs[0]), dict(source.attrs)
             chosen = np.arange(source.sizes["sample"]) if split is None else split_indices(source, split)
             self.samples = chosen if samples is None else _pick(chosen, samples)
             points = len(self.samples) * sum(source[n][0].size for n in (*self.inputs, *self.outputs))
