@@ -284,7 +284,7 @@ def _read_part(plan: Plan, index: int, names: Sequence[str] | None = None) -> di
     """The arrays of a part; a damaged part is removed and OSError raised."""
     path = plan.part(index)
     try:
-        with np.load(path, allow_pickle=False) as part:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as part:
             if str(part["plan"]) != plan.digest:
                 raise ValueError("it belongs to another configuration")
             return {name: part[name] for name in names or part.files if name != "plan"}
@@ -300,7 +300,7 @@ def _is_sound(plan: Plan, index: int) -> bool:
         with zipfile.ZipFile(plan.part(index)) as part:
             if part.testzip() is not None:
                 return False
-        with np.load(plan.part(index), allow_pickle=False) as part:
+        with open(plan.part(index), "rb") as file, np.load(file, allow_pickle=False) as part:
             return str(part["plan"]) == plan.digest
     except _DAMAGED:
         return False
