@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.models.dealiasing import on_finer_grid
+from sciops.models.norms import make_norm
 
 
 class ResidualBlock(nn.Module):
@@ -39,10 +40,11 @@ class ResidualBlock(nn.Module):
         self.mixer, self.local = mixer, local
         self.after_mixer = nn.Linear(channels, channels) if mixer_activation else None
         hidden = max(1, round(mlp_ratio * channels))
-        if mlp not in _MLPS:
+        if mlp not in ("gated", "plain"):
             raise ValueError(f"mlp={mlp!r}: expected 'gated' or 'plain'")
-        self.mlp_in = nn.Linear(channels, 2 * hidden if mlp == "gated" else hidden)
-        self.mlp_activation = _MLPS[mlp]
+        self.mlp_in = nn.Linear(channels, hidden)
+        # two maps rather than one of twice the width: halves of one output are not contiguous, which costs a third
+        self.mlp_gate = nn.Linear(channels, hidden) if mlp == "gated" else None
         self.mlp_out = nn.Linear(hidden, channels)
         scales = [None, None] if layer_scale is None else [torch.full((channels,), float(layer_scale)) for _ in "12"]
         self.scale1, self.scale2 = (None if s is None else nn.Parameter(s) for s in scales)
@@ -53,9 +55,13 @@ class ResidualBlock(nn.Module):
         if self.local is not None:
             mixed = mixed + self.local(z, grid, dilation)
         if self.after_mixer is not None:
-            mixed = self.after_mixer(on_finer_grid(F.gelu, mixed, grid, self.dealias, self.periodic))
+            mixed = self.after_mixer(on_finer_grid(F.gelu, (mixed,), grid, self.dealias, self.periodic))
         x = x + (mixed if self.scale1 is None else self.scale1 * mixed)
-        hidden = on_finer_grid(self.mlp_activation, self.mlp_in(self.norm2(x)), grid, self.dealias, self.periodic)
+        z = self.norm2(x)
+        if self.mlp_gate is None:
+            hidden = on_finer_grid(F.gelu, (self.mlp_in(z),), grid, self.dealias, self.periodic)
+        else:
+            hidden = on_finer_grid(_gated, (self.mlp_in(z), self.mlp_gate(z)), grid, self.dealias, self.periodic)
         hidden = self.mlp_out(hidden)
         return x + (hidden if self.scale2 is None else self.scale2 * hidden)
 
@@ -87,7 +93,7 @@ class ClassicBlock(nn.Module):
         if self.local is not None:
             y = y + self.local(x, grid, dilation)
         y = self.norm(y)
-        return y if self.last else on_finer_grid(F.gelu, y, grid, self.dealias, self.periodic)
+        return y if self.last else on_finer_grid(F.gelu, (y,), grid, self.dealias, self.periodic)
 
 
 class LocalKernel(nn.Module):
@@ -107,62 +113,29 @@ class LocalKernel(nn.Module):
         nn.init.uniform_(self.weight, -(3 ** (-ndim / 2)), 3 ** (-ndim / 2))
 
     def forward(self, x: Tensor, grid: Grid, dilation: Sequence[int]) -> Tensor:
-        z, ndim = x.movedim(-1, 1), x.ndim - 2
-        padding: tuple[int, ...] | int = tuple(dilation)
+        ndim, padding = x.ndim - 2, tuple(dilation)
         if grid.centering == "periodic":
-            z, padding = _wrap(z, dilation), 0
+            x, padding = _wrap(x, dilation), (0,) * ndim
+        # the channel-last memory is what the convolution wants: no copy is made
+        z = x.movedim(-1, 1)
         convolve = (F.conv1d, F.conv2d, F.conv3d)[ndim - 1]
         weight = self.weight.to(z.dtype)
         return convolve(z, weight, None, 1, padding, tuple(dilation), z.shape[1]).movedim(1, -1)
 
 
-class InstanceNorm(nn.Module):
-    """(x − mean)/√(var + ε)·w + b with moments over the grid, per sample and channel.
-
-    The moments are plain averages over the points: on another grid they differ, which is why a model with this norm is
-    not consistent between resolutions. Offered because it is common.
-    """
-
-    def __init__(self, channels: int, eps: float = 1e-5) -> None:
-        super().__init__()
-        self.eps = eps
-        self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
-
-    def forward(self, x: Tensor) -> Tensor:
-        axes = tuple(range(1, x.ndim - 1))
-        var, mean = torch.var_mean(x, axes, correction=0, keepdim=True)
-        return (x - mean) * (var + self.eps).rsqrt() * self.weight + self.bias
-
-
-NORMS = {
-    "rms": lambda channels: nn.RMSNorm(channels, eps=1e-6),
-    "layer": nn.LayerNorm,
-    "instance": InstanceNorm,
-    "none": lambda channels: nn.Identity(),
-}
-
-
-def make_norm(name: str, channels: int) -> nn.Module:
-    """The norm called `name`; raises ValueError naming the known ones."""
-    if name not in NORMS:
-        raise ValueError(f"norm={name!r}: expected one of {tuple(NORMS)}")
-    return NORMS[name](channels)
-
-
-def _gated(z: Tensor) -> Tensor:
-    u, v = z.chunk(2, dim=-1)
+def _gated(u: Tensor, v: Tensor) -> Tensor:
     return u * F.gelu(v)
 
 
-_MLPS: dict[str, Callable[[Tensor], Tensor]] = {"gated": _gated, "plain": F.gelu}
-
-
-def _wrap(z: Tensor, dilation: Sequence[int]) -> Tensor:
-    for axis, d in enumerate(dilation, start=2):
-        n = z.shape[axis]
-        index = torch.arange(-d, n + d, device=z.device) % n
-        z = z.index_select(axis, index)
-    return z
+def _wrap(x: Tensor, reach: Sequence[int]) -> Tensor:
+    """x (batch, *grid, channels) continued periodically by `reach` points on both sides of every axis."""
+    for axis, d in enumerate(reach, start=1):
+        n = x.shape[axis]
+        if d <= n:
+            x = torch.cat([x.narrow(axis, n - d, d), x, x.narrow(axis, 0, d)], axis)
+        else:
+            x = x.index_select(axis, torch.arange(-d, n + d, device=x.device) % n)
+    return x
 
 
 def pointwise(sizes: Sequence[int]) -> nn.Sequential:
@@ -171,6 +144,3 @@ def pointwise(sizes: Sequence[int]) -> nn.Sequential:
     for i, (a, b) in enumerate(zip(sizes[:-1], sizes[1:])):
         layers += [nn.GELU()] * (i > 0) + [nn.Linear(a, b)]
     return nn.Sequential(*layers)
-
-
-__all__ = ["ClassicBlock", "InstanceNorm", "LocalKernel", "NORMS", "ResidualBlock", "make_norm", "pointwise"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -12,13 +12,15 @@ from torch import Tensor
 from sciops.grids import Grid
 
 
-def on_finer_grid(f: Callable[[Tensor], Tensor], x: Tensor, grid: Grid, factor: int, periodic: bool) -> Tensor:
-    """Π f(P x): P interpolates x to `factor` times as many points, Π projects back. f(x) when factor is 1.
+def on_finer_grid(
+    f: Callable[..., Tensor], fields: Sequence[Tensor], grid: Grid, factor: int, periodic: bool
+) -> Tensor:
+    """Π f(P x, P y, …): P interpolates to `factor` times as many points, Π projects back. f(x, y, …) when it is 1.
 
     A product of two fields of band B reaches 2B and folds back into the band on a grid of n points unless n > 3B; on
     the finer grid it does not, and Π drops what lies above the band instead of folding it.
 
-    x : (batch, *grid, channels); f acts on the last axis and may change its length
+    fields : x, y, …, each (batch, *grid, channels); f is pointwise
     periodic : P is trigonometric interpolation with the period n·h that a Fourier mixer sees. Otherwise P is the cosine
         interpolant over the extent, which needs no periodicity and no zero wall and reproduces linear channels
         without the jump at the wrap. Hidden channels neither vanish on a wall nor wrap, so no sine.
@@ -26,12 +28,14 @@ def on_finer_grid(f: Callable[[Tensor], Tensor], x: Tensor, grid: Grid, factor: 
     nonlinearity, and two small matrix products per axis.
     """
     if factor == 1:
-        return f(x)
+        return f(*fields)
     kind = "periodic" if periodic or grid.centering == "periodic" else grid.centering
-    tables = [_tables(n, factor, kind, x.dtype, x.device) for n in grid.shape]
+    place = fields[0].dtype, fields[0].device
+    tables = [_tables(n, factor, kind, *place) for n in grid.shape]
+    fine = list(fields)
     for axis, (up, _) in enumerate(tables, start=1):
-        x = _along(up, x, axis)
-    x = f(x)
+        fine = [_along(up, x, axis) for x in fine]
+    x = f(*fine)
     for axis, (_, down) in enumerate(tables, start=1):
         x = _along(down, x, axis)
     return x

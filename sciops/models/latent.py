@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, wall_of
+from sciops.resampling import resample
 
 
 class Latent(nn.Module):
@@ -64,8 +65,6 @@ class Latent(nn.Module):
         return Grid(shape, self.grid.extent, self.grid.centering, self.grid.domain)
 
     def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
-        from sciops.resampling import resample
-
         outer = self.grid_for(x, grid)
         if outer == self.grid:
             return apply_model(self.model, x, self.grid)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -85,7 +86,9 @@ class NeuralopModel(nn.Module):
             **{k: v for k, v in chosen.items() if v is not None},
             **options,
         )
-        self.model = kind(in_channels=in_channels, out_channels=out_channels, **given)
+        # UNO prints its skips while it is built
+        with redirect_stdout(None):
+            self.model = kind(in_channels=in_channels, out_channels=out_channels, **given)
         if not compat_shift:
             original, matched = _spectral_classes()
             for module in self.model.modules():
@@ -204,4 +207,6 @@ def _u_shape(given: dict[str, Any]) -> dict[str, Any]:
     factors[1], factors[-2 if depth > 3 else -1] = 0.5, 2.0
     given.setdefault("uno_scalings", [[f] * axes for f in factors])
     given.setdefault("uno_out_channels", [width] * depth)
+    # their default gate cannot change the number of channels, which the joined skips do
+    given.setdefault("channel_mlp_skip", "linear")
     return given

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from sciops._json import plain
 from sciops.grids import Grid
 from sciops.mixers import MIXERS
-from sciops.models.blocks import ClassicBlock, LocalKernel, ResidualBlock, make_norm, pointwise
+from sciops.models.blocks import ClassicBlock, LocalKernel, ResidualBlock, pointwise
 from sciops.models.features import COORDINATES, coordinate_channels, coordinate_count, wall_mask
+from sciops.models.norms import make_norm
 
 
 class Operator(nn.Module):
