@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,13 +13,11 @@ from torch import Tensor
 from sciops._arrays import as_tensor
 from sciops.grids import Grid, check_on_grid
 from sciops.pde import _five_point as scheme
+from sciops.pde._engines import engine_for
 
 __all__ = ["Solution", "SolverError", "residual", "solve"]
 
 Backend = Literal["auto", "numba", "torch", "direct"]
-
-_HALF_EPSILON = 0.5 * float(np.finfo(np.float64).eps)
-_NEAR_FLOOR = 2.0  # a residual within this factor of the floor is all that float64 gives
 
 
 class SolverError(RuntimeError):
@@ -87,14 +84,14 @@ def solve(
     if not (isinstance(tol, (int, float)) and 0 < tol < 1):
         raise ValueError(f"tol={tol!r}: expected a relative residual between 0 and 1, such as 1e-8")
     coefficient, restore, single, grid = _coefficient(a, grid)
-    engine = _engine(backend, coefficient)
+    run = engine_for(backend, coefficient.device)
     axes = scheme.axes_of(grid)
     force = _forcing(forcing, coefficient, grid)
 
     # powers of two: exact, and neither float32 nor squared norms can leave their range afterwards
     a_scale, b = _power_of_two(coefficient), scheme.source(force, axes)
     b_scale = _power_of_two(b)
-    u, rho, floor, iterations, status, method = engine(
+    u, rho, floor, iterations, status, method = run(
         scheme.padded(coefficient / a_scale, axes), b / b_scale, axes, tol, max_iterations, threads
     )
     u = scheme.on_grid(u * (b_scale / a_scale), grid, axes)
@@ -190,84 +187,6 @@ def _power_of_two(values: Tensor) -> Tensor:
     return torch.where(size > 0, torch.ldexp(torch.ones_like(size), exponent), 1.0)
 
 
-def _engine(backend: str, a: Tensor):
-    on_cpu = a.device.type == "cpu"
-    if backend == "auto":
-        backend = "numba" if on_cpu and importlib.util.find_spec("numba") else "torch"
-    if backend == "torch":
-        return _with_torch
-    if backend == "direct":
-        return _with_direct
-    raise ValueError(f"backend={backend!r}: expected 'auto', 'numba', 'torch' or 'direct'")
-
-
-def _with_direct(a, b, axes, tol, limit, threads):
-    """(u, residual, floor, iterations, status, method) by sparse LU alone."""
-    u, rho, floor = _direct(a, b, axes)
-    status = _status(rho, floor, tol, "ok")
-    return u, rho, floor, torch.zeros(len(a), dtype=torch.int64, device=a.device), status, _words("direct", len(a))
-
-
-def _direct(a, b, axes):
-    from sciops.pde._direct import solve_directly
-
-    faces = scheme.conductances(a, axes)
-    b = b.expand(len(a), -1, -1)
-    u = solve_directly(*faces, b)
-    return u, *_true_residual(faces, b, u)
-
-
-def _true_residual(faces, b, u):
-    size = b.flatten(1).norm(dim=1)
-    size = torch.where(size > 0, size, 1.0)
-    rho = (b - scheme.apply(*faces, u)).flatten(1).norm(dim=1) / size
-    return rho, _HALF_EPSILON * scheme.rounding(*faces, u) / size
-
-
-def _with_torch(a, b, axes, tol, limit, threads):
-    from sciops.pde._multigrid_torch import solve_batch
-
-    unknowns = axes[0].size * axes[1].size
-    # on the CPU a chunk should stay in cache; on a device it should fill it
-    chunk = max(1, (2**18 if a.device.type == "cpu" else 2**25) // unknowns)
-    parts = []
-    for start in range(0, len(a), chunk):
-        faces = scheme.conductances(a[start : start + chunk], axes)
-        right = (b if len(b) == 1 else b[start : start + chunk]).expand(len(faces[0]), -1, -1)
-        u, _, iterations = solve_batch(*faces, right, tol, limit)
-        parts.append((u, *_true_residual(faces, right, u), iterations))
-    if not parts:
-        parts = [(a.new_zeros(0, axes[0].size, axes[1].size), a.new_zeros(0), a.new_zeros(0), a.new_zeros(0).long())]
-    u, rho, floor, iterations = (torch.cat(column) for column in zip(*parts))
-    return _with_fallback(a, b, axes, tol, u, rho, floor, iterations, "multigrid-torch")
-
-
-def _with_fallback(a, b, axes, tol, u, rho, floor, iterations, name):
-    """Samples that multigrid left above both tolerance and floor go through sparse LU."""
-    status, method = _status(rho, floor, tol, "ok"), _words(name, len(a))
-    for i in np.flatnonzero(status == "failed"):
-        one = slice(i, i + 1)
-        u_i, rho_i, floor_i = _direct(a[one], b if len(b) == 1 else b[one], axes)
-        if not rho_i <= rho[one]:  # also where multigrid ended in NaN
-            if torch.isfinite(rho[one]):
-                continue
-        u[one], rho[one], floor[one] = u_i, rho_i, floor_i
-        status[i], method[i] = _status(rho_i, floor_i, tol, "fallback_ok")[0], "direct"
-    return u, rho, floor, iterations, status, method
-
-
-def _status(rho: Tensor, floor: Tensor, tol: float, reached: str) -> np.ndarray:
-    rho, floor = rho.cpu().numpy(), floor.cpu().numpy()
-    status = _words("failed", len(rho))
-    status[rho <= _NEAR_FLOOR * floor] = "floor_limited"
-    status[rho <= tol] = reached
-    return status
-
-
-def _words(word: str, count: int) -> np.ndarray:
-    return np.full(count, word, dtype="<U16")
-
-
 def _report(status, rho, floor, a, tol, on_failure) -> None:
     if on_failure == "flag":
         return
@@ -284,7 +203,7 @@ def _report(status, rho, floor, a, tol, on_failure) -> None:
         worst = int(limited[np.argmax(rho.cpu().numpy()[limited])])
         warnings.warn(
             f"{len(limited)} of {len(status)} samples stop at float64's floor above tol={tol:.1e} (sample {worst}: "
-            f"residual {rho[worst]:.1e}, floor {floor[worst]:.1e}); pass a larger tol, or on_failure='flag' to accept it",
+            f"residual {rho[worst]:.1e}, floor {floor[worst]:.1e}); raise tol, or accept by on_failure='flag'",
             RuntimeWarning,
             stacklevel=3,
         )
