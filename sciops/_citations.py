@@ -1,0 +1,168 @@
+"""Which papers a method comes from, as BibTeX."""
+
+from __future__ import annotations
+
+
+def _arxiv(key: str, title: str, authors: str, number: str, year: int, note: str = "") -> str:
+    lines = [
+        f"@misc{{{key},",
+        f"  title = {{{{{title}}}}},",
+        f"  author = {{{authors}}},",
+        f"  year = {{{year}}},",
+        f"  eprint = {{{number}}},",
+        "  archivePrefix = {arXiv},",
+    ]
+    return "\n".join([*lines, *([f"  note = {{{note}}},"] if note else []), "}", ""])
+
+
+_FOUR = "Colagrande, Alex and Caillon, Paul and Feillet, Eva and Allauzen, Alexandre"
+
+_PAPERS = {
+    "fno": _arxiv(
+        "li2020fourier",
+        "Fourier Neural Operator for Parametric Partial Differential Equations",
+        "Li, Zongyi and Kovachki, Nikola and Azizzadenesheli, Kamyar and Liu, Burigede and Bhattacharya, Kaushik "
+        "and Stuart, Andrew and Anandkumar, Anima",
+        "2010.08895",
+        2020,
+    ),
+    "mano": _arxiv(
+        "colagrande2025linear",
+        "Linear Attention with Global Context: A Multipole Attention Mechanism for Vision and Physics",
+        _FOUR,
+        "2507.02748",
+        2025,
+    ),
+    "resolution": _arxiv(
+        "colagrande2026limits",
+        "Limits of Resolution Equivariance in Fourier Neural Operators",
+        _FOUR,
+        "2606.00677",
+        2026,
+    ),
+    "crop": "\n".join(
+        [
+            "@inproceedings{gao2025discretization,",
+            "  title = {{Discretization-invariance? On the Discretization Mismatch Errors in Neural Operators}},",
+            "  author = {Gao, Wenhan and Xu, Ruichen and Deng, Yuefan and Liu, Yi},",
+            "  booktitle = {International Conference on Learning Representations},",
+            "  year = {2025},",
+            "}",
+            "",
+        ]
+    ),
+    "multi_resolution": _arxiv(
+        "sakarvadia2025false",
+        "The False Promise of Zero-Shot Super-Resolution in Machine-Learned Operators",
+        "Sakarvadia, Mansi and others",
+        "2510.06646",
+        2025,
+    ),
+    "discretization": _arxiv(
+        "lanthaler2024discretization",
+        "Discretization Error of Fourier Neural Operators",
+        "Lanthaler, Samuel and Stuart, Andrew M. and Trautner, Margaret",
+        "2405.02221",
+        2024,
+    ),
+    "cno": _arxiv(
+        "raonic2023convolutional",
+        "Convolutional Neural Operators for robust and accurate learning of PDEs",
+        "Raoni{\\'c}, Bogdan and others",
+        "2302.01178",
+        2023,
+    ),
+    "sno": _arxiv(
+        "fanaskov2022spectral",
+        "Spectral Neural Operators",
+        "Fanaskov, Vladimir and Oseledets, Ivan",
+        "2205.10573",
+        2022,
+    ),
+    "neuraloperator": _arxiv(
+        "kossaifi2024library",
+        "A Library for Learning Neural Operators",
+        "Kossaifi, Jean and Kovachki, Nikola and Li, Zongyi and others",
+        "2412.10354",
+        2024,
+    ),
+    "tfno": _arxiv(
+        "kossaifi2023multigrid",
+        "Multi-Grid Tensorized Fourier Neural Operator for High-Resolution PDEs",
+        "Kossaifi, Jean and Kovachki, Nikola and Azizzadenesheli, Kamyar and Anandkumar, Anima",
+        "2310.00120",
+        2023,
+    ),
+    "uno": _arxiv(
+        "rahman2022uno",
+        "U-NO: U-shaped Neural Operators",
+        "Rahman, Md Ashiqur and Ross, Zachary E. and Azizzadenesheli, Kamyar",
+        "2204.11127",
+        2022,
+    ),
+    "adamw": _arxiv(
+        "loshchilov2017decoupled",
+        "Decoupled Weight Decay Regularization",
+        "Loshchilov, Ilya and Hutter, Frank",
+        "1711.05101",
+        2017,
+    ),
+    "onecycle": _arxiv(
+        "smith2017super",
+        "Super-Convergence: Very Fast Training of Neural Networks Using Large Learning Rates",
+        "Smith, Leslie N. and Topin, Nicholay",
+        "1708.07120",
+        2017,
+    ),
+    "black_box_multigrid": "\n".join(
+        [
+            "@article{dendy1982black,",
+            "  title = {{Black box multigrid}},",
+            "  author = {Dendy, J. E.},",
+            "  journal = {Journal of Computational Physics},",
+            "  volume = {48},",
+            "  number = {3},",
+            "  pages = {366--386},",
+            "  year = {1982},",
+            "}",
+            "",
+        ]
+    ),
+}
+
+# Names as users type them: models, mixers, remedies, optimisers, solvers, data laws.
+_METHODS = {
+    "fno": ("fno",),
+    "mano": ("mano",),
+    "hybrid": ("fno", "mano"),
+    "neuralop:FNO": ("fno", "neuraloperator"),
+    "neuralop:TFNO": ("tfno", "neuraloperator"),
+    "neuralop:UNO": ("uno", "neuraloperator"),
+    "neuraloperator": ("neuraloperator",),
+    "spectral": ("fno",),
+    "multipole": ("mano",),
+    "sine-cosine": ("sno",),
+    "adamw": ("adamw",),
+    "onecycle": ("onecycle",),
+    "resolution_shift": ("resolution", "multi_resolution", "discretization"),
+    "multi_resolution": ("multi_resolution",),
+    "latent": ("crop",),
+    "dealias": ("cno",),
+    "darcy": ("fno",),
+    "darcy_solver": ("black_box_multigrid",),
+}
+
+CITATIONS: dict[str, str] = {name: "\n".join(_PAPERS[key] for key in keys) for name, keys in _METHODS.items()}
+
+
+def citations_of(*methods: str) -> str:
+    """The BibTeX entries of these methods, each paper once, in the order of first mention.
+
+    Raises ValueError for a method that is not in `CITATIONS`, naming those that are.
+    """
+    keys: dict[str, None] = {}
+    for method in methods:
+        if method not in _METHODS:
+            raise ValueError(f"no citation for {method!r}: expected one of {', '.join(_METHODS)}")
+        keys |= dict.fromkeys(_METHODS[method])
+    return "\n".join(_PAPERS[key] for key in keys)

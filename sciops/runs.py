@@ -1,0 +1,171 @@
+"""A run's folder: what made it, what it found, and what to cite for it.
+
+runs/name/
+    config.json         the resolved configuration, every field
+    environment.json    versions, platform, threads, git commit, command line, data, seeds, time
+    log.jsonl           one record a line, as they come
+    results.json        numbers
+    figures/            pictures
+    citations.bib       papers of the methods used
+
+Every file but log.jsonl appears only when whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sciops._citations import CITATIONS, citations_of
+from sciops._json import append_jsonl, plain, read_jsonl, write_atomically, write_json
+
+__all__ = [
+    "CITATIONS",
+    "RunFolder",
+    "citations_of",
+    "environment",
+    "file_hash",
+    "plain",
+    "read_jsonl",
+    "write_json",
+]
+
+_PACKAGES = (
+    "sciops",
+    "torch",
+    "numpy",
+    "scipy",
+    "neuraloperator",
+    "accelerate",
+    "safetensors",
+    "h5py",
+    "xarray",
+    "numba",
+)
+
+
+class RunFolder:
+    """The folder of one run, made where it is not there yet.
+
+    path : the folder; ``.figures`` inside it is made on first use
+
+    >>> folder = RunFolder("runs/example")                                       # doctest: +SKIP
+    >>> folder.describe(config, data="darcy.h5", seeds=[0], methods=["fno"])     # doctest: +SKIP
+    >>> folder.log({"epoch": 1, "loss": 0.1}); folder.write_results({"relative_l2": 0.07})    # doctest: +SKIP
+    """
+
+    def __init__(self, path: str | os.PathLike) -> None:
+        self.path = Path(path)
+        if self.path.exists() and not self.path.is_dir():
+            raise FileExistsError(f"{self.path} is a file; a run needs a folder: pass another name")
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._cited: list[str] = []
+
+    @property
+    def figures(self) -> Path:
+        folder = self.path / "figures"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def describe(
+        self,
+        config: Any,
+        *,
+        data: str | os.PathLike | Iterable[str | os.PathLike] | None = None,
+        seeds: Sequence[int] = (),
+        methods: Sequence[str] = (),
+    ) -> None:
+        """Writes config.json and environment.json, and citations.bib for `methods`.
+
+        config : a dataclass or dict
+        data : file, folder or several, whose SHA-256 (`file_hash`) is recorded beside the path
+        methods : keys of `CITATIONS`
+        """
+        paths = [data] if isinstance(data, (str, os.PathLike)) else list(data or ())
+        write_json(self.path / "config.json", config)
+        record = environment() | {
+            "config_class": f"{type(config).__module__}.{type(config).__qualname__}",
+            "data": {str(path): file_hash(path) for path in paths},
+            "seeds": list(seeds),
+        }
+        write_json(self.path / "environment.json", record)
+        self.cite(*methods)
+
+    def log(self, record: dict[str, Any]) -> None:
+        """Adds one line to log.jsonl."""
+        append_jsonl(self.path / "log.jsonl", record)
+
+    def read_log(self) -> list[dict[str, Any]]:
+        """The records of log.jsonl so far; empty where there is no log."""
+        path = self.path / "log.jsonl"
+        return read_jsonl(path) if path.exists() else []
+
+    def write_results(self, results: Any) -> Path:
+        """Writes results.json; returns its path."""
+        return write_json(self.path / "results.json", results)
+
+    def cite(self, *methods: str) -> Path:
+        """Adds the papers of `methods` to citations.bib, each once; returns its path. ValueError for an unknown one."""
+        self._cited += [method for method in methods if method not in self._cited]
+        return write_atomically(self.path / "citations.bib", citations_of(*self._cited).encode())
+
+
+def environment() -> dict[str, Any]:
+    """Versions, platform, threads, processes, git commit and command line of this process, for environment.json."""
+    versions = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": [Path(sys.argv[0]).name if sys.argv else "", *sys.argv[1:]],
+        "versions": versions,
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpu_count": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "processes": int(os.environ.get("WORLD_SIZE", "1")),
+        "devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "git": _git_commit(),
+    }
+
+
+def file_hash(path: str | os.PathLike) -> str:
+    """SHA-256 of a file's bytes, or of the names and bytes of all files below a folder, in sorted order."""
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file or folder")
+    if path.is_file():
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    digest = hashlib.sha256()
+    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        digest.update(f"{file.relative_to(path).as_posix()}\0{file_hash(file)}\n".encode())
+    return digest.hexdigest()
+
+
+def _git_commit() -> dict[str, Any] | None:
+    """{"commit", "changed"} of the checkout that sciops lies in; None where it is installed or git is missing."""
+    root = Path(__file__).resolve().parents[1]
+    if not (root / ".git").exists():
+        return None
+    try:
+        commit, status = (
+            subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True, timeout=10)
+            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return {"commit": commit.stdout.strip(), "changed": bool(status.stdout.strip())}
