@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from sciops.datasets.readers import native, neuralop
+from sciops.datasets.readers import li2020, native, neuralop, pdebench_darcy
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe, probe
 from sciops.grids import Grid
@@ -22,6 +22,8 @@ READERS: dict[str, Reader] = {
     reader.name: reader
     for reader in (
         native.READER,
+        pdebench_darcy.READER,
+        li2020.READER,
         neuralop.READER,
     )
 }

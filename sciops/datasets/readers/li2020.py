@@ -1,0 +1,70 @@
+"""Li et al.'s Darcy files (arXiv:2010.08895), `piececonst_r421_N1024_smooth1.mat` and kin.
+
+``coeff``, ``sol`` : (samples, R, R) single; ``Kcoeff``, ``Kcoeff_x``, ``Kcoeff_y`` : a smoothed coefficient and its
+derivatives, passed on under these names (two users of the files say that _x and _y are swapped relative to the axes;
+check before use). MATLAB v5, or v7.3, which is HDF5 with every array's axes reversed; here they are put right. R nodes
+on [0, 1] with both walls on the grid, −∇·(a∇u) = 1, a ∈ {3, 12}. `smooth1` trains, `smooth2` tests.
+
+The published solutions were interpolated from cells with splines, so that their wall rows are 1e-4, not 0, and they
+solve the equation only roughly; `validate` reports how roughly.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sciops.datasets.conventions import at_resolution, build_dataset
+from sciops.datasets.readers._reader import Reader, Resolution
+from sciops.datasets.readers._sniff import Probe
+from sciops.grids import Grid
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_FIELDS = {"coeff": "a", "sol": "u"}
+_EXTRA = ("Kcoeff", "Kcoeff_x", "Kcoeff_y")
+_DIMS = ("sample", "x", "y")
+_MAT_TYPES = {"double": np.float64, "single": np.float32, "logical": np.uint8, "sparse": np.float64, "char": np.uint8}
+
+
+def matches(probe: Probe) -> bool:
+    if probe.kind not in ("mat5", "hdf5") or not probe.stored("coeff", "sol"):
+        return False
+    shapes = {probe.arrays[name].shape for name in _FIELDS}
+    return len(shapes) == 1 and len(shapes.pop()) == 3
+
+
+def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+    names = {**_FIELDS, **{name: name for name in _EXTRA if name in probe.arrays}}
+    shape = probe.arrays["coeff"].shape
+    same = {stored: name for stored, name in names.items() if probe.arrays[stored].shape == shape}
+    backwards = probe.kind == "hdf5" and (probe.matlab or _sample_axis_last(shape))
+    fields = {
+        name: (_DIMS, _array(probe, stored, backwards), {"units": "1", "stored_as": stored})
+        for stored, name in same.items()
+    }
+    grid = Grid(tuple(reversed(shape[:-1])) if backwards else shape[1:])
+    dataset = build_dataset(
+        fields, grid, layout="li2020", equation="darcy", coefficient="values", forcing=1.0, positions="known"
+    )
+    return at_resolution(dataset, resolution)
+
+
+def _sample_axis_last(shape: tuple[int, ...]) -> bool:
+    """Whether a file without MATLAB's marks keeps its axis order: the odd one out of three axes counts samples."""
+    return shape[0] == shape[1] != shape[2]
+
+
+def _array(probe: Probe, stored: str, backwards: bool) -> Any:
+    from sciops.datasets.readers._lazy import H5Array, MatArray, lazy
+
+    entry = probe.arrays[stored]
+    if probe.kind == "hdf5":
+        return lazy(H5Array(probe.path, stored, (2, 1, 0) if backwards else None))
+    dtype = np.dtype(_MAT_TYPES.get(entry.dtype, entry.dtype))
+    return lazy(MatArray(probe.path, stored, entry.shape, dtype))
+
+
+READER = Reader("li2020", "a MATLAB file (v5 or v7.3) with coeff and sol, both (samples, n, n)", matches, read)
