@@ -103,6 +103,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 def test_killed_at_any_step_it_ends_with_the_same_bytes(tmp_path: Path, reference: str) -> None:
     done = subprocess.run(

@@ -1,0 +1,220 @@
+"""Darcy data: what the file states about each sample is true, and no way of running changes a byte of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data_gen import darcy as generator
+from data_gen.darcy import PRESETS, STATUS, DarcyConfig, run
+from sciops._command import command
+from sciops.datasets.native import content_hash, read_native, resolutions
+from sciops.grids import Grid
+from sciops.pde import darcy
+from sciops.random_fields import gaussian_random_field, log_normal, two_phase
+
+SMALL = DarcyConfig(samples=10, resolutions=(17, 9, 5), modes=12, seed=3, chunk=3, workers=1, progress=False)
+
+
+def config(folder: Path, **changes) -> DarcyConfig:
+    return replace(SMALL, output=folder / "darcy.h5", **changes)
+
+
+@pytest.fixture(scope="module")
+def nested(tmp_path_factory) -> Path:
+    return run(config(tmp_path_factory.mktemp("nested")))
+
+
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory) -> Path:
+    return run(config(tmp_path_factory.mktemp("solved"), labels="solved", law="lognormal"))
+
+
+def test_nested_labels_are_the_fine_solution_at_the_coarse_nodes(nested: Path) -> None:
+    assert resolutions(nested) == ((17, 17), (9, 9), (5, 5))
+    with read_native(nested) as fine, read_native(nested, 9) as half, read_native(nested, 5) as quarter:
+        for name in "au":
+            np.testing.assert_array_equal(half[name], fine[name][:, ::2, ::2])
+            np.testing.assert_array_equal(quarter[name], fine[name][:, ::4, ::4])
+        for name in ("seed", "residual", "iterations", "status", "split", "sample"):
+            np.testing.assert_array_equal(half[name], fine[name])
+        assert set(np.unique(fine["a"])) == {3.0, 12.0}
+        assert quarter.attrs["solved_on"] == 17
+
+
+def test_each_solve_has_the_residual_that_is_stored(nested: Path, solved: Path) -> None:
+    for path, shapes in ((nested, [17]), (solved, [17, 9, 5])):
+        for n in shapes:
+            with read_native(path, n) as data:
+                true = darcy.residual(data["a"].values, data["u"].values, Grid((n, n)))
+                np.testing.assert_allclose(data["residual"], true, rtol=1e-6, atol=1e-15)
+                assert (true <= 1e-8).all() and (data["iterations"] > 0).all()
+                assert (data["status"] == STATUS.index("ok")).all()
+                assert data["status"].attrs["flag_meanings"].split() == list(STATUS)
+
+
+def test_a_sample_comes_back_from_its_seed_and_number_on_every_grid(nested: Path, solved: Path) -> None:
+    law = {"tau": 3.0, "alpha": 2.0, "modes": 12}
+    for n in (17, 9, 5):
+        with read_native(nested, n) as phases, read_native(solved, n) as smooth:
+            for row in (0, 4, 9):
+                seed, number = int(phases["seed"][row]), int(phases["sample"][row])
+                g = gaussian_random_field(Grid((n, n)), 1, seed=seed, first=number, **law)[0]
+                np.testing.assert_array_equal(phases["a"][row], two_phase(g, 3.0, 12.0))
+                np.testing.assert_allclose(smooth["a"][row], log_normal(g, 0.3), rtol=1e-13)
+
+
+def test_splits_are_stored_as_ranges_and_by_sample(nested: Path, tmp_path: Path) -> None:
+    with read_native(nested) as data:
+        assert json.loads(data.attrs["splits"]) == {"train": [0, 8], "validation": [8, 9], "test": [9, 10]}
+        np.testing.assert_array_equal(data["split"], [0] * 8 + [1, 2])
+    with read_native(run(config(tmp_path, validation=0, test=3))) as data:
+        assert json.loads(data.attrs["splits"]) == {"train": [0, 7], "validation": [7, 7], "test": [7, 10]}
+
+
+def test_the_file_states_how_it_was_made(nested: Path) -> None:
+    with read_native(nested) as data:
+        made = json.loads(data.attrs["config"])
+        assert (made["samples"], made["resolutions"], made["tau"], made["seed"]) == (10, [17, 9, 5], 3.0, 3)
+        assert not {"output", "workers", "shard", "chunk"} & set(made)
+        assert data.attrs["solver"].startswith("sciops.pde.darcy") and "torch" in json.loads(data.attrs["versions"])
+        assert (data.attrs["equation"], data.attrs["coefficient"], data.attrs["forcing"]) == ("darcy", "values", 1.0)
+
+
+@pytest.mark.parametrize("labels", ["nested", "solved"])
+@pytest.mark.parametrize("change", [{"workers": 2}, {"chunk": 1}, {"chunk": 10}, {"workers": 3, "chunk": 4}])
+def test_workers_and_parts_change_no_byte(
+    tmp_path: Path, nested: Path, solved: Path, labels: str, change: dict
+) -> None:
+    pytest.importorskip("numba", reason="only the compiled solver gives the same bits in every batch")
+    reference, law = (nested, "two_phase") if labels == "nested" else (solved, "lognormal")
+    assert content_hash(run(config(tmp_path, labels=labels, law=law, **change))) == content_hash(reference)
+
+
+def test_shards_change_no_byte(tmp_path: Path, nested: Path) -> None:
+    whole = config(tmp_path)
+    assert run(replace(whole, shard="1/2")) == tmp_path / "darcy.h5.parts"
+    assert run(replace(whole, shard="0/2")) == whole.output
+    assert content_hash(whole.output) == content_hash(nested)
+
+
+def test_more_samples_begin_with_the_same_ones(tmp_path: Path, nested: Path) -> None:
+    with read_native(run(config(tmp_path, samples=12))) as longer, read_native(nested) as shorter:
+        for name in ("a", "u", "residual"):
+            np.testing.assert_array_equal(longer[name][:9], shorter[name][:9])
+
+
+def test_float32_is_the_float64_file_rounded(tmp_path: Path, nested: Path) -> None:
+    with read_native(run(config(tmp_path, dtype="float32")), 5) as single, read_native(nested, 5) as double:
+        assert single["u"].dtype == np.float32
+        np.testing.assert_array_equal(single["u"], double["u"].values.astype(np.float32))
+        np.testing.assert_array_equal(single["residual"], double["residual"])
+
+
+@pytest.mark.slow
+def test_kill_9_and_the_same_command_again_end_with_the_same_bytes(tmp_path: Path) -> None:
+    options = ["--samples", "120", "--resolutions", "33", "17", "--chunk", "2", "--modes", "12", "--workers", "1"]
+    arguments = [sys.executable, "-m", "data_gen.darcy", *options, "--no-progress", "--output"]
+    killed, whole = tmp_path / "killed.h5", tmp_path / "whole.h5"
+    process = subprocess.Popen([*arguments, str(killed)], cwd=Path(__file__).parents[2])
+    parts, deadline = tmp_path / "killed.h5.parts", time.monotonic() + 120
+    while len(list(parts.glob("part-*.npz"))) < 4:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL and not killed.exists()
+    made = {path: path.stat().st_mtime_ns for path in parts.glob("part-*.npz")}
+    assert 4 <= len(made) < 60
+    again = DarcyConfig(samples=120, resolutions=(33, 17), chunk=2, modes=12, workers=1, progress=False, output=killed)
+    saw = []
+    original = generator._make
+
+    def counted(config, grids, ranges, workers):
+        saw.extend(ranges)
+        return original(config, grids, ranges, workers)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generator, "_make", counted)
+        run(again)
+    assert len(saw) == 60 - len(made)  # nothing that was there is made again
+    assert content_hash(killed) == content_hash(run(replace(again, output=whole)))
+
+
+def failing(samples: set[int]):
+    """`solve` that fails on these samples of the first grid it sees (of a run with one part)."""
+
+    def solve(a, grid, **options):
+        solution = darcy.solve(a, grid, **options)
+        for i in samples:
+            solution.status[i], solution.u[i] = "failed", np.nan
+        return solution
+
+    return solve
+
+
+def test_failed_samples_are_named_and_kept_only_on_request(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(generator, "solve", failing({2, 7}))
+    asked = config(tmp_path, chunk=10)
+    with pytest.raises(
+        darcy.SolverError, match="2 of 10 samples did not reach tol=1e-08 at 17 nodes: 2 7; --allow-fail"
+    ):
+        run(asked)
+    assert not asked.output.exists() and (tmp_path / "darcy.h5.parts").is_dir()
+    monkeypatch.setattr(generator, "solve", lambda *a, **k: pytest.fail("solved again"))
+    with read_native(run(replace(asked, allow_failures=True)), 5) as data:
+        np.testing.assert_array_equal(data["status"], [3 if i in (2, 7) else 0 for i in range(10)])
+        np.testing.assert_array_equal(np.isnan(data["u"]).all(("x", "y")), data["status"] == 3)
+        assert np.isfinite(data["u"]).all(("x", "y")).sum() == 8
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            ["--resolutions", "85", "44"],
+            "44 nodes are not nested in 85; 43 29 22 15 13 8 7 5 4 3 are, or take --labels solved",
+        ),
+        (["--resolutions", "85", "85"], "--resolutions 85 85: expected different sizes"),
+        (["--resolutions", "2"], "at least 3 nodes"),
+        (["--shard", "4/4"], "--shard 4/4: expected i/n"),
+        (["--validation", "40", "--test", "24"], "none of 64 is left to train on"),
+        (["--test", "1.5"], "--test 1.5: expected a share"),
+        (["--samples", "0"], "--samples 0: expected at least 1"),
+        (["--low", "0"], "expected positive values"),
+        (["--tau", "-1"], "tau=-1"),
+        (["--preset", "fast"], "expected one of li2020, lognormal, quick"),
+    ],
+)
+def test_what_cannot_be_is_one_line(tmp_path: Path, capsys, options: list[str], told: str) -> None:
+    base = [] if "--preset" in options else ["--preset", "quick"]
+    with pytest.raises(SystemExit) as end:
+        command(run, PRESETS, [*base, *options, "--no-progress", "--output", str(tmp_path / "x.h5")])
+    error = capsys.readouterr().err.strip()
+    assert end.value.code == 2 and told in error and "\n" not in error
+    assert not (tmp_path / "x.h5").exists()
+
+
+def test_an_output_of_another_configuration_is_refused(tmp_path: Path, nested: Path) -> None:
+    other = replace(SMALL, output=nested, high=6.0)
+    with pytest.raises(ValueError, match="another configuration: high is 12.0 there and 6.0 here"):
+        run(other)
+    assert run(replace(SMALL, output=nested, workers=2, chunk=5)) == nested  # these change no field
+
+
+def test_the_command_line_writes_the_quick_preset(tmp_path: Path, capsys) -> None:
+    options = ["--samples", "6", "--resolutions", "43", "22", "--no-progress", "--output", str(tmp_path / "x.h5")]
+    path = command(run, PRESETS, ["--preset", "quick", *options])
+    assert resolutions(path) == ((43, 43), (22, 22)) and "6 samples at 43 22 nodes per axis" in capsys.readouterr().out
+    with read_native(path) as data:  # −∇·(a∇u) = 1 with u = 0 on the wall: positive inside
+        assert (
+            (data["u"][:, 1:-1, 1:-1] > 0).all() and (data["u"][:, 0] == 0).all() and (data["u"][:, :, -1] == 0).all()
+        )
