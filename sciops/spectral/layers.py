@@ -1,0 +1,86 @@
+"""Which frequencies each layer of a model carries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from sciops._arrays import as_tensor
+from sciops.grids import Grid, check_on_grid
+from sciops.spectral._modes import Extension, Taper
+from sciops.spectral._recording import Channels, watch
+from sciops.spectral.power import Norm, Spectrum, power_spectrum, split_energy
+
+
+def layer_spectra(
+    model: nn.Module,
+    x: Any,
+    grid: Grid,
+    *,
+    layers: Sequence[str] | None = None,
+    modes: int | Sequence[int] | None = None,
+    taper: Taper | None = None,
+    extension: Extension | None = None,
+    norm: Norm = "isotropic",
+    channels: Channels = "auto",
+) -> Any:
+    """E_l(κ): the power spectrum of each layer's output, averaged over batch and channels.
+
+    model : any torch module from fields to fields; it is run once on x, in evaluation mode, its state put back after
+    x : (batch, channel, *grid)    numpy or torch; cast to the device and precision of the model's parameters
+    layers : which labels to keep, with wildcards: ["lift", "blocks.*.mixer", "blocks.*.gelu"]. Labels are module
+        paths; an activation called as a plain function is "path.gelu", the second one of a module "path.gelu#2".
+        "input" is x, "output" what the model returns.
+    modes : K; adds the coordinate `energy_above`, the share of the energy about the mean with |k|∞ ≥ K
+    taper, extension, norm : see `power_spectrum`. Hidden channels neither vanish at walls nor repeat.
+    channels : where a layer's channels are. "auto" finds the grid in the output's shape; where as many channels as
+        points fit both ways, the kind of module decides (Conv*: first; Linear, sciops mixers: last), else the layer
+        before. "first" and "last" decide for every such case.
+
+    returns : xarray.DataArray (layer, wavenumber) in the order of the computation, with coordinate `kind` (the class of
+        the module or name of the function) and attributes `skipped` (one line for each layer whose output does not live
+        on the grid: padded, pooled, complex, …), `grid`, `norm`, `taper`, `extension`, `fundamental`
+
+    Raises ValueError when x does not live on the grid, or `layers` names something the model has not.
+    """
+    import xarray
+
+    tensor, _ = as_tensor(x, "x")
+    check_on_grid(tensor, grid, "x")
+
+    def reduce(field: Tensor) -> tuple[Spectrum, float]:
+        spectrum = power_spectrum(field, grid, taper=taper, extension=extension, norm=norm).mean()
+        if modes is None:
+            return spectrum, 0.0
+        _, below, above = split_energy(field, grid, modes, taper, extension).flatten(0, -2).mean(0).tolist()
+        return spectrum, above / (below + above) if below + above else 0.0
+
+    records = watch(model, tensor, grid, on_output=reduce, layers=layers, channels=channels)
+    if not records.values:
+        raise ValueError(f"no layer lives on the grid {grid.shape}: {'; '.join(records.skipped)}")
+    spectra = [spectrum for spectrum, _ in records.values]
+    coords = {
+        "layer": records.labels,
+        "wavenumber": spectra[0].wavenumber.cpu().numpy(),
+        "kind": ("layer", records.kinds),
+    }
+    if modes is not None:
+        coords["energy_above"] = ("layer", [above for _, above in records.values])
+    return xarray.DataArray(
+        np.stack([spectrum.energy.cpu().numpy() for spectrum in spectra]),
+        dims=("layer", "wavenumber"),
+        coords=coords,
+        name="energy",
+        attrs={
+            "skipped": "\n".join(records.skipped),
+            "grid": json.dumps(grid.to_dict()),
+            "norm": norm,
+            "taper": taper or "none",
+            "extension": extension or "none",
+            "fundamental": spectra[0].fundamental,
+        },
+    )
