@@ -1,0 +1,75 @@
+"""The models that the resolution-shift study compares, as data: one `Arm` a row of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sciops.grids import Grid
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A model, how it is trained, and which remedy it carries.
+
+    model : name for `sciops.build_model`
+    options : its options; ``modes`` is a cap per axis, lowered to what the training grid holds
+    learning_rate : peak rate of the one-cycle schedule
+    multi_resolution : train on the training grid and on the finest grid that has training fields
+    latent : run the model on the training grid whatever the grid of the input, with learned layers untouched in between
+        (CROP, ICLR 2025)
+    """
+
+    model: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    learning_rate: float = 4e-3
+    multi_resolution: bool = False
+    latent: bool = False
+
+    def resolved(self, grid: Grid) -> dict[str, Any]:
+        """The options with `modes` lowered to what `grid` holds: 2k rows and k columns of its half spectrum."""
+        options = dict(self.options)
+        if "modes" in options:
+            periodic = options.get("basis", "fourier") == "fourier"
+            options["modes"] = tuple(min(options["modes"], n // 2 if periodic else n - 2) for n in grid.shape)
+        return options
+
+
+_SPINE = {"width": 32, "depth": 4, "mlp": "gated", "mlp_ratio": 1.5}
+_REAL16 = _SPINE | {"local": True}
+_BLOCK = {"norm": "rms", "mixer_activation": True}
+_ATTENTION = {"window": 4, "heads": 4, "aggregate": "sum"}
+
+_DARCY = {
+    "fno": Arm("fno", _SPINE | {"modes": 12}),
+    "fno+instance": Arm("fno", _SPINE | {"modes": 12, "norm": "instance"}),
+    "sine-cosine": Arm("fno", _SPINE | {"modes": 16, "basis": "sine-cosine", "wall": "zero"}),
+    "mano": Arm("mano", _SPINE | _ATTENTION | _BLOCK),
+    "neuralop:FNO": Arm("neuralop:FNO", {"width": 32, "depth": 4, "modes": 12}, learning_rate=3e-3),
+    "fno+dealias": Arm("fno", _SPINE | {"modes": 12, "dealias": 2}),
+    "fno+multi": Arm("fno", _SPINE | {"modes": 12}, multi_resolution=True),
+    "fno+latent": Arm("fno", _SPINE | {"modes": 12}, latent=True),
+}
+
+ARMS: dict[str, dict[str, Arm]] = {
+    # Self-generated fields on node grids that reach their walls.
+    "darcy": _DARCY,
+    # neuraloperator's 16-grid files: few points, so few spectral weights and a local 3×3 path pay.
+    "real16": {
+        "fno": Arm("fno", _REAL16 | {"modes": 6, "weights": "diagonal", "coordinates": "linear"}, learning_rate=7e-3),
+        "fno+instance": Arm(
+            "fno",
+            _REAL16 | {"modes": 6, "weights": "diagonal", "coordinates": "linear", "norm": "instance"},
+            learning_rate=7e-3,
+        ),
+        "sine": Arm("fno", _REAL16 | {"modes": 8, "basis": "sine", "coordinates": "none"}, learning_rate=7e-3),
+        "mano": Arm("mano", _REAL16 | _ATTENTION | _BLOCK | {"coordinates": "linear"}, learning_rate=5e-3),
+        "hybrid": Arm(
+            "hybrid",
+            _REAL16 | _ATTENTION | {"modes": 6, "weights": "diagonal", "coordinates": "linear"},
+            learning_rate=7e-3,
+        ),
+        "neuralop:FNO": Arm("neuralop:FNO", {"width": 32, "depth": 4, "modes": 8}, learning_rate=5e-3),
+    },
+}

@@ -1,0 +1,282 @@
+"""Tables, report and figures of the resolution-shift study, from its results alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sciops.plotting import draw_field, draw_intervals, draw_spectra, figure, series
+from studies._shift_case import UPSAMPLINGS, Case
+
+
+def write_report(config: Any, results: dict[str, Any], path: Path) -> None:
+    """report.md: one table a pair of grids, the references beside the models, then the verdicts in words."""
+    from sciops._json import write_atomically
+
+    lines = [
+        "# Resolution shift",
+        "",
+        f"Data: `{config.data.name}`; coefficient: {results['coefficient']}; {results['test_samples']} test fields, "
+        f"{config.seeds} seeds, {config.epochs} epochs. Relative L2 error against the solution stored on the test "
+        "grid, mean over test fields, ± standard deviation over seeds, in percent.",
+        "",
+        "*low + X*: run on the training grid, carried up by X. *refined input*: run on the test grid with the coarse "
+        "coefficient, so that only the network's grid changes. *floor*: the true solution on the training grid, "
+        "carried up. *native*: the equation solved on the coefficient of that grid, no network.",
+        "",
+    ]
+    lookup = {(r["arm"], r["train"], r["test"], r["way"]): r for r in results["errors"]}
+    for train in config.train_grids:
+        lines += _same_grid_table(results, lookup, train)
+        for test in config.test_grids:
+            if test > train:
+                lines += _shift_table(results, lookup, train, test)
+    lines += _training_table(results)
+    write_atomically(path, ("\n".join(lines) + "\n").encode())
+
+
+def _same_grid_table(results: dict, lookup: dict, train: int) -> list[str]:
+    rows = [["model", "relative L2 (%)", "relative MSE", "parameters", "training s"]]
+    native = lookup.get(("reference", train, train, "native"))
+    if native:
+        rows.append(["*native solve, no network*", _percent(native), _squared(native), "", ""])
+    for arm in _arms(results, train):
+        row = lookup.get((arm, train, train, "direct"))
+        runs = [r for r in results["training"] if r["arm"] == arm.removesuffix(" (sym)") and r["train"] == train]
+        seconds = np.mean([r["seconds"] for r in runs])
+        if row:
+            rows.append([arm, _percent(row), _squared(row), f"{runs[0]['parameters']:,}", f"{seconds:.0f}"])
+    return [f"## Trained and tested on {train} points per axis", "", *_table(rows), ""]
+
+
+def _shift_table(results: dict, lookup: dict, train: int, test: int) -> list[str]:
+    ways = [w for w in UPSAMPLINGS if ("reference", train, test, f"truth + {w}") in lookup]
+    header = ["model", "direct", "refined input", *(f"low + {w}" for w in ways), "trained there"]
+    local = any((arm, train, test, "direct, undilated") in lookup for arm in _arms(results, train))
+    if local:
+        header.insert(2, "direct, undilated")
+    rows = [header]
+    for label, prefix in (("*floor: truth*", "truth"), ("*native solve*", "native")):
+        cells = [_percent(lookup.get(("reference", train, test, f"{prefix} + {w}"))) for w in ways]
+        if any(cells):
+            direct = _percent(lookup.get(("reference", test, test, "native"))) if prefix == "native" else ""
+            rows.append([label, direct, *([""] if local else []), "", *cells, ""])
+    for arm in _arms(results, train):
+        get = {w: _percent(lookup.get((arm, train, test, w))) for w in header[1:-1]}
+        rows.append([arm, *get.values(), _percent(lookup.get((arm, test, test, "direct")))])
+    lines = [f"## Trained on {train}, wanted on {test}", "", *_table(rows), ""]
+    verdicts = [v for v in results["verdicts"] if (v["train"], v["test"]) == (train, test)]
+    reference = "sine" if any(v["against"] == "low + sine" for v in verdicts) else ways[0]
+    rows = [["model", "direct against", "difference (points) [95 %]", "direct better in", "verdict", "mismatch (%)"]]
+    for v in verdicts:
+        if v["against"] not in (f"low + {reference}", "low + cubic", "low + fourier naive", "direct, undilated"):
+            continue
+        winner = {"first": "direct", "second": v["against"], "tie": "tie"}[v["winner"]]
+        spread = f"{100 * v['difference']:+.2f} [{100 * v['low']:+.2f}, {100 * v['high']:+.2f}]"
+        key = ("arm", "train", "test")
+        mismatch = {r["input"]: r for r in results["equivariance"] if all(r[k] == v[k] for k in key)}
+        seen = " / ".join(f"{100 * mismatch[i]['mean']:.2f}" for i in ("fine input", "refined input") if i in mismatch)
+        rows.append([v["arm"], v["against"], spread, f"{100 * v['win_rate']:.0f} %", winner, seen])
+    if len(rows) > 1:
+        lines += [
+            "Paired over test fields and seeds; negative: direct is better. Mismatch: "
+            "‖R F(a_S) − F(a_s)‖/‖F(a_s)‖ with the fine / the refined coefficient.",
+            "",
+            *_table(rows),
+            "",
+        ]
+    return lines
+
+
+def _training_table(results: dict) -> list[str]:
+    rows = [["model", "trained on", "seed", "best epoch", "validation (%)", "training s"]]
+    for r in results["training"]:
+        validation = "" if r.get("validation") is None else f"{100 * r['validation']:.2f}"
+        rows.append([r["arm"], r["train"], r["seed"], r["best_epoch"], validation, f"{r['seconds']:.0f}"])
+    return ["## Training", "", *_table(rows), ""]
+
+
+def draw(
+    config: Any, case: Case, jobs: list[Any], results: dict[str, Any], samples: dict[str, np.ndarray], folder: Path
+) -> None:
+    """The study's figures: errors by grid, verdicts, spectra of fields and errors, layer spectra, one test field."""
+    _draw_errors(config, results, folder / "errors.png")
+    _draw_verdicts(config, results, folder / "verdicts.png")
+    train = config.train_grids[0]
+    tests = [n for n in config.test_grids if n > train]
+    if tests:
+        models = {job.arm: job for job in jobs if job.points == train and job.seed == 0}
+        _draw_spectra(config, case, models, train, tests[-1], folder / "spectra.png")
+        _draw_layers(config, case, models, train, tests[-1], folder / "layer_spectra.png")
+        _draw_fields(config, case, models, train, tests[-1], folder / "fields.png")
+
+
+def _draw_errors(config: Any, results: dict, path: Path) -> None:
+    columns = len(config.train_grids)
+    lookup = {(r["arm"], r["train"], r["test"], r["way"]): r["relative_l2"] for r in results["errors"]}
+    with figure(path, 1, columns, width=4.2, height=3.4, sharey=True) as (fig, axes):
+        for axis, train in zip(axes[0], config.train_grids):
+            tests = [n for n in config.test_grids if n >= train]
+            way = "sine"
+            for arm, style in zip(_arms(results, train), series()):
+                for kind, marker in (("direct", {}), (f"low + {way}", {"linestyle": ":", "markerfacecolor": "white"})):
+                    points = [(n, lookup[arm, train, n, kind]) for n in tests if (arm, train, n, kind) in lookup]
+                    if not points:
+                        continue
+                    axis.errorbar(
+                        [n for n, _ in points],
+                        [100 * e["mean"] for _, e in points],
+                        yerr=[100 * e["std"] for _, e in points],
+                        capsize=2,
+                        label=arm if kind == "direct" else None,
+                        **(style | {"linestyle": "-"} | marker),
+                    )
+            for label, name, color in (("native solve on the test grid", "native", "0.35"),):
+                points = [(n, lookup["reference", n, n, name]) for n in tests if ("reference", n, n, name) in lookup]
+                if points:
+                    axis.plot(*zip(*[(n, 100 * e["mean"]) for n, e in points]), "--", color=color, label=label)
+            floor = [(n, lookup.get(("reference", train, n, f"truth + {way}"))) for n in tests if n > train]
+            if any(e for _, e in floor):
+                pairs = [(n, 100 * e["mean"]) for n, e in floor if e]
+                axis.plot(*zip(*pairs), linestyle="-.", color="0.6", marker="_", label=f"floor of low + {way}")
+            axis.set_xscale("log")
+            axis.set_yscale("log")
+            axis.set_xticks(tests, [str(n) for n in tests])
+            axis.minorticks_off()
+            axis.set_xlabel("points per axis of the test grid")
+            axis.set_title(f"trained on {train}: solid direct, dotted low + {way}")
+        axes[0][0].set_ylabel("relative L2 error (%)")
+        fig.legend(*axes[0][0].get_legend_handles_labels(), loc="outside right center")
+
+
+def _draw_verdicts(config: Any, results: dict, path: Path) -> None:
+    pairs = sorted({(v["train"], v["test"]) for v in results["verdicts"]})
+    if not pairs:
+        return
+    rows_of = defaultdict(list)
+    for v in results["verdicts"]:
+        if v["against"] in ("low + sine", "low + cubic", "low + fourier naive"):
+            label = f"{v['arm']}  vs {v['against'].removeprefix('low + ')}"
+            rows_of[v["train"], v["test"]].append((label, *(100 * v[k] for k in ("difference", "low", "high"))))
+    tallest = max(len(rows) for rows in rows_of.values())
+    with figure(path, 1, len(pairs), width=4.2, height=0.8 + 0.2 * tallest, sharey=True) as (_, axes):
+        for axis, pair in zip(axes[0], pairs):
+            draw_intervals(axis, rows_of[pair], unit="direct − low+up, relative L2 (points)")
+            axis.set_title(f"{pair[0]} → {pair[1]}: left of 0, direct is better")
+
+
+def _draw_spectra(config: Any, case: Case, models: dict, train: int, test: int, path: Path) -> None:
+    from sciops.spectral import power_spectrum
+    from studies._shift_evaluation import load_trained, predict
+
+    grid, truth = case.grid(test), case.test(test)[1]
+
+    def spectrum(u: Any) -> tuple[np.ndarray, np.ndarray]:
+        wavenumber, energy = power_spectrum(u, grid, taper="hann")
+        return np.asarray(wavenumber), np.asarray(energy).reshape(-1, len(wavenumber)).mean(0)
+
+    fields, errors = {"truth": spectrum(truth)}, {}
+    for name, job in models.items():
+        model, _ = load_trained(config, job)
+        direct = predict(model, case, test)
+        low = case.upsample(predict(model, case, train), train, test, "sine")
+        fields[f"{name}, direct"] = spectrum(direct)
+        errors[f"{name}, direct"], errors[f"{name}, low + sine"] = spectrum(direct - truth), spectrum(low - truth)
+    with figure(path, 1, 2, width=4.4, height=3.6) as (_, axes):
+        draw_spectra(axes[0][0], fields)
+        axes[0][0].set_title(f"solutions on {test} points (Hann taper)")
+        draw_spectra(axes[0][1], {"truth": fields["truth"]} | errors)
+        axes[0][1].set_title("errors: direct and low + sine")
+        for axis in axes[0]:
+            axis.axvline(train / 2, color="0.5", linewidth=0.8, linestyle=":")
+            axis.legend(fontsize=6)
+
+
+def _draw_layers(config: Any, case: Case, models: dict, train: int, test: int, path: Path) -> None:
+    from sciops.spectral import layer_spectra
+    from studies._shift_evaluation import load_trained
+
+    names = [n for n in models if not n.startswith("neuralop")][:2] or list(models)[:1]
+    with figure(path, len(names), 2, width=4.6, height=3.2, sharey="row") as (_, axes):
+        for row, name in zip(axes, names):
+            model, _ = load_trained(config, models[name])
+            for axis, points in zip(row, (train, test)):
+                a = case.test(points)[0][:8].to(next(model.parameters()).dtype)
+                spectra = layer_spectra(model, a, case.grid(points))
+                k = np.asarray(spectra["wavenumber"])
+                share = np.asarray(spectra)[:, k > 0]
+                share = share / np.maximum(share.sum(1, keepdims=True), 1e-300)
+                image = axis.pcolormesh(
+                    k[k > 0],
+                    np.arange(len(share)),
+                    np.log10(np.maximum(share, 1e-8)),
+                    shading="nearest",
+                    vmin=-6,
+                    vmax=0,
+                )
+                axis.set_xscale("log")
+                axis.set_yticks(range(len(share)), [str(v) for v in spectra["layer"].values], fontsize=4.5)
+                axis.grid(visible=False)
+                axis.set_title(f"{name} on {points} points")
+                axis.set_xlabel("wavenumber k")
+            row[1].figure.colorbar(image, ax=row[1], label="log10 share of energy")
+
+
+def _draw_fields(config: Any, case: Case, models: dict, train: int, test: int, path: Path) -> None:
+    from studies._shift_evaluation import load_trained, predict
+
+    a, truth = (t[0, 0].numpy() for t in case.test(test))
+    grid = case.grid(test)
+    shown = list(models)[:3]
+    with figure(path, 2, 1 + len(shown), width=2.9, height=2.6) as (fig, axes):
+        draw_field(fig, axes[0][0], a, grid, title="coefficient a")
+        draw_field(fig, axes[1][0], truth, grid, title="solution u")
+        errors = {}
+        for name in shown:
+            model, _ = load_trained(config, models[name])
+            direct = predict(model, case, test)
+            low = case.upsample(predict(model, case, train), train, test, "sine")
+            errors[name] = (direct[0, 0].numpy() - truth, low[0, 0].numpy() - truth)
+        largest = max(float(np.abs(e).max()) for pair in errors.values() for e in pair)
+        for column, (name, pair) in enumerate(errors.items(), start=1):
+            for row, (way, error) in enumerate(zip(("direct", f"low {train} + sine"), pair)):
+                draw_field(
+                    fig,
+                    axes[row][column],
+                    error,
+                    grid,
+                    title=f"{name}: error, {way}",
+                    signed=True,
+                    vmin=-largest,
+                    vmax=largest,
+                )
+
+
+def _arms(results: dict, train: int) -> list[str]:
+    seen = [r["arm"] for r in results["errors"] if r["train"] == train and r["arm"] != "reference"]
+    return list(dict.fromkeys(seen))
+
+
+def _percent(row: dict | None) -> str:
+    if row is None:
+        return ""
+    e = row["relative_l2"]
+    spread = f" ± {100 * e['std']:.2f}" if e["seeds"] > 1 else ""
+    return f"{100 * e['mean']:.2f}{spread}"
+
+
+def _squared(row: dict) -> str:
+    e = row["relative_mse"]
+    spread = f" ± {e['std']:.5f}" if e["seeds"] > 1 else ""
+    return f"{e['mean']:.5f}{spread}"
+
+
+def _table(rows: list[list[Any]]) -> list[str]:
+    """Markdown table with columns padded, so that it also reads well on a terminal."""
+    cells = [[str(c) for c in row] for row in rows]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths)) + " |" for row in cells]
+    return [lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]]

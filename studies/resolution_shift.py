@@ -1,0 +1,217 @@
+"""Resolution shift: train on grid s, need the answer on grid S. Run the model there, or run it on s and upsample?
+
+For every training grid, test grid, model and seed, on the same test fields: the model run directly on S; run on s and
+upsampled in every way that fits the grid; run on S with the coefficient refined from s (same function, so that what
+changes is the network's own grid dependence); the model trained on S; the true solution upsampled from s (no surrogate
+can beat this floor by low + upsampling); and the native solve of the coarse coefficient. Verdicts are paired, sample by
+sample, with bootstrap intervals over seeds and samples.
+
+    python -m studies.resolution_shift --preset quick
+    python -m studies.resolution_shift --preset real16 --data FOLDER     neuraloperator's darcy_*.pt files
+    python -m studies.resolution_shift --preset li2020                   43 → 85 → 211 nodes, self-generated
+    python -m studies.resolution_shift --preset li2020 --data FILE       any dataset that `sciops info` knows
+
+Colagrande et al., Limits of Resolution Equivariance in Fourier Neural Operators, arXiv:2606.00677.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from sciops._command import command
+from studies._shift_arms import ARMS
+from studies._shift_case import load_case, load_grid
+from studies._shift_evaluation import evaluate
+from studies._shift_report import draw, write_report
+
+
+@dataclass(frozen=True)
+class ResolutionShiftConfig:
+    """What is trained, on which grids, and where the results go."""
+
+    data: Path | None = None  # file or folder that `sciops info` knows; nothing: generated into the output folder
+    generator: str = "li2020"  # preset of data_gen.darcy, where data is not given
+    recipe: Literal["darcy", "real16"] = "darcy"  # which set of arms
+    arms: tuple[str, ...] = ("fno", "fno+instance", "mano", "neuralop:FNO")  # names in that set
+    train_grids: tuple[int, ...] = (22,)  # points per axis
+    test_grids: tuple[int, ...] = (22, 43, 85)  # points per axis
+    train_samples: int | None = None  # first so many training fields; nothing: all
+    hold_out: int | None = None  # training fields held out to choose the epoch, where the file has no validation split
+    seeds: int = 2
+    epochs: int = 30
+    batch_size: int = 8
+    gradient_weight: float = 0.0  # of the gradient term in the training loss
+    augment: Literal["none", "transpose", "square"] = "transpose"
+    symmetrize: bool = False  # also evaluate the average over a field and its transpose
+    workers: int = 2  # models trained at the same time, one thread each
+    output: Path = Path("runs/resolution_shift")
+
+
+PRESETS: dict[str, ResolutionShiftConfig] = {
+    "quick": ResolutionShiftConfig(
+        generator="quick",
+        arms=("fno", "fno+instance", "mano", "neuralop:FNO", "fno+dealias", "fno+multi", "fno+latent"),
+    ),
+    "real16": ResolutionShiftConfig(
+        recipe="real16",
+        arms=("fno", "sine", "mano", "hybrid", "neuralop:FNO"),
+        train_grids=(16,),
+        test_grids=(16, 32),
+        hold_out=0,
+        seeds=3,
+        epochs=25,
+        batch_size=16,
+        symmetrize=True,
+        output=Path("runs/resolution_shift_real16"),
+    ),
+    "li2020": ResolutionShiftConfig(
+        arms=("fno", "sine-cosine", "mano", "neuralop:FNO"),
+        train_grids=(43, 85),
+        test_grids=(43, 85, 211),
+        seeds=2,
+        epochs=8,
+        batch_size=4,
+        gradient_weight=0.3,
+        augment="square",
+        output=Path("runs/resolution_shift_li2020"),
+    ),
+    "full": ResolutionShiftConfig(
+        arms=tuple(ARMS["darcy"]),
+        train_grids=(43, 85, 141),
+        test_grids=(43, 85, 141, 211, 421),
+        seeds=3,
+        epochs=500,
+        batch_size=8,
+        gradient_weight=0.1,
+        augment="square",
+        output=Path("runs/resolution_shift_full"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One model to train: an arm, a training grid, a seed."""
+
+    arm: str
+    points: int
+    seed: int
+
+    @property
+    def folder(self) -> str:
+        return f"models/{self.arm.replace(':', '-')}-{self.points}-seed{self.seed}"
+
+
+def run(config: ResolutionShiftConfig) -> dict[str, Any]:
+    """Trains, evaluates, prints the tables, draws the figures, writes results.json and report.md."""
+    from sciops.runs import RunFolder
+
+    _check(config)
+    if config.data is None:
+        config = replace(config, data=_generate(config))
+    folder = RunFolder(config.output)
+    folder.describe(config, data=config.data, seeds=list(range(config.seeds)))
+    case = load_case(config)
+    jobs = [Job(arm, n, seed) for n in config.train_grids for arm in config.arms for seed in range(config.seeds)]
+    _train_all(config, jobs)
+    results, samples = evaluate(config, case, jobs)
+    folder.write_results(results)
+    write_report(config, results, folder.path / "report.md")
+    draw(config, case, jobs, results, samples, folder.path / "figures")
+    print((folder.path / "report.md").read_text())
+    print(f"figures: {folder.path / 'figures'}\nreport:  {folder.path / 'report.md'}")
+    return results
+
+
+def _check(config: ResolutionShiftConfig) -> None:
+    known = ARMS[config.recipe]
+    unknown = [name for name in config.arms if name not in known]
+    if unknown:
+        raise ValueError(f"arms={unknown}: the recipe {config.recipe!r} has {', '.join(known)}")
+    if not config.train_grids or not config.test_grids or max(config.train_grids) > max(config.test_grids):
+        raise ValueError(
+            f"train_grids={config.train_grids}, test_grids={config.test_grids}: expected a test grid at least as fine "
+            "as every training grid"
+        )
+    if config.data is not None and not config.data.exists():
+        raise FileNotFoundError(f"{config.data}: no such file or folder; leave --data out to generate one")
+
+
+def _generate(config: ResolutionShiftConfig) -> Path:
+    from data_gen import darcy
+
+    resolutions = tuple(sorted({*config.train_grids, *config.test_grids}, reverse=True))
+    preset = darcy.PRESETS[config.generator]
+    finest = max(*preset.resolutions, *resolutions)
+    stored = resolutions if finest == resolutions[0] else (finest, *resolutions)
+    return darcy.run(replace(preset, resolutions=stored, workers=config.workers, output=config.output / "darcy.h5"))
+
+
+def _train_all(config: ResolutionShiftConfig, jobs: Iterable[Job]) -> None:
+    from tqdm.auto import tqdm
+
+    waiting = [job for job in jobs if not (config.output / job.folder / "results.json").exists()]
+    if not waiting:
+        return
+    # Spawned, not forked: the parent has run threaded kernels, which a forked child cannot.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max(1, config.workers), mp_context=context) as pool:
+        futures = {pool.submit(train_one, config, job): job for job in waiting}
+        for future in tqdm(as_completed(futures), total=len(futures), desc="training", unit="model"):
+            future.result()
+
+
+def train_one(config: ResolutionShiftConfig, job: Job) -> None:
+    """Trains one model into its folder; goes on where a stopped run left it."""
+    import torch
+
+    from sciops.models import Latent, build_model, save_model
+    from sciops.runs import RunFolder
+    from sciops.training import TrainConfig, fit
+
+    torch.set_num_threads(max(1, torch.get_num_threads() // max(1, config.workers)))
+    arm = ARMS[config.recipe][job.arm]
+    splits = load_grid(config, job.points)
+    grid, train = splits.train.grid, [splits.train]
+    if arm.multi_resolution:
+        train.append(load_grid(config, max(config.test_grids)).train)
+    torch.manual_seed(job.seed)
+    options = arm.resolved(grid) | ({} if arm.model.startswith("neuralop:") else {"grid": grid})
+    model = build_model(arm.model, in_channels=1, out_channels=1, **options)
+    if arm.latent:
+        model = Latent(model, grid)
+    folder = RunFolder(config.output / job.folder)
+    training = TrainConfig(
+        epochs=config.epochs,
+        batch_size=config.batch_size,
+        learning_rate=arm.learning_rate,
+        gradient_weight=config.gradient_weight,
+        augment=config.augment,
+        keep="best" if splits.validation is not None else "last",
+        seed=job.seed,
+        folder=folder.path,
+        resume=True,
+        progress=False,
+        grid_shares=(0.9, 0.1) if arm.multi_resolution else None,
+    )
+    folder.describe(training, data=config.data, seeds=[job.seed])
+    result = fit(model, replace(splits, train=train), training)
+    save_model(result.model, folder.path / "model")
+    folder.write_results(
+        {
+            "parameters": result.parameters,
+            "seconds": result.seconds,
+            "best_epoch": result.best_epoch,
+            "validation": result.best,
+            "history": result.history,
+        }
+    )
+
+
+if __name__ == "__main__":
+    command(run, PRESETS)
