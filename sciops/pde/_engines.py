@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from sciops.pde import _five_point as scheme
+from sciops.pde._multigrid import HALF_EPSILON
 
-_HALF_EPSILON = 0.5 * float(np.finfo(np.float64).eps)
 _NEAR_FLOOR = 2.0  # a residual within this factor of the floor is all that float64 gives
 
 
@@ -62,7 +62,7 @@ def _true_residual(faces, b, u):
     size = b.flatten(1).norm(dim=1)
     size = torch.where(size > 0, size, 1.0)
     rho = (b - scheme.apply(*faces, u)).flatten(1).norm(dim=1) / size
-    return rho, _HALF_EPSILON * scheme.rounding(*faces, u) / size
+    return rho, HALF_EPSILON * scheme.rounding(*faces, u) / size
 
 
 def _with_torch(a, b, axes, tol, limit, threads):

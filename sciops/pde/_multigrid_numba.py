@@ -15,12 +15,13 @@ import numba
 import numpy as np
 
 from sciops.pde._galerkin import galerkin_source
-from sciops.pde._multigrid import FIRST, ROUNDS, SAFETY, SECOND, STALLED, level_shapes
+from sciops.pde._multigrid import FIRST, HALF_EPSILON, ROUNDS, SAFETY, SECOND, STALLED, level_shapes
 
 # reassociation and contraction let sums vectorise; infinities and NaN stay what they are
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 _W1, _W2 = np.float32(FIRST), np.float32(SECOND)
 _ONE, _ZERO = np.float32(1.0), np.float32(0.0)
+_BAND = 1024  # elements that pass through the fused smoothing steps at a time
 
 _fast = numba.njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 _exact = numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -58,19 +59,31 @@ def layout(mx: int, my: int) -> tuple[np.ndarray, np.ndarray, int]:
 
 @_fast
 def _level(work, start, shapes, level):
-    """d, e, s, se, sw, f, u, r of a level as views of the workspace."""
-    rows, columns = shapes[level, 0] + 3, shapes[level, 1] + 3
-    size, shape, at = rows * columns, (rows, columns), start[level]
+    """d, e, s, se, sw, f, u, r of a level, flat, as views of the workspace."""
+    size, at = (shapes[level, 0] + 3) * (shapes[level, 1] + 3), start[level]
     return (
-        work[at[0] : at[0] + size].reshape(shape),
-        work[at[1] : at[1] + size].reshape(shape),
-        work[at[2] : at[2] + size].reshape(shape),
-        work[at[3] : at[3] + size].reshape(shape),
-        work[at[4] : at[4] + size].reshape(shape),
-        work[at[5] : at[5] + size].reshape(shape),
-        work[at[6] : at[6] + size].reshape(shape),
-        work[at[7] : at[7] + size].reshape(shape),
+        work[at[0] : at[0] + size],
+        work[at[1] : at[1] + size],
+        work[at[2] : at[2] + size],
+        work[at[3] : at[3] + size],
+        work[at[4] : at[4] + size],
+        work[at[5] : at[5] + size],
+        work[at[6] : at[6] + size],
+        work[at[7] : at[7] + size],
     )
+
+
+@_fast
+def _square(array, shape):
+    return array.reshape((shape[0] + 3, shape[1] + 3))
+
+
+@_fast
+def _stencil(work, start, shapes, level):
+    """d, e, s, se, sw of a level as matrices."""
+    d, e, s, se, sw, _, _, _ = _level(work, start, shapes, level)
+    n = shapes[level]
+    return _square(d, n), _square(e, n), _square(s, n), _square(se, n), _square(sw, n)
 
 
 @_fast
@@ -108,7 +121,7 @@ def _setup(along_y, along_x, work, shapes, start):
     """Every level from the finest conductances; halos of the workspace are zero already, diagonals get ones."""
     levels = len(shapes)
     mx, my = shapes[0]
-    d, e, s, _, _, _, _, _ = _level(work, start, shapes, 0)
+    d, e, s, _, _ = _stencil(work, start, shapes, 0)
     d[:] = _ONE
     for i in range(mx):
         d_, e_, s_ = d[i + 1], e[i + 1], s[i + 1]
@@ -121,8 +134,8 @@ def _setup(along_y, along_x, work, shapes, start):
         if i == mx - 1:
             s_[:] = _ZERO
     for level in range(levels - 1):
-        d, e, s, se, sw, _, _, _ = _level(work, start, shapes, level)
-        D, E, S, SE, SW, _, _, _ = _level(work, start, shapes, level + 1)
+        d, e, s, se, sw = _stencil(work, start, shapes, level)
+        D, E, S, SE, SW = _stencil(work, start, shapes, level + 1)
         P = _weights(work, start, shapes, level)
         cx, cy = shapes[level + 1]
         _interpolate_rows(d, e, s, se, sw, P, cx, cy)
@@ -134,78 +147,74 @@ def _setup(along_y, along_x, work, shapes, start):
 
 
 @_fast
-def _residual_row(nine, i, out, f, d, e, s, se, sw, u, m):
-    """out[i] = (f − A u)[i]."""
-    o, f_, d_, e_, sc, sn = out[i], f[i], d[i], e[i], s[i], s[i - 1]
-    un, uc, us = u[i - 1], u[i], u[i + 1]
+def _residual(nine, low, high, width, out, f, d, e, s, se, sw, u):
+    """out = f − A u on a run of a level's memory; the halo inside it stays zero, since no coupling reaches it."""
+    up, down = low - width, low + width
+    size = high - low
+    o, f_, d_, uc, uw, ue = out[low:], f[low:], d[low:], u[low:], u[low - 1 :], u[low + 1 :]
+    un, us, ec, ew, sc, sn = u[up:], u[down:], e[low:], e[low - 1 :], s[low:], s[up:]
     if nine:
-        ac, an, bc, bn = se[i], se[i - 1], sw[i], sw[i - 1]
-        for j in range(m):
-            o[j + 1] = (
-                f_[j + 1]
-                - d_[j + 1] * uc[j + 1]
-                + e_[j + 1] * uc[j + 2]
-                + e_[j] * uc[j]
-                + sc[j + 1] * us[j + 1]
-                + sn[j + 1] * un[j + 1]
-                + ac[j + 1] * us[j + 2]
-                + an[j] * un[j]
-                + bc[j + 1] * us[j]
-                + bn[j + 2] * un[j + 2]
-            )
+        ac, an, bc, bn = se[low:], se[up - 1 :], sw[low:], sw[up + 1 :]
+        unw, une, usw, use = u[up - 1 :], u[up + 1 :], u[down - 1 :], u[down + 1 :]
+        for k in range(size):
+            near = f_[k] - d_[k] * uc[k] + ec[k] * ue[k] + ew[k] * uw[k] + sc[k] * us[k] + sn[k] * un[k]
+            o[k] = near + ac[k] * use[k] + an[k] * unw[k] + bc[k] * usw[k] + bn[k] * une[k]
     else:
-        for j in range(m):
-            o[j + 1] = (
-                f_[j + 1]
-                - d_[j + 1] * uc[j + 1]
-                + e_[j + 1] * uc[j + 2]
-                + e_[j] * uc[j]
-                + sc[j + 1] * us[j + 1]
-                + sn[j + 1] * un[j + 1]
-            )
+        for k in range(size):
+            o[k] = f_[k] - d_[k] * uc[k] + ec[k] * ue[k] + ew[k] * uw[k] + sc[k] * us[k] + sn[k] * un[k]
 
 
 @_fast
-def _relax_row(nine, i, omega, out, f, d, e, s, se, sw, u, m):
-    """out[i] = u[i] + ω (f − A u)[i] / d[i]."""
-    o, f_, d_, e_, sc, sn = out[i], f[i], d[i], e[i], s[i], s[i - 1]
-    un, uc, us = u[i - 1], u[i], u[i + 1]
-    rest = _ONE - omega
+def _relax(nine, low, high, width, omega, out, f, d, e, s, se, sw, u):
+    """out = u + ω (f − A u)/d on a run of a level's memory."""
+    up, down = low - width, low + width
+    size, rest = high - low, _ONE - omega
+    o, f_, d_, uc, uw, ue = out[low:], f[low:], d[low:], u[low:], u[low - 1 :], u[low + 1 :]
+    un, us, ec, ew, sc, sn = u[up:], u[down:], e[low:], e[low - 1 :], s[low:], s[up:]
     if nine:
-        ac, an, bc, bn = se[i], se[i - 1], sw[i], sw[i - 1]
-        for j in range(m):
-            flux = (
-                f_[j + 1]
-                + e_[j + 1] * uc[j + 2]
-                + e_[j] * uc[j]
-                + sc[j + 1] * us[j + 1]
-                + sn[j + 1] * un[j + 1]
-                + ac[j + 1] * us[j + 2]
-                + an[j] * un[j]
-                + bc[j + 1] * us[j]
-                + bn[j + 2] * un[j + 2]
-            )
-            o[j + 1] = rest * uc[j + 1] + omega * flux / d_[j + 1]
+        ac, an, bc, bn = se[low:], se[up - 1 :], sw[low:], sw[up + 1 :]
+        unw, une, usw, use = u[up - 1 :], u[up + 1 :], u[down - 1 :], u[down + 1 :]
+        for k in range(size):
+            near = f_[k] + ec[k] * ue[k] + ew[k] * uw[k] + sc[k] * us[k] + sn[k] * un[k]
+            flux = near + ac[k] * use[k] + an[k] * unw[k] + bc[k] * usw[k] + bn[k] * une[k]
+            o[k] = rest * uc[k] + omega * flux / d_[k]
     else:
-        for j in range(m):
-            flux = f_[j + 1] + e_[j + 1] * uc[j + 2] + e_[j] * uc[j] + sc[j + 1] * us[j + 1] + sn[j + 1] * un[j + 1]
-            o[j + 1] = rest * uc[j + 1] + omega * flux / d_[j + 1]
+        for k in range(size):
+            flux = f_[k] + ec[k] * ue[k] + ew[k] * uw[k] + sc[k] * us[k] + sn[k] * un[k]
+            o[k] = rest * uc[k] + omega * flux / d_[k]
 
 
 @_fast
-def _down(nine, d, e, s, se, sw, f, u, r, mx, my):
-    """Two smoothing steps from zero into u, and what they leave into r, row by row in one pass."""
-    for i in range(1, mx + 3):
-        if i <= mx:
-            r_, f_, d_ = r[i], f[i], d[i]
-            for j in range(my):
-                r_[j + 1] = _W1 * f_[j + 1] / d_[j + 1]
-        elif i == mx + 1:
-            r[i, :] = _ZERO
-        if 2 <= i <= mx + 1:
-            _relax_row(nine, i - 1, _W2, u, f, d, e, s, se, sw, r, my)
-        if i >= 3:
-            _residual_row(nine, i - 2, r, f, d, e, s, se, sw, u, my)
+def _run(first, last, mx, my):
+    """(low, high) of the memory from the first unknown of one row to the last of another, kept inside the grid."""
+    first, last = max(first, 1), min(last, mx)
+    low = first * (my + 3) + 1
+    return low, max(low, last * (my + 3) + my + 1 if first <= last else low)
+
+
+@_fast
+def _down(nine, band, d, e, s, se, sw, f, u, r, mx, my):
+    """Two smoothing steps from zero into u, and what they leave into r: three passes that follow each other by bands
+    of rows, the later ones a row behind. r first holds the first step, and is overwritten where that is used up."""
+    for top in range(1, mx + 3, band):
+        low, high = _run(top, top + band - 1, mx, my)
+        r_, f_, d_ = r[low:high], f[low:high], d[low:high]
+        for k in range(high - low):
+            r_[k] = _W1 * f_[k] / d_[k]
+        low, high = _run(top - 1, top + band - 2, mx, my)
+        _relax(nine, low, high, my + 3, _W2, u, f, d, e, s, se, sw, r)
+        low, high = _run(top - 2, top + band - 3, mx, my)
+        _residual(nine, low, high, my + 3, r, f, d, e, s, se, sw, u)
+
+
+@_fast
+def _up(nine, band, d, e, s, se, sw, f, u, r, mx, my):
+    """Two smoothing steps on u in the reverse order, the second a row behind; r holds the first."""
+    for top in range(1, mx + 2, band):
+        low, high = _run(top, top + band - 1, mx, my)
+        _relax(nine, low, high, my + 3, _W2, r, f, d, e, s, se, sw, u)
+        low, high = _run(top - 1, top + band - 2, mx, my)
+        _relax(nine, low, high, my + 3, _W1, u, f, d, e, s, se, sw, r)
 
 
 @_fast
@@ -249,18 +258,6 @@ def _prolong(u, P, U, mx, my):
 
 
 @_fast
-def _up(nine, d, e, s, se, sw, f, u, r, mx, my):
-    """Two smoothing steps on u in the reverse order, row by row in one pass; r holds the first."""
-    for i in range(1, mx + 2):
-        if i <= mx:
-            _relax_row(nine, i, _W2, r, f, d, e, s, se, sw, u, my)
-        else:
-            r[i, :] = _ZERO
-        if i >= 2:
-            _relax_row(nine, i - 1, _W1, u, f, d, e, s, se, sw, r, my)
-
-
-@_fast
 def _bottom(d, e, s, f, u, c, mx, my):
     """Exact solve of the coarsest level, one unknown wide: tridiagonal elimination along the other axis."""
     last = max(mx, my)
@@ -287,18 +284,20 @@ def _cycle(work, shapes, start):
         level = step if down else 2 * levels - 2 - step
         mx, my = shapes[level]
         d, e, s, se, sw, f, u, r = _level(work, start, shapes, level)
+        n = shapes[level]
         if level == levels - 1:
-            _bottom(d, e, s, f, u, r, mx, my)
+            _bottom(_square(d, n), _square(e, n), _square(s, n), _square(f, n), _square(u, n), _square(r, n), mx, my)
             continue
-        P = _weights(work, start, shapes, level)
-        cx, cy = shapes[level + 1]
-        coarse = _level(work, start, shapes, level + 1)
+        # on small grids one band is the whole grid: long runs vectorise better than short rows
+        band = max(1, _BAND // (my + 3))
+        P, c = _weights(work, start, shapes, level), shapes[level + 1]
+        _, _, _, _, _, right, correction, _ = _level(work, start, shapes, level + 1)
         if down:
-            _down(level > 0, d, e, s, se, sw, f, u, r, mx, my)
-            _restrict(r, P, coarse[5], cx, cy)
+            _down(level > 0, band, d, e, s, se, sw, f, u, r, mx, my)
+            _restrict(_square(r, n), P, _square(right, c), c[0], c[1])
         else:
-            _prolong(u, P, coarse[6], cx, cy)
-            _up(level > 0, d, e, s, se, sw, f, u, r, mx, my)
+            _prolong(_square(u, n), P, _square(correction, c), c[0], c[1])
+            _up(level > 0, band, d, e, s, se, sw, f, u, r, mx, my)
 
 
 @_exact
@@ -320,32 +319,42 @@ def _faces(a, x_over, y_over, along_y, along_x):
 
 @_exact
 def _true_residual(along_y, along_x, b, u, r):
-    """r = b − A u by differences of fluxes, without reordering; (‖r‖², ‖|A||u|‖²). u has a halo of zeros."""
+    """r = b − A u by differences of fluxes, in the order written; ‖r‖². u has a halo of zeros."""
     mx, my = b.shape
-    total, size = 0.0, 0.0
+    total = 0.0
     for i in range(mx):
         un, uc, us = u[i], u[i + 1], u[i + 2]
         y_, xn, xs, b_, r_ = along_y[i], along_x[i], along_x[i + 1], b[i], r[i]
         for j in range(my):
             c = uc[j + 1]
-            r_[j] = b_[j] - (
-                (y_[j + 1] * (c - uc[j + 2]) + y_[j] * (c - uc[j]))
-                + (xs[j] * (c - us[j + 1]) + xn[j] * (c - un[j + 1]))
-            )
-        row, row_size = 0.0, 0.0
+            flux_y = y_[j + 1] * (c - uc[j + 2]) + y_[j] * (c - uc[j])
+            r_[j] = b_[j] - (flux_y + (xs[j] * (c - us[j + 1]) + xn[j] * (c - un[j + 1])))
+        total += _square_sum(r_)
+    return total
+
+
+@_fast
+def _square_sum(row):
+    total = 0.0
+    for j in range(len(row)):
+        total += row[j] * row[j]
+    return total
+
+
+@_fast
+def _rounding(along_y, along_x, u):
+    """‖|A||u|‖²."""
+    mx, my = along_y.shape[0], along_x.shape[1]
+    total = 0.0
+    for i in range(mx):
+        un, uc, us = u[i], u[i + 1], u[i + 2]
+        y_, xn, xs = along_y[i], along_x[i], along_x[i + 1]
         for j in range(my):
-            row += r_[j] * r_[j]
             c = abs(uc[j + 1])
-            around = (
-                y_[j + 1] * (c + abs(uc[j + 2]))
-                + y_[j] * (c + abs(uc[j]))
-                + xs[j] * (c + abs(us[j + 1]))
-                + xn[j] * (c + abs(un[j + 1]))
-            )
-            row_size += around * around
-        total += row
-        size += row_size
-    return total, size
+            flux_y = y_[j + 1] * (c + abs(uc[j + 2])) + y_[j] * (c + abs(uc[j]))
+            flux = flux_y + xs[j] * (c + abs(us[j + 1])) + xn[j] * (c + abs(un[j + 1]))
+            total += flux * flux
+    return total
 
 
 @_fast
@@ -410,20 +419,19 @@ def _solve_one(a, b, x_over, y_over, tol, limit, shapes, start, work, along_y, a
     """One sample into u (with halo); (true relative residual, its float64 floor, iterations)."""
     u[:] = 0.0
     p[:] = 0.0
-    _faces(a, x_over, y_over, along_y, along_x)
-    rr, _ = _true_residual(along_y, along_x, b, u, r)
-    norm = np.sqrt(rr)
+    r[:] = b
+    norm = np.sqrt(_square_sum(b.reshape(b.size)))
     if norm == 0.0:
         return 0.0, 0.0, 0
+    _faces(a, x_over, y_over, along_y, along_x)
     _setup(along_y, along_x, work, shapes, start)
     _, _, _, _, _, f, z, _ = _level(work, start, shapes, 0)
-    iterations, rho, floor = 0, 1.0, 0.0
+    f, z = _square(f, shapes[0]), _square(z, shapes[0])
+    iterations, rho, size = 0, 1.0, norm
     target = SAFETY * tol * norm
     for _ in range(ROUNDS):
-        if rho <= tol:
-            break
         curvature, before = 0.0, rho
-        rr = _advance(0.0, 1.0 / np.sqrt(rr), p, Ap, u, r, f)
+        rr = _advance(0.0, 1.0 / size, p, Ap, u, r, f)
         while np.sqrt(rr) > target and iterations < limit:
             _cycle(work, shapes, start)
             descent, across = _products(r, Ap, z)
@@ -433,14 +441,14 @@ def _solve_one(a, b, x_over, y_over, tol, limit, shapes, start, work, along_y, a
             curvature = _directions(along_y, along_x, z, beta, p, Ap)
             if not curvature > 0.0:
                 break
-            # float32 sees a residual of norm one at the last step: it underflows further down
+            # float32 sees a residual of about norm one, by that of the step before: it underflows further down
             rr = _advance(descent / curvature, 1.0 / np.sqrt(rr), p, Ap, u, r, f)
             iterations += 1
-        rr, size = _true_residual(along_y, along_x, b, u, r)
-        rho, floor = np.sqrt(rr) / norm, 0.5 * 2.220446049250313e-16 * np.sqrt(size) / norm
-        if not rho < STALLED * before or iterations >= limit:
+        size = np.sqrt(_true_residual(along_y, along_x, b, u, r))
+        rho = size / norm
+        if rho <= tol or not rho < STALLED * before or iterations >= limit:
             break
-    return rho, floor, iterations
+    return rho, HALF_EPSILON * np.sqrt(_rounding(along_y, along_x, u)) / norm, iterations
 
 
 def solve_samples(a, b, axes, tol, limit, threads):
