@@ -183,7 +183,8 @@ def labelled(modes: Modes, rule: Callable[..., np.ndarray], *arguments) -> tuple
     multiplicity = np.broadcast_to(modes.multiplicity(), label.shape)
     members = np.bincount(label.ravel(), weights=multiplicity.ravel(), minlength=count).astype(np.int64)
     label = label + count * (multiplicity == 2)
-    return torch.from_numpy(label.astype(np.int32).ravel()), count, members
+    with torch.inference_mode(False):  # a cached inference tensor would be refused by a later backward pass
+        return torch.from_numpy(label.astype(np.int32).ravel()), count, members
 
 
 def shells(modes: Modes, norm: str) -> np.ndarray:

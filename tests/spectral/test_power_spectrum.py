@@ -190,6 +190,25 @@ def test_gradients_are_those_of_the_mean_square():
     assert torch.autograd.gradcheck(lambda v: power_spectrum(v, grid, extension="even").energy, (u,))
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("options", [{}, {"taper": "hann"}, {"extension": "even"}])
+def test_the_same_numbers_on_a_gpu(options):
+    grid = Grid((33, 40))
+    u = torch.from_numpy(field((33, 40)))
+    here, there = power_spectrum(u, grid, **options), power_spectrum(u.cuda(), grid, **options)
+    assert there.energy.is_cuda
+    torch.testing.assert_close(there.energy.cpu(), here.energy, rtol=1e-11, atol=1e-18)
+
+
+def test_labels_kept_from_inference_mode_serve_a_later_gradient():
+    grid = Grid((11, 7), centering="periodic")
+    u = torch.from_numpy(field((11, 7), lead=()))
+    with torch.inference_mode():
+        power_spectrum(u, grid)
+    power_spectrum(u.requires_grad_(), grid).energy.sum().backward()
+    torch.testing.assert_close(u.grad, 2 * u.detach() / grid.size)
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     shape=st.lists(st.integers(2, 9), min_size=1, max_size=3),
