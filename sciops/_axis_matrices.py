@@ -1,0 +1,148 @@
+"""One axis of a resampling as a float64 matrix: the value of an interpolant of n samples at m target positions.
+
+Axes are 1-D grids. Every matrix is built once (see `axis_matrix`) and reproduces the samples themselves, to the bit,
+at target points that coincide with source points, unless the passage is a low-pass.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from sciops._trigonometric import trigonometric
+from sciops.grids import Grid
+
+_ALIGNED = 1e-9  # positions closer than this share of a spacing are one point
+_WORST_CONDITION = 1e6  # a collocation that loses more digits than this is refused
+
+
+@lru_cache(maxsize=256)
+def axes_of(grid: Grid) -> tuple[Grid, ...]:
+    """The grid's axes, one by one."""
+    return tuple(
+        Grid((n,), (extent,), grid.centering, (domain,))
+        for n, extent, domain in zip(grid.shape, grid.extent, grid.domain)
+    )
+
+
+@lru_cache(maxsize=32)
+def axis_matrix(method: str, source: Grid, target: Grid, wall: bool, extrapolate: bool) -> np.ndarray:
+    """(m, n) for a method of `sciops.resample` other than "nearest", or for "naive fourier"."""
+    if method in ("sine", "cosine"):
+        matrix = _collocation(method, source, target)
+    elif method in ("fourier", "naive fourier"):
+        matrix = _periodic(source, target, method == "naive fourier")
+    else:
+        matrix = _piecewise(method, source, target, wall, extrapolate)
+    matrix.setflags(write=False)
+    return matrix
+
+
+@lru_cache(maxsize=128)
+def nearest_index(source: Grid, target: Grid, extrapolate: bool) -> np.ndarray:
+    """(m,) the source point nearest to each target point; half way between two, the one at the smaller coordinate."""
+    (x,), (t,), (h,), (n,) = source.coordinates(), target.coordinates(), source.spacing, source.shape
+    _check_reach(x, t, source, extrapolate)
+    index = np.ceil((t - x[0]) / h - 0.5 - _ALIGNED).astype(np.int64)
+    return index % n if source.centering == "periodic" else index.clip(0, n - 1)
+
+
+def _collocation(method: str, source: Grid, target: Grid) -> np.ndarray:
+    """T A⁻¹: A holds the basis at the source points, T the first min(n, m) functions at the target points."""
+    ((left, right),), (h,) = source.domain, source.spacing
+    length = right - left
+    s, t = (np.subtract(axis.coordinates()[0], left) / length for axis in (source, target))
+    if method == "sine":
+        inside_s, inside_t = (_off_walls(v, axis.spacing[0] / length) for v, axis in ((s, source), (t, target)))
+        functions, kept = np.arange(1, inside_s.sum() + 1), min(inside_s.sum(), inside_t.sum())
+    else:
+        inside_s, inside_t = np.ones(s.size, bool), np.ones(t.size, bool)
+        functions, kept = np.arange(s.size), min(s.size, t.size)
+    basis = {"sine": np.sin, "cosine": np.cos}[method]
+    at_source, at_target = (basis(np.pi * np.fmod(np.multiply.outer(v, functions), 2.0)) for v in (s[inside_s], t))
+    at_target[~inside_t] *= inside_t.all()  # sin pπ is not 0 in floating point
+    matrix = np.zeros((t.size, s.size))
+    if functions.size:
+        inverse = np.linalg.inv(at_source)
+        condition = np.abs(inverse).sum(0).max() * np.abs(at_source).sum(0).max()
+        if not condition < _WORST_CONDITION:
+            raise ValueError(
+                f"{method} functions of the domain {source.domain[0]} cannot be told apart on points that cover "
+                f"{source.extent[0]}; pass method='cubic' or 'linear', or a grid that reaches nearer to its walls"
+            )
+        matrix[:, inside_s] = at_target[:, :kept] @ inverse[:kept]
+    if kept == functions.size:
+        _copy_coincident(matrix, s, t, inside_s, h / length)
+    return matrix
+
+
+def _periodic(source: Grid, target: Grid, naive: bool) -> np.ndarray:
+    """What the trigonometric interpolant makes of the unit vectors."""
+    (n,), (m,) = source.shape, target.shape
+    matrix = trigonometric(torch.eye(n, dtype=torch.float64), 0, source, target, naive).numpy().copy()
+    if not naive and m - (target.centering == "node") >= n - (source.centering == "node"):
+        ((a, b),) = source.extent
+        s, t = ((axis.coordinates()[0] - a) / (b - a) for axis in (source, target))
+        inside_s, inside_t = (v < 1 - _ALIGNED / n for v in (s, t))
+        _copy_coincident(matrix, s, np.where(inside_t, t, 0.0), inside_s, 1 / n)
+    return matrix
+
+
+def _piecewise(method: str, source: Grid, target: Grid, wall: bool, extrapolate: bool) -> np.ndarray:
+    """Linear or cubic-spline interpolation through the source points, and through zeros on the walls if `wall`."""
+    (x,), (t,), (h,), (n,) = source.coordinates(), target.coordinates(), source.spacing, source.shape
+    values = np.eye(n)
+    if source.centering == "periodic":
+        t = x[0] + np.mod(t - x[0], n * h)
+        x, values = np.append(x, x[0] + n * h), np.vstack([values, values[:1]])
+    elif wall:
+        (left, right), zero = source.domain[0], np.zeros((1, n))
+        if x[0] - left > _ALIGNED * h:
+            x, values = np.insert(x, 0, left), np.vstack([zero, values])
+        if right - x[-1] > _ALIGNED * h:
+            x, values = np.append(x, right), np.vstack([values, zero])
+    _check_reach(x, t, source, extrapolate)
+    if x.size == 1:
+        return np.ones((t.size, 1))
+    if method == "linear":
+        i = np.searchsorted(x, t, side="right").clip(1, x.size - 1) - 1
+        w = ((t - x[i]) / (x[i + 1] - x[i]))[:, None]
+        matrix = (1 - w) * values[i] + w * values[i + 1]
+    else:
+        from scipy.interpolate import CubicSpline
+
+        ends = "periodic" if source.centering == "periodic" else "not-a-knot"
+        matrix = CubicSpline(x, values, bc_type=ends)(t)
+    knot = _nearest(x, t)
+    at_knot = np.abs(t - x[knot]) <= _ALIGNED * h
+    matrix[at_knot] = values[knot[at_knot]]
+    return matrix
+
+
+def _off_walls(v: np.ndarray, spacing: float) -> np.ndarray:
+    return np.minimum(v, 1 - v) > _ALIGNED * spacing
+
+
+def _nearest(x: np.ndarray, t: np.ndarray) -> np.ndarray:
+    i = np.searchsorted(x, t).clip(1, x.size - 1)
+    return np.where(t - x[i - 1] <= x[i] - t, i - 1, i)
+
+
+def _copy_coincident(matrix: np.ndarray, s: np.ndarray, t: np.ndarray, inside: np.ndarray, spacing: float) -> None:
+    if s.size < 2:
+        return
+    j = _nearest(s, t)
+    same = (np.abs(t - s[j]) <= _ALIGNED * spacing) & inside[j]
+    matrix[same] = np.eye(s.size)[j[same]]
+
+
+def _check_reach(x: np.ndarray, t: np.ndarray, source: Grid, extrapolate: bool) -> None:
+    (h,) = source.spacing
+    beyond = max(x[0] - t.min(), t.max() - x[-1]) / h
+    if source.centering != "periodic" and not extrapolate and beyond > 1 + _ALIGNED:
+        raise ValueError(
+            f"target points lie {beyond:.3g} spacings beyond the source, which ends at {x[0]:.6g} and {x[-1]:.6g}; at "
+            "most one is extrapolated: pass wall='zero' where u = 0 on the walls, or extrapolate=True"
+        )

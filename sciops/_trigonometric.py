@@ -1,0 +1,60 @@
+"""The trigonometric interpolant of one axis, for even and odd numbers of points, up and down."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sciops.grids import Grid
+
+
+def trigonometric(u: Tensor, axis: int, source: Grid, target: Grid, naive: bool) -> Tensor:
+    """u at the points of `target` along one axis, from the coefficients that both axes can hold.
+
+    A cell axis is a period whose points sit half a cell in. The last node of a node axis is the first one, a period
+    later; a naive passage takes it for one more point of the period and ignores all positions.
+    """
+    if u.is_complex():
+        parts = (trigonometric(part, axis, source, target, naive) for part in (u.real, u.imag))
+        return torch.complex(*parts)
+    (n,), (m,) = source.shape, target.shape
+    if naive:
+        return _trigonometric(u, axis, m, 0.0)
+    shift = (0.5 / m if target.centering == "cell" else 0.0) - (0.5 / n if source.centering == "cell" else 0.0)
+    if source.centering == "node":
+        u = u.narrow(axis, 0, n - 1)
+    u = _trigonometric(u, axis, m - (target.centering == "node"), shift)
+    return torch.cat([u, u.narrow(axis, 0, 1)], axis) if target.centering == "node" else u
+
+
+def _trigonometric(u: Tensor, axis: int, m: int, shift: float) -> Tensor:
+    """The interpolant of n real samples at j/n of a period, at j/m + shift."""
+    n = u.shape[axis]
+    if m == n and shift == 0:
+        return u
+    last = min(n, m) // 2  # highest wavenumber that both hold
+    coefficients = torch.fft.rfft(u, dim=axis, norm="forward").narrow(axis, 0, last + 1)
+    factor = _factor(n, m, shift, coefficients.dtype, coefficients.device)
+    coefficients = coefficients * factor.view(-1, *(1,) * (u.ndim - 1 - axis))
+    if 2 * last == m:
+        # c and its conjugate add to a real number; backends differ in what they do with an imaginary part here
+        top = coefficients.narrow(axis, last, 1).real
+        top = torch.complex(top, torch.zeros_like(top))
+        coefficients = torch.cat([coefficients.narrow(axis, 0, last), top], axis)
+    return torch.fft.irfft(coefficients, n=m, dim=axis, norm="forward")
+
+
+@lru_cache(maxsize=64)
+def _factor(n: int, m: int, shift: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """What the coefficients 0 … min(n, m)//2 are multiplied by: the phase of the shift, and the Nyquist rule."""
+    last = min(n, m) // 2
+    factor = np.exp(2j * np.pi * shift * np.arange(last + 1))
+    if 2 * last == n:
+        factor[last] /= 2  # the even source's Nyquist coefficient stands for both signs
+    if 2 * last == m:
+        factor[last] *= 2  # both signs meet in the even target's Nyquist slot
+    with torch.inference_mode(False):  # a cached inference tensor would be refused by a later backward pass
+        return torch.tensor(factor, dtype=dtype, device=device)
