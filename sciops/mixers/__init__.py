@@ -1,9 +1,15 @@
 """Mixers: the parts of a model that move information between grid points, (batch, *grid, channels) → same."""
 
+from sciops.mixers.attention import FullAttention
+from sciops.mixers.multipole import MultipoleAttention
 from sciops.mixers.spectral import SpectralMixer
+from sciops.mixers.window import WindowAttention
 
 MIXERS = {
     "spectral": SpectralMixer,
+    "multipole": MultipoleAttention,
+    "window": WindowAttention,
+    "attention": FullAttention,
 }
 
-__all__ = ["MIXERS", "SpectralMixer"]
+__all__ = ["MIXERS", "FullAttention", "MultipoleAttention", "SpectralMixer", "WindowAttention"]

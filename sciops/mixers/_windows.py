@@ -1,0 +1,137 @@
+"""Windows on a grid: which cells each one holds, how cells move into windows and back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Windows of `window` cells at multiples of `stride` on every axis, covering all `sizes` cells.
+
+    A grid that fits into the window is one window of its own size. Otherwise the last window may reach beyond the grid;
+    the cells it finds there do not exist: they are zero, masked as keys, and cropped from the result. Where windows
+    overlap, the results are averaged over the windows that hold the cell.
+    """
+
+    sizes: tuple[int, ...]
+    window: int
+    stride: int
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Cells of one window, per axis."""
+        return tuple(min(n, self.window) for n in self.sizes)
+
+    @cached_property
+    def counts(self) -> tuple[int, ...]:
+        """Windows per axis."""
+        return tuple(1 if n <= self.window else -(-(n - self.window) // self.stride) + 1 for n in self.sizes)
+
+    @cached_property
+    def padded(self) -> tuple[int, ...]:
+        """Cells per axis up to the end of the last window."""
+        return tuple((c - 1) * self.stride + w for c, w in zip(self.counts, self.shape))
+
+    @property
+    def tokens(self) -> int:
+        """Cells of one window."""
+        return math.prod(self.shape)
+
+    @property
+    def overlapping(self) -> bool:
+        return self.stride < self.window and max(self.counts) > 1
+
+    def cut(self, x: Tensor, token_first: bool) -> Tensor:
+        """(batch, *sizes, channel) → (windows, tokens, channel), or (tokens, windows, channel) if `token_first`."""
+        x = pad_to(x, self.padded)
+        if self.overlapping:
+            for axis in range(len(self.sizes)):
+                x = x.index_select(axis + 1, _members(self, axis, x.device))
+        batch, *_, channels = x.shape
+        pairs = [s for pair in zip(self.counts, self.shape) for s in pair]
+        order = self._token_first if token_first else self._window_first
+        x = x.reshape(batch, *pairs, channels).permute(order)
+        return x.reshape(*((self.tokens, -1) if token_first else (-1, self.tokens)), channels)
+
+    def join(self, y: Tensor, token_first: bool) -> Tensor:
+        """The inverse of `cut`: averages overlaps and crops to (batch, *sizes, channel)."""
+        channels = y.shape[-1]
+        order = self._token_first if token_first else self._window_first
+        blocks = (*self.shape, -1, *self.counts) if token_first else (-1, *self.counts, *self.shape)
+        back = [order.index(i) for i in range(len(order))]
+        y = y.reshape(*blocks, channels).permute(back)
+        y = y.reshape(y.shape[0], *(c * w for c, w in zip(self.counts, self.shape)), channels)
+        if self.overlapping:
+            for axis, n in enumerate(self.padded):
+                shape = (*y.shape[: axis + 1], n, *y.shape[axis + 2 :])
+                y = y.new_zeros(shape).index_add(axis + 1, _members(self, axis, y.device), y)
+            y = y * _coverage(self, y.dtype, y.device)
+        return crop_to(y, self.sizes)
+
+    def mask(self, token_first: bool, dtype: torch.dtype, device: torch.device) -> Tensor | None:
+        """0 for cells that exist and −∞ for the others, in the layout of `cut` for one field; None if all exist."""
+        return None if self.padded == self.sizes else _mask(self, token_first, dtype, device)
+
+    @cached_property
+    def _token_first(self) -> tuple[int, ...]:
+        d = len(self.sizes)
+        return (*range(2, 2 * d + 1, 2), 0, *range(1, 2 * d, 2), 2 * d + 1)
+
+    @cached_property
+    def _window_first(self) -> tuple[int, ...]:
+        d = len(self.sizes)
+        return (0, *range(1, 2 * d, 2), *range(2, 2 * d + 1, 2), 2 * d + 1)
+
+
+def pad_to(x: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """Zeros after the last cell of every grid axis of (batch, *grid, channel)."""
+    missing = [n - m for n, m in zip(sizes, x.shape[1:-1])]
+    if not any(missing):
+        return x
+    return F.pad(x, [0, 0, *(p for m in reversed(missing) for p in (0, m))])
+
+
+def crop_to(x: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """The first cells of every grid axis of (batch, *grid, channel)."""
+    for axis, n in enumerate(sizes, start=1):
+        if x.shape[axis] != n:
+            x = x.narrow(axis, 0, n)
+    return x
+
+
+@lru_cache(maxsize=256)
+def tiling(sizes: tuple[int, ...], window: int, stride: int) -> Tiling:
+    return Tiling(sizes, window, stride)
+
+
+@lru_cache(maxsize=256)
+def _members(windows: Tiling, axis: int, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        start = torch.arange(windows.counts[axis], device=device) * windows.stride
+        return (start[:, None] + torch.arange(windows.shape[axis], device=device)).flatten()
+
+
+@lru_cache(maxsize=64)
+def _coverage(windows: Tiling, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """1 / number of windows that hold the cell."""
+    with torch.inference_mode(False):
+        share = torch.ones((), dtype=dtype, device=device)
+        for axis, n in enumerate(windows.padded):
+            count = torch.bincount(_members(windows, axis, device), minlength=n)
+            share = share[..., None] * count.to(dtype).reciprocal()
+        return share[..., None]
+
+
+@lru_cache(maxsize=64)
+def _mask(windows: Tiling, token_first: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        exists = torch.ones(1, *windows.sizes, 1, device=device)
+        inside = windows.cut(exists, token_first)[..., 0] > 0
+        return torch.zeros(inside.shape, dtype=dtype, device=device).masked_fill(~inside, -torch.inf)

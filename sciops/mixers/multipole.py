@@ -1,0 +1,148 @@
+"""`MultipoleAttention`: one window attention on all levels of a pyramid, cost linear in the number of points."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sciops.mixers._windows import crop_to, pad_to
+from sciops.mixers.window import WindowAttention
+
+_MOST_LEVELS = 24
+
+
+class MultipoleAttention(nn.Module):
+    """Attention on a pyramid, merged from coarse to fine (MANO, arXiv:2507.02748).
+
+        X_{l+1} = D X_l,   O_l = A X_l,   R_{L−1} = O_{L−1},   R_l = O_l + a_l · U R_{l+1},   y = R_0
+
+    A is one `WindowAttention`, D one convolution with kernel and stride `rate`, U one transposed convolution, both
+    without bias; all three are shared by all levels, so no parameter shape depends on their number. Near points meet on
+    the fine grid, far ones on a coarse grid; cost is at most 1/(1 − rate^−axes) times that of the finest level.
+
+    x : (batch, *grid, channels) with `axes` grid axes of any sizes → same
+
+    heads, window, stride, norm : of the attention, see `WindowAttention`
+    rate : cells per axis that become one on the next level
+    levels : "auto" adds levels until one window holds the whole coarsest grid, which gives every point sight of every
+        other; a number stops there at the latest. Levels below a single cell do not exist.
+    aggregate : a_l
+
+        * ``sum`` (default): 1. The weight of a level depends on neither L nor the grid, so a network meets the same
+          coarse field when a finer grid adds a level below
+        * ``vcycle_damped``: 1/(L − 1 − l), as the authors' code has it: level l enters with (L − 1 − l)!/(L − 1)!,
+          which turns the far field down to 1/120 at six levels and changes with the grid
+        * ``learned_per_level``: one number per merge, counted from the coarse end and starting at 1; the last of 24
+          serves all further ones
+
+    sampler : ``conv`` (D and U learned; they start as the mean and as the copy) or ``average`` (fixed to these, no
+        parameters)
+    axes : grid axes of x, which the kernels of ``conv`` need to know
+
+    Sizes that do not divide: cells beyond the grid count as zero for D (the mean is taken over real ones only), are
+    masked as keys, and are cropped: the same as padding x once to a multiple of rate^(L−1)·window. Windows and levels
+    count cells, so the layer is not the same map on another grid. `grid` is accepted and not used.
+
+    Raises ValueError for unknown names, rate < 2, levels < 1 and x of another rank.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        heads: int = 4,
+        window: int = 2,
+        rate: int = 2,
+        levels: int | Literal["auto"] = "auto",
+        stride: int | None = None,
+        aggregate: Literal["sum", "vcycle_damped", "learned_per_level"] = "sum",
+        sampler: Literal["conv", "average"] = "conv",
+        axes: int = 2,
+        norm: bool = True,
+    ) -> None:
+        super().__init__()
+        if aggregate not in ("sum", "vcycle_damped", "learned_per_level"):
+            raise ValueError(f"aggregate={aggregate!r}: expected 'sum', 'vcycle_damped' or 'learned_per_level'")
+        if sampler not in ("conv", "average"):
+            raise ValueError(f"sampler={sampler!r}: expected 'conv' or 'average'")
+        if rate < 2:
+            raise ValueError(f"rate={rate}: expected at least 2, or no level is coarser than the last")
+        if levels != "auto" and not (isinstance(levels, int) and levels >= 1):
+            raise ValueError(f"levels={levels!r}: expected 'auto' or a positive whole number")
+        self.channels, self.rate, self.levels, self.axes = channels, rate, levels, axes
+        self.aggregate, self.sampler = aggregate, sampler
+        self.attention = WindowAttention(channels, heads=heads, window=window, stride=stride, norm=norm)
+        if sampler == "conv":
+            kernel = torch.eye(channels).reshape(channels, channels, *(1,) * axes).repeat(1, 1, *(rate,) * axes)
+            # laid out as torch's convolutions lay out theirs: (out, in, *kernel) and (in, out, *kernel)
+            self.down = nn.Parameter(kernel / rate**axes)
+            self.up = nn.Parameter(kernel.clone())
+        if aggregate == "learned_per_level":
+            self.level_weights = nn.Parameter(torch.ones(_MOST_LEVELS))
+
+    def forward(self, x: Tensor, grid: Any = None) -> Tensor:
+        if self.attention.check(x).ndim != self.axes + 2:
+            raise ValueError(
+                f"x has {x.ndim - 2} grid axes but the layer was built for {self.axes}: pass axes={x.ndim - 2}"
+            )
+        fields = [x]
+        for _ in range(1, self.level_count(tuple(x.shape[1:-1]))):
+            fields.append(self.coarsened(fields[-1]))
+        *finer, result = self.attention.attend(fields)
+        for step, level in enumerate(reversed(finer)):
+            result = level + self._weighted(self.refined(result, tuple(level.shape[1:-1])), step)
+        return result
+
+    def level_count(self, sizes: tuple[int, ...]) -> int:
+        """Levels used on a grid of these sizes."""
+        count = 1
+        while count != self.levels and max(sizes) > (self.attention.window if self.levels == "auto" else 1):
+            sizes = tuple(-(-n // self.rate) for n in sizes)
+            count += 1
+        return count
+
+    def coarsened(self, x: Tensor) -> Tensor:
+        """D x: (batch, *sizes, channels) → (batch, *⌈sizes/rate⌉, channels)."""
+        sizes = x.shape[1:-1]
+        coarse = tuple(-(-n // self.rate) for n in sizes)
+        children = pad_to(x, tuple(n * self.rate for n in coarse))
+        children = children.reshape(x.shape[0], *(s for n in coarse for s in (n, self.rate)), x.shape[-1])
+        if self.sampler == "average":
+            total = children.sum(tuple(range(2, 2 * self.axes + 1, 2)))
+            for axis, (n, m) in enumerate(zip(sizes, coarse), start=1):
+                real = torch.full((m,), float(self.rate), dtype=x.dtype, device=x.device)
+                real[-1] -= m * self.rate - n
+                total = total / real.reshape(-1, *(1,) * (x.ndim - 1 - axis))
+            return total
+        order = (0, *range(1, 2 * self.axes, 2), *range(2, 2 * self.axes + 1, 2), 2 * self.axes + 1)
+        stacked = children.permute(order).reshape(x.shape[0], *coarse, -1)
+        # the convolution of disjoint blocks is one matrix product
+        kernel = self.down.movedim(1, -1).reshape(self.channels, -1)
+        return F.linear(stacked, kernel)
+
+    def refined(self, r: Tensor, sizes: tuple[int, ...]) -> Tensor:
+        """U r: (batch, *⌈sizes/rate⌉, channels) → (batch, *sizes, channels)."""
+        batch, *coarse, channels = r.shape
+        if self.sampler == "average":
+            shape = [s for n in coarse for s in (n, 1)]
+            full = [s for n in coarse for s in (n, self.rate)]
+            y = r.reshape(batch, *shape, channels).expand(batch, *full, channels)
+        else:
+            kernel = self.up.movedim(1, -1).reshape(channels, -1).t()
+            y = F.linear(r, kernel).reshape(batch, *coarse, *(self.rate,) * self.axes, channels)
+            d = self.axes
+            y = y.permute(0, *(i for axis in range(d) for i in (axis + 1, axis + 1 + d)), 2 * d + 1)
+        return crop_to(y.reshape(batch, *(n * self.rate for n in coarse), channels), sizes)
+
+    def _weighted(self, r: Tensor, step: int) -> Tensor:
+        if self.aggregate == "sum":
+            return r
+        if self.aggregate == "vcycle_damped":
+            return r / (step + 1)
+        return r * self.level_weights[min(step, _MOST_LEVELS - 1)]
+
+    def extra_repr(self) -> str:
+        return f"rate={self.rate}, levels={self.levels!r}, aggregate={self.aggregate!r}, sampler={self.sampler!r}"
