@@ -224,7 +224,7 @@ def check_on_grid(u: Any, grid: Grid, name: str = "u") -> None:
 
 
 def _per_axis(value: int | Sequence[int], ndim: int, name: str) -> tuple[int, ...]:
-    values = (value,) * ndim if isinstance(value, (int, np.integer)) else tuple(value)
+    values = (value,) * ndim if np.ndim(value) == 0 else tuple(value)
     if len(values) != ndim or any(int(v) != v or v < 1 for v in values):
         raise ValueError(f"{name}={value!r}: expected a positive whole number, or one for each of the {ndim} axes")
     return tuple(int(v) for v in values)

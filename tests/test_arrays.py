@@ -1,0 +1,70 @@
+"""numpy in, numpy out; torch in, torch out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from sciops._arrays import as_tensor, like
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", ">f8", ">f4", "c8", "c16"])
+@pytest.mark.parametrize("layout", ["plain", "strided", "reversed", "fortran", "read-only"])
+def test_numpy_round_trip(dtype, layout):
+    a = (np.arange(24).reshape(4, 6) - 7.5).astype(dtype)
+    if layout == "strided":
+        a = a[::2, ::3]
+    elif layout == "reversed":
+        a = a[::-1, ::-1]
+    elif layout == "fortran":
+        a = np.asfortranarray(a)
+    elif layout == "read-only":
+        a.setflags(write=False)
+    tensor, restore = as_tensor(a)
+    assert isinstance(tensor, torch.Tensor)
+    back = restore(tensor)
+    assert isinstance(back, np.ndarray) and back.dtype == a.dtype.newbyteorder("=")
+    np.testing.assert_array_equal(back, a)
+    if layout == "read-only":
+        tensor += 1  # writes to a copy
+        assert a[0, 0] == -7.5
+
+
+def test_memory_is_shared_where_it_can_be():
+    a = np.zeros(3)
+    tensor, restore = as_tensor(a)
+    tensor[1] = 5
+    assert a[1] == 5 and np.shares_memory(restore(tensor), a)
+
+
+@pytest.mark.parametrize("value", [True, 3, 2.5, [1, 2, 3], ((True, False),), np.float32(0.1), np.uint16([7])])
+def test_lists_scalars_and_whole_numbers(value):
+    tensor, restore = as_tensor(value)
+    assert tensor.is_floating_point()
+    if np.asarray(value).dtype.kind in "biu":
+        assert tensor.dtype == torch.float64
+    np.testing.assert_array_equal(restore(tensor), np.asarray(value, dtype=restore(tensor).dtype))
+
+
+def test_tensors_pass_through_with_their_graph():
+    x = torch.ones(2, dtype=torch.bfloat16, requires_grad=True)
+    tensor, restore = as_tensor(x)
+    assert tensor is x and restore(tensor) is x
+    assert as_tensor(torch.tensor([1, 2]))[0].dtype == torch.float64
+    assert as_tensor(torch.tensor([True]))[0].dtype == torch.float64
+    assert as_tensor(torch.ones(1, dtype=torch.complex64))[0].dtype == torch.complex64
+
+
+def test_like_and_graphs_left_behind():
+    x = torch.ones(2, requires_grad=True) * 2
+    assert like(x, x) is x
+    assert np.array_equal(like([1.0], x), [2, 2]) and isinstance(like(np.zeros(1), x), np.ndarray)
+
+
+@pytest.mark.parametrize(
+    "value", ["a string", [object()], {"a": 1}, np.array(["x"]), np.array(["2020"], "M8[Y]"), None]
+)
+def test_refuses_what_holds_no_numbers(value):
+    with pytest.raises(TypeError, match="u: got .*expected an array of numbers"):
+        as_tensor(value, "u")
