@@ -1,0 +1,121 @@
+"""One file, whole or absent, that gives back every bit and holds no pickle."""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+
+import pytest
+import torch
+
+from sciops.training import load_checkpoint, load_model_tensors, save_checkpoint
+from sciops.training.checkpoints import load_optimizer_tensors, model_tensors, optimizer_tensors
+
+
+def tensors() -> dict[str, torch.Tensor]:
+    random = torch.Generator().manual_seed(0)
+    base = torch.randn(4, 6, generator=random)
+    return {
+        "model/a": base,
+        "model/transposed": base.T,  # a view: shares memory and is not contiguous
+        "model/complex": torch.randn(3, dtype=torch.complex64, generator=random),
+        "model/double": torch.randn(2, 2, dtype=torch.float64, generator=random),
+        "model/bf16": base.bfloat16(),
+        "model/count": torch.tensor(7),
+        "model/empty": torch.empty(0, 3),
+    }
+
+
+def test_a_checkpoint_gives_back_every_bit(tmp_path):
+    state = {"epochs": 3, "loss": 0.1 + 0.2, "history": [{"epoch": 1}], "none": None}
+    path = save_checkpoint(tmp_path / "last.safetensors", tensors(), state)
+    back, read = load_checkpoint(path)
+    assert read == state
+    assert set(back) == set(tensors())
+    for name, value in tensors().items():
+        assert back[name].dtype == value.dtype and torch.equal(back[name], value), name
+
+
+def test_no_byte_of_it_is_a_pickle_or_an_archive(tmp_path):
+    path = save_checkpoint(tmp_path / "last.safetensors", tensors(), {})
+    assert not zipfile.is_zipfile(path)
+    with pytest.raises((pickle.UnpicklingError, ValueError, EOFError, KeyError, IndexError, AttributeError)):
+        pickle.loads(path.read_bytes())
+
+
+@pytest.mark.parametrize("damage", ["cut", "header", "flipped", "empty", "text"])
+def test_a_damaged_file_is_one_line_that_names_it(tmp_path, damage):
+    path = save_checkpoint(tmp_path / "last.safetensors", tensors(), {"epochs": 1})
+    content = bytearray(path.read_bytes())
+    if damage == "flipped":
+        content[-20] ^= 1
+    broken = {
+        "cut": content[:-5],
+        "header": content[:20],
+        "flipped": content,
+        "empty": b"",
+        "text": b"not a checkpoint at all, but long enough to look like one",
+    }[damage]
+    path.write_bytes(broken)
+    with pytest.raises(ValueError, match=r"last\.safetensors.*delete it to start anew") as caught:
+        load_checkpoint(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_other_safetensors_and_absent_files_are_told_apart(tmp_path):
+    from safetensors.torch import save_file
+
+    save_file({"a": torch.zeros(2)}, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match="no checkpoint of sciops.training; load it with load_model"):
+        load_checkpoint(tmp_path / "model.safetensors")
+    with pytest.raises(FileNotFoundError, match="no checkpoint here"):
+        load_checkpoint(tmp_path / "last.safetensors")
+
+
+def test_a_failed_write_keeps_the_old_file_and_the_next_one_clears_left_overs(tmp_path):
+    path = save_checkpoint(tmp_path / "last.safetensors", {"a": torch.zeros(2)}, {"epochs": 1})
+    left_over = tmp_path / ".last.safetensors.123.partial"
+    left_over.write_bytes(b"half a file of a killed process")
+    with pytest.raises((TypeError, ValueError)):
+        save_checkpoint(path, {"a": torch.ones(2)}, {"epochs": float("nan")})
+    assert load_checkpoint(path)[1] == {"epochs": 1}
+    save_checkpoint(path, {"a": torch.ones(2)}, {"epochs": 2})
+    assert [p.name for p in tmp_path.iterdir()] == ["last.safetensors"]
+
+
+def test_another_model_is_refused_naming_the_tensor():
+    small, wide = torch.nn.Linear(2, 3), torch.nn.Linear(2, 4)
+    with pytest.raises(ValueError, match=r"'weight' is \(3, 2\) there and \(4, 2\) here"):
+        load_model_tensors(wide, model_tensors(small), "x.safetensors")
+    with pytest.raises(ValueError, match="x.safetensors has no 'bias'"):
+        load_model_tensors(small, model_tensors(torch.nn.Linear(2, 3, bias=False)), "x.safetensors")
+    with pytest.raises(ValueError, match="the model has no 'bias'"):
+        load_model_tensors(torch.nn.Linear(2, 3, bias=False), model_tensors(small), "x.safetensors")
+
+
+def test_an_optimizer_that_is_put_back_takes_the_same_steps(tmp_path):
+    def steps(model, optimizer, count):
+        for i in range(count):
+            optimizer.zero_grad()
+            x = torch.randn(5, 3, generator=torch.Generator().manual_seed(i))
+            model(x).square().sum().backward()
+            optimizer.step()
+
+    def make():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+        groups = [{"params": [p for p in model.parameters() if (p.ndim == 2) == m]} for m in (True, False)]
+        optimizer = torch.optim.AdamW(groups, lr=0.1)
+        return model, optimizer, {p: n for n, p in model.named_parameters()}
+
+    model, optimizer, names = make()
+    steps(model, optimizer, 3)
+    path = save_checkpoint(tmp_path / "c", model_tensors(model) | optimizer_tensors(optimizer, names), {})
+    steps(model, optimizer, 3)
+    other, fresh, other_names = make()
+    stored, _ = load_checkpoint(path)
+    load_model_tensors(other, stored, path)
+    load_optimizer_tensors(fresh, other_names, stored)
+    steps(other, fresh, 3)
+    for p, q in zip(model.parameters(), other.parameters()):
+        assert torch.equal(p, q)
