@@ -1,6 +1,7 @@
 """Models on one spine, neuraloperator's behind the same door, wrappers, files and a contract check."""
 
 from sciops.models.apply import apply_model
+from sciops.models.check import CheckTable, check_operator
 from sciops.models.fno import fno
 from sciops.models.hybrid import hybrid
 from sciops.models.latent import Latent
@@ -13,12 +14,14 @@ from sciops.models.symmetry import SymmetryAveraged
 
 __all__ = [
     "MODELS",
+    "CheckTable",
     "Latent",
     "Normalized",
     "Operator",
     "SymmetryAveraged",
     "apply_model",
     "build_model",
+    "check_operator",
     "fno",
     "hybrid",
     "load_model",

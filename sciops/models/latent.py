@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, wall_of
+from sciops.models.features import wall_mask
 from sciops.resampling import resample
 
 
@@ -71,4 +72,5 @@ class Latent(nn.Module):
         z = resample(x, outer, self.grid, self.input_method)
         y = apply_model(self.model, z, self.grid)
         known = {"wall": "zero"} if self.wall == "zero" and self.output_method in ("cubic", "linear") else {}
-        return resample(y, self.grid, outer, self.output_method, **known)
+        u = resample(y, self.grid, outer, self.output_method, **known)
+        return u * wall_mask(outer, u.dtype, u.device) if self.wall == "zero" else u

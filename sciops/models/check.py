@@ -1,0 +1,274 @@
+"""Does a model keep the contract of an operator? One table of numbers for any torch model on fields."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sciops.grids import Grid
+from sciops.models.apply import apply_model, config_of, unwrapped
+from sciops.models.operator import Operator
+from sciops.models.persistence import load_model, save_model
+
+
+@dataclass(frozen=True)
+class Row:
+    """One check: what was measured, whether it held (None: nothing is claimed), and what it means."""
+
+    name: str
+    value: float | None
+    passed: bool | None
+    note: str
+
+
+@dataclass(frozen=True)
+class CheckTable:
+    """The rows of one model on one grid; `str()` prints them, ``table["shift equivariance"]`` finds one."""
+
+    model: str
+    grid: Grid
+    rows: tuple[Row, ...]
+
+    @property
+    def passed(self) -> bool:
+        """No check failed."""
+        return all(row.passed is not False for row in self.rows)
+
+    def __getitem__(self, name: str) -> Row:
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise KeyError(f"{name!r}: expected one of {[row.name for row in self.rows]}")
+
+    def __str__(self) -> str:
+        width = max(len(row.name) for row in self.rows)
+        mark = {True: "ok", False: "FAILS", None: "-"}
+        lines = [f"{self.model} on {'×'.join(map(str, self.grid.shape))} {self.grid.centering} points"]
+        for row in self.rows:
+            value = "" if row.value is None else f"{row.value:.2g}"
+            lines.append(f"{row.name:<{width}}  {value:>8}  {mark[row.passed]:<5}  {row.note}".rstrip())
+        return "\n".join(lines)
+
+
+def check_operator(model: nn.Module, grid: Grid, *, in_channels: int | None = None, seed: int = 0) -> CheckTable:
+    """Runs `model` on fields of `grid` and measures what users of an operator rely on.
+
+    ========================  ==================================================================================
+    gradients in float64      directional derivative in input and weights against central differences, < 1e-6
+    odd sizes                 runs on grids with odd and unequal numbers of points
+    autocast                  bfloat16 autocast against the model's own precision, relative, < 0.1
+    parameters used           parameters whose gradient vanishes entirely: expected 0
+    state dict                a second model that loads it computes the same bits
+    save and load             so does one that went through a folder
+    batch independence        a sample alone against the same one in a batch, relative, < 1e-4
+    resolution consistency    sin 2πx cos 4πy on this grid and a nested finer one, relative difference at the shared
+                              points; a number, not a verdict
+    shift equivariance        periodic grids: F(shifted a) against shifted F(a), relative; < 1e-4 where the model
+                              claims it (Fourier mixers without coordinates)
+    ========================  ==================================================================================
+
+    model : any torch model on (batch, channels, *grid); a copy is used, in evaluation mode
+    in_channels : taken from the model's description where it has one
+    seed : of the random fields and directions
+
+    A check that cannot be made is listed with the reason. Raises ValueError when in_channels is not known.
+    """
+    channels = in_channels or _channels(model)
+    # weights that start at zero hide what they multiply: the copy is moved off its starting point
+    own = deepcopy(unwrapped(model)).eval()
+    generator = torch.Generator().manual_seed(seed)
+    place = next((p for p in own.parameters()), torch.zeros(()))
+    moved = deepcopy(own)
+    with torch.no_grad():
+        for p in moved.parameters():
+            p.add_(0.02 * torch.randn(p.shape, generator=generator, dtype=p.dtype).to(p.device))
+
+    def field(on: Grid, batch: int = 2) -> Tensor:
+        return torch.randn(batch, channels, *on.shape, generator=generator).to(place.device, _real(place.dtype))
+
+    x = field(grid)
+    checks: dict[str, Callable[[], Row]] = {
+        "gradients in float64": lambda: _gradients(moved, x, grid, generator),
+        "odd sizes": lambda: _odd_sizes(own, field, grid),
+        "autocast": lambda: _autocast(own, x, grid),
+        "parameters used": lambda: _used(moved, x, grid),
+        "state dict": lambda: _state_dict(own, x, grid),
+        "save and load": lambda: _save_load(own, x, grid),
+        "batch independence": lambda: _batch(own, field(grid, 3), grid),
+        "resolution consistency": lambda: _resolution(own, channels, grid, place),
+        "shift equivariance": lambda: _shift(own, x, grid),
+    }
+    rows = []
+    for name, check in checks.items():
+        try:
+            rows.append(check())
+        except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:
+            rows.append(Row(name, None, None if _declared(error) else False, str(error).split("\n")[0]))
+    return CheckTable(_name(model), grid, tuple(rows))
+
+
+class _CannotBeMadeError(ValueError):
+    """A check that does not apply to this model, said by us or by the model's own door."""
+
+
+def _declared(error: Exception) -> bool:
+    return isinstance(error, _CannotBeMadeError)
+
+
+def _gradients(model: nn.Module, x: Tensor, grid: Grid, generator: torch.Generator) -> Row:
+    model, x = deepcopy(model).double(), x.double().requires_grad_()
+    try:
+        y = apply_model(model, x, grid)
+    except (TypeError, RuntimeError) as error:
+        raise _CannotBeMadeError(f"no float64: {error}".split("\n")[0]) from None
+    weight = torch.randn(y.shape, generator=generator, dtype=torch.float64).to(y.device)
+    inputs = [x, *(p for p in model.parameters() if p.requires_grad)]
+    grads = torch.autograd.grad((y * weight).sum(), inputs, allow_unused=True)
+    steps = [torch.randn(t.shape, generator=generator, dtype=t.dtype).to(t.device) for t in inputs]
+    expected = sum((g.conj() * s).real.sum() for g, s in zip(grads, steps) if g is not None)
+    values = []
+    with torch.no_grad():
+        for sign in (1, -2):
+            for t, s in zip(inputs, steps):
+                t.add_(s, alpha=sign * 1e-6)
+            values.append((apply_model(model, x, grid) * weight).sum())
+    measured = (values[0] - values[1]) / 2e-6
+    error = ((measured - expected).abs() / expected.abs()).item()
+    return Row("gradients in float64", error, error < 1e-6, "relative error of a directional derivative")
+
+
+def _odd_sizes(model: nn.Module, field: Callable[[Grid], Tensor], grid: Grid) -> Row:
+    shapes = [tuple(n | 1 for n in grid.shape), tuple((n | 1) + 2 * axis for axis, n in enumerate(grid.shape))]
+    for shape in shapes:
+        on = Grid(shape, grid.extent, grid.centering, grid.domain)
+        with torch.no_grad():
+            y = apply_model(model, field(on), on)
+        if y.shape[2:] != shape or not torch.isfinite(y).all():
+            return Row("odd sizes", None, False, f"{shape} points in, {tuple(y.shape[2:])} out, or not finite")
+    return Row("odd sizes", None, True, " and ".join("×".join(map(str, s)) for s in shapes))
+
+
+def _autocast(model: nn.Module, x: Tensor, grid: Grid) -> Row:
+    with torch.no_grad():
+        y = apply_model(model, x, grid)
+        with torch.autocast(x.device.type, torch.bfloat16):
+            z = apply_model(model, x, grid)
+    error = _relative(z.to(y.dtype), y)
+    return Row("autocast", error, error < 0.1, "bfloat16 against full precision")
+
+
+def _used(model: nn.Module, x: Tensor, grid: Grid) -> Row:
+    y = apply_model(model, x, grid)
+    weight = torch.linspace(-1, 1, y.numel(), device=y.device, dtype=y.dtype).view_as(y).cos()
+    named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    if not named:
+        raise _CannotBeMadeError("the model has no trainable parameters")
+    grads = torch.autograd.grad((y * weight).sum(), [p for _, p in named], allow_unused=True)
+    unused = [n for (n, _), g in zip(named, grads) if g is None or not g.any()]
+    live = sum(int(torch.count_nonzero(g)) for g in grads if g is not None) / sum(p.numel() for _, p in named)
+    note = f"{live:.1%} of the entries have a gradient" if not unused else f"no gradient: {', '.join(unused[:3])}"
+    return Row("parameters used", len(unused), not unused, note)
+
+
+def _state_dict(model: nn.Module, x: Tensor, grid: Grid) -> Row:
+    other = deepcopy(model)
+    with torch.no_grad():
+        for t in other.state_dict().values():
+            t.zero_() if isinstance(t, Tensor) else None
+        other.load_state_dict({k: v for k, v in model.state_dict().items() if isinstance(v, Tensor)})
+        same = torch.equal(apply_model(other, x, grid), apply_model(model, x, grid))
+    foreign = [k for k, v in model.state_dict().items() if not isinstance(v, Tensor)]
+    note = f"not a tensor: {foreign[0]}" if foreign else "strict, bit for bit"
+    return Row("state dict", None, same and not foreign, note)
+
+
+def _save_load(model: nn.Module, x: Tensor, grid: Grid) -> Row:
+    try:
+        config_of(model)
+    except TypeError as error:
+        raise _CannotBeMadeError(str(error)) from None
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        loaded = load_model(save_model(model, folder), device=x.device)
+        same = torch.equal(apply_model(loaded, x, grid), apply_model(model, x, grid))
+    return Row("save and load", None, same, "bit for bit")
+
+
+def _batch(model: nn.Module, x: Tensor, grid: Grid) -> Row:
+    with torch.no_grad():
+        error = _relative(apply_model(model, x[1:2], grid), apply_model(model, x, grid)[1:2])
+    return Row("batch independence", error, error < 1e-4, "one sample alone against the same in a batch of three")
+
+
+def _resolution(model: nn.Module, channels: int, grid: Grid, place: Tensor) -> Row:
+    # three cells for one keep the centre of the middle one
+    factor, first = (3, 1) if grid.centering == "cell" else (2, 0)
+    shape = tuple((n - 1) * factor + 1 if grid.centering == "node" else n * factor for n in grid.shape)
+    fine = Grid(shape, grid.extent, grid.centering, grid.domain)
+    results = []
+    for on in (grid, fine):
+        a = torch.from_numpy(_smooth(on, channels)).to(place.device, _real(place.dtype))
+        with torch.no_grad():
+            results.append(apply_model(model, a, on))
+    shared = results[1][(..., *(slice(first, None, factor) for _ in shape))]
+    error = _relative(shared, results[0])
+    return Row("resolution consistency", error, None, f"against {'×'.join(map(str, shape))} points, smooth input")
+
+
+def _shift(model: nn.Module, x: Tensor, grid: Grid) -> Row:
+    if grid.centering != "periodic":
+        raise _CannotBeMadeError("only on periodic grids")
+    axes, steps = tuple(range(2, x.ndim)), (1,) * grid.ndim
+    with torch.no_grad():
+        error = _relative(apply_model(model, x.roll(steps, axes), grid), apply_model(model, x, grid).roll(steps, axes))
+    claimed = _claims_shifts(model)
+    note = "shifted by one point along every axis" + ("" if claimed else "; not claimed")
+    return Row("shift equivariance", error, error < 1e-4 if claimed else None, note)
+
+
+def _claims_shifts(model: nn.Module) -> bool:
+    spines = [m for m in model.modules() if isinstance(m, Operator)]
+    return len(spines) == 1 and all(
+        m.coordinates == "none" and all(getattr(b.mixer, "basis", None) == "fourier" for b in m.blocks) for m in spines
+    )
+
+
+def _smooth(grid: Grid, channels: int) -> np.ndarray:
+    """sin 2πx · cos 4πy · cos 2πz in the domain, with another phase along x for every channel."""
+    position = [(p - left) / (right - left) for p, (left, right) in zip(grid.meshgrid(), grid.domain)]
+    rest = np.ones(grid.shape)
+    for p, k in zip(position[1:], (2, 1, 1)):
+        rest = rest * np.cos(2 * np.pi * k * p)
+    return np.stack([np.sin(2 * np.pi * position[0] + 0.7 * c) * rest for c in range(channels)])[None]
+
+
+def _relative(a: Tensor, b: Tensor) -> float:
+    scale = torch.linalg.vector_norm(b.double())
+    error = torch.linalg.vector_norm((a - b).double())
+    return (error / scale).item() if scale > 0 else error.item()
+
+
+def _real(dtype: torch.dtype) -> torch.dtype:
+    return torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype
+
+
+def _channels(model: nn.Module) -> int:
+    with suppress(TypeError, KeyError):
+        options = config_of(model)["options"]
+        while "in_channels" not in options:
+            options = options["model"]["options"]
+        return options["in_channels"]
+    raise ValueError(f"{type(model).__name__} does not say how many fields it takes: pass in_channels=")
+
+
+def _name(model: nn.Module) -> str:
+    try:
+        return str(config_of(model)["name"])
+    except TypeError:
+        return type(unwrapped(model)).__name__

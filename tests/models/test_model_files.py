@@ -1,0 +1,140 @@
+"""Saved models: the same bits back, and one clear line for everything that can be wrong."""
+
+import json
+
+import pytest
+import torch
+
+from sciops import Grid, build_model, load_model, save_model
+from sciops.datasets.normalizers import Normalizer
+from sciops.models import Latent, Normalized, SymmetryAveraged, read_config
+from sciops.models.persistence import CONFIG, WEIGHTS
+
+SMALL = dict(width=6, depth=2, modes=(3, 3))
+
+
+def randn(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("fno", dict(SMALL, local=True, weights="diagonal", grid=Grid((9, 9)), layer_scale=0.5)),
+        ("fno", dict(SMALL, basis="sine-cosine", block="classic", norm="instance", dealias=2)),
+        ("operator", dict(width=6, depth=2, mixer_options=dict(modes=(3, 3), basis="sine"), wall="zero")),
+        ("neuralop:FNO", dict(SMALL)),
+        ("neuralop:TFNO", dict(SMALL, compat_shift=True)),
+    ],
+)
+def test_a_loaded_model_computes_the_same_bits(tmp_path, name, options):
+    model, x = build_model(name, **options).eval(), randn(2, 1, 9, 9)
+    loaded = load_model(save_model(model, tmp_path / "model", {"epoch": 3}))
+    assert torch.equal(loaded(x), model(x)) and loaded.config == model.config and not loaded.training
+    assert read_config(tmp_path / "model")["extra"] == {"epoch": 3}
+    assert sorted(p.name for p in (tmp_path / "model").iterdir()) == [CONFIG, WEIGHTS]
+
+
+def test_wrappers_and_their_statistics_travel_with_the_model(tmp_path):
+    grid = Grid((9, 9))
+    inner = Normalized(build_model("fno", **SMALL, grid=grid), Normalizer.fit(randn(4, 1, 9, 9) + 5), None)
+    model, x = SymmetryAveraged(Latent(inner, grid, output_method="sine"), "square").eval(), randn(2, 1, 17, 17)
+    loaded = load_model(save_model(model, tmp_path))
+    with pytest.warns(UserWarning, match="wall"):
+        expected = model(x)
+    assert torch.equal(loaded(x), expected)
+    assert loaded.model.model.input.mean.dtype == torch.float64 and loaded.config == model.config
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_dtypes_are_kept(tmp_path, dtype):
+    model = build_model("fno", **SMALL).to(dtype)
+    loaded = load_model(save_model(model, tmp_path))
+    assert {p.dtype for p in loaded.parameters()} == {dtype}
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), loaded.parameters()))
+    loaded.blocks[0].norm1.weight.requires_grad_().sum().backward()  # still trainable, on storage of its own
+
+
+def test_files_hold_no_pickle_and_a_second_save_replaces_the_first(tmp_path):
+    save_model(build_model("fno", **SMALL), tmp_path)
+    first = (tmp_path / WEIGHTS).read_bytes()
+    length = int.from_bytes(first[:8], "little")
+    assert "blocks.0.mixer.parts.0.weight" in json.loads(first[8 : 8 + length])
+    other = build_model("fno", **dict(SMALL, width=8))
+    assert load_model(save_model(other, tmp_path)).config["options"]["width"] == 8
+
+
+def spoil(folder, what):
+    config = json.loads((folder / CONFIG).read_text())
+    weights = (folder / WEIGHTS).read_bytes()
+    if what == "no config":
+        (folder / CONFIG).unlink()
+    elif what == "no weights":
+        (folder / WEIGHTS).unlink()
+    elif what == "cut weights":
+        (folder / WEIGHTS).write_bytes(weights[: len(weights) // 2])
+    elif what == "empty weights":
+        (folder / WEIGHTS).write_bytes(b"")
+    elif what == "cut config":
+        (folder / CONFIG).write_text((folder / CONFIG).read_text()[:40])
+    elif what == "other config":
+        config["model"]["options"]["depth"] = 3
+        (folder / CONFIG).write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    "what, kind, message",
+    [
+        ("no config", FileNotFoundError, "config.json does not exist"),
+        ("no weights", FileNotFoundError, "model.safetensors does not exist"),
+        ("cut weights", ValueError, "cannot be read.*damaged"),
+        ("empty weights", ValueError, "cannot be read.*damaged"),
+        ("cut config", ValueError, "is not JSON.*damaged"),
+        ("other config", ValueError, "describe different models"),
+    ],
+)
+def test_damaged_folders_are_told_apart_in_one_line(tmp_path, what, kind, message):
+    save_model(build_model("fno", **SMALL), tmp_path)
+    spoil(tmp_path, what)
+    with pytest.raises(kind, match=message) as caught:
+        load_model(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def rewrite(folder, change_model=None, change_tensors=None):
+    """Another description or other tensors, consistently in both files."""
+    from safetensors.torch import load_file, save_file
+
+    config, tensors = json.loads((folder / CONFIG).read_text()), load_file(folder / WEIGHTS)
+    if change_model:
+        change_model(config["model"])
+    if change_tensors:
+        change_tensors(tensors)
+    (folder / CONFIG).write_text(json.dumps(config))
+    save_file(tensors, folder / WEIGHTS, {"model": json.dumps(config["model"]), "complex": "[]"})
+
+
+def test_descriptions_and_weights_that_do_not_fit_are_refused(tmp_path):
+    key = "lift.0.weight"
+    cases = [
+        (dict(change_model=lambda m: m.update(name="gno")), "model 'gno': expected one of"),
+        (dict(change_model=lambda m: m["options"].update(colour=1)), "unknown option 'colour'"),
+        (dict(change_model=lambda m: m["options"].update(width=7)), r"has shape .* needs"),
+        (dict(change_model=lambda m: m["options"].update(depth=3)), "lacks 'blocks.2"),
+        (dict(change_model=lambda m: m["options"].update(depth=1)), "has an unknown 'blocks.1"),
+        (dict(change_tensors=lambda t: t.update({key: t[key][:1]})), f"{key} has shape"),
+    ]
+    for change, message in cases:
+        save_model(build_model("fno", **SMALL), tmp_path)
+        rewrite(tmp_path, **change)
+        with pytest.raises(ValueError, match=message) as caught:
+            load_model(tmp_path)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_model_without_a_description_cannot_be_saved(tmp_path):
+    with pytest.raises(TypeError, match="Linear has no .config"):
+        save_model(torch.nn.Linear(1, 1), tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+    with pytest.raises(TypeError, match="no JSON form"):
+        build_model("neuralop:FNO", **SMALL, non_linearity=torch.relu)
