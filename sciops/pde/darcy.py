@@ -83,6 +83,9 @@ def solve(
         raise ValueError(f"on_failure={on_failure!r}: expected 'raise' or 'flag'")
     if not (isinstance(tol, (int, float)) and 0 < tol < 1):
         raise ValueError(f"tol={tol!r}: expected a relative residual between 0 and 1, such as 1e-8")
+    for name, value in (("threads", 1 if threads is None else threads), ("max_iterations", max_iterations)):
+        if int(value) != value or value < 1:
+            raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
     coefficient, restore, single, grid = _coefficient(a, grid)
     run = engine_for(backend, coefficient.device)
     axes = scheme.axes_of(grid)
