@@ -1,0 +1,175 @@
+"""`sciops info`: what a file is and holds, on one screen."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sciops.datasets.conventions import SPACE, SPLITS, grid_of
+from sciops.grids import Grid
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["describe"]
+
+_SAMPLES = 256
+_POINTS = 2**24
+
+
+def describe(path: str | os.PathLike) -> str:
+    """Layout, grids, fields with shapes, dtypes and ranges, splits, findings, and what to type next.
+
+    path : a file, or a folder (each known file in it on a line)
+
+    Ranges and findings of files beyond 16 million points per field are taken from evenly spread samples, and the text
+    says so. Raises what `open_dataset` raises.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return _folder(path)
+    from sciops.datasets.readers import open_dataset
+
+    with open_dataset(path) as dataset:
+        native = dataset.attrs.get("layout") == "native"
+        lines = [f"{path}  ({_size(path.stat().st_size)})", f"layout       {_layout(dataset)}"]
+        lines += _about(dataset)
+        if not native:
+            lines += _grid_lines(dataset)
+    if native:
+        from sciops.datasets.native import resolutions
+
+        for shape in resolutions(path):
+            with open_dataset(path, shape) as dataset:
+                lines += _grid_lines(dataset)
+    with open_dataset(path) as dataset:
+        lines.append(f"splits       {_splits(dataset)}")
+        lines += _findings(path, dataset)
+        lines += _next(path, dataset)
+    return "\n".join(lines)
+
+
+def _folder(folder: Path) -> str:
+    from sciops.datasets.readers import find_reader, open_dataset
+
+    lines = [str(folder)]
+    for path in sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith(".")):
+        reader = find_reader(path)
+        if reader is None:
+            lines.append(f"  {path.name:28s} no known layout")
+            continue
+        with open_dataset(path) as dataset:
+            shape = "×".join(map(str, grid_of(dataset).shape))
+            about = f"{dataset.attrs['equation']}, {dataset.sizes['sample']} samples, {shape}"
+            lines.append(f"  {path.name:28s} {reader.name}: {about}")
+    lines.append("next         sciops info FILE; in Python: sciops.datasets.load_splits(folder, resolution)")
+    return "\n".join(lines)
+
+
+def _layout(dataset: xr.Dataset) -> str:
+    attrs = dataset.attrs
+    extras = [f"{key} {attrs[key]}" for key in ("solver", "created") if key in attrs]
+    return ", ".join([str(attrs["layout"]), f"equation {attrs['equation']}", *extras])
+
+
+def _about(dataset: xr.Dataset) -> list[str]:
+    attrs, lines = dataset.attrs, []
+    if attrs.get("equation") == "darcy":
+        forcing = float(attrs.get("forcing", 1.0))
+        lines.append(f"equation     −∇·(a∇u) = {forcing:g}, u = 0 on the wall")
+    if attrs.get("coefficient") == "indicator":
+        lines.append("coefficient  two phases marked 0 and 1, their values not stated")
+    if "viscosity" in attrs:
+        lines.append(f"viscosity    {attrs['viscosity']:g}")
+    config = json.loads(attrs.get("config", "{}"))
+    if isinstance(config, dict) and config:
+        shown = [f"{key}={config[key]}" for key in sorted(config) if not isinstance(config[key], (dict, list))]
+        lines.append(f"config       {', '.join(shown)}")
+    return lines
+
+
+def _grid_lines(dataset: xr.Dataset) -> list[str]:
+    grid = grid_of(dataset)
+    positions = dataset.attrs.get("positions")
+    note = f"; positions {positions}" if positions else ""
+    lines = [f"grid         {_grid_words(grid)}{note}"]
+    for name, variable in dataset.data_vars.items():
+        if name == "split" or variable.size == 0:
+            continue
+        values, partial = _spread(variable)
+        finite = values[np.isfinite(values)]
+        low, high = (f"{finite.min():.6g}", f"{finite.max():.6g}") if finite.size else ("-", "-")
+        shape = ", ".join(f"{dim} {size}" for dim, size in variable.sizes.items())
+        levels = np.unique(finite[: 2**16])
+        kinds = f", values {' '.join(f'{v:g}' for v in levels)}" if variable.ndim > 1 and len(levels) <= 4 else ""
+        note = " (of evenly spread samples)" if partial else ""
+        lines.append(f"  {name!s:11s}{variable.dtype!s:9s}({shape})  {low} … {high}{kinds}{note}")
+    return lines
+
+
+def _grid_words(grid: Grid) -> str:
+    shape = "×".join(map(str, grid.shape))
+    parts = []
+    for name, (low, high), (left, right) in zip(SPACE, grid.extent, grid.domain):
+        wall = "" if (low, high) == (left, right) else f", walls at {left:g} and {right:g}"
+        parts.append(f"{name} in [{low:.6g}, {high:.6g}]{wall}")
+    return f"{shape} {grid.centering} points, {'; '.join(dict.fromkeys(parts))}"
+
+
+def _spread(variable: xr.DataArray) -> tuple[np.ndarray, bool]:
+    if variable.ndim < 2 or variable.size <= _POINTS:
+        return np.asarray(variable.values), False
+    count = max(1, min(_SAMPLES, _POINTS * variable.shape[0] // variable.size))
+    chosen = np.unique(np.linspace(0, variable.shape[0] - 1, count).astype(int))
+    return np.asarray(variable.isel({variable.dims[0]: chosen}).values), True
+
+
+def _splits(dataset: xr.Dataset) -> str:
+    if "split" not in dataset:
+        return f"none stored; {dataset.sizes['sample']} samples"
+    stored = np.asarray(dataset["split"].values)
+    return ", ".join(f"{name} {int((stored == code).sum())}" for code, name in enumerate(SPLITS))
+
+
+def _findings(path: Path, dataset: xr.Dataset) -> list[str]:
+    from sciops.datasets.validation import validate
+
+    if max((v.size for v in dataset.data_vars.values()), default=0) > _POINTS:
+        return [f"findings     not looked for in a file this large: sciops validate {path}"]
+    findings = validate(path)
+    if not findings:
+        return ["findings     none"]
+    counts = {kind: sum(f.severity == kind for f in findings) for kind in ("error", "warning", "note")}
+    shown = ", ".join(f"{count} {kind}{'s' * (count > 1)}" for kind, count in counts.items() if count)
+    return [
+        f"findings     {shown}: sciops validate {path}",
+        *(f"  {finding.severity}: {_short(finding)}" for finding in findings[:4]),
+    ]
+
+
+def _short(finding: Any) -> str:
+    where = finding.field + ("" if finding.sample is None else f" sample {finding.sample}")
+    return f"{where}: {finding.message}" if where else finding.message
+
+
+def _next(path: Path, dataset: xr.Dataset) -> list[str]:
+    # the other grids of a set lie in the same native file, or beside a foreign one
+    whole = path if dataset.attrs["layout"] == "native" else path.parent
+    lines = [f"next         sciops train --data {path}", f"             sciops study resolution_shift --data {whole}"]
+    if dataset.attrs.get("coefficient") == "indicator":
+        lines.append("             in Python: sciops.datasets.fit_two_phase(path) finds the contrast of the phases")
+    if dataset.attrs.get("equation") != "darcy":
+        lines = [f"next         in Python: sciops.open_dataset({str(path)!r})"]
+    return lines
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"
