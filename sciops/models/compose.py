@@ -27,9 +27,11 @@ def compose(name: str, in_channels: int, out_channels: int, mixers: Sequence[str
     }
     given = {k: v for k, v in options.items() if k in spine}
     model = Operator(in_channels, out_channels, mixer=tuple(mixers), mixer_options=mixer_options, **given)
-    resolved = {k: v for k, v in model.config["options"].items() if k not in ("mixer", "mixer_options")}
-    for chosen in mixer_options.values():
-        resolved.update(chosen)
+    resolved = dict(model.config["options"])
+    del resolved["mixer"]
+    chosen = resolved.pop("mixer_options")
+    for one in [chosen] if len(takes) == 1 else chosen.values():
+        resolved.update({k: v for k, v in one.items() if k not in spine})
     model.config = description(name, **resolved)
     return model
 

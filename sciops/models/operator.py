@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -95,6 +96,7 @@ class Operator(nn.Module):
             reference is None or reference.ndim == self.ndim,
             f"ndim={ndim}: the grid has {reference.ndim if reference is not None else 0} axes; leave ndim out",
         )
+        options = {name: _spelled_out(name, options[name], self.ndim) for name in options}
         self.coordinates = _automatic(names, options, reference) if coordinates == "auto" else coordinates
         _check(self.coordinates in COORDINATES, f"coordinates={coordinates!r}: expected 'auto' or one of {COORDINATES}")
         self.reference_spacing = _spacing(reference_spacing, reference, self.ndim)
@@ -218,6 +220,18 @@ def _options_by_name(names: Sequence[str], options: dict[str, Any]) -> dict[str,
     return {name: {k: tuple(v) if isinstance(v, list) else v for k, v in o.items()} for name, o in by_name.items()}
 
 
+def _spelled_out(name: str, given: dict[str, Any], ndim: int) -> dict[str, Any]:
+    """The options of a mixer with its defaults, so that a saved model does not change when a default does."""
+    parameters = inspect.signature(MIXERS[name]).parameters.values()
+    defaults = {p.name: p.default for p in parameters if p.name not in ("channels", "out_channels")}
+    unknown = [key for key in given if key not in defaults]
+    if unknown:
+        raise TypeError(f"mixer {name!r}: unknown option {unknown[0]!r}; it takes {', '.join(sorted(defaults))}")
+    if "axes" in defaults:
+        defaults["axes"] = ndim
+    return {**defaults, **given}
+
+
 def _is_fourier(name: str, options: Mapping[str, Any]) -> bool:
     return name == "spectral" and options.get("basis", "fourier") == "fourier"
 
@@ -233,9 +247,10 @@ def _automatic(names: Sequence[str], options: Mapping[str, Mapping[str, Any]], r
 
 def _axes_of(options: Mapping[str, Mapping[str, Any]]) -> int:
     for one in options.values():
-        modes = one.get("modes")
-        if isinstance(modes, Sequence):
-            return len(modes)
+        if isinstance(one.get("modes"), Sequence):
+            return len(one["modes"])
+        if "axes" in one:
+            return one["axes"]
     return 2
 
 

@@ -166,3 +166,29 @@ def test_what_is_wrong_is_said_in_one_line():
         small()(torch.ones(2, 1, 8, 8, dtype=torch.bool))
     with pytest.raises(ValueError, match="pass the grid x was sampled on"):
         small()(randn(2, 1, 8, 8), Grid((9, 9)))
+
+
+@pytest.mark.parametrize("name", ["mano", "hybrid"])
+def test_attention_models_use_every_parameter_and_come_back_from_their_description(name):
+    torch.manual_seed(0)
+    modes = {"modes": (3, 3)} if name == "hybrid" else {}
+    model, x = build_model(name, width=8, depth=3, window=2, grid=DARCY16, **modes).double(), randn(2, 1, 9, 11)
+    model(x).square().sum().backward()
+    assert not [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    mixers = [type(b.mixer).__name__ for b in model.blocks]
+    other = {"mano": "MultipoleAttention", "hybrid": "SpectralMixer"}[name]
+    assert mixers == [other, "MultipoleAttention", other]
+    again = build_model(name, **model.config["options"]).double()
+    again.load_state_dict(model.state_dict())
+    assert torch.equal(again(x), model(x)) and again.config == model.config
+    assert model.config["options"]["aggregate"] == "sum"  # defaults are written out
+
+
+def test_mixer_options_by_name_reach_their_mixer():
+    options = {"spectral": dict(modes=(3, 3), basis="cosine"), "attention": dict(heads=2)}
+    model = build_model("operator", width=8, depth=2, mixer=("spectral", "attention"), mixer_options=options)
+    assert model.blocks[0].mixer.basis == "cosine" and model.blocks[1].mixer.heads == 2
+    with pytest.raises(ValueError, match="one dict per mixer"):
+        build_model("operator", mixer=("spectral", "attention"), mixer_options=dict(heads=2))
+    with pytest.raises(TypeError, match="mixer 'spectral': unknown option 'heads'.*modes"):
+        build_model("operator", mixer="spectral", mixer_options=dict(heads=2))
