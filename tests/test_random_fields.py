@@ -129,6 +129,21 @@ def test_samples_do_not_depend_on_the_batch():
     assert gaussian_random_field(grid, 0, **LAW).shape == (0, 33, 40)
 
 
+@pytest.mark.parametrize("shape", [(85, 85), (211, 40), (9, 10, 11)])
+def test_samples_do_not_depend_on_the_number_of_threads(shape):
+    threads = torch.get_num_threads()
+    modes = 192 if len(shape) == 2 else 24
+    try:
+        fields = []
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            fields.append(gaussian_random_field(Grid(shape), 2, modes=modes, **LAW))
+            assert torch.get_num_threads() == count
+    finally:
+        torch.set_num_threads(threads)
+    assert np.array_equal(fields[0], fields[1]) and np.array_equal(fields[0], fields[2])
+
+
 def test_more_modes_only_add_modes():
     """The sum to K modes is the projection of any longer sum, and the rest shrinks with K."""
     n = 64
