@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from sciops import __version__
 from sciops._command import command
@@ -183,11 +184,7 @@ def _make(config: DarcyConfig, grids: dict[str, Grid], ranges: Ranges, workers: 
 
 def _solved(config: DarcyConfig, grid: Grid, ranges: Ranges, workers: int) -> dict[str, np.ndarray]:
     a = coefficients(config, grid, ranges)
-    given: Any = a
-    if config.device != "cpu":
-        import torch
-
-        given = torch.from_numpy(a).to(config.device)
+    given = a if config.device == "cpu" else torch.from_numpy(a).to(config.device)
     solution = solve(given, grid, forcing=config.forcing, tol=config.tol, on_failure="flag", threads=workers)
     u, residual, iterations = (
         np.asarray(v.cpu() if hasattr(v, "cpu") else v) for v in (solution.u, solution.residual, solution.iterations)
@@ -227,7 +224,7 @@ def _essence(config: DarcyConfig) -> dict[str, Any]:
 
 
 def _made_with(config: DarcyConfig, compiled: bool) -> str:
-    engine = f"numba {importlib.metadata.version('numba')}" if compiled else f"torch {_versions()['torch']}"
+    engine = f"numba {importlib.metadata.version('numba')}" if compiled else f"torch {torch.__version__}"
     return f"sciops.pde.darcy {__version__}, {engine}" + ("" if config.device == "cpu" else f" on {config.device}")
 
 
@@ -251,6 +248,8 @@ def _checked(config: DarcyConfig) -> DarcyConfig:
         raise ValueError(f"--resolutions {_listed(sizes)}: expected different sizes of at least 3 nodes per axis")
     if config.law == "two_phase" and not (0 < config.low and 0 < config.high):
         raise ValueError(f"--low {config.low} --high {config.high}: expected positive values")
+    if config.device.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"--device {config.device}: there is no CUDA device here; take --device cpu")
     finest, *others = sizes
     loose = [n for n in others if (finest - 1) % (n - 1)]
     if config.labels == "nested" and loose:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str], temporary: Path | None = None) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str], temporary: Path | None = None, *, size: int = 0) -> Iterator[Path]:
     """Yields a temporary path; what was written there takes the place of `path` in one step when the block ends well.
 
     temporary : where to write meanwhile, on the same file system; default a hidden file beside `path`. It is removed
         when the block fails.
+    size : bytes that must be free before anything is written. HDF5 meets a full disk with pages of messages and may
+        bring the process down, so its writers ask first.
 
     Raises OSError in one line when the disk is full.
     """
@@ -22,6 +25,7 @@ def replacing(path: str | os.PathLike[str], temporary: Path | None = None) -> It
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary or path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        _ask_for_space(temporary, size)
         yield temporary
         synchronize(temporary)
         os.replace(temporary, path)
@@ -36,6 +40,16 @@ def replacing(path: str | os.PathLike[str], temporary: Path | None = None) -> It
     finally:
         temporary.unlink(missing_ok=True)
     synchronize(path.parent)
+
+
+def _ask_for_space(temporary: Path, size: int) -> None:
+    """Raises OSError unless `size` bytes can be had beside `temporary`, quotas included where the system can tell."""
+    if hasattr(os, "posix_fallocate") and size:
+        with open(temporary, "wb") as file:
+            temporary.unlink()  # a kill leaves nothing behind
+            os.posix_fallocate(file.fileno(), 0, size)
+    elif shutil.disk_usage(temporary.parent).free < size:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def synchronize(path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,15 @@ def create_group(
         set_attributes(variable, attributes)
     set_attributes(group, attrs)
     return group
+
+
+def stored_bytes(variables: Iterable[tuple[tuple[int, ...], np.dtype]]) -> int:
+    """An upper bound of the size of an uncompressed file with variables of these shapes and types."""
+    total = 1 << 20
+    for shape, dtype in variables:
+        chunks = shape[0] if len(shape) > 1 else 1
+        total += int(np.prod(shape)) * np.dtype(dtype).itemsize + 256 * chunks
+    return total
 
 
 def set_attributes(target: Any, attrs: Mapping[str, Any]) -> None:

@@ -29,6 +29,7 @@ from sciops.datasets._native_layout import (
     open_hdf5,
     root_attributes,
     set_attributes,
+    stored_bytes,
 )
 from sciops.datasets.conventions import SPACE
 
@@ -68,7 +69,9 @@ def write_native(
         root |= {key: dataset.attrs[key] for key in _ROOT if key in dataset.attrs}
     root |= dict(attrs or {})
     root.setdefault("created", now())
-    with replacing(path) as temporary, h5netcdf.File(temporary, "w") as file:
+    shapes = [(v.shape, v.dtype) for dataset in datasets.values() for v in dataset.variables.values()]
+    size = 0 if compression is not None else stored_bytes(shapes)
+    with replacing(path, size=size) as temporary, h5netcdf.File(temporary, "w") as file:
         set_attributes(file, root)
         for name, dataset in datasets.items():
             own = {key: value for key, value in dataset.attrs.items() if key not in root} | {"layout": "native"}

@@ -8,85 +8,31 @@ has taken its name, they and the output lie on the disk together.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sciops.datasets._native_files import exclusive, replacing
-from sciops.datasets._native_layout import SCHEMA, coordinates_of, create_group, root_attributes, set_attributes
+from sciops.datasets._native_layout import (
+    SCHEMA,
+    coordinates_of,
+    create_group,
+    root_attributes,
+    set_attributes,
+    stored_bytes,
+)
+from sciops.datasets._native_parts import Plan, is_sound, read_manifest, read_part, write_manifest, write_part
 from sciops.datasets.conventions import SPLIT_ATTRS, SPLITS
 from sciops.datasets.native import now
-from sciops.grids import Grid
 
 __all__ = ["Plan", "assemble", "finished", "generate", "pending", "read_parts", "write_parts"]
 
 Ranges = Sequence[tuple[int, int]]
 Arrays = Mapping[str, np.ndarray]
-
-_DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, OSError)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What one generation writes.
-
-    output : the native file
-    samples : how many
-    chunk : samples per part
-    config : all that the fields depend on, as plain JSON; stored in the output, compared with what is there already
-    made_with : program and versions; parts of two programs are never mixed in one output
-    grids : name of the group → its grid
-    splits : "train", "validation", "test" → half-open range of samples
-    """
-
-    output: Path
-    samples: int
-    chunk: int
-    config: Mapping[str, Any]
-    grids: Mapping[str, Grid]
-    made_with: str = ""
-    splits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "output", Path(self.output))
-        object.__setattr__(self, "config", json.loads(json.dumps(self.config)))
-        for name in ("samples", "chunk"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: expected at least 1")
-
-    @property
-    def parts(self) -> Path:
-        return self.output.with_name(self.output.name + ".parts")
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.samples // self.chunk)
-
-    def bounds(self, index: int) -> tuple[int, int]:
-        """Half-open range of the samples in part `index`."""
-        return index * self.chunk, min((index + 1) * self.chunk, self.samples)
-
-    def part(self, index: int) -> Path:
-        return self.parts / f"part-{index:06d}.npz"
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What all parts of one folder share."""
-        return {**self.config, "samples": self.samples, "chunk": self.chunk, "made_with": self.made_with}
-
-    @cached_property
-    def digest(self) -> str:
-        return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()
 
 
 def generate(
@@ -155,7 +101,7 @@ def finished(plan: Plan) -> bool:
         raise ValueError(
             f"--output {plan.output} is there with another configuration: {difference}; remove it or name another"
         )
-    if plan.parts.is_dir() and _manifest(plan) == plan.identity:
+    if plan.parts.is_dir() and read_manifest(plan) == plan.identity:
         shutil.rmtree(plan.parts, ignore_errors=True)
     return True
 
@@ -165,7 +111,7 @@ def pending(plan: Plan, *, verify: bool = False) -> list[int]:
 
     Raises ValueError, naming what differs, when the folder holds the parts of another plan.
     """
-    found = _manifest(plan)
+    found = read_manifest(plan)
     if found is None:
         return list(range(plan.chunks))
     difference = _first_difference(found, plan.identity)
@@ -174,7 +120,7 @@ def pending(plan: Plan, *, verify: bool = False) -> list[int]:
             f"{plan.parts} holds parts of another configuration: {difference}; finish that one, remove the folder, "
             "or name another --output"
         )
-    return [i for i in range(plan.chunks) if not (_is_sound(plan, i) if verify else plan.part(i).is_file())]
+    return [i for i in range(plan.chunks) if not (is_sound(plan, i) if verify else plan.part(i).is_file())]
 
 
 def write_parts(
@@ -193,9 +139,8 @@ def write_parts(
         raise ValueError(f"shard={i}/{n}: expected i/n with 0 ≤ i < n, such as 0/4 … 3/4")
     own = list(range(i, plan.chunks, n))
     lacking = set(pending(plan, verify=True))
-    if _manifest(plan) is None:
-        with replacing(plan.parts / "plan.json") as temporary:
-            temporary.write_text(json.dumps(plan.identity, indent=1))
+    if read_manifest(plan) is None:
+        write_manifest(plan)
     todo = [index for index in own if index in lacking]
     size = {index: stop - start for index in own for start, stop in [plan.bounds(index)]}
     done = sum(size[index] for index in own if index not in lacking)
@@ -206,14 +151,14 @@ def write_parts(
             start = 0
             for index in indices:
                 stop = start + size[index]
-                _write_part(plan, index, {name: values[start:stop] for name, values in made.items()})
+                write_part(plan, index, {name: values[start:stop] for name, values in made.items()})
                 start = stop
                 bar.update(size[index])
 
 
 def read_parts(plan: Plan, name: str) -> np.ndarray:
     """One variable ("r85/status") of all parts, samples in order."""
-    return np.concatenate([_read_part(plan, index, [name])[name] for index in range(plan.chunks)])
+    return np.concatenate([read_part(plan, index, [name])[name] for index in range(plan.chunks)])
 
 
 def assemble(
@@ -239,9 +184,10 @@ def assemble(
     split = np.zeros(plan.samples, dtype=np.int8)
     for name, (start, stop) in plan.splits.items():
         split[start:stop] = SPLITS.index(name)
-    first = _read_part(plan, 0)
+    first = read_part(plan, 0)
+    size = stored_bytes([((plan.samples, *v.shape[1:]), v.dtype) for v in first.values()])
     with (
-        replacing(plan.output, plan.parts / "assembling.h5") as temporary,
+        replacing(plan.output, plan.parts / "assembling.h5", size=0 if compression is not None else size) as temporary,
         h5netcdf.File(temporary, "w") as file,
         tqdm(total=plan.samples, unit="sample", desc="assembling", disable=not progress) as bar,
     ):
@@ -249,13 +195,14 @@ def assemble(
         for group, grid in plan.grids.items():
             fixed = {"sample": (("sample",), np.arange(plan.samples), {"long_name": "number of the sample"})}
             fixed |= {axis: ((axis,), points, about) for axis, (_, points, about) in coordinates_of(grid).items()}
-            fixed["split"] = (("sample",), split, SPLIT_ATTRS)
             spatial = list(coordinates_of(grid))
             specs = {name: (dims, values.dtype, about) for name, (dims, values, about) in fixed.items()}
             for key, values in first.items():
                 if key.startswith(group + "/"):
                     name = key.removeprefix(group + "/")
                     specs[name] = (("sample", *spatial)[: values.ndim], values.dtype, variables.get(name, {}))
+            fixed["split"] = (("sample",), split, SPLIT_ATTRS)
+            specs["split"] = (("sample",), split.dtype, SPLIT_ATTRS)
             about = {"layout": "native", "grid": json.dumps(grid.to_dict()), **(group_attrs or {})}
             sizes = {"sample": plan.samples, **dict(zip(spatial, grid.shape))}
             create_group(file, group, sizes, specs, attrs=about, compression=compression)
@@ -263,57 +210,12 @@ def assemble(
                 file[group].variables[name][:] = values
         for index in range(plan.chunks):
             start, stop = plan.bounds(index)
-            for key, values in _read_part(plan, index).items():
+            for key, values in read_part(plan, index).items():
                 group, name = key.split("/")
                 file[group].variables[name][start:stop] = values
             bar.update(stop - start)
     shutil.rmtree(plan.parts, ignore_errors=True)
     return plan.output
-
-
-def _write_part(plan: Plan, index: int, arrays: Arrays) -> None:
-    path = plan.part(index)
-    with (
-        replacing(path, path.with_name(f".{path.name}.{os.getpid()}.tmp")) as temporary,
-        open(temporary, "wb") as file,
-    ):
-        np.savez(file, plan=np.array(plan.digest), **arrays)
-
-
-def _read_part(plan: Plan, index: int, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-    """The arrays of a part; a damaged part is removed and OSError raised."""
-    path = plan.part(index)
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as part:
-            if str(part["plan"]) != plan.digest:
-                raise ValueError("it belongs to another configuration")
-            return {name: part[name] for name in names or part.files if name != "plan"}
-    except _DAMAGED as error:
-        path.unlink(missing_ok=True)
-        raise OSError(
-            f"{path} was damaged ({error}) and is removed; run the same command again: it makes only that part anew"
-        ) from None
-
-
-def _is_sound(plan: Plan, index: int) -> bool:
-    try:
-        with zipfile.ZipFile(plan.part(index)) as part:
-            if part.testzip() is not None:
-                return False
-        with open(plan.part(index), "rb") as file, np.load(file, allow_pickle=False) as part:
-            return str(part["plan"]) == plan.digest
-    except _DAMAGED:
-        return False
-
-
-def _manifest(plan: Plan) -> dict[str, Any] | None:
-    path = plan.parts / "plan.json"
-    try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
-    except ValueError:
-        raise ValueError(f"{path} is damaged; remove {plan.parts} and run the same command again") from None
 
 
 def _first_difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

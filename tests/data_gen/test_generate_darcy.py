@@ -126,7 +126,7 @@ def test_kill_9_and_the_same_command_again_end_with_the_same_bytes(tmp_path: Pat
     arguments = [sys.executable, "-m", "data_gen.darcy", *options, "--no-progress", "--output"]
     killed, whole = tmp_path / "killed.h5", tmp_path / "whole.h5"
     process = subprocess.Popen([*arguments, str(killed)], cwd=Path(__file__).parents[2])
-    parts, deadline = tmp_path / "killed.h5.parts", time.monotonic() + 120
+    parts, deadline = tmp_path / "killed.h5.parts", time.monotonic() + 300
     while len(list(parts.glob("part-*.npz"))) < 4:
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.002)
@@ -174,6 +174,27 @@ def test_failed_samples_are_named_and_kept_only_on_request(tmp_path: Path, monke
         np.testing.assert_array_equal(data["status"], [3 if i in (2, 7) else 0 for i in range(10)])
         np.testing.assert_array_equal(np.isnan(data["u"]).all(("x", "y")), data["status"] == 3)
         assert np.isfinite(data["u"]).all(("x", "y")).sum() == 8
+
+
+def test_the_floor_of_float64_is_told_and_stored(tmp_path: Path, capsys) -> None:
+    path = run(config(tmp_path, tol=1e-16))
+    assert "10 of 10 samples stop at the floor of float64 above tol=1e-16 at 17 nodes: 0 1 2" in capsys.readouterr().out
+    with read_native(path) as data:
+        assert (data["status"] == STATUS.index("floor_limited")).all() and (data["residual"] < 1e-13).all()
+
+
+def test_tensors_of_a_device_give_the_same_labels(tmp_path: Path, nested: Path) -> None:
+    with read_native(run(config(tmp_path, device="cpu:0"))) as there, read_native(nested) as here:
+        np.testing.assert_array_equal(there["a"], here["a"])
+        np.testing.assert_allclose(there["u"], here["u"], rtol=0, atol=1e-8 * float(here["u"].max()))
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_the_same_labels(tmp_path: Path, nested: Path) -> None:
+    with read_native(run(config(tmp_path, device="cuda"))) as there, read_native(nested) as here:
+        np.testing.assert_array_equal(there["a"], here["a"])
+        np.testing.assert_allclose(there["u"], here["u"], rtol=0, atol=1e-7 * float(here["u"].max()))
+        assert (there["residual"] <= 1e-8).all()
 
 
 @pytest.mark.parametrize(

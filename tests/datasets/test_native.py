@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -144,3 +146,20 @@ def test_writing_is_all_or_nothing(written: Path, tmp_path: Path) -> None:
     with read_native(written, 9) as lazy:  # a file may be rewritten from itself
         write_native(written, lazy)
     assert resolutions(written) == ((9, 9),)
+
+
+def test_a_full_disk_is_noticed_before_hdf5_meets_it(tmp_path: Path, monkeypatch) -> None:
+    asked = []
+
+    def no_space(descriptor, offset, size):
+        asked.append(size)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", no_space, raising=False)
+    data = dataset(Grid((65, 33)), samples=4)
+    with pytest.raises(OSError, match=r"no space left on the device for .*a\.h5; free some and run the same command"):
+        write_native(tmp_path / "a.h5", data)
+    assert not list(tmp_path.iterdir())
+    monkeypatch.undo()
+    size = write_native(tmp_path / "a.h5", data).stat().st_size
+    assert data.nbytes < size <= asked[0] <= size + (1 << 20)

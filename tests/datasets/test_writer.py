@@ -211,7 +211,7 @@ def test_a_full_disk_is_one_line_and_keeps_the_finished_parts(
                 raise full
             save(file, **arrays)
 
-        monkeypatch.setattr(writer.np, "savez", savez)
+        monkeypatch.setattr(np, "savez", savez)
     else:
         original = _native_files.synchronize
 

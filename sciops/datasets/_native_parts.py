@@ -1,0 +1,127 @@
+"""The plan of a generation and its parts on the disk: one file per part, there only when whole, checked when read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sciops.datasets._native_files import replacing
+from sciops.grids import Grid
+
+_DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, OSError)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one generation writes.
+
+    output : the native file
+    samples : how many
+    chunk : samples per part
+    config : all that the fields depend on, as plain JSON; stored in the output, compared with what is there already
+    made_with : program and versions; parts of two programs are never mixed in one output
+    grids : name of the group → its grid
+    splits : "train", "validation", "test" → half-open range of samples
+    """
+
+    output: Path
+    samples: int
+    chunk: int
+    config: Mapping[str, Any]
+    grids: Mapping[str, Grid]
+    made_with: str = ""
+    splits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "output", Path(self.output))
+        object.__setattr__(self, "config", json.loads(json.dumps(self.config)))
+        for name in ("samples", "chunk"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: expected at least 1")
+
+    @property
+    def parts(self) -> Path:
+        return self.output.with_name(self.output.name + ".parts")
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.samples // self.chunk)
+
+    def bounds(self, index: int) -> tuple[int, int]:
+        """Half-open range of the samples in part `index`."""
+        return index * self.chunk, min((index + 1) * self.chunk, self.samples)
+
+    def part(self, index: int) -> Path:
+        return self.parts / f"part-{index:06d}.npz"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What all parts of one folder share."""
+        return {**self.config, "samples": self.samples, "chunk": self.chunk, "made_with": self.made_with}
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()
+
+
+def write_part(plan: Plan, index: int, arrays: Mapping[str, np.ndarray]) -> None:
+    """One uncompressed archive of the arrays, with its checksums and the digest of the plan."""
+    path = plan.part(index)
+    with (
+        replacing(path, path.with_name(f".{path.name}.{os.getpid()}.tmp")) as temporary,
+        open(temporary, "wb") as file,
+    ):
+        np.savez(file, plan=np.array(plan.digest), **arrays)
+
+
+def write_manifest(plan: Plan) -> None:
+    with replacing(plan.parts / "plan.json") as temporary:
+        temporary.write_text(json.dumps(plan.identity, indent=1))
+
+
+def read_part(plan: Plan, index: int, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+    """The arrays of a part; a damaged part is removed and OSError raised."""
+    path = plan.part(index)
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as part:
+            if str(part["plan"]) != plan.digest:
+                raise ValueError("it belongs to another configuration")
+            return {name: part[name] for name in names or part.files if name != "plan"}
+    except _DAMAGED as error:
+        path.unlink(missing_ok=True)
+        raise OSError(
+            f"{path} was damaged ({error}) and is removed; run the same command again: it makes only that part anew"
+        ) from None
+
+
+def is_sound(plan: Plan, index: int) -> bool:
+    """Whether the part is there, belongs to the plan and reads through without a wrong checksum."""
+    try:
+        with zipfile.ZipFile(plan.part(index)) as part:
+            if part.testzip() is not None:
+                return False
+        with open(plan.part(index), "rb") as file, np.load(file, allow_pickle=False) as part:
+            return str(part["plan"]) == plan.digest
+    except _DAMAGED:
+        return False
+
+
+def read_manifest(plan: Plan) -> dict[str, Any] | None:
+    """The identity of the plan that the folder of parts was begun with; None without a folder."""
+    path = plan.parts / "plan.json"
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise ValueError(f"{path} is damaged; remove {plan.parts} and run the same command again") from None
