@@ -48,6 +48,7 @@ class Statistics:
         self.grid = grid
         self.fields = [n for n, v in dataset.data_vars.items() if v.ndim > 1 and "sample" in v.dims]
         count = dataset.sizes.get("sample", 0)
+        self.unreadable = np.zeros(count, bool)
         self.finite = {name: np.ones(count, bool) for name in self.fields}
         self.low = {name: np.zeros(count) for name in self.fields}
         self.high = {name: np.zeros(count) for name in self.fields}
@@ -77,10 +78,24 @@ class Statistics:
         for i, digest in enumerate(digests):
             self.hashes[start + i] = digest.digest()
 
+    def skip(self, sample: int) -> None:
+        """Leaves out a sample whose bytes cannot be read."""
+        self.unreadable[sample] = True
+        self.hashes[sample] = f"unreadable {sample}".encode()
+        for name in self.fields:
+            self.finite[name][sample] = False
+
+
+def check_readable(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) -> None:
+    bad = np.flatnonzero(s.unreadable)
+    found.each(
+        "error", "", bad, "cannot be read: its checksum does not match", "copy the file again, or leave the sample out"
+    )
+
 
 def check_finite(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) -> None:
     for name in s.fields:
-        bad = np.flatnonzero(~s.finite[name])
+        bad = np.flatnonzero(~s.finite[name] & ~s.unreadable)
         found.each("error", name, bad, "holds NaN or infinity", "leave these samples out, or generate them again")
 
 
@@ -271,4 +286,12 @@ def _walls(grid: Grid) -> list[tuple[int, int]]:
     ]
 
 
-CHECKS = (check_finite, check_coefficient, check_signs_and_walls, check_reach, check_records, check_duplicates)
+CHECKS = (
+    check_readable,
+    check_finite,
+    check_coefficient,
+    check_signs_and_walls,
+    check_reach,
+    check_records,
+    check_duplicates,
+)

@@ -158,8 +158,12 @@ def _folder_sources(folder: Path, resolution: Any, equation: str) -> _Sources:
     wanted = resolution if isinstance(resolution, tuple) else (int(resolution),) * len(found[0][1])
     pools: dict[str, _Pool] = {}
     for role, shape, path, samples in sorted(found, key=lambda entry: (entry[1] != wanted, np.prod(entry[1]))):
-        if role not in pools and (shape == wanted or _nests(path, wanted)):
-            pools[role] = _Pool(path, np.arange(samples))
+        if role in pools or not (shape == wanted or _nests(path, wanted)):
+            continue
+        rivals = [p.name for r, s, p, _ in found if (r, s) == (role, shape)]
+        if len(rivals) > 1:
+            raise ValueError(f"{folder} holds {len(rivals)} {role} files alike, {', '.join(rivals)}: name one of them")
+        pools[role] = _Pool(path, np.arange(samples))
     if not pools:
         shapes = sorted({"×".join(map(str, shape)) for _, shape, *_ in found})
         raise ValueError(f"resolution={resolution}: {folder} holds {', '.join(shapes)} and no grid that nests it")

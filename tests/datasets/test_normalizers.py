@@ -73,3 +73,15 @@ def test_refusals_are_one_line():
         Normalizer.fit(torch.zeros(0, 1, 4))
     with pytest.raises(ValueError, match="fitted on 2 channels"):
         Normalizer(2).encode(torch.zeros(1, 3, 4))
+
+
+@pytest.mark.gpu
+def test_moves_to_a_device_and_casts_without_losing_the_fit():
+    x = 1e6 + torch.randn(50, 1, 4, 4, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    fitted = Normalizer.fit(x)
+    mean = fitted.mean.clone()
+    there = fitted.encode(x.cuda())  # before the module moves: buffers follow the input
+    fitted.to("cuda", torch.float32)
+    assert fitted.mean.is_cuda and torch.equal(fitted.mean.cpu(), mean)
+    torch.testing.assert_close(fitted.encode(x.cuda()), there, rtol=0, atol=0)
+    torch.testing.assert_close(there.cpu(), fitted.cpu().encode(x), rtol=0, atol=1e-12)

@@ -1,6 +1,8 @@
 """Every layout from a tiny file written exactly as its authors write it; hostile files answer in one line."""
 
 import pickle
+import subprocess
+import sys
 
 import h5py
 import numpy as np
@@ -212,3 +214,11 @@ def test_mat_named_h5_is_read_for_what_it_is(tmp_path):
         open_dataset(tmp_path / "x.h5", layout="pdebench-darcy")
     with pytest.raises(ValueError, match="layout='pdebench': expected one of native"):
         open_dataset(tmp_path / "x.h5", layout="pdebench")
+
+
+def test_the_room_loads_neither_xarray_nor_h5py():
+    code = (
+        "import sys, sciops.datasets as d; d.Normalizer, d.FieldDataset; print({'xarray', 'h5py'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

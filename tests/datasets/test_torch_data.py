@@ -120,6 +120,9 @@ def test_folder_pairs_files_by_role_and_resolution(tmp_path):
     assert torch.equal(nested.test.x, fine.test.x[..., ::2, ::2])
     with pytest.raises(ValueError, match="resolution=33: .* holds 16×16, 32×32"):
         load_splits(tmp_path, 33)
+    _save_pt(tmp_path / "other_train_16.pt", 20, 16)
+    with pytest.raises(ValueError, match="2 train files alike, darcy_train_16.pt, other_train_16.pt: name one"):
+        load_splits(tmp_path, 16)
 
 
 def test_real_folder(real_data):

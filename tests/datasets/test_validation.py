@@ -100,6 +100,18 @@ def test_splits_that_overlap_or_repeat(data):
     assert "no split" in _only(validate(bare), "note").message
 
 
+def test_damaged_bytes_name_their_sample(sound, tmp_path):
+    path = tmp_path / "damaged"
+    path.write_bytes(sound.read_bytes())
+    with h5py.File(path) as file:
+        place = file["r33/u"].id.get_chunk_info(7).byte_offset
+    with open(path, "r+b") as file:
+        file.seek(place + 100)
+        file.write(b"\x55\xaa")
+    finding = _only(validate(path))
+    assert finding.sample == 7 and finding.field == "r33/" and "checksum" in finding.message
+
+
 def test_folders_find_samples_shared_between_files(tmp_path):
     y = torch.rand(6, 16, 16, generator=torch.Generator().manual_seed(0))
     torch.save({"x": y > 0.5, "y": y}, tmp_path / "train.pt")
