@@ -78,12 +78,22 @@ def series() -> Iterator[dict[str, Any]]:
     )
 
 
-def draw_spectra(axis: Any, spectra: Mapping[str, tuple[np.ndarray, np.ndarray]], *, floor: float = 1e-16) -> None:
-    """Energy against wavenumber on log axes, one line a name; zero-wavenumber and empty bins are left out."""
+def draw_spectra(
+    axis: Any,
+    spectra: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    *,
+    styles: Mapping[str, Mapping[str, Any]] | None = None,
+    floor: float = 1e-16,
+) -> None:
+    """Energy against wavenumber on log axes, one line a name; zero-wavenumber and empty bins are left out.
+
+    spectra : name → (wavenumber, energy); styles : name → line options, default one of `series` each
+    floor : bins below this share of the largest one are left out
+    """
     for (name, (wavenumber, energy)), style in zip(spectra.items(), series()):
         k, e = np.asarray(wavenumber), np.asarray(energy)
         keep = (k > 0) & (e > floor * max(float(e.max(initial=0.0)), 1e-300))
-        axis.loglog(k[keep], e[keep], label=name, **(style | {"marker": None}))
+        axis.loglog(k[keep], e[keep], label=name, **((styles or {}).get(name) or style | {"marker": None}))
     axis.set_xlabel("wavenumber k (periods per domain)")
     axis.set_ylabel("energy E(k)")
 

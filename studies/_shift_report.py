@@ -115,39 +115,32 @@ def draw(
 
 
 def _draw_errors(config: Any, results: dict, path: Path) -> None:
-    columns = len(config.train_grids)
     lookup = {(r["arm"], r["train"], r["test"], r["way"]): r["relative_l2"] for r in results["errors"]}
-    with figure(path, 1, columns, width=4.2, height=3.4, sharey=True) as (fig, axes):
+    with figure(path, 1, len(config.train_grids), width=4.4, height=3.4, sharey=True) as (fig, axes):
         for axis, train in zip(axes[0], config.train_grids):
             tests = [n for n in config.test_grids if n >= train]
-            way = "sine"
-            for arm, style in zip(_arms(results, train), series()):
-                for kind, marker in (("direct", {}), (f"low + {way}", {"linestyle": ":", "markerfacecolor": "white"})):
-                    points = [(n, lookup[arm, train, n, kind]) for n in tests if (arm, train, n, kind) in lookup]
-                    if not points:
-                        continue
-                    axis.errorbar(
-                        [n for n, _ in points],
-                        [100 * e["mean"] for _, e in points],
-                        yerr=[100 * e["std"] for _, e in points],
-                        capsize=2,
-                        label=arm if kind == "direct" else None,
-                        **(style | {"linestyle": "-"} | marker),
-                    )
-            for label, name, color in (("native solve on the test grid", "native", "0.35"),):
-                points = [(n, lookup["reference", n, n, name]) for n in tests if ("reference", n, n, name) in lookup]
-                if points:
-                    axis.plot(*zip(*[(n, 100 * e["mean"]) for n, e in points]), "--", color=color, label=label)
-            floor = [(n, lookup.get(("reference", train, n, f"truth + {way}"))) for n in tests if n > train]
-            if any(e for _, e in floor):
-                pairs = [(n, 100 * e["mean"]) for n, e in floor if e]
-                axis.plot(*zip(*pairs), linestyle="-.", color="0.6", marker="_", label=f"floor of low + {way}")
+
+            def line(arm: str, way: str, label: str | None, **style: Any) -> None:
+                found = [(n, lookup.get((arm, n if way == "native" else train, n, way))) for n in tests]  # noqa: B023
+                found = [(n, e) for n, e in found if e]
+                if found:
+                    grids, means, spread = zip(*[(n, 100 * e["mean"], 100 * e["std"]) for n, e in found])
+                    axis.errorbar(grids, means, yerr=spread, capsize=2, label=label, **style)  # noqa: B023
+
+            for arm, style in zip(_plain_arms(results, train), series()):
+                line(arm, "direct", arm, **(style | {"linestyle": "-"}))
+                line(arm, "low + sine", None, **(style | {"linestyle": ":", "markerfacecolor": "white"}))
+            line("reference", "native", "native solve on the test grid", color="0.3", linestyle="--", marker="x")
+            line("reference", "truth + sine", "floor of low + sine", color="0.6", linestyle="-.", marker="_")
             axis.set_xscale("log")
             axis.set_yscale("log")
             axis.set_xticks(tests, [str(n) for n in tests])
-            axis.minorticks_off()
+            axis.xaxis.minorticks_off()
+            axis.yaxis.set_major_formatter("{x:g}")
+            axis.yaxis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:e}"[0] in "235" else "")
+            axis.tick_params(which="minor", labelsize=7)
             axis.set_xlabel("points per axis of the test grid")
-            axis.set_title(f"trained on {train}: solid direct, dotted low + {way}")
+            axis.set_title(f"trained on {train}: solid direct, dotted low + sine")
         axes[0][0].set_ylabel("relative L2 error (%)")
         fig.legend(*axes[0][0].get_legend_handles_labels(), loc="outside right center")
 
@@ -158,14 +151,14 @@ def _draw_verdicts(config: Any, results: dict, path: Path) -> None:
         return
     rows_of = defaultdict(list)
     for v in results["verdicts"]:
-        if v["against"] in ("low + sine", "low + cubic", "low + fourier naive"):
-            label = f"{v['arm']}  vs {v['against'].removeprefix('low + ')}"
+        if v["against"] in ("low + sine", "low + cubic", "low + fourier naive") and not v["arm"].endswith(" (sym)"):
+            label = f"{v['arm']} vs {v['against'].removeprefix('low + ')}"
             rows_of[v["train"], v["test"]].append((label, *(100 * v[k] for k in ("difference", "low", "high"))))
     tallest = max(len(rows) for rows in rows_of.values())
-    with figure(path, 1, len(pairs), width=4.2, height=0.8 + 0.2 * tallest, sharey=True) as (_, axes):
+    with figure(path, 1, len(pairs), width=3.9, height=0.9 + 0.2 * tallest, sharey=True) as (_, axes):
         for axis, pair in zip(axes[0], pairs):
-            draw_intervals(axis, rows_of[pair], unit="direct − low+up, relative L2 (points)")
-            axis.set_title(f"{pair[0]} → {pair[1]}: left of 0, direct is better")
+            draw_intervals(axis, rows_of[pair], unit="error direct − error low + up (percentage points)")
+            axis.set_title(f"{pair[0]} → {pair[1]} points: left of 0, direct is better")
 
 
 def _draw_spectra(config: Any, case: Case, models: dict, train: int, test: int, path: Path) -> None:
@@ -178,51 +171,77 @@ def _draw_spectra(config: Any, case: Case, models: dict, train: int, test: int, 
         wavenumber, energy = power_spectrum(u, grid, taper="hann")
         return np.asarray(wavenumber), np.asarray(energy).reshape(-1, len(wavenumber)).mean(0)
 
-    fields, errors = {"truth": spectrum(truth)}, {}
-    for name, job in models.items():
+    fields: dict[str, Any] = {"truth": spectrum(truth)}
+    errors: dict[str, Any] = {"truth": fields["truth"]}
+    styles: dict[str, dict] = {"truth": {"color": "black", "linestyle": "-", "linewidth": 2.0}}
+    for (name, job), style in zip(models.items(), series()):
         model, _ = load_trained(config, job)
         direct = predict(model, case, test)
         low = case.upsample(predict(model, case, train), train, test, "sine")
         fields[f"{name}, direct"] = spectrum(direct)
         errors[f"{name}, direct"], errors[f"{name}, low + sine"] = spectrum(direct - truth), spectrum(low - truth)
-    with figure(path, 1, 2, width=4.4, height=3.6) as (_, axes):
-        draw_spectra(axes[0][0], fields)
+        styles[f"{name}, direct"] = {"color": style["color"], "linestyle": "-"}
+        styles[f"{name}, low + sine"] = {"color": style["color"], "linestyle": ":"}
+    with figure(path, 1, 2, width=4.0, height=3.4, sharey=True) as (fig, axes):
+        draw_spectra(axes[0][0], fields, styles=styles)
         axes[0][0].set_title(f"solutions on {test} points (Hann taper)")
-        draw_spectra(axes[0][1], {"truth": fields["truth"]} | errors)
-        axes[0][1].set_title("errors: direct and low + sine")
+        draw_spectra(axes[0][1], errors, styles=styles)
+        axes[0][1].set_title("errors")
         for axis in axes[0]:
             axis.axvline(train / 2, color="0.5", linewidth=0.8, linestyle=":")
-            axis.legend(fontsize=6)
+            axis.text(
+                train / 2, 0.02, f" half of {train}", transform=axis.get_xaxis_transform(), fontsize=7, color="0.4"
+            )
+        fig.legend(*axes[0][1].get_legend_handles_labels(), loc="outside right center")
 
 
 def _draw_layers(config: Any, case: Case, models: dict, train: int, test: int, path: Path) -> None:
+    """Spectra after every stage of the spine, and the share of energy above what the training grid resolves."""
     from sciops.spectral import layer_spectra
     from studies._shift_evaluation import load_trained
 
-    names = [n for n in models if not n.startswith("neuralop")][:2] or list(models)[:1]
-    with figure(path, len(names), 2, width=4.6, height=3.2, sharey="row") as (_, axes):
+    names = [name for name in models if not name.startswith("neuralop")][:3]
+    if not names:
+        return
+    with figure(path, len(names), 2, width=4.4, height=3.0, sharex=True, sharey=True) as (fig, axes):
         for row, name in zip(axes, names):
             model, _ = load_trained(config, models[name])
             for axis, points in zip(row, (train, test)):
-                a = case.test(points)[0][:8].to(next(model.parameters()).dtype)
+                a = case.test(points)[0][:16].to(next(model.parameters()).dtype)
                 spectra = layer_spectra(model, a, case.grid(points))
-                k = np.asarray(spectra["wavenumber"])
-                share = np.asarray(spectra)[:, k > 0]
-                share = share / np.maximum(share.sum(1, keepdims=True), 1e-300)
-                image = axis.pcolormesh(
-                    k[k > 0],
-                    np.arange(len(share)),
-                    np.log10(np.maximum(share, 1e-8)),
-                    shading="nearest",
-                    vmin=-6,
-                    vmax=0,
-                )
-                axis.set_xscale("log")
-                axis.set_yticks(range(len(share)), [str(v) for v in spectra["layer"].values], fontsize=4.5)
-                axis.grid(visible=False)
+                stages = _stages([str(v) for v in spectra["layer"].values])
+                k, energy = np.asarray(spectra["wavenumber"]), np.asarray(spectra)
+                colors = _depth_colors(len(stages))
+                shares = {}
+                for label, index in stages.items():
+                    total = energy[index][k > 0].sum()
+                    shares[label] = (k, energy[index] / max(total, 1e-300))
+                styles = {label: {"color": c, "linestyle": "-"} for label, c in zip(stages, colors)}
+                draw_spectra(axis, shares, styles=styles, floor=1e-10)
+                axis.axvline(train / 2, color="0.5", linewidth=0.8, linestyle=":")
                 axis.set_title(f"{name} on {points} points")
-                axis.set_xlabel("wavenumber k")
-            row[1].figure.colorbar(image, ax=row[1], label="log10 share of energy")
+                axis.set_ylabel("share of non-mean energy")
+        fig.legend(*axes[0][0].get_legend_handles_labels(), loc="outside right center")
+
+
+def _stages(layers: list[str]) -> dict[str, int]:
+    """Index of the stages of the spine among recorded layers: lift, each block's mixer and end, head, output."""
+    wanted = {}
+    for i, layer in enumerate(layers):
+        name = layer.removeprefix("model.").removeprefix("model.")
+        parts = name.split(".")
+        if name in ("lift", "output"):
+            wanted[name] = i
+        elif parts[0] == "blocks" and (len(parts) == 2 or parts[2:] == ["mixer"]):
+            wanted[f"block {parts[1]}" + (" mixer" if len(parts) == 3 else "")] = i
+    return wanted
+
+
+def _depth_colors(count: int) -> list[Any]:
+    """`count` colours in order of depth, from a map that reads in grey and with colour deficiencies."""
+    from matplotlib import colormaps
+
+    return [colormaps["cividis"](v) for v in np.linspace(0.0, 0.92, max(count, 1))]
 
 
 def _draw_fields(config: Any, case: Case, models: dict, train: int, test: int, path: Path) -> None:
@@ -253,6 +272,10 @@ def _draw_fields(config: Any, case: Case, models: dict, train: int, test: int, p
                     vmin=-largest,
                     vmax=largest,
                 )
+
+
+def _plain_arms(results: dict, train: int) -> list[str]:
+    return [arm for arm in _arms(results, train) if not arm.endswith(" (sym)")]
 
 
 def _arms(results: dict, train: int) -> list[str]:

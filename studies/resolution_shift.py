@@ -16,6 +16,7 @@ Colagrande et al., Limits of Resolution Equivariance in Fourier Neural Operators
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sciops._command import command
+from sciops._json import plain
 from studies._shift_arms import ARMS
 from studies._shift_case import load_case, load_grid
 from studies._shift_evaluation import evaluate
@@ -114,6 +116,7 @@ def run(config: ResolutionShiftConfig) -> dict[str, Any]:
     _check(config)
     if config.data is None:
         config = replace(config, data=_generate(config))
+    _check_same_study(config)
     folder = RunFolder(config.output)
     folder.describe(config, data=config.data, seeds=list(range(config.seeds)))
     case = load_case(config)
@@ -140,6 +143,24 @@ def _check(config: ResolutionShiftConfig) -> None:
         )
     if config.data is not None and not config.data.exists():
         raise FileNotFoundError(f"{config.data}: no such file or folder; leave --data out to generate one")
+
+
+# What a trained model depends on; a study may be run again with more arms, grids or seeds, and keeps its models.
+_SHARED = ("data", "recipe", "train_samples", "hold_out", "epochs", "batch_size", "gradient_weight", "augment")
+
+
+def _check_same_study(config: ResolutionShiftConfig) -> None:
+    path = config.output / "config.json"
+    if not path.exists() or not (config.output / "models").exists():
+        return
+    before = json.loads(path.read_text())
+    for name in _SHARED:
+        value = plain(getattr(config, name))
+        if name in before and before[name] != value:
+            raise ValueError(
+                f"{config.output} holds a study with {name}={before[name]}, now {name}={value}: "
+                "choose another --output, or delete that folder"
+            )
 
 
 def _generate(config: ResolutionShiftConfig) -> Path:

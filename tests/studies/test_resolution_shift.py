@@ -1,0 +1,100 @@
+"""The study, whole, on a dataset of a few fields: its tables agree with what can be said without a network."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from data_gen import darcy
+from studies import resolution_shift
+from studies._shift_arms import ARMS
+from studies._shift_case import load_case
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shift")
+    data = darcy.run(
+        replace(darcy.PRESETS["quick"], samples=24, resolutions=(29, 15, 8), workers=1, output=folder / "darcy.h5")
+    )
+    return replace(
+        resolution_shift.PRESETS["quick"],
+        data=data,
+        arms=("fno", "mano", "fno+latent"),
+        train_grids=(8,),
+        test_grids=(8, 15, 29),
+        seeds=1,
+        epochs=1,
+        workers=1,
+        output=folder / "study",
+    )
+
+
+@pytest.fixture(scope="module")
+def results(tiny):
+    return resolution_shift.run(tiny)
+
+
+def _error(results, arm, test, way):
+    return next(
+        r["relative_l2"]["mean"]
+        for r in results["errors"]
+        if (r["arm"], r["train"], r["test"], r["way"])
+        == (arm, 8 if arm != "reference" or "+" in way else test, test, way)
+    )
+
+
+def test_on_the_training_grid_direct_and_low_plus_up_are_the_same(results):
+    for arm in ("fno", "mano", "fno+latent"):
+        assert _error(results, arm, 8, "direct") == _error(results, arm, 8, "low + sine")
+
+
+def test_references_need_no_network(results):
+    """Labels are the finest solve sampled: the native solve there is exact, and coarse solves get better."""
+    assert _error(results, "reference", 29, "native") < 1e-6
+    assert _error(results, "reference", 15, "native") < _error(results, "reference", 8, "native")
+    assert _error(results, "reference", 29, "truth + sine") < _error(results, "reference", 29, "truth + fourier naive")
+
+
+def test_a_fixed_latent_grid_takes_the_shift_out_of_the_network(results):
+    mismatch = {
+        (r["arm"], r["test"], r["input"]): r["mean"]
+        for r in results["equivariance"]
+        if r["arm"] in ("fno", "fno+latent")
+    }
+    assert mismatch["fno+latent", 15, "refined input"] < mismatch["fno", 15, "refined input"]
+
+
+def test_everything_that_was_promised_is_on_disk(tiny, results):
+    assert json.loads((tiny.output / "results.json").read_text())["verdicts"]
+    report = (tiny.output / "report.md").read_text()
+    assert "Trained on 8, wanted on 29" in report and "floor" in report and "native" in report
+    figures = {p.name for p in (tiny.output / "figures").glob("*.png")}
+    assert figures == {"errors.png", "verdicts.png", "spectra.png", "layer_spectra.png", "fields.png"}
+
+
+def test_a_second_run_trains_nothing_and_finds_the_same(tiny, results, monkeypatch):
+    monkeypatch.setattr(resolution_shift, "train_one", None)
+    again = resolution_shift.run(tiny)
+    assert [r["relative_l2"] for r in again["errors"]] == [r["relative_l2"] for r in results["errors"]]
+
+
+def test_a_changed_configuration_does_not_reuse_the_models_of_another(tiny, results):
+    with pytest.raises(ValueError, match="epochs"):
+        resolution_shift.run(replace(tiny, epochs=2))
+
+
+def test_bad_input_is_refused_in_one_line(tiny):
+    with pytest.raises(ValueError, match="fno"):
+        resolution_shift.run(replace(tiny, arms=("fnu",)))
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        resolution_shift.run(replace(tiny, data=tiny.output / "missing.h5"))
+    with pytest.raises(ValueError, match="test grid"):
+        resolution_shift.run(replace(tiny, train_grids=(29,), test_grids=(8,)))
+
+
+def test_arms_lower_their_modes_to_the_grid(tiny):
+    grid = load_case(replace(tiny, train_grids=(8,), test_grids=(8,))).grid(8)
+    assert ARMS["darcy"]["fno"].resolved(grid)["modes"] == (4, 4)
+    assert np.all(np.array(ARMS["darcy"]["sine-cosine"].resolved(grid)["modes"]) <= 6)

@@ -1,0 +1,62 @@
+"""The command as a user types it: what it prints, and one line for what is wrong."""
+
+import subprocess
+import sys
+
+import pytest
+
+from sciops import cli
+
+
+def _refused(capsys, *words):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(list(words))
+    text = capsys.readouterr().err.strip()
+    assert stop.value.code == 2 and text.startswith("error: ") and "\n" not in text, text
+    return text
+
+
+def test_help_names_every_verb(capsys):
+    cli.main([])
+    text = capsys.readouterr().out
+    assert all(verb in text for verb in ("generate", "info", "validate", "convert", "train", "study", "demo"))
+
+
+def test_lists_come_from_the_folders(capsys):
+    cli.main(["generate"])
+    assert "darcy" in capsys.readouterr().out
+    cli.main(["study"])
+    assert "resolution_shift" in capsys.readouterr().out and "_shift_arms" not in capsys.readouterr().out
+
+
+def test_generate_info_validate_convert(tmp_path, capsys):
+    file = tmp_path / "d.h5"
+    size = ["--samples", "6", "--resolutions", "17", "9", "--workers", "1"]
+    cli.main(["generate", "darcy", "--preset", "quick", *size, "--output", str(file)])
+    capsys.readouterr()
+    cli.main(["info", str(file)])
+    text = capsys.readouterr().out
+    assert "native" in text and "17" in text and "node" in text
+    cli.main(["validate", str(file)])
+    assert "sound" in capsys.readouterr().out
+    cli.main(["convert", str(file), str(tmp_path / "d.mat"), "--layout", "li2020"])
+    capsys.readouterr()
+    cli.main(["info", str(tmp_path / "d.mat")])
+    assert "li2020" in capsys.readouterr().out
+
+
+def test_wrong_words_are_answered_in_one_line(tmp_path, capsys):
+    assert "generate" in _refused(capsys, "genrate")
+    assert "darcy" in _refused(capsys, "generate", "darcey")
+    assert "missing.h5" in _refused(capsys, "info", str(tmp_path / "missing.h5"))
+    assert "quick" in _refused(capsys, "generate", "darcy", "--preset", "nope")
+    (tmp_path / "notes.txt").write_text("hello")
+    assert "notes.txt" in _refused(capsys, "info", str(tmp_path / "notes.txt"))
+
+
+def test_import_is_light():
+    """`import sciops` brings in none of the libraries that only some rooms need."""
+    heavy = "neuralop matplotlib xarray h5py accelerate tyro numba pandas transformers"
+    code = f"import sys, sciops; print([m for m in '{heavy}'.split() if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
