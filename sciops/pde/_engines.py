@@ -1,13 +1,14 @@
 """The ways to solve a batch: compiled, in torch, or by sparse LU; and what becomes of samples that do not converge.
 
-An engine takes (a padded (batch, mx + 2, my + 2), b (1 or batch, mx, my), axes, tol, limit, threads) and returns
-(u (batch, mx, my), true relative residual, its float64 floor, iterations, status, method), one entry per sample.
+An engine takes (problem, u, tol, limit, threads), writes the unknowns into u (batch, mx, my), and returns per sample
+(true relative residual, its float64 floor, iterations, status, method).
 """
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,6 +18,28 @@ from sciops.pde import _five_point as scheme
 from sciops.pde._multigrid import HALF_EPSILON
 
 _NEAR_FLOOR = 2.0  # a residual within this factor of the floor is all that float64 gives
+_CACHE, _DEVICE = 2**18, 2**25  # unknowns that torch takes at a time: what stays in cache, and what fills a device
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The discrete systems of a batch: coefficient a / scale (a padded to (batch, mx + 2, my + 2), scale (batch,)),
+    right side b (1 or batch, mx, my)."""
+
+    a: Tensor
+    scale: Tensor
+    b: Tensor
+    axes: tuple[scheme.Axis, scheme.Axis]
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+    def faces(self, part: slice) -> tuple[Tensor, Tensor]:
+        factor = (1.0 / self.scale[part])[:, None, None]  # a power of two: exact
+        return tuple(face.mul_(factor) for face in scheme.conductances(self.a[part], self.axes))
+
+    def right(self, part: slice) -> Tensor:
+        return self.b.expand(len(self), -1, -1)[part]
 
 
 def engine_for(backend: str, device: torch.device) -> Callable:
@@ -31,29 +54,61 @@ def engine_for(backend: str, device: torch.device) -> Callable:
     return ENGINES[backend]
 
 
-def _with_numba(a, b, axes, tol, limit, threads):
+def _with_numba(problem, u, tol, limit, threads):
     try:
         from sciops.pde._multigrid_numba import solve_samples
     except ImportError as error:
         raise ImportError('backend="numba" needs numba: pip install "sciops[fast]"') from error
 
-    threads = torch.get_num_threads() if threads is None else threads
-    results = solve_samples(a.numpy(), b.contiguous().numpy(), axes, tol, limit, threads)
-    return _with_fallback(a, b, axes, tol, *map(torch.from_numpy, results), "multigrid-numba")
+    results = solve_samples(
+        *(x.numpy() for x in (problem.a, 1.0 / problem.scale, problem.b.contiguous(), u)),
+        problem.axes,
+        tol,
+        limit,
+        torch.get_num_threads() if threads is None else threads,
+    )
+    return _with_fallback(problem, u, tol, *map(torch.from_numpy, results), "multigrid-numba")
 
 
-def _with_direct(a, b, axes, tol, limit, threads):
-    """(u, residual, floor, iterations, status, method) by sparse LU alone."""
-    u, rho, floor = _direct(a, b, axes)
-    status = _status(rho, floor, tol, "ok")
-    return u, rho, floor, torch.zeros(len(a), dtype=torch.int64, device=a.device), status, _words("direct", len(a))
+def _with_torch(problem, u, tol, limit, threads):
+    from sciops.pde._multigrid_torch import solve_batch
+
+    rho, floor = problem.scale.new_zeros(2, len(problem))
+    iterations = torch.zeros_like(rho, dtype=torch.int64)
+    chunk = max(1, (_CACHE if u.device.type == "cpu" else _DEVICE) // u[:1].numel()) if len(u) else 1
+    for start in range(0, len(problem), chunk):
+        part = slice(start, start + chunk)
+        faces, b = problem.faces(part), problem.right(part)
+        u[part], _, iterations[part] = solve_batch(*faces, b, tol, limit)
+        rho[part], floor[part] = _true_residual(faces, b, u[part])
+    return _with_fallback(problem, u, tol, rho, floor, iterations, "multigrid-torch")
 
 
-def _direct(a, b, axes):
+def _with_direct(problem, u, tol, limit, threads):
+    rho, floor = problem.scale.new_zeros(2, len(problem))
+    for i in range(len(problem)):
+        part = slice(i, i + 1)
+        u[part], rho[part], floor[part] = _direct(problem, part)
+    iterations = torch.zeros_like(rho, dtype=torch.int64)
+    return rho, floor, iterations, _status(rho, floor, tol, "ok"), _words("direct", len(rho))
+
+
+def _with_fallback(problem, u, tol, rho, floor, iterations, name):
+    """Samples that multigrid left above both tolerance and floor go through sparse LU, and keep the better answer."""
+    status, method = _status(rho, floor, tol, "ok"), _words(name, len(problem))
+    for i in np.flatnonzero(status == "failed"):
+        part = slice(i, i + 1)
+        u_i, rho_i, floor_i = _direct(problem, part)
+        if rho_i <= rho[i] or not torch.isfinite(rho[i]):
+            u[part], rho[part], floor[part], method[i] = u_i, rho_i, floor_i, "direct"
+            status[i] = _status(rho_i, floor_i, tol, "fallback_ok")[0]
+    return rho, floor, iterations, status, method
+
+
+def _direct(problem, part):
     from sciops.pde._direct import solve_directly
 
-    faces = scheme.conductances(a, axes)
-    b = b.expand(len(a), -1, -1)
+    faces, b = problem.faces(part), problem.right(part)
     u = solve_directly(*faces, b)
     return u, *_true_residual(faces, b, u)
 
@@ -63,38 +118,6 @@ def _true_residual(faces, b, u):
     size = torch.where(size > 0, size, 1.0)
     rho = (b - scheme.apply(*faces, u)).flatten(1).norm(dim=1) / size
     return rho, HALF_EPSILON * scheme.rounding(*faces, u) / size
-
-
-def _with_torch(a, b, axes, tol, limit, threads):
-    from sciops.pde._multigrid_torch import solve_batch
-
-    unknowns = axes[0].size * axes[1].size
-    # on the CPU a chunk should stay in cache; on a device it should fill it
-    chunk = max(1, (2**18 if a.device.type == "cpu" else 2**25) // unknowns)
-    parts = []
-    for start in range(0, len(a), chunk):
-        faces = scheme.conductances(a[start : start + chunk], axes)
-        right = (b if len(b) == 1 else b[start : start + chunk]).expand(len(faces[0]), -1, -1)
-        u, _, iterations = solve_batch(*faces, right, tol, limit)
-        parts.append((u, *_true_residual(faces, right, u), iterations))
-    if not parts:
-        parts = [(a.new_zeros(0, axes[0].size, axes[1].size), a.new_zeros(0), a.new_zeros(0), a.new_zeros(0).long())]
-    u, rho, floor, iterations = (torch.cat(column) for column in zip(*parts))
-    return _with_fallback(a, b, axes, tol, u, rho, floor, iterations, "multigrid-torch")
-
-
-def _with_fallback(a, b, axes, tol, u, rho, floor, iterations, name):
-    """Samples that multigrid left above both tolerance and floor go through sparse LU."""
-    status, method = _status(rho, floor, tol, "ok"), _words(name, len(a))
-    for i in np.flatnonzero(status == "failed"):
-        one = slice(i, i + 1)
-        u_i, rho_i, floor_i = _direct(a[one], b if len(b) == 1 else b[one], axes)
-        if not rho_i <= rho[one]:  # also where multigrid ended in NaN
-            if torch.isfinite(rho[one]):
-                continue
-        u[one], rho[one], floor[one] = u_i, rho_i, floor_i
-        status[i], method[i] = _status(rho_i, floor_i, tol, "fallback_ok")[0], "direct"
-    return u, rho, floor, iterations, status, method
 
 
 def _status(rho: Tensor, floor: Tensor, tol: float, reached: str) -> np.ndarray:

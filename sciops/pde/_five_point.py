@@ -101,16 +101,6 @@ def rounding(along_y: Tensor, along_x: Tensor, u: Tensor) -> Tensor:
     return total.flatten(1).norm(dim=1)
 
 
-def on_grid(u: Tensor, grid: Grid, axes: tuple[Axis, Axis]) -> Tensor:
-    """u on every point of the grid: zero on the wall nodes it has."""
-    x, y = axes
-    if u.shape[1:] == grid.shape:
-        return u
-    full = u.new_zeros(u.shape[0], *grid.shape)
-    full[:, x.unknown, y.unknown] = u
-    return full
-
-
 def _harmonic(p: Tensor, q: Tensor) -> Tensor:
     return 2.0 * p * (q / (p + q))
 

@@ -301,17 +301,17 @@ def _cycle(work, shapes, start):
 
 
 @_exact
-def _faces(a, x_over, y_over, along_y, along_x):
-    """Conductances of one padded coefficient; x_over and y_over hold (dual, 1 / distance) of each axis."""
+def _faces(a, factor, x_over, y_over, along_y, along_x):
+    """Conductances of one padded coefficient times a factor; x_over, y_over hold (dual, 1 / distance) of each axis."""
     mx, my = along_y.shape[0], along_x.shape[1]
     for i in range(mx + 1):
         a0, a1 = a[i], a[i + 1]
-        out, inverse, dual = along_x[i], x_over[1, i], y_over[0]
+        out, inverse, dual = along_x[i], factor * x_over[1, i], y_over[0]
         for j in range(my):
             p, q = a0[j + 1], a1[j + 1]
             out[j] = 2.0 * p * (q / (p + q)) * (dual[j] * inverse)
         if i < mx:
-            out, width, over = along_y[i], x_over[0, i], y_over[1]
+            out, width, over = along_y[i], factor * x_over[0, i], y_over[1]
             for j in range(my + 1):
                 p, q = a1[j], a1[j + 1]
                 out[j] = 2.0 * p * (q / (p + q)) * (width * over[j])
@@ -415,7 +415,7 @@ def _products(r, Ap, z):
 
 
 @_exact
-def _solve_one(a, b, x_over, y_over, tol, limit, shapes, start, work, along_y, along_x, p, Ap, r, u):
+def _solve_one(a, factor, b, x_over, y_over, tol, limit, shapes, start, work, along_y, along_x, p, Ap, r, u):
     """One sample into u (with halo); (true relative residual, its float64 floor, iterations)."""
     u[:] = 0.0
     p[:] = 0.0
@@ -423,7 +423,7 @@ def _solve_one(a, b, x_over, y_over, tol, limit, shapes, start, work, along_y, a
     norm = np.sqrt(_square_sum(b.reshape(b.size)))
     if norm == 0.0:
         return 0.0, 0.0, 0
-    _faces(a, x_over, y_over, along_y, along_x)
+    _faces(a, factor, x_over, y_over, along_y, along_x)
     _setup(along_y, along_x, work, shapes, start)
     _, _, _, _, _, f, z, _ = _level(work, start, shapes, 0)
     f, z = _square(f, shapes[0]), _square(z, shapes[0])
@@ -451,10 +451,10 @@ def _solve_one(a, b, x_over, y_over, tol, limit, shapes, start, work, along_y, a
     return rho, HALF_EPSILON * np.sqrt(_rounding(along_y, along_x, u)) / norm, iterations
 
 
-def solve_samples(a, b, axes, tol, limit, threads):
-    """(u (batch, mx, my), residual, floor, iterations) of a padded coefficient (batch, mx + 2, my + 2).
+def solve_samples(a, factor, b, out, axes, tol, limit, threads):
+    """(true relative residual, its float64 floor, iterations) per sample; the solutions go into out (batch, mx, my).
 
-    b : (1 or batch, mx, my)
+    a (batch, mx + 2, my + 2) padded, factor (batch,): the coefficient is a · factor; b (1 or batch, mx, my)
     """
     mx, my = (axis.size for axis in axes)
     shapes, start, size = layout(mx, my)
@@ -462,7 +462,6 @@ def solve_samples(a, b, axes, tol, limit, threads):
     for table, axis in zip(over, axes):
         table[0, :-1], table[1] = axis.dual, 1.0 / axis.distance
     batch = len(a)
-    out = np.empty((batch, mx, my))
     rho, floor, iterations = np.empty(batch), np.empty(batch), np.empty(batch, dtype=np.int64)
     todo, lock = iter(range(batch)), threading.Lock()
 
@@ -476,7 +475,7 @@ def solve_samples(a, b, axes, tol, limit, threads):
             if i is None:
                 return
             rho[i], floor[i], iterations[i] = _solve_one(
-                a[i], b[i if len(b) > 1 else 0], *over, tol, limit, shapes, start, work, *fields
+                a[i], factor[i], b[i if len(b) > 1 else 0], *over, tol, limit, shapes, start, work, *fields
             )
             out[i] = fields[-1][1:-1, 1:-1]
 
@@ -487,4 +486,4 @@ def solve_samples(a, b, axes, tol, limit, threads):
         with ThreadPoolExecutor(workers) as pool:
             for future in [pool.submit(work_through) for _ in range(workers)]:
                 future.result()
-    return out, rho, floor, iterations
+    return rho, floor, iterations

@@ -13,7 +13,7 @@ from torch import Tensor
 from sciops._arrays import as_tensor
 from sciops.grids import Grid, check_on_grid
 from sciops.pde import _five_point as scheme
-from sciops.pde._engines import engine_for
+from sciops.pde._engines import Problem, engine_for
 
 __all__ = ["Solution", "SolverError", "residual", "solve"]
 
@@ -92,12 +92,13 @@ def solve(
     force = _forcing(forcing, coefficient, grid)
 
     # powers of two: exact, and neither float32 nor squared norms can leave their range afterwards
-    a_scale, b = _power_of_two(coefficient), scheme.source(force, axes)
-    b_scale = _power_of_two(b)
-    u, rho, floor, iterations, status, method = run(
-        scheme.padded(coefficient / a_scale, axes), b / b_scale, axes, tol, max_iterations, threads
-    )
-    u = scheme.on_grid(u * (b_scale / a_scale), grid, axes)
+    b = scheme.source(force, axes)
+    a_scale, b_scale = _power_of_two(coefficient), _power_of_two(b)
+    problem = Problem(scheme.padded(coefficient, axes), a_scale, b / b_scale[:, None, None], axes)
+    u = torch.zeros_like(coefficient)
+    inside = u[:, axes[0].unknown, axes[1].unknown]
+    rho, floor, iterations, status, method = run(problem, inside, tol, max_iterations, threads)
+    u.mul_((b_scale / a_scale)[:, None, None])
     _report(status, rho, floor, coefficient, tol, on_failure)
     u[torch.from_numpy(status == "failed").to(u.device)] = torch.nan
     first = 0 if single else slice(None)
@@ -184,10 +185,10 @@ def _check_all(values: Tensor, name: str, wanted: str, *, positive: bool, single
 
 
 def _power_of_two(values: Tensor) -> Tensor:
-    """2^k with max|v| ≤ 2^k per sample, shaped to divide by; 1 where all is zero."""
-    size = values.abs().amax((1, 2), keepdim=True) if len(values) else values.new_ones(0, 1, 1)
-    exponent = torch.frexp(size)[1]
-    return torch.where(size > 0, torch.ldexp(torch.ones_like(size), exponent), 1.0)
+    """2^k ≥ max|v| per sample, (batch,); 1 where all is zero."""
+    low, high = torch.aminmax(values.flatten(1), dim=1)
+    size = torch.maximum(-low, high)
+    return torch.where(size > 0, torch.ldexp(torch.ones_like(size), torch.frexp(size)[1]), 1.0)
 
 
 def _report(status, rho, floor, a, tol, on_failure) -> None:
