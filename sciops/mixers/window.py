@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sciops.mixers._small_attention import small_attention
 from sciops.mixers._windows import Tiling, tiling
 
-_SMALL = 16  # tokens per window up to which the kernel across windows beats the fused one on CPUs
+_SMALL = 9  # tokens per window up to which the kernel across windows beats the fused one on CPUs
 
 
 class WindowAttention(nn.Module):
@@ -29,6 +29,9 @@ class WindowAttention(nn.Module):
 
     W_qkv has no bias. There is no positional term: positions enter as channels of x. Windows count cells, so on a finer
     grid they are physically smaller. `grid` is accepted and not used.
+
+    Windows of at most nine cells have derivatives of every order on CPUs. Larger ones use torch's fused kernel, whose
+    second derivative exists only under ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)``.
 
     Raises ValueError when heads do not divide channels, or stride is not in 1 … window.
     """
