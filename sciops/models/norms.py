@@ -26,8 +26,8 @@ class RMSNorm(nn.Module):
         if x.dtype != self.weight.dtype:
             wide = torch.promote_types(x.dtype, self.weight.dtype)
             return F.rms_norm(x.to(wide), self.weight.shape, self.weight.to(wide), self.eps).to(x.dtype)
-        if x.device.type == "cpu":
-            # torch's own is one kernel on a GPU, but a chain of nine there and back on a CPU
+        if x.device.type == "cpu" and not torch.compiler.is_compiling():
+            # torch's own is one kernel on a GPU and when compiled, but a chain of nine there and back on a CPU
             return _RMSNorm.apply(x, self.weight, self.eps)[0]
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
@@ -68,6 +68,8 @@ def make_norm(name: str, channels: int) -> nn.Module:
 
 class _RMSNorm(Function):
     """y = w·x·r with r = (mean(x²) + ε)^(−1/2), whose derivative is dr = −r³·mean(x·dx)."""
+
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
