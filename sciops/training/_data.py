@@ -14,7 +14,7 @@ from sciops.grids import Grid
 from sciops.training.config import TrainConfig
 from sciops.training.symmetry import check_symmetric
 
-_CHUNK = 256  # samples read at a time
+_POINTS = 2**24  # read at a time
 
 
 def training_sets(data: Any) -> tuple[list[Any], list[Any]]:
@@ -74,8 +74,9 @@ def name_of(grid: Grid) -> str:
 
 
 def _blocks(dataset: Any) -> Iterator[tuple[int, dict[str, torch.Tensor]]]:
-    for start in range(0, len(dataset), _CHUNK):
-        yield start, dataset.batch(np.arange(start, min(start + _CHUNK, len(dataset))))
+    chunk = max(1, _POINTS // dataset.grid.size)
+    for start in range(0, len(dataset), chunk):
+        yield start, dataset.batch(np.arange(start, min(start + chunk, len(dataset))))
 
 
 def _as_list(part: Any) -> list[Any]:

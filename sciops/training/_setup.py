@@ -68,5 +68,10 @@ def own_random_state(device: torch.device) -> Iterator[None]:
         yield
 
 
-def seed_of(seed: int, epoch: int, rank: int) -> int:
-    return int(np.random.SeedSequence((seed, epoch, rank)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+def seed_epoch(config: TrainConfig, epoch: int, rank: int, device: torch.device) -> None:
+    """Seeds the generators that dropout draws from by (seed, epoch, rank): a resumed run needs no stored state."""
+    seed = int(np.random.SeedSequence((config.seed, epoch, rank)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)

@@ -37,12 +37,13 @@ class Step:
     codes: np.ndarray
 
 
-def batches_per_epoch(sizes: Sequence[int], config: TrainConfig, epoch: int) -> list[int]:
+def batches_per_epoch(sizes: Sequence[int], config: TrainConfig, epoch: int, *, done: float | None = None) -> list[int]:
     """How many batches of each training set epoch number `epoch` (from 0) holds.
 
     mixed : each set's own number, or, with `grid_shares`, their total divided in those shares (at least one batch
         wherever the share is positive)
-    sequential : the sets follow one another through the training, each for its share of the epochs
+    sequential : the sets follow one another through the training, each for its share of the epochs; of the time, where
+        `done` says how much of a time budget is spent
     """
     own = [-(-n // config.batch_size) for n in sizes]
     if len(sizes) == 1:
@@ -53,7 +54,8 @@ def batches_per_epoch(sizes: Sequence[int], config: TrainConfig, epoch: int) -> 
     if config.grid_order == "sequential":
         ends = np.cumsum(shares) / sum(shares)
         # the middle of the epoch decides, so that shares of the epochs round to the nearest
-        current = int(np.searchsorted(ends, (epoch + 0.5) / config.epochs, side="right"))
+        share = (epoch + 0.5) / config.epochs if done is None else done
+        current = int(np.searchsorted(ends, share, side="right"))
         current = min(current, len(sizes) - 1)
         return [n if i == current else 0 for i, n in enumerate(own)]
     if config.grid_shares is None:
@@ -62,14 +64,14 @@ def batches_per_epoch(sizes: Sequence[int], config: TrainConfig, epoch: int) -> 
     return [max(1, round(total * s / sum(shares))) if s > 0 else 0 for s in shares]
 
 
-def epoch_steps(sizes: Sequence[int], config: TrainConfig, epoch: int) -> list[Step]:
+def epoch_steps(sizes: Sequence[int], config: TrainConfig, epoch: int, *, done: float | None = None) -> list[Step]:
     """The steps of epoch number `epoch` (from 0): every sample of a set once before any is seen again.
 
     The order, the mixing of the sets and the augmentation codes come from a generator seeded by (seed, epoch).
     """
     random = np.random.default_rng((config.seed, epoch))
     steps = []
-    for dataset, (n, count) in enumerate(zip(sizes, batches_per_epoch(sizes, config, epoch))):
+    for dataset, (n, count) in enumerate(zip(sizes, batches_per_epoch(sizes, config, epoch, done=done))):
         passes = -(-count * config.batch_size // n) if n else 0
         for _ in range(passes):
             order = random.permutation(n)

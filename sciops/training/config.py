@@ -35,7 +35,7 @@ class TrainConfig:
     normalize: bool = True  # fit normalisers on the training fields and wrap the model in Normalized
     grid_order: Literal["mixed", "sequential"] = "mixed"  # several training grids: in every epoch, or one after another
     grid_shares: tuple[float, ...] | None = None  # share of the batches (mixed) or epochs (sequential) per grid
-    seconds: float | None = None  # stop after so much training time and schedule by it; not bit-exact to resume
+    seconds: float | None = None  # schedule by training time and stop after so much (or `epochs`); not bit-exact
     validate_every: int = 1  # epochs between two validations; the last epoch is always validated
     keep: Literal["best", "last"] = "best"  # which parameters the returned model has
     seed: int = 0  # of the order of the fields, of augmentation and dropout; not of the model's initial parameters

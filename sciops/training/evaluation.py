@@ -69,8 +69,8 @@ def _batches(model: nn.Module, dataset: Any, batch_size: int) -> Iterator[tuple[
             for start in range(0, len(dataset), batch_size):
                 batch = dataset.batch(np.arange(start, min(start + batch_size, len(dataset))))
                 x, y = batch["x"].to(device), batch["y"].to(device)
-                if first is not None and first.dtype == torch.float64:
-                    x, y = x.double(), y.double()
+                if first is not None and first.is_floating_point():
+                    x = x.to(first.dtype)
                 yield apply_model(model, x, dataset.grid), y
     finally:
         for module, mode in modes.items():

@@ -23,7 +23,7 @@ from sciops.models import apply_model
 from sciops.training._data import check_training_data, name_of, training_sets
 from sciops.training._memory import Memory
 from sciops.training._processes import Processes
-from sciops.training._setup import OnGrid, autocast, make_optimizer, own_random_state, prepared, seed_of
+from sciops.training._setup import OnGrid, autocast, make_optimizer, own_random_state, prepared, seed_epoch
 from sciops.training.batches import Batch, Step, batches_per_epoch, epoch_steps, part_of
 from sciops.training.config import TrainConfig
 from sciops.training.gradients import GRADIENTS
@@ -82,8 +82,8 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
     and resumed ends bit-equal to one that was not, on the same machine, threads and number of processes. The global
     random state is left as it was.
 
-    Under torchrun every process takes its part of each batch and gradients are averaged, so that the result is that of
-    one process to round-off; process 0 writes the files.
+    Under torchrun every process takes its part of each batch and gradients are averaged (DistributedDataParallel), so
+    that the result is that of one process to round-off; process 0 writes the files.
 
     Raises ValueError for data that does not fit or is not finite, for a folder that holds another run, and for a
     resumed run whose config, data or model differ, naming the first difference; NonFiniteLoss where the loss overflows
@@ -109,7 +109,7 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
     )
     with bar, own_random_state(processes.device):
         while run.epochs < end and not _out_of_time(run, config):
-            torch.manual_seed(seed_of(config.seed, run.epochs, processes.rank))
+            seed_epoch(config, run.epochs, processes.rank, processes.device)
             try:
                 record = _train_epoch(front, train, optimizer, scaler, run, config, processes)
             except NonFiniteLoss as error:
@@ -153,7 +153,7 @@ def _train_epoch(
     norms: list[Tensor] = []
     before, started = run.seconds, time.perf_counter()
     front.train()
-    for step in epoch_steps(sizes, config, run.epochs):
+    for step in epoch_steps(sizes, config, run.epochs, done=run.seconds / config.seconds if config.seconds else None):
         if losses and _out_of_time(run, config):
             break
         rate = _set_rates(optimizer, run.seconds / config.seconds if config.seconds else run.steps / total, config)

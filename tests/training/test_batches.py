@@ -52,6 +52,8 @@ def test_sequential_grids_take_their_shares_of_the_epochs():
     config = TrainConfig(epochs=10, batch_size=4, grid_order="sequential", grid_shares=(0.7, 0.3))
     plan = [batches_per_epoch((8, 12), config, epoch) for epoch in range(10)]
     assert plan == [[2, 0]] * 7 + [[0, 3]] * 3
+    timed = [batches_per_epoch((8, 12), config, 0, done=done) for done in (0.0, 0.69, 0.71, 1.0)]
+    assert timed == [[2, 0]] * 2 + [[0, 3]] * 2
 
 
 @pytest.mark.parametrize("processes", [2, 3, 5])

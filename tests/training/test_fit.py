@@ -214,12 +214,12 @@ def test_the_global_random_state_is_left_alone_and_dropout_follows_the_seed():
     assert [r["loss"] for r in other.history] != losses[0]
 
 
-@pytest.mark.parametrize("precision", ["bf16", "float64"])
+@pytest.mark.parametrize("precision", ["bf16", "fp16", "float64"])
 def test_precisions_reach_nearly_the_same_losses_with_parameters_in_full(precision):
     runs = [
         fit(network(), Splits(fields(), fields(8, seed=1)), replace(QUIET, precision=p)) for p in ("float32", precision)
     ]
-    tolerance = 0.02 if precision == "bf16" else 1e-4
+    tolerance = {"bf16": 0.02, "fp16": 0.005, "float64": 1e-4}[precision]
     for a, b in zip(*(run.history for run in runs)):
         assert b["loss"] == pytest.approx(a["loss"], rel=tolerance)
         assert b["loss"] != a["loss"]
@@ -323,3 +323,17 @@ def test_augmentation_makes_a_symmetric_problem_of_one_sample():
     images = [torch.rot90(v, k, (-2, -1)) for v in (y, y.transpose(-1, -2)) for k in range(4)]
     torch.testing.assert_close(model.value.detach(), torch.stack(images).mean(0)[0, 0], rtol=0, atol=2.0)
     assert (y[0, 0] - torch.stack(images).mean(0)[0, 0]).abs().max() > 20
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["float32", "bf16", "fp16"])
+def test_a_cuda_device_gives_the_losses_of_the_cpu(precision, tmp_path):
+    data = Splits(fields(), fields(8, seed=1))
+    reference = fit(network(), data, replace(QUIET, device="cpu"))
+    run = fit(network(), data, replace(QUIET, device="cuda:0", precision=precision, folder=tmp_path, stop_after=2))
+    assert next(run.model.parameters()).device.type == "cuda"
+    run = fit(network(), data, replace(QUIET, device="cuda:0", precision=precision, folder=tmp_path, resume=True))
+    tolerance = {"float32": 1e-3, "bf16": 0.05, "fp16": 0.05}[precision]
+    for a, b in zip(reference.history, run.history):
+        assert b["loss"] == pytest.approx(a["loss"], rel=tolerance)
+    assert evaluate(run.model, data.validation)["relative_l2"].mean() == pytest.approx(run.best, rel=tolerance)

@@ -66,6 +66,7 @@ def assert_same(a: Path, b: Path) -> None:
         {"augment": "square", "schedule": "cosine", "checkpoint_every": 3, "validate_every": 3},
         {"precision": "float64", "cycle_beta1": True, "objective": "h1"},
         {"precision": "bf16", "grid_order": "sequential"},
+        {"precision": "fp16", "clip": None},
     ],
     ids=lambda c: "-".join(map(str, c.values())) or "default",
 )
