@@ -11,8 +11,6 @@ sciops demo              data, training and the resolution-shift study, small, i
 Every verb answers --help.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import sys
@@ -99,14 +97,23 @@ def _validate(rest: list[str]) -> None:
 def _convert(rest: list[str]) -> None:
     import tyro
 
-    def convert(source: tyro.conf.Positional[Path], destination: tyro.conf.Positional[Path], layout: str) -> None:
+    def convert(
+        source: tyro.conf.Positional[Path],
+        destination: tyro.conf.Positional[Path],
+        layout: str,
+        resolution: int | None = None,
+        overwrite: bool = False,
+    ) -> None:
         """Writes `source` again in another layout.
 
-        layout: native, neuralop, li2020, …
+        layout: native, neuralop, li2020, li2020-v7.3 or pdebench-darcy
+        resolution: points per axis, for sources that hold several grids
+        overwrite: replace a destination that exists
         """
         from sciops import datasets
 
-        print(f"wrote {datasets.convert(source, destination, layout) or destination}")
+        datasets.convert(source, destination, layout, resolution=resolution, overwrite=overwrite)
+        print(f"wrote {destination}")
 
     tyro.cli(convert, args=rest, prog="sciops convert")
 
