@@ -31,6 +31,8 @@ _NAMES = {
     "write_native": "native",
     "read_native": "native",
     "resolutions": "native",
+    "content_hash": "native",
+    "group_name": "native",
 }
 
 __all__ = list(_NAMES)
