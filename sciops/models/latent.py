@@ -71,6 +71,7 @@ class Latent(nn.Module):
             return apply_model(self.model, x, self.grid)
         z = resample(x, outer, self.grid, self.input_method)
         y = apply_model(self.model, z, self.grid)
-        known = {"wall": "zero"} if self.wall == "zero" and self.output_method in ("cubic", "linear") else {}
+        walls = self.wall == "zero" and "periodic" not in (self.grid.centering, outer.centering)
+        known = {"wall": "zero"} if walls and self.output_method in ("sine", "cubic", "linear") else {}
         u = resample(y, self.grid, outer, self.output_method, **known)
         return u * wall_mask(outer, u.dtype, u.device) if self.wall == "zero" else u

@@ -23,8 +23,8 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.dtype != self.weight.dtype:
-            wide = torch.promote_types(x.dtype, self.weight.dtype)
+        wide = torch.promote_types(torch.promote_types(x.dtype, self.weight.dtype), torch.float32)
+        if x.dtype != wide or self.weight.dtype != wide:
             return F.rms_norm(x.to(wide), self.weight.shape, self.weight.to(wide), self.eps).to(x.dtype)
         if x.device.type == "cpu" and not torch.compiler.is_compiling():
             # torch's own is one kernel on a GPU and when compiled, but a chain of nine there and back on a CPU

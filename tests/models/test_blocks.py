@@ -47,9 +47,22 @@ def test_rms_norm_is_its_definition_with_derivatives_of_both_orders_and_directio
     assert torch.autograd.gradgradcheck(f, inputs)
 
 
+def test_per_sample_gradients_through_the_norm_are_those_of_a_loop():
+    norm, x = RMSNorm(4).double(), randn(3, 5, 4)
+
+    def gradient(w, sample):
+        return torch.func.grad(lambda v: torch.func.functional_call(norm, {"weight": v}, (sample,)).pow(3).sum())(w)
+
+    w = norm.weight.detach()
+    together = torch.func.vmap(gradient, in_dims=(None, 0))(w, x)
+    torch.testing.assert_close(together, torch.stack([gradient(w, s) for s in x]), rtol=1e-12, atol=1e-12)
+
+
 def test_rms_norm_in_half_precision_is_the_rounded_float32_result():
     norm, x = RMSNorm(32), torch.randn(4, 7, 32)
-    torch.testing.assert_close(norm(x.bfloat16()), norm(x.bfloat16().float()).bfloat16(), rtol=0, atol=0)
+    expected = norm(x.bfloat16().float()).bfloat16()
+    torch.testing.assert_close(norm(x.bfloat16()), expected, rtol=0, atol=0)
+    torch.testing.assert_close(norm.bfloat16()(x.bfloat16()), expected, rtol=0, atol=0)
 
 
 def test_instance_norm_has_zero_mean_and_unit_variance_per_sample_and_channel():

@@ -52,7 +52,10 @@ def test_dtypes_are_kept(tmp_path, dtype):
     loaded = load_model(save_model(model, tmp_path))
     assert {p.dtype for p in loaded.parameters()} == {dtype}
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), loaded.parameters()))
-    loaded.blocks[0].norm1.weight.requires_grad_().sum().backward()  # still trainable, on storage of its own
+    x = randn(2, 1, 9, 9).to(dtype)
+    assert torch.equal(loaded(x), model(x)) and loaded(x).dtype == dtype
+    loaded(x).square().sum().backward()  # still trainable
+    assert all(p.grad is not None for p in loaded.parameters())
 
 
 def test_files_hold_no_pickle_and_a_second_save_replaces_the_first(tmp_path):

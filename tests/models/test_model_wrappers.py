@@ -95,6 +95,17 @@ def test_a_latent_model_on_nested_nodes_is_run_coarse_then_interpolate():
     assert bool((u[..., 0, :] == 0).all())
 
 
+@pytest.mark.parametrize("method", ["sine", "cubic"])
+def test_a_latent_model_with_zero_walls_keeps_them_at_the_true_wall_of_a_grid_that_stops_short(method):
+    fine = Grid((43, 43))
+    model = Latent(small(grid=DARCY16, wall="zero"), DARCY16, output_method=method)
+    a = torch.zeros(1, 1, 43, 43, dtype=torch.float64)
+    u = model(a, fine)
+    ring = torch.ones(43, 43, dtype=torch.bool)
+    ring[1:-1, 1:-1] = False
+    assert bool((u[..., ring] == 0).all()) and bool((u[..., ~ring] != 0).all())
+
+
 def test_apply_model_passes_the_grid_where_it_is_taken():
     grid, x = Grid((16, 16), (0, 2.0)), randn(2, 1, 16, 16)
     ours, plain = small(coordinates="linear", local=True, reference_spacing=2 / 5), nn.Conv2d(1, 1, 3).double()

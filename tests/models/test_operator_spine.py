@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from sciops import Grid, build_model
+from sciops import Grid, build_model, check_operator
 from sciops.models.features import coordinate_channels, wall_mask
 
 DARCY16 = Grid((16, 16), ((0, 390 / 420),) * 2, domain=((0, 1),) * 2)
@@ -192,3 +192,22 @@ def test_mixer_options_by_name_reach_their_mixer():
         build_model("operator", mixer=("spectral", "attention"), mixer_options=dict(heads=2))
     with pytest.raises(TypeError, match="mixer 'spectral': unknown option 'heads'.*modes"):
         build_model("operator", mixer="spectral", mixer_options=dict(heads=2))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("fno", dict(local=True, wall="zero", grid=DARCY16)),
+        ("fno", dict(basis="sine-cosine", block="classic", dealias=2, norm="instance")),
+        ("neuralop:FNO", {}),
+    ],
+)
+def test_a_gpu_gives_what_the_cpu_gives(name, options):
+    torch.manual_seed(0)
+    model = build_model(name, width=8, depth=2, modes=(4, 4), **options)
+    x = torch.randn(2, 1, 17, 16)
+    expected = model(x)
+    torch.testing.assert_close(model.cuda()(x.cuda()).cpu(), expected, rtol=1e-3, atol=1e-4)
+    table = check_operator(model, Grid((16, 16)))
+    assert table.passed, str(table)
