@@ -9,7 +9,7 @@ l = n/2, 2 elsewhere. Both are one linear map T and its transpose, which differ 
 each is the other's derivative, so derivatives of every order exist.
 
 Only cos θkj and sin θkj for k = 0 … K are tabulated: they serve +k and −k alike. Coefficients are stored as real pairs
-(2, batch, modes…, channel) with leading modes ordered 0 … K−1, −1 … −K.
+(batch, 2, modes…, channel) with leading modes ordered 0 … K−1, −1 … −K.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ def last_tables(n: int, m: int, points: int, dtype: torch.dtype, device: torch.d
 
 
 def transform(x: Tensor, leading: Sequence[Tensor], last: Tensor) -> Tensor:
-    """T: fields (batch, *grid, channel) → coefficients (2, batch, *modes, channel)."""
+    """T: fields (batch, *grid, channel) → coefficients (batch, 2, *modes, channel)."""
     return _Transform.apply(x, last, *leading)
 
 
 def transpose(z: Tensor, leading: Sequence[Tensor], last: Tensor) -> Tensor:
-    """Tᵀ: coefficients (2, batch, *modes, channel) → fields (batch, *grid, channel)."""
+    """Tᵀ: coefficients (batch, 2, *modes, channel) → fields (batch, *grid, channel)."""
     return _Transpose.apply(z, last, *leading)
 
 
 def multiply(x: Tensor, weight: Tensor) -> Tensor:
     """Complex matrix product per mode in real numbers.
 
-    x : (2, batch, modes, C)   real and imaginary parts
+    x : (batch, 2, modes, C)   real and imaginary parts
     weight : (modes, C, 2·O)   [Re | Im]
-    returns : (2, batch, modes, O)
+    returns : (batch, 2, modes, O)
     """
     return _Multiply.apply(x, weight)
 
@@ -92,24 +92,22 @@ class _Multiply(Function):
     @staticmethod
     def forward(ctx, x, weight):
         ctx.save_for_backward(x, weight)
-        _, batch, modes, channels = x.shape
+        batch, _, modes, channels = x.shape
         out = weight.shape[-1] // 2
         product = torch.bmm(x.reshape(2 * batch, modes, channels).transpose(0, 1), weight)
-        z = x.new_empty(2, batch, modes, out)
-        re, im = z[0].transpose(0, 1), z[1].transpose(0, 1)
-        torch.sub(product[:, :batch, :out], product[:, batch:, out:], out=re)
-        torch.add(product[:, :batch, out:], product[:, batch:, :out], out=im)
+        product = product.reshape(modes, batch, 2, 2 * out).permute(1, 2, 0, 3)
+        z = x.new_empty(batch, 2, modes, out)
+        torch.sub(product[:, 0, :, :out], product[:, 1, :, out:], out=z[:, 0])
+        torch.add(product[:, 0, :, out:], product[:, 1, :, :out], out=z[:, 1])
         return z
 
     @staticmethod
     def backward(ctx, g):
         x, weight = ctx.saved_tensors
-        _, batch, modes, channels = x.shape
-        g = g.permute(2, 1, 0, 3)
+        batch, _, modes, channels = x.shape
+        re, im = g.permute(1, 2, 0, 3)
         # the cotangent of [Xr; Xi]·[Wr | Wi], whose diagonal blocks enter the real part with signs + and −
-        upper = g.reshape(modes, batch, -1)
-        lower = torch.stack([g[:, :, 1], -g[:, :, 0]], 2).reshape(modes, batch, -1)
-        blocks = torch.cat([upper, lower], 1)
+        blocks = torch.stack([re, im, im, -re], 2).reshape(modes, 2 * batch, -1)
         gx = gw = None
         if ctx.needs_input_grad[0]:
             gx = torch.bmm(blocks, weight.transpose(1, 2)).transpose(0, 1).reshape(x.shape)
@@ -128,15 +126,15 @@ def _apply(x: Tensor, leading: Sequence[Tensor], last: Tensor) -> Tensor:
     y = _product(last, y.reshape(rows, grid[-1], channels))
     split = [s for table in leading for s in (2, table.shape[0] // 2)]
     y = y.reshape(batch, *split, 2, last.shape[0] // 2, channels)
-    z = y.movedim(-3, 0)
+    z = y.movedim(-3, 1)
     for axis in range(2 * len(leading) - 1, 0, -2):
-        z = _join(z[0], z[1], axis)
+        z = _join(z[:, 0], z[:, 1], axis)
     return z.contiguous()
 
 
 def _apply_transposed(z: Tensor, leading: Sequence[Tensor], last: Tensor) -> Tensor:
-    _, batch, *_, channels = z.shape
-    y = z.movedim(0, -3)
+    batch, *_, channels = z.shape
+    y = z.movedim(1, -3)
     for axis in range(1, 2 * len(leading), 2):
         y = _split(y.select(-3, 0), y.select(-3, 1), axis)
     rows = batch * math.prod(table.shape[0] for table in leading)
@@ -156,14 +154,14 @@ def _join(re: Tensor, im: Tensor, axis: int) -> Tensor:
     """(cos, sin) sums for |k| → coefficients for ±k: X(±k) = C ∓ iS; axes (2, K+1) become one of 2K.
 
     re, im : (batch, …, 2, K+1, …)
-    returns : (2, batch, …, 2K, …)   real and imaginary part
+    returns : (batch, 2, …, 2K, …)   real and imaginary part
     """
     k = re.shape[axis + 1] - 1
-    out = re.new_empty((2, *re.shape[:axis], 2 * k, *re.shape[axis + 2 :]))
+    out = re.new_empty((re.shape[0], 2, *re.shape[1:axis], 2 * k, *re.shape[axis + 2 :]))
     cos_re, sin_re, cos_im, sin_im = (t.select(axis, i) for t in (re, im) for i in (0, 1))
 
     def combine(operation, a: Tensor, b: Tensor, part: int, first: int, start: int) -> None:
-        operation(a.narrow(axis, start, k), b.narrow(axis, start, k), out=out[part].narrow(axis, first, k))
+        operation(a.narrow(axis, start, k), b.narrow(axis, start, k), out=out[:, part].narrow(axis, first, k))
 
     combine(torch.add, cos_re, sin_im, 0, 0, 0)
     combine(torch.sub, cos_im, sin_re, 1, 0, 0)

@@ -195,13 +195,14 @@ class _FourierModes(nn.Module):
         analysis, synthesis = _fourier.last_tables(sizes[-1], modes[-1], sizes.numel(), *place)
         z = _fourier.transform(x, leading, analysis)
         shape = z.shape[:-1]
-        z = z.reshape(2, x.shape[0], -1, x.shape[-1])
+        z = z.reshape(x.shape[0], 2, -1, x.shape[-1])
         if self.shared is None:
             z = _fourier.multiply(z, weight.reshape(z.shape[2], x.shape[-1], -1))
         else:
             z = z @ self.shared.to(x.dtype)
             re, im = weight.reshape(z.shape[2], 2, -1).unbind(1)
-            z = torch.stack([z[0] * re - z[1] * im, z[0] * im + z[1] * re])
+            zr, zi = z.unbind(1)
+            z = torch.stack([zr * re - zi * im, zr * im + zi * re], 1)
         z = z.reshape(*shape, -1)
         if self.compat_shift:
             for axis, (n, k) in enumerate(zip(sizes, modes[:-1])):
