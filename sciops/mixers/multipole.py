@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import torch
@@ -38,8 +39,9 @@ class MultipoleAttention(nn.Module):
         * ``learned_per_level``: one number per merge, counted from the coarse end and starting at 1; the last of 24
           serves all further ones
 
-    sampler : ``conv`` (D and U learned; they start as the mean and as the copy) or ``average`` (fixed to these, no
-        parameters)
+    sampler : ``conv``: D and U are learned and start Gaussian with unit gain, so that all levels enter with equal size
+        (started as the mean and the copy, networks train markedly slower). ``average``: the mean of the children and
+        the copy to them, without parameters
     axes : grid axes of x, which the kernels of ``conv`` need to know
 
     Sizes that do not divide: cells beyond the grid count as zero for D (the mean is taken over real ones only), are
@@ -76,10 +78,10 @@ class MultipoleAttention(nn.Module):
         self.aggregate, self.sampler = aggregate, sampler
         self.attention = WindowAttention(channels, heads=heads, window=window, stride=stride, norm=norm)
         if sampler == "conv":
-            kernel = torch.eye(channels).reshape(channels, channels, *(1,) * axes).repeat(1, 1, *(rate,) * axes)
             # laid out as torch's convolutions lay out theirs: (out, in, *kernel) and (in, out, *kernel)
-            self.down = nn.Parameter(kernel / rate**axes)
-            self.up = nn.Parameter(kernel.clone())
+            shape = (channels, channels, *(rate,) * axes)
+            self.down = nn.Parameter(torch.randn(shape) / math.sqrt(channels * rate**axes))
+            self.up = nn.Parameter(torch.randn(shape) / math.sqrt(channels))
         if aggregate == "learned_per_level":
             self.level_weights = nn.Parameter(torch.ones(_MOST_LEVELS))
 

@@ -126,6 +126,16 @@ def test_samplers_in_one_and_three_dimensions(axes):
     assert torch.isfinite(layer(odd)).all()
 
 
+def mean_and_copy(layer: MultipoleAttention) -> MultipoleAttention:
+    """D as the mean of the children, U as a copy to them."""
+    if layer.sampler == "conv":
+        unit = torch.eye(layer.channels).reshape(layer.channels, layer.channels, *(1,) * layer.axes)
+        with torch.no_grad():
+            layer.down.copy_(unit.expand_as(layer.down) / layer.rate**layer.axes)
+            layer.up.copy_(unit.expand_as(layer.up))
+    return layer.double()
+
+
 @pytest.mark.parametrize("sampler", ["conv", "average"])
 @pytest.mark.parametrize("sizes", [(16, 16), (8, 12), (13, 16)])
 def test_constants_pass_with_the_sum_of_the_level_weights(monkeypatch, sizes, sampler):
@@ -140,14 +150,14 @@ def test_constants_pass_with_the_sum_of_the_level_weights(monkeypatch, sizes, sa
             options = {"heads": 1, "levels": levels, "aggregate": aggregate, "sampler": sampler}
             if sampler == "conv" and any(n % 2 ** (levels - 1) for n in sizes):
                 continue
-            layer = MultipoleAttention(4, **options).double()
+            layer = mean_and_copy(MultipoleAttention(4, **options))
             assert (layer(x) - 1.5 * total).abs().max() < 1e-14
     assert damped == pytest.approx(5 / 3)
 
 
 def test_an_impulse_spreads_over_its_ancestors(monkeypatch):
     monkeypatch.setattr(WindowAttention, "attend", lambda self, fields: list(fields))
-    layer = MultipoleAttention(1, heads=1, levels=3).double()
+    layer = mean_and_copy(MultipoleAttention(1, heads=1, levels=3))
     x = torch.zeros(1, 8, 8, 1, dtype=torch.float64)
     x[0, 5, 2] = 1.0
     expected = torch.zeros(8, 8, dtype=torch.float64)
@@ -263,3 +273,12 @@ def test_cost_grows_linearly():
     # per point and level 4·d² for the projections; 4·d² per coarse point for D and for U
     expected = 2 * 128**2 * 64 * (4 * 4 / 3 + 2 * 4 / 3)
     assert abs(counts[-1] / expected - 1) < 0.05
+
+
+def test_samplers_start_with_unit_gain():
+    torch.manual_seed(0)
+    layer = MultipoleAttention(64, heads=1)
+    x = torch.randn(4, 16, 16, 64)
+    coarse = layer.coarsened(x)
+    assert 0.9 < coarse.square().mean() / x.square().mean() < 1.1
+    assert 0.9 < layer.refined(coarse, (16, 16)).square().mean() / coarse.square().mean() < 1.1
