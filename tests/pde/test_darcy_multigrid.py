@@ -73,10 +73,17 @@ def torch_cycle(a: np.ndarray, dtype: torch.dtype):
     return inverse
 
 
+def compiled():
+    return (
+        pytest.importorskip("sciops.pde._numba_kernels"),
+        pytest.importorskip("sciops.pde._multigrid_numba").layout,
+    )
+
+
 def numba_cycle(a: np.ndarray):
-    kernels = pytest.importorskip("sciops.pde._multigrid_numba")
+    kernels, layout = compiled()
     faces = [face[0].numpy() for face in faces_of(a)]
-    shapes, start, size = kernels.layout(*(n - 2 for n in a.shape[1:]))
+    shapes, start, size = layout(*(n - 2 for n in a.shape[1:]))
     work = np.zeros(size, dtype=np.float32)
     kernels._setup(*faces, work, shapes, start)
     level = [kernels._square(array, shapes[0]) for array in kernels._level(work, start, shapes, 0)]
@@ -117,12 +124,12 @@ def test_cycle_is_a_contraction(field):
 
 @pytest.mark.parametrize("shape", [(34, 34), (33, 33), (18, 41), (3, 30), (30, 3)])
 def test_both_forms_hold_the_same_hierarchy_and_cycle(shape):
-    kernels = pytest.importorskip("sciops.pde._multigrid_numba")
+    kernels, layout = compiled()
     rng = np.random.default_rng(2)
     a = np.exp(rng.standard_normal((1, *shape)))
     faces = faces_of(a)
     hierarchy = mg.build(*faces)
-    shapes, start, size = kernels.layout(shape[0] - 2, shape[1] - 2)
+    shapes, start, size = layout(shape[0] - 2, shape[1] - 2)
     work = np.zeros(size, dtype=np.float32)
     kernels._setup(*(face[0].numpy() for face in faces), work, shapes, start)
     assert [tuple(s) for s in shapes] == [level.shape for level in hierarchy.levels]

@@ -1,0 +1,428 @@
+"""The compiled kernels: multigrid-preconditioned conjugate gradients for one sample.
+
+Plain loops whose inner loop runs over contiguous memory, so that they vectorise; passes that follow each other are
+fused by rows, so that a row is still in cache when the next pass wants it. All kernels live in this file because
+numba's cache on disk watches only the file a kernel is in: after an edit of `_multigrid.py` or `_galerkin.py`, whose
+numbers are compiled in, touch this one.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from sciops.pde._galerkin import galerkin_source
+from sciops.pde._multigrid import FIRST, HALF_EPSILON, ROUNDS, SAFETY, SECOND, STALLED
+
+# reassociation and contraction let sums vectorise; infinities and NaN stay what they are
+_FAST = {"reassoc", "contract", "arcp", "nsz"}
+_W1, _W2 = np.float32(FIRST), np.float32(SECOND)
+_ONE, _ZERO = np.float32(1.0), np.float32(0.0)
+_BAND = 1024  # elements that pass through the fused smoothing steps at a time
+
+_fast = numba.njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+_exact = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+
+def _compiled(name, nine):
+    """The generated Galerkin product, compiled under this file's name so that it is cached beside it."""
+    scope = {"__name__": __name__}  # the cache finds the function's module by it
+    exec(compile(galerkin_source(name, nine), __file__, "exec"), scope)
+    return _fast(scope[name])
+
+
+_galerkin_5, _galerkin_9 = _compiled("_galerkin_from_5", False), _compiled("_galerkin_from_9", True)
+
+
+@_fast
+def _level(work, start, shapes, level):
+    """d, e, s, se, sw, f, u, r of a level, flat, as views of the workspace."""
+    size, at = (shapes[level, 0] + 3) * (shapes[level, 1] + 3), start[level]
+    return (
+        work[at[0] : at[0] + size],
+        work[at[1] : at[1] + size],
+        work[at[2] : at[2] + size],
+        work[at[3] : at[3] + size],
+        work[at[4] : at[4] + size],
+        work[at[5] : at[5] + size],
+        work[at[6] : at[6] + size],
+        work[at[7] : at[7] + size],
+    )
+
+
+@_fast
+def _square(array, shape):
+    return array.reshape((shape[0] + 3, shape[1] + 3))
+
+
+@_fast
+def _stencil(work, start, shapes, level):
+    """d, e, s, se, sw of a level as matrices."""
+    d, e, s, se, sw, _, _, _ = _level(work, start, shapes, level)
+    n = shapes[level]
+    return _square(d, n), _square(e, n), _square(s, n), _square(se, n), _square(sw, n)
+
+
+@_fast
+def _weights(work, start, shapes, level):
+    rows, columns = shapes[level + 1, 0] + 2, shapes[level + 1, 1] + 2
+    first = start[level, 8]
+    return work[first : first + 8 * rows * columns].reshape((8, rows, columns))
+
+
+@_fast
+def _interpolate_rows(d, e, s, se, sw, P, mx, my):
+    """Black-box weights; the order of P is that of `NEIGHBOURS`: NW N NE W E SW S SE."""
+    for i in range(1, mx + 1):
+        nw, n, ne, w = P[0, i], P[1, i], P[2, i], P[3, i]
+        ea, so, s_, se_ = P[4, i], P[5, i], P[6, i], P[7, i]
+        r0, r1, r2 = 2 * i - 1, 2 * i, 2 * i + 1
+        d0, d1, d2, e0, e1, e2 = d[r0], d[r1], d[r2], e[r0], e[r1], e[r2]
+        s0, s1, q0, q1, t0, t1 = s[r0], s[r1], se[r0], se[r1], sw[r0], sw[r1]
+        for j in range(my):
+            k = 2 * j + 2
+            # weights on the four edges: the couplings of three neighbours over the collapsed diagonal
+            up = (s0[k] + q0[k] + t0[k]) / (d0[k] - e0[k] - e0[k - 1])
+            down = (s1[k] + q1[k - 1] + t1[k + 1]) / (d2[k] - e2[k] - e2[k - 1])
+            left = (e1[k - 1] + t0[k] + q1[k - 1]) / (d1[k - 1] - s1[k - 1] - s0[k - 1])
+            right = (e1[k] + q0[k] + t1[k + 1]) / (d1[k + 1] - s1[k + 1] - s0[k + 1])
+            n[j + 1], s_[j + 1], w[j + 1], ea[j + 1] = up, down, left, right
+            nw[j + 1] = (q0[k - 1] + e0[k - 1] * up + s0[k - 1] * left) / d0[k - 1]
+            ne[j + 1] = (t0[k + 1] + e0[k] * up + s0[k + 1] * right) / d0[k + 1]
+            so[j + 1] = (t1[k] + e2[k - 1] * down + s1[k - 1] * left) / d2[k - 1]
+            se_[j + 1] = (q1[k] + e2[k] * down + s1[k + 1] * right) / d2[k + 1]
+
+
+@_fast
+def _setup(along_y, along_x, work, shapes, start):
+    """Every level from the finest conductances; halos of the workspace are zero already, diagonals get ones."""
+    levels = len(shapes)
+    mx, my = shapes[0]
+    d, e, s, _, _ = _stencil(work, start, shapes, 0)
+    d[:] = _ONE
+    for i in range(mx):
+        d_, e_, s_ = d[i + 1], e[i + 1], s[i + 1]
+        y_, x0, x1 = along_y[i], along_x[i], along_x[i + 1]
+        for j in range(my):
+            d_[j + 1] = y_[j] + y_[j + 1] + x0[j] + x1[j]
+            e_[j + 1] = y_[j + 1]
+            s_[j + 1] = x1[j]
+        e_[my] = _ZERO
+        if i == mx - 1:
+            s_[:] = _ZERO
+    for level in range(levels - 1):
+        d, e, s, se, sw = _stencil(work, start, shapes, level)
+        D, E, S, SE, SW = _stencil(work, start, shapes, level + 1)
+        P = _weights(work, start, shapes, level)
+        cx, cy = shapes[level + 1]
+        _interpolate_rows(d, e, s, se, sw, P, cx, cy)
+        D[:] = _ONE
+        if level == 0:
+            _galerkin_5(d, e, s, se, sw, P, D, E, S, SE, SW, cx, cy)
+        else:
+            _galerkin_9(d, e, s, se, sw, P, D, E, S, SE, SW, cx, cy)
+
+
+@_fast
+def _residual(nine, low, high, width, out, f, d, e, s, se, sw, u):
+    """out = f − A u on a run of a level's memory; the halo inside it stays zero, since no coupling reaches it."""
+    up, down = low - width, low + width
+    size = high - low
+    o, f_, d_, uc, uw, ue = out[low:], f[low:], d[low:], u[low:], u[low - 1 :], u[low + 1 :]
+    un, us, ec, ew, sc, sn = u[up:], u[down:], e[low:], e[low - 1 :], s[low:], s[up:]
+    if nine:
+        ac, an, bc, bn = se[low:], se[up - 1 :], sw[low:], sw[up + 1 :]
+        unw, une, usw, use = u[up - 1 :], u[up + 1 :], u[down - 1 :], u[down + 1 :]
+        for k in range(size):
+            near = f_[k] - d_[k] * uc[k] + ec[k] * ue[k] + ew[k] * uw[k] + sc[k] * us[k] + sn[k] * un[k]
+            o[k] = near + ac[k] * use[k] + an[k] * unw[k] + bc[k] * usw[k] + bn[k] * une[k]
+    else:
+        for k in range(size):
+            o[k] = f_[k] - d_[k] * uc[k] + ec[k] * ue[k] + ew[k] * uw[k] + sc[k] * us[k] + sn[k] * un[k]
+
+
+@_fast
+def _relax(nine, low, high, width, omega, out, f, d, e, s, se, sw, u):
+    """out = u + ω (f − A u)/d on a run of a level's memory."""
+    up, down = low - width, low + width
+    size, rest = high - low, _ONE - omega
+    o, f_, d_, uc, uw, ue = out[low:], f[low:], d[low:], u[low:], u[low - 1 :], u[low + 1 :]
+    un, us, ec, ew, sc, sn = u[up:], u[down:], e[low:], e[low - 1 :], s[low:], s[up:]
+    if nine:
+        ac, an, bc, bn = se[low:], se[up - 1 :], sw[low:], sw[up + 1 :]
+        unw, une, usw, use = u[up - 1 :], u[up + 1 :], u[down - 1 :], u[down + 1 :]
+        for k in range(size):
+            near = f_[k] + ec[k] * ue[k] + ew[k] * uw[k] + sc[k] * us[k] + sn[k] * un[k]
+            flux = near + ac[k] * use[k] + an[k] * unw[k] + bc[k] * usw[k] + bn[k] * une[k]
+            o[k] = rest * uc[k] + omega * flux / d_[k]
+    else:
+        for k in range(size):
+            flux = f_[k] + ec[k] * ue[k] + ew[k] * uw[k] + sc[k] * us[k] + sn[k] * un[k]
+            o[k] = rest * uc[k] + omega * flux / d_[k]
+
+
+@_fast
+def _run(first, last, mx, my):
+    """(low, high) of the memory from the first unknown of one row to the last of another, kept inside the grid."""
+    first, last = max(first, 1), min(last, mx)
+    low = first * (my + 3) + 1
+    return low, max(low, last * (my + 3) + my + 1 if first <= last else low)
+
+
+@_fast
+def _down(nine, band, d, e, s, se, sw, f, u, r, mx, my):
+    """Two smoothing steps from zero into u, and what they leave into r: three passes that follow each other by bands
+    of rows, the later ones a row behind. r first holds the first step, and is overwritten where that is used up."""
+    for top in range(1, mx + 3, band):
+        low, high = _run(top, top + band - 1, mx, my)
+        r_, f_, d_ = r[low:high], f[low:high], d[low:high]
+        for k in range(high - low):
+            r_[k] = _W1 * f_[k] / d_[k]
+        low, high = _run(top - 1, top + band - 2, mx, my)
+        _relax(nine, low, high, my + 3, _W2, u, f, d, e, s, se, sw, r)
+        low, high = _run(top - 2, top + band - 3, mx, my)
+        _residual(nine, low, high, my + 3, r, f, d, e, s, se, sw, u)
+
+
+@_fast
+def _up(nine, band, d, e, s, se, sw, f, u, r, mx, my):
+    """Two smoothing steps on u in the reverse order, the second a row behind; r holds the first."""
+    for top in range(1, mx + 2, band):
+        low, high = _run(top, top + band - 1, mx, my)
+        _relax(nine, low, high, my + 3, _W2, r, f, d, e, s, se, sw, u)
+        low, high = _run(top - 1, top + band - 2, mx, my)
+        _relax(nine, low, high, my + 3, _W1, u, f, d, e, s, se, sw, r)
+
+
+@_fast
+def _restrict(r, P, F, mx, my):
+    """F = Pᵀ r."""
+    for i in range(1, mx + 1):
+        ra, rb, rc, out = r[2 * i - 1], r[2 * i], r[2 * i + 1], F[i]
+        nw, n, ne, w = P[0, i], P[1, i], P[2, i], P[3, i]
+        ea, so, s_, se_ = P[4, i], P[5, i], P[6, i], P[7, i]
+        for j in range(my):
+            k = 2 * j + 2
+            out[j + 1] = (
+                rb[k]
+                + nw[j + 1] * ra[k - 1]
+                + n[j + 1] * ra[k]
+                + ne[j + 1] * ra[k + 1]
+                + w[j + 1] * rb[k - 1]
+                + ea[j + 1] * rb[k + 1]
+                + so[j + 1] * rc[k - 1]
+                + s_[j + 1] * rc[k]
+                + se_[j + 1] * rc[k + 1]
+            )
+
+
+@_fast
+def _prolong(u, P, U, mx, my):
+    """u += P U; each fine row gathers from the coarse rows it lies between."""
+    for i in range(0, mx + 1):
+        # fine row 2i: coincident and east-west points of coarse row i
+        if i > 0:
+            fine, U_, w, ea = u[2 * i], U[i], P[3, i], P[4, i]
+            for j in range(my + 1):
+                fine[2 * j] += U_[j]
+                fine[2 * j + 1] += ea[j] * U_[j] + w[j + 1] * U_[j + 1]
+        # fine row 2i + 1: south of coarse row i and north of coarse row i + 1
+        fine, U0, U1 = u[2 * i + 1], U[i], U[i + 1]
+        so, s_, se_, nw, n, ne = P[5, i], P[6, i], P[7, i], P[0, i + 1], P[1, i + 1], P[2, i + 1]
+        for j in range(my + 1):
+            fine[2 * j] += s_[j] * U0[j] + n[j] * U1[j]
+            fine[2 * j + 1] += se_[j] * U0[j] + so[j + 1] * U0[j + 1] + ne[j] * U1[j] + nw[j + 1] * U1[j + 1]
+
+
+@_fast
+def _bottom(d, e, s, f, u, c, mx, my):
+    """Exact solve of the coarsest level, one unknown wide: tridiagonal elimination along the other axis."""
+    last = max(mx, my)
+    before, value = _ZERO, _ZERO
+    for t in range(1, last + 1):
+        i, j = (t, 1) if my == 1 else (1, t)
+        pivot = d[i, j] - before * (c[i - 1, 1] if my == 1 else c[1, j - 1])
+        value = (f[i, j] + before * value) / pivot
+        u[i, j] = value
+        before = s[i, j] if my == 1 else e[i, j]
+        c[i, j] = before / pivot
+    for t in range(last - 1, 0, -1):
+        i, j = (t, 1) if my == 1 else (1, t)
+        value = u[i, j] + c[i, j] * value
+        u[i, j] = value
+
+
+@_fast
+def _cycle(work, shapes, start):
+    """One V(2, 2)-cycle on the right side stored at the finest level, from zero, into that level's u."""
+    levels = len(shapes)
+    for step in range(2 * levels - 1):
+        down = step < levels
+        level = step if down else 2 * levels - 2 - step
+        mx, my = shapes[level]
+        d, e, s, se, sw, f, u, r = _level(work, start, shapes, level)
+        n = shapes[level]
+        if level == levels - 1:
+            _bottom(_square(d, n), _square(e, n), _square(s, n), _square(f, n), _square(u, n), _square(r, n), mx, my)
+            continue
+        # on small grids one band is the whole grid: long runs vectorise better than short rows
+        band = max(1, _BAND // (my + 3))
+        P, c = _weights(work, start, shapes, level), shapes[level + 1]
+        _, _, _, _, _, right, correction, _ = _level(work, start, shapes, level + 1)
+        if down:
+            _down(level > 0, band, d, e, s, se, sw, f, u, r, mx, my)
+            _restrict(_square(r, n), P, _square(right, c), c[0], c[1])
+        else:
+            _prolong(_square(u, n), P, _square(correction, c), c[0], c[1])
+            _up(level > 0, band, d, e, s, se, sw, f, u, r, mx, my)
+
+
+@_exact
+def _faces(a, factor, x_over, y_over, along_y, along_x):
+    """Conductances of one padded coefficient times a factor; x_over, y_over hold (dual, 1 / distance) of each axis."""
+    mx, my = along_y.shape[0], along_x.shape[1]
+    for i in range(mx + 1):
+        a0, a1 = a[i], a[i + 1]
+        out, inverse, dual = along_x[i], factor * x_over[1, i], y_over[0]
+        for j in range(my):
+            p, q = a0[j + 1], a1[j + 1]
+            out[j] = 2.0 * p * (q / (p + q)) * (dual[j] * inverse)
+        if i < mx:
+            out, width, over = along_y[i], factor * x_over[0, i], y_over[1]
+            for j in range(my + 1):
+                p, q = a1[j], a1[j + 1]
+                out[j] = 2.0 * p * (q / (p + q)) * (width * over[j])
+
+
+@_exact
+def _true_residual(along_y, along_x, b, u, r):
+    """r = b − A u by differences of fluxes, in the order written; ‖r‖². u has a halo of zeros."""
+    mx, my = b.shape
+    total = 0.0
+    for i in range(mx):
+        un, uc, us = u[i], u[i + 1], u[i + 2]
+        y_, xn, xs, b_, r_ = along_y[i], along_x[i], along_x[i + 1], b[i], r[i]
+        for j in range(my):
+            c = uc[j + 1]
+            flux_y = y_[j + 1] * (c - uc[j + 2]) + y_[j] * (c - uc[j])
+            r_[j] = b_[j] - (flux_y + (xs[j] * (c - us[j + 1]) + xn[j] * (c - un[j + 1])))
+        total += _square_sum(r_)
+    return total
+
+
+@_fast
+def _square_sum(row):
+    total = 0.0
+    for j in range(len(row)):
+        total += row[j] * row[j]
+    return total
+
+
+@_fast
+def _rounding(along_y, along_x, u):
+    """‖|A||u|‖²."""
+    mx, my = along_y.shape[0], along_x.shape[1]
+    total = 0.0
+    for i in range(mx):
+        un, uc, us = u[i], u[i + 1], u[i + 2]
+        y_, xn, xs = along_y[i], along_x[i], along_x[i + 1]
+        for j in range(my):
+            c = abs(uc[j + 1])
+            flux_y = y_[j + 1] * (c + abs(uc[j + 2])) + y_[j] * (c + abs(uc[j]))
+            flux = flux_y + xs[j] * (c + abs(us[j + 1])) + xn[j] * (c + abs(un[j + 1]))
+            total += flux * flux
+    return total
+
+
+@_fast
+def _direction_row(p, z, beta, m):
+    for j in range(m):
+        p[j + 1] = z[j + 1] + beta * p[j + 1]
+
+
+@_fast
+def _directions(along_y, along_x, z, beta, p, Ap):
+    """p = z + β p, then A p; ⟨p, A p⟩. p has a halo of zeros, z is the float32 cycle's with its own halo."""
+    mx, my = Ap.shape
+    total = 0.0
+    _direction_row(p[1], z[1], beta, my)
+    for i in range(mx):
+        if i + 1 < mx:
+            _direction_row(p[i + 2], z[i + 2], beta, my)
+        pn, pc, ps = p[i], p[i + 1], p[i + 2]
+        y_, xn, xs, out = along_y[i], along_x[i], along_x[i + 1], Ap[i]
+        for j in range(my):
+            c = pc[j + 1]
+            value = (
+                y_[j + 1] * (c - pc[j + 2]) + y_[j] * (c - pc[j]) + xs[j] * (c - ps[j + 1]) + xn[j] * (c - pn[j + 1])
+            )
+            out[j] = value
+            total += c * value
+    return total
+
+
+@_fast
+def _advance(alpha, scale, p, Ap, u, r, f):
+    """u += α p, r −= α A p, f = scale·r for the next cycle; ⟨r, r⟩."""
+    mx, my = r.shape
+    total = 0.0
+    for i in range(mx):
+        u_, p_, q_, r_, f_ = u[i + 1], p[i + 1], Ap[i], r[i], f[i + 1]
+        for j in range(my):
+            u_[j + 1] += alpha * p_[j + 1]
+            value = r_[j] - alpha * q_[j]
+            r_[j] = value
+            f_[j + 1] = scale * value
+            total += value * value
+    return total
+
+
+@_fast
+def _products(r, Ap, z):
+    """⟨r, z⟩ and ⟨A p, z⟩."""
+    mx, my = r.shape
+    first, second = 0.0, 0.0
+    for i in range(mx):
+        r_, q_, z_ = r[i], Ap[i], z[i + 1]
+        for j in range(my):
+            value = np.float64(z_[j + 1])
+            first += r_[j] * value
+            second += q_[j] * value
+    return first, second
+
+
+@_exact
+def solve_one(a, factor, b, x_over, y_over, tol, limit, shapes, start, work, along_y, along_x, p, Ap, r, u):
+    """One sample into u (with halo); (true relative residual, its float64 floor, iterations)."""
+    u[:] = 0.0
+    p[:] = 0.0
+    r[:] = b
+    norm = np.sqrt(_square_sum(b.reshape(b.size)))
+    if norm == 0.0:
+        return 0.0, 0.0, 0
+    _faces(a, factor, x_over, y_over, along_y, along_x)
+    _setup(along_y, along_x, work, shapes, start)
+    _, _, _, _, _, f, z, _ = _level(work, start, shapes, 0)
+    f, z = _square(f, shapes[0]), _square(z, shapes[0])
+    iterations, rho, size = 0, 1.0, norm
+    target = SAFETY * tol * norm
+    for _ in range(ROUNDS):
+        curvature, before = 0.0, rho
+        rr = _advance(0.0, 1.0 / size, p, Ap, u, r, f)
+        while np.sqrt(rr) > target and iterations < limit:
+            _cycle(work, shapes, start)
+            descent, across = _products(r, Ap, z)
+            beta = -across / curvature if curvature > 0.0 else 0.0
+            if not descent > 0.0:
+                break
+            curvature = _directions(along_y, along_x, z, beta, p, Ap)
+            if not curvature > 0.0:
+                break
+            # float32 sees a residual of about norm one, by that of the step before: it underflows further down
+            rr = _advance(descent / curvature, 1.0 / np.sqrt(rr), p, Ap, u, r, f)
+            iterations += 1
+        size = np.sqrt(_true_residual(along_y, along_x, b, u, r))
+        rho = size / norm
+        if rho <= tol or not rho < STALLED * before or iterations >= limit:
+            break
+    return rho, HALF_EPSILON * np.sqrt(_rounding(along_y, along_x, u)) / norm, iterations
