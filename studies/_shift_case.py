@@ -66,9 +66,11 @@ def load_grid(config: Any, points: int) -> Splits:
     splits = load_splits(config.data, resolution=points, **options)
     if splits.test is None:
         raise ValueError(f"{config.data}: no test fields at {points} points per axis; generate with a test split")
-    if config.train_samples is None or splits.train is None:
-        return splits
-    return replace(splits, train=splits.train.subset(slice(config.train_samples)))
+    limits = {"train": config.train_samples, "test": config.test_samples}
+    parts = {part: (getattr(splits, part), limit) for part, limit in limits.items() if limit is not None}
+    return replace(
+        splits, **{part: data and data.subset(range(min(limit, len(data)))) for part, (data, limit) in parts.items()}
+    )
 
 
 def load_case(config: Any) -> Case:

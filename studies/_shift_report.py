@@ -20,8 +20,8 @@ def write_report(config: Any, results: dict[str, Any], path: Path) -> None:
         "# Resolution shift",
         "",
         f"Data: `{config.data.name}`; coefficient: {results['coefficient']}; {results['test_samples']} test fields, "
-        f"{config.seeds} seeds, {config.epochs} epochs. Relative L2 error against the solution stored on the test "
-        "grid, mean over test fields, ± standard deviation over seeds, in percent.",
+        f"{config.seeds} seeds, {_budget(config)} of training a model. Relative L2 error against the solution "
+        "stored on the test grid, mean over test fields, ± standard deviation over seeds, in percent.",
         "",
         "*low + X*: run on the training grid, carried up by X. *refined input*: run on the test grid with the coarse "
         "coefficient, so that only the network's grid changes. *floor*: the true solution on the training grid, "
@@ -272,6 +272,10 @@ def _draw_fields(config: Any, case: Case, models: dict, train: int, test: int, p
                     vmin=-largest,
                     vmax=largest,
                 )
+
+
+def _budget(config: Any) -> str:
+    return f"{config.epochs} epochs" if config.seconds is None else f"{config.seconds:g} s"
 
 
 def _plain_arms(results: dict, train: int) -> list[str]:

@@ -43,9 +43,11 @@ class ResolutionShiftConfig:
     train_grids: tuple[int, ...] = (22,)  # points per axis
     test_grids: tuple[int, ...] = (22, 43, 85)  # points per axis
     train_samples: int | None = None  # first so many training fields; nothing: all
+    test_samples: int | None = None  # first so many test fields; nothing: all
     hold_out: int | None = None  # training fields held out to choose the epoch, where the file has no validation split
     seeds: int = 2
     epochs: int = 30
+    seconds: float | None = None  # training time a model, for equal times; epochs is then only a limit
     batch_size: int = 8
     gradient_weight: float = 0.0  # of the gradient term in the training loss
     augment: Literal["none", "transpose", "square"] = "transpose"
@@ -75,8 +77,10 @@ PRESETS: dict[str, ResolutionShiftConfig] = {
         arms=("fno", "sine-cosine", "mano", "neuralop:FNO"),
         train_grids=(43, 85),
         test_grids=(43, 85, 211),
+        test_samples=100,
         seeds=2,
-        epochs=8,
+        epochs=100,
+        seconds=150.0,
         batch_size=4,
         gradient_weight=0.3,
         augment="square",
@@ -146,7 +150,17 @@ def _check(config: ResolutionShiftConfig) -> None:
 
 
 # What a trained model depends on; a study may be run again with more arms, grids or seeds, and keeps its models.
-_SHARED = ("data", "recipe", "train_samples", "hold_out", "epochs", "batch_size", "gradient_weight", "augment")
+_SHARED = (
+    "data",
+    "recipe",
+    "train_samples",
+    "hold_out",
+    "epochs",
+    "seconds",
+    "batch_size",
+    "gradient_weight",
+    "augment",
+)
 
 
 def _check_same_study(config: ResolutionShiftConfig) -> None:
@@ -170,7 +184,9 @@ def _generate(config: ResolutionShiftConfig) -> Path:
     preset = darcy.PRESETS[config.generator]
     finest = max(*preset.resolutions, *resolutions)
     stored = resolutions if finest == resolutions[0] else (finest, *resolutions)
-    return darcy.run(replace(preset, resolutions=stored, workers=config.workers, output=config.output / "darcy.h5"))
+    return darcy.run(
+        replace(preset, dtype="float32", resolutions=stored, workers=config.workers, output=config.output / "darcy.h5")
+    )
 
 
 def _train_all(config: ResolutionShiftConfig, jobs: Iterable[Job]) -> None:
@@ -209,6 +225,7 @@ def train_one(config: ResolutionShiftConfig, job: Job) -> None:
     folder = RunFolder(config.output / job.folder)
     training = TrainConfig(
         epochs=config.epochs,
+        seconds=config.seconds,
         batch_size=config.batch_size,
         learning_rate=arm.learning_rate,
         gradient_weight=config.gradient_weight,
