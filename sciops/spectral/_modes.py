@@ -18,7 +18,7 @@ Taper = Literal["hann"]
 Extension = Literal["odd", "even"]
 
 _TIE = 1e-9  # wavenumbers closer than this to a shell's or band's edge lie on it
-_CHUNK = 1 << 21  # points transformed at once: enough to hide the call, few enough to keep the peak near the input
+_CHUNK = 1 << 19  # points transformed at once: enough to hide the call, few enough to keep the peak near the input
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def labelled(modes: Modes, rule: Callable[..., np.ndarray], *arguments) -> tuple
     members = np.bincount(label.ravel(), weights=multiplicity.ravel(), minlength=count).astype(np.int64)
     label = label + count * (multiplicity == 2)
     with torch.inference_mode(False):  # a cached inference tensor would be refused by a later backward pass
-        return torch.from_numpy(label.astype(np.int32).ravel()), count, members
+        return torch.from_numpy(label.ravel()), count, members
 
 
 def shells(modes: Modes, norm: str) -> np.ndarray:

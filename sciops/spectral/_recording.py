@@ -159,7 +159,8 @@ class _Watcher(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(function, "__name__", "")
-        activation = name.rstrip("_") in _ACTIVATIONS and bool(args) and isinstance(args[0], Tensor)
+        field = bool(args) and isinstance(args[0], Tensor) and args[0].ndim > 1 and len(args[0]) == self.batch
+        activation = name.rstrip("_") in _ACTIVATIONS and field
         if not activation and not (name in _PRODUCTS and _two_fields(args)):
             return function(*args, **kwargs)
         name = name.rstrip("_") if activation else "mul"
