@@ -7,6 +7,7 @@ An engine takes (problem, u, tol, limit, threads), writes the unknowns into u (b
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,10 +16,11 @@ import torch
 from torch import Tensor
 
 from sciops.pde import _five_point as scheme
-from sciops.pde._multigrid import HALF_EPSILON
+from sciops.pde._multigrid import HALF_EPSILON, level_shapes
 
 _NEAR_FLOOR = 2.0  # a residual within this factor of the floor is all that float64 gives
 _CACHE, _DEVICE = 2**18, 2**25  # unknowns that torch takes at a time: what stays in cache, and what fills a device
+_DENSE = 1024  # unknowns on the coarsest grid that torch still inverts: more of them only where a grid is a mere strip
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ def _with_numba(problem, u, tol, limit, threads):
 def _with_torch(problem, u, tol, limit, threads):
     from sciops.pde._multigrid_torch import solve_batch
 
+    if math.prod(level_shapes(*u.shape[1:])[-1]) > _DENSE:
+        return _with_direct(problem, u, tol, limit, threads)
     rho, floor = problem.scale.new_zeros(2, len(problem))
     iterations = torch.zeros_like(rho, dtype=torch.int64)
     chunk = max(1, (_CACHE if u.device.type == "cpu" else _DEVICE) // u[:1].numel()) if len(u) else 1

@@ -33,15 +33,20 @@ STORED: dict[str, Offset] = {"d": (0, 0), "e": (0, 1), "s": (1, 0), "se": (1, 1)
 NEIGHBOURS: list[Offset] = [delta for delta in product((-1, 0, 1), repeat=2) if delta != (0, 0)]
 
 
-def galerkin_products(nine: bool) -> dict[str, dict[Offset, list[tuple[Offset, Offset]]]]:
-    """stored array → δ → [(o, δ'), …]: the products of the sum above; 69 of them from five points, 109 from nine."""
-    table: dict[str, dict[Offset, list[tuple[Offset, Offset]]]] = {}
+def galerkin_products(nine: bool) -> dict[str, dict[Offset, list[tuple[Offset, Offset, float]]]]:
+    """stored array → δ → [(o, δ', factor), …]: the products of the sum above.
+
+    On the diagonal (δ, δ') and (δ', δ) are the same product, listed once with factor 2.
+    """
+    table: dict[str, dict[Offset, list[tuple[Offset, Offset, float]]]] = {}
     for name, shift in STORED.items():
         table[name] = {}
         for delta, other in product(product((-1, 0, 1), repeat=2), repeat=2):
             o = tuple(2 * shift[k] + other[k] - delta[k] for k in (0, 1))
-            if max(map(abs, o)) <= (1 if nine or 0 in o else 0):
-                table[name].setdefault(delta, []).append((o, other))
+            mirrored = name == "d" and other < delta
+            if max(map(abs, o)) <= (1 if nine or 0 in o else 0) and not mirrored:
+                factor = 2.0 if name == "d" and other != delta else 1.0
+                table[name].setdefault(delta, []).append((o, other, factor))
     return table
 
 
@@ -67,12 +72,13 @@ def galerkin_source(name: str, nine: bool) -> str:
         total = []
         for delta, pairs in by_delta.items():
             inner = []
-            for o, other in pairs:
+            for o, other, factor in pairs:
                 array, at = COUPLING[o]
-                factor = fine(array, delta[0] + at[0], delta[1] + at[1])
-                factor = factor if o == (0, 0) else f"(-{factor})"
-                inner.append(factor if other == (0, 0) else f"{factor} * {weight(other, *shift)}")
-            inner = " + ".join(inner)
+                term = fine(array, delta[0] + at[0], delta[1] + at[1])
+                term = term if other == (0, 0) else f"{term} * {weight(other, *shift)}"
+                term = term if factor == 1.0 else f"({term} + {term})"  # stays in the arrays' precision
+                inner.append(term if o == (0, 0) else f"-{term}")
+            inner = " ".join(term if term[0] == "-" else f"+ {term}" for term in inner)
             total.append(f"({inner})" if delta == (0, 0) else f"{weight(delta, 0, 0)} * ({inner})")
         sign = "" if target == "d" else "-"
         rows.add((f"{target.upper()}_", f"{target.upper()}[i]"))

@@ -117,10 +117,10 @@ def _galerkin(fine: Level, coarse: tuple[int, int]) -> dict[str, Tensor]:
         total = weights.new_zeros(batch, *coarse)
         for delta, pairs in by_delta.items():
             inner = weights.new_zeros(batch, *coarse)
-            for o, other in pairs:
+            for o, other, factor in pairs:
                 name, shift = COUPLING[o]
                 entry = arrays[name][(slice(None), *_strided(delta, shift, coarse))]
-                sign = 1.0 if o == (0, 0) else -1.0
+                sign = factor if o == (0, 0) else -factor
                 if other == (0, 0):
                     inner.add_(entry, alpha=sign)
                 else:

@@ -311,6 +311,18 @@ def _true_residual(along_y, along_x, b, u, r):
 
 
 @_fast
+def _copy(b, r):
+    """r = b; ‖b‖²."""
+    total = 0.0
+    for i in range(len(b)):
+        b_, r_ = b[i], r[i]
+        for j in range(len(b_)):
+            r_[j] = b_[j]
+            total += b_[j] * b_[j]
+    return total
+
+
+@_fast
 def _square_sum(row):
     total = 0.0
     for j in range(len(row)):
@@ -396,8 +408,7 @@ def solve_one(a, factor, b, x_over, y_over, tol, limit, shapes, start, work, alo
     """One sample into u (with halo); (true relative residual, its float64 floor, iterations)."""
     u[:] = 0.0
     p[:] = 0.0
-    r[:] = b
-    norm = np.sqrt(_square_sum(b.reshape(b.size)))
+    norm = np.sqrt(_copy(b, r))
     if norm == 0.0:
         return 0.0, 0.0, 0
     _faces(a, factor, x_over, y_over, along_y, along_x)

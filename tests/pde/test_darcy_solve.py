@@ -150,6 +150,18 @@ def test_no_forcing_is_no_solution(backend, field):
     assert solution.iterations[1] > 0
 
 
+@pytest.mark.parametrize("shape", [(3, 1200), (1200, 3), (5, 700)])
+def test_strips(reference_matrix, shape):
+    """Grids with hardly more than one row of unknowns, spacings far apart."""
+    a = np.exp(np.random.default_rng(0).standard_normal(shape))
+    A, area = reference_matrix(a, Grid(shape))
+    exact = spsolve(A.tocsc(), area.ravel())
+    for backend in ("numba", "torch"):
+        solution = darcy.solve(a, backend=backend)
+        assert solution.residual <= 1e-8 and solution.status in ("ok", "fallback_ok")
+        assert np.abs(solution.u[1:-1, 1:-1].ravel() - exact).max() <= 1e-7 * exact.max()
+
+
 @BOTH
 def test_pixel_noise_ends_in_the_direct_solve(field, backend):
     a = np.concatenate([field("pixels", 64, 2), field("4", 64, 1)])
