@@ -13,6 +13,8 @@ from sciops.grids import Grid
 from sciops.mixers import _fourier, _walls
 from sciops.mixers._precision import full_precision, working_dtype
 
+_GAIN = 0.1  # root-mean-square gain per mode at the start
+
 Basis = Literal["fourier", "sine", "cosine", "sine-cosine"]
 
 
@@ -47,10 +49,9 @@ class SpectralMixer(nn.Module):
     where the true period is n − 1 spacings.
 
     Weights are real parameters, mode-major, (*modes, channels, 2, out) for Fourier with [Re, Im] in the second-last
-    axis and leading modes in the order 0 … k−1, −1 … −k. They start Gaussian with unit mean gain per mode,
-    E‖R_m v‖² = ‖v‖² for as many channels out as in (variance 1/channels, halved between real and imaginary part; in
-    column 0 half of that is what irfft2 ignores).
-    Half precision and autocast compute in float32 and return x's dtype.
+    axis and leading modes in the order 0 … k−1, −1 … −k. They start Gaussian with gain 0.1 per mode,
+    E‖R_m v‖² = 0.01·‖v‖² for as many channels out as in (in column 0 half of that is what irfft2 ignores): residual
+    networks with gain 1 trained more slowly. Half precision and autocast compute in float32 and return x's dtype.
 
     Raises ValueError when the modes do not fit the grid or the grid is not that of x.
     """
@@ -174,7 +175,7 @@ class _FourierModes(nn.Module):
         self.channels, self.modes, self.clip, self.compat_shift = channels, modes, clip, compat_shift
         kept = (*(2 * k for k in modes[:-1]), modes[-1])
         shape = (2, out_channels) if diagonal else (channels, 2, out_channels)
-        scale = math.sqrt(0.5 if diagonal else 0.5 / channels)
+        scale = _GAIN * math.sqrt(0.5 if diagonal else 0.5 / channels)
         self.weight = nn.Parameter(scale * torch.randn(*kept, *shape))
         self.shared = nn.Parameter(torch.randn(channels, out_channels) / math.sqrt(channels)) if diagonal else None
 
@@ -219,7 +220,7 @@ class _WallModes(nn.Module):
         super().__init__()
         self.channels, self.modes, self.kind, self.clip = channels, modes, kind, clip
         shape = (out_channels,) if diagonal else (channels, out_channels)
-        scale = 1.0 if diagonal else 1.0 / math.sqrt(channels)
+        scale = _GAIN if diagonal else _GAIN / math.sqrt(channels)
         self.weight = nn.Parameter(scale * torch.randn(*modes, *shape))
         self.shared = nn.Parameter(torch.randn(channels, out_channels) / math.sqrt(channels)) if diagonal else None
 
