@@ -87,9 +87,13 @@ def source(forcing: Tensor, axes: tuple[Axis, Axis]) -> Tensor:
 
 def apply(along_y: Tensor, along_x: Tensor, u: Tensor) -> Tensor:
     """A u as differences of fluxes: exact on constants, and rounded less than diagonal minus neighbours."""
-    flux_y = along_y * torch.diff(pad(u, (1, 1)), dim=2)
-    flux_x = along_x * torch.diff(pad(u, (0, 0, 1, 1)), dim=1)
-    return -torch.diff(flux_y, dim=2) - torch.diff(flux_x, dim=1)
+    flux_y, flux_x = along_y.clone(), along_x.clone()
+    flux_y[..., 1:-1] *= torch.diff(u, dim=2)
+    flux_x[:, 1:-1] *= torch.diff(u, dim=1)
+    for flux, first, last in ((flux_y.mT, u[..., 0], u[..., -1]), (flux_x, u[:, 0], u[:, -1])):
+        flux[:, 0] *= first
+        flux[:, -1] *= -last
+    return (flux_y[..., :-1] - flux_y[..., 1:]).add_(flux_x[:, :-1]).sub_(flux_x[:, 1:])
 
 
 def rounding(along_y: Tensor, along_x: Tensor, u: Tensor) -> Tensor:
