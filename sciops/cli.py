@@ -128,7 +128,8 @@ def _demo(rest: list[str]) -> None:
         """
         generate = importlib.import_module("data_gen.darcy")
         study = importlib.import_module("studies.resolution_shift")
-        data = generate.run(replace(generate.PRESETS["quick"], output=output / "darcy.h5"))
+        fields = replace(generate.PRESETS["quick"], samples=280, resolutions=(85, 43, 22), output=output / "darcy.h5")
+        data = generate.run(fields)
         study.run(replace(study.PRESETS["quick"], data=data, output=output))
 
     tyro.cli(demo, args=rest, prog="sciops demo")

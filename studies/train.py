@@ -58,7 +58,7 @@ PRESETS = {
         batch_size=16,
         learning_rate=7e-3,
         augment="transpose",
-        modes=6,
+        modes=7,
         options=("weights=diagonal", "local=true", "coordinates=linear"),
         symmetrize=True,
         folder=Path("runs/train_real16"),
