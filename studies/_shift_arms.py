@@ -57,17 +57,17 @@ ARMS: dict[str, dict[str, Arm]] = {
     "darcy": _DARCY,
     # neuraloperator's 16-grid files: few points, so few spectral weights and a local 3×3 path pay.
     "real16": {
-        "fno": Arm("fno", _REAL16 | {"modes": 7, "weights": "diagonal", "coordinates": "linear"}, learning_rate=7e-3),
+        "fno": Arm("fno", _REAL16 | {"modes": 8, "weights": "diagonal", "coordinates": "linear"}, learning_rate=7e-3),
         "fno+instance": Arm(
             "fno",
-            _REAL16 | {"modes": 7, "weights": "diagonal", "coordinates": "linear", "norm": "instance"},
+            _REAL16 | {"modes": 8, "weights": "diagonal", "coordinates": "linear", "norm": "instance"},
             learning_rate=7e-3,
         ),
         "sine": Arm("fno", _REAL16 | {"modes": 8, "basis": "sine", "coordinates": "none"}, learning_rate=7e-3),
-        "mano": Arm("mano", _REAL16 | _ATTENTION | _BLOCK | {"coordinates": "linear"}, learning_rate=5e-3),
+        "mano": Arm("mano", _REAL16 | _ATTENTION | _BLOCK | {"coordinates": "linear"}, learning_rate=7e-3),
         "hybrid": Arm(
             "hybrid",
-            _REAL16 | _ATTENTION | {"modes": 7, "weights": "diagonal", "coordinates": "linear"},
+            _REAL16 | _ATTENTION | {"modes": 8, "weights": "diagonal", "coordinates": "linear"},
             learning_rate=7e-3,
         ),
         "neuralop:FNO": Arm("neuralop:FNO", {"width": 32, "depth": 4, "modes": 8}, learning_rate=5e-3),
