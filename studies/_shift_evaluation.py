@@ -21,7 +21,7 @@ BATCH = 16
 def evaluate(config: Any, case: Case, jobs: list[Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """(results for JSON, per-sample relative L2 keyed "arm|train|test|way" with shape (seeds, samples)).
 
-    Ways: ``direct``; ``direct, undilated`` (local kernels not spread); ``low + …``; ``refined input`` (the coarse
+    Ways: ``direct``; ``direct, undilated`` (local kernels not spread); ``low + …``; ``low-passed input`` (the coarse
     coefficient carried to S, then direct). References have arm ``reference``: ``truth + …`` is the floor of low + …,
     ``native + …`` the coarse solve carried up, ``native`` the solve on S itself.
     """
@@ -54,11 +54,11 @@ def evaluate(config: Any, case: Case, jobs: list[Any]) -> tuple[dict[str, Any], 
                 if test == job.points:
                     continue
                 refined = predict(variant, case, test, source=job.points)
-                record(name, job.points, test, "refined input", refined)
+                record(name, job.points, test, "low-passed input", refined)
                 if has_local_kernels(model):
                     with undilated(model):
                         record(name, job.points, test, "direct, undilated", predict(variant, case, test))
-                for kind, field in (("fine input", fine), ("refined input", refined)):
+                for kind, field in (("fine input", fine), ("low-passed input", refined)):
                     error = _mismatch(case, field, coarse, test, job.points)
                     if error is not None:
                         equivariance[f"{name}|{job.points}|{test}|{kind}"].append(error)

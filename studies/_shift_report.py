@@ -23,8 +23,8 @@ def write_report(config: Any, results: dict[str, Any], path: Path) -> None:
         f"{config.seeds} seeds, {_budget(config)} of training a model. Relative L2 error against the solution "
         "stored on the test grid, mean over test fields, ± standard deviation over seeds, in percent.",
         "",
-        "*low + X*: run on the training grid, carried up by X. *refined input*: run on the test grid with the coarse "
-        "coefficient, so that only the network's grid changes. *floor*: the true solution on the training grid, "
+        "*low + X*: run on the training grid, carried up by X. *low-passed input*: run on the test grid with the "
+        "coarse coefficient, so that only the network's grid changes. *floor*: the true solution on the training grid, "
         "carried up. *native*: the equation solved on the coefficient of that grid, no network.",
         "",
     ]
@@ -54,7 +54,8 @@ def _same_grid_table(results: dict, lookup: dict, train: int) -> list[str]:
 
 def _shift_table(results: dict, lookup: dict, train: int, test: int) -> list[str]:
     ways = [w for w in UPSAMPLINGS if ("reference", train, test, f"truth + {w}") in lookup]
-    header = ["model", "direct", "refined input", *(f"low + {w}" for w in ways), "trained there"]
+    oracle = any((arm, test, test, "direct") in lookup for arm in _arms(results, test))
+    header = ["model", "direct", "low-passed input", *(f"low + {w}" for w in ways)]
     local = any((arm, train, test, "direct, undilated") in lookup for arm in _arms(results, train))
     if local:
         header.insert(2, "direct, undilated")
@@ -63,10 +64,13 @@ def _shift_table(results: dict, lookup: dict, train: int, test: int) -> list[str
         cells = [_percent(lookup.get(("reference", train, test, f"{prefix} + {w}"))) for w in ways]
         if any(cells):
             direct = _percent(lookup.get(("reference", test, test, "native"))) if prefix == "native" else ""
-            rows.append([label, direct, *([""] if local else []), "", *cells, ""])
+            rows.append([label, direct, *([""] if local else []), "", *cells])
     for arm in _arms(results, train):
-        get = {w: _percent(lookup.get((arm, train, test, w))) for w in header[1:-1]}
-        rows.append([arm, *get.values(), _percent(lookup.get((arm, test, test, "direct")))])
+        rows.append([arm, *(_percent(lookup.get((arm, train, test, w))) for w in header[1:])])
+    if oracle:
+        trained_there = [""] * (len(rows) - len(_arms(results, train)) - 1)
+        trained_there += [_percent(lookup.get((arm, test, test, "direct"))) for arm in _arms(results, train)]
+        rows = [[*row, cell] for row, cell in zip(rows, [f"trained on {test}", *trained_there])]
     lines = [f"## Trained on {train}, wanted on {test}", "", *_table(rows), ""]
     verdicts = [v for v in results["verdicts"] if (v["train"], v["test"]) == (train, test)]
     reference = "sine" if any(v["against"] == "low + sine" for v in verdicts) else ways[0]
@@ -78,7 +82,9 @@ def _shift_table(results: dict, lookup: dict, train: int, test: int) -> list[str
         spread = f"{100 * v['difference']:+.2f} [{100 * v['low']:+.2f}, {100 * v['high']:+.2f}]"
         key = ("arm", "train", "test")
         mismatch = {r["input"]: r for r in results["equivariance"] if all(r[k] == v[k] for k in key)}
-        seen = " / ".join(f"{100 * mismatch[i]['mean']:.2f}" for i in ("fine input", "refined input") if i in mismatch)
+        seen = " / ".join(
+            f"{100 * mismatch[i]['mean']:.2f}" for i in ("fine input", "low-passed input") if i in mismatch
+        )
         rows.append([v["arm"], v["against"], spread, f"{100 * v['win_rate']:.0f} %", winner, seen])
     if len(rows) > 1:
         lines += [
@@ -211,16 +217,23 @@ def _draw_layers(config: Any, case: Case, models: dict, train: int, test: int, p
                 spectra = layer_spectra(model, a, case.grid(points))
                 stages = _stages([str(v) for v in spectra["layer"].values])
                 k, energy = np.asarray(spectra["wavenumber"]), np.asarray(spectra)
-                colors = _depth_colors(len(stages))
                 shares = {}
                 for label, index in stages.items():
                     total = energy[index][k > 0].sum()
                     shares[label] = (k, energy[index] / max(total, 1e-300))
-                styles = {label: {"color": c, "linestyle": "-"} for label, c in zip(stages, colors)}
+                depths = list(dict.fromkeys(label.removesuffix(" mixer") for label in stages))
+                color_of = dict(zip(depths, _depth_colors(len(depths))))
+                styles = {
+                    label: {
+                        "color": color_of[label.removesuffix(" mixer")],
+                        "linestyle": "--" if label.endswith(" mixer") else "-",
+                    }
+                    for label in stages
+                }
                 draw_spectra(axis, shares, styles=styles, floor=1e-10)
                 axis.axvline(train / 2, color="0.5", linewidth=0.8, linestyle=":")
                 axis.set_title(f"{name} on {points} points")
-                axis.set_ylabel("share of non-mean energy")
+                axis.set_ylabel("share of energy about the mean" if axis is row[0] else "")
         fig.legend(*axes[0][0].get_legend_handles_labels(), loc="outside right center")
 
 
