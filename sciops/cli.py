@@ -126,11 +126,8 @@ def _demo(rest: list[str]) -> None:
 
         output: folder of the dataset, the models, the figures and report.md
         """
-        generate = importlib.import_module("data_gen.darcy")
         study = importlib.import_module("studies.resolution_shift")
-        fields = replace(generate.PRESETS["quick"], samples=280, resolutions=(85, 43, 22), output=output / "darcy.h5")
-        data = generate.run(fields)
-        study.run(replace(study.PRESETS["quick"], data=data, output=output))
+        study.run(replace(study.PRESETS["quick"], output=output))
 
     tyro.cli(demo, args=rest, prog="sciops demo")
 

@@ -6,7 +6,8 @@ changes is the network's own grid dependence); the model trained on S; the true 
 can beat this floor by low + upsampling); and the native solve of the coarse coefficient. Verdicts are paired, sample by
 sample, with bootstrap intervals over seeds and samples.
 
-    python -m studies.resolution_shift --preset quick
+    python -m studies.resolution_shift --preset quick                    22 → 43 → 85 nodes, minutes
+    python -m studies.resolution_shift --preset remedies                 dealiasing, two training grids, latent grid
     python -m studies.resolution_shift --preset real16 --data FOLDER     neuraloperator's darcy_*.pt files
     python -m studies.resolution_shift --preset li2020                   43 → 85 → 211 nodes, self-generated
     python -m studies.resolution_shift --preset li2020 --data FILE       any dataset that `sciops info` knows
@@ -38,6 +39,7 @@ class ResolutionShiftConfig:
 
     data: Path | None = None  # file or folder that `sciops info` knows; nothing: generated into the output folder
     generator: str = "li2020"  # preset of data_gen.darcy, where data is not given
+    samples: int | None = None  # fields to generate; nothing: the preset's
     recipe: Literal["darcy", "real16"] = "darcy"  # which set of arms
     arms: tuple[str, ...] = ("fno", "fno+instance", "mano", "neuralop:FNO")  # names in that set
     train_grids: tuple[int, ...] = (22,)  # points per axis
@@ -59,7 +61,15 @@ class ResolutionShiftConfig:
 PRESETS: dict[str, ResolutionShiftConfig] = {
     "quick": ResolutionShiftConfig(
         generator="quick",
-        arms=("fno", "fno+instance", "mano", "neuralop:FNO", "fno+dealias", "fno+multi", "fno+latent"),
+        samples=280,
+        arms=("fno", "fno+instance", "mano", "neuralop:FNO", "fno+latent"),
+        epochs=15,
+    ),
+    "remedies": ResolutionShiftConfig(
+        generator="quick",
+        samples=640,
+        arms=("fno", "fno+dealias", "fno+multi", "fno+latent"),
+        output=Path("runs/resolution_shift_remedies"),
     ),
     "real16": ResolutionShiftConfig(
         recipe="real16",
@@ -183,9 +193,15 @@ def _generate(config: ResolutionShiftConfig) -> Path:
     resolutions = tuple(sorted({*config.train_grids, *config.test_grids}, reverse=True))
     preset = darcy.PRESETS[config.generator]
     finest = max(*preset.resolutions, *resolutions)
-    stored = resolutions if finest == resolutions[0] else (finest, *resolutions)
     return darcy.run(
-        replace(preset, dtype="float32", resolutions=stored, workers=config.workers, output=config.output / "darcy.h5")
+        replace(
+            preset,
+            dtype="float32",
+            samples=config.samples or preset.samples,
+            resolutions=resolutions if finest == resolutions[0] else (finest, *resolutions),
+            workers=config.workers,
+            output=config.output / "darcy.h5",
+        )
     )
 
 
