@@ -96,7 +96,7 @@ class DarcyConfig:
     device: str = "cpu"
     """Where to solve: cpu, or cuda for the torch solver on a GPU."""
     chunk: int | None = None
-    """Samples per part, what a kill can cost; default as many as make 32 MB."""
+    """Samples per part, what a kill can cost; default as many as make 32 MB and leave a part for every shard."""
     compression: int | None = None
     """gzip level 1–9 of the output; default none."""
     allow_failures: bool = False
@@ -127,13 +127,21 @@ def run(config: DarcyConfig) -> Path:
     grids = {group_name(n): Grid((n, n)) for n in config.resolutions}
     workers = config.workers or _cores()
     compiled = config.device == "cpu" and importlib.util.find_spec("numba") is not None
-    chunk = config.chunk or min(256, max(1 if config.device == "cpu" else 64, _PART_BYTES // _sample_bytes(config)))
     plan = Plan(
-        config.output, config.samples, chunk, _essence(config), grids, _made_with(config, compiled), _splits(config)
+        config.output,
+        config.samples,
+        config.chunk or _usual_chunk(config),
+        _essence(config),
+        grids,
+        _made_with(config, compiled),
+        _splits(config),
     )
     # the compiled solver gives the same bits in any batch; torch may not, and then a part must be a batch of its own
-    batch = -(-4 * workers // chunk) if compiled else 1
+    batch = -(-4 * workers // plan.chunk) if compiled else 1
     there_before = plan.output.exists()
+    if not there_before and not plan.parts.exists():
+        # one sample on the smallest grid: field and solver refuse their wrong numbers before anything is written
+        _solved(config, Grid((3, 3)), [(0, 1)], 1)
     path = generate(
         plan,
         lambda ranges: _make(config, grids, ranges, workers),
@@ -240,14 +248,24 @@ def _checked(config: DarcyConfig) -> DarcyConfig:
     """The configuration with its resolutions finest first; ValueError for what cannot be."""
     sizes = tuple(sorted(config.resolutions, reverse=True))
     config = replace(config, resolutions=sizes, output=Path(config.output))
-    for name, least in (("samples", 1), ("workers", 1), ("chunk", 1), ("seed", 0)):
+    for name, least, most in (
+        ("samples", 1, 2**53),
+        ("workers", 1, 2**16),
+        ("chunk", 1, 2**53),
+        ("seed", 0, 2**63 - 1),
+        ("compression", 1, 9),
+    ):
         value = getattr(config, name)
-        if value is not None and value < least:
-            raise ValueError(f"--{name} {value}: expected at least {least}")
+        if value is not None and not least <= value <= most:
+            raise ValueError(f"--{name} {value}: expected at least {least}" + f" and at most {most}" * (value > most))
     if not sizes or len(set(sizes)) < len(sizes) or min(sizes) < 3:
         raise ValueError(f"--resolutions {_listed(sizes)}: expected different sizes of at least 3 nodes per axis")
-    if config.law == "two_phase" and not (0 < config.low and 0 < config.high):
+    if config.law == "two_phase" and not (0 < config.low < np.inf and 0 < config.high < np.inf):
         raise ValueError(f"--low {config.low} --high {config.high}: expected positive values")
+    if config.forcing == 0:
+        raise ValueError("--forcing 0: u would be zero everywhere; take --forcing 1")
+    if not config.device.startswith(("cpu", "cuda")):
+        raise ValueError(f"--device {config.device}: expected cpu or cuda, the solver needs float64")
     if config.device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"--device {config.device}: there is no CUDA device here; take --device cpu")
     finest, *others = sizes
@@ -271,7 +289,7 @@ def _splits(config: DarcyConfig) -> dict[str, tuple[int, int]]:
     train = config.samples - sum(counts.values())
     if train < 1:
         raise ValueError(
-            f"--validation {config.validation} --test {config.test}: none of {config.samples} is left to train on"
+            f"--validation {config.validation:g} --test {config.test:g}: none of {config.samples} is left to train on"
         )
     middle = train + counts["validation"]
     return {"train": (0, train), "validation": (train, middle), "test": (middle, config.samples)}
@@ -284,8 +302,10 @@ def _shard(text: str) -> tuple[int, int]:
     return int(first), int(last)
 
 
-def _sample_bytes(config: DarcyConfig) -> int:
-    return sum(2 * 8 * n * n for n in config.resolutions)
+def _usual_chunk(config: DarcyConfig) -> int:
+    size = sum(2 * 8 * n * n for n in config.resolutions)
+    most = min(256, max(1 if config.device == "cpu" else 64, _PART_BYTES // size))
+    return min(most, -(-config.samples // _shard(config.shard)[1]))
 
 
 def _cores() -> int:

@@ -85,10 +85,12 @@ def generate(
 def finished(plan: Plan) -> bool:
     """Whether the output is there; parts that a kill left behind it are removed.
 
-    Raises ValueError, naming what differs, when a file of another configuration or kind has that name.
+    Raises ValueError, naming what differs, when a file of another configuration or kind, or a folder, has that name.
     """
     if not plan.output.exists():
         return False
+    if plan.output.is_dir():
+        raise ValueError(f"--output {plan.output} is a folder: name the file to write in it, {plan.output / 'data.h5'}")
     try:
         attrs, _ = root_attributes(plan.output)
         found = json.loads(attrs["config"])
@@ -139,8 +141,6 @@ def write_parts(
         raise ValueError(f"shard={i}/{n}: expected i/n with 0 ≤ i < n, such as 0/4 … 3/4")
     own = list(range(i, plan.chunks, n))
     lacking = set(pending(plan, verify=True))
-    if read_manifest(plan) is None:
-        write_manifest(plan)
     todo = [index for index in own if index in lacking]
     size = {index: stop - start for index in own for start, stop in [plan.bounds(index)]}
     done = sum(size[index] for index in own if index not in lacking)
@@ -148,6 +148,8 @@ def write_parts(
         for first in range(0, len(todo), max(1, batch)):
             indices = todo[first : first + max(1, batch)]
             made = make([plan.bounds(index) for index in indices])
+            if read_manifest(plan) is None:  # not before: what `make` refuses must not claim the folder
+                write_manifest(plan)
             start = 0
             for index in indices:
                 stop = start + size[index]
