@@ -288,7 +288,9 @@ def _draw_fields(config: Any, case: Case, models: dict, train: int, test: int, p
 
 
 def _budget(config: Any) -> str:
-    return f"{config.epochs} epochs" if config.seconds is None else f"{config.seconds:g} s"
+    if config.seconds is None:
+        return f"{config.epochs} epochs"
+    return f"{config.seconds:g} s on {config.train_grids[0]} points (in proportion to the number of points on others)"
 
 
 def _plain_arms(results: dict, train: int) -> list[str]:

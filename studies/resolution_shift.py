@@ -49,7 +49,9 @@ class ResolutionShiftConfig:
     hold_out: int | None = None  # training fields held out to choose the epoch, where the file has no validation split
     seeds: int = 2
     epochs: int = 30
-    seconds: float | None = None  # training time a model, for equal times; epochs is then only a limit
+    seconds: float | None = (
+        None  # training time a model on the first training grid, in proportion to the points on others
+    )
     batch_size: int = 8
     gradient_weight: float = 0.0  # of the gradient term in the training loss
     augment: Literal["none", "transpose", "square"] = "transpose"
@@ -90,7 +92,7 @@ PRESETS: dict[str, ResolutionShiftConfig] = {
         test_samples=100,
         seeds=2,
         epochs=100,
-        seconds=150.0,
+        seconds=75.0,
         batch_size=4,
         gradient_weight=0.3,
         augment="square",
@@ -241,7 +243,7 @@ def train_one(config: ResolutionShiftConfig, job: Job) -> None:
     folder = RunFolder(config.output / job.folder)
     training = TrainConfig(
         epochs=config.epochs,
-        seconds=config.seconds,
+        seconds=config.seconds and config.seconds * (job.points / config.train_grids[0]) ** grid.ndim,
         batch_size=config.batch_size,
         learning_rate=arm.learning_rate,
         gradient_weight=config.gradient_weight,
