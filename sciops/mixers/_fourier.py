@@ -22,7 +22,10 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from sciops._compiling import uncompiled
 
+
+@uncompiled
 @lru_cache(maxsize=128)
 def leading_table(n: int, k: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """[cos θkj; sin θkj] for k = 0 … K : (2(K+1), n)."""
@@ -30,6 +33,7 @@ def leading_table(n: int, k: int, dtype: torch.dtype, device: torch.device) -> T
         return torch.cat(_cos_sin(n, k + 1)).to(device=device, dtype=dtype)
 
 
+@uncompiled
 @lru_cache(maxsize=128)
 def last_tables(n: int, m: int, points: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """(analysis, synthesis) = ([cos; −sin]/points, c·[cos; −sin]) for l = 0 … M−1 : (2M, n) each."""
@@ -73,7 +77,7 @@ class _Transform(Function):
     @staticmethod
     def backward(ctx, g):
         last, *leading = ctx.saved_tensors
-        return _Transpose.apply(g, last, *leading), None, *(None for _ in leading)
+        return _Transpose.apply(g, last, *leading), None, *[None] * len(leading)
 
 
 class _Transpose(Function):
@@ -85,7 +89,7 @@ class _Transpose(Function):
     @staticmethod
     def backward(ctx, g):
         last, *leading = ctx.saved_tensors
-        return _Transform.apply(g, last, *leading), None, *(None for _ in leading)
+        return _Transform.apply(g, last, *leading), None, *[None] * len(leading)
 
 
 class _Multiply(Function):
@@ -96,6 +100,9 @@ class _Multiply(Function):
         out = weight.shape[-1] // 2
         product = torch.bmm(x.reshape(2 * batch, modes, channels).transpose(0, 1), weight)
         product = product.reshape(modes, batch, 2, 2 * out).permute(1, 2, 0, 3)
+        if torch.compiler.is_compiling():
+            (rr, ri), (ir, ii) = (p.split(out, -1) for p in product.unbind(1))
+            return torch.stack([rr - ii, ri + ir], 1)
         z = x.new_empty(batch, 2, modes, out)
         torch.sub(product[:, 0, :, :out], product[:, 1, :, out:], out=z[:, 0])
         torch.add(product[:, 0, :, out:], product[:, 1, :, :out], out=z[:, 1])
@@ -137,7 +144,7 @@ def _apply_transposed(z: Tensor, leading: Sequence[Tensor], last: Tensor) -> Ten
     y = z.movedim(1, -3)
     for axis in range(1, 2 * len(leading), 2):
         y = _split(y.select(-3, 0), y.select(-3, 1), axis)
-    rows = batch * math.prod(table.shape[0] for table in leading)
+    rows = batch * math.prod([table.shape[0] for table in leading])
     y = _product(last.t(), y.reshape(rows, last.shape[0], channels))
     for table in reversed(leading):
         rows //= table.shape[0]
@@ -157,6 +164,8 @@ def _join(re: Tensor, im: Tensor, axis: int) -> Tensor:
     returns : (batch, 2, …, 2K, …)   real and imaginary part
     """
     k = re.shape[axis + 1] - 1
+    if torch.compiler.is_compiling():
+        return _join_recorded(re, im, axis)
     out = re.new_empty((re.shape[0], 2, *re.shape[1:axis], 2 * k, *re.shape[axis + 2 :]))
     cos_re, sin_re, cos_im, sin_im = (t.select(axis, i) for t in (re, im) for i in (0, 1))
 
@@ -177,6 +186,8 @@ def _split(re: Tensor, im: Tensor, axis: int) -> Tensor:
     returns : (batch, …, 2, K+1, …, 2, M, channel)   real and imaginary part in front of the last modes
     """
     k = re.shape[axis] // 2
+    if torch.compiler.is_compiling():
+        return _split_recorded(re, im, axis)
     out = re.new_empty((*re.shape[:axis], 2, k + 1, *re.shape[axis + 1 : -2], 2, *re.shape[-2:]))
     cos_re, sin_re, cos_im, sin_im = (out.select(-3, part).select(axis, trig) for part in (0, 1) for trig in (0, 1))
 
@@ -198,6 +209,24 @@ def _split(re: Tensor, im: Tensor, axis: int) -> Tensor:
     at(sin_re, k).copy_(at(im, 2 * k - 1))
     torch.neg(at(re, 2 * k - 1), out=at(sin_im, k))
     return out
+
+
+def _join_recorded(re: Tensor, im: Tensor, axis: int) -> Tensor:
+    """`_join` without writing into views, which a compiler cannot follow; the same sums, one copy more."""
+    k = re.shape[axis + 1] - 1
+    cos_re, sin_re, cos_im, sin_im = (t.select(axis, i) for t in (re, im) for i in (0, 1))
+    parts = [(cos_re + sin_im, cos_re - sin_im), (cos_im - sin_re, cos_im + sin_re)]
+    return torch.stack([torch.cat([p.narrow(axis, 0, k), m.narrow(axis, 1, k)], axis) for p, m in parts], 1)
+
+
+def _split_recorded(re: Tensor, im: Tensor, axis: int) -> Tensor:
+    """`_split` without writing into views."""
+    k = re.shape[axis] // 2
+    none = torch.zeros_like(re.narrow(axis, 0, 1))
+    plus_re, plus_im = (torch.cat([t.narrow(axis, 0, k), none], axis) for t in (re, im))
+    minus_re, minus_im = (torch.cat([none, t.narrow(axis, k, k)], axis) for t in (re, im))
+    cos, sin = (plus_re + minus_re, plus_im + minus_im), (minus_im - plus_im, plus_re - minus_re)
+    return torch.stack([torch.stack([c, s], axis) for c, s in zip(cos, sin)], -3)
 
 
 def _cos_sin(n: int, rows: int) -> tuple[Tensor, Tensor]:

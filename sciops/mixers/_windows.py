@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sciops._compiling import uncompiled
+
 
 @dataclass(frozen=True)
 class Tiling:
@@ -106,11 +108,13 @@ def crop_to(x: Tensor, sizes: tuple[int, ...]) -> Tensor:
     return x
 
 
+@uncompiled
 @lru_cache(maxsize=256)
 def tiling(sizes: tuple[int, ...], window: int, stride: int) -> Tiling:
     return Tiling(sizes, window, stride)
 
 
+@uncompiled
 @lru_cache(maxsize=256)
 def _members(windows: Tiling, axis: int, device: torch.device) -> Tensor:
     with torch.inference_mode(False):
@@ -118,6 +122,7 @@ def _members(windows: Tiling, axis: int, device: torch.device) -> Tensor:
         return (start[:, None] + torch.arange(windows.shape[axis], device=device)).flatten()
 
 
+@uncompiled
 @lru_cache(maxsize=64)
 def _coverage(windows: Tiling, dtype: torch.dtype, device: torch.device) -> Tensor:
     """1 / number of windows that hold the cell."""
@@ -129,6 +134,7 @@ def _coverage(windows: Tiling, dtype: torch.dtype, device: torch.device) -> Tens
         return share[..., None]
 
 
+@uncompiled
 @lru_cache(maxsize=64)
 def _mask(windows: Tiling, token_first: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
     with torch.inference_mode(False):

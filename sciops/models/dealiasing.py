@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sciops._compiling import uncompiled
 from sciops.grids import Grid
 
 
@@ -47,6 +48,7 @@ def _along(matrix: Tensor, x: Tensor, axis: int) -> Tensor:
     return y.reshape(*shape[:axis], matrix.shape[0], *shape[axis + 1 :])
 
 
+@uncompiled
 @lru_cache(maxsize=64)
 def _tables(n: int, factor: int, kind: str, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """(up, down) on one axis: (m, n) interpolation from n to m points, and (n, m) its weighted pseudo-inverse."""

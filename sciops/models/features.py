@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sciops._compiling import uncompiled
 from sciops.grids import Grid
 
 COORDINATES = ("linear", "periodic", "wall", "none")
@@ -44,6 +45,7 @@ def wall_mask(grid: Grid, dtype: torch.dtype, device: torch.device | str) -> Ten
     return _mask(grid, dtype, torch.device(device))
 
 
+@uncompiled
 @lru_cache(maxsize=32)
 def _channels(grid: Grid, kind: str, dtype: torch.dtype, device: torch.device) -> Tensor:
     axes = [(x - a) / (b - a) for x, (a, b) in zip(grid.coordinates(), grid.domain)]
@@ -60,6 +62,7 @@ def _channels(grid: Grid, kind: str, dtype: torch.dtype, device: torch.device) -
     return _constant(np.stack(channels, axis=-1), dtype, device)
 
 
+@uncompiled
 @lru_cache(maxsize=32)
 def _mask(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:
     mask = np.ones(grid.shape)

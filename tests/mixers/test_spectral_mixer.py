@@ -125,6 +125,24 @@ def test_a_plane_wave_meets_only_its_own_weight():
         assert (mixer(phase.cos()[None, ..., None])[0, ..., 0] - expected).abs().max() < 1e-13
 
 
+@pytest.mark.parametrize("sizes, modes", [((9,), (4,)), ((8, 9), (3, 5)), ((6, 5, 4), (2, 1, 3))])
+def test_the_form_for_compilers_has_the_same_bits(sizes, modes, monkeypatch):
+    torch.manual_seed(0)
+    mixer = SpectralMixer(3, modes, out_channels=2)
+    x = torch.randn(2, *sizes, 3)
+    g = torch.randn(2, *sizes, 2)
+
+    def values():
+        v = x.clone().requires_grad_()
+        y = mixer(v)
+        return y.detach(), *torch.autograd.grad(y, [v, mixer.parts[0].weight], g)
+
+    eager = values()
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    for a, b in zip(values(), eager):
+        assert torch.equal(a, b)
+
+
 @pytest.mark.parametrize("basis", ["fourier", "sine", "cosine", "sine-cosine"])
 def test_autocast_changes_nothing(basis):
     torch.manual_seed(0)
