@@ -14,6 +14,7 @@ _NAMES = {
     "open_dataset": "readers",
     "READERS": "readers",
     "grid_of": "conventions",
+    "build_dataset": "conventions",
     "with_phases": "phases",
     "fit_two_phase": "phases",
     "coarse_solution": "phases",

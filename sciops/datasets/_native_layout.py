@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,20 @@ def open_hdf5(path: str | os.PathLike[str]) -> Any:
         else:
             why = f"damaged ({text.splitlines()[0]})"
         raise OSError(f"{path}: {why}; copy it again, or remove it and generate it again") from None
+
+
+@contextlib.contextmanager
+def samples_of(path: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Around reads of numbers: what HDF5 says about a sample with a wrong checksum becomes one line with the remedy."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None or "read data" not in str(error):
+            raise
+        raise OSError(
+            f"{path}: damaged, part of its numbers cannot be read; `sciops validate {path}` names the samples: copy "
+            "the file again, or generate it again"
+        ) from None
 
 
 def root_attributes(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:

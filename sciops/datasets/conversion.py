@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets._native_files import replacing
+from sciops.datasets._native_layout import samples_of
 from sciops.datasets.conventions import grid_of, split_indices
 from sciops.grids import Grid
 
@@ -60,7 +61,7 @@ def convert(
     if destination.is_dir():
         raise IsADirectoryError(f"{destination} is a folder: name the file to write in it")
     if destination.exists() and not overwrite:
-        raise FileExistsError(f"{destination} is there already: remove it, or pass overwrite=True")
+        raise FileExistsError(f"{destination} is there already: remove it, or pass overwrite=True (--overwrite)")
     if isinstance(source, xr.Dataset):
         groups = [source]
     else:
@@ -68,7 +69,8 @@ def convert(
         groups = [open_dataset(source, resolution if shape is None else shape) for shape in groups]
     try:
         chosen = groups if split is None else [_part(group, split) for group in groups]
-        WRITERS[layout](chosen, destination)
+        with samples_of(None if isinstance(source, xr.Dataset) else source):
+            WRITERS[layout](chosen, destination)
     finally:
         if not isinstance(source, xr.Dataset):
             for group in groups:

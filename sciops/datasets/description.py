@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops.datasets._native_layout import samples_of
 from sciops.datasets.conventions import SPACE, SPLITS, grid_of
 from sciops.grids import Grid
 
@@ -27,11 +28,16 @@ def describe(path: str | os.PathLike) -> str:
     path : a file, or a folder (each known file in it on a line)
 
     Ranges and findings of files beyond 16 million points per field are taken from evenly spread samples, and the text
-    says so. Raises what `open_dataset` raises.
+    says so. Raises what `open_dataset` raises, and ValueError for a folder without a file.
     """
     path = Path(path)
     if path.is_dir():
         return _folder(path)
+    with samples_of(path):
+        return _file(path)
+
+
+def _file(path: Path) -> str:
     from sciops.datasets.readers import open_dataset
 
     with open_dataset(path) as dataset:
@@ -57,7 +63,10 @@ def _folder(folder: Path) -> str:
     from sciops.datasets.readers import find_reader, open_dataset
 
     lines = [str(folder)]
-    for path in sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith(".")):
+    files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
+    if not files:
+        raise ValueError(f"{folder} holds no file: name a file, or a folder of data files")
+    for path in files:
         reader = find_reader(path)
         if reader is None:
             lines.append(f"  {path.name:28s} no known layout")

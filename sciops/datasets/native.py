@@ -28,6 +28,7 @@ from sciops.datasets._native_layout import (
     group_name,
     open_hdf5,
     root_attributes,
+    samples_of,
     set_attributes,
     stored_bytes,
 )
@@ -132,7 +133,7 @@ def content_hash(path: str | os.PathLike[str]) -> str:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     digest = hashlib.sha256()
-    with open_hdf5(path) as file:
+    with open_hdf5(path) as file, samples_of(path):
         for group in sorted(name for name, item in file.items() if isinstance(item, h5py.Group)):
             for key in sorted(file[group]):
                 data = file[group][key]

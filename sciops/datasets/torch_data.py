@@ -152,10 +152,10 @@ class FieldDataset(Dataset):
         return self._memory.y if self._memory is not None else self.batch(slice(None))["y"]
 
     def _read(self, source: xr.Dataset, samples: np.ndarray) -> tuple[Tensor, Tensor]:
-        return (
-            self._stack(source, self.inputs, samples),
-            self._stack(source, self.outputs, samples),
-        )
+        from sciops.datasets._native_layout import samples_of
+
+        with samples_of(self.path):
+            return self._stack(source, self.inputs, samples), self._stack(source, self.outputs, samples)
 
     def _stack(self, source: xr.Dataset, names: tuple[str, ...], samples: np.ndarray) -> Tensor:
         whole = len(samples) == source.sizes["sample"] and np.array_equal(samples, np.arange(len(samples)))

@@ -6,7 +6,7 @@ import pytest
 import scipy.io
 import torch
 
-from sciops.datasets import convert, describe, grid_of, open_dataset, with_phases
+from sciops.datasets import FieldDataset, content_hash, convert, describe, grid_of, open_dataset, with_phases
 from sciops.datasets.conventions import build_dataset
 from sciops.datasets.native import write_native
 from sciops.grids import Grid
@@ -125,6 +125,30 @@ def test_nothing_is_overwritten_or_left_half_written(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk gone"):
         convert(source, tmp_path / "x", "neuralop", overwrite=True)
     assert (tmp_path / "x").read_bytes() == before and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_damaged_sample_is_told_in_one_line_by_whatever_reads_it(tmp_path):
+    path = convert(_dataset(UNIT), tmp_path / "damaged", "native")
+    with h5py.File(path) as file:
+        place = file["r9x6/u"].id.get_chunk_info(3).byte_offset
+    with open(path, "r+b") as file:
+        file.seek(place + 10)
+        file.write(b"\x55\xaa")
+    readers = {
+        "describe": lambda: describe(path),
+        "convert": lambda: convert(path, tmp_path / "copy", "neuralop"),
+        "native": lambda: convert(path, tmp_path / "copy", "native"),
+        "torch": lambda: FieldDataset(path),
+        "hash": lambda: content_hash(path),
+    }
+    for name, read in readers.items():
+        with pytest.raises(OSError, match=f"^{path}: damaged, .*sciops validate") as caught:
+            read()
+        assert "\n" not in str(caught.value), name
+    assert [p.name for p in tmp_path.iterdir()] == ["damaged"]
+    with pytest.raises(ValueError, match="holds no file"):
+        (tmp_path / "folder").mkdir()
+        describe(tmp_path / "folder")
 
 
 def test_description_says_what_is_there(tmp_path, real_data):

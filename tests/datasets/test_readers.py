@@ -178,7 +178,10 @@ def _hostile(tmp_path):
         "empty": (b"", "is empty"),
         "text.h5": (b"hello, no data here\n", "text file"),
         "page.pt": (b"<!DOCTYPE html><html>404</html>", "HTML"),
-        "noise": (bytes(np.random.default_rng(1).integers(0, 256, 4096, dtype=np.uint8)), "known layouts are native"),
+        "noise": (
+            bytes(np.random.default_rng(1).integers(0, 256, 4096, dtype=np.uint8)),
+            "no known layout: .*write_native",
+        ),
         "lfs.pt": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
         "pickle.pt": (pickle.dumps({"x": 1}), "never opened"),
     }
@@ -188,7 +191,7 @@ def _hostile(tmp_path):
     torch.save({"x": torch.zeros(2, 3, 3), "y": _Malicious()}, tmp_path / "object.pt")
     yield tmp_path / "object.pt", "pickled object.*save plain tensors"
     torch.save({"inputs": torch.zeros(2, 3, 3), "y": torch.zeros(2, 3, 3)}, tmp_path / "keys.pt")
-    yield tmp_path / "keys.pt", r"inputs float32\[2, 3, 3\], y.*known layouts"
+    yield tmp_path / "keys.pt", r"inputs float32\[2, 3, 3\], y.*no known layout"
     torch.save({"x": torch.zeros(2, 3, 3), "y": torch.zeros(2, 4, 4)}, tmp_path / "shapes.pt")
     yield tmp_path / "shapes.pt", r"y float32\[2, 4, 4\]"
     with h5py.File(tmp_path / "other.h5", "w") as file:
@@ -203,14 +206,14 @@ def test_hostile_files_answer_in_one_line(tmp_path, capsys):
         with pytest.raises((ValueError, OSError), match=message) as caught:
             open_dataset(path)
         text = str(caught.value)
-        assert "\n" not in text and str(path) in text
+        assert "\n" not in text and str(path) in text and len(text) < 800
     assert "code ran" not in capsys.readouterr().out
 
 
 def test_mat_named_h5_is_read_for_what_it_is(tmp_path):
     scipy.io.savemat(tmp_path / "x.h5", {"coeff": A, "sol": U}, appendmat=False)
     _check(open_dataset(tmp_path / "x.h5"), A, U)
-    with pytest.raises(ValueError, match="MATLAB v5 file with coeff .* known layouts are pdebench-darcy"):
+    with pytest.raises(ValueError, match="a MATLAB v5 file with coeff .* layout 'pdebench-darcy' is HDF5 with"):
         open_dataset(tmp_path / "x.h5", layout="pdebench-darcy")
     with pytest.raises(ValueError, match="layout='pdebench': expected one of native"):
         open_dataset(tmp_path / "x.h5", layout="pdebench")

@@ -55,9 +55,7 @@ def open_dataset(
         raise ValueError(f"layout={layout!r}: expected one of {', '.join(READERS)}")
     reader = _matching(found) if layout is None else READERS[layout]
     if reader is None or not reader.matches(found):
-        wanted = list(READERS.values()) if layout is None else [READERS[layout]]
-        known = "; ".join(f"{one.name}: {one.expects}" for one in wanted)
-        raise ValueError(f"{path} is {found.describe()}; known layouts are {known}")
+        raise ValueError(_unknown(found, layout))
     if grid is None:
         return reader.read(found, resolution)
     from sciops.datasets.conventions import at_resolution, with_grid
@@ -71,6 +69,18 @@ def find_reader(path: str | os.PathLike) -> Reader | None:
         return _matching(probe(path))
     except (OSError, ValueError):
         return None
+
+
+def _unknown(found: Probe, layout: str | None) -> str:
+    if layout is not None:
+        return f"{found.path} is {found.describe()}; layout {layout!r} is {READERS[layout].expects}"
+    if not found.arrays and "(" in found.kind:  # what it is says what to do
+        return f"{found.path} is {found.describe()}"
+    known = "; ".join(f"{one.name}: {one.expects}" for one in READERS.values())
+    return (
+        f"{found.path} is {found.describe()}, which is no known layout: write your arrays once with "
+        f"sciops.datasets.write_native (docs/how-to/use-my-own-data), or in one of these: {known}"
+    )
 
 
 def _matching(found: Probe) -> Reader | None:

@@ -68,10 +68,10 @@ class Probe:
     def describe(self) -> str:
         """One line on what was found."""
         if not self.arrays:
-            return self.kind if self.kind not in ("hdf5", "mat5", "torch") else f"a {_KINDS[self.kind]} without arrays"
+            return f"{_KINDS[self.kind]} without arrays" if self.kind in _KINDS else self.kind
         shown = [f"{name} {entry.dtype}{list(entry.shape)}" for name, entry in list(self.arrays.items())[:8]]
         more = f", … ({len(self.arrays)} arrays)" if len(self.arrays) > 8 else ""
-        return f"a {_KINDS[self.kind]} with {', '.join(shown)}{more}"
+        return f"{_KINDS[self.kind]} with {', '.join(shown)}{more}"
 
     def stored(self, *names: str) -> bool:
         """Whether the file holds an array under each of these names."""
@@ -112,7 +112,7 @@ class Probe:
         }
 
 
-_KINDS = {"hdf5": "HDF5 file", "mat5": "MATLAB v5 file", "torch": "torch.save file"}
+_KINDS = {"hdf5": "an HDF5 file", "mat5": "a MATLAB v5 file", "torch": "a torch.save file"}
 
 
 def probe(path: str | Path) -> Probe:
@@ -210,7 +210,7 @@ def _other_kind(head: bytes) -> str:
     if head.startswith(b"version https://git-lfs"):
         return "a Git LFS pointer, not the data (run git lfs pull)"
     if head[:1] == b"\x80":
-        return "a Python pickle, which is never opened"
+        return "a Python pickle (never opened, since that could run code: save plain arrays instead)"
     if head.lstrip()[:1] == b"<":
         return "an HTML or XML page (a download that failed?)"
     try:
