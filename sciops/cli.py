@@ -68,7 +68,11 @@ def _info(rest: list[str]) -> None:
     import tyro
 
     def info(path: tyro.conf.Positional[Path]) -> None:
-        """What a file is: layout, fields, grid, splits, and what to do with it next."""
+        """What a file is: layout, fields, grid, splits, and what to do with it next.
+
+        Args:
+            path: a file of any known layout, or a folder of such files
+        """
         from sciops import datasets
 
         print(datasets.describe(path))
@@ -80,7 +84,11 @@ def _validate(rest: list[str]) -> None:
     import tyro
 
     def validate(path: tyro.conf.Positional[Path]) -> None:
-        """What is wrong with a file, a line a finding; status 1 when there is an error among them."""
+        """What is wrong with a file, a line a finding; status 1 when there is an error among them.
+
+        Args:
+            path: a file of any known layout, or a folder of such files
+        """
         from sciops import datasets
 
         findings = datasets.validate(path)
@@ -102,17 +110,22 @@ def _convert(rest: list[str]) -> None:
         destination: tyro.conf.Positional[Path],
         layout: str,
         resolution: int | None = None,
+        split: str | None = None,
         overwrite: bool = False,
     ) -> None:
-        """Writes `source` again in another layout.
+        """Writes a file again in another layout; what that layout cannot hold is refused.
 
-        layout: native, neuralop, li2020, li2020-v7.3 or pdebench-darcy
-        resolution: points per axis, for sources that hold several grids
-        overwrite: replace a destination that exists
+        Args:
+            source: a file of any known layout; it is not changed
+            destination: the file to write
+            layout: native, neuralop, li2020 (MATLAB v5), li2020-v7.3 or pdebench-darcy
+            resolution: points per axis, for sources that hold or nest several grids; else the finest (native: all)
+            split: train, validation or test: these samples alone
+            overwrite: replace a destination that exists
         """
         from sciops import datasets
 
-        datasets.convert(source, destination, layout, resolution=resolution, overwrite=overwrite)
+        datasets.convert(source, destination, layout, resolution=resolution, split=split, overwrite=overwrite)
         print(f"wrote {destination}")
 
     tyro.cli(convert, args=rest, prog="sciops convert")
@@ -124,7 +137,8 @@ def _demo(rest: list[str]) -> None:
     def demo(output: Path = Path("runs/demo")) -> None:
         """Generates paired Darcy fields, trains fno and mano, asks what happens on another grid; a few minutes.
 
-        output: folder of the dataset, the models, the figures and report.md
+        Args:
+            output: folder of the dataset, the models, the figures and report.md
         """
         study = importlib.import_module("studies.resolution_shift")
         study.run(replace(study.PRESETS["quick"], output=output))

@@ -88,7 +88,8 @@ class RunFolder:
         """Writes config.json and environment.json, and citations.bib for `methods`.
 
         config : a dataclass or dict
-        data : file, folder or several, whose SHA-256 (`file_hash`) is recorded beside the path
+        data : file, folder or several, whose SHA-256 (`file_hash`) is recorded beside the path; two generations of one
+            configuration have the same
         methods : keys of `CITATIONS`
         """
         paths = [data] if isinstance(data, (str, os.PathLike)) else list(data or ())
@@ -143,13 +144,18 @@ def environment() -> dict[str, Any]:
 
 
 def file_hash(path: str | os.PathLike) -> str:
-    """SHA-256 of a file's bytes, or of the names and bytes of all files below a folder, in sorted order."""
+    """SHA-256 of what a file holds (`sciops.datasets.content_hash`: the fields of a native file, whenever it was
+    written, and the bytes of any other), or of the names and hashes of all files below a folder, in sorted order.
+
+    Raises FileNotFoundError, and OSError for a damaged native file.
+    """
+    from sciops.datasets.native import content_hash
+
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
     if path.is_file():
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return content_hash(path)
     digest = hashlib.sha256()
     for file in sorted(p for p in path.rglob("*") if p.is_file()):
         digest.update(f"{file.relative_to(path).as_posix()}\0{file_hash(file)}\n".encode())

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import sciops
 from sciops import cli
 
 
@@ -52,6 +53,34 @@ def test_wrong_words_are_answered_in_one_line(tmp_path, capsys):
     assert "quick" in _refused(capsys, "generate", "darcy", "--preset", "nope")
     (tmp_path / "notes.txt").write_text("hello")
     assert "notes.txt" in _refused(capsys, "info", str(tmp_path / "notes.txt"))
+
+
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [
+        ("info", "PATH a file of any known layout, or a folder of such files"),
+        ("validate", "PATH a file of any known layout, or a folder of such files"),
+        ("convert", "--layout STR native, neuralop, li2020 (MATLAB v5), li2020-v7.3 or pdebench-darcy"),
+        ("convert", "--resolution {None}|INT points per axis, for sources that hold or nest several grids"),
+        ("demo", "--output PATH folder of the dataset, the models, the figures and report.md"),
+        ("generate darcy", "--samples INT How many samples."),
+    ],
+)
+def test_help_says_what_each_word_means(capsys, verb, said):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([*verb.split(), "--help"])
+    assert stop.value.code == 0
+    assert said in " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+def test_convert_keeps_one_split(tmp_path, capsys):
+    file = tmp_path / "d.h5"
+    size = ["--samples", "10", "--resolutions", "9", "--no-progress"]
+    cli.main(["generate", "darcy", "--preset", "quick", *size, "--output", str(file)])
+    cli.main(["convert", str(file), str(tmp_path / "test.pt"), "--layout", "neuralop", "--split", "test"])
+    with sciops.open_dataset(file) as whole, sciops.open_dataset(tmp_path / "test.pt") as part:
+        assert (part["u"].values == whole["u"].values[9:]).all() and part.sizes["sample"] == 1
+    assert "--overwrite" in _refused(capsys, "convert", str(file), str(tmp_path / "test.pt"), "--layout", "neuralop")
 
 
 def test_import_is_light():

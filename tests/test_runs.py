@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 import torch
 
+from sciops.datasets import write_native
+from sciops.datasets.conventions import build_dataset
 from sciops.grids import Grid
 from sciops.runs import CITATIONS, RunFolder, citations_of, environment, file_hash, plain, read_jsonl, write_json
 
@@ -108,6 +110,22 @@ def test_the_log_keeps_its_records_and_drops_an_unfinished_last_line(tmp_path):
         file.write('{"broken\n{"epoch": 1}\n')
     with pytest.raises(json.JSONDecodeError):
         read_jsonl(folder.path / "log.jsonl")
+
+
+def test_two_generations_of_one_configuration_have_one_hash(tmp_path):
+    grid, values = Grid((4, 5)), np.arange(40.0).reshape(2, 4, 5)
+    for name, created, changed in (("one", "2001", 0), ("two", "2002", 0), ("other", "2001", 1)):
+        fields = {key: (("sample", "x", "y"), values + changed, {}) for key in "au"}
+        dataset = build_dataset(fields, grid, layout="native", equation="darcy")
+        (tmp_path / name).mkdir()
+        write_native(tmp_path / name / "data.h5", dataset, attrs={"created": created})
+    assert (tmp_path / "one" / "data.h5").read_bytes() != (tmp_path / "two" / "data.h5").read_bytes()
+    for inside in ("", "data.h5"):
+        one, two, other = (file_hash(tmp_path / name / inside) for name in ("one", "two", "other"))
+        assert one == two != other
+    folder = RunFolder(tmp_path / "run")
+    folder.describe({}, data=tmp_path / "two" / "data.h5")
+    assert list(json.loads((folder.path / "environment.json").read_text())["data"].values()) == [two]
 
 
 def test_describe_records_config_versions_data_and_seeds(tmp_path):
