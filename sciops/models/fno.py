@@ -26,7 +26,7 @@ def fno(
     weights : "dense", a channel matrix per mode; "diagonal", one weight per mode and channel
     options : those of `Operator` and `SpectralMixer`; `block="classic"` gives the original σ(Wv + Kv + b)
 
-    Good values: for 16×16 Darcy fields modes=(6, 6), weights="diagonal", local=True; for fields that are zero on a wall
+    Good values: for 16×16 Darcy fields modes=(8, 8), weights="diagonal", local=True; for fields that are zero on a wall
     and models that must run on finer grids, basis="sine", local=True.
     """
     return compose(
