@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +24,6 @@ def command(
 
     Errors end the process with status 2 and one line; set SCIOPS_DEBUG=1 to see the traceback.
     """
-    import tyro
 
     def parse_and_run() -> Any:
         rest = list(sys.argv[1:] if arguments is None else arguments)
@@ -31,10 +32,26 @@ def command(
             raise ValueError(f"--preset {name}: expected one of {', '.join(presets)}")
         description = (sys.modules[run.__module__].__doc__ or "").strip()
         description += f"\n\n--preset NAME picks the starting values: {', '.join(presets)} (now: {name})."
-        config = tyro.cli(type(presets[name]), default=presets[name], args=rest, prog=prog, description=description)
-        return run(config)
+        return run(parse(type(presets[name]), rest, default=presets[name], prog=prog, description=description))
 
     return guarded(parse_and_run)
+
+
+def parse(target: Callable[..., Any], arguments: Sequence[str], **options: Any) -> Any:
+    """What ``tyro.cli(target, args=arguments, **options)`` returns; `target` must only build something, not act.
+
+    Raises ValueError with tyro's framed refusals (unknown flags, missing or wrong values) in one line.
+    """
+    import tyro
+
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(target, args=arguments, **options)
+    except SystemExit as stop:
+        if not stop.code:  # --help
+            raise
+        raise ValueError(_unframed(said.getvalue())) from None
 
 
 def guarded(action: Callable[[], Any]) -> Any:
@@ -51,6 +68,11 @@ def guarded(action: Callable[[], Any]) -> Any:
         text = error.args[0] if isinstance(error, KeyError) and error.args else error
         print(f"error: {' '.join(str(text).split()) or type(error).__name__}", file=sys.stderr)
         sys.exit(2)
+
+
+def _unframed(text: str) -> str:
+    lines = (line.strip(" │") for line in text.splitlines() if line[:1] not in "╭╰")
+    return " ".join(line if line.strip("─") else ";" for line in lines).replace(" ; ", "; ")
 
 
 def _take_option(arguments: list[str], flag: str, default: str) -> str:

@@ -17,8 +17,9 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from sciops._command import command, guarded
+from sciops._command import command, guarded, parse
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -67,39 +68,40 @@ def _run_module(module: str, prog: str, rest: list[str]) -> None:
 def _info(rest: list[str]) -> None:
     import tyro
 
-    def info(path: tyro.conf.Positional[Path]) -> None:
+    def info(path: tyro.conf.Positional[Path]) -> Path:
         """What a file is: layout, fields, grid, splits, and what to do with it next.
 
         Args:
             path: a file of any known layout, or a folder of such files
         """
-        from sciops import datasets
+        return path
 
-        print(datasets.describe(path))
+    from sciops import datasets
 
-    tyro.cli(info, args=rest, prog="sciops info")
+    print(datasets.describe(parse(info, rest, prog="sciops info")))
 
 
 def _validate(rest: list[str]) -> None:
     import tyro
 
-    def validate(path: tyro.conf.Positional[Path]) -> None:
+    def validate(path: tyro.conf.Positional[Path]) -> Path:
         """What is wrong with a file, a line a finding; status 1 when there is an error among them.
 
         Args:
             path: a file of any known layout, or a folder of such files
         """
-        from sciops import datasets
+        return path
 
-        findings = datasets.validate(path)
-        for finding in findings:
-            print(finding)
-        if not findings:
-            print(f"{path}: sound")
-        if any(finding.severity == "error" for finding in findings):
-            sys.exit(1)
+    from sciops import datasets
 
-    tyro.cli(validate, args=rest, prog="sciops validate")
+    path = parse(validate, rest, prog="sciops validate")
+    findings = datasets.validate(path)
+    for finding in findings:
+        print(finding)
+    if not findings:
+        print(f"{path}: sound")
+    if any(finding.severity == "error" for finding in findings):
+        sys.exit(1)
 
 
 def _convert(rest: list[str]) -> None:
@@ -112,7 +114,7 @@ def _convert(rest: list[str]) -> None:
         resolution: int | None = None,
         split: str | None = None,
         overwrite: bool = False,
-    ) -> None:
+    ) -> dict[str, Any]:
         """Writes a file again in another layout; what that layout cannot hold is refused.
 
         Args:
@@ -123,27 +125,24 @@ def _convert(rest: list[str]) -> None:
             split: train, validation or test: these samples alone
             overwrite: replace a destination that exists
         """
-        from sciops import datasets
+        return locals()
 
-        datasets.convert(source, destination, layout, resolution=resolution, split=split, overwrite=overwrite)
-        print(f"wrote {destination}")
+    from sciops import datasets
 
-    tyro.cli(convert, args=rest, prog="sciops convert")
+    print(f"wrote {datasets.convert(**parse(convert, rest, prog='sciops convert'))}")
 
 
 def _demo(rest: list[str]) -> None:
-    import tyro
-
-    def demo(output: Path = Path("runs/demo")) -> None:
+    def demo(output: Path = Path("runs/demo")) -> Path:
         """Generates paired Darcy fields, trains fno and mano, asks what happens on another grid; a few minutes.
 
         Args:
             output: folder of the dataset, the models, the figures and report.md
         """
-        study = importlib.import_module("studies.resolution_shift")
-        study.run(replace(study.PRESETS["quick"], output=output))
+        return output
 
-    tyro.cli(demo, args=rest, prog="sciops demo")
+    study = importlib.import_module("studies.resolution_shift")
+    study.run(replace(study.PRESETS["quick"], output=parse(demo, rest, prog="sciops demo")))
 
 
 if __name__ == "__main__":

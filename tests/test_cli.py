@@ -51,6 +51,12 @@ def test_wrong_words_are_answered_in_one_line(tmp_path, capsys):
     assert "darcy" in _refused(capsys, "generate", "darcey")
     assert "missing.h5" in _refused(capsys, "info", str(tmp_path / "missing.h5"))
     assert "quick" in _refused(capsys, "generate", "darcy", "--preset", "nope")
+    assert "--samples" in _refused(capsys, "generate", "darcy", "--smaples", "3")
+    assert "'x'" in _refused(capsys, "generate", "darcy", "--samples", "x")
+    assert "two_phase" in _refused(capsys, "generate", "darcy", "--law", "gaussian")
+    for verb in ("info", "validate", "convert"):
+        assert f"sciops {verb} --help" in _refused(capsys, verb)
+    assert "--layout" in _refused(capsys, "convert", "a", "b")
     (tmp_path / "notes.txt").write_text("hello")
     assert "notes.txt" in _refused(capsys, "info", str(tmp_path / "notes.txt"))
 
