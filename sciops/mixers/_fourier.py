@@ -68,6 +68,16 @@ def multiply(x: Tensor, weight: Tensor) -> Tensor:
     return _Multiply.apply(x, weight)
 
 
+def scale(x: Tensor, weight: Tensor) -> Tensor:
+    """Complex product with one number per mode and channel, in real numbers.
+
+    x : (batch, 2, modes, C)   real and imaginary parts
+    weight : (modes, 2, C)
+    returns : (batch, 2, modes, C)
+    """
+    return _scaled(x, weight, 1) if torch.compiler.is_compiling() else _Scale.apply(x, weight)
+
+
 class _Transform(Function):
     @staticmethod
     def forward(ctx, x, last, *leading):
@@ -121,6 +131,41 @@ class _Multiply(Function):
         if ctx.needs_input_grad[1]:
             gw = torch.bmm(x.reshape(2 * batch, modes, channels).permute(1, 2, 0), blocks)
         return gx, gw
+
+
+class _Scale(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return _scaled_in_place(x, weight, 1)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, weight = ctx.saved_tensors
+        recorded = torch.is_grad_enabled()  # a second derivative is wanted
+        gx = gw = None
+        if ctx.needs_input_grad[0]:
+            gx = (_scaled if recorded else _scaled_in_place)(g, weight, -1)
+        if ctx.needs_input_grad[1]:
+            (xr, xi), (gr, gi) = x.unbind(1), g.unbind(1)
+            along, across = torch.addcmul(xr * gr, xi, gi), torch.addcmul(xr * gi, xi, gr, value=-1)
+            gw = torch.stack([along.sum(0), across.sum(0)], 1)
+        return gx, gw
+
+
+def _scaled(x: Tensor, weight: Tensor, sign: int) -> Tensor:
+    """x times the weight (sign 1) or its conjugate (sign −1)."""
+    (xr, xi), (wr, wi) = x.unbind(1), weight.unbind(1)
+    return torch.stack([torch.addcmul(xr * wr, xi, wi, value=-sign), torch.addcmul(xi * wr, xr, wi, value=sign)], 1)
+
+
+def _scaled_in_place(x: Tensor, weight: Tensor, sign: int) -> Tensor:
+    """`_scaled` without the copy that joins the parts."""
+    (xr, xi), (wr, wi) = x.unbind(1), weight.unbind(1)
+    y = torch.empty_like(x)
+    torch.mul(xr, wr, out=y[:, 0]).addcmul_(xi, wi, value=-sign)
+    torch.mul(xi, wr, out=y[:, 1]).addcmul_(xr, wi, value=sign)
+    return y
 
 
 def _apply(x: Tensor, leading: Sequence[Tensor], last: Tensor) -> Tensor:

@@ -200,10 +200,7 @@ class _FourierModes(nn.Module):
         if self.shared is None:
             z = _fourier.multiply(z, weight.reshape(z.shape[2], x.shape[-1], -1))
         else:
-            z = z @ self.shared.to(x.dtype)
-            re, im = weight.reshape(z.shape[2], 2, -1).unbind(1)
-            zr, zi = z.unbind(1)
-            z = torch.stack([zr * re - zi * im, zr * im + zi * re], 1)
+            z = _fourier.scale(z @ self.shared.to(x.dtype), weight.reshape(z.shape[2], 2, -1))
         z = z.reshape(*shape, -1)
         if self.compat_shift:
             for axis, (n, k) in enumerate(zip(sizes, modes[:-1])):

@@ -93,7 +93,11 @@ class _RMSNorm(Function):
         gx = g * x
         along = (gx @ weight.unsqueeze(-1)) * r.square() / -channels
         to_weight = r.reshape(1, -1) @ gx.reshape(-1, channels)
-        return torch.addcmul(g * weight, x, along) * r, to_weight.squeeze(0), None
+        if torch.is_grad_enabled():
+            to_x = torch.addcmul(g * weight, x, along) * r
+        else:
+            to_x = torch.mul(g, weight).addcmul_(x, along).mul_(r)
+        return to_x, to_weight.squeeze(0), None
 
     @staticmethod
     def jvp(ctx: Any, dx: Tensor, dw: Tensor, _: None) -> tuple[Tensor, None]:
