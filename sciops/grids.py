@@ -47,10 +47,9 @@ class Grid:
     domain: tuple[Interval, ...] | None = None
 
     def __post_init__(self) -> None:
-        shape = (self.shape,) if isinstance(self.shape, (int, np.integer)) else tuple(self.shape)
-        if not shape or any(int(n) != n for n in shape):
+        shape = _whole_numbers(self.shape)
+        if not shape:
             raise ValueError(f"shape={self.shape!r}: expected one whole number per axis, such as shape=(85, 85)")
-        shape = tuple(int(n) for n in shape)
         if self.centering not in ("node", "cell", "periodic"):
             raise ValueError(f"centering={self.centering!r}: expected 'node', 'cell' or 'periodic'")
         least = 2 if self.centering == "node" else 1
@@ -218,16 +217,27 @@ def restrict(u: Any, fine: Grid, coarse: Grid) -> Any:
 
 
 def check_on_grid(u: Any, grid: Grid, name: str = "u") -> None:
-    """Raises ValueError, naming both shapes, unless the last axes of u are the grid."""
+    """Raises ValueError, naming both shapes, unless the last axes of u are the grid; TypeError when it is no Grid."""
+    if not isinstance(grid, Grid):
+        raise TypeError(f"grid={grid!r}: expected a Grid, such as Grid((85, 85))")
     if tuple(u.shape[-grid.ndim :]) != grid.shape:
         raise ValueError(f"{name} has shape {tuple(u.shape)}; expected its last axes to be the grid {grid.shape}")
 
 
+def _whole_numbers(value: Any) -> tuple[int, ...]:
+    """One whole number or a sequence of them as a tuple of int; empty for anything else."""
+    array = np.atleast_1d(np.asarray(value))
+    if array.ndim != 1 or array.dtype.kind not in "iuf" or (array != np.round(array)).any() or np.isinf(array).any():
+        return ()
+    return tuple(int(v) for v in array)
+
+
 def _per_axis(value: int | Sequence[int], ndim: int, name: str) -> tuple[int, ...]:
-    values = (value,) * ndim if np.ndim(value) == 0 else tuple(value)
-    if len(values) != ndim or any(int(v) != v or v < 1 for v in values):
+    values = _whole_numbers(value)
+    values = values * ndim if np.ndim(value) == 0 else values
+    if len(values) != ndim or min(values) < 1:
         raise ValueError(f"{name}={value!r}: expected a positive whole number, or one for each of the {ndim} axes")
-    return tuple(int(v) for v in values)
+    return values
 
 
 def _intervals(value: Any, ndim: int, name: str) -> tuple[Interval, ...]:

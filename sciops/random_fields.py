@@ -56,13 +56,11 @@ def gaussian_random_field(
     alpha : float          smoothness, > d/2: samples have α − d/2 derivatives in L² (less any ε)
     seed : int             sample i draws from ``SeedSequence(seed, spawn_key=(i,))``
     modes : int            wavenumbers per axis. ξ is drawn in shells max(k_i) = 0, 1, 2, …, so more modes only add to
-    the
-                           same sum. Keep one value for a data set. With τ = 3, α = 2 on the square, 192 modes leave out
-                           2e-5 of the variance. The coefficients take modes^d numbers: use fewer in 3-D
+                           the same sum. Keep one value for a data set. With τ = 3, α = 2 on the square, 192 modes leave
+                           out 2e-5 of the variance. The coefficients take modes^d numbers: use fewer in 3-D
     first : int            index of the first sample: samples 5…9 are ``samples=5, first=5``
     normalize : bool       divide by the law's own root mean square over the domain (one number for all samples and
-    grids,
-                           never a sample's own deviation, which would differ from grid to grid)
+                           grids, never a sample's own deviation, which would differ from grid to grid)
     returns : float64 (samples, *grid.shape). A sample has the same bits in any batch and with any number of threads;
         on another kind of processor, or between nested grids, it agrees to about 1e-15 of its size
 
@@ -177,8 +175,10 @@ def _shells(modes: int, d: int) -> np.ndarray:
 def _check(
     grid: Grid, samples: int, tau: float, alpha: float, seed: int, modes: int, first: int, boundary: str | None
 ) -> None:
+    if not isinstance(grid, Grid):
+        raise TypeError(f"grid={grid!r}: expected a Grid, such as Grid((85, 85))")
     for name, value, least in (("samples", samples, 0), ("seed", seed, 0), ("modes", modes, 2), ("first", first, 0)):
-        if int(value) != value or value < least:
+        if not isinstance(value, (int, float, np.number)) or int(value) != value or value < least:
             raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
     if not (0 < tau < math.inf):
         raise ValueError(f"tau={tau}: expected a positive inverse correlation length, such as tau=3")

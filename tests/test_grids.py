@@ -159,6 +159,10 @@ def test_restriction_is_differentiable_and_refuses_what_is_not_nested():
     [
         (dict(shape=()), "one whole number per axis"),
         (dict(shape=(4.5, 4)), "one whole number per axis"),
+        (dict(shape="ab"), "one whole number per axis"),
+        (dict(shape=None), "one whole number per axis"),
+        (dict(shape=(np.inf, 4)), "one whole number per axis"),
+        (dict(shape=((4, 4), (4, 4))), "one whole number per axis"),
         (dict(shape=(1, 4)), "at least 2 points"),
         (dict(shape=(0,), centering="cell"), "at least 1 points"),
         (dict(shape=(4,), centering="vertex"), "vertex"),
@@ -172,6 +176,14 @@ def test_restriction_is_differentiable_and_refuses_what_is_not_nested():
 def test_refusals(arguments, named):
     with pytest.raises(ValueError, match=named):
         Grid(**arguments)
+
+
+def test_what_is_no_grid_or_factor_is_said():
+    with pytest.raises(TypeError, match=r"grid=9: expected a Grid, such as Grid\(\(85, 85\)\)"):
+        check_on_grid(np.zeros((9, 9)), 9)
+    for factor in ("two", 0, 1.5, (2, 2, 2)):
+        with pytest.raises(ValueError, match="positive whole number, or one for each of the 2 axes"):
+            Grid((9, 9)).coarsen(factor)
 
 
 def test_shorthand():

@@ -217,6 +217,7 @@ def test_two_phase_and_log_normal():
         (dict(modes=1), "modes=1"),
         (dict(first=-2), "first=-2"),
         (dict(samples=1.5), "samples=1.5"),
+        (dict(seed=None), "seed=None: expected a whole number"),
         (dict(boundary="dirichlet"), "dirichlet"),
     ],
 )
@@ -224,3 +225,5 @@ def test_refusals(change, named):
     arguments = dict(samples=1, **LAW) | change
     with pytest.raises(ValueError, match=named):
         gaussian_random_field(Grid((5, 5)), **arguments)
+    with pytest.raises(TypeError, match="expected a Grid, such as"):
+        gaussian_random_field((5, 5), 1, **LAW)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from sciops.datasets import open_dataset
 from sciops.datasets.native import content_hash, group_name, read_native, resolutions, write_native
 from sciops.grids import Grid
 
@@ -65,6 +66,8 @@ def test_resolutions_finest_first_and_the_finest_is_the_default(written: Path) -
     assert resolutions(written) == ((9, 9), (5, 5), (5, 4))
     with read_native(written) as finest, read_native(written, 9) as nine:
         assert finest.identical(nine)
+    with pytest.raises(ValueError, match=r"stores 9×9, 5×5, 5×4; resolution=\(7, 7\): .*nested in it: 5×5"):
+        open_dataset(written, 7)
     assert group_name(421) == group_name((421, 421)) == "r421"
 
 

@@ -29,9 +29,10 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     whole = read_native(probe.path)
     try:
         return at_resolution(whole, wanted)
-    except ValueError:
+    except ValueError as error:
         whole.close()
-        raise
+        have = ", ".join("×".join(map(str, shape)) for shape in stored)
+        raise ValueError(f"{probe.path} stores {have}; {error}") from None
 
 
 READER = Reader("native", "HDF5 with the root attribute sciops_schema and groups such as /r85", matches, read)
