@@ -90,8 +90,11 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
     data = _Data([p.train for p in parts], [p.validation for p in parts if p.validation is not None])
     if any(part is None for part in data.train):
         raise ValueError(f"{config.data}: no training fields at the resolution asked for; see sciops info")
-    model = _build(config, data.train[0])
+    model = _build(config, data.train)
     folder, first = RunFolder(config.folder), os.environ.get("RANK", "0") == "0"
+    used = model.config["options"].get("modes")
+    if first and used and min(used) < config.modes and not any(o.startswith("modes=") for o in config.options):
+        print(f"modes: {'×'.join(map(str, used))}, all that the coarsest training grid holds, for {config.modes}")
     methods = [name for name in (config.model, "adamw", config.schedule) if name in _cited()]
 
     def describe() -> None:
@@ -137,20 +140,21 @@ def _tests(config: TrainStudyConfig, parts: list[Any]) -> list[Any]:
     return [dataset for dataset in found if dataset is not None]
 
 
-def _build(config: TrainStudyConfig, dataset: Any) -> nn.Module:
-    """The model with the training grid as its reference, its initial parameters drawn from the seed."""
+def _build(config: TrainStudyConfig, train: list[Any]) -> nn.Module:
+    """The model with the first training grid as its reference, its initial parameters drawn from the seed."""
     from sciops.models import build_model
 
     options: dict[str, Any] = {"width": config.width, "depth": config.depth}
     options |= dict(_option(text) for text in config.options)
-    grid: Grid = dataset.grid
+    grid: Grid = train[0].grid
     if config.model in ("fno", "hybrid") or config.model.startswith("neuralop:"):
         periodic = options.get("basis", "fourier") == "fourier"
-        most = [n // 2 if periodic else n - 2 for n in grid.shape]
+        coarsest = map(min, zip(*(dataset.grid.shape for dataset in train)))
+        most = [n // 2 if periodic else n - 2 for n in coarsest]
         options.setdefault("modes", tuple(min(config.modes, k) for k in most))
     if not config.model.startswith("neuralop:"):
         options["grid"] = grid
-    sample = dataset.batch(np.arange(1))
+    sample = train[0].batch(np.arange(1))
     channels = {"in_channels": sample["x"].shape[1], "out_channels": sample["y"].shape[1]}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)

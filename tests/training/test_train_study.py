@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sciops.datasets import load_splits
+from sciops.mixers import SpectralMixer
 from sciops.models import load_model
 from sciops.training import evaluate
 from studies.train import PRESETS, _option, run
@@ -66,6 +67,14 @@ def test_two_grids_train_together_and_each_is_tested(real_data, tmp_path):
     assert set(results["test"]) == {"16×16", "32×32"}
     record = json.loads((tmp_path / "run" / "log.jsonl").read_text())
     assert set(record["validation_by_grid"]) == {"16x16", "32x32"}
+
+
+def test_modes_are_what_the_coarsest_training_grid_holds_and_it_says_so(real_data, tmp_path, capsys):
+    config = small(real_data / "darcy_test_32.pt", tmp_path / "run", resolution=(32, 16), test_resolutions=(), epochs=1)
+    run(replace(config, train_samples=None, validation_samples=None, symmetrize=False, modes=12))
+    model = load_model(tmp_path / "run" / "model")
+    assert {part.modes for part in model.modules() if isinstance(part, SpectralMixer)} == {(8, 8)}
+    assert "modes: 8×8" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
