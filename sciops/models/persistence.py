@@ -43,7 +43,7 @@ def save_model(model: nn.Module, folder: str | Path, extra: Mapping[str, Any] | 
         tensors[name] = tensor.contiguous().clone()
     header = {"sciops": "1", "model": json.dumps(described), "complex": json.dumps(complex_names)}
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / WEIGHTS, save(tensors, header))
+    write_atomically(folder / WEIGHTS, _in_order(save(tensors, header)))
     write_json(folder / CONFIG, {"sciops": "1", "model": described, "extra": dict(extra or {})})
     return folder
 
@@ -99,6 +99,16 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     if not isinstance(config, dict) or "model" not in config:
         raise ValueError(f"{path} has no entry 'model': expected a file written by save_model")
     return config
+
+
+def _in_order(file: bytes) -> bytes:
+    """The safetensors file with its metadata sorted, so that equal models are equal files; its writer shuffles them."""
+    size = int.from_bytes(file[:8], "little")
+    entries = json.loads(file[8 : 8 + size])
+    metadata = {"__metadata__": dict(sorted(entries.pop("__metadata__").items()))}
+    text = json.dumps(metadata | entries, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # the tensors stay aligned
+    return len(text).to_bytes(8, "little") + text + file[8 + size :]
 
 
 def _read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
