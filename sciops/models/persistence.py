@@ -32,7 +32,8 @@ def save_model(model: nn.Module, folder: str | Path, extra: Mapping[str, Any] | 
     from safetensors.torch import save
 
     folder, described = Path(folder), plain(config_of(model))
-    state = unwrapped(model).state_dict()
+    # a compiled model inside a wrapper puts its own level into the names
+    state = {name.replace("_orig_mod.", ""): value for name, value in unwrapped(model).state_dict().items()}
     tensors, complex_names = {}, []
     for name, tensor in state.items():
         tensor = tensor.detach().cpu()

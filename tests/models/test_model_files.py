@@ -46,6 +46,13 @@ def test_wrappers_and_their_statistics_travel_with_the_model(tmp_path):
     assert loaded.model.model.input.mean.dtype == torch.float64 and loaded.config == model.config
 
 
+def test_a_compiled_model_inside_wrappers_is_saved_as_the_model_it_compiles(tmp_path):
+    inner, x = build_model("fno", **SMALL), randn(2, 1, 9, 9)
+    statistics = Normalizer.fit(x + 1)
+    save_model(Normalized(torch.compile(inner, backend="eager"), statistics), tmp_path)
+    assert torch.equal(load_model(tmp_path)(x), Normalized(inner, statistics)(x))
+
+
 def test_equal_models_are_equal_files(tmp_path):
     model = build_model("fno", **SMALL).double()
     # the writer's order of the metadata is random: eight files agree by chance once in thousands
