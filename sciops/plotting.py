@@ -64,8 +64,11 @@ def figure(
         try:
             yield fig, axes
             partial = path.with_name(f".{path.stem}.partial{path.suffix}")
-            fig.savefig(partial)
-            os.replace(partial, path)
+            try:
+                fig.savefig(partial)
+                os.replace(partial, path)
+            finally:
+                partial.unlink(missing_ok=True)
         finally:
             plt.close(fig)
 
