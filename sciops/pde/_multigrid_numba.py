@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from sciops.pde._multigrid import level_shapes
-from sciops.pde._numba_kernels import solve_one
+from sciops.pde._numba_solve import solve_one
 
 
 def layout(mx: int, my: int) -> tuple[np.ndarray, np.ndarray, int]:

@@ -1,9 +1,8 @@
-"""The compiled kernels: multigrid-preconditioned conjugate gradients for one sample.
+"""The compiled multigrid cycle of one sample, in float32: `setup` builds the levels, `cycle` runs a V(2, 2) on them.
 
 Plain loops whose inner loop runs over contiguous memory, so that they vectorise; passes that follow each other are
-fused by rows, so that a row is still in cache when the next pass wants it. All kernels live in this file because
-numba's cache on disk watches only the file a kernel is in: after an edit of `_multigrid.py` or `_galerkin.py`, whose
-numbers are compiled in, touch this one.
+fused by rows, so that a row is still in cache when the next pass wants it. Nothing here is kept in numba's cache on
+disk by itself: `_numba_solve.solve_one`, which calls it, is.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import numba
 import numpy as np
 
 from sciops.pde._galerkin import galerkin_source
-from sciops.pde._multigrid import FIRST, HALF_EPSILON, ROUNDS, SAFETY, SECOND, STALLED
+from sciops.pde._multigrid import FIRST, SECOND
 
 # reassociation and contraction let sums vectorise; infinities and NaN stay what they are
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
@@ -20,22 +19,21 @@ _W1, _W2 = np.float32(FIRST), np.float32(SECOND)
 _ONE, _ZERO = np.float32(1.0), np.float32(0.0)
 _BAND = 1024  # elements that pass through the fused smoothing steps at a time
 
-_fast = numba.njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
-_exact = numba.njit(cache=True, nogil=True, error_model="numpy")
+fast = numba.njit(nogil=True, fastmath=_FAST, error_model="numpy")
 
 
 def _compiled(name, nine):
-    """The generated Galerkin product, compiled under this file's name so that it is cached beside it."""
-    scope = {"__name__": __name__}  # the cache finds the function's module by it
+    """The generated Galerkin product."""
+    scope = {"__name__": __name__}
     exec(compile(galerkin_source(name, nine), __file__, "exec"), scope)
-    return _fast(scope[name])
+    return fast(scope[name])
 
 
 _galerkin_5, _galerkin_9 = _compiled("_galerkin_from_5", False), _compiled("_galerkin_from_9", True)
 
 
-@_fast
-def _level(work, start, shapes, level):
+@fast
+def arrays_of(work, start, shapes, level):
     """d, e, s, se, sw, f, u, r of a level, flat, as views of the workspace."""
     size, at = (shapes[level, 0] + 3) * (shapes[level, 1] + 3), start[level]
     return (
@@ -50,27 +48,27 @@ def _level(work, start, shapes, level):
     )
 
 
-@_fast
-def _square(array, shape):
+@fast
+def as_matrix(array, shape):
     return array.reshape((shape[0] + 3, shape[1] + 3))
 
 
-@_fast
+@fast
 def _stencil(work, start, shapes, level):
     """d, e, s, se, sw of a level as matrices."""
-    d, e, s, se, sw, _, _, _ = _level(work, start, shapes, level)
+    d, e, s, se, sw, _, _, _ = arrays_of(work, start, shapes, level)
     n = shapes[level]
-    return _square(d, n), _square(e, n), _square(s, n), _square(se, n), _square(sw, n)
+    return as_matrix(d, n), as_matrix(e, n), as_matrix(s, n), as_matrix(se, n), as_matrix(sw, n)
 
 
-@_fast
+@fast
 def _weights(work, start, shapes, level):
     rows, columns = shapes[level + 1, 0] + 2, shapes[level + 1, 1] + 2
     first = start[level, 8]
     return work[first : first + 8 * rows * columns].reshape((8, rows, columns))
 
 
-@_fast
+@fast
 def _interpolate_rows(d, e, s, se, sw, P, mx, my):
     """Black-box weights; the order of P is that of `NEIGHBOURS`: NW N NE W E SW S SE."""
     for i in range(1, mx + 1):
@@ -93,8 +91,8 @@ def _interpolate_rows(d, e, s, se, sw, P, mx, my):
             se_[j + 1] = (q1[k] + e2[k] * down + s1[k + 1] * right) / d2[k + 1]
 
 
-@_fast
-def _setup(along_y, along_x, work, shapes, start):
+@fast
+def setup(along_y, along_x, work, shapes, start):
     """Every level from the finest conductances; halos of the workspace are zero already, diagonals get ones."""
     levels = len(shapes)
     mx, my = shapes[0]
@@ -123,7 +121,7 @@ def _setup(along_y, along_x, work, shapes, start):
             _galerkin_9(d, e, s, se, sw, P, D, E, S, SE, SW, cx, cy)
 
 
-@_fast
+@fast
 def _residual(nine, low, high, width, out, f, d, e, s, se, sw, u):
     """out = f − A u on a run of a level's memory; the halo inside it stays zero, since no coupling reaches it."""
     up, down = low - width, low + width
@@ -141,7 +139,7 @@ def _residual(nine, low, high, width, out, f, d, e, s, se, sw, u):
             o[k] = f_[k] - d_[k] * uc[k] + ec[k] * ue[k] + ew[k] * uw[k] + sc[k] * us[k] + sn[k] * un[k]
 
 
-@_fast
+@fast
 def _relax(nine, low, high, width, omega, out, f, d, e, s, se, sw, u):
     """out = u + ω (f − A u)/d on a run of a level's memory."""
     up, down = low - width, low + width
@@ -161,7 +159,7 @@ def _relax(nine, low, high, width, omega, out, f, d, e, s, se, sw, u):
             o[k] = rest * uc[k] + omega * flux / d_[k]
 
 
-@_fast
+@fast
 def _run(first, last, mx, my):
     """(low, high) of the memory from the first unknown of one row to the last of another, kept inside the grid."""
     first, last = max(first, 1), min(last, mx)
@@ -169,7 +167,7 @@ def _run(first, last, mx, my):
     return low, max(low, last * (my + 3) + my + 1 if first <= last else low)
 
 
-@_fast
+@fast
 def _down(nine, band, d, e, s, se, sw, f, u, r, mx, my):
     """Two smoothing steps from zero into u, and what they leave into r: three passes that follow each other by bands
     of rows, the later ones a row behind. r first holds the first step, and is overwritten where that is used up."""
@@ -184,7 +182,7 @@ def _down(nine, band, d, e, s, se, sw, f, u, r, mx, my):
         _residual(nine, low, high, my + 3, r, f, d, e, s, se, sw, u)
 
 
-@_fast
+@fast
 def _up(nine, band, d, e, s, se, sw, f, u, r, mx, my):
     """Two smoothing steps on u in the reverse order, the second a row behind; r holds the first."""
     for top in range(1, mx + 2, band):
@@ -194,7 +192,7 @@ def _up(nine, band, d, e, s, se, sw, f, u, r, mx, my):
         _relax(nine, low, high, my + 3, _W1, u, f, d, e, s, se, sw, r)
 
 
-@_fast
+@fast
 def _restrict(r, P, F, mx, my):
     """F = Pᵀ r."""
     for i in range(1, mx + 1):
@@ -216,7 +214,7 @@ def _restrict(r, P, F, mx, my):
             )
 
 
-@_fast
+@fast
 def _prolong(u, P, U, mx, my):
     """u += P U; each fine row gathers from the coarse rows it lies between."""
     for i in range(0, mx + 1):
@@ -234,7 +232,7 @@ def _prolong(u, P, U, mx, my):
             fine[2 * j + 1] += se_[j] * U0[j] + so[j + 1] * U0[j + 1] + ne[j] * U1[j] + nw[j + 1] * U1[j + 1]
 
 
-@_fast
+@fast
 def _bottom(d, e, s, f, u, c, mx, my):
     """Exact solve of the coarsest level, one unknown wide: tridiagonal elimination along the other axis."""
     last = max(mx, my)
@@ -252,188 +250,35 @@ def _bottom(d, e, s, f, u, c, mx, my):
         u[i, j] = value
 
 
-@_fast
-def _cycle(work, shapes, start):
+@fast
+def cycle(work, shapes, start):
     """One V(2, 2)-cycle on the right side stored at the finest level, from zero, into that level's u."""
     levels = len(shapes)
     for step in range(2 * levels - 1):
         down = step < levels
         level = step if down else 2 * levels - 2 - step
         mx, my = shapes[level]
-        d, e, s, se, sw, f, u, r = _level(work, start, shapes, level)
+        d, e, s, se, sw, f, u, r = arrays_of(work, start, shapes, level)
         n = shapes[level]
         if level == levels - 1:
-            _bottom(_square(d, n), _square(e, n), _square(s, n), _square(f, n), _square(u, n), _square(r, n), mx, my)
+            _bottom(
+                as_matrix(d, n),
+                as_matrix(e, n),
+                as_matrix(s, n),
+                as_matrix(f, n),
+                as_matrix(u, n),
+                as_matrix(r, n),
+                mx,
+                my,
+            )
             continue
         # on small grids one band is the whole grid: long runs vectorise better than short rows
         band = max(1, _BAND // (my + 3))
         P, c = _weights(work, start, shapes, level), shapes[level + 1]
-        _, _, _, _, _, right, correction, _ = _level(work, start, shapes, level + 1)
+        _, _, _, _, _, right, correction, _ = arrays_of(work, start, shapes, level + 1)
         if down:
             _down(level > 0, band, d, e, s, se, sw, f, u, r, mx, my)
-            _restrict(_square(r, n), P, _square(right, c), c[0], c[1])
+            _restrict(as_matrix(r, n), P, as_matrix(right, c), c[0], c[1])
         else:
-            _prolong(_square(u, n), P, _square(correction, c), c[0], c[1])
+            _prolong(as_matrix(u, n), P, as_matrix(correction, c), c[0], c[1])
             _up(level > 0, band, d, e, s, se, sw, f, u, r, mx, my)
-
-
-@_exact
-def _faces(a, factor, x_over, y_over, along_y, along_x):
-    """Conductances of one padded coefficient times a factor; x_over, y_over hold (dual, 1 / distance) of each axis."""
-    mx, my = along_y.shape[0], along_x.shape[1]
-    for i in range(mx + 1):
-        a0, a1 = a[i], a[i + 1]
-        out, inverse, dual = along_x[i], factor * x_over[1, i], y_over[0]
-        for j in range(my):
-            p, q = a0[j + 1], a1[j + 1]
-            out[j] = 2.0 * p * (q / (p + q)) * (dual[j] * inverse)
-        if i < mx:
-            out, width, over = along_y[i], factor * x_over[0, i], y_over[1]
-            for j in range(my + 1):
-                p, q = a1[j], a1[j + 1]
-                out[j] = 2.0 * p * (q / (p + q)) * (width * over[j])
-
-
-@_exact
-def _true_residual(along_y, along_x, b, u, r):
-    """r = b − A u by differences of fluxes, in the order written; ‖r‖². u has a halo of zeros."""
-    mx, my = b.shape
-    total = 0.0
-    for i in range(mx):
-        un, uc, us = u[i], u[i + 1], u[i + 2]
-        y_, xn, xs, b_, r_ = along_y[i], along_x[i], along_x[i + 1], b[i], r[i]
-        for j in range(my):
-            c = uc[j + 1]
-            flux_y = y_[j + 1] * (c - uc[j + 2]) + y_[j] * (c - uc[j])
-            r_[j] = b_[j] - (flux_y + (xs[j] * (c - us[j + 1]) + xn[j] * (c - un[j + 1])))
-        total += _square_sum(r_)
-    return total
-
-
-@_fast
-def _copy(b, r):
-    """r = b; ‖b‖²."""
-    total = 0.0
-    for i in range(len(b)):
-        b_, r_ = b[i], r[i]
-        for j in range(len(b_)):
-            r_[j] = b_[j]
-            total += b_[j] * b_[j]
-    return total
-
-
-@_fast
-def _square_sum(row):
-    total = 0.0
-    for j in range(len(row)):
-        total += row[j] * row[j]
-    return total
-
-
-@_fast
-def _rounding(along_y, along_x, u):
-    """‖|A||u|‖²."""
-    mx, my = along_y.shape[0], along_x.shape[1]
-    total = 0.0
-    for i in range(mx):
-        un, uc, us = u[i], u[i + 1], u[i + 2]
-        y_, xn, xs = along_y[i], along_x[i], along_x[i + 1]
-        for j in range(my):
-            c = abs(uc[j + 1])
-            flux_y = y_[j + 1] * (c + abs(uc[j + 2])) + y_[j] * (c + abs(uc[j]))
-            flux = flux_y + xs[j] * (c + abs(us[j + 1])) + xn[j] * (c + abs(un[j + 1]))
-            total += flux * flux
-    return total
-
-
-@_fast
-def _direction_row(p, z, beta, m):
-    for j in range(m):
-        p[j + 1] = z[j + 1] + beta * p[j + 1]
-
-
-@_fast
-def _directions(along_y, along_x, z, beta, p, Ap):
-    """p = z + β p, then A p; ⟨p, A p⟩. p has a halo of zeros, z is the float32 cycle's with its own halo."""
-    mx, my = Ap.shape
-    total = 0.0
-    _direction_row(p[1], z[1], beta, my)
-    for i in range(mx):
-        if i + 1 < mx:
-            _direction_row(p[i + 2], z[i + 2], beta, my)
-        pn, pc, ps = p[i], p[i + 1], p[i + 2]
-        y_, xn, xs, out = along_y[i], along_x[i], along_x[i + 1], Ap[i]
-        for j in range(my):
-            c = pc[j + 1]
-            value = (
-                y_[j + 1] * (c - pc[j + 2]) + y_[j] * (c - pc[j]) + xs[j] * (c - ps[j + 1]) + xn[j] * (c - pn[j + 1])
-            )
-            out[j] = value
-            total += c * value
-    return total
-
-
-@_fast
-def _advance(alpha, scale, p, Ap, u, r, f):
-    """u += α p, r −= α A p, f = scale·r for the next cycle; ⟨r, r⟩."""
-    mx, my = r.shape
-    total = 0.0
-    for i in range(mx):
-        u_, p_, q_, r_, f_ = u[i + 1], p[i + 1], Ap[i], r[i], f[i + 1]
-        for j in range(my):
-            u_[j + 1] += alpha * p_[j + 1]
-            value = r_[j] - alpha * q_[j]
-            r_[j] = value
-            f_[j + 1] = scale * value
-            total += value * value
-    return total
-
-
-@_fast
-def _products(r, Ap, z):
-    """⟨r, z⟩ and ⟨A p, z⟩."""
-    mx, my = r.shape
-    first, second = 0.0, 0.0
-    for i in range(mx):
-        r_, q_, z_ = r[i], Ap[i], z[i + 1]
-        for j in range(my):
-            value = np.float64(z_[j + 1])
-            first += r_[j] * value
-            second += q_[j] * value
-    return first, second
-
-
-@_exact
-def solve_one(a, factor, b, x_over, y_over, tol, limit, shapes, start, work, along_y, along_x, p, Ap, r, u):
-    """One sample into u (with halo); (true relative residual, its float64 floor, iterations)."""
-    u[:] = 0.0
-    p[:] = 0.0
-    norm = np.sqrt(_copy(b, r))
-    if norm == 0.0:
-        return 0.0, 0.0, 0
-    _faces(a, factor, x_over, y_over, along_y, along_x)
-    _setup(along_y, along_x, work, shapes, start)
-    _, _, _, _, _, f, z, _ = _level(work, start, shapes, 0)
-    f, z = _square(f, shapes[0]), _square(z, shapes[0])
-    iterations, rho, size = 0, 1.0, norm
-    target = SAFETY * tol * norm
-    for _ in range(ROUNDS):
-        curvature, before = 0.0, rho
-        rr = _advance(0.0, 1.0 / size, p, Ap, u, r, f)
-        while np.sqrt(rr) > target and iterations < limit:
-            _cycle(work, shapes, start)
-            descent, across = _products(r, Ap, z)
-            beta = -across / curvature if curvature > 0.0 else 0.0
-            if not descent > 0.0:
-                break
-            curvature = _directions(along_y, along_x, z, beta, p, Ap)
-            if not curvature > 0.0:
-                break
-            # float32 sees a residual of about norm one, by that of the step before: it underflows further down
-            rr = _advance(descent / curvature, 1.0 / np.sqrt(rr), p, Ap, u, r, f)
-            iterations += 1
-        size = np.sqrt(_true_residual(along_y, along_x, b, u, r))
-        rho = size / norm
-        if rho <= tol or not rho < STALLED * before or iterations >= limit:
-            break
-    return rho, HALF_EPSILON * np.sqrt(_rounding(along_y, along_x, u)) / norm, iterations

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -86,12 +89,12 @@ def numba_cycle(a: np.ndarray):
     faces = [face[0].numpy() for face in faces_of(a)]
     shapes, start, size = layout(*(n - 2 for n in a.shape[1:]))
     work = np.zeros(size, dtype=np.float32)
-    kernels._setup(*faces, work, shapes, start)
-    level = [kernels._square(array, shapes[0]) for array in kernels._level(work, start, shapes, 0)]
+    kernels.setup(*faces, work, shapes, start)
+    level = [kernels.as_matrix(array, shapes[0]) for array in kernels.arrays_of(work, start, shapes, 0)]
 
     def inverse(x: np.ndarray) -> np.ndarray:
         level[5][1:-2, 1:-2] = x
-        kernels._cycle(work, shapes, start)
+        kernels.cycle(work, shapes, start)
         return level[6][1:-2, 1:-2].astype(np.float64)
 
     return inverse
@@ -132,14 +135,39 @@ def test_both_forms_hold_the_same_hierarchy_and_cycle(shape):
     hierarchy = mg.build(*faces)
     shapes, start, size = layout(shape[0] - 2, shape[1] - 2)
     work = np.zeros(size, dtype=np.float32)
-    kernels._setup(*(face[0].numpy() for face in faces), work, shapes, start)
+    kernels.setup(*(face[0].numpy() for face in faces), work, shapes, start)
     assert [tuple(s) for s in shapes] == [level.shape for level in hierarchy.levels]
     for k, level in enumerate(hierarchy.levels):
-        arrays = dict(zip(("d", "e", "s", "se", "sw"), kernels._level(work, start, shapes, k)))
+        arrays = dict(zip(("d", "e", "s", "se", "sw"), kernels.arrays_of(work, start, shapes, k)))
         for name, flat in level.stencil.items():
-            mine = kernels._square(arrays[name], shapes[k])[1:-2, 1:-2]
+            mine = kernels.as_matrix(arrays[name], shapes[k])[1:-2, 1:-2]
             theirs = level.square(flat)[0, 1:-2, 1:-2].numpy()
             assert np.abs(mine - theirs).max() <= 2e-6 * np.abs(arrays["d"]).max()
     x = rng.standard_normal((shape[0] - 2, shape[1] - 2))
     mine, theirs = numba_cycle(a)(x), torch_cycle(a, torch.float32)(x)
     assert np.abs(mine - theirs).max() <= 1e-5 * np.abs(theirs).max()
+
+
+def test_the_cache_on_disk_follows_every_file_that_is_compiled_in():
+    """numba watches the cached function's own file alone; the checksum of the others is part of the key."""
+    solver = pytest.importorskip("sciops.pde._numba_solve")
+    folder, found, todo = Path(solver.__file__).parent, set(), ["_numba_solve.py"]
+    while todo:
+        found.add(name := todo.pop())
+        imports = [
+            node for node in ast.walk(ast.parse((folder / name).read_text())) if isinstance(node, ast.ImportFrom)
+        ]
+        todo += [
+            file
+            for node in imports
+            if node.module.startswith("sciops.pde.")
+            for file in [node.module.removeprefix("sciops.pde.") + ".py"]
+            if file not in found
+        ]
+    assert found == set(solver._SOURCES)
+
+    class Codegen:
+        magic_tuple = staticmethod(tuple)
+
+    one, same, other = (solver.compiled(c)._cache._index_key("signature", Codegen) for c in (1, 1, 2))
+    assert one == same != other
