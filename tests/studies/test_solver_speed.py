@@ -1,0 +1,60 @@
+"""The solver study measures what it says: its own matrix, its own checks, and a refusal of wrong solutions."""
+
+import json
+
+import numpy as np
+import pytest
+
+from sciops.grids import Grid
+from sciops.pde import darcy
+from studies import solver_speed as study
+
+
+def test_the_study_s_matrix_is_another_assembly_of_the_same_scheme():
+    a = np.exp(np.random.default_rng(0).standard_normal((1, 12, 12)))
+    A, b = study.matrix_of(a[0])
+    assert abs(A - A.T).max() == 0
+    u = np.zeros((1, 12, 12))
+    u[0, 1:-1, 1:-1] = study._spsolve(A.tocsc(), b, 0.0).reshape(10, 10)
+    assert darcy.residual(a, u)[0] < 1e-13
+    rough = np.random.default_rng(1).standard_normal((1, 12, 12))
+    mine = np.linalg.norm(b - A @ rough[0, 1:-1, 1:-1].ravel()) / np.linalg.norm(b)
+    np.testing.assert_allclose(darcy.residual(a, rough, Grid((12, 12)))[0], mine, rtol=1e-12)
+
+
+def test_a_wrong_or_unfinished_solution_ends_the_run():
+    A, b = study.matrix_of(study.fields("12/3", 17, 1, 0)[0])
+    u = study._spsolve(A.tocsc(), b, 0.0)
+    assert study._check("spsolve", A, b, u, u, 1e-8) < 1e-12
+    with pytest.raises(RuntimeError, match="peer: residual"):
+        study._check("peer", A, b, u * (1 + 1e-6), u, 1e-8)
+    with pytest.raises(RuntimeError, match="away from sciops' solution"):
+        study._check("peer", A, b, u, u * (1 + 1e-6), 1e-8)
+
+
+def test_a_small_run_leaves_its_numbers(tmp_path, capsys):
+    pytest.importorskip("pyamg")
+    pytest.importorskip("numba")
+    small = study.Config(
+        size=33, samples=2, repeats=1, growth=(33, 65), hard_sizes=(33,), hard_samples=1, output=tmp_path
+    )
+    results = study.run(small)
+    constants = [row["constant"] for row in results["order"]]
+    assert max(constants) < 1.02 * min(constants)  # error·(n − 1)²: order 2
+    assert all(0 < row["minimum"] < row["maximum"] for row in results["maximum_principle"])
+    for rows in results["speed"]["rows"].values():
+        assert all(row["residual"] <= 1.01 * small.tol for row in rows)
+    times = {row["solver"]: row["seconds"] for row in results["speed"]["rows"]["12/3"]}
+    ratio = results["speed"]["ratios"]["numba over spsolve, 12/3"]["median"]
+    np.testing.assert_allclose(ratio, times["spsolve"] / times["numba"], rtol=1e-12)
+    low, high = (
+        next(r["seconds"] for r in results["growth"]["rows"] if (r["solver"], r["n"]) == ("numba", n)) for n in (33, 65)
+    )
+    np.testing.assert_allclose(results["growth"]["exponents"]["numba"], np.log(high / low) / np.log((63 / 31) ** 2))
+    by_name = {row["what"]: row for row in results["targets"]}
+    assert set(study.TARGETS) < set(by_name)
+    assert by_name["numba over spsolve, 12/3"]["met"] == (ratio >= 35.0)
+    saved = json.loads((tmp_path / "results.json").read_text())
+    assert saved["speed"]["ratios"] == results["speed"]["ratios"]
+    assert (tmp_path / "figures" / "solver_speed.png").stat().st_size > 10_000
+    assert "MISSED" in capsys.readouterr().out or all(row["met"] for row in results["targets"])
