@@ -27,6 +27,8 @@ def write_report(config: Any, results: dict[str, Any], path: Path) -> None:
         "coarse coefficient, so that only the network's grid changes. *floor*: the true solution on the training grid, "
         "carried up. *native*: the equation solved on the coefficient of that grid, no network.",
         "",
+        _selection(results),
+        "",
     ]
     lookup = {(r["arm"], r["train"], r["test"], r["way"]): r for r in results["errors"]}
     for train in config.train_grids:
@@ -89,7 +91,7 @@ def _shift_table(results: dict, lookup: dict, train: int, test: int) -> list[str
     if len(rows) > 1:
         lines += [
             "Paired over test fields and seeds; negative: direct is better. Mismatch: "
-            "‖R F(a_S) − F(a_s)‖/‖F(a_s)‖ with the fine / the refined coefficient.",
+            "‖R F(a_S) − F(a_s)‖/‖F(a_s)‖ with the fine / the low-passed coefficient.",
             "",
             *_table(rows),
             "",
@@ -285,6 +287,15 @@ def _draw_fields(config: Any, case: Case, models: dict, train: int, test: int, p
                     vmin=-largest,
                     vmax=largest,
                 )
+
+
+def _selection(results: dict) -> str:
+    if any(r.get("validation") is not None for r in results["training"]):
+        return "Models: the epoch with the least validation error; test fields choose nothing."
+    return (
+        "Models: trained on all training fields, last epoch, so nothing is chosen here; options and rates were chosen "
+        "before, with 100 training fields held out (`--hold-out 100`)."
+    )
 
 
 def _budget(config: Any) -> str:

@@ -1,7 +1,7 @@
 """Resolution shift: train on grid s, need the answer on grid S. Run the model there, or run it on s and upsample?
 
 For every training grid, test grid, model and seed, on the same test fields: the model run directly on S; run on s and
-upsampled in every way that fits the grid; run on S with the coefficient refined from s (same function, so that what
+upsampled in every way that fits the grid; run on S with the coefficient carried up from s (same function, so that what
 changes is the network's own grid dependence); the model trained on S; the true solution upsampled from s (no surrogate
 can beat this floor by low + upsampling); and the native solve of the coarse coefficient. Verdicts are paired, sample by
 sample, with bootstrap intervals over seeds and samples.
@@ -217,8 +217,12 @@ def _train_all(config: ResolutionShiftConfig, jobs: Iterable[Job]) -> None:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max(1, config.workers), mp_context=context) as pool:
         futures = {pool.submit(train_one, config, job): job for job in waiting}
-        for future in tqdm(as_completed(futures), total=len(futures), desc="training", unit="model"):
-            future.result()
+        try:
+            for future in tqdm(as_completed(futures), total=len(futures), desc="training", unit="model"):
+                future.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # say what failed now, not after all that wait has been trained
+            raise
 
 
 def train_one(config: ResolutionShiftConfig, job: Job) -> None:
