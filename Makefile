@@ -5,7 +5,6 @@ BIN := $(VENV)/bin
 export MPLBACKEND = Agg
 export HF_HUB_OFFLINE = 1
 export WANDB_MODE = disabled
-export NUMBA_THREADING_LAYER = forksafe
 
 .PHONY: demo test lint docs clean
 

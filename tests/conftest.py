@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-os.environ.setdefault("NUMBA_THREADING_LAYER", "forksafe")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import pytest
