@@ -99,12 +99,18 @@ class ClassicBlock(nn.Module):
 class LocalKernel(nn.Module):
     """Depthwise 3×…×3 convolution whose taps lie `dilation` points apart, so that it can keep its physical size.
 
-    Outside the grid the field counts as zero, except on periodic grids, where it wraps. (batch, *grid, channels) → the
-    same, for one to three axes and any size.
+    Outside the grid the field counts as zero (padding="zeros") or as the nearest point ("replicate"); on periodic
+    grids it wraps. The field continued by zero jumps at the end of the grid: spread taps then meet the jump at
+    distances that the training grid never showed. Continued by its end value it does not jump.
+
+    (batch, *grid, channels) → the same, for one to three axes and any size. Raises ValueError for another padding.
     """
 
-    def __init__(self, channels: int, ndim: int) -> None:
+    def __init__(self, channels: int, ndim: int, *, padding: str = "zeros") -> None:
         super().__init__()
+        if padding not in ("zeros", "replicate"):
+            raise ValueError(f"local_padding={padding!r}: expected 'zeros' or 'replicate'")
+        self.padding = padding
         if ndim > 3:
             raise ValueError(
                 f"local=True on {ndim} axes: a local kernel exists for one, two or three; pass local=False"
@@ -116,6 +122,8 @@ class LocalKernel(nn.Module):
         ndim, padding = x.ndim - 2, tuple(dilation)
         if grid.centering == "periodic":
             x, padding = _wrap(x, dilation), (0,) * ndim
+        elif self.padding == "replicate":
+            x, padding = _replicate(x, dilation), (0,) * ndim
         # the channel-last memory is what the convolution wants: no copy is made
         z = x.movedim(-1, 1)
         convolve = (F.conv1d, F.conv2d, F.conv3d)[ndim - 1]
@@ -125,6 +133,15 @@ class LocalKernel(nn.Module):
 
 def _gated(u: Tensor, v: Tensor) -> Tensor:
     return u * F.gelu(v)
+
+
+def _replicate(x: Tensor, reach: Sequence[int]) -> Tensor:
+    """x (batch, *grid, channels) continued by its end values by `reach` points on both sides of every axis."""
+    for axis, r in enumerate(reach, start=1):
+        first, last = x.narrow(axis, 0, 1), x.narrow(axis, x.shape[axis] - 1, 1)
+        sizes = [r if i == axis else -1 for i in range(x.ndim)]
+        x = torch.cat([first.expand(sizes), x, last.expand(sizes)], dim=axis)
+    return x
 
 
 def _wrap(x: Tensor, reach: Sequence[int]) -> Tensor:

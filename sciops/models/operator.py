@@ -33,6 +33,8 @@ class Operator(nn.Module):
     mlp, mlp_ratio : "gated", u·GELU(v), or "plain"; hidden width over width, default 1.5 gated and 2 plain
     mixer_activation : GELU and a linear map after the mixer
     local : adds a depthwise 3×3 kernel beside the mixer
+    local_padding : what that kernel sees outside the grid: "zeros", or "replicate", the nearest point, which does not
+        jump there and so carries over to finer grids
     dilate : spreads that kernel by round(reference spacing / spacing) per axis, so that it keeps its physical reach on
         a finer grid; without a reference the spread is 1
     coordinates : "linear", "periodic", "wall", "none" (`coordinate_channels`), or "auto": none where the reference grid
@@ -66,6 +68,7 @@ class Operator(nn.Module):
         mlp_ratio: float | None = None,
         mixer_activation: bool = True,
         local: bool = False,
+        local_padding: str = "zeros",
         dilate: bool = True,
         coordinates: str = "auto",
         wall: str = "none",
@@ -110,7 +113,7 @@ class Operator(nn.Module):
         for layer in range(depth):
             name = names[layer % len(names)]
             part = MIXERS[name](width, **options[name])
-            kernel = LocalKernel(width, self.ndim) if local else None
+            kernel = LocalKernel(width, self.ndim, padding=local_padding) if local else None
             if block == "residual":
                 blocks.append(ResidualBlock(width, part, local=kernel, **shared, **residual))
             else:
@@ -133,6 +136,7 @@ class Operator(nn.Module):
             mlp_ratio=mlp_ratio,
             mixer_activation=mixer_activation,
             local=local,
+            local_padding=local_padding,
             dilate=dilate,
             coordinates=self.coordinates,
             wall=wall,
