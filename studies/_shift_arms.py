@@ -16,6 +16,8 @@ class Arm:
     model : name for `sciops.build_model`
     options : its options; ``modes`` is a cap per axis, lowered to what the training grid holds
     learning_rate : peak rate of the one-cycle schedule
+    weight_decay : of AdamW
+    epochs : where it differs from the study's; a model that over-fits sooner has fewer
     multi_resolution : train on the training grid and on the finest grid that has training fields
     latent : run the model on the training grid whatever the grid of the input, with learned layers untouched in between
         (CROP, ICLR 2025)
@@ -24,6 +26,8 @@ class Arm:
     model: str
     options: Mapping[str, Any] = field(default_factory=dict)
     learning_rate: float = 4e-3
+    weight_decay: float = 1e-3
+    epochs: int | None = None
     multi_resolution: bool = False
     latent: bool = False
 
@@ -38,6 +42,8 @@ class Arm:
 
 _SPINE = {"width": 32, "depth": 4, "mlp": "gated", "mlp_ratio": 1.5}
 _REAL16 = _SPINE | {"local": True}
+_FOURIER = _REAL16 | {"modes": 8, "weights": "diagonal", "coordinates": "linear"}
+_SINE = _REAL16 | {"modes": 8, "basis": "sine", "coordinates": "none"}
 _BLOCK = {"norm": "rms", "mixer_activation": True}
 _ATTENTION = {"window": 4, "heads": 4, "aggregate": "sum"}
 
@@ -57,19 +63,14 @@ ARMS: dict[str, dict[str, Arm]] = {
     "darcy": _DARCY,
     # neuraloperator's 16-grid files: few points, so few spectral weights and a local 3×3 path pay.
     "real16": {
-        "fno": Arm("fno", _REAL16 | {"modes": 8, "weights": "diagonal", "coordinates": "linear"}, learning_rate=7e-3),
-        "fno+instance": Arm(
-            "fno",
-            _REAL16 | {"modes": 8, "weights": "diagonal", "coordinates": "linear", "norm": "instance"},
-            learning_rate=7e-3,
+        "fno": Arm("fno", _FOURIER, learning_rate=7e-3, weight_decay=0.1),
+        "fno+instance": Arm("fno", _FOURIER | {"norm": "instance"}, learning_rate=7e-3, weight_decay=0.1),
+        "sine": Arm("fno", _SINE, learning_rate=7e-3, weight_decay=0.3, epochs=25),
+        "sine+replicate": Arm(
+            "fno", _SINE | {"local_padding": "replicate"}, learning_rate=7e-3, weight_decay=0.3, epochs=25
         ),
-        "sine": Arm("fno", _REAL16 | {"modes": 8, "basis": "sine", "coordinates": "none"}, learning_rate=7e-3),
         "mano": Arm("mano", _REAL16 | _ATTENTION | _BLOCK | {"coordinates": "linear"}, learning_rate=7e-3),
-        "hybrid": Arm(
-            "hybrid",
-            _REAL16 | _ATTENTION | {"modes": 8, "weights": "diagonal", "coordinates": "linear"},
-            learning_rate=7e-3,
-        ),
+        "hybrid": Arm("hybrid", _FOURIER | _ATTENTION, learning_rate=7e-3, weight_decay=0.1),
         "neuralop:FNO": Arm("neuralop:FNO", {"width": 32, "depth": 4, "modes": 8}, learning_rate=5e-3),
     },
 }

@@ -75,7 +75,7 @@ PRESETS: dict[str, ResolutionShiftConfig] = {
     ),
     "real16": ResolutionShiftConfig(
         recipe="real16",
-        arms=("fno", "sine", "mano", "hybrid", "neuralop:FNO"),
+        arms=("fno", "sine", "sine+replicate", "mano", "hybrid", "neuralop:FNO"),
         train_grids=(16,),
         test_grids=(16, 32),
         hold_out=0,
@@ -246,10 +246,11 @@ def train_one(config: ResolutionShiftConfig, job: Job) -> None:
         model = Latent(model, grid)
     folder = RunFolder(config.output / job.folder)
     training = TrainConfig(
-        epochs=config.epochs,
+        epochs=arm.epochs or config.epochs,
         seconds=config.seconds and config.seconds * (job.points / config.train_grids[0]) ** grid.ndim,
         batch_size=config.batch_size,
         learning_rate=arm.learning_rate,
+        weight_decay=arm.weight_decay,
         gradient_weight=config.gradient_weight,
         augment=config.augment,
         keep="best" if splits.validation is not None else "last",
