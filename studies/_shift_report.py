@@ -232,7 +232,7 @@ def _draw_layers(config: Any, case: Case, models: dict, train: int, test: int, p
                     }
                     for label in stages
                 }
-                draw_spectra(axis, shares, styles=styles, floor=1e-10)
+                draw_spectra(axis, shares, styles=styles, floor=1e-6)
                 axis.axvline(train / 2, color="0.5", linewidth=0.8, linestyle=":")
                 axis.set_title(f"{name} on {points} points")
                 axis.set_ylabel("share of energy about the mean" if axis is row[0] else "")

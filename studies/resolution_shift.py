@@ -69,8 +69,9 @@ PRESETS: dict[str, ResolutionShiftConfig] = {
     ),
     "remedies": ResolutionShiftConfig(
         generator="quick",
-        samples=640,
+        samples=280,
         arms=("fno", "fno+dealias", "fno+multi", "fno+latent"),
+        epochs=15,
         output=Path("runs/resolution_shift_remedies"),
     ),
     "real16": ResolutionShiftConfig(

@@ -21,7 +21,7 @@ def tiny(tmp_path_factory):
     return replace(
         resolution_shift.PRESETS["quick"],
         data=data,
-        arms=("fno", "mano", "fno+latent"),
+        arms=("fno", "mano", "fno+dealias", "fno+multi", "fno+latent"),
         train_grids=(8,),
         test_grids=(8, 15, 29),
         seeds=1,
