@@ -30,6 +30,7 @@ _MAT_TYPES = {"double": np.float64, "single": np.float32, "logical": np.uint8, "
 
 
 def matches(probe: Probe) -> bool:
+    """Whether the file is MATLAB (v5, or v7.3 which is HDF5) with `coeff` and `sol` of one shape."""
     if probe.kind not in ("mat5", "hdf5") or not probe.stored("coeff", "sol"):
         return False
     shapes = {probe.arrays[name].shape for name in _FIELDS}
@@ -37,6 +38,7 @@ def matches(probe: Probe) -> bool:
 
 
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+    """a = `coeff`, u = `sol` on nodes with both walls; axes of v7.3 files put back in order."""
     names = {**_FIELDS, **{name: name for name in _EXTRA if name in probe.arrays}}
     shape = probe.arrays["coeff"].shape
     same = {stored: name for stored, name in names.items() if probe.arrays[stored].shape == shape}

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 def matches(probe: Probe) -> bool:
+    """Whether the file is HDF5 with our schema number."""
     return probe.kind == "hdf5" and "sciops_schema" in probe.attrs
 
 

@@ -33,6 +33,7 @@ _LOOKED_AT = 256  # samples
 
 
 def matches(probe: Probe) -> bool:
+    """Whether the file is a torch dictionary with `x` and `y` of the Darcy or Burgers shapes."""
     if probe.kind != "torch" or not {"x", "y"} <= set(probe.arrays):
         return False
     x, y = probe.arrays["x"].shape, probe.arrays["y"].shape
@@ -40,6 +41,7 @@ def matches(probe: Probe) -> bool:
 
 
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+    """Darcy fields at their true nodes, or Burgers trajectories, as the shapes say."""
     x, y = probe.arrays["x"], probe.arrays["y"]
     dataset = _open_darcy(probe) if _is_darcy(x.shape, y.shape) else _open_burgers(probe, y)
     return at_resolution(dataset, resolution)

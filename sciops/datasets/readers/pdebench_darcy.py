@@ -25,6 +25,7 @@ _TOLERANCE = 1e-3  # of a cell: the files hold their coordinates in single preci
 
 
 def matches(probe: Probe) -> bool:
+    """Whether the file is HDF5 with `tensor` (N, 1, n, n) and `nu` (N, n, n)."""
     if probe.kind != "hdf5" or not probe.stored("tensor", "nu"):
         return False
     u, a = probe.arrays["tensor"].shape, probe.arrays["nu"].shape
@@ -32,6 +33,7 @@ def matches(probe: Probe) -> bool:
 
 
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+    """a = `nu`, u = `tensor` without its channel axis, on cell centres."""
     from sciops.datasets.readers._lazy import H5Array, lazy
 
     shape = probe.arrays["nu"].shape[1:]
