@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,28 +83,24 @@ def load_case(config: Any) -> Case:
     for n in config.train_grids:
         if splits[n].train is None:
             raise ValueError(f"{config.data}: no training fields at {n} points per axis; choose other --train-grids")
-    native, coefficient = _native_solutions(config.data, splits, config.train_grids[0])
+    native, coefficient = _native_solutions(splits, config.train_grids[0])
     return Case(splits, native, coefficient)
 
 
-def _native_solutions(path: Path, splits: dict[int, Splits], points: int) -> tuple[dict[int, np.ndarray], str]:
+def _native_solutions(splits: dict[int, Splits], points: int) -> tuple[dict[int, np.ndarray], str]:
     from sciops.datasets import fit_two_phase
     from sciops.pde import darcy
 
-    fields = {n: _numpy(s.test, "x") for n, s in splits.items()}
-    train = splits[points].train
-    if set(np.unique(fields[points])) <= {0.0, 1.0}:
-        fit = fit_two_phase(train)
-        low, high, scale = fit.low, fit.high, fit.scale
-        fields = {n: np.where(a > 0.5, high, low) for n, a in fields.items()}
+    tests = {n: s.test for n, s in splits.items()}
+    if tests[points].attrs.get("coefficient") == "indicator":
+        fit = fit_two_phase(splits[points].train)
         text = f"two unknown values; contrast {fit.contrast:.3g} and one scale fitted on the training fields"
-    else:
-        scale, text = 1.0, "values stored with the data"
-    solved = {}
-    for n, a in fields.items():
-        solution = darcy.solve(a[:, 0], splits[n].test.grid, on_failure="raise")
-        solved[n] = scale * solution.u
-    return solved, text
+        return {n: fit.solve(test) for n, test in tests.items()}, text
+    solved = {
+        n: darcy.solve(_numpy(test, "x")[:, 0], test.grid, forcing=float(test.attrs.get("forcing", 1.0))).u
+        for n, test in tests.items()
+    }
+    return solved, "values stored with the data"
 
 
 def _numpy(dataset: Any, key: str) -> np.ndarray:

@@ -288,10 +288,7 @@ def _draw_fields(config: Any, case: Case, models: dict, train: int, test: int, p
 def _selection(results: dict) -> str:
     if any(r.get("validation") is not None for r in results["training"]):
         return "Models: the epoch with the least validation error; test fields choose nothing."
-    return (
-        "Models: trained on all training fields, last epoch, so nothing is chosen here; options and rates were chosen "
-        "before, with 100 training fields held out (`--hold-out 100`)."
-    )
+    return "Models: trained on all training fields, last epoch; nothing is chosen in this run (see `--hold-out`)."
 
 
 def _budget(config: Any) -> str:

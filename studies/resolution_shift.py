@@ -60,6 +60,19 @@ class ResolutionShiftConfig:
     output: Path = Path("runs/resolution_shift")
 
 
+_LI2020 = ResolutionShiftConfig(
+    arms=("fno", "sine-cosine", "mano", "neuralop:FNO"),
+    train_grids=(43,),
+    test_grids=(43, 85, 211),
+    test_samples=100,
+    epochs=100,
+    seconds=80.0,
+    batch_size=4,
+    gradient_weight=0.3,
+    augment="square",
+    output=Path("runs/resolution_shift_li2020"),
+)
+
 PRESETS: dict[str, ResolutionShiftConfig] = {
     "quick": ResolutionShiftConfig(
         generator="quick",
@@ -86,28 +99,13 @@ PRESETS: dict[str, ResolutionShiftConfig] = {
         symmetrize=True,
         output=Path("runs/resolution_shift_real16"),
     ),
-    "li2020": ResolutionShiftConfig(
-        arms=("fno", "sine-cosine", "mano", "neuralop:FNO"),
-        train_grids=(43,),
-        test_grids=(43, 85, 211),
-        test_samples=100,
-        epochs=100,
-        seconds=80.0,
-        batch_size=4,
-        gradient_weight=0.3,
-        augment="square",
-        output=Path("runs/resolution_shift_li2020"),
-    ),
-    "li2020-85": ResolutionShiftConfig(
+    "li2020": _LI2020,
+    "li2020-85": replace(
+        _LI2020,
         arms=("fno", "sine-cosine", "neuralop:FNO"),
         train_grids=(85,),
         test_grids=(85, 211),
-        test_samples=100,
-        epochs=100,
         seconds=200.0,
-        batch_size=4,
-        gradient_weight=0.3,
-        augment="square",
         output=Path("runs/resolution_shift_li2020_85"),
     ),
     "full": ResolutionShiftConfig(
