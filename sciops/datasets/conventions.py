@@ -26,6 +26,11 @@ def build_dataset(
     equation: str,
     notes: tuple[str, ...] = (),
     coordinates: tuple[np.ndarray, ...] | None = None,
+    times: Any = None,
+    time_units: str = "1",
+    state: tuple[str, ...] = (),
+    parameters: Mapping[str, float] | None = None,
+    boundary: Mapping[str, str] | None = None,
     **attrs: Any,
 ) -> xr.Dataset:
     """A data set in the common form.
@@ -34,9 +39,16 @@ def build_dataset(
     grid : where the spatial dimensions (x, y, z in order) are sampled
     notes : what the reader saw and could not put right; `validate` turns each into a finding
     coordinates : positions as the file states them, where they differ from ``grid.coordinates()``
+    times : positions along ``time``, where the file states them and all samples share them, in `time_units`
+    state : the variables that evolve together, for a trajectory; their fields have dimensions (sample, time, x, …).
+        Without it the data set is steady
+    parameters : constants of the equation that all samples share, name → number. Those that differ by sample are
+        fields with the one dimension ``sample``
+    boundary : axis → "periodic", "wall" or "open", where known
     attrs : further attributes of the data set, such as ``coefficient="values"``, ``forcing=1.0``
 
-    returns : xarray.Dataset with attributes ``layout``, ``equation``, ``grid`` (JSON) and `attrs`
+    returns : xarray.Dataset with attributes ``layout``, ``equation``, ``grid`` (JSON), ``task`` ("steady" or
+        "trajectory"), ``state``, ``parameters`` and ``boundary`` (JSON, where there are any), and `attrs`
     """
     import xarray as xr
 
@@ -45,7 +57,15 @@ def build_dataset(
     for name, points, extent, domain in zip(SPACE, axes, grid.extent, grid.domain):
         about = {"centering": grid.centering, "extent": np.array(extent), "domain": np.array(domain)}
         dataset = dataset.assign_coords({name: xr.Variable((name,), np.asarray(points, np.float64), about)})
-    dataset.attrs = {"layout": layout, "equation": equation, "grid": json.dumps(grid.to_dict()), **attrs}
+    if times is not None:
+        about = {"units": time_units, "long_name": "time"}
+        dataset = dataset.assign_coords(time=xr.Variable(("time",), np.asarray(times, np.float64), about))
+    dataset.attrs = {"layout": layout, "equation": equation, "grid": json.dumps(grid.to_dict())}
+    dataset.attrs["task"] = "trajectory" if state else "steady"
+    for name, value in (("state", list(state)), ("parameters", parameters), ("boundary", boundary)):
+        if value:
+            dataset.attrs[name] = json.dumps(value if name == "state" else dict(value))
+    dataset.attrs |= attrs
     if notes:
         dataset.attrs["notes"] = json.dumps(list(notes))
     return dataset
@@ -78,6 +98,32 @@ def grid_of(dataset: xr.Dataset, field: str = "a") -> Grid:
     extent = [tuple(axis.attrs["extent"]) for axis in axes]
     domain = [tuple(axis.attrs.get("domain", axis.attrs["extent"])) for axis in axes]
     return Grid(tuple(axis.size for axis in axes), tuple(extent), axes[0].attrs["centering"], tuple(domain))
+
+
+def state_of(dataset: xr.Dataset) -> tuple[str, ...]:
+    """The variables that evolve together; empty for a steady problem.
+
+    Raises ValueError when the ``state`` attribute names variables that are not there or have no time axis.
+    """
+    try:
+        names = json.loads(dataset.attrs.get("state", "[]"))
+        wrong = [name for name in names if name not in dataset or "time" not in dataset[name].dims]
+    except (json.JSONDecodeError, TypeError) as error:
+        raise ValueError(f"attribute state={dataset.attrs['state']!r}: expected a JSON list of variables") from error
+    if wrong:
+        held = ", ".join(str(name) for name, v in dataset.data_vars.items() if "time" in v.dims) or "none"
+        raise ValueError(f"attribute state names {', '.join(wrong)}; variables with a time axis here: {held}")
+    return tuple(names)
+
+
+def parameters_of(dataset: xr.Dataset) -> dict[str, float]:
+    """The constants of the equation that all samples share."""
+    try:
+        return {name: float(value) for name, value in json.loads(dataset.attrs.get("parameters", "{}")).items()}
+    except (json.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"attribute parameters={dataset.attrs['parameters']!r}: expected a JSON object of numbers"
+        ) from error
 
 
 def with_grid(dataset: xr.Dataset, grid: Grid) -> xr.Dataset:

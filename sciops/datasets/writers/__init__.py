@@ -1,0 +1,23 @@
+"""Writers of foreign layouts, one a file; `sciops.convert` chooses by name.
+
+A writer takes the data sets of one file (native: one per resolution, otherwise exactly one) and a path, and refuses in
+one line what its layout cannot hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sciops.datasets.writers import li2020, native, neuralop, pdebench_darcy
+
+__all__ = ["WRITERS"]
+
+WRITERS: dict[str, Callable[[list[Any], Path], None]] = {
+    "native": native.write,
+    "neuralop": neuralop.write,
+    "li2020": li2020.write,
+    "li2020-v7.3": li2020.write_hdf5,
+    "pdebench-darcy": pdebench_darcy.write,
+}
