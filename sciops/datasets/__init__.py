@@ -34,6 +34,9 @@ _NAMES = {
     "resolutions": "native",
     "content_hash": "native",
     "group_name": "native",
+    "fetch": "download",
+    "public_sets": "download",
+    "read_registry": "download",
 }
 
 __all__ = list(_NAMES)
