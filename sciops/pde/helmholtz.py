@@ -1,0 +1,95 @@
+"""Helmholtz's equation: −Δu − k²u = f, and its screened form −Δu + κ²u = f, solved directly by fast transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sciops.grids import Grid
+from sciops.pde import _elliptic
+from sciops.pde._eigenbasis import Boundary, Scheme
+from sciops.pde._elliptic import Solution
+
+__all__ = ["Solution", "solve"]
+
+_LEAST_DIGITS = 1e4  # a mode nearer to resonance than this many ε keeps fewer than four of its digits
+
+
+def solve(
+    f: Any,
+    grid: Grid,
+    *,
+    wavenumber: Any = None,
+    screening: Any = None,
+    boundary: Boundary | Sequence[Boundary] | None = None,
+    scheme: Scheme = "spectral",
+) -> Solution:
+    """u with −Δu − k²u = f (`wavenumber` k), or −Δu + κ²u = f (`screening` κ); exactly one of the two.
+
+    The sign is that of −Δ; for the convention Δu + k²u = g pass f = −g. Waves of length 2π/k fill the box once k² is
+    above its first eigenvalue.
+
+    f : (batch, *grid) or (*grid), 1 to 3 axes     numpy or torch, float32 or float64, any device
+    grid, boundary, scheme : as `sciops.pde.poisson.solve`; in "finite-volume" waves are slower than k says, by a share
+        of (kh)²/24: keep kh < 0.5
+    wavenumber : k ≥ 0 in radians per unit of length, a number or one per sample (batch,)
+    screening : κ > 0, inverse length, a number or one per sample; solvable always
+    returns : Solution with .u and the true .residual. Gradients pass through f
+
+    The box is closed, so nothing is radiated: where k² is an eigenvalue of −Δ there is no solution. Near one u is
+    large, ‖u‖ up to ‖f‖ / min|λ − k²|, and as much precision is lost.
+
+    Raises ValueError for k² within 1e4 ε of an eigenvalue (relative), naming the mode and a k between eigenvalues; and
+    as `sciops.pde.poisson.solve`.
+    """
+    p = _elliptic.problem(f, grid, boundary, scheme)
+    if (wavenumber is None) == (screening is None):
+        raise ValueError("expected either wavenumber=k for −Δu − k²u = f, or screening=κ for −Δu + κ²u = f")
+    if screening is not None:
+        return _elliptic.solve(p, p.f, _numbers(screening, "screening", len(p.f), least=0.0) ** 2)
+    k = _numbers(wavenumber, "wavenumber", len(p.f), least=None)
+    _refuse_resonance(p, k)
+    return _elliptic.solve(p, p.f, -(k**2))
+
+
+def _numbers(value: Any, name: str, batch: int, *, least: float | None) -> Tensor:
+    """(1,) or (batch,) float64 on the CPU, above `least`, or at least 0 where that is None."""
+    given = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+    if given.dtype.kind not in "biuf" or given.ndim > 1 or given.size not in (1, batch):
+        raise ValueError(
+            f"{name} has shape {given.shape} and dtype {given.dtype}; expected a number, or ({batch},), one a sample"
+        )
+    numbers = torch.tensor(given.reshape(-1), dtype=torch.float64)
+    good = torch.isfinite(numbers) & (numbers >= 0 if least is None else numbers > least)
+    if not good.all():
+        bad = numbers[~good][0].item()
+        sign = "at least 0" if least is None else "above 0; κ = 0 is sciops.pde.poisson"
+        raise ValueError(f"{name}={bad:g}: expected a finite number {sign}")
+    return numbers
+
+
+def _refuse_resonance(p: _elliptic.Problem, k: Tensor) -> None:
+    values = p.eigenvalues.numpy()
+    levels = np.unique(values)
+    margin = _LEAST_DIGITS * torch.finfo(p.f.dtype).eps
+    for i, square in enumerate((k**2).tolist()):
+        at = np.searchsorted(levels, square).clip(1, len(levels) - 1) if len(levels) > 1 else 0
+        near = levels[at] if at == 0 or levels[at] - square < square - levels[at - 1] else levels[at - 1]
+        if abs(near - square) > margin * max(near, square):
+            continue
+        if near == square == 0:
+            raise ValueError("wavenumber=0: that is Poisson's equation; take sciops.pde.poisson.solve")
+        apart = levels[levels > near * (1 + 1e-6)]
+        free = f"k = {np.sqrt((near + apart[0]) / 2):.6g}" if len(apart) else f"k = {1.01 * np.sqrt(near):.6g}"
+        mode = tuple(int(m) for m in np.unravel_index(np.abs(values - near).argmin(), values.shape))
+        first = tuple(int(kind == "dirichlet") for kind in p.kinds)
+        mode = tuple(m + f for m, f in zip(mode, first))
+        which = "" if len(k) == 1 else f" of sample {i}"
+        raise ValueError(
+            f"wavenumber={np.sqrt(square):.8g}{which} is resonant: k² = {square:.8g} is the eigenvalue {near:.8g} of "
+            f"mode {mode} of the box, so there is no solution; {free} lies between eigenvalues, or use screening"
+        )
