@@ -4,6 +4,8 @@ sciops generate NAME …   make a dataset (data_gen/NAME.py)
 sciops info FILE         what a file is and holds
 sciops validate FILE     what is wrong with it
 sciops convert SRC DST --layout NAME
+sciops doctor [FILE]     what this machine offers, what a file is, which command fits
+sciops download NAME     fetch a public data set, or list them
 sciops train …           train an operator (studies/train.py)
 sciops study NAME …      run a study (studies/NAME.py)
 sciops demo              data, training and the resolution-shift study, small, in a few minutes
@@ -43,6 +45,8 @@ def _verb(name: str) -> Callable[[list[str]], None]:
         "info": _info,
         "validate": _validate,
         "convert": _convert,
+        "doctor": _doctor,
+        "download": _download,
         "demo": _demo,
     }
     if name not in verbs:
@@ -120,7 +124,7 @@ def _convert(rest: list[str]) -> None:
         Args:
             source: a file of any known layout; it is not changed
             destination: the file to write
-            layout: native, neuralop, li2020 (MATLAB v5), li2020-v7.3 or pdebench-darcy
+            layout: the layout to write; `sciops convert --help` names them all below
             resolution: points per axis, for sources that hold or nest several grids; else the finest (native: all)
             split: train, validation or test: these samples alone
             overwrite: replace a destination that exists
@@ -129,7 +133,64 @@ def _convert(rest: list[str]) -> None:
 
     from sciops import datasets
 
-    print(f"wrote {datasets.convert(**parse(convert, rest, prog='sciops convert'))}")
+    known = f"{(convert.__doc__ or '').split('Args:')[0].strip()}\n\nLayouts: {', '.join(datasets.WRITERS)}."
+    print(f"wrote {datasets.convert(**parse(convert, rest, prog='sciops convert', description=known))}")
+
+
+def _doctor(rest: list[str]) -> None:
+    import tyro
+
+    def doctor(path: tyro.conf.Positional[Path | None] = None) -> Path | None:
+        """What this machine offers; of a file, what it is and which command fits. Status 1 when it cannot be opened.
+
+        Args:
+            path: a file or folder to look at
+        """
+        return path
+
+    from sciops.doctor import doctor as examine
+
+    report, well = examine(parse(doctor, rest, prog="sciops doctor"))
+    print(report)
+    if not well:
+        sys.exit(1)
+
+
+def _download(rest: list[str]) -> None:
+    import tyro
+
+    def download(
+        name: tyro.conf.Positional[str | None] = None,
+        files: tyro.conf.Positional[tuple[str, ...]] = (),
+        folder: Path | None = None,
+        list: bool = False,
+    ) -> dict[str, Any]:
+        """Fetches a public data set, checked by its hash and resumed where it broke off; without a name, lists them.
+
+        Args:
+            name: a set of the list
+            files: names in the set; all of them where none is given
+            folder: where to put them; default $SCIOPS_DATA or the user's cache
+            list: show the files of the set instead of fetching them
+        """
+        return locals()
+
+    from sciops import datasets
+
+    asked = parse(download, rest, prog="sciops download")
+    sets = datasets.public_sets()
+    if asked["name"] is None:
+        for one in sets.values():
+            print(f"{one.name:32s} {len(one.files):4d} files  {one.about}")
+        return
+    if asked["list"] and asked["name"] in sets:
+        one = sets[asked["name"]]
+        print(f"{one.about}\n{one.page}\nlayout {one.layout}" + (f"\nthe same law: {one.recipe}" if one.recipe else ""))
+        for file in one.files.values():
+            print(f"  {file.name}  {file.hash or 'no published hash'}")
+        return
+    for path in datasets.fetch(asked["name"], asked["files"] or None, folder=asked["folder"]):
+        print(path)
 
 
 def _demo(rest: list[str]) -> None:

@@ -20,7 +20,9 @@ def _refused(capsys, *words):
 def test_help_names_every_verb(capsys):
     cli.main([])
     text = capsys.readouterr().out
-    assert all(verb in text for verb in ("generate", "info", "validate", "convert", "train", "study", "demo"))
+    assert all(
+        verb in text for verb in ("generate", "info", "validate", "convert", "doctor", "download", "train", "study")
+    )
 
 
 def test_lists_come_from_the_folders(capsys):
@@ -66,7 +68,7 @@ def test_wrong_words_are_answered_in_one_line(tmp_path, capsys):
     [
         ("info", "PATH a file of any known layout, or a folder of such files"),
         ("validate", "PATH a file of any known layout, or a folder of such files"),
-        ("convert", "--layout STR native, neuralop, li2020 (MATLAB v5), li2020-v7.3 or pdebench-darcy"),
+        ("convert", "Layouts: native, neuralop, li2020, li2020-v7.3"),
         ("convert", "--resolution {None}|INT points per axis, for sources that hold or nest several grids"),
         ("demo", "--output PATH folder of the dataset, the models, the figures and report.md"),
         ("generate darcy", "--samples INT How many samples."),
@@ -95,3 +97,27 @@ def test_import_is_light():
     code = f"import sys, sciops; print([m for m in '{heavy}'.split() if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_doctor_tells_of_the_machine_and_of_files_it_cannot_open(tmp_path, capsys):
+    cli.main(["doctor"])
+    text = capsys.readouterr().out
+    assert sciops.__version__ in text and "torch" in text and "[fast]" in text
+    import h5py
+
+    with h5py.File(tmp_path / "odd.h5", "w") as file:
+        file["tensor"], file["pressure"] = [[1.0, 2.0]], [1.0]
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["doctor", str(tmp_path / "odd.h5")])
+    text = capsys.readouterr().out
+    assert stop.value.code == 1
+    assert "89 48 44 46" in text and "tensor float64 (1, 2)" in text and "nearest    pdebench" in text
+
+
+def test_download_lists_sets_and_their_files(capsys):
+    cli.main(["download"])
+    assert "pdebench-burgers" in capsys.readouterr().out
+    cli.main(["download", "pdebench-burgers", "--list"])
+    text = capsys.readouterr().out
+    assert "1D_Burgers_Sols_Nu0.01.hdf5  md5:" in text and "sciops generate burgers" in text
+    assert "expected one of" in _refused(capsys, "download", "nothing")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets._native_layout import samples_of
-from sciops.datasets.conventions import SPACE, SPLITS, grid_of
+from sciops.datasets.conventions import SPACE, SPLITS, grid_of, parameters_of, state_of
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -20,6 +20,20 @@ __all__ = ["describe"]
 
 _SAMPLES = 256
 _POINTS = 2**24
+
+_EQUATIONS = {
+    "advection": "u_t + c·∇u = 0",
+    "burgers": "u_t + u u_x = ν u_xx",
+    "kdv": "u_t + u u_x + u_xxx = 0, with the coefficients below",
+    "kuramoto_sivashinsky": "u_t + u u_x + u_xx + u_xxxx = 0",
+    "heat": "u_t = ν Δu",
+    "fisher_kpp": "u_t = ν Δu + ρ u(1 − u)",
+    "gray_scott": "A_t = D_A ΔA − AB² + F(1 − A), B_t = D_B ΔB + AB² − (F + k)B",
+    "wave": "u_tt = c² Δu",
+    "navier_stokes": "w_t + u·∇w = ν Δw + f, incompressible, w the vorticity",
+    "poisson": "−Δu = f",
+    "helmholtz": "−Δu − k² u = f",
+}
 
 
 def describe(path: str | os.PathLike) -> str:
@@ -92,13 +106,39 @@ def _about(dataset: xr.Dataset) -> list[str]:
         lines.append(f"equation     −∇·(a∇u) = {forcing:g}, u = 0 on the wall")
     if attrs.get("coefficient") == "indicator":
         lines.append("coefficient  two phases marked 0 and 1, their values not stated")
-    if "viscosity" in attrs:
-        lines.append(f"viscosity    {attrs['viscosity']:g}")
+    if attrs.get("equation") in _EQUATIONS:
+        lines.append(f"equation     {_EQUATIONS[attrs['equation']]}")
+    state, parameters = state_of(dataset), parameters_of(dataset)
+    if state:
+        lines.append(f"task         trajectory of {', '.join(state)}{_times(dataset)}")
+    if parameters:
+        lines.append(f"parameters   {', '.join(f'{name} {value:g}' for name, value in parameters.items())}")
+    walls = _boundary(dataset)
+    if walls:
+        lines.append(f"boundary     {walls}")
     config = json.loads(attrs.get("config", "{}"))
     if isinstance(config, dict) and config:
         shown = [f"{key}={config[key]}" for key in sorted(config) if not isinstance(config[key], (dict, list))]
         lines.append(f"config       {', '.join(shown)}")
     return lines
+
+
+def _times(dataset: xr.Dataset) -> str:
+    if "time" not in dataset.coords:
+        return f", {dataset.sizes['time']} times of which the file says nothing"
+    times = np.asarray(dataset["time"].values, dtype=np.float64)
+    steps = np.diff(times)
+    even = steps.size and np.ptp(steps) <= 1e-6 * np.abs(steps).max()
+    step = f", step {steps.mean():.6g}" if even else ", unevenly spaced" if steps.size else ""
+    return f", {times.size} times {times.min():.6g} … {times.max():.6g}{step}"
+
+
+def _boundary(dataset: xr.Dataset) -> str:
+    try:
+        walls = json.loads(dataset.attrs.get("boundary", "{}"))
+        return ", ".join(f"{axis} {kind}" for axis, kind in walls.items())
+    except (json.JSONDecodeError, AttributeError):
+        return str(dataset.attrs["boundary"])
 
 
 def _grid_lines(dataset: xr.Dataset) -> list[str]:
@@ -171,9 +211,11 @@ def _next(path: Path, dataset: xr.Dataset) -> list[str]:
     lines = [f"next         sciops train --data {path}", f"             sciops study resolution_shift --data {whole}"]
     if dataset.attrs.get("coefficient") == "indicator":
         lines.append("             in Python: sciops.datasets.fit_two_phase(path) finds the contrast of the phases")
-    if dataset.attrs.get("equation") != "darcy":
-        lines = [f"next         in Python: sciops.open_dataset({str(path)!r})"]
-    return lines
+    if state_of(dataset):
+        lines = [f"next         sciops train --data {path} --task step      one step ahead, then rollouts"]
+    elif dataset.attrs.get("equation") != "darcy":
+        lines = lines[:1]
+    return [*lines, f"             in Python: sciops.open_dataset({str(path)!r})"]
 
 
 def _size(size: float) -> str:
