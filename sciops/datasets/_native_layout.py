@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from sciops.datasets.conventions import SPACE
 from sciops.grids import Grid
 
 SCHEMA = "1"
+_CHUNK = 1 << 20
 
 
 def group_name(shape: int | Sequence[int]) -> str:
@@ -46,8 +48,8 @@ def create_group(
 ) -> Any:
     """A group of an open h5netcdf file with its dimensions and empty variables, to be filled by slices.
 
-    variables : name → (dims, dtype, attributes). Fields with a leading sample axis are chunked one sample a chunk and
-        carry a checksum, so that a damaged sample fails to read instead of giving wrong numbers.
+    variables : name → (dims, dtype, attributes). Fields with a leading sample axis are chunked by `chunks_of` and carry
+        a checksum, so that a damaged sample fails to read instead of giving wrong numbers.
     compression : gzip level 1–9, or None
     """
     group = file.create_group(name)
@@ -62,7 +64,7 @@ def create_group(
                 f"variable {key} of {name} has dtype {dtype}; a native file holds real numbers and booleans"
             )
         if len(dims) > 1 and dims[0] == "sample":
-            options = {"chunks": (1, *(sizes[d] for d in dims[1:])), "fletcher32": True}
+            options = {"chunks": chunks_of(dims, [sizes[d] for d in dims], dtype.itemsize), "fletcher32": True}
             if compression is not None:
                 options |= {"compression": "gzip", "compression_opts": int(compression), "shuffle": True}
         variable = group.create_variable(key, tuple(dims), dtype, **options)
@@ -71,12 +73,33 @@ def create_group(
     return group
 
 
-def stored_bytes(variables: Iterable[tuple[tuple[int, ...], np.dtype]]) -> int:
-    """An upper bound of the size of an uncompressed file with variables of these shapes and types."""
+def chunks_of(dims: Sequence[str], shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """What is read at once of a field (sample, …): one sample; of a longer one than `_CHUNK` bytes, a few of its times.
+
+    The axis after ``sample`` is split when it is none of x, y, z, into equal pieces of one entry at least, so that a
+    window of a long trajectory costs what it holds.
+
+    >>> chunks_of(("sample", "time", "x", "y"), (1000, 201, 128, 128), 4)
+    (1, 16, 128, 128)
+    """
+    chunks = [1, *shape[1:]]
+    if len(dims) > 1 and dims[1] not in SPACE and shape[1] > 0:
+        most = max(1, _CHUNK // max(1, itemsize * math.prod(shape[2:])))
+        chunks[1] = -(-shape[1] // -(-shape[1] // most))
+    return tuple(chunks)
+
+
+def stored_bytes(variables: Iterable[tuple[Sequence[str], tuple[int, ...], np.dtype]]) -> int:
+    """An upper bound of the size of an uncompressed file with variables of these dimensions, shapes and types."""
     total = 1 << 20
-    for shape, dtype in variables:
-        chunks = shape[0] if len(shape) > 1 else 1
-        total += int(np.prod(shape)) * np.dtype(dtype).itemsize + 256 * chunks
+    for dims, shape, dtype in variables:
+        size = np.dtype(dtype).itemsize
+        if len(shape) > 1 and dims[0] == "sample" and min(shape):
+            chunk = chunks_of(dims, shape, size)
+            count = math.prod(-(-n // c) for n, c in zip(shape, chunk))
+            total += count * (math.prod(chunk) * size + 256)
+        else:
+            total += math.prod(shape) * size + 256
     return total
 
 

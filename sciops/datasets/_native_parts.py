@@ -32,6 +32,11 @@ class Plan:
     made_with : program and versions; parts of two programs are never mixed in one output
     grids : name of the group → its grid
     splits : "train", "validation", "test" → half-open range of samples
+    variables : name without its group → attributes ("a" → {"long_name": …})
+    dims : name → dimensions after ``sample`` ("u" → ("time", "x")); default as many spatial axes as the variable has
+    coordinates : further coordinates of every group, name → (values, attributes), along a dimension of that name
+    attrs, group_attrs : attributes of the root and of every group
+    compression : gzip level 1–9 of the output, or None
     """
 
     output: Path
@@ -41,6 +46,12 @@ class Plan:
     grids: Mapping[str, Grid]
     made_with: str = ""
     splits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    variables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    coordinates: Mapping[str, tuple[Any, Mapping[str, Any]]] = field(default_factory=dict)
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    group_attrs: Mapping[str, Any] = field(default_factory=dict)
+    compression: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "output", Path(self.output))

@@ -5,8 +5,10 @@
     /                 sciops_schema, equation, config (JSON), solver, versions (JSON), splits (JSON), created
     /r421, /r64x96    a(sample, x, y), u(sample, x, y), x(x), y(y) with centering, extent and domain,
                       seed(sample), residual(sample), iterations(sample), status(sample), split(sample)
+    /r1024            u(sample, time, x), time(time), … for a field that evolves
 
-Fields are stored in their physical units, one chunk per sample with a checksum; nothing is normalised.
+Fields are stored in their physical units with a checksum, one chunk per sample or, where that is more than a megabyte,
+one per few times of a sample; nothing is normalised.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ def write_native(
         root |= {key: dataset.attrs[key] for key in _ROOT if key in dataset.attrs}
     root |= dict(attrs or {})
     root.setdefault("created", now())
-    shapes = [(v.shape, v.dtype) for dataset in datasets.values() for v in dataset.variables.values()]
+    shapes = [(v.dims, v.shape, v.dtype) for dataset in datasets.values() for v in dataset.variables.values()]
     size = 0 if compression is not None else stored_bytes(shapes)
     with replacing(path, size=size) as temporary, h5netcdf.File(temporary, "w") as file:
         set_attributes(file, root)
@@ -89,7 +91,7 @@ def write_native(
 def read_native(path: str | os.PathLike[str], resolution: int | Sequence[int] | None = None) -> xarray.Dataset:
     """One resolution of a native file as a lazy dataset: numbers are read when they are asked for.
 
-    resolution : 85 for an 85×85 grid, (64, 96) for another; None takes the finest
+    resolution : 85 for 85 points on every axis, (64, 96) for another grid; None takes the finest
     returns : the group with the root attributes joined to its own; ``.load()`` brings it into memory, ``.close()``
         lets go of the file
 
@@ -102,12 +104,19 @@ def read_native(path: str | os.PathLike[str], resolution: int | Sequence[int] | 
     if resolution is None:
         name = next(iter(shapes))
     else:
-        name = group_name(resolution)
-        if name not in shapes:
-            have = ", ".join(n[1:] for n in shapes)
-            raise ValueError(f"{path}: no resolution {name[1:]}; it holds {have}")
-    dataset = xarray.open_dataset(path, group=name, engine="h5netcdf")
+        name = _stored_name(path, resolution, shapes)
+    # decode_times would make dates or durations of a time axis in seconds
+    dataset = xarray.open_dataset(path, group=name, engine="h5netcdf", decode_times=False)
     return dataset.assign_attrs({**attrs, **dataset.attrs})
+
+
+def _stored_name(path: Any, resolution: int | Sequence[int], shapes: Mapping[str, tuple[int, ...]]) -> str:
+    for name, shape in shapes.items():
+        wanted = (resolution,) * len(shape) if isinstance(resolution, (int, np.integer)) else tuple(resolution)
+        if wanted == shape:
+            return name
+    have = ", ".join(name[1:] for name in shapes)
+    raise ValueError(f"{path}: no resolution {group_name(resolution)[1:]}; it holds {have}")
 
 
 def resolutions(path: str | os.PathLike[str]) -> tuple[tuple[int, ...], ...]:

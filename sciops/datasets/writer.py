@@ -16,18 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from sciops.datasets._native_files import exclusive, replacing
-from sciops.datasets._native_layout import (
-    SCHEMA,
-    coordinates_of,
-    create_group,
-    root_attributes,
-    set_attributes,
-    stored_bytes,
-)
+from sciops.datasets._native_assembly import assemble_hdf5
+from sciops.datasets._native_content import groups_of
+from sciops.datasets._native_files import exclusive
+from sciops.datasets._native_layout import root_attributes
 from sciops.datasets._native_parts import Plan, is_sound, read_manifest, read_part, write_manifest, write_part
-from sciops.datasets.conventions import SPLIT_ATTRS, SPLITS
-from sciops.datasets.native import now
 
 __all__ = ["Plan", "assemble", "finished", "generate", "pending", "read_parts", "write_parts"]
 
@@ -39,28 +32,23 @@ def generate(
     plan: Plan,
     make: Callable[[Ranges], Arrays],
     *,
-    variables: Mapping[str, Mapping[str, Any]] | None = None,
-    attrs: Mapping[str, Any] | None = None,
-    group_attrs: Mapping[str, Any] | None = None,
     check: Callable[[Plan], None] | None = None,
     shard: tuple[int, int] = (0, 1),
     batch: int = 1,
-    compression: int | None = None,
     progress: bool = True,
 ) -> Path:
     """Makes the parts that are missing, and the output as soon as no part is.
 
     make : ranges of samples → {"r85/a": (samples, 85, 85), "r85/seed": (samples,), …}, the samples of all ranges one
         after another. A sample must not depend on the ranges it is asked for with
-    variables : name without its group → attributes ("a" → {"long_name": …})
-    attrs, group_attrs : attributes of the root and of every group
     check : called once before the output is made; what it raises keeps the parts and makes no output
     shard : (i, n): make the parts whose index leaves i when divided by n. Whoever finds all parts there assembles them
     batch : parts given to `make` at once, at most
     returns : the output, or the folder of parts while other shards are at work
 
     Says so and returns at once when the output is there already. Raises ValueError when the output or the parts were
-    made from another plan, naming the first difference; OSError when the disk is full (finished parts are kept).
+    made from another plan, naming the first difference, or `make` gave what the plan does not hold; OSError when the
+    disk is full (finished parts are kept).
     """
     if finished(plan):
         print(f"{plan.output} is complete already: {plan.samples} samples of the same configuration")
@@ -77,9 +65,7 @@ def generate(
             return plan.parts
         if check is not None:
             check(plan)
-        return assemble(
-            plan, variables=variables, attrs=attrs, group_attrs=group_attrs, compression=compression, progress=progress
-        )
+        return assemble(plan, progress=progress)
 
 
 def finished(plan: Plan) -> bool:
@@ -147,7 +133,7 @@ def write_parts(
     with tqdm(total=sum(size.values()), initial=done, unit="sample", disable=not progress) as bar:
         for first in range(0, len(todo), max(1, batch)):
             indices = todo[first : first + max(1, batch)]
-            made = make([plan.bounds(index) for index in indices])
+            made = _checked(plan, make([plan.bounds(index) for index in indices]), sum(size[i] for i in indices))
             if read_manifest(plan) is None:  # not before: what `make` refuses must not claim the folder
                 write_manifest(plan)
             start = 0
@@ -158,64 +144,27 @@ def write_parts(
                 bar.update(size[index])
 
 
+def _checked(plan: Plan, made: Arrays, samples: int) -> Arrays:
+    wrong = [(name, values.shape) for name, values in made.items() if values.shape[:1] != (samples,)]
+    if wrong or not made:
+        raise ValueError(
+            f"made {wrong[0][0]} of shape {wrong[0][1]} for {samples} samples" if wrong else "made nothing"
+        )
+    groups_of(plan, made)
+    return made
+
+
 def read_parts(plan: Plan, name: str) -> np.ndarray:
     """One variable ("r85/status") of all parts, samples in order."""
     return np.concatenate([read_part(plan, index, [name])[name] for index in range(plan.chunks)])
 
 
-def assemble(
-    plan: Plan,
-    *,
-    variables: Mapping[str, Mapping[str, Any]] | None = None,
-    attrs: Mapping[str, Any] | None = None,
-    group_attrs: Mapping[str, Any] | None = None,
-    compression: int | None = None,
-    progress: bool = True,
-) -> Path:
-    """The output from all its parts, which are removed afterwards; arguments as in `generate`.
+def assemble(plan: Plan, *, progress: bool = True) -> Path:
+    """The output from all its parts, which are removed afterwards.
 
     Raises OSError when a part is damaged: it is removed, and the same command makes it anew.
     """
-    import h5netcdf
-    from tqdm.auto import tqdm
-
-    variables = variables or {}
-    root = {"sciops_schema": SCHEMA, "layout": "native", "Conventions": "CF-1.11", **(attrs or {})}
-    root |= {"config": json.dumps(plan.config), "solver": plan.made_with, "created": now()}
-    root["splits"] = json.dumps({name: list(bounds) for name, bounds in plan.splits.items()})
-    split = np.zeros(plan.samples, dtype=np.int8)
-    for name, (start, stop) in plan.splits.items():
-        split[start:stop] = SPLITS.index(name)
-    first = read_part(plan, 0)
-    size = stored_bytes([((plan.samples, *v.shape[1:]), v.dtype) for v in first.values()])
-    with (
-        replacing(plan.output, plan.parts / "assembling.h5", size=0 if compression is not None else size) as temporary,
-        h5netcdf.File(temporary, "w") as file,
-        tqdm(total=plan.samples, unit="sample", desc="assembling", disable=not progress) as bar,
-    ):
-        set_attributes(file, root)
-        for group, grid in plan.grids.items():
-            fixed = {"sample": (("sample",), np.arange(plan.samples), {"long_name": "number of the sample"})}
-            fixed |= {axis: ((axis,), points, about) for axis, (_, points, about) in coordinates_of(grid).items()}
-            spatial = list(coordinates_of(grid))
-            specs = {name: (dims, values.dtype, about) for name, (dims, values, about) in fixed.items()}
-            for key, values in first.items():
-                if key.startswith(group + "/"):
-                    name = key.removeprefix(group + "/")
-                    specs[name] = (("sample", *spatial)[: values.ndim], values.dtype, variables.get(name, {}))
-            fixed["split"] = (("sample",), split, SPLIT_ATTRS)
-            specs["split"] = (("sample",), split.dtype, SPLIT_ATTRS)
-            about = {"layout": "native", "grid": json.dumps(grid.to_dict()), **(group_attrs or {})}
-            sizes = {"sample": plan.samples, **dict(zip(spatial, grid.shape))}
-            create_group(file, group, sizes, specs, attrs=about, compression=compression)
-            for name, (_, values, _) in fixed.items():
-                file[group].variables[name][:] = values
-        for index in range(plan.chunks):
-            start, stop = plan.bounds(index)
-            for key, values in read_part(plan, index).items():
-                group, name = key.split("/")
-                file[group].variables[name][start:stop] = values
-            bar.update(stop - start)
+    assemble_hdf5(plan, progress=progress)
     shutil.rmtree(plan.parts, ignore_errors=True)
     return plan.output
 

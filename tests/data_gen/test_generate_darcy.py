@@ -22,7 +22,7 @@ from sciops.grids import Grid
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, log_normal, two_phase
 
-SMALL = DarcyConfig(samples=10, resolutions=(17, 9, 5), modes=12, seed=3, chunk=3, workers=1, progress=False)
+SMALL = DarcyConfig(samples=10, resolutions=(17, 9, 5), modes=12, seed=3, chunk=3, threads=1, progress=False)
 
 
 def config(folder: Path, **changes) -> DarcyConfig:
@@ -91,8 +91,8 @@ def test_the_file_states_how_it_was_made(nested: Path) -> None:
 
 
 @pytest.mark.parametrize("labels", ["nested", "solved"])
-@pytest.mark.parametrize("change", [{"workers": 2}, {"chunk": 1}, {"chunk": 10}, {"workers": 3, "chunk": 4}])
-def test_workers_and_parts_change_no_byte(
+@pytest.mark.parametrize("change", [{"threads": 2}, {"chunk": 1}, {"chunk": 10}, {"threads": 3, "chunk": 4}])
+def test_threads_and_parts_change_no_byte(
     tmp_path: Path, nested: Path, solved: Path, labels: str, change: dict
 ) -> None:
     pytest.importorskip("numba", reason="only the compiled solver gives the same bits in every batch")
@@ -122,7 +122,7 @@ def test_float32_is_the_float64_file_rounded(tmp_path: Path, nested: Path) -> No
 
 @pytest.mark.slow
 def test_kill_9_and_the_same_command_again_end_with_the_same_bytes(tmp_path: Path) -> None:
-    options = ["--samples", "120", "--resolutions", "33", "17", "--chunk", "2", "--modes", "12", "--workers", "1"]
+    options = ["--samples", "120", "--resolutions", "33", "17", "--chunk", "2", "--modes", "12", "--threads", "1"]
     arguments = [sys.executable, "-m", "data_gen.darcy", *options, "--no-progress", "--output"]
     killed, whole = tmp_path / "killed.h5", tmp_path / "whole.h5"
     process = subprocess.Popen([*arguments, str(killed)], cwd=Path(__file__).parents[2])
@@ -134,16 +134,16 @@ def test_kill_9_and_the_same_command_again_end_with_the_same_bytes(tmp_path: Pat
     assert process.wait() == -signal.SIGKILL and not killed.exists()
     made = {path: path.stat().st_mtime_ns for path in parts.glob("part-*.npz")}
     assert 4 <= len(made) < 60
-    again = DarcyConfig(samples=120, resolutions=(33, 17), chunk=2, modes=12, workers=1, progress=False, output=killed)
+    again = DarcyConfig(samples=120, resolutions=(33, 17), chunk=2, modes=12, threads=1, progress=False, output=killed)
     saw = []
-    original = generator._make
+    original = generator.make
 
-    def counted(config, grids, ranges, workers):
+    def counted(config, ranges):
         saw.extend(ranges)
-        return original(config, grids, ranges, workers)
+        return original(config, ranges)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generator, "_make", counted)
+        patch.setattr(generator, "make", counted)
         run(again)
     assert len(saw) == 60 - len(made)  # nothing that was there is made again
     assert content_hash(killed) == content_hash(run(replace(again, output=whole)))
@@ -229,7 +229,7 @@ def test_an_output_of_another_configuration_is_refused(tmp_path: Path, nested: P
     other = replace(SMALL, output=nested, high=6.0)
     with pytest.raises(ValueError, match="another configuration: high is 12.0 there and 6.0 here"):
         run(other)
-    assert run(replace(SMALL, output=nested, workers=2, chunk=5)) == nested  # these change no field
+    assert run(replace(SMALL, output=nested, threads=2, chunk=5)) == nested  # these change no field
 
 
 def test_the_command_line_writes_the_quick_preset(tmp_path: Path, capsys) -> None:

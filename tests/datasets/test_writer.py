@@ -24,7 +24,17 @@ SPLITS = {"train": (0, 7), "validation": (7, 8), "test": (8, 10)}
 
 
 def plan_in(folder: Path, **changes) -> Plan:
-    base = Plan(folder / "out.h5", 10, 3, {"tau": 3.0, "sizes": [9, 4]}, GRIDS, "program 1", SPLITS)
+    base = Plan(
+        folder / "out.h5",
+        10,
+        3,
+        {"tau": 3.0, "sizes": [9, 4]},
+        GRIDS,
+        "program 1",
+        SPLITS,
+        variables={"a": {"units": "1"}},
+        attrs={"equation": "darcy"},
+    )
     return replace(base, **changes)
 
 
@@ -42,7 +52,7 @@ def make(ranges):
 
 
 def run(plan: Plan, **options) -> Path:
-    return generate(plan, make, variables={"a": {"units": "1"}}, progress=False, **options)
+    return generate(plan, make, progress=False, **options)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +62,7 @@ def reference(tmp_path_factory) -> str:
 
 def test_the_output_holds_every_sample_in_its_place(tmp_path: Path) -> None:
     plan = plan_in(tmp_path)
-    assert run(plan, attrs={"equation": "darcy"}) == plan.output
+    assert run(plan) == plan.output
     expected = make([(0, 10)])
     with xr.open_datatree(plan.output) as tree:
         assert json.loads(tree.attrs["config"]) == {"tau": 3.0, "sizes": [9, 4]} and tree.attrs["solver"] == "program 1"
