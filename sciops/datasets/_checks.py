@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops.datasets._trajectory_checks import TRAJECTORY_CHECKS
 from sciops.datasets.conventions import SPLITS
 from sciops.grids import Grid
 
@@ -54,6 +55,10 @@ class Statistics:
         self.high = {name: np.zeros(count) for name in self.fields}
         self.trace = np.zeros(count)
         self.other = np.zeros(count, bool)  # an indicator that is neither 0 nor 1
+        timed = [n for n in self.fields if dataset[n].dims[:2] == ("sample", "time")]
+        self.frozen = {name: np.zeros(count, bool) for name in timed}
+        self.first = {name: np.zeros(count) for name in timed}  # largest value at the first time, and at the last
+        self.last = {name: np.zeros(count) for name in timed}
         self.hashes: list[bytes] = [b""] * count
         self.walls = _walls(grid) if grid.centering == "node" else []
 
@@ -67,6 +72,10 @@ class Statistics:
             self.finite[name][part] = finite.all(1)
             self.low[name][part] = np.where(finite, flat, np.inf).min(1)
             self.high[name][part] = np.where(finite, flat, -np.inf).max(1)
+            if name in self.frozen:
+                self.frozen[name][part] = (values == values[:, :1]).reshape(len(values), -1).all(1)
+                for ends, time in ((self.first, 0), (self.last, -1)):
+                    ends[name][part] = np.abs(values[:, time]).reshape(len(values), -1).max(1)
             if name == "u" and values.ndim == self.grid.ndim + 1:
                 for axis, index in self.walls:
                     wall = np.abs(np.take(values, index, axis + 1)).reshape(len(values), -1).max(1)
@@ -294,4 +303,5 @@ CHECKS = (
     check_reach,
     check_records,
     check_duplicates,
+    *TRAJECTORY_CHECKS,
 )

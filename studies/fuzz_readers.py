@@ -1,0 +1,277 @@
+"""Do the readers survive damaged and hostile files? Every file must open, or be refused in one line: no crash, no hang.
+
+    python -m studies.fuzz_readers --preset quick
+    python -m studies.fuzz_readers --preset full --files 100000 --processes 8
+
+Sound tiny files of every layout are damaged at random (bits flipped, ends cut, blocks moved, numbers set to extremes)
+and opened in processes of their own, which are watched: a file that takes longer than two seconds, needs more than a
+gigabyte, ends the process, or raises anything but a one-line error is a finding. It is kept with the seed that made it,
+and the study ends with status 1. Files made to hurt (cyclic links, zip bombs, pickles, pipes, …) come first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sciops._command import command
+from sciops.plotting import figure
+from sciops.runs import RunFolder
+from studies._hostile_files import HOSTILE, damaged
+
+
+@dataclass(frozen=True)
+class Config:
+    files: int = 20_000
+    """damaged files, spread evenly over the layouts"""
+    layouts: tuple[str, ...] = ()
+    """of `sciops.datasets.samples.SAMPLES`; default all"""
+    seconds: float = 2.0
+    """a file that takes longer is a hang"""
+    megabytes: float = 1024.0
+    """a file that needs more memory is a finding"""
+    processes: int = 2
+    """files opened at a time"""
+    seed: int = 0
+    """file i of a layout is damaged by seed (seed, i)"""
+    output: Path = Path("runs/fuzz_readers")
+    """folder for results.json, the figure and the files of findings"""
+
+
+PRESETS = {
+    "quick": Config(files=2_000),
+    "long": Config(),
+    "full": Config(files=200_000, processes=max(2, os.cpu_count() or 2)),
+}
+
+FINDINGS = ("crash", "death", "hang", "memory", "bad message", "code ran")
+
+
+def run(config: Config) -> dict[str, Any]:
+    """Damages, opens, counts; writes results.json and figures/fuzz_readers.png, prints the table, returns the results.
+
+    Exits with status 1 when there was a finding.
+    """
+    from tqdm.auto import tqdm
+
+    from sciops.datasets.samples import SAMPLES, write_sample
+
+    layouts = config.layouts or tuple(SAMPLES)
+    unknown = [name for name in layouts if name not in SAMPLES]
+    if unknown:
+        raise ValueError(f"--layouts {unknown[0]}: expected some of {', '.join(SAMPLES)}")
+    folder = RunFolder(config.output)
+    folder.describe(config, seeds=[config.seed])
+    kept = folder.path / "findings"
+    shutil.rmtree(kept, ignore_errors=True)
+    counts: dict[str, Counter[str]] = {name: Counter() for name in ("hostile", *layouts)}
+    slowest, largest, findings = Counter(), Counter(), []
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as scratch:
+        sound = {}
+        for name in layouts:
+            path = write_sample(name, Path(scratch, "sound"))
+            if path.is_dir():
+                shutil.rmtree(path)
+                continue
+            sound[name] = path.read_bytes()
+            path.unlink()
+        jobs = _jobs(config, sound, Path(scratch))
+        total = len(HOSTILE) + config.files // len(sound) * len(sound)
+        with tqdm(total=total, unit="file", disable=None) as bar:
+            for job, said in _opened(jobs, config):
+                counts[job.layout][said["outcome"]] += 1
+                slowest[job.layout] = max(slowest[job.layout], said["seconds"])
+                largest[job.layout] = max(largest[job.layout], said["megabytes"])
+                if said["outcome"] in FINDINGS:
+                    findings.append({"layout": job.layout, "name": job.name, **said})
+                    if job.content is not None:
+                        kept.mkdir(exist_ok=True)
+                        (kept / job.name).write_bytes(job.content)
+                bar.update()
+    results = {
+        "files": sum(sum(c.values()) for c in counts.values()),
+        "seconds": time.perf_counter() - began,
+        "outcomes": {name: dict(c) for name, c in counts.items()},
+        "slowest_seconds": dict(slowest),
+        "largest_megabytes": dict(largest),
+        "findings": findings,
+    }
+    folder.write_results(results)
+    _draw(results, folder.figures / "fuzz_readers.png")
+    _print(results)
+    print(f"\nresults.json and figures/fuzz_readers.png in {folder.path}")
+    if findings:
+        sys.exit(1)
+    return results
+
+
+@dataclass(frozen=True)
+class Job:
+    layout: str
+    name: str
+    path: Path
+    content: bytes | None = None
+    mark: Path | None = None
+
+
+def _jobs(config: Config, sound: dict[str, bytes], scratch: Path):
+    """Hostile files, then damaged ones, layout after layout in turn; each is written when it is asked for."""
+    for name, make in HOSTILE.items():
+        path, mark = scratch / f"hostile-{name.replace(' ', '-')}", scratch / f"mark-{name.replace(' ', '-')}"
+        make(path, mark)
+        yield Job("hostile", name, path, None, mark)
+    names = list(sound)
+    for i in range(config.files // len(names)):
+        for k, layout in enumerate(names):
+            other = sound[names[(k + 1 + i) % len(names)]]
+            content = damaged(sound[layout], _seed(config.seed, k, i), other)
+            path = scratch / f"{layout}-{config.seed}-{i}"
+            path.write_bytes(content)
+            yield Job(layout, path.name, path, content)
+
+
+def _seed(seed: int, layout: int, i: int) -> int:
+    return (seed * 1_000_003 + layout) * 10_000_019 + i
+
+
+def _opened(jobs: Any, config: Config):
+    """(job, what came of it), as the workers finish them."""
+    lock, done = threading.Lock(), queue.Queue()
+    ends = object()
+
+    def work() -> None:
+        worker = Worker(config.seconds)
+        try:
+            while True:
+                with lock:
+                    job = next(jobs, None)
+                if job is None:
+                    return
+                said = worker.attempt(job.path)
+                if said["megabytes"] > config.megabytes:
+                    said |= {"outcome": "memory", "detail": f"{said['megabytes']:.0f} MB"}
+                if job.mark is not None and job.mark.exists():
+                    said |= {"outcome": "code ran"}
+                job.path.unlink(missing_ok=True)
+                done.put((job, said))
+        except BaseException as error:
+            done.put(error)
+        finally:
+            worker.close()
+            done.put(ends)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(config.processes)]
+    for thread in threads:
+        thread.start()
+    running = len(threads)
+    while running:
+        item = done.get()
+        if item is ends:
+            running -= 1
+        elif isinstance(item, BaseException):
+            raise item
+        else:
+            yield item
+
+
+class Worker:
+    """A process that opens files; it is ended when a file takes too long, and begun anew when it has died."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.process = seconds, None
+
+    def attempt(self, path: Path) -> dict[str, Any]:
+        process = self._running()
+        started = time.perf_counter()
+        process.stdin.write(f"{path}\n")
+        process.stdin.flush()
+        said = self._answer(process, self.seconds + 0.5)
+        if said is not None:
+            if said["seconds"] > self.seconds:
+                said |= {"outcome": "hang", "detail": f"{said['seconds']:.1f} s"}
+            return said
+        took = time.perf_counter() - started
+        ended = process.poll()
+        self.close()
+        outcome = "hang" if ended is None else "death"
+        detail = f"no answer in {took:.1f} s" if ended is None else f"the process ended with status {ended}"
+        return {"outcome": outcome, "detail": detail, "seconds": took, "megabytes": 0.0}
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process.stdin.close()
+            self.process.stdout.close()
+            self.process = None
+
+    def _running(self) -> subprocess.Popen:
+        if self.process is None or self.process.poll() is not None:
+            self.close()
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "studies._fuzz_worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1", "HDF5_USE_FILE_LOCKING": "FALSE"},
+            )
+            if self._answer(self.process, 120.0) is None:
+                raise RuntimeError("the process that opens the files did not start: python -m studies._fuzz_worker")
+        return self.process
+
+    @staticmethod
+    def _answer(process: subprocess.Popen, seconds: float) -> dict[str, Any] | None:
+        ready, _, _ = select.select([process.stdout], [], [], seconds)
+        line = process.stdout.readline() if ready else ""
+        return json.loads(line) if line else None
+
+
+def _print(results: dict[str, Any]) -> None:
+    print(f"{results['files']} files in {results['seconds']:.0f} s")
+    print(f"{'layout':>28} {'opened':>7} {'refused':>8} {'findings':>9} {'slowest s':>10} {'memory MB':>10}")
+    for name, counts in results["outcomes"].items():
+        if counts:
+            wrong = sum(counts.get(kind, 0) for kind in FINDINGS)
+            print(
+                f"{name:>28} {counts.get('opened', 0):>7} {counts.get('refused', 0):>8} {wrong:>9} "
+                f"{results['slowest_seconds'][name]:>10.2f} {results['largest_megabytes'][name]:>10.0f}"
+            )
+    for finding in results["findings"][:20]:
+        print(f"  {finding['outcome']}: {finding['name']}: {finding['detail']}")
+    if not results["findings"]:
+        print("no crash, no hang, no file that needs too much memory, no code that ran")
+
+
+def _draw(results: dict[str, Any], path: Path) -> None:
+    import numpy as np
+
+    names = [name for name, counts in results["outcomes"].items() if counts]
+    with figure(path, width=5.5, height=0.6 + 0.22 * len(names)) as (_, axes):
+        axis, left = axes[0, 0], np.zeros(len(names))
+        kinds = {"opened": ("opened",), "refused in one line": ("refused",), "findings": FINDINGS}
+        for (label, outcomes), colour in zip(kinds.items(), ("#56B4E9", "#009E73", "#D55E00")):
+            total = np.array([sum(results["outcomes"][name].values()) for name in names])
+            share = np.array([sum(results["outcomes"][name].get(o, 0) for o in outcomes) for name in names]) / total
+            axis.barh(names, share, left=left, label=label, color=colour)
+            left += share
+        axis.set_xlabel("share of the damaged files")
+        axis.invert_yaxis()
+        axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
+
+
+if __name__ == "__main__":
+    command(run, PRESETS)
