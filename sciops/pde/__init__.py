@@ -1,7 +1,35 @@
-"""Partial differential equations: one equation a file, each with a `solve` that returns its true residual."""
+"""Partial differential equations, one a file, each with a `solve`. A module is loaded when it is first named.
+
+Steady equations return the solution with its true residual, evolution equations a `Trajectory` with the estimated error
+of the time stepping where asked for.
+"""
 
 from __future__ import annotations
 
-from sciops.pde import darcy
+from importlib import import_module
+from types import ModuleType
 
-__all__ = ["darcy"]
+__all__ = [
+    "advection",
+    "burgers",
+    "darcy",
+    "fisher_kpp",
+    "gray_scott",
+    "heat",
+    "helmholtz",
+    "kdv",
+    "kuramoto_sivashinsky",
+    "navier_stokes",
+    "poisson",
+    "wave",
+]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in __all__:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,224 @@
+"""Initial field in, field at the asked times out: the door and the time loop of every evolution equation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sciops._arrays import as_tensor
+from sciops.grids import Grid, check_on_grid
+from sciops.pde._etdrk import ORDERS, coefficients, step
+from sciops.pde._fourier import FourierSpace
+
+__all__ = ["Start", "Trajectory", "constant", "evolve", "evolve_exactly", "initial", "output_times"]
+
+_LOOK_EVERY = 256  # steps between looks at whether the field is still finite, where no output falls
+_MOST_STEPS = 10**9
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """What the `solve` of an evolution equation returns; u and error in the caller's kind.
+
+    u : (batch, time, *grid) or (batch, time, fields, *grid); without batch axis where the initial field had none
+    times : (time,) float64, those asked for
+    dt : largest step taken; 0 where the solution is exact in time
+    steps : how many steps were taken; 0 where the solution is exact in time
+    error : (batch,) estimated relative error of the time stepping at the last time,
+        ‖u_dt − u_2dt‖₂ / ((2^p − 1)‖u_dt‖₂) with p the order; None where no estimate was asked for
+    """
+
+    u: Any
+    times: np.ndarray
+    dt: float
+    steps: int
+    error: Any = None
+
+
+@dataclass(frozen=True)
+class Start:
+    """A checked initial field: (batch, [fields,] *grid), how to hand results back, whether it came without a batch."""
+
+    field: Tensor
+    restore: Callable[[Tensor], Any]
+    single: bool
+
+
+def initial(
+    u0: Any, grid: Grid, *, fields: int | None = None, axes: Sequence[int] = (1, 2, 3), name: str = "u0"
+) -> Start:
+    """Checks an initial field and gives it a batch axis.
+
+    u0 : (batch, *grid) or (*grid), with `fields` before the grid where that is a number
+    axes : how many axes the equation may have
+
+    Raises TypeError for complex numbers and half precision, ValueError for a grid or shape that does not fit, for NaN
+    and for infinity (naming where).
+    """
+    tensor, restore = as_tensor(u0, name)
+    if tensor.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"{name} has dtype {tensor.dtype}; expected float32 or float64")
+    check_on_grid(tensor, grid, name)
+    if grid.ndim not in axes:
+        raise ValueError(f"grid of {grid.ndim} axes: this equation is solved on {' or '.join(map(str, axes))}")
+    inner = grid.shape if fields is None else (fields, *grid.shape)
+    if tensor.shape[-len(inner) :] != inner or tensor.ndim > len(inner) + 1:
+        wanted = ", ".join(map(str, inner))
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected (batch, {wanted}) or ({wanted})")
+    if not torch.isfinite(tensor).all():
+        index = torch.nonzero(~torch.isfinite(tensor))[0].tolist()
+        raise ValueError(f"{name}{index} = {tensor[tuple(index)].item()}: expected finite numbers")
+    return Start(tensor.reshape(-1, *inner), restore, tensor.ndim == len(inner))
+
+
+def output_times(times: Any) -> np.ndarray:
+    """Float64 times; ValueError unless they are finite, at least 0 and strictly increasing."""
+    given = np.atleast_1d(np.asarray(times.detach().cpu() if isinstance(times, Tensor) else times, dtype=np.float64))
+    if given.ndim != 1 or not given.size or not np.isfinite(given).all():
+        raise ValueError(f"times={_short(times)}: expected finite numbers, such as times=[0.0, 0.5, 1.0]")
+    if given[0] < 0 or (np.diff(given) <= 0).any():
+        raise ValueError(f"times={_short(times)}: expected increasing times from 0 on; u0 is the field at time 0")
+    return given
+
+
+def constant(
+    value: Any,
+    name: str,
+    start: Start,
+    *,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    trailing: int | None = None,
+) -> Tensor:
+    """A parameter of the equation as a float64 CPU tensor that broadcasts over the batch: a number, or one a sample.
+
+    least, above : value ≥ least, value > above
+    trailing : axes after the batch, default those of the field
+
+    Raises ValueError for another shape, and for a value that is not finite or out of range.
+    """
+    tensor, _ = as_tensor(value, name)
+    tensor = tensor.to("cpu", torch.float64)
+    batch = len(start.field)
+    if tensor.is_complex() or tensor.shape not in ((), (1,), (batch,)):
+        raise ValueError(
+            f"{name} has shape {tuple(tensor.shape)}; expected a number, or one for each of {batch} samples"
+        )
+    if not (torch.isfinite(tensor) & (tensor >= least) & (tensor > above)).all():
+        wanted = "a finite number" + (f" of at least {least:g}" if least > -math.inf else "")
+        wanted += f" above {above:g}" if above > -math.inf else ""
+        raise ValueError(f"{name}={_short(value)}: expected {wanted}")
+    return tensor.reshape(-1, *(1,) * (start.field.ndim - 1 if trailing is None else trailing))
+
+
+def evolve(
+    start: Start,
+    space: FourierSpace,
+    *,
+    times: Any,
+    linear: Tensor,
+    nonlinear: Callable[[Tensor], Tensor],
+    dt: float,
+    order: int = 4,
+    estimate: bool = False,
+) -> Trajectory:
+    """Integrates dv/dt = linear·v + nonlinear(v) in Fourier space, v(0) the spectrum of the initial field.
+
+    linear : symbol, broadcasts over (batch, [fields,] *spectrum), float64 or complex128
+    nonlinear : v → N(v), both spectra in the state's precision
+    dt : largest step; every interval between output times is cut into the fewest equal steps that respect it
+    order : of ETDRK, 1 to 4
+    estimate : a second run with steps twice as long; the number of steps of every interval is made even for it
+
+    Differentiable in the initial field. Raises ValueError for dt ≤ 0, an order that is none, times that do not
+    increase; RuntimeError naming sample and time where the field is no longer finite.
+    """
+    given = output_times(times)
+    if order not in ORDERS:
+        raise ValueError(f"order={order!r}: expected 1, 2, 3 or 4")
+    if not (isinstance(dt, (int, float, np.number)) and 0 < dt < math.inf):
+        raise ValueError(f"dt={dt!r}: expected a positive number, the largest step")
+    counts, lengths = _steps(given, float(dt), even=estimate)
+    run = (start, space, given, lengths, linear, nonlinear, order)
+    u = _integrate(*run, counts, every_time=True, refuse=True)
+    error = None
+    if estimate:
+        coarse = _integrate(*run, counts // 2, every_time=False, refuse=False)[:, 0].flatten(1)
+        fine = u[:, -1].flatten(1)
+        size = fine.norm(dim=1)
+        difference = torch.nan_to_num((fine - coarse).norm(dim=1), nan=math.inf)
+        error = difference / ((2**order - 1) * torch.where(size > 0, size, 1.0))
+    largest = max((length / count for length, count in zip(lengths, counts) if count), default=0.0)
+    return _trajectory(start, u, given, largest, int(counts.sum()), error)
+
+
+def evolve_exactly(
+    start: Start, space: FourierSpace, *, times: Any, at: Callable[[Tensor, float], Tensor]
+) -> Trajectory:
+    """The field at every time from a propagator of the whole time: at(v0, t) → v(t), spectra."""
+    given = output_times(times)
+    v0 = space.forward(start.field)
+    fields = [start.field if t == 0 else space.inverse(at(v0, float(t))) for t in given]
+    return _trajectory(start, torch.stack(fields, 1), given, 0.0, 0, None)
+
+
+def _integrate(start, space, times, lengths, linear, nonlinear, order, counts, *, every_time, refuse) -> Tensor:
+    """(batch, time, …) of the given numbers of steps an interval; the last time alone unless every_time."""
+    kept: list[Tensor] = []
+    v = space.forward(start.field)
+    made: float | None = None
+    table: tuple[Tensor, ...] = ()
+    for j, (length, count) in enumerate(zip(lengths, counts.tolist())):
+        if count and (h := length / count) != made:
+            table, made = tuple(space.cast(c) for c in coefficients(linear, h, order)), h
+        for i in range(count):
+            v = step(v, nonlinear, table, order)
+            if refuse and i % _LOOK_EVERY == _LOOK_EVERY - 1:
+                _check_finite(v, times[j] - length + (i + 1) * made, made)
+        if every_time or j == len(times) - 1:
+            kept.append(space.inverse(v) if times[j] > 0 else start.field)
+            if refuse:
+                _check_finite(kept[-1], times[j], made)
+    return torch.stack(kept, 1)
+
+
+def _steps(times: np.ndarray, dt: float, *, even: bool) -> tuple[np.ndarray, list[float]]:
+    """(number of steps, length) of every interval from 0 to the last time; intervals equal to rounding are equal."""
+    lengths = np.diff(times, prepend=0.0)
+    rounding = 8 * np.finfo(np.float64).eps * times[-1]
+    if len(times) > 2 and np.ptp(lengths[1:]) <= rounding:
+        mean = lengths[1:].mean()
+        lengths = np.where(np.abs(lengths - mean) <= rounding, mean, lengths)
+    counts = np.ceil(lengths / dt * (1 - 1e-12))
+    counts = 2 * np.ceil(counts / 2) if even else counts
+    if counts.sum() > _MOST_STEPS:
+        raise ValueError(f"dt={dt:g} to the time {times[-1]:g} takes {counts.sum():.1e} steps; pass a larger dt")
+    return counts.astype(np.int64), lengths.tolist()
+
+
+def _check_finite(field: Tensor, time: float, h: float | None) -> None:
+    finite = torch.isfinite(field.detach().flatten(1)).all(1)
+    if finite.all():
+        return
+    bad = torch.nonzero(~finite).flatten().tolist()
+    more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+    raise RuntimeError(
+        f"sample {bad[0]}{more} is not finite at t={time:g} with steps of {h:g}; pass a smaller dt, such as {h / 4:.3g}"
+    )
+
+
+def _trajectory(start: Start, u: Tensor, times: np.ndarray, dt: float, steps: int, error: Tensor | None) -> Trajectory:
+    if start.single:
+        u, error = u[0], None if error is None else error[0]
+    return Trajectory(start.restore(u), times, float(dt), steps, None if error is None else start.restore(error))
+
+
+def _short(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "…"
