@@ -128,6 +128,66 @@ _PAPERS = {
             "",
         ]
     ),
+    "etdrk": "\n".join(
+        [
+            "@article{cox2002exponential,",
+            "  title = {{Exponential Time Differencing for Stiff Systems}},",
+            "  author = {Cox, S. M. and Matthews, P. C.},",
+            "  journal = {Journal of Computational Physics},",
+            "  volume = {176},",
+            "  number = {2},",
+            "  pages = {430--455},",
+            "  year = {2002},",
+            "}",
+            "",
+            "@article{kassam2005fourth,",
+            "  title = {{Fourth-Order Time-Stepping for Stiff PDEs}},",
+            "  author = {Kassam, Aly-Khan and Trefethen, Lloyd N.},",
+            "  journal = {SIAM Journal on Scientific Computing},",
+            "  volume = {26},",
+            "  number = {4},",
+            "  pages = {1214--1233},",
+            "  year = {2005},",
+            "}",
+            "",
+        ]
+    ),
+    "pushforward": _arxiv(
+        "brandstetter2022message",
+        "Message Passing Neural PDE Solvers",
+        "Brandstetter, Johannes and Worrall, Daniel and Welling, Max",
+        "2202.03376",
+        2022,
+    ),
+    "lpsda": _arxiv(
+        "brandstetter2022lie",
+        "Lie Point Symmetry Data Augmentation for Neural PDE Solvers",
+        "Brandstetter, Johannes and Welling, Max and Worrall, Daniel E.",
+        "2202.07643",
+        2022,
+    ),
+    "pdebench": _arxiv(
+        "takamoto2022pdebench",
+        "PDEBench: An Extensive Benchmark for Scientific Machine Learning",
+        "Takamoto, Makoto and Praditia, Timothy and Leiteritz, Raphael and MacKinlay, Dan and Alesiani, Francesco "
+        "and Pfl{\\"u}ger, Dirk and Niepert, Mathias",
+        "2210.07182",
+        2022,
+    ),
+    "the_well": _arxiv(
+        "ohana2024well",
+        "The Well: a Large-Scale Collection of Diverse Physics Simulations for Machine Learning",
+        "Ohana, Ruben and others",
+        "2412.00568",
+        2024,
+    ),
+    "jax_cfd": _arxiv(
+        "kochkov2021machine",
+        "Machine learning accelerated computational fluid dynamics",
+        "Kochkov, Dmitrii and Smith, Jamie A. and Alieva, Ayya and Wang, Qing and Brenner, Michael P. and Hoyer, Stephan",
+        "2102.01010",
+        2021,
+    ),
 }
 
 # Names as users type them: models, mixers, remedies, optimisers, solvers, data laws.
@@ -150,6 +210,12 @@ _METHODS = {
     "dealias": ("cno",),
     "darcy": ("fno",),
     "darcy_solver": ("black_box_multigrid",),
+    "etdrk": ("etdrk",),
+    "pushforward": ("pushforward",),
+    "correlation_time": ("jax_cfd",),
+    "lpsda": ("lpsda",),
+    "pdebench": ("pdebench",),
+    "the-well": ("the_well",),
 }
 
 CITATIONS: dict[str, str] = {name: "\n".join(_PAPERS[key] for key in keys) for name, keys in _METHODS.items()}
