@@ -8,7 +8,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from sciops.datasets.readers import li2020, native, neuralop, pdebench_darcy
+from sciops.datasets.readers import (
+    li2020,
+    native,
+    neuralop,
+    pdebench_1d,
+    pdebench_cfd,
+    pdebench_darcy,
+    pdebench_groups,
+    pdebench_ns,
+)
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe, probe
 from sciops.grids import Grid
@@ -23,6 +32,10 @@ READERS: dict[str, Reader] = {
     for reader in (
         native.READER,
         pdebench_darcy.READER,
+        pdebench_1d.READER,
+        pdebench_cfd.READER,
+        pdebench_groups.READER,
+        pdebench_ns.READER,
         li2020.READER,
         neuralop.READER,
     )
@@ -76,10 +89,10 @@ def _unknown(found: Probe, layout: str | None) -> str:
         return f"{found.path} is {found.describe()}; layout {layout!r} is {READERS[layout].expects}"
     if not found.arrays and "(" in found.kind:  # what it is says what to do
         return f"{found.path} is {found.describe()}"
-    known = "; ".join(f"{one.name}: {one.expects}" for one in READERS.values())
     return (
         f"{found.path} is {found.describe()}, which is no known layout: write your arrays once with "
-        f"sciops.datasets.write_native (docs/how-to/use-my-own-data), or in one of these: {known}"
+        "sciops.datasets.write_native (docs/how-to/use-my-own-data), or in one of these, of which "
+        f"sciops.datasets.READERS[name].expects says what each holds: {', '.join(READERS)}"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +18,76 @@ class H5Array(BackendArray):
 
     axes : which stored axis each axis of the result is; MATLAB's files hold every axis reversed
     drop : stored axes of length one to leave out
+    pick : stored axis → the one index to take of it, such as a component of a vector; negative axes count from the end
+    stop : stored axis → how many of its entries count, where a file was made longer than it was filled
 
     The file is opened for each read, so that the array can be pickled, forked and left alone.
     """
 
-    def __init__(self, path: Path, key: str, axes: Sequence[int] | None = None, drop: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        key: str,
+        axes: Sequence[int] | None = None,
+        drop: Sequence[int] = (),
+        *,
+        pick: Mapping[int, int] | None = None,
+        stop: Mapping[int, int] | None = None,
+    ) -> None:
         import h5py
 
-        self.path, self.key, self.drop = path, key, tuple(drop)
+        self.path, self.key = path, key
         with readable(path, "an HDF5 file"), h5py.File(path, "r") as file:
-            stored = file[key].shape
+            stored = list(file[key].shape)
             self.dtype = np.dtype(file[key].dtype)
-        self.axes = tuple(axis for axis in (range(len(stored)) if axes is None else axes) if axis not in self.drop)
         self.rank = len(stored)
+        self.pick = {axis % self.rank: index for axis, index in {**dict.fromkeys(drop, 0), **(pick or {})}.items()}
+        for axis, count in (stop or {}).items():
+            stored[axis] = min(count, stored[axis])
+        self.axes = tuple(axis for axis in (range(self.rank) if axes is None else axes) if axis not in self.pick)
         self.shape = tuple(stored[axis] for axis in self.axes)
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+        # HDF5 takes one list of indices in a selection, xarray's adapter does the rest
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self._read)
+
+    def _read(self, key: tuple[Any, ...]) -> np.ndarray:
+        import h5py
+
+        stored: list[Any] = [self.pick.get(axis) for axis in range(self.rank)]
+        for axis, part, size in zip(self.axes, key, self.shape):
+            # an open slice would run past what `stop` leaves
+            stored[axis] = slice(*part.indices(size)) if isinstance(part, slice) else part
+        with readable(self.path, "an HDF5 file"), h5py.File(self.path, "r") as file:
+            block = file[self.key][tuple(stored)]
+        kept = [axis for axis, part in zip(self.axes, key) if not isinstance(part, (int, np.integer))]
+        return np.transpose(block, [sorted(kept).index(axis) for axis in kept])
+
+
+class H5Groups(BackendArray):
+    """Arrays of one shape in many places of an HDF5 file, one a sample, as one lazy array with the sample axis first.
+
+    keys : path of each sample's array
+    shape, dtype : of each of them, as stored
+    axes, pick : as in `H5Array`, counted without the sample axis
+
+    A read opens the file once and visits the samples that were asked for, and no others.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        keys: Sequence[str],
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        axes: Sequence[int] | None = None,
+        *,
+        pick: Mapping[int, int] | None = None,
+    ) -> None:
+        self.path, self.keys, self.dtype, self.rank = path, tuple(keys), np.dtype(dtype), len(shape)
+        self.pick = {axis % self.rank: index for axis, index in (pick or {}).items()}
+        self.axes = tuple(axis for axis in (range(self.rank) if axes is None else axes) if axis not in self.pick)
+        self.shape = (len(self.keys), *(shape[axis] for axis in self.axes))
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self._read)
@@ -39,13 +95,22 @@ class H5Array(BackendArray):
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
         import h5py
 
-        stored: list[Any] = [0] * self.rank
-        for axis, part in zip(self.axes, key):
+        wanted, *parts = key
+        # one list of indices is all that HDF5 takes: where it is not for the samples it stays with the inner axes
+        samples = np.arange(len(self.keys))[wanted]
+        stored: list[Any] = [self.pick.get(axis) for axis in range(self.rank)]
+        for axis, part in zip(self.axes, parts):
             stored[axis] = part
+        kept = [axis for axis, part in zip(self.axes, parts) if not isinstance(part, (int, np.integer))]
+        order = [sorted(kept).index(axis) for axis in kept]
         with readable(self.path, "an HDF5 file"), h5py.File(self.path, "r") as file:
-            block = file[self.key][tuple(stored)]
-        kept = [axis for axis, part in zip(self.axes, key) if not isinstance(part, (int, np.integer))]
-        return np.transpose(block, [sorted(kept).index(axis) for axis in kept])
+            blocks = [np.transpose(file[self.keys[i]][tuple(stored)], order) for i in np.atleast_1d(samples)]
+        if np.ndim(samples) == 0:
+            return blocks[0]
+        if not blocks:
+            lengths = [len(np.arange(self.shape[1 + self.axes.index(axis)])[stored[axis]]) for axis in kept]
+            return np.empty((0, *lengths), self.dtype)
+        return np.stack(blocks)
 
 
 class MatArray(BackendArray):

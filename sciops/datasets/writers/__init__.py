@@ -10,7 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sciops.datasets.writers import li2020, native, neuralop, pdebench_darcy
+from sciops.datasets.writers import (
+    li2020,
+    native,
+    neuralop,
+    pdebench_1d,
+    pdebench_cfd,
+    pdebench_darcy,
+    pdebench_groups,
+    pdebench_ns,
+)
 
 __all__ = ["WRITERS"]
 
@@ -20,4 +29,8 @@ WRITERS: dict[str, Callable[[list[Any], Path], None]] = {
     "li2020": li2020.write,
     "li2020-v7.3": li2020.write_hdf5,
     "pdebench-darcy": pdebench_darcy.write,
+    "pdebench-1d": pdebench_1d.write,
+    "pdebench-cfd": pdebench_cfd.write,
+    "pdebench-groups": pdebench_groups.write,
+    "pdebench-ns": pdebench_ns.write,
 }
