@@ -10,6 +10,7 @@ from sciops.models.normalized import Normalized
 from sciops.models.operator import Operator
 from sciops.models.persistence import load_model, read_config, save_model
 from sciops.models.registry import MODELS, build_model, model_from_config
+from sciops.models.stepper import Stepper
 from sciops.models.symmetry import SymmetryAveraged
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Latent",
     "Normalized",
     "Operator",
+    "Stepper",
     "SymmetryAveraged",
     "apply_model",
     "build_model",

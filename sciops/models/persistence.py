@@ -20,7 +20,7 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 def save_model(model: nn.Module, folder: str | Path, extra: Mapping[str, Any] | None = None) -> Path:
     """Writes the model, wrappers and normalisers included, to `folder`; returns the folder.
 
-    model : one of `build_model`, or `Normalized`, `Latent`, `SymmetryAveraged` around one
+    model : one of `build_model`, or `Normalized`, `Latent`, `SymmetryAveraged`, `Stepper` around one
     extra : anything JSON can hold; `read_config(folder)["extra"]` gives it back
 
     ``config.json`` holds the description, ``model.safetensors`` the tensors with their dtypes and the description once

@@ -16,6 +16,7 @@ from sciops.models.mano import mano
 from sciops.models.neuralop import NeuralopModel
 from sciops.models.normalized import Normalized
 from sciops.models.operator import Operator
+from sciops.models.stepper import Stepper
 from sciops.models.symmetry import SymmetryAveraged
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -73,4 +74,5 @@ _WRAPPERS: dict[str, Callable[[nn.Module, dict[str, Any]], nn.Module]] = {
     "normalized": _normalized,
     "latent": lambda model, options: Latent(model, **options),
     "symmetry_averaged": lambda model, options: SymmetryAveraged(model, **options),
+    "stepper": lambda model, options: Stepper(model, **options),
 }

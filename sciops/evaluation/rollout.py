@@ -1,0 +1,266 @@
+"""A model run on its own predictions: the frames, their errors against time, and for how long they stay correlated."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sciops._arrays import as_tensor
+from sciops.grids import Grid, check_on_grid
+from sciops.metrics import METRICS
+from sciops.models import Stepper
+from sciops.models.apply import unwrapped
+
+# These tell channels from points and need the grid for it.
+_NEED_GRID = ("h1", "nrmse", "vrmse", "correlation")
+
+
+@dataclass(frozen=True)
+class RolloutErrors:
+    """Errors of every trajectory at every predicted time.
+
+    times : (steps,) of the predicted frames, in `time_units`; the last frame given was at `start`
+    errors : metric → (trajectories, steps) float64; NaN from where a prediction was no longer finite
+    broke : (trajectories,) first step whose frame is not finite, counted from 1; 0 where there is none
+    """
+
+    times: np.ndarray
+    start: float
+    errors: dict[str, np.ndarray]
+    broke: np.ndarray
+    time_units: str = "1"
+
+
+def rollout(model: nn.Module, x0: Any, grid: Grid | None = None, *, steps: int) -> Any:
+    """u_1, …, u_steps with u_{k+1} the model's answer to its own u_k.
+
+    model : a `Stepper` (its `steps`, `gradient` and `noise` are of training alone), or any model of one step without
+        history, (batch, channels, *grid) → the same
+    x0 : (batch, channels, *grid), the window and constants that the model takes; numpy or torch
+    returns : (batch, steps, channels, *grid), same kind, on the model's device
+
+    All steps are taken. A sample whose frame is not finite is left out from then on, its frames from there are NaN, and
+    a RuntimeWarning says which step it was. The model is in evaluation mode for the time of the call, without a graph.
+
+    Raises ValueError for steps below 1 and for a model that does not return what it takes.
+    """
+    if int(steps) != steps or steps < 1:
+        raise ValueError(f"steps={steps!r}: expected a whole number of at least 1")
+    x, restore = as_tensor(x0, "x0")
+    one = unwrapped(model)
+    stepper = one if isinstance(one, Stepper) else Stepper(model, channels=x.shape[1], residual=False)
+    first = next(model.parameters(), None)
+    if first is not None:
+        x = x.to(first.device, first.dtype if first.is_floating_point() else x.dtype)
+    frames = x.new_full((len(x), steps, stepper.channels, *x.shape[2:]), float("nan"))
+    alive = torch.arange(len(x), device=x.device)
+    broke: dict[int, int] = {}
+    with torch.no_grad(), _evaluating(model):
+        for k in range(steps):
+            frame = stepper.step(x, grid)
+            finite = torch.isfinite(frame).flatten(1).all(1)
+            if not finite.all():
+                broke |= {int(sample): k + 1 for sample in alive[~finite]}
+                alive, x, frame = alive[finite], x[finite], frame[finite]
+            if not len(alive):
+                break
+            frames[alive, k] = frame
+            x = stepper.advance(x, frame)
+    if broke:
+        sample, step = min(broke.items(), key=lambda item: item[1])
+        warnings.warn(
+            f"rollout: {len(broke)} of {len(frames)} samples stopped being finite, the first is sample {sample} at "
+            f"step {step} of {steps}; their frames from there on are NaN",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return restore(frames)
+
+
+def rollout_errors(
+    model: nn.Module,
+    dataset: Any,
+    metrics: Sequence[str] | Mapping[str, Callable[..., Any]] = ("relative_l2", "correlation"),
+    *,
+    steps: int | None = None,
+    batch_size: int = 32,
+) -> RolloutErrors:
+    """Errors against time of the model run from the first window of every trajectory.
+
+    model : as in `rollout`; it sees the first ``dataset.history`` frames and nothing of the truth after them
+    dataset : `TrajectoryDataset`
+    metrics : names in `sciops.metrics.METRICS`, "correlation", or a dict of functions (prediction, target, grid) →
+        (batch,); each frame is measured by itself, every point alike where the metric does not need the grid
+    steps : default all that the trajectories have
+
+    Raises ValueError for unknown metrics and more steps than there are true frames.
+    """
+    most = len(dataset.times) - dataset.history
+    steps = most if steps is None else steps
+    if not 1 <= steps <= most:
+        raise ValueError(f"steps={steps}: the trajectories have {most} frames after the first {dataset.history}")
+    parts: list[dict[str, np.ndarray]] = []
+    broke: list[np.ndarray] = []
+    for start in range(0, dataset.count, batch_size):
+        numbers = np.arange(start, min(start + batch_size, dataset.count))
+        truth = dataset.trajectories(numbers)
+        x0 = torch.cat([truth[:, : dataset.history].flatten(1, 2), dataset.constants(numbers)], 1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # `broke` tells
+            prediction = rollout(model, x0, dataset.grid, steps=steps)
+        lost = ~torch.isfinite(prediction).flatten(2).all(2)
+        broke.append(torch.where(lost.any(1), lost.int().argmax(1) + 1, 0).cpu().numpy())
+        target = truth[:, dataset.history : dataset.history + steps].to(prediction)
+        parts.append(frame_errors(prediction, target, metrics, grid=dataset.grid))
+    errors = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    times = dataset.times[dataset.history : dataset.history + steps]
+    return RolloutErrors(
+        times, float(dataset.times[dataset.history - 1]), errors, np.concatenate(broke), dataset.time_units
+    )
+
+
+def frame_errors(
+    prediction: Any,
+    target: Any,
+    metrics: Sequence[str] | Mapping[str, Callable[..., Any]] = ("relative_l2",),
+    *,
+    grid: Grid,
+) -> dict[str, np.ndarray]:
+    """Each metric of each frame by itself: name → (batch, frames) float64.
+
+    prediction, target : (batch, frames, channels, *grid)
+    metrics : as in `rollout_errors`
+
+    A frame that is not finite has NaN errors. Raises ValueError for shapes that differ and unknown metrics.
+    """
+    p, _ = as_tensor(prediction, "prediction")
+    u, _ = as_tensor(target, "target")
+    if p.shape != u.shape or p.ndim != grid.ndim + 3:
+        raise ValueError(
+            f"prediction has shape {tuple(p.shape)}, target {tuple(u.shape)}: expected (batch, frames, channels, "
+            f"*{grid.shape}) for both"
+        )
+    known = {**METRICS, "correlation": correlation}
+    if not isinstance(metrics, Mapping):
+        for name in metrics:
+            if name not in known:
+                raise ValueError(f"metrics has {name!r}: expected some of {', '.join(known)}")
+        metrics = {name: known[name] for name in metrics}
+    lost = ~torch.isfinite(p).flatten(2).all(2).cpu().numpy()
+    errors = {}
+    for name, metric in metrics.items():
+        values = metric(p.flatten(0, 1), u.flatten(0, 1), grid if name in _NEED_GRID else None)
+        values = np.asarray(torch.as_tensor(values).cpu(), np.float64).reshape(p.shape[:2])
+        errors[name] = np.where(lost, np.nan, values)
+    return errors
+
+
+def correlation(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
+    """⟨(p − ⟨p⟩)(u − ⟨u⟩)⟩ / (σ_p σ_u) over space: Pearson's, per sample, mean over channels.
+
+    prediction, target : (batch, ..., *grid)   numpy or torch, same units
+    grid : Grid | None     quadrature weights, and which axes are space; None takes all axes but the first as points
+    returns : (batch,)     same kind as the input; 0 for a constant field, NaN where values are not finite
+
+    Raises ValueError when the shapes differ, naming both.
+    """
+    p, restore = as_tensor(prediction, "prediction")
+    u, _ = as_tensor(target, "target")
+    if p.shape != u.shape:
+        raise ValueError(
+            f"prediction has shape {tuple(p.shape)}, target {tuple(u.shape)}: expected the same shape for both"
+        )
+    if grid is None:
+        p, u, w = p.flatten(1)[:, None], u.flatten(1)[:, None], None
+    else:
+        check_on_grid(p, grid, "prediction")
+        p, u = (v.reshape(len(v), -1, grid.size) for v in (p, u))
+        w = torch.as_tensor(grid.weights() / grid.weights().mean(), dtype=p.dtype, device=p.device).flatten()
+    (p, p_size), (u, u_size) = _fluctuation(p, w), _fluctuation(u, w)
+    value = _mean(p * u, w) / (p_size * u_size)
+    value = torch.where((p_size == 0) | (u_size == 0), 0.0, value)
+    return restore(value.mean(-1))
+
+
+def correlation_time(times: Any, correlation: Any, threshold: float = 0.8) -> np.ndarray:
+    """The first time at which the correlation is below `threshold`, linear between two times; inf where it never is.
+
+    times : (steps,)
+    correlation : (..., steps), such as ``rollout_errors(…).errors["correlation"]``
+    returns : (...) float64
+
+    Used with 0.8 and 0.9 by Lippe et al. (arXiv:2308.05732), with 0.95 by Kochkov et al. (doi:10.1073/pnas.2101784118).
+    Where the first value is below already, the first time; where a value is NaN, the last time before it (the first
+    time, if there is none).
+    """
+    t, c = np.asarray(times, np.float64), np.asarray(correlation, np.float64)
+    if t.ndim != 1 or c.shape[-1:] != t.shape or not len(t):
+        raise ValueError(f"times has shape {t.shape}, correlation {c.shape}: expected (steps,) and (..., steps)")
+    below = ~(c >= threshold)
+    first = below.argmax(-1)
+    before = np.maximum(first - 1, 0)
+    high, low = (np.take_along_axis(c, k[..., None], -1)[..., 0] for k in (before, first))
+    crosses = np.isfinite(low) & (first > 0)
+    share = np.where(crosses, (high - threshold) / np.where(crosses, high - low, 1.0), 0.0)
+    return np.where(below.any(-1), t[before] + share * (t[first] - t[before]), np.inf)
+
+
+def window_errors(errors: Any, windows: Sequence[tuple[int, int]] = ((6, 12), (13, 30))) -> dict[str, np.ndarray]:
+    """Mean error over the steps first … last of each window: "first–last" → (...).
+
+    errors : (..., steps)
+    windows : (first, last) steps, counted from 1, both ends included; the defaults are The Well's (arXiv:2412.00568)
+
+    Raises ValueError for a window that the errors do not reach: a shorter mean would be another number.
+    """
+    errors = np.asarray(errors, np.float64)
+    means = {}
+    for first, last in windows:
+        if not 1 <= first <= last <= errors.shape[-1]:
+            raise ValueError(f"windows has ({first}, {last}): expected steps within 1 … {errors.shape[-1]}")
+        means[f"{first}–{last}"] = errors[..., first - 1 : last].mean(-1)
+    return means
+
+
+def persistence(*, channels: int = 1, history: int = 1) -> Stepper:
+    """u_{k+1} = u_k: the stepper that any other has to beat. channels, history : of the windows it is given."""
+    return Stepper(_NoIncrement(channels), channels=channels, history=history)
+
+
+class _NoIncrement(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.channels = channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x[:, : self.channels])
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def _fluctuation(v: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """(v minus its mean, in units of the largest value; its root mean square), exactly 0 for constants."""
+    v = v - v[..., :1]
+    v = v / v.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(v.dtype).tiny)
+    v = v - _mean(v, weights)[..., None]
+    return v, _mean(v * v, weights).sqrt()
+
+
+def _mean(v: Tensor, weights: Tensor | None) -> Tensor:
+    return (v if weights is None else v * weights).mean(-1)
