@@ -170,7 +170,7 @@ _PAPERS = {
         "takamoto2022pdebench",
         "PDEBench: An Extensive Benchmark for Scientific Machine Learning",
         "Takamoto, Makoto and Praditia, Timothy and Leiteritz, Raphael and MacKinlay, Dan and Alesiani, Francesco "
-        "and Pfl{\\"u}ger, Dirk and Niepert, Mathias",
+        "and Pfluger, Dirk and Niepert, Mathias",
         "2210.07182",
         2022,
     ),
@@ -184,7 +184,8 @@ _PAPERS = {
     "jax_cfd": _arxiv(
         "kochkov2021machine",
         "Machine learning accelerated computational fluid dynamics",
-        "Kochkov, Dmitrii and Smith, Jamie A. and Alieva, Ayya and Wang, Qing and Brenner, Michael P. and Hoyer, Stephan",
+        "Kochkov, Dmitrii and Smith, Jamie A. and Alieva, Ayya and Wang, Qing and Brenner, Michael P. "
+        "and Hoyer, Stephan",
         "2102.01010",
         2021,
     ),
