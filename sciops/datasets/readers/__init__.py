@@ -70,10 +70,10 @@ def open_dataset(
     if reader is None or not reader.matches(found):
         raise ValueError(_unknown(found, layout))
     if grid is None:
-        return reader.read(found, resolution)
+        return _read(reader, found, resolution)
     from sciops.datasets.conventions import at_resolution, with_grid
 
-    return at_resolution(with_grid(reader.read(found, None), grid), resolution)
+    return at_resolution(with_grid(_read(reader, found, None), grid), resolution)
 
 
 def find_reader(path: str | os.PathLike) -> Reader | None:
@@ -82,6 +82,28 @@ def find_reader(path: str | os.PathLike) -> Reader | None:
         return _matching(probe(path))
     except (OSError, ValueError):
         return None
+
+
+def _read(reader: Reader, found: Probe, resolution: Resolution) -> xr.Dataset:
+    """The file through its reader. A file may look like a layout and hold anything: what a reader did not expect is
+    said in one line too."""
+    try:
+        dataset = reader.read(found, resolution)
+        missing = [name for name in ("layout", "equation", "grid") if name not in dataset.attrs]
+        if missing:
+            dataset.close()
+            raise ValueError(
+                f"{found.path} is a {reader.name} file that does not say its {', '.join(missing)}: write it again"
+            )
+    except (ValueError, OSError, ImportError, MemoryError):
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())[:120]
+        raise ValueError(
+            f"{found.path} looks like {reader.name} but does not hold what that layout should ({type(error).__name__}: "
+            f"{text}): it is damaged, or another program's; that layout is {reader.expects}"
+        ) from None
+    return dataset
 
 
 def _unknown(found: Probe, layout: str | None) -> str:
