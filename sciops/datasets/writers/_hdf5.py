@@ -94,7 +94,7 @@ def times_in(dataset: xr.Dataset, layout: str) -> np.ndarray:
 
 def sizes(fields: dict[str, xr.DataArray]) -> int:
     """Bytes the fields take, for the question whether there is room."""
-    return stored_bytes([(field.shape, field.dtype) for field in fields.values()])
+    return stored_bytes([(field.dims, field.shape, field.dtype) for field in fields.values()])
 
 
 def cells_around(axes: Sequence[np.ndarray], layout: str) -> list[Interval]:
