@@ -9,10 +9,12 @@ from torch import Tensor
 from sciops.pde._five_point import apply
 
 
-def solve_directly(along_y: Tensor, along_x: Tensor, b: Tensor) -> Tensor:
+def solve_directly(along_y: Tensor, along_x: Tensor, b: Tensor, singular: bool = False) -> Tensor:
     """u with A u = b, sample by sample on the CPU; (batch, mx, my) like b, on its device.
 
-    The refinement takes the residual in flux form, whose rounding is smaller than the assembled matrix's.
+    The refinement takes the residual in flux form, whose rounding is smaller than the assembled matrix's. Where
+    constants are in the kernel of A (`singular`), the unknown with the largest diagonal is tied to zero: it draws no
+    flux when Σb = 0, so that u solves A u = b itself.
     """
     from scipy.sparse.linalg import splu
 
@@ -20,6 +22,10 @@ def solve_directly(along_y: Tensor, along_x: Tensor, b: Tensor) -> Tensor:
     for i in range(len(b)):
         one = slice(i, i + 1)
         matrix = assemble(along_y[i].cpu().numpy(), along_x[i].cpu().numpy())
+        if singular:
+            diagonal = matrix.diagonal()
+            diagonal[diagonal.argmax()] *= 2.0
+            matrix.setdiag(diagonal)
         # symmetric positive definite: the diagonal is always a good pivot, so the ordering may be symmetric too
         factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
 

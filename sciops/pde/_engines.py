@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from sciops.pde import _five_point as scheme
-from sciops.pde._multigrid import HALF_EPSILON, level_shapes
+from sciops.pde._multigrid import HALF_EPSILON, coarsening, level_shapes
 
 _NEAR_FLOOR = 2.0  # a residual within this factor of the floor is all that float64 gives
 _CACHE, _DEVICE = 2**18, 2**25  # unknowns that torch takes at a time: what stays in cache, and what fills a device
@@ -25,8 +25,8 @@ _DENSE = 1024  # unknowns on the coarsest grid that torch still inverts: more of
 
 @dataclass(frozen=True)
 class Problem:
-    """The discrete systems of a batch: coefficient a / scale (a padded to (batch, mx + 2, my + 2), scale (batch,)),
-    right side b (1 or batch, mx, my)."""
+    """The discrete systems of a batch: coefficient a / scale (a padded to (batch, 1 or 2, mx + 2, my + 2), scale
+    (batch,)), right side b (1 or batch, mx, my)."""
 
     a: Tensor
     scale: Tensor
@@ -36,12 +36,25 @@ class Problem:
     def __len__(self) -> int:
         return len(self.a)
 
-    def faces(self, part: slice) -> tuple[Tensor, Tensor]:
+    @property
+    def singular(self) -> bool:
+        """Whether no wall holds a value: u is determined up to a constant, and only where Σb = 0."""
+        return not any(axis.inverse[end] for axis in self.axes for end in (0, -1))
+
+    def faces(self, part: slice | list[int]) -> tuple[Tensor, Tensor]:
         factor = (1.0 / self.scale[part])[:, None, None]  # a power of two: exact
         return tuple(face.mul_(factor) for face in scheme.conductances(self.a[part], self.axes))
 
-    def right(self, part: slice) -> Tensor:
+    def right(self, part: slice | list[int]) -> Tensor:
         return self.b.expand(len(self), -1, -1)[part]
+
+    def ways(self) -> list[tuple[bool, int]]:
+        """How each sample is coarsened, by the spacings and the geometric mean of a_x/a_y."""
+        spacings = 2.0 * math.log2(self.axes[1].dual.mean() / self.axes[0].dual.mean())
+        if self.a.shape[1] == 1:
+            return [coarsening(spacings)] * len(self)
+        # sample by sample: a sum over a batch may be taken in another order
+        return [coarsening(spacings + float(a[0].log2().mean() - a[1].log2().mean())) for a in self.a]
 
 
 def engine_for(backend: str, device: torch.device) -> Callable:
@@ -65,6 +78,8 @@ def _with_numba(problem, u, tol, limit, threads):
     results = solve_samples(
         *(x.numpy() for x in (problem.a, 1.0 / problem.scale, problem.b.contiguous(), u)),
         problem.axes,
+        problem.ways(),
+        problem.singular,
         tol,
         limit,
         torch.get_num_threads() if threads is None else threads,
@@ -75,16 +90,27 @@ def _with_numba(problem, u, tol, limit, threads):
 def _with_torch(problem, u, tol, limit, threads):
     from sciops.pde._multigrid_torch import solve_batch
 
-    if math.prod(level_shapes(*u.shape[1:])[-1]) > _DENSE:
-        return _with_direct(problem, u, tol, limit, threads)
     rho, floor = problem.scale.new_zeros(2, len(problem))
     iterations = torch.zeros_like(rho, dtype=torch.int64)
     chunk = max(1, (_CACHE if u.device.type == "cpu" else _DEVICE) // u[:1].numel()) if len(u) else 1
-    for start in range(0, len(problem), chunk):
-        part = slice(start, start + chunk)
-        faces, b = problem.faces(part), problem.right(part)
-        u[part], _, iterations[part] = solve_batch(*faces, b, tol, limit)
-        rho[part], floor[part] = _true_residual(faces, b, u[part])
+    ways = problem.ways()
+    for way in dict.fromkeys(ways):
+        transposed, rows_alone = way
+        members = [i for i, other in enumerate(ways) if other == way]
+        shape = u.shape[:0:-1] if transposed else u.shape[1:]
+        if math.prod(level_shapes(*shape, rows_alone)[-1]) > _DENSE:
+            rho[members] = torch.inf
+            continue
+        for start in range(0, len(members), chunk):
+            part = members[start : start + chunk]
+            part = slice(part[0], part[-1] + 1) if part[-1] - part[0] == len(part) - 1 else part
+            faces, b = problem.faces(part), problem.right(part)
+            turned = (
+                (faces[1].mT.contiguous(), faces[0].mT.contiguous(), b.mT.contiguous()) if transposed else (*faces, b)
+            )
+            solved, _, iterations[part] = solve_batch(*turned, tol, limit, rows_alone, problem.singular)
+            u[part] = solved.mT if transposed else solved
+            rho[part], floor[part] = _true_residual(faces, b, u[part])
     return _with_fallback(problem, u, tol, rho, floor, iterations, "multigrid-torch")
 
 
@@ -113,7 +139,7 @@ def _direct(problem, part):
     from sciops.pde._direct import solve_directly
 
     faces, b = problem.faces(part), problem.right(part)
-    u = solve_directly(*faces, b)
+    u = solve_directly(*faces, b, problem.singular)
     return u, *_true_residual(faces, b, u)
 
 
@@ -122,6 +148,23 @@ def _true_residual(faces, b, u):
     size = torch.where(size > 0, size, 1.0)
     rho = (b - scheme.apply(*faces, u)).flatten(1).norm(dim=1) / size
     return rho, HALF_EPSILON * scheme.rounding(*faces, u) / size
+
+
+def measured(problem: Problem, u: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:
+    """(true relative residual, its float64 floor) of a u that stands `level` (batch,) above the one the engine gave."""
+    rho, floor = problem.scale.new_zeros(2, len(problem))
+    for i in range(len(problem)):
+        part = slice(i, i + 1)
+        faces, b = problem.faces(part), problem.right(part)
+        rho[part] = _true_residual(faces, b, u[part] - level[i])[0]
+        floor[part] = _true_residual(faces, b, u[part])[1]
+    return rho, floor
+
+
+def restated(status: np.ndarray, rho: Tensor, floor: Tensor, tol: float) -> np.ndarray:
+    """The status once residual and floor have been measured again."""
+    again = _status(rho, floor, tol, "ok")
+    return np.where((status == "failed") | (again == "ok"), status, again)
 
 
 def _status(rho: Tensor, floor: Tensor, tol: float, reached: str) -> np.ndarray:

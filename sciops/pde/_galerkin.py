@@ -7,8 +7,10 @@ interpolated to fine point 2I + δ, δ ∈ {−1, 0, 1}². Then
 
     A_c(I, I+Δ) = Σ_{δ, δ'} P_δ[I] · A(2I+δ, 2I+δ + o) · P_δ'[I+Δ],   o = 2Δ + δ' − δ ∈ {−1, 0, 1}²,
 
-which is closed in nine points. Interpolation follows black-box multigrid (Dendy, J. Comput. Phys. 48, 1982): the weight
-solves the stencil collapsed onto the line or the corner it interpolates along.
+which is closed in nine points. Where couplings down the columns are much the stronger, rows alone are halved: coarse
+point (I, J) sits on fine point (2I, J), δ ∈ {−1, 0, 1} × {0}, and o = (2ΔI + δ' − δ, ΔJ). Interpolation follows
+black-box multigrid (Dendy, J. Comput. Phys. 48, 1982): the weight solves the stencil collapsed onto the line or the
+corner it interpolates along.
 """
 
 from __future__ import annotations
@@ -30,10 +32,22 @@ COUPLING: dict[Offset, tuple[str, Offset]] = {
     (-1, 1): ("sw", (-1, 1)),
 }
 STORED: dict[str, Offset] = {"d": (0, 0), "e": (0, 1), "s": (1, 0), "se": (1, 1), "sw": (1, -1)}
-NEIGHBOURS: list[Offset] = [delta for delta in product((-1, 0, 1), repeat=2) if delta != (0, 0)]
+BOTH, ROWS = (2, 2), (2, 1)  # the two coarsenings, as fine points per coarse point on each axis
 
 
-def galerkin_products(nine: bool) -> dict[str, dict[Offset, list[tuple[Offset, Offset, float]]]]:
+def interpolated(steps: Offset) -> list[Offset]:
+    """The δ whose points are interpolated to, in the order in which their weights are stored."""
+    return [delta for delta in _offsets(steps) if delta != (0, 0)]
+
+
+def _offsets(steps: Offset) -> list[Offset]:
+    return list(product(*((-1, 0, 1) if step == 2 else (0,) for step in steps)))
+
+
+NEIGHBOURS: list[Offset] = interpolated(BOTH)
+
+
+def galerkin_products(nine: bool, steps: Offset = BOTH) -> dict[str, dict[Offset, list[tuple[Offset, Offset, float]]]]:
     """stored array → δ → [(o, δ', factor), …]: the products of the sum above.
 
     On the diagonal (δ, δ') and (δ', δ) are the same product, listed once with factor 2.
@@ -41,8 +55,8 @@ def galerkin_products(nine: bool) -> dict[str, dict[Offset, list[tuple[Offset, O
     table: dict[str, dict[Offset, list[tuple[Offset, Offset, float]]]] = {}
     for name, shift in STORED.items():
         table[name] = {}
-        for delta, other in product(product((-1, 0, 1), repeat=2), repeat=2):
-            o = tuple(2 * shift[k] + other[k] - delta[k] for k in (0, 1))
+        for delta, other in product(_offsets(steps), repeat=2):
+            o = tuple(steps[k] * shift[k] + other[k] - delta[k] for k in (0, 1))
             mirrored = name == "d" and other < delta
             if max(map(abs, o)) <= (1 if nine or 0 in o else 0) and not mirrored:
                 factor = 2.0 if name == "d" and other != delta else 1.0
@@ -50,24 +64,25 @@ def galerkin_products(nine: bool) -> dict[str, dict[Offset, list[tuple[Offset, O
     return table
 
 
-def galerkin_source(name: str, nine: bool) -> str:
+def galerkin_source(name: str, nine: bool, steps: Offset = BOTH) -> str:
     """Python source of ``name(d, e, s, se, sw, P, D, E, S, SE, SW, mx, my)``: loops over the coarse points (mx, my).
 
-    Fine and coarse arrays have a halo of zeros; P is (8, mx + 2, my + 2) in the order of `NEIGHBOURS`.
+    Fine and coarse arrays have a halo of zeros; P is (8 or 2, mx + 2, my + 2) in the order of `interpolated`.
     """
+    order, across = interpolated(steps), "2 * j" if steps[1] == 2 else "j"
     lines = [f"def {name}(d, e, s, se, sw, P, D, E, S, SE, SW, mx, my):", "    for i in range(1, mx + 1):"]
     sums, rows = [], set()
 
     def fine(array: str, row: int, column: int) -> str:
         rows.add((f"{array}{row + 2}", f"{array}[2 * i + {row}]"))
-        return f"{array}{row + 2}[2 * j + {column + 2}]"
+        return f"{array}{row + 2}[{across} + {column + steps[1]}]"
 
     def weight(delta: Offset, row: int, column: int) -> str:
-        k = NEIGHBOURS.index(delta)
+        k = order.index(delta)
         rows.add((f"P{k}_{row}", f"P[{k}, i + {row}]"))
         return f"P{k}_{row}[j + {column + 1}]"
 
-    for target, by_delta in galerkin_products(nine).items():
+    for target, by_delta in galerkin_products(nine, steps).items():
         shift = STORED[target]
         total = []
         for delta, pairs in by_delta.items():

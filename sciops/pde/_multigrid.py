@@ -20,9 +20,24 @@ SAFETY = 0.9  # share of the tolerance at which the carried residual ends a roun
 STALLED = 0.5  # a round that leaves more than this share of the last true residual is the last
 
 
-def level_shapes(mx: int, my: int) -> list[tuple[int, int]]:
-    """Unknowns per axis from fine to coarse, halved until an axis has one: 419 → 209 → 104 → … → 1."""
+def level_shapes(mx: int, my: int, rows_alone: int = 0) -> list[tuple[int, int]]:
+    """Unknowns per axis from fine to coarse, halved until an axis has one: 419 → 209 → 104 → … → 1.
+
+    The first `rows_alone` coarsenings halve the first axis alone.
+    """
     shapes = [(mx, my)]
     while min(shapes[-1]) > 1:
-        shapes.append((shapes[-1][0] // 2, shapes[-1][1] // 2))
+        mx, my = shapes[-1]
+        shapes.append((mx // 2, my // 2 if len(shapes) > rows_alone else my))
     return shapes
+
+
+def coarsening(octaves: float) -> tuple[bool, int]:
+    """(whether the axes change places, how often the first is then halved alone), for log₂ of the ratio of the
+    conductances along the first axis to those along the second.
+
+    Point smoothing leaves errors that vary across the stronger couplings alone. Halving the stronger axis divides the
+    ratio by four each time; between ½ and 2 both axes are halved.
+    """
+    strength = round(abs(octaves), 6)
+    return (octaves < 0.0, math.ceil((strength - 1.0) / 2.0)) if strength > 1.0 else (False, 0)

@@ -16,12 +16,12 @@ from sciops.pde._multigrid import level_shapes
 from sciops.pde._numba_solve import solve_one
 
 
-def layout(mx: int, my: int) -> tuple[np.ndarray, np.ndarray, int]:
+def layout(mx: int, my: int, rows_alone: int = 0) -> tuple[np.ndarray, np.ndarray, int]:
     """(shapes (levels, 2), first element of each array (levels, 9), elements in all) of the float32 workspace.
 
     A level's arrays are d, e, s, se, sw, f, u, r with a halo, and the weights towards the next level.
     """
-    shapes = np.array(level_shapes(mx, my), dtype=np.int64)
+    shapes = np.array(level_shapes(mx, my, rows_alone), dtype=np.int64)
     start = np.zeros((len(shapes), 9), dtype=np.int64)
     size = 0
     for level, (rows, columns) in enumerate(shapes):
@@ -31,38 +31,60 @@ def layout(mx: int, my: int) -> tuple[np.ndarray, np.ndarray, int]:
             size += -size % 16  # every array begins on a cache line of its own
         start[level, 8] = size
         if level + 1 < len(shapes):
-            size += 8 * (shapes[level + 1, 0] + 2) * (shapes[level + 1, 1] + 2)
+            weights = 2 if shapes[level + 1, 1] == columns else 8
+            size += weights * (shapes[level + 1, 0] + 2) * (shapes[level + 1, 1] + 2)
             size += -size % 16
     return shapes, start, size
 
 
-def solve_samples(a, factor, b, out, axes, tol, limit, threads):
+class _Workspace:
+    """What one thread needs for samples that are coarsened in the same way; the axes change places where told so."""
+
+    def __init__(self, axes, transposed: bool, rows_alone: int) -> None:
+        self.transposed = transposed
+        axes = axes[::-1] if transposed else axes
+        mx, my = (axis.size for axis in axes)
+        self.shapes, self.start, size = layout(mx, my, rows_alone)
+        self.over = [np.zeros((2, axis.size + 1)) for axis in axes]
+        for table, axis in zip(self.over, axes):
+            table[0, :-1], table[1] = axis.dual, axis.inverse
+        self.work = np.zeros(size, dtype=np.float32)
+        inner, halo = (mx, my), (mx + 2, my + 2)
+        self.fields = [np.zeros(shape) for shape in ((mx, my + 1), (mx + 1, my), halo, inner, inner, halo)]
+
+    def solve(self, a, factor, b, out, singular, tol, limit):
+        """One sample into out; (true relative residual, its float64 floor, iterations)."""
+        if self.transposed:
+            a, b, out = np.ascontiguousarray(a[::-1].transpose(0, 2, 1)), np.ascontiguousarray(b.T), out.T
+        result = solve_one(
+            a[0], a[-1], factor, b, *self.over, singular, tol, limit, self.shapes, self.start, self.work, *self.fields
+        )
+        out[:] = self.fields[-1][1:-1, 1:-1]
+        return result
+
+
+def solve_samples(a, factor, b, out, axes, ways, singular, tol, limit, threads):
     """(true relative residual, its float64 floor, iterations) per sample; the solutions go into out (batch, mx, my).
 
-    a (batch, mx + 2, my + 2) padded, factor (batch,): the coefficient is a · factor; b (1 or batch, mx, my)
+    a (batch, 1 or 2, mx + 2, my + 2) padded, factor (batch,): the coefficient is a · factor; b (1 or batch, mx, my);
+    ways: the `coarsening` of each sample; singular: no wall holds a value
     """
-    mx, my = (axis.size for axis in axes)
-    shapes, start, size = layout(mx, my)
-    over = [np.zeros((2, axis.size + 1)) for axis in axes]
-    for table, axis in zip(over, axes):
-        table[0, :-1], table[1] = axis.dual, 1.0 / axis.distance
     batch = len(a)
     rho, floor, iterations = np.empty(batch), np.empty(batch), np.empty(batch, dtype=np.int64)
     todo, lock = iter(range(batch)), threading.Lock()
 
     def work_through() -> None:
-        work = np.zeros(size, dtype=np.float32)
-        inner, halo = (mx, my), (mx + 2, my + 2)
-        fields = [np.zeros(shape) for shape in ((mx, my + 1), (mx + 1, my), halo, inner, inner, halo)]
+        workspaces = {}
         while True:
             with lock:
                 i = next(todo, None)
             if i is None:
                 return
-            rho[i], floor[i], iterations[i] = solve_one(
-                a[i], factor[i], b[i if len(b) > 1 else 0], *over, tol, limit, shapes, start, work, *fields
+            if ways[i] not in workspaces:
+                workspaces[ways[i]] = _Workspace(axes, *ways[i])
+            rho[i], floor[i], iterations[i] = workspaces[ways[i]].solve(
+                a[i], factor[i], b[i if len(b) > 1 else 0], out[i], singular, tol, limit
             )
-            out[i] = fields[-1][1:-1, 1:-1]
 
     workers = min(threads, batch)
     if workers <= 1:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sciops.pde._five_point import apply
-from sciops.pde._galerkin import COUPLING, NEIGHBOURS, STORED, Offset, galerkin_products
+from sciops.pde._galerkin import BOTH, COUPLING, ROWS, STORED, Offset, galerkin_products, interpolated
 from sciops.pde._multigrid import FIRST, ROUNDS, SAFETY, SECOND, STALLED, level_shapes
 
 
@@ -24,7 +24,8 @@ class Level:
     shape: tuple[int, int]
     stencil: dict[str, Tensor]
     inverse: Tensor
-    weights: Tensor | None = None  # (batch, 8, mcx + 2, mcy + 2)
+    weights: Tensor | None = None  # (batch, 8 or 2, mcx + 2, mcy + 2)
+    steps: Offset = BOTH  # towards the next coarser level
 
     def square(self, flat: Tensor) -> Tensor:
         return flat.view(flat.shape[0], self.shape[0] + 3, self.shape[1] + 3)
@@ -42,16 +43,23 @@ class Hierarchy:
                 {name: array[keep] for name, array in level.stencil.items()},
                 level.inverse[keep],
                 None if level.weights is None else level.weights[keep],
+                level.steps,
             )
             for level in self.levels
         ]
         return Hierarchy(levels, self.bottom[keep])
 
 
-def build(along_y: Tensor, along_x: Tensor, dtype: torch.dtype = torch.float32) -> Hierarchy:
-    """Every level from the finest conductances, by Galerkin products."""
+def build(
+    along_y: Tensor,
+    along_x: Tensor,
+    dtype: torch.dtype = torch.float32,
+    rows_alone: int = 0,
+    singular: bool = False,
+) -> Hierarchy:
+    """Every level from the finest conductances, by Galerkin products; the first `rows_alone` halve the rows alone."""
     batch, mx, my = along_y.shape[0], along_y.shape[1], along_x.shape[2]
-    shapes = level_shapes(mx, my)
+    shapes = level_shapes(mx, my, rows_alone)
     d, e, s = (along_y.new_zeros(batch, mx + 3, my + 3, dtype=dtype) for _ in range(3))
     d.fill_(1.0)
     d[:, 1:-2, 1:-2] = along_y[..., 1:] + along_y[..., :-1] + along_x[:, 1:] + along_x[:, :-1]
@@ -60,9 +68,16 @@ def build(along_y: Tensor, along_x: Tensor, dtype: torch.dtype = torch.float32) 
     levels = [_level(shapes[0], {"d": d, "e": e, "s": s})]
     for shape in shapes[1:]:
         fine = levels[-1]
+        fine.steps = ROWS if shape[1] == fine.shape[1] else BOTH
         fine.weights = _interpolation(fine, shape)
         levels.append(_level(shape, _galerkin(fine, shape)))
-    return Hierarchy(levels, torch.linalg.inv(dense(levels[-1]).double()).to(dtype))
+    bottom = dense(levels[-1]).double()
+    if singular:  # constants are in the kernel: the last unknown of the coarsest level is set to zero
+        inverse = torch.zeros_like(bottom)
+        inverse[:, :-1, :-1] = torch.linalg.inv(bottom[:, :-1, :-1])
+    else:
+        inverse = torch.linalg.inv(bottom)
+    return Hierarchy(levels, inverse.to(dtype))
 
 
 def _level(shape: tuple[int, int], stencil: dict[str, Tensor]) -> Level:
@@ -79,12 +94,12 @@ def _interpolation(fine: Level, coarse: tuple[int, int]) -> Tensor:
         name, shift = COUPLING[direction]
         if name not in arrays:
             return 0.0
-        return arrays[name][(slice(None), *_strided(delta, shift, coarse))]
+        return arrays[name][(slice(None), *_strided(fine, delta, shift, coarse))]
 
-    d = arrays["d"]
-    weights = d.new_zeros(d.shape[0], 8, coarse[0] + 2, coarse[1] + 2)
+    d, order = arrays["d"], interpolated(fine.steps)
+    weights = d.new_zeros(d.shape[0], len(order), coarse[0] + 2, coarse[1] + 2)
     edge: dict[Offset, Tensor] = {}
-    for dx, dy in ((0, 1), (0, -1), (1, 0), (-1, 0)):
+    for dx, dy in (delta for delta in order if 0 in delta):
         delta, across = (dx, dy), (dy, dx)
         towards = at(delta, (-dx, -dy))
         if nine:
@@ -93,7 +108,7 @@ def _interpolation(fine: Level, coarse: tuple[int, int]) -> Tensor:
             )
         opposite = at(delta, across) + at(delta, (-across[0], -across[1]))
         edge[delta] = towards / (at(delta, (0, 0)) - opposite)
-    for k, (dx, dy) in enumerate(NEIGHBOURS):
+    for k, (dx, dy) in enumerate(order):
         if (dx, dy) in edge:
             value = edge[dx, dy]
         else:
@@ -105,21 +120,21 @@ def _interpolation(fine: Level, coarse: tuple[int, int]) -> Tensor:
 
 def _galerkin(fine: Level, coarse: tuple[int, int]) -> dict[str, Tensor]:
     arrays = {name: fine.square(flat) for name, flat in fine.stencil.items()}
-    weights = fine.weights
+    weights, order = fine.weights, interpolated(fine.steps)
     batch = weights.shape[0]
 
     def weight(delta: Offset, shift: Offset) -> Tensor:
         rows, columns = (slice(1 + shift[k], 1 + shift[k] + coarse[k]) for k in (0, 1))
-        return weights[:, NEIGHBOURS.index(delta), rows, columns]
+        return weights[:, order.index(delta), rows, columns]
 
     result = {}
-    for target, by_delta in galerkin_products("se" in arrays).items():
+    for target, by_delta in galerkin_products("se" in arrays, fine.steps).items():
         total = weights.new_zeros(batch, *coarse)
         for delta, pairs in by_delta.items():
             inner = weights.new_zeros(batch, *coarse)
             for o, other, factor in pairs:
                 name, shift = COUPLING[o]
-                entry = arrays[name][(slice(None), *_strided(delta, shift, coarse))]
+                entry = arrays[name][(slice(None), *_strided(fine, delta, shift, coarse))]
                 sign = factor if o == (0, 0) else -factor
                 if other == (0, 0):
                     inner.add_(entry, alpha=sign)
@@ -132,10 +147,10 @@ def _galerkin(fine: Level, coarse: tuple[int, int]) -> dict[str, Tensor]:
     return result
 
 
-def _strided(delta: Offset, shift: Offset, coarse: tuple[int, int]) -> tuple[slice, slice]:
-    """The points 2I + δ + shift, I = 1 … mc, of a fine array."""
-    first = tuple(2 + delta[k] + shift[k] for k in (0, 1))
-    return tuple(slice(first[k], first[k] + 2 * coarse[k] - 1, 2) for k in (0, 1))
+def _strided(fine: Level, delta: Offset, shift: Offset, coarse: tuple[int, int]) -> tuple[slice, slice]:
+    """The points 2I + δ + shift, I = 1 … mc, of a fine array; I + δ + shift on an axis that is not halved."""
+    first = tuple(step + d + s for step, d, s in zip(fine.steps, delta, shift))
+    return tuple(slice(f, f + step * (m - 1) + 1, step) for f, step, m in zip(first, fine.steps, coarse))
 
 
 def dense(level: Level) -> Tensor:
@@ -197,11 +212,11 @@ def cycle(hierarchy: Hierarchy, f: Tensor, depth: int = 0) -> Tensor:
     weights = level.weights[:, :, 1:-1, 1:-1]
     inside = coarse.square(right)[:, 1:-2, 1:-2]
     inside.copy_(_points(level, r, (0, 0), coarse.shape))
-    for k, delta in enumerate(NEIGHBOURS):
+    for k, delta in enumerate(interpolated(level.steps)):
         inside.addcmul_(weights[:, k], _points(level, r, delta, coarse.shape))
     correction = coarse.square(cycle(hierarchy, right, depth + 1))[:, 1:-2, 1:-2]
     _points(level, u, (0, 0), coarse.shape).add_(correction)
-    for k, delta in enumerate(NEIGHBOURS):
+    for k, delta in enumerate(interpolated(level.steps)):
         _points(level, u, delta, coarse.shape).addcmul_(weights[:, k], correction)
     _relax(level, u, f, SECOND)
     _relax(level, u, f, FIRST)
@@ -209,13 +224,22 @@ def cycle(hierarchy: Hierarchy, f: Tensor, depth: int = 0) -> Tensor:
 
 
 def _points(level: Level, flat: Tensor, delta: Offset, coarse: tuple[int, int]) -> Tensor:
-    return level.square(flat)[(slice(None), *_strided(delta, (0, 0), coarse))]
+    return level.square(flat)[(slice(None), *_strided(level, delta, (0, 0), coarse))]
 
 
-def solve_batch(along_y: Tensor, along_x: Tensor, b: Tensor, tol: float, limit: int) -> tuple[Tensor, Tensor, Tensor]:
+def solve_batch(
+    along_y: Tensor,
+    along_x: Tensor,
+    b: Tensor,
+    tol: float,
+    limit: int,
+    rows_alone: int = 0,
+    singular: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
     """(u, true relative residual, iterations) per sample; samples that do not converge are returned as they are.
 
     b : (batch, mx, my); a sample with b = 0 gets u = 0, residual 0, 0 iterations.
+    rows_alone, singular : as in `build`
     """
     batch = b.shape[0]
     u = torch.zeros_like(b)
@@ -223,8 +247,9 @@ def solve_batch(along_y: Tensor, along_x: Tensor, b: Tensor, tol: float, limit: 
     true = (norm > 0).to(b.dtype)
     iterations = torch.zeros(batch, dtype=torch.int64, device=b.device)
     live = torch.nonzero(true > tol).flatten()
-    hierarchy = build(along_y, along_x).select(live) if 0 < len(live) < batch else None
-    hierarchy = hierarchy or (build(along_y, along_x) if len(live) else None)
+    hierarchy = build(along_y, along_x, rows_alone=rows_alone, singular=singular) if len(live) else None
+    if 0 < len(live) < batch:
+        hierarchy = hierarchy.select(live)
     for _ in range(ROUNDS):
         if not len(live):
             break

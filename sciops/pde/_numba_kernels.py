@@ -10,7 +10,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from sciops.pde._galerkin import galerkin_source
+from sciops.pde._galerkin import BOTH, ROWS, galerkin_source
 from sciops.pde._multigrid import FIRST, SECOND
 
 # reassociation and contraction let sums vectorise; infinities and NaN stay what they are
@@ -22,14 +22,15 @@ _BAND = 1024  # elements that pass through the fused smoothing steps at a time
 fast = numba.njit(nogil=True, fastmath=_FAST, error_model="numpy")
 
 
-def _compiled(name, nine):
+def _compiled(name, nine, steps):
     """The generated Galerkin product."""
     scope = {"__name__": __name__}
-    exec(compile(galerkin_source(name, nine), __file__, "exec"), scope)
+    exec(compile(galerkin_source(name, nine, steps), __file__, "exec"), scope)
     return fast(scope[name])
 
 
-_galerkin_5, _galerkin_9 = _compiled("_galerkin_from_5", False), _compiled("_galerkin_from_9", True)
+_galerkin_5, _galerkin_9 = _compiled("_galerkin_from_5", False, BOTH), _compiled("_galerkin_from_9", True, BOTH)
+_rows_from_5, _rows_from_9 = _compiled("_rows_from_5", False, ROWS), _compiled("_rows_from_9", True, ROWS)
 
 
 @fast
@@ -62,10 +63,16 @@ def _stencil(work, start, shapes, level):
 
 
 @fast
+def _rows_alone(shapes, level):
+    """Whether the next level halves the rows and keeps the columns."""
+    return shapes[level + 1, 1] == shapes[level, 1]
+
+
+@fast
 def _weights(work, start, shapes, level):
     rows, columns = shapes[level + 1, 0] + 2, shapes[level + 1, 1] + 2
-    first = start[level, 8]
-    return work[first : first + 8 * rows * columns].reshape((8, rows, columns))
+    first, count = start[level, 8], 2 if _rows_alone(shapes, level) else 8
+    return work[first : first + count * rows * columns].reshape((count, rows, columns))
 
 
 @fast
@@ -92,6 +99,29 @@ def _interpolate_rows(d, e, s, se, sw, P, mx, my):
 
 
 @fast
+def _interpolate_between_rows(d, e, s, se, sw, P, mx, my):
+    """Black-box weights N and S where rows alone are halved."""
+    for i in range(1, mx + 1):
+        n, s_ = P[0, i], P[1, i]
+        r0, r1, r2 = 2 * i - 1, 2 * i, 2 * i + 1
+        d0, d2, e0, e2, s0, s1, q0, q1, t0, t1 = (
+            d[r0],
+            d[r2],
+            e[r0],
+            e[r2],
+            s[r0],
+            s[r1],
+            se[r0],
+            se[r1],
+            sw[r0],
+            sw[r1],
+        )
+        for k in range(1, my + 1):
+            n[k] = (s0[k] + q0[k] + t0[k]) / (d0[k] - e0[k] - e0[k - 1])
+            s_[k] = (s1[k] + q1[k - 1] + t1[k + 1]) / (d2[k] - e2[k] - e2[k - 1])
+
+
+@fast
 def setup(along_y, along_x, work, shapes, start):
     """Every level from the finest conductances; halos of the workspace are zero already, diagonals get ones."""
     levels = len(shapes)
@@ -113,8 +143,15 @@ def setup(along_y, along_x, work, shapes, start):
         D, E, S, SE, SW = _stencil(work, start, shapes, level + 1)
         P = _weights(work, start, shapes, level)
         cx, cy = shapes[level + 1]
-        _interpolate_rows(d, e, s, se, sw, P, cx, cy)
         D[:] = _ONE
+        if _rows_alone(shapes, level):
+            _interpolate_between_rows(d, e, s, se, sw, P, cx, cy)
+            if level == 0:
+                _rows_from_5(d, e, s, se, sw, P, D, E, S, SE, SW, cx, cy)
+            else:
+                _rows_from_9(d, e, s, se, sw, P, D, E, S, SE, SW, cx, cy)
+            continue
+        _interpolate_rows(d, e, s, se, sw, P, cx, cy)
         if level == 0:
             _galerkin_5(d, e, s, se, sw, P, D, E, S, SE, SW, cx, cy)
         else:
@@ -233,14 +270,36 @@ def _prolong(u, P, U, mx, my):
 
 
 @fast
-def _bottom(d, e, s, f, u, c, mx, my):
-    """Exact solve of the coarsest level, one unknown wide: tridiagonal elimination along the other axis."""
+def _restrict_rows(r, P, F, mx, my):
+    """F = Pᵀ r where rows alone are halved."""
+    for i in range(1, mx + 1):
+        ra, rb, rc, out, n, s_ = r[2 * i - 1], r[2 * i], r[2 * i + 1], F[i], P[0, i], P[1, i]
+        for j in range(1, my + 1):
+            out[j] = rb[j] + n[j] * ra[j] + s_[j] * rc[j]
+
+
+@fast
+def _prolong_rows(u, P, U, mx, my):
+    """u += P U where rows alone are halved."""
+    for i in range(0, mx + 1):
+        even, odd, U0, U1, s_, n = u[2 * i], u[2 * i + 1], U[i], U[i + 1], P[1, i], P[0, i + 1]
+        for j in range(1, my + 1):
+            even[j] += U0[j]
+            odd[j] += s_[j] * U0[j] + n[j] * U1[j]
+
+
+@fast
+def _bottom(singular, d, e, s, f, u, c, mx, my):
+    """Exact solve of the coarsest level, one unknown wide: tridiagonal elimination along the other axis.
+
+    Where constants are in the kernel the last unknown is set to zero: the last pivot is nothing but rounding.
+    """
     last = max(mx, my)
     before, value = _ZERO, _ZERO
     for t in range(1, last + 1):
         i, j = (t, 1) if my == 1 else (1, t)
         pivot = d[i, j] - before * (c[i - 1, 1] if my == 1 else c[1, j - 1])
-        value = (f[i, j] + before * value) / pivot
+        value = _ZERO if singular and t == last else (f[i, j] + before * value) / pivot
         u[i, j] = value
         before = s[i, j] if my == 1 else e[i, j]
         c[i, j] = before / pivot
@@ -251,8 +310,9 @@ def _bottom(d, e, s, f, u, c, mx, my):
 
 
 @fast
-def cycle(work, shapes, start):
-    """One V(2, 2)-cycle on the right side stored at the finest level, from zero, into that level's u."""
+def cycle(work, shapes, start, singular):
+    """One V(2, 2)-cycle on the right side stored at the finest level, from zero, into that level's u; `singular` says
+    that no wall holds a value, so that u is determined up to a constant."""
     levels = len(shapes)
     for step in range(2 * levels - 1):
         down = step < levels
@@ -262,6 +322,7 @@ def cycle(work, shapes, start):
         n = shapes[level]
         if level == levels - 1:
             _bottom(
+                singular,
                 as_matrix(d, n),
                 as_matrix(e, n),
                 as_matrix(s, n),
@@ -278,7 +339,13 @@ def cycle(work, shapes, start):
         _, _, _, _, _, right, correction, _ = arrays_of(work, start, shapes, level + 1)
         if down:
             _down(level > 0, band, d, e, s, se, sw, f, u, r, mx, my)
-            _restrict(as_matrix(r, n), P, as_matrix(right, c), c[0], c[1])
+            if _rows_alone(shapes, level):
+                _restrict_rows(as_matrix(r, n), P, as_matrix(right, c), c[0], c[1])
+            else:
+                _restrict(as_matrix(r, n), P, as_matrix(right, c), c[0], c[1])
         else:
-            _prolong(as_matrix(u, n), P, as_matrix(correction, c), c[0], c[1])
+            if _rows_alone(shapes, level):
+                _prolong_rows(as_matrix(u, n), P, as_matrix(correction, c), c[0], c[1])
+            else:
+                _prolong(as_matrix(u, n), P, as_matrix(correction, c), c[0], c[1])
             _up(level > 0, band, d, e, s, se, sw, f, u, r, mx, my)

@@ -21,16 +21,17 @@ _exact = numba.njit(nogil=True, error_model="numpy")
 
 
 @_exact
-def _faces(a, factor, x_over, y_over, along_y, along_x):
+def _faces(a_x, a_y, factor, x_over, y_over, along_y, along_x):
     """Conductances of one padded coefficient times a factor; x_over, y_over hold (dual, 1 / distance) of each axis."""
     mx, my = along_y.shape[0], along_x.shape[1]
     for i in range(mx + 1):
-        a0, a1 = a[i], a[i + 1]
+        a0, a1 = a_x[i], a_x[i + 1]
         out, inverse, dual = along_x[i], factor * x_over[1, i], y_over[0]
         for j in range(my):
             p, q = a0[j + 1], a1[j + 1]
             out[j] = 2.0 * p * (q / (p + q)) * (dual[j] * inverse)
         if i < mx:
+            a1 = a_y[i + 1]
             out, width, over = along_y[i], factor * x_over[0, i], y_over[1]
             for j in range(my + 1):
                 p, q = a1[j], a1[j + 1]
@@ -150,7 +151,9 @@ def compiled(checksum: int):
     """`solve_one`, whose key in the cache on disk holds the checksum because it is a constant of the closure."""
 
     @numba.njit(cache=True, nogil=True, error_model="numpy")
-    def solve_one(a, factor, b, x_over, y_over, tol, limit, shapes, start, work, along_y, along_x, p, Ap, r, u):
+    def solve_one(
+        a_x, a_y, factor, b, x_over, y_over, singular, tol, limit, shapes, start, work, along_y, along_x, p, Ap, r, u
+    ):
         """One sample into u (with halo); (true relative residual, its float64 floor, iterations)."""
         _ = checksum
         u[:] = 0.0
@@ -158,7 +161,7 @@ def compiled(checksum: int):
         norm = np.sqrt(_copy(b, r))
         if norm == 0.0:
             return 0.0, 0.0, 0
-        _faces(a, factor, x_over, y_over, along_y, along_x)
+        _faces(a_x, a_y, factor, x_over, y_over, along_y, along_x)
         setup(along_y, along_x, work, shapes, start)
         _, _, _, _, _, f, z, _ = arrays_of(work, start, shapes, 0)
         f, z = as_matrix(f, shapes[0]), as_matrix(z, shapes[0])
@@ -168,7 +171,7 @@ def compiled(checksum: int):
             curvature, before = 0.0, rho
             rr = _advance(0.0, 1.0 / size, p, Ap, u, r, f)
             while np.sqrt(rr) > target and iterations < limit:
-                cycle(work, shapes, start)
+                cycle(work, shapes, start, singular)
                 descent, across = _products(r, Ap, z)
                 beta = -across / curvature if curvature > 0.0 else 0.0
                 if not descent > 0.0:

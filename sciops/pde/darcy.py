@@ -1,4 +1,4 @@
-"""Darcy flow: −∇·(a∇u) = f with u = 0 on the wall, solved to a stated residual for batches of coefficients."""
+"""Darcy flow: −∇·(A∇u) = f with values or fluxes given on the walls, solved to a stated residual for batches of A."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from torch import Tensor
 from sciops._arrays import as_tensor
 from sciops.grids import Grid, check_on_grid
 from sciops.pde import _five_point as scheme
-from sciops.pde._engines import Problem, engine_for
+from sciops.pde._engines import Problem, engine_for, measured, restated
+from sciops.pde._walls import Boundary, Walls, balanced, right_side, walls_of, write_values
 
 __all__ = ["Solution", "SolverError", "residual", "solve"]
 
 Backend = Literal["auto", "numba", "torch", "direct"]
+Mean = Literal["refuse", "project"]
 
 
 class SolverError(RuntimeError):
@@ -30,8 +32,8 @@ class Solution:
 
     For a single field of rank 2, u has rank 2 and the other fields are zero-dimensional.
 
-    u : (batch, nx, ny) float64, zero on wall nodes; NaN in samples that failed
-    residual : (batch,) float64, ‖b − Au‖₂ / ‖b‖₂ recomputed from u; 0 where f = 0
+    u : (batch, nx, ny) float64, the given value on dirichlet wall nodes; NaN in samples that failed
+    residual : (batch,) float64, ‖b − Au‖₂ / ‖b‖₂ recomputed from u; 0 where b = 0
     iterations : (batch,) of conjugate gradients; 0 for a direct solve alone
     status : (batch,) str: "ok"; "fallback_ok", multigrid did not converge and the direct solve did;
         "floor_limited", as near as float64 allows but not at tol; "failed"
@@ -52,19 +54,38 @@ def solve(
     grid: Grid | None = None,
     *,
     forcing: Any = 1.0,
+    boundary: Boundary = "dirichlet",
+    values: Any = 0.0,
+    flux: Any = 0.0,
+    tensor: bool = False,
+    mean: Mean = "refuse",
     tol: float = 1e-8,
     backend: Backend = "auto",
     on_failure: Literal["raise", "flag"] = "raise",
     threads: int | None = None,
     max_iterations: int = 60,
 ) -> Solution:
-    """u with −∇·(a∇u) = f, u = 0 on the wall, by finite volumes with harmonic-mean faces; order 2 for smooth a.
+    """u with −∇·(A∇u) = f, by finite volumes with harmonic-mean faces: order 2 for smooth A, u and f.
 
-    a : (batch, nx, ny) or (nx, ny), positive     numpy or torch; cast to float64
-    grid : Grid | None     where a lives; default the unit box with nodes on the walls. A grid that stops short of the
-        wall has u = 0 at the wall of its `domain`, with the nearest coefficient up to there; any aspect ratio
+    On every side of the rectangle either u = v ("dirichlet") or A∂u/∂n = g ("neumann", n outward: g > 0 flows in).
+
+    a : (batch, nx, ny) or (nx, ny), positive: A = a·I     numpy or torch; cast to float64
+    grid : Grid | None     where a lives; default the unit box with nodes on the walls. Nodes on a neumann wall are
+        unknowns with half a cell; cells end at the walls. A grid that stops short of the wall has its condition at the
+        wall of its `domain`, with the nearest coefficient up to there; any aspect ratio. Not periodic
     forcing : f, a number, a field (nx, ny) or a batch of fields
-    tol : relative residual ‖b − Au‖₂ / ‖b‖₂ to reach, the true one
+    boundary : "dirichlet", "neumann", or by axis {"x": "neumann", "y": ("dirichlet", "neumann")}, a pair being (low,
+        high); axes that are not named are "dirichlet"
+    values : v, a number for every dirichlet side, or {"x": (low, high), "y": both}, each a number or an array over the
+        grid's points along the side, (n,) or (batch, n)
+    flux : g, likewise, for the neumann sides
+    tensor : a is (batch, 2, nx, ny) or (2, nx, ny), A = diag(a[0], a[1])
+    mean : with neumann walls all round a solution exists only if ∫f + ∮g = 0, and is unique up to a constant: u has
+        mean 0 (cells as weights, the trapezoid rule on nodes). "refuse" what exceeds 1e-10 of ∫|f| + ∮|g|; "project"
+        solves for f less a constant
+    tol : relative residual ‖b − Au‖₂ / ‖b‖₂ to reach, the true one; b holds sources, fluxes, and what the given values
+        send in where they differ from their midrange. Driven by values alone, b is larger than a source would make it:
+        1e-10 then gives u as closely as 1e-8 does for f = 1
     backend : "numba" (compiled, CPU), "torch" (any device), "direct" (sparse LU, CPU); "auto" takes numba for CPU data
         where it is installed
     on_failure : "raise" SolverError, or "flag" the sample: status "failed", u = NaN, the others untouched
@@ -76,8 +97,12 @@ def solve(
     Contrasts near 1e6 meet the floor of float64 first: status "floor_limited", and a warning unless on_failure="flag".
     No gradient passes through.
 
-    Raises ValueError for a ≤ 0, NaN or infinity (naming index and value), shapes that do not fit; SolverError;
-    ImportError for backend="numba" without numba.
+    Raises ValueError for a ≤ 0, NaN or infinity (naming index and value), shapes and sides that do not fit, and neumann
+    walls all round that do not balance; SolverError; ImportError for backend="numba" without numba.
+
+    >>> flow = solve(np.ones((9, 9)), forcing=0, boundary={"y": "neumann"}, values={"x": (1, 0)})
+    >>> bool(abs(flow.u - np.linspace(1, 0, 9)[:, None]).max() < 1e-8)
+    True
     """
     if on_failure not in ("raise", "flag"):
         raise ValueError(f"on_failure={on_failure!r}: expected 'raise' or 'flag'")
@@ -86,19 +111,24 @@ def solve(
     for name, value in (("threads", 1 if threads is None else threads), ("max_iterations", max_iterations)):
         if int(value) != value or value < 1:
             raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
-    coefficient, restore, single, grid = _coefficient(a, grid)
+    coefficient, restore, single, grid = _coefficient(a, grid, tensor)
     run = engine_for(backend, coefficient.device)
-    axes = scheme.axes_of(grid)
-    force = _forcing(forcing, coefficient, grid)
+    system = _system(coefficient, grid, forcing, boundary, values, flux, mean, single)
 
     # powers of two: exact, and neither float32 nor squared norms can leave their range afterwards
-    b = scheme.source(force, axes)
-    a_scale, b_scale = _power_of_two(coefficient), _power_of_two(b)
-    problem = Problem(scheme.padded(coefficient, axes), a_scale, b / b_scale[:, None, None], axes)
-    u = torch.zeros_like(coefficient)
-    inside = u[:, axes[0].unknown, axes[1].unknown]
+    a_scale, b_scale = _power_of_two(coefficient), _power_of_two(system.b)
+    problem = Problem(system.a, a_scale, system.b / b_scale[:, None, None], system.axes)
+    u = coefficient.new_zeros(len(coefficient), *grid.shape)
+    x, y = system.axes
+    inside = u[:, x.unknown, y.unknown]
     rho, floor, iterations, status, method = run(problem, inside, tol, max_iterations, threads)
+    level = _level(problem, system.walls, inside, a_scale / b_scale)
+    if level is not None:
+        inside += level[:, None, None]
+        rho, floor = measured(problem, inside, level)
+        status = restated(status, rho, floor, tol)
     u.mul_((b_scale / a_scale)[:, None, None])
+    write_values(u, system.axes, system.walls)
     _report(status, rho, floor, coefficient, tol, on_failure)
     u[torch.from_numpy(status == "failed").to(u.device)] = torch.nan
     first = 0 if single else slice(None)
@@ -112,43 +142,96 @@ def solve(
     )
 
 
-def residual(a: Any, u: Any, grid: Grid | None = None, forcing: Any = 1.0) -> Any:
+def residual(
+    a: Any,
+    u: Any,
+    grid: Grid | None = None,
+    forcing: Any = 1.0,
+    *,
+    boundary: Boundary = "dirichlet",
+    values: Any = 0.0,
+    flux: Any = 0.0,
+    tensor: bool = False,
+    mean: Mean = "refuse",
+) -> Any:
     """‖b − Au‖₂ / ‖b‖₂ of a given u in the scheme of `solve`, per sample; differentiable in u for torch.
 
-    a, u : (batch, nx, ny) or (nx, ny); wall nodes of u are not read, it is 0 there
-    returns : (batch,), or a number for a single field; ‖Au‖₂ where f = 0
+    u : (batch, nx, ny) or (nx, ny); nodes on dirichlet walls are not read, u has the given value there
+    a, grid, forcing, boundary, values, flux, tensor, mean : as in `solve`
+    returns : (batch,), or a number for a single field; ‖Au‖₂ where b = 0
     """
-    coefficient, _, single, grid = _coefficient(a, grid)
+    coefficient, _, single, grid = _coefficient(a, grid, tensor)
     field, restore = as_tensor(u, "u")
     check_on_grid(field, grid, "u")
     field = field.to(coefficient).reshape(-1, *grid.shape)
-    axes = scheme.axes_of(grid)
-    b = scheme.source(_forcing(forcing, coefficient, grid), axes)
-    x, y = axes
-    faces = scheme.conductances(scheme.padded(coefficient, axes), axes)
-    r = (b - scheme.apply(*faces, field[:, x.unknown, y.unknown])).flatten(1).norm(dim=1)
-    size = b.flatten(1).norm(dim=1)
+    system = _system(coefficient, grid, forcing, boundary, values, flux, mean, single)
+    x, y = system.axes
+    field = field[:, x.unknown, y.unknown]
+    if system.walls.level is not None:
+        field = field - system.walls.level[:, None, None]
+    faces = scheme.conductances(system.a, system.axes)
+    r = (system.b - scheme.apply(*faces, field)).flatten(1).norm(dim=1)
+    size = system.b.flatten(1).norm(dim=1)
     rho = r / torch.where(size > 0, size, 1.0)
     return restore(rho[0] if single else rho)
 
 
-def _coefficient(a: Any, grid: Grid | None) -> tuple[Tensor, Any, bool, Grid]:
-    tensor, restore = as_tensor(a, "a")
-    tensor = tensor.detach()
-    if tensor.is_complex():
-        raise TypeError(f"a has dtype {tensor.dtype}; expected real numbers")
-    if tensor.ndim not in (2, 3):
-        hint = "; drop the channel with a[:, 0]" if tensor.ndim == 4 else ""
-        raise ValueError(f"a has shape {tuple(tensor.shape)}; expected (batch, nx, ny) or (nx, ny){hint}")
+@dataclass(frozen=True)
+class _System:
+    """The discrete equations, unscaled: a padded (batch, 1 or 2, mx + 2, my + 2), b (1 or batch, mx, my)."""
+
+    a: Tensor
+    b: Tensor
+    axes: tuple[scheme.Axis, scheme.Axis]
+    walls: Walls
+
+
+def _system(
+    a: Tensor, grid: Grid, forcing: Any, boundary: Any, values: Any, flux: Any, mean: str, single: bool
+) -> _System:
+    if mean not in ("refuse", "project"):
+        raise ValueError(f"mean={mean!r}: expected 'refuse' or 'project'")
+    walls = walls_of(boundary, values, flux, grid, len(a), a.device)
+    axes = scheme.axes_of(grid, walls.kinds)
+    a_padded = scheme.padded(a, axes)
+    b = right_side(scheme.source(_forcing(forcing, a, grid), axes), a_padded, axes, walls)
+    if not any("dirichlet" in pair for pair in walls.kinds):
+        b = balanced(b, axes, mean, single)
+    return _System(a_padded, b, axes, walls)
+
+
+def _level(problem: Problem, walls: Walls, u: Tensor, scale: Tensor) -> Tensor | None:
+    """What to add to the engine's u, (batch,) in its units: the walls' level, or what makes the mean zero."""
+    if problem.singular:
+        area = scheme.areas(problem.axes, u)
+        return -(area * u).sum((1, 2)) / area.sum()
+    return None if walls.level is None else walls.level * scale
+
+
+def _coefficient(a: Any, grid: Grid | None, tensor: bool) -> tuple[Tensor, Any, bool, Grid]:
+    """a as (batch, 1 or 2, nx, ny)."""
+    values, restore = as_tensor(a, "a")
+    values = values.detach()
+    if values.is_complex():
+        raise TypeError(f"a has dtype {values.dtype}; expected real numbers")
+    shape = tuple(values.shape)
+    if tensor:
+        if len(shape) not in (3, 4) or shape[-3] != 2:
+            raise ValueError(f"a has shape {shape}; expected (batch, 2, nx, ny) or (2, nx, ny) with tensor=True")
+    elif len(shape) not in (2, 3):
+        hint = "; drop the channel with a[:, 0]" if len(shape) == 4 else ""
+        hint += ", or pass tensor=True for diag(a[:, 0], a[:, 1])" if len(shape) == 4 and shape[1] == 2 else ""
+        raise ValueError(f"a has shape {shape}; expected (batch, nx, ny) or (nx, ny){hint}")
     if grid is None:
-        if min(tensor.shape[-2:]) < 3:
-            raise ValueError(f"a has shape {tuple(tensor.shape)}; expected at least 3 nodes per axis, walls included")
-        grid = Grid(tuple(tensor.shape[-2:]))
-    check_on_grid(tensor, grid, "a")
-    single = tensor.ndim == 2
-    tensor = tensor.to(torch.float64).reshape(-1, *grid.shape).contiguous()
-    _check_all(tensor, "a", "a positive finite number everywhere", positive=True, single=single)
-    return tensor, restore, single, grid
+        if min(shape[-2:]) < 2:
+            raise ValueError(f"a has shape {shape}; expected at least 3 nodes per axis, walls included")
+        grid = Grid(shape[-2:])
+    check_on_grid(values, grid, "a")
+    components = 2 if tensor else 1
+    single = len(shape) == components + 1
+    values = values.to(torch.float64).contiguous()
+    _check_all(values, "a", "a positive finite number everywhere", positive=True)
+    return values.reshape(-1, components, *grid.shape), restore, single, grid
 
 
 def _forcing(forcing: Any, a: Tensor, grid: Grid) -> Tensor:
@@ -163,12 +246,11 @@ def _forcing(forcing: Any, a: Tensor, grid: Grid) -> Tensor:
         raise ValueError(
             f"forcing has shape {tuple(f.shape)}; expected a number, {grid.shape}, or {(len(a), *grid.shape)}"
         )
-    f = f.expand(grid.shape).reshape(1, *grid.shape) if f.ndim < 3 else f
-    _check_all(f, "forcing", "finite numbers", positive=False, single=len(f) == 1)
-    return f
+    _check_all(f, "forcing", "finite numbers", positive=False)
+    return f.expand(grid.shape)[None] if f.ndim < 3 else f
 
 
-def _check_all(values: Tensor, name: str, wanted: str, *, positive: bool, single: bool) -> None:
+def _check_all(values: Tensor, name: str, wanted: str, *, positive: bool) -> None:
     if not values.numel():
         return
     low, high = torch.aminmax(values)
@@ -179,9 +261,9 @@ def _check_all(values: Tensor, name: str, wanted: str, *, positive: bool, single
         bad |= values <= 0
     index = torch.nonzero(bad)[0].tolist()
     value = values[tuple(index)].item()
-    where = index[1:] if single else index
     hint = "; map an indicator to its two values first" if positive and value == 0.0 else ""
-    raise ValueError(f"{name}[{', '.join(map(str, where))}] = {value:g}: expected {wanted}{hint}")
+    where = f"[{', '.join(map(str, index))}]" if index else ""
+    raise ValueError(f"{name}{where} = {value:g}: expected {wanted}{hint}")
 
 
 def _power_of_two(values: Tensor) -> Tensor:

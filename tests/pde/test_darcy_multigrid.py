@@ -16,7 +16,7 @@ from sciops.pde._galerkin import NEIGHBOURS, galerkin_products
 
 
 def faces_of(a: np.ndarray):
-    return scheme.conductances(torch.from_numpy(np.atleast_3d(a)), scheme.axes_of(Grid(a.shape[1:])))
+    return scheme.conductances(torch.from_numpy(a)[:, None], scheme.axes_of(Grid(a.shape[1:])))
 
 
 def interpolation_matrix(level: mg.Level, coarse: tuple[int, int]) -> torch.Tensor:
@@ -94,7 +94,7 @@ def numba_cycle(a: np.ndarray):
 
     def inverse(x: np.ndarray) -> np.ndarray:
         level[5][1:-2, 1:-2] = x
-        kernels.cycle(work, shapes, start)
+        kernels.cycle(work, shapes, start, False)
         return level[6][1:-2, 1:-2].astype(np.float64)
 
     return inverse

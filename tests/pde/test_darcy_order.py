@@ -89,7 +89,7 @@ def test_faces_keep_ellipticity_and_the_wall_is_zero(field):
 
     a = np.where(field("2", 64, 3) > 1.5, 12.0, 3.0)
     axes = scheme.axes_of(Grid((64, 64)))
-    for faces in scheme.conductances(torch.from_numpy(a), axes):
+    for faces in scheme.conductances(torch.from_numpy(a)[:, None], axes):
         assert 3.0 * (1 - 1e-14) <= faces.min() and faces.max() <= 12.0 * (1 + 1e-14)
         assert set(np.round(faces.unique().numpy(), 6)) == {3.0, 4.8, 12.0}
     u = darcy.solve(a).u
