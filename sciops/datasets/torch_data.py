@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from sciops.datasets._native_rows import NativeRows, native_rows
 from sciops.grids import Grid, check_on_grid
 
 if TYPE_CHECKING:
@@ -27,9 +28,12 @@ class TensorFields(Dataset):
     len(d) : samples
     d[i] : {"x": (channels, *grid), "y": (channels, *grid)}
     d.batch(indices) : {"x": (batch, channels, *grid), "y": (batch, channels, *grid)}
+    d.lazy : False; True for data sets whose batches are read from a disk, which training reads ahead
 
     Raises ValueError naming the shapes when they do not fit each other or the grid.
     """
+
+    lazy = False
 
     def __init__(self, x: Any, y: Any, grid: Grid) -> None:
         self.x, self.y, self.grid = torch.as_tensor(x), torch.as_tensor(y), grid
@@ -72,11 +76,12 @@ class FieldDataset(Dataset):
         channels too
     dtype : of the tensors; indicators and integers are converted
     memory_limit : bytes above which a file is read on demand instead of held in memory. Reading on demand keeps no
-        open handle across processes, so that it works with DataLoader workers of either start method. An
-        xarray.Dataset is always held; pass its path to read on demand
+        open handle across processes, so that it works with DataLoader workers of every start method; `close` lets go
+        of this process's. An xarray.Dataset is always held; pass its path to read on demand
 
-    len(d), d[i], d.batch(indices), d.grid as in `TensorFields`; ``d.samples`` are the numbers of the samples in the
-    file, ``d.attrs`` the data set's attributes, ``d.x`` and ``d.y`` whole tensors.
+    len(d), d[i], d.batch(indices), d.grid as in `TensorFields`; ``d.lazy`` says whether batches are read on demand;
+    ``d.samples`` are the numbers of the samples in the file, ``d.attrs`` the data set's attributes, ``d.x`` and
+    ``d.y`` whole tensors.
 
     Raises ValueError for unknown variables, splits, resolutions, or sample numbers out of range.
     """
@@ -99,7 +104,7 @@ class FieldDataset(Dataset):
         self.path = Path(dataset) if isinstance(dataset, (str, os.PathLike)) else None
         self.resolution, self.dtype = resolution, dtype
         self.inputs, self.outputs = _names(inputs), _names(outputs)
-        self._opened: tuple[int, xr.Dataset] | None = None
+        self._opened: tuple[int, xr.Dataset | NativeRows] | None = None
         source = at_resolution(dataset, resolution) if self.path is None else open_dataset(self.path, resolution)
         try:
             for name in (*self.inputs, *self.outputs):
@@ -111,10 +116,17 @@ class FieldDataset(Dataset):
             self.samples = chosen if samples is None else _pick(chosen, samples)
             points = len(self.samples) * sum(source[n][0].size for n in (*self.inputs, *self.outputs))
             in_memory = self.path is None or points * torch.empty((), dtype=dtype).element_size() <= memory_limit
-            self._memory = TensorFields(*self._read(source, self.samples), self.grid) if in_memory else None
+            self._memory = None
+            if in_memory:
+                self._memory = TensorFields(*self._read(self._rows(source) or source, self.samples), self.grid)
         finally:
+            self.close()
             if self.path is not None:
                 source.close()
+
+    @property
+    def lazy(self) -> bool:
+        return self._memory is None
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -151,18 +163,22 @@ class FieldDataset(Dataset):
     def y(self) -> Tensor:
         return self._memory.y if self._memory is not None else self.batch(slice(None))["y"]
 
-    def _read(self, source: xr.Dataset, samples: np.ndarray) -> tuple[Tensor, Tensor]:
+    def close(self) -> None:
+        """Closes the file where it is read on demand; the next batch opens it again."""
+        if self._opened is not None and self._opened[0] == os.getpid():
+            self._opened[1].close()
+        self._opened = None
+
+    def _read(self, source: xr.Dataset | NativeRows, samples: np.ndarray) -> tuple[Tensor, Tensor]:
         from sciops.datasets._native_layout import samples_of
 
         with samples_of(self.path):
             return self._stack(source, self.inputs, samples), self._stack(source, self.outputs, samples)
 
-    def _stack(self, source: xr.Dataset, names: tuple[str, ...], samples: np.ndarray) -> Tensor:
-        whole = len(samples) == source.sizes["sample"] and np.array_equal(samples, np.arange(len(samples)))
+    def _stack(self, source: xr.Dataset | NativeRows, names: tuple[str, ...], samples: np.ndarray) -> Tensor:
         parts = []
         for name in names:
-            field = source[name] if whole else source[name].isel(sample=samples)
-            values = np.asarray(field.values)
+            values = _values(source, name, samples)
             if values.shape[-self.grid.ndim :] != self.grid.shape:
                 raise ValueError(
                     f"field {name!r} has shape {values.shape}; expected its last axes to be the grid {self.grid.shape}"
@@ -171,16 +187,36 @@ class FieldDataset(Dataset):
             parts.append(tensor.to(self.dtype).reshape(len(values), -1, *self.grid.shape))
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
-    def _source(self) -> xr.Dataset:
+    def _source(self) -> xr.Dataset | NativeRows:
         # one handle per process: a forked worker must not share its parent's
         if self._opened is None or self._opened[0] != os.getpid():
             from sciops.datasets.readers import open_dataset
 
-            self._opened = (os.getpid(), open_dataset(self.path, self.resolution))
+            source = open_dataset(self.path, self.resolution)
+            if self._rows(source) is None:
+                self._opened = (os.getpid(), source)
+            else:
+                source.close()
         return self._opened[1]
+
+    def _rows(self, source: xr.Dataset) -> NativeRows | None:
+        rows = native_rows(self.path, source, (*self.inputs, *self.outputs))
+        if rows is not None:
+            self._opened = (os.getpid(), rows)
+        return rows
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
+
+
+def _values(source: xr.Dataset | NativeRows, name: str, samples: np.ndarray) -> np.ndarray:
+    if isinstance(source, NativeRows):
+        if not (np.diff(samples) > 0).all():
+            unique, back = np.unique(samples, return_inverse=True)
+            return source.read(name, unique)[back]
+        return source.read(name, samples)
+    whole = len(samples) == source.sizes["sample"] and np.array_equal(samples, np.arange(len(samples)))
+    return np.asarray((source[name] if whole else source[name].isel(sample=samples)).values)
 
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from sciops.datasets import Normalizer
 from sciops.grids import Grid
+from sciops.training._loader import Loader
 from sciops.training.config import TrainConfig
 from sciops.training.symmetry import check_symmetric
 
-_POINTS = 2**24  # read at a time
+_BLOCK = 2**24  # bytes of fields read at a time
 
 
 def training_sets(data: Any) -> tuple[list[Any], list[Any]]:
@@ -29,43 +33,36 @@ def training_sets(data: Any) -> tuple[list[Any], list[Any]]:
     return train, [dataset for dataset in validation if len(dataset)]
 
 
-def check_training_data(train: Sequence[Any], config: TrainConfig) -> str:
-    """A checksum of the training fields and grids; raises ValueError for what cannot be trained on.
+def examine(
+    train: Sequence[Any], config: TrainConfig, loader: Loader, *, normalize: bool
+) -> tuple[str, tuple[Normalizer, Normalizer] | None]:
+    """(a checksum of the training fields and grids, their (input, output) normalisers or None), in one pass.
 
-    Refused: values that are not finite (naming the sample), sets that differ in channels, a grid without the symmetry
-    that `augment` names, shares that do not match the sets.
+    The fields go by in blocks, each read while the one before is looked at, so that they need not fit in memory; the
+    checksum does not depend on the blocks. `loader` has the training sets as its first.
+
+    Raises ValueError for what cannot be trained on: values that are not finite (naming the sample), sets that differ in
+    channels, a grid without the symmetry that `augment` names, shares that do not match the sets.
     """
-    checksum, channels = 0, None
-    for number, dataset in enumerate(train):
+    for dataset in train:
         check_symmetric(dataset.grid, config.augment)
-        checksum = zlib.crc32(json.dumps(dataset.grid.to_dict()).encode(), checksum)
-        for start, block in _blocks(dataset):
-            for key in ("x", "y"):
-                values = block[key]
-                finite = torch.isfinite(values).flatten(1).all(1)
-                if not finite.all():
-                    sample = start + int((~finite).nonzero()[0])
-                    raise ValueError(
-                        f"training sample {sample} of grid {dataset.grid.shape} holds values that are not finite in "
-                        f"{key!r}; sciops validate FILE lists such samples, load_splits(train=…) leaves them out"
-                    )
-                checksum = zlib.crc32(np.ascontiguousarray(values.detach().cpu().numpy()).data, checksum)
-            now = (block["x"].shape[1], block["y"].shape[1])
-            channels = channels or now
-            if now != channels:
-                raise ValueError(f"training set {number} has (in, out) channels {now}, the first {channels}")
     if config.grid_shares is not None and len(config.grid_shares) != len(train):
         raise ValueError(
             f"grid_shares={config.grid_shares!r}: expected one share for each of {len(train)} training sets"
         )
-    return f"{checksum:08x}"
-
-
-def fit_normalizers(train: Sequence[Any]) -> tuple[Any, Any]:
-    """(input, output) `Normalizer` over all training sets, block by block."""
-    from sciops.datasets import Normalizer
-
-    return tuple(Normalizer.fit(block[key] for dataset in train for _, block in _blocks(dataset)) for key in ("x", "y"))
+    checksums = {"x": 0, "y": 0}
+    for dataset in train:
+        checksums["x"] = zlib.crc32(json.dumps(dataset.grid.to_dict()).encode(), checksums["x"])
+    channels: list[int] = []
+    blocks = _checked(train, loader, checksums, channels)
+    both = Normalizer.fit(blocks) if normalize else None
+    for _ in blocks:
+        pass
+    fingerprint = f"{checksums['x']:08x}{checksums['y']:08x}"
+    if both is None:
+        return fingerprint, None
+    parts = (slice(None, channels[0]), slice(channels[0], None))
+    return fingerprint, tuple(_normalizer(both.mean[part], both.std[part]) for part in parts)
 
 
 def name_of(grid: Grid) -> str:
@@ -73,10 +70,39 @@ def name_of(grid: Grid) -> str:
     return "x".join(map(str, grid.shape))
 
 
-def _blocks(dataset: Any) -> Iterator[tuple[int, dict[str, torch.Tensor]]]:
-    chunk = max(1, _POINTS // dataset.grid.size)
-    for start in range(0, len(dataset), chunk):
-        yield start, dataset.batch(np.arange(start, min(start + chunk, len(dataset))))
+def _checked(train: Sequence[Any], loader: Loader, checksums: dict[str, int], channels: list[int]) -> Iterator[Tensor]:
+    """Blocks of inputs and outputs side by side along the channel axis, after adding them to the checksums."""
+    plan = []
+    for number, dataset in enumerate(train):
+        one = dataset.batch(np.arange(1))
+        step = max(1, _BLOCK // sum(one[key].nbytes for key in ("x", "y")))
+        plan += [(number, np.arange(a, min(a + step, len(dataset)))) for a in range(0, len(dataset), step)]
+    with closing(loader.batches(plan)) as blocks:
+        for (number, indices), block in zip(plan, blocks):
+            now = [block["x"].shape[1], block["y"].shape[1]]
+            channels += [] if channels else now
+            if now != channels:
+                raise ValueError(
+                    f"training set {number} has (in, out) channels {tuple(now)}, the first {tuple(channels)}"
+                )
+            for key in checksums:
+                values = block[key].detach()
+                finite = torch.isfinite(values).flatten(1).all(1)
+                if not finite.all():
+                    sample = int(indices[(~finite).nonzero()[0].cpu()])
+                    raise ValueError(
+                        f"training sample {sample} of grid {train[number].grid.shape} holds values that are not finite "
+                        f"in {key!r}; sciops validate FILE lists such samples, load_splits(train=…) leaves them out"
+                    )
+                checksums[key] = zlib.crc32(np.ascontiguousarray(values.cpu().numpy()).data, checksums[key])
+            yield torch.cat([block["x"], block["y"]], 1)
+
+
+def _normalizer(mean: Tensor, std: Tensor) -> Normalizer:
+    normalizer = Normalizer(len(mean))
+    normalizer.mean.copy_(mean)
+    normalizer.std.copy_(std)
+    return normalizer
 
 
 def _as_list(part: Any) -> list[Any]:

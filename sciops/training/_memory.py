@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops._json import append_jsonl, plain, write_atomically
+from sciops.training._sharding import gathered, is_sharded, like
 from sciops.training.checkpoints import (
     load_checkpoint,
     load_model_tensors,
@@ -25,6 +26,9 @@ from sciops.training.config import TrainConfig
 class Memory:
     """Keeps and restores the state of one `Run`; only the main process writes.
 
+    `model` is what is trained: the run's own, or a copy of it spread over the processes. What is kept in memory is
+    spread in the same way; what is written is whole, so that any number of processes, sharded or not, can go on.
+
     On disk, in the run's folder: ``last.safetensors`` (parameters, optimiser, best parameters, history: all that a
     resumed run needs, in one file, so that no moment of a kill leaves two that disagree), ``best.safetensors`` (the
     best parameters alone), ``log.jsonl`` (the history, a line an epoch). In memory: the parameters after the last good
@@ -34,6 +38,7 @@ class Memory:
     def __init__(
         self,
         run: Any,
+        model: nn.Module,
         optimizer: torch.optim.Optimizer,
         scaler: torch.amp.GradScaler,
         names: Mapping[nn.Parameter, str],
@@ -41,7 +46,7 @@ class Memory:
         data: str,
         writes: bool,
     ) -> None:
-        self.run, self.optimizer, self.scaler, self.names = run, optimizer, scaler, names
+        self.run, self.model, self.optimizer, self.scaler, self.names = run, model, optimizer, scaler, names
         self.config, self.data, self.writes = config, data, writes
         self.good: dict[str, Tensor] = {}
         self.best: dict[str, Tensor] = {}
@@ -71,18 +76,20 @@ class Memory:
             run.best, run.best_epoch, self.best = value, run.epochs, self.good
         elif run.best is None:
             run.best_epoch = run.epochs
-        if run.folder is None or not self.writes:
+        if run.folder is None:
             return
-        append_jsonl(run.folder / "log.jsonl", record)
+        if self.writes:
+            append_jsonl(run.folder / "log.jsonl", record)
         if better:
             state = {"epoch": run.best_epoch, "validation": plain(run.best), "model": self._model_config()}
-            save_checkpoint(run.folder / "best.safetensors", self.best, state)
+            self._write("best.safetensors", self.best, state)
         if last or run.epochs % self.config.checkpoint_every == 0:
             self._write_last()
 
     def recover(self) -> None:
         """Puts the parameters and counts back to the end of the last good epoch."""
-        load_model_tensors(self.run.model, self.good, "memory")
+        load_model_tensors(self.model, self.good, "memory")
+        self._hand_over()
         last = self.run.history[-1] if self.run.history else {"step": 0, "seconds": 0.0}
         self.run.steps, self.run.seconds = last["step"], last["seconds"]
 
@@ -96,10 +103,27 @@ class Memory:
     def finish(self) -> None:
         """Gives the model the parameters that ``config.keep`` names."""
         if self.config.keep == "best" and self.best:
-            load_model_tensors(self.run.model, self.best, "memory")
+            load_model_tensors(self.model, self.best, "memory")
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Gives the run's model the parameters of the copy that was trained, where there is one."""
+        if self.model is not self.run.model:
+            tensors = {name: gathered(t) for name, t in model_tensors(self.model).items()}
+            load_model_tensors(self.run.model, tensors, "memory")
 
     def _snapshot(self) -> dict[str, Tensor]:
-        return {name: t.detach().to("cpu", copy=True) for name, t in model_tensors(self.run.model).items()}
+        return {name: t.detach().to("cpu", copy=True) for name, t in model_tensors(self.model).items()}
+
+    def _write(self, name: str, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        whole = {}
+        for key, tensor in tensors.items():
+            if self.writes or is_sharded(tensor):
+                value = gathered(tensor)
+                if self.writes:
+                    whole[key] = value
+        if self.writes:
+            save_checkpoint(self.run.folder / name, whole, state)
 
     def _write_last(self) -> None:
         run = self.run
@@ -118,7 +142,7 @@ class Memory:
             "best_epoch": run.best_epoch,
             "scaler": self.scaler.state_dict(),
         }
-        save_checkpoint(run.folder / "last.safetensors", tensors, state)
+        self._write("last.safetensors", tensors, state)
         self.written = run.epochs
 
     def _restore(self, path: Path) -> None:
@@ -138,7 +162,7 @@ class Memory:
                 f"{path} was trained on other fields: the training data changed since; pass another folder"
             )
         run = self.run
-        load_model_tensors(run.model, tensors, path)
+        load_model_tensors(self.model, tensors, path)
         load_optimizer_tensors(self.optimizer, self.names, tensors)
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
@@ -148,7 +172,9 @@ class Memory:
         self.written = run.epochs
         if run.best is not None:
             kept = {name.replace("best/", "model/", 1): t for name, t in tensors.items() if name.startswith("best/")}
-            self.best = kept or {name: t for name, t in tensors.items() if name.startswith("model/")}
+            kept = kept or {name: t for name, t in tensors.items() if name.startswith("model/")}
+            own = model_tensors(self.model)
+            self.best = {name: like(tensor, own[name]) for name, tensor in kept.items()}
 
     def _model_config(self) -> Any:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,22 +11,25 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.models import Normalized, apply_model
-from sciops.training._data import fit_normalizers
+from sciops.training._sharding import is_sharded
 from sciops.training.config import TrainConfig
 
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def prepared(model: nn.Module, train: Sequence[Any], config: TrainConfig) -> nn.Module:
+def wants_normalizers(model: nn.Module, config: TrainConfig) -> bool:
+    """Whether normalisers are to be fitted: unless the config says no, or the model has its own."""
+    return config.normalize and not any(isinstance(module, Normalized) for module in model.modules())
+
+
+def prepared(model: nn.Module, normalizers: tuple[nn.Module, nn.Module] | None, config: TrainConfig) -> nn.Module:
     """The model in the parameters' precision, wrapped in its normalisers."""
     wide = config.precision == "float64"
     model = model.double() if wide else model.float()
     for parameter in model.parameters():
         if parameter.is_complex():
             parameter.data = parameter.data.to(torch.complex128 if wide else torch.complex64)
-    if not config.normalize or any(isinstance(module, Normalized) for module in model.modules()):
-        return model
-    return Normalized(model, *fit_normalizers(train))
+    return model if normalizers is None else Normalized(model, *normalizers)
 
 
 def make_optimizer(
@@ -36,13 +38,38 @@ def make_optimizer(
     """AdamW (arXiv:1711.05101) that decays parameters of two or more axes only."""
     if not parameters:
         raise ValueError("the model has no parameter to train: it has none, or requires_grad is False for all")
+    # torch's fused steps take sharded and whole tensors, but not both in one group
     groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+        {
+            "params": [p for p in parameters if (p.ndim >= 2) == matrix and is_sharded(p) == sharded],
+            "weight_decay": config.weight_decay if matrix else 0.0,
+        }
+        for matrix in (True, False)
+        for sharded in (False, True)
     ]
     fused = device.type in ("cpu", "cuda") and all(p.is_floating_point() for p in parameters)
     groups = [group for group in groups if group["params"]]
     return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas, fused=fused)
+
+
+def compiled(front: nn.Module, config: TrainConfig) -> nn.Module:
+    """`front`, whose forward is compiled where the config says so; parameters keep their names.
+
+    Raises ValueError for a string that is neither a mode nor a backend of torch.compile, naming those there are.
+    """
+    if config.compile is False:
+        return front
+    if config.compile is True:
+        front.compile()
+        return front
+    modes, backends = torch._inductor.list_mode_options(), torch._dynamo.list_backends(exclude_tags=())
+    if config.compile in modes:
+        front.compile(mode=config.compile)
+    elif config.compile in backends:
+        front.compile(backend=config.compile)
+    else:
+        raise ValueError(f"compile={config.compile!r}: expected true, false or one of {', '.join([*modes, *backends])}")
+    return front
 
 
 class OnGrid(nn.Module):

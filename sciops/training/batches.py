@@ -97,3 +97,20 @@ def part_of(step: Step, rank: int, processes: int) -> tuple[Step, float]:
     if rank >= len(step.indices):
         return Step(step.dataset, step.indices[:1], step.codes[:1]), 0.0
     return Step(step.dataset, step.indices[mine], step.codes[mine]), processes / len(step.indices)
+
+
+def micro_batches(step: Step, rank: int, processes: int, accumulate: int = 1) -> list[tuple[Step, float]]:
+    """This process's share of a step in at most `accumulate` pieces that differ by one sample, each with its weight.
+
+    Every process gets the same number of pieces, as every forward pass may be an exchange between them; a piece that
+    would be empty is the first sample with weight 0. Since the weights are those of the whole step, the sum over the
+    pieces is what one batch gives, also where the last piece is smaller.
+    """
+    mine, weight = part_of(step, rank, processes)
+    pieces = min(accumulate, -(-len(step.indices) // processes))
+    return [
+        (Step(mine.dataset, mine.indices[part], mine.codes[part]), weight)
+        if len(part)
+        else (Step(mine.dataset, mine.indices[:1], mine.codes[:1]), 0.0)
+        for part in np.array_split(np.arange(len(mine.indices)), pieces)
+    ]

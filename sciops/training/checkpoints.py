@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sciops.training._sharding import like
+
 _FORMAT = "sciops.checkpoint.1"
 
 
@@ -87,11 +89,12 @@ def load_model_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: 
             )
     with torch.no_grad():
         for name, value in own.items():
-            value.copy_(stored[name])
+            value.copy_(like(stored[name], value))
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, names: Mapping[nn.Parameter, str]) -> dict[str, Tensor]:
-    """The optimiser's tensors (running means, step counts), as ``optimizer/<parameter>//<quantity>``."""
+    """The optimiser's tensors (running means, step counts), as ``optimizer/<parameter>//<quantity>``; sharded ones as
+    they are."""
     return {
         f"optimizer/{names[parameter]}//{key}": value
         for parameter, quantities in optimizer.state.items()
@@ -103,12 +106,15 @@ def load_optimizer_tensors(
     optimizer: torch.optim.Optimizer, names: Mapping[nn.Parameter, str], tensors: Mapping[str, Tensor]
 ) -> None:
     """Puts back what `optimizer_tensors` gave, for the same parameters."""
-    number = {name: i for i, name in enumerate(names[p] for group in optimizer.param_groups for p in group["params"])}
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    number = {names[p]: i for i, p in enumerate(parameters)}
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         if name.startswith("optimizer/"):
             parameter, key = name.removeprefix("optimizer/").rsplit("//", 1)
-            state.setdefault(number[parameter], {})[key] = value
+            i = number[parameter]
+            means = value.shape == parameters[i].shape and key != "step"
+            state.setdefault(i, {})[key] = like(value, parameters[i]) if means else value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 

@@ -19,7 +19,8 @@ class TrainConfig:
     """
 
     epochs: int = 50  # passes over the training fields
-    batch_size: int = 16  # fields per step, over all processes together
+    batch_size: int = 16  # fields per step, over all processes and micro-batches together
+    accumulate: int = 1  # micro-batches per step and process, for batches that do not fit: the same step, less memory
     learning_rate: float = 5e-3  # peak rate
     weight_decay: float = 1e-3  # of parameters with two or more axes; vectors (biases, norms) are not decayed
     betas: tuple[float, float] = (0.9, 0.999)  # AdamW's averaging of the gradient and of its square
@@ -40,6 +41,10 @@ class TrainConfig:
     keep: Literal["best", "last"] = "best"  # which parameters the returned model has
     seed: int = 0  # of the order of the fields, of augmentation and dropout; not of the model's initial parameters
     device: str = "auto"  # "auto": a CUDA device where there is one; or "cpu", "cuda:1", "mps"
+    strategy: Literal["ddp", "fsdp"] = "ddp"  # several processes: a whole model each, or a shard of it (FSDP)
+    compile: bool | str = False  # torch.compile; a string names a mode (reduce-overhead) or a backend (aot_eager)
+    loader_workers: int = 0  # processes that read fields kept on disk; 0: a thread reads ahead
+    start_method: Literal["spawn", "fork", "forkserver"] = "spawn"  # how those processes begin
     folder: Path | None = None  # of log.jsonl, last.safetensors and best.safetensors; None keeps all in memory
     resume: bool = False  # go on from last.safetensors where there is one
     stop_after: int | None = None  # end this call after so many epochs, to be resumed
@@ -51,7 +56,7 @@ class TrainConfig:
         from sciops.training.gradients import GRADIENTS
         from sciops.training.objectives import OBJECTIVES
 
-        for name in ("epochs", "batch_size", "validate_every", "checkpoint_every", "stop_after"):
+        for name in ("epochs", "batch_size", "accumulate", "validate_every", "checkpoint_every", "stop_after"):
             value = getattr(self, name)
             if value is not None and (int(value) != value or value < 1):
                 raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
@@ -66,8 +71,11 @@ class TrainConfig:
             raise ValueError(f"betas={self.betas!r}: expected two numbers in [0, 1)")
         if not 0 <= self.warmup < 1:
             raise ValueError(f"warmup={self.warmup!r}: expected a share of the training in [0, 1)")
-        if self.seed < 0:
-            raise ValueError(f"seed={self.seed!r}: expected a whole number of at least 0")
+        for name in ("seed", "loader_workers"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}={getattr(self, name)!r}: expected a whole number of at least 0")
+        if self.strategy == "fsdp" and self.precision == "fp16":
+            raise ValueError("precision='fp16' scales by what one process sees of the model; with fsdp pass 'bf16'")
         if self.grid_shares is not None and (min(self.grid_shares, default=0) < 0 or not sum(self.grid_shares) > 0):
             raise ValueError(f"grid_shares={self.grid_shares!r}: expected numbers of at least 0, not all 0")
         choices = {
@@ -77,6 +85,8 @@ class TrainConfig:
             "grid_order": ("mixed", "sequential"),
             "keep": ("best", "last"),
             "on_nonfinite": ("raise", "stop"),
+            "strategy": ("ddp", "fsdp"),
+            "start_method": ("spawn", "fork", "forkserver"),
             "objective": tuple(OBJECTIVES),
             "gradients": tuple(GRADIENTS),
         }
@@ -85,9 +95,24 @@ class TrainConfig:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {', '.join(allowed)}")
 
     def identity(self) -> dict[str, Any]:
-        """The fields that decide the outcome: two runs that share them (and data, model, machine) end bit-equal."""
+        """The fields that decide the outcome: two runs that share them (and data, model, machine) end alike, bit-equal
+        where they also share the number of processes, `accumulate`, `compile` and `strategy`."""
         return {f.name: getattr(self, f.name) for f in fields(TrainConfig) if f.name not in _INCIDENTAL}
 
 
-# Where and how long a call runs, and what it shows; a resumed run may change these.
-_INCIDENTAL = ("keep", "device", "folder", "resume", "stop_after", "checkpoint_every", "on_nonfinite", "progress")
+# Where and how long a call runs, in which pieces, and what it shows; a resumed run may change these.
+_INCIDENTAL = {
+    "keep",
+    "device",
+    "strategy",
+    "accumulate",
+    "compile",
+    "loader_workers",
+    "start_method",
+    "folder",
+    "resume",
+    "stop_after",
+    "checkpoint_every",
+    "on_nonfinite",
+    "progress",
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops.metrics import METRICS
+from sciops.training._loader import Loader
 
 # These tell channels from points, or differentiate, and need the grid for it.
 _NEED_GRID = ("h1", "nrmse", "vrmse")
@@ -65,9 +67,9 @@ def _batches(model: nn.Module, dataset: Any, batch_size: int) -> Iterator[tuple[
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
-        with torch.no_grad():
-            for start in range(0, len(dataset), batch_size):
-                batch = dataset.batch(np.arange(start, min(start + batch_size, len(dataset))))
+        plan = [(0, np.arange(a, min(a + batch_size, len(dataset)))) for a in range(0, len(dataset), batch_size)]
+        with torch.no_grad(), Loader([dataset]) as loader, closing(loader.batches(plan)) as batches:
+            for batch in batches:
                 x, y = batch["x"].to(device), batch["y"].to(device)
                 if first is not None and first.is_floating_point():
                     x = x.to(first.dtype)

@@ -8,32 +8,39 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from sciops import metrics
-from sciops.models import apply_model
-from sciops.training._data import check_training_data, name_of, training_sets
+from sciops.training._data import examine, training_sets
+from sciops.training._loader import Loader
 from sciops.training._memory import Memory
 from sciops.training._processes import Processes
-from sciops.training._setup import OnGrid, autocast, make_optimizer, own_random_state, prepared, seed_epoch
-from sciops.training.batches import Batch, Step, batches_per_epoch, epoch_steps, part_of
+from sciops.training._setup import (
+    OnGrid,
+    autocast,
+    compiled,
+    make_optimizer,
+    own_random_state,
+    prepared,
+    seed_epoch,
+    wants_normalizers,
+)
+from sciops.training._step import loss_function, set_rates, to_batch
+from sciops.training._validation import validate
+from sciops.training.batches import batches_per_epoch, epoch_steps, micro_batches
 from sciops.training.config import TrainConfig
 from sciops.training.gradients import GRADIENTS
-from sciops.training.objectives import OBJECTIVES, relative_gradient
-from sciops.training.schedule import cycled_beta1, rate_factor
-from sciops.training.symmetry import apply_symmetry
 
 
 class NonFiniteLoss(RuntimeError):
-    """Loss or gradient that not finite; the message says where, at which rate, where the last good state is."""
+    """Loss or gradient that is not finite; the message says where, at which rate, where the last good state is."""
 
 
 @dataclass
@@ -71,19 +78,25 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
     """Trains `model` in place and returns the `Run`.
 
     model : any torch module; `sciops.models.apply_model` decides whether its forward takes the grid
-    data : has ``.train`` and ``.validation`` (`sciops.datasets.Splits`): datasets with ``len``, ``.batch(indices)`` and
-        ``.grid``. A list of datasets in ``.train`` trains on several grids, one grid a batch; ``.validation`` may be
-        None or a list too, and the mean over its datasets selects the best epoch
+    data : has ``.train`` and ``.validation`` (`sciops.datasets.Splits`): datasets with ``len``, ``.batch(indices)`` →
+        {"x": (batch, channel, *grid), "y": …} and ``.grid``. A list of datasets in ``.train`` trains on several grids,
+        one grid a batch; ``.validation`` may be None or a list too, and the mean over its datasets selects the best
+        epoch. Where a dataset's ``.lazy`` is true its batches come from a disk: they are read while the step before
+        runs (``config.loader_workers``), and ``.close()`` is called at the end
     config : `TrainConfig`; the defaults where None
 
     Losses and metrics are in physical units: unless ``normalize=False``, normalisers are fitted on the training fields
     in float64 and the model is wrapped in `sciops.models.Normalized` (one that is wrapped already stays as it is).
     Learning rate and batches are functions of the step and of (seed, epoch), so that a run that is stopped, or killed,
-    and resumed ends bit-equal to one that was not, on the same machine, threads and number of processes. The global
-    random state is left as it was.
+    and resumed ends bit-equal to one that was not, on the same machine, threads and number of processes; and a run on
+    fields read from disk ends bit-equal to one on the same fields in memory. The global random state is left as it was.
 
-    Under torchrun every process takes its part of each batch and gradients are averaged (DistributedDataParallel), so
-    that the result is that of one process to round-off; process 0 writes the files.
+    Under torchrun every process takes its part of each batch and gradients are averaged, so that the result is that of
+    one process to round-off; process 0 writes the files, from which any number of processes can go on. With
+    ``strategy="fsdp"`` each holds a shard of the parameters (`sciops.training._sharding` says of which), `model` is
+    left on the CPU meanwhile, and holds the whole result there at the end. ``accumulate`` splits each process's part
+    into micro-batches whose gradients add up to the same step. Two things are not the same then: dropout draws other
+    numbers, and batch norm sees smaller batches.
 
     Raises ValueError for data that does not fit or is not finite, for a folder that holds another run, and for a
     resumed run whose config, data or model differ, naming the first difference; NonFiniteLoss where the loss overflows
@@ -91,41 +104,43 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
     """
     config = config or TrainConfig()
     train, validation = training_sets(data)
-    fingerprint = check_training_data(train, config)
     processes = Processes(config)
-    model = prepared(model, train, config).to(processes.device)
-    names = {p: name for name, p in model.named_parameters() if p.requires_grad}
-    optimizer = make_optimizer(list(names), config, processes.device)
-    scaler = torch.amp.GradScaler(processes.device.type, enabled=config.precision == "fp16")
-    run = Run(model, Path(config.folder) if config.folder else None, parameters=sum(p.numel() for p in names))
-    memory = Memory(run, optimizer, scaler, names, config, fingerprint, processes.main)
-    memory.start()
-    processes.wait()
-    front = processes.prepare(OnGrid(model))
-
-    end = min(config.epochs, config.stop_after or config.epochs)
-    bar = tqdm(
-        total=end, initial=min(run.epochs, end), unit="epoch", disable=None if _shows(config, processes) else True
-    )
-    with bar, own_random_state(processes.device):
-        while run.epochs < end and not _out_of_time(run, config):
-            seed_epoch(config, run.epochs, processes.rank, processes.device)
-            try:
-                record = _train_epoch(front, train, optimizer, scaler, run, config, processes)
-            except NonFiniteLoss as error:
-                memory.recover()
-                run.stopped = f"{error}; {memory.where()}; lower learning_rate or set clip"
-                if config.on_nonfinite == "raise":
-                    raise NonFiniteLoss(run.stopped) from None
-                break
-            run.epochs += 1
-            last = run.epochs == config.epochs or _out_of_time(run, config)
-            if validation and (last or run.epochs % config.validate_every == 0):
-                record |= _validate(model, validation, config, processes)
-            run.history.append(record)
-            memory.keep(record, last=last or run.epochs == end)
-            bar.set_postfix({k: f"{record[k]:.4g}" for k in ("loss", "validation") if k in record}, refresh=False)
-            bar.update()
+    with Loader([*train, *validation], workers=config.loader_workers, start_method=config.start_method) as loader:
+        normalize = wants_normalizers(model, config)
+        fingerprint, normalizers = processes.first(lambda: examine(train, config, loader, normalize=normalize))
+        model = prepared(model, normalizers, config)
+        trained = processes.place(model)
+        names = {p: name for name, p in trained.named_parameters() if p.requires_grad}
+        optimizer = make_optimizer(list(names), config, processes.device)
+        scaler = torch.amp.GradScaler(processes.device.type, enabled=config.precision == "fp16")
+        run = Run(model, Path(config.folder) if config.folder else None, parameters=sum(p.numel() for p in names))
+        memory = Memory(run, trained, optimizer, scaler, names, config, fingerprint, processes.main)
+        memory.start()
+        processes.wait()
+        front = processes.prepare(compiled(OnGrid(trained), config))
+        end = min(config.epochs, config.stop_after or config.epochs)
+        bar = tqdm(
+            total=end, initial=min(run.epochs, end), unit="epoch", disable=None if _shows(config, processes) else True
+        )
+        with bar, own_random_state(processes.device):
+            while run.epochs < end and not _out_of_time(run, config):
+                seed_epoch(config, run.epochs, processes.rank, processes.device)
+                try:
+                    record = _train_epoch(front, train, loader, optimizer, scaler, run, config, processes)
+                except NonFiniteLoss as error:
+                    memory.recover()
+                    run.stopped = f"{error}; {memory.where()}; lower learning_rate or set clip"
+                    if config.on_nonfinite == "raise":
+                        raise NonFiniteLoss(run.stopped) from None
+                    break
+                run.epochs += 1
+                last = run.epochs == config.epochs or _out_of_time(run, config)
+                if validation and (last or run.epochs % config.validate_every == 0):
+                    record |= validate(trained, validation, len(train), loader, config, processes)
+                run.history.append(record)
+                memory.keep(record, last=last or run.epochs == end)
+                bar.set_postfix({k: f"{record[k]:.4g}" for k in ("loss", "validation") if k in record}, refresh=False)
+                bar.update()
     run.complete = run.stopped is None and (run.epochs == config.epochs or _out_of_time(run, config))
     memory.finish()
     processes.wait()
@@ -136,6 +151,7 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
 def _train_epoch(
     front: nn.Module,
     train: Sequence[Any],
+    loader: Loader,
     optimizer: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler,
     run: Run,
@@ -145,7 +161,7 @@ def _train_epoch(
     """One pass over the training fields; returns the epoch's record, without validation."""
     sizes = [len(dataset) for dataset in train]
     total = sum(sum(batches_per_epoch(sizes, config, epoch)) for epoch in range(config.epochs))
-    rule, loss_fn = GRADIENTS[config.gradients], _loss_fn(config, scaler)
+    rule, loss_fn = GRADIENTS[config.gradients], loss_function(config, scaler)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     # a CPU is asked after every step, before the parameters change; a GPU once in a while, since asking stalls it
     ask_every = 1 if processes.device.type == "cpu" else 32
@@ -153,26 +169,35 @@ def _train_epoch(
     norms: list[Tensor] = []
     before, started = run.seconds, time.perf_counter()
     front.train()
-    for step in epoch_steps(sizes, config, run.epochs, done=run.seconds / config.seconds if config.seconds else None):
-        if losses and _out_of_time(run, config):
-            break
-        rate = _set_rates(optimizer, run.seconds / config.seconds if config.seconds else run.steps / total, config)
-        batch = _load(train[step.dataset], *part_of(step, processes.rank, processes.count), config, processes.device)
-        optimizer.zero_grad(set_to_none=True)
-        with autocast(config, processes.device):
-            loss = rule(front, loss_fn, batch)
-        scaler.unscale_(optimizer)
-        norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-        run.steps += 1
-        losses.append(loss / scaler.get_scale() if scaler.is_enabled() else loss)
-        norms.append(norm)
-        if run.steps % ask_every == 0:
-            _check_finite(losses[-ask_every:], norms[-ask_every:], run, rate, config, processes)
-        if config.clip is not None:
-            nn.utils.clip_grads_with_norm_(parameters, config.clip, norm)
-        scaler.step(optimizer)
-        scaler.update()
-        run.seconds = before + time.perf_counter() - started
+    steps = epoch_steps(sizes, config, run.epochs, done=run.seconds / config.seconds if config.seconds else None)
+    parts = [micro_batches(step, processes.rank, processes.count, config.accumulate) for step in steps]
+    plan = [(piece.dataset, piece.indices) for pieces in parts for piece, _ in pieces]
+    with closing(loader.batches(plan)) as batches:
+        for pieces in parts:
+            if losses and _out_of_time(run, config):
+                break
+            rate = set_rates(optimizer, run.seconds / config.seconds if config.seconds else run.steps / total, config)
+            optimizer.zero_grad(set_to_none=True)
+            step_losses = []
+            for number, (piece, weight) in enumerate(pieces, 1):
+                grid = train[piece.dataset].grid
+                batch = to_batch(next(batches), piece, weight, grid, config, processes.device)
+                last = number == len(pieces)
+                with processes.backward(front, parameters, last=last), autocast(config, processes.device):
+                    step_losses.append(rule(front, loss_fn, batch))
+            loss = sum(step_losses[1:], step_losses[0])
+            scaler.unscale_(optimizer)
+            norm = processes.gradient_norm(parameters)
+            run.steps += 1
+            losses.append(loss / scaler.get_scale() if scaler.is_enabled() else loss)
+            norms.append(norm)
+            if run.steps % ask_every == 0:
+                _check_finite(losses[-ask_every:], norms[-ask_every:], run, rate, config, processes)
+            if config.clip is not None:
+                processes.clip(parameters, config.clip, norm)
+            scaler.step(optimizer)
+            scaler.update()
+            run.seconds = before + time.perf_counter() - started
     _check_finite(losses, norms, run, rate, config, processes)
     mean_loss = (processes.sum(torch.stack(losses).double().mean()) / processes.count).item()
     if not math.isfinite(mean_loss):
@@ -187,45 +212,6 @@ def _train_epoch(
         "gradient_norm": mean_norm,
         "seconds": run.seconds,
     }
-
-
-def _loss_fn(config: TrainConfig, scaler: torch.amp.GradScaler) -> Callable[[Tensor, Batch], Tensor]:
-    """The one place where samples are reduced: Σ over this process's samples times the batch's weight."""
-    objective = OBJECTIVES[config.objective]
-
-    def loss_fn(prediction: Tensor, batch: Batch) -> Tensor:
-        if prediction.shape != batch.y.shape:
-            raise ValueError(
-                f"the model returned {tuple(prediction.shape)} for targets of shape {tuple(batch.y.shape)}; "
-                "set out_channels to the number of target fields"
-            )
-        with torch.autocast(batch.y.device.type, enabled=False):
-            prediction = prediction.to(batch.y.dtype)
-            losses = objective(prediction, batch.y, batch.grid)
-            if config.gradient_weight:
-                losses = losses + config.gradient_weight * relative_gradient(prediction, batch.y, batch.grid)
-            return scaler.scale(losses.sum() * batch.weight)
-
-    return loss_fn
-
-
-def _load(dataset: Any, step: Step, weight: float, config: TrainConfig, device: torch.device) -> Batch:
-    """The samples of a step on the device, each moved by its own symmetry."""
-    fields = dataset.batch(step.indices)
-    dtype = torch.float64 if config.precision == "float64" else torch.float32
-    x, y = (
-        apply_symmetry(fields[key].to(device, dtype), step.codes, dataset.grid, config.augment) for key in ("x", "y")
-    )
-    return Batch(x, y, dataset.grid, weight)
-
-
-def _set_rates(optimizer: torch.optim.Optimizer, done: float, config: TrainConfig) -> float:
-    rate = config.learning_rate * rate_factor(config.schedule, done, warmup=config.warmup)
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-        if config.cycle_beta1 and config.schedule == "onecycle":
-            group["betas"] = (cycled_beta1(done, warmup=config.warmup), config.betas[1])
-    return rate
 
 
 def _check_finite(
@@ -254,29 +240,6 @@ def _check_finite(
                 f"{name} is {float(values[first])} in epoch {run.epochs + 1}, "
                 f"step {run.steps - len(values) + first + 1}, learning rate {rate:.3g}"
             )
-
-
-def _validate(model: nn.Module, validation: Sequence[Any], config: TrainConfig, processes: Processes) -> dict[str, Any]:
-    """Mean relative L2 in physical units, every point alike: over all validation sets, and of each by its grid."""
-    model.eval()
-    means: dict[str, float] = {}
-    for dataset in validation:
-        total = torch.zeros((), dtype=torch.float64, device=processes.device)
-        mine = np.arange(processes.rank, len(dataset), processes.count)
-        size = 4 * config.batch_size  # without a graph more fits
-        for start in range(0, len(mine), size):
-            fields = dataset.batch(mine[start : start + size])
-            dtype = torch.float64 if config.precision == "float64" else torch.float32
-            x, y = (fields[key].to(processes.device, dtype) for key in ("x", "y"))
-            with torch.no_grad(), autocast(config, processes.device):
-                prediction = apply_model(model, x, dataset.grid)
-            total += metrics.relative_l2(prediction.to(dtype), y).double().sum()
-        name = name_of(dataset.grid)
-        while name in means:
-            name += "'"
-        means[name] = processes.sum(total).item() / len(dataset)
-    record: dict[str, Any] = {"validation": sum(means.values()) / len(means)}
-    return record | ({"validation_by_grid": means} if len(means) > 1 else {})
 
 
 def _out_of_time(run: Run, config: TrainConfig) -> bool:

@@ -1,0 +1,137 @@
+"""Batches in a stated order, read while the step before them runs where they come from a disk."""
+
+from __future__ import annotations
+
+import pickle
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+Plan = Sequence[tuple[int, np.ndarray]]  # (number of the data set, indices of the samples in it) of each batch
+_AHEAD = 2  # batches read before they are asked for, by the thread or by each worker
+
+
+class Loader:
+    """Reads the batches of several data sets.
+
+    datasets : with ``len``, ``.batch(indices)``; ``.lazy`` says whether that reads from a disk (False when absent)
+    workers : 0 reads lazy data sets in a thread. n > 0 reads all but those that say ``lazy = False`` in n processes
+        of torch's DataLoader, which live until the loader is closed
+    start_method : "spawn", "fork" or "forkserver", of these processes
+
+    Fields in memory are taken from there in the calling thread, without any of this. The batches are the same, in the
+    same order, however they are read. What `batch` raises is raised by the iteration, in one line.
+
+    A context manager: at its end processes are gone, threads too, and lazy data sets closed.
+    """
+
+    def __init__(self, datasets: Sequence[Any], *, workers: int = 0, start_method: str = "spawn") -> None:
+        self.datasets, self._workers, self._start_method = list(datasets), workers, start_method
+        self._pool: DataLoader | None = None
+
+    def batches(self, plan: Plan) -> Iterator[dict[str, Tensor]]:
+        """The batches of the plan; close the iterator where it is left early (`contextlib.closing`)."""
+        kinds = [getattr(self.datasets[number], "lazy", None) for number in {number for number, _ in plan}]
+        if self._workers and any(kind is not False for kind in kinds):
+            return self._from_workers(plan)
+        if any(kinds):
+            return self._from_thread(plan)
+        return (self._read(item) for item in plan)
+
+    def close(self) -> None:
+        if self._pool is not None and self._pool._iterator is not None:
+            self._pool._iterator._shutdown_workers()
+        self._pool = None
+        for dataset in self.datasets:
+            if getattr(dataset, "lazy", False) and hasattr(dataset, "close"):
+                dataset.close()
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def _read(self, item: tuple[int, np.ndarray]) -> dict[str, Tensor]:
+        number, indices = item
+        return self.datasets[number].batch(indices)
+
+    def _from_thread(self, plan: Plan) -> Iterator[dict[str, Tensor]]:
+        thread = ThreadPoolExecutor(1, thread_name_prefix="sciops-reads-ahead")
+        try:
+            waiting = deque(thread.submit(self._read, item) for item in plan[:_AHEAD])
+            for item in [*plan[_AHEAD:], *[None] * len(waiting)]:
+                batch = waiting.popleft().result()
+                if item is not None:
+                    waiting.append(thread.submit(self._read, item))
+                yield batch
+        finally:
+            thread.shutdown(cancel_futures=True)
+
+    def _from_workers(self, plan: Plan) -> Iterator[dict[str, Tensor]]:
+        if self._pool is None:
+            self._pool = DataLoader(
+                _Batches(self.datasets),
+                batch_size=None,
+                sampler=_Order(),
+                num_workers=self._workers,
+                multiprocessing_context=self._start_method,
+                persistent_workers=True,
+                prefetch_factor=_AHEAD,
+                generator=torch.Generator(),  # its own: torch's global one belongs to dropout
+            )
+        self._pool.sampler.plan = plan
+        try:
+            batches = iter(self._pool)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise TypeError(
+                f"loader_workers={self._workers}: the data set cannot be sent to a process that begins with "
+                f"{self._start_method!r} ({error}); pass loader_workers=0 or start_method='fork'"
+            ) from None
+        for batch in batches:
+            if isinstance(batch, _Failure):
+                raise batch.error
+            yield batch
+
+
+class _Order:
+    """The plan of this epoch, where a DataLoader looks for it."""
+
+    plan: Plan = ()
+
+    def __iter__(self) -> Iterator[tuple[int, np.ndarray]]:
+        return iter(self.plan)
+
+    def __len__(self) -> int:
+        return len(self.plan)
+
+
+class _Batches(Dataset):
+    """Item (number, indices): that batch, or the `_Failure` to read it, since a DataLoader adds a page to errors."""
+
+    def __init__(self, datasets: Sequence[Any]) -> None:
+        self.datasets = datasets
+
+    def __getitem__(self, item: tuple[int, np.ndarray]) -> Any:
+        number, indices = item
+        try:
+            return self.datasets[number].batch(indices)
+        except Exception as error:
+            return _Failure(error)
+
+
+class _Failure:
+    """An error that crosses processes: as itself where it can, by its words otherwise."""
+
+    def __init__(self, error: Exception) -> None:
+        try:
+            pickle.loads(pickle.dumps(error))
+            self.error = error
+        except Exception:
+            self.error = RuntimeError(f"{type(error).__name__}: {error}")

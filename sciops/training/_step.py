@@ -1,0 +1,59 @@
+"""The parts of one optimiser step: the batch on its device, the loss, the rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from sciops.grids import Grid
+from sciops.training.batches import Batch, Step
+from sciops.training.config import TrainConfig
+from sciops.training.objectives import OBJECTIVES, relative_gradient
+from sciops.training.schedule import cycled_beta1, rate_factor
+from sciops.training.symmetry import apply_symmetry
+
+
+def dtype_of(config: TrainConfig) -> torch.dtype:
+    return torch.float64 if config.precision == "float64" else torch.float32
+
+
+def to_batch(
+    fields: Mapping[str, Tensor], step: Step, weight: float, grid: Grid, config: TrainConfig, device: torch.device
+) -> Batch:
+    """The samples of a step on the device, each moved by its own symmetry."""
+    x, y = (
+        apply_symmetry(fields[key].to(device, dtype_of(config)), step.codes, grid, config.augment) for key in ("x", "y")
+    )
+    return Batch(x, y, grid, weight)
+
+
+def loss_function(config: TrainConfig, scaler: torch.amp.GradScaler) -> Callable[[Tensor, Batch], Tensor]:
+    """The one place where samples are reduced: Σ over this micro-batch's samples times the batch's weight."""
+    objective = OBJECTIVES[config.objective]
+
+    def loss_fn(prediction: Tensor, batch: Batch) -> Tensor:
+        if prediction.shape != batch.y.shape:
+            raise ValueError(
+                f"the model returned {tuple(prediction.shape)} for targets of shape {tuple(batch.y.shape)}; "
+                "set out_channels to the number of target fields"
+            )
+        with torch.autocast(batch.y.device.type, enabled=False):
+            prediction = prediction.to(batch.y.dtype)
+            losses = objective(prediction, batch.y, batch.grid)
+            if config.gradient_weight:
+                losses = losses + config.gradient_weight * relative_gradient(prediction, batch.y, batch.grid)
+            return scaler.scale(losses.sum() * batch.weight)
+
+    return loss_fn
+
+
+def set_rates(optimizer: torch.optim.Optimizer, done: float, config: TrainConfig) -> float:
+    """Sets and returns the learning rate when the share `done` of the training lies behind."""
+    rate = config.learning_rate * rate_factor(config.schedule, done, warmup=config.warmup)
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+        if config.cycle_beta1 and config.schedule == "onecycle":
+            group["betas"] = (cycled_beta1(done, warmup=config.warmup), config.betas[1])
+    return rate
