@@ -17,6 +17,7 @@ from sciops.datasets.readers import (
     pdebench_darcy,
     pdebench_groups,
     pdebench_ns,
+    the_well,
 )
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe, probe
@@ -31,6 +32,7 @@ READERS: dict[str, Reader] = {
     reader.name: reader
     for reader in (
         native.READER,
+        the_well.READER,
         pdebench_darcy.READER,
         pdebench_1d.READER,
         pdebench_cfd.READER,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from sciops.datasets.conventions import SPACE
 from sciops.datasets.readers._sniff import Probe, readable
 from sciops.grids import Grid, Interval
 
@@ -150,6 +151,33 @@ def times_of(points: np.ndarray | None, steps: int, name: str) -> tuple[np.ndarr
     if not np.isfinite(exact).all() or (np.diff(exact) <= 0).any():
         return None, "", (f"{name} is not finite and increasing: times are not known",)
     return exact, comment, ()
+
+
+def is_round(axis: Axis, ends: Interval) -> bool:
+    """Whether both ends are decimals of two figures, or quarters of π: what a person would type."""
+    slack = max(_UNIFORM * axis.step, axis.slack)
+    figures = (float(f"{end:.1e}") for end in ends)
+    quarters = (round(end / (np.pi / 4)) * np.pi / 4 for end in ends)
+    return all(min(abs(end - f), abs(end - q)) <= slack for end, f, q in zip(ends, figures, quarters))
+
+
+def unplaced(dataset: Any, axes: Mapping[str, np.ndarray | None]) -> Any:
+    """The data set with its coordinates as the file has them and no grid, so that whatever needs one says so.
+
+    Coordinates of more axes than one become variables ``position_x``; those the file lacks are left out.
+    """
+    result = dataset.drop_vars([axis for axis in SPACE if axis in dataset.coords])
+    result.attrs.pop("grid", None)
+    for axis, points in axes.items():
+        about = dict(dataset[axis].attrs)
+        for key in ("centering", "extent", "domain"):
+            about.pop(key, None)
+        if points is not None and points.shape == (dataset.sizes[axis],):
+            result = result.assign_coords({axis: (axis, points.astype(np.float64), about)})
+        elif points is not None and points.ndim == 2 and points.shape[1] == dataset.sizes[axis]:
+            other = next((d for d in ("sample", "time") if result.sizes.get(d) == points.shape[0]), f"{axis}_row")
+            result[f"position_{axis}"] = ((other, axis), points, about)
+    return result
 
 
 def number(value: Any) -> float | None:

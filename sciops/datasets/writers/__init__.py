@@ -19,6 +19,7 @@ from sciops.datasets.writers import (
     pdebench_darcy,
     pdebench_groups,
     pdebench_ns,
+    the_well,
 )
 
 __all__ = ["WRITERS"]
@@ -33,4 +34,5 @@ WRITERS: dict[str, Callable[[list[Any], Path], None]] = {
     "pdebench-cfd": pdebench_cfd.write,
     "pdebench-groups": pdebench_groups.write,
     "pdebench-ns": pdebench_ns.write,
+    "the-well": the_well.write,
 }
