@@ -149,12 +149,13 @@ def file_hash(path: str | os.PathLike) -> str:
 
     Raises FileNotFoundError, and OSError for a damaged native file.
     """
+    from sciops.datasets._native_files import is_store
     from sciops.datasets.native import content_hash
 
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
-    if path.is_file():
+    if path.is_file() or is_store(path):
         return content_hash(path)
     digest = hashlib.sha256()
     for file in sorted(p for p in path.rglob("*") if p.is_file()):

@@ -52,6 +52,17 @@ def _ask_for_space(temporary: Path, size: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+def is_store(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder is one Zarr v3 store, which counts as a file here."""
+    return (Path(path) / "zarr.json").is_file()
+
+
+def bytes_on_disk(path: str | os.PathLike[str]) -> int:
+    """The size of a file, or of all files of a store."""
+    path = Path(path)
+    return sum(p.stat().st_size for p in path.rglob("*") if p.is_file()) if path.is_dir() else path.stat().st_size
+
+
 def synchronize(path: Path) -> None:
     """fsync of a file or folder, so that a rename that follows survives a power cut."""
     descriptor = os.open(path, os.O_RDONLY)

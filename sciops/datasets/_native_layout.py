@@ -106,13 +106,18 @@ def stored_bytes(variables: Iterable[tuple[Sequence[str], tuple[int, ...], np.dt
 def set_attributes(target: Any, attrs: Mapping[str, Any]) -> None:
     """Writes strings and numbers as they are and everything else as JSON."""
     for key, value in attrs.items():
-        if isinstance(value, bool):
-            value = np.int8(value)
-        elif isinstance(value, (list, tuple)) and all(isinstance(v, (int, float, np.number)) for v in value):
-            value = np.asarray(value)
-        elif not isinstance(value, (str, int, float, np.number, np.ndarray)):
-            value = json.dumps(value)
-        target.attrs[key] = value
+        target.attrs[key] = plain_attribute(value)
+
+
+def plain_attribute(value: Any) -> Any:
+    """A string, a number or an array of numbers; JSON for everything else."""
+    if isinstance(value, bool):
+        return np.int8(value)
+    if isinstance(value, (list, tuple)) and value and all(isinstance(v, (int, float, np.number)) for v in value):
+        return np.asarray(value)
+    if not isinstance(value, (str, int, float, np.number, np.ndarray)):
+        return json.dumps(value)
+    return value
 
 
 def open_hdf5(path: str | os.PathLike[str]) -> Any:
@@ -157,10 +162,14 @@ def samples_of(path: str | os.PathLike[str] | None) -> Iterator[None]:
 
 
 def root_attributes(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
-    """(root attributes, group name → grid shape, finest first) of a native file.
+    """(root attributes, group name → grid shape, finest first) of a native file or Zarr store.
 
-    Raises ValueError when the file is HDF5 of another kind or of a newer schema, and what `open_hdf5` raises.
+    Raises ValueError when the file is of another kind or of a newer schema, and what `open_hdf5` raises.
     """
+    if Path(path).is_dir():
+        from sciops.datasets._zarr_store import shapes_of
+
+        return shapes_of(Path(path))
     with open_hdf5(path) as file:
         schema = file.attrs.get("sciops_schema")
         if schema is None:
@@ -174,6 +183,11 @@ def root_attributes(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[
         for name, group in file.items():
             if name[0] == "r" and name[1:].replace("x", "").isdigit():
                 shapes[name] = tuple(len(group[axis]) for axis in SPACE if axis in group)
+    return attrs, finest_first(path, shapes)
+
+
+def finest_first(path: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """Group name → grid shape in the order of the points. Raises ValueError when there is no group."""
     if not shapes:
         raise ValueError(f"{path}: a native file without a group such as /r85; generate it again")
-    return attrs, dict(sorted(shapes.items(), key=lambda item: (-int(np.prod(item[1])), item[0])))
+    return dict(sorted(shapes.items(), key=lambda item: (-math.prod(item[1]), item[0])))

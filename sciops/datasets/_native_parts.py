@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import uuid
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, OSEr
 class Plan:
     """What one generation writes.
 
-    output : the native file
+    output : the native file; a name that ends in .zarr makes it a Zarr store
     samples : how many
     chunk : samples per part
     config : all that the fields depend on, as plain JSON; stored in the output, compared with what is there already
@@ -36,7 +36,7 @@ class Plan:
     dims : name → dimensions after ``sample`` ("u" → ("time", "x")); default as many spatial axes as the variable has
     coordinates : further coordinates of every group, name → (values, attributes), along a dimension of that name
     attrs, group_attrs : attributes of the root and of every group
-    compression : gzip level 1–9 of the output, or None
+    compression : level 1–9 of the output (gzip in HDF5, zstd in Zarr), or None
     """
 
     output: Path
@@ -72,8 +72,13 @@ class Plan:
         """Half-open range of the samples in part `index`."""
         return index * self.chunk, min((index + 1) * self.chunk, self.samples)
 
+    @property
+    def in_zarr(self) -> bool:
+        """Whether the output is a Zarr store: its name says so."""
+        return self.output.suffix == ".zarr"
+
     def part(self, index: int) -> Path:
-        return self.parts / f"part-{index:06d}.npz"
+        return self.parts / f"part-{index:06d}.{'json' if self.in_zarr else 'npz'}"
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -88,11 +93,13 @@ class Plan:
 def write_part(plan: Plan, index: int, arrays: Mapping[str, np.ndarray]) -> None:
     """One uncompressed archive of the arrays, with its checksums and the digest of the plan."""
     path = plan.part(index)
-    with (
-        replacing(path, path.with_name(f".{path.name}.{os.getpid()}.tmp")) as temporary,
-        open(temporary, "wb") as file,
-    ):
+    with replacing(path, beside(path)) as temporary, open(temporary, "wb") as file:
         np.savez(file, plan=np.array(plan.digest), **arrays)
+
+
+def beside(path: Path) -> Path:
+    """A hidden name next to a part that no other process on any machine takes."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
 
 
 def write_manifest(plan: Plan) -> None:

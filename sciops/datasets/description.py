@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops.datasets._native_files import bytes_on_disk, is_store
 from sciops.datasets._native_layout import samples_of
 from sciops.datasets.conventions import SPACE, SPLITS, grid_of, parameters_of, state_of
 from sciops.grids import Grid
@@ -45,7 +46,7 @@ def describe(path: str | os.PathLike) -> str:
     says so. Raises what `open_dataset` raises, and ValueError for a folder without a file.
     """
     path = Path(path)
-    if path.is_dir():
+    if path.is_dir() and not is_store(path):
         return _folder(path)
     with samples_of(path):
         return _file(path)
@@ -56,7 +57,7 @@ def _file(path: Path) -> str:
 
     with open_dataset(path) as dataset:
         native = dataset.attrs.get("layout") == "native"
-        lines = [f"{path}  ({_size(path.stat().st_size)})", f"layout       {_layout(dataset)}"]
+        lines = [f"{path}  ({_size(bytes_on_disk(path))})", f"layout       {_layout(dataset)}"]
         lines += _about(dataset)
         if not native:
             lines += _grid_lines(dataset)

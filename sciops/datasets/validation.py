@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from sciops.datasets._checks import CHECKS, Findings, Statistics, check_solutions
+from sciops.datasets._native_files import is_store
 from sciops.datasets.conventions import SPACE, SPLITS, grid_of
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def validate(path_or_dataset: str | os.PathLike | xr.Dataset, *, solutions: int 
     if isinstance(path_or_dataset, xr.Dataset):
         return _sorted(_of_dataset(path_or_dataset, "", solutions)[0])
     path = Path(path_or_dataset)
-    if path.is_dir():
+    if path.is_dir() and not is_store(path):
         return _sorted(_of_folder(path, solutions))
     return _sorted(_of_file(path, solutions)[0])
 

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from sciops.datasets import _native_parts
 from sciops.datasets._native_assembly import assemble_hdf5
 from sciops.datasets._native_content import groups_of
 from sciops.datasets._native_files import exclusive
 from sciops.datasets._native_layout import root_attributes
-from sciops.datasets._native_parts import Plan, is_sound, read_manifest, read_part, write_manifest, write_part
+from sciops.datasets._native_parts import Plan, read_manifest, write_manifest
 
 __all__ = ["Plan", "assemble", "finished", "generate", "pending", "read_parts", "write_parts"]
 
@@ -75,7 +76,7 @@ def finished(plan: Plan) -> bool:
     """
     if not plan.output.exists():
         return False
-    if plan.output.is_dir():
+    if plan.output.is_dir() and not plan.in_zarr:
         raise ValueError(f"--output {plan.output} is a folder: name the file to write in it, {plan.output / 'data.h5'}")
     try:
         attrs, _ = root_attributes(plan.output)
@@ -108,7 +109,9 @@ def pending(plan: Plan, *, verify: bool = False) -> list[int]:
             f"{plan.parts} holds parts of another configuration: {difference}; finish that one, remove the folder, "
             "or name another --output"
         )
-    return [i for i in range(plan.chunks) if not (is_sound(plan, i) if verify else plan.part(i).is_file())]
+    return [
+        i for i in range(plan.chunks) if not (_storage(plan).is_sound(plan, i) if verify else plan.part(i).is_file())
+    ]
 
 
 def write_parts(
@@ -139,7 +142,7 @@ def write_parts(
             start = 0
             for index in indices:
                 stop = start + size[index]
-                write_part(plan, index, {name: values[start:stop] for name, values in made.items()})
+                _storage(plan).write_part(plan, index, {name: values[start:stop] for name, values in made.items()})
                 start = stop
                 bar.update(size[index])
 
@@ -156,7 +159,7 @@ def _checked(plan: Plan, made: Arrays, samples: int) -> Arrays:
 
 def read_parts(plan: Plan, name: str) -> np.ndarray:
     """One variable ("r85/status") of all parts, samples in order."""
-    return np.concatenate([read_part(plan, index, [name])[name] for index in range(plan.chunks)])
+    return np.concatenate([_storage(plan).read_part(plan, index, [name])[name] for index in range(plan.chunks)])
 
 
 def assemble(plan: Plan, *, progress: bool = True) -> Path:
@@ -164,9 +167,21 @@ def assemble(plan: Plan, *, progress: bool = True) -> Path:
 
     Raises OSError when a part is damaged: it is removed, and the same command makes it anew.
     """
-    assemble_hdf5(plan, progress=progress)
+    if plan.in_zarr:
+        _storage(plan).assemble(plan)
+    else:
+        assemble_hdf5(plan, progress=progress)
     shutil.rmtree(plan.parts, ignore_errors=True)
     return plan.output
+
+
+def _storage(plan: Plan) -> Any:
+    """The module that writes and reads the plan's parts."""
+    if not plan.in_zarr:
+        return _native_parts
+    from sciops.datasets import _zarr_parts
+
+    return _zarr_parts
 
 
 def _first_difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

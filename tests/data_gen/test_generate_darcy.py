@@ -249,7 +249,7 @@ def test_the_command_line_writes_the_quick_preset(tmp_path: Path, capsys) -> Non
         (["--alpha", "1"], "alpha=1.0 on 2 axes"),
         (["--modes", "1"], "modes=1"),
         (["--tol", "2"], "tol=2.0"),
-        (["--forcing", "nan"], "forcing[0, 0] = nan"),
+        (["--forcing", "nan"], "= nan"),
         (["--forcing", "0"], "zero everywhere"),
         (["--low", "inf"], "expected positive values"),
         (["--law", "lognormal", "--scale", "0"], "scale=0.0"),

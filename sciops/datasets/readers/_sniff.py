@@ -10,6 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sciops.datasets._native_files import is_store
+from sciops.datasets._zarr_store import store_attributes
+
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _TORCH_OLD = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the number that opened torch.save files before torch 1.6
 
@@ -26,9 +29,10 @@ class Entry:
 class Probe:
     """A file's kind and table of contents.
 
-    kind : "hdf5", "mat5" (MATLAB up to v7), "torch" (torch.save), "npz", "zip", or a phrase for what else it is
+    kind : "hdf5", "mat5" (MATLAB up to v7), "torch" (torch.save), "zarr" (a store of version 3), "npz", "zip", or a
+        phrase for what else it is
     arrays : path inside the file → `Entry`, for the first three kinds
-    attrs : root attributes of an HDF5 file
+    attrs : root attributes of an HDF5 file or a Zarr store
     matlab : whether an HDF5 file was written by MATLAB (v7.3), which stores every array with its axes reversed
     """
 
@@ -112,7 +116,7 @@ class Probe:
         }
 
 
-_KINDS = {"hdf5": "an HDF5 file", "mat5": "a MATLAB v5 file", "torch": "a torch.save file"}
+_KINDS = {"hdf5": "an HDF5 file", "mat5": "a MATLAB v5 file", "torch": "a torch.save file", "zarr": "a Zarr store"}
 
 
 def probe(path: str | Path) -> Probe:
@@ -122,6 +126,8 @@ def probe(path: str | Path) -> Probe:
     what to do.
     """
     path = Path(path)
+    if is_store(path):
+        return Probe(path, "zarr", attrs=store_attributes(path))
     if path.is_dir():
         inside = sorted(p.name for p in path.iterdir())[:6]
         raise IsADirectoryError(

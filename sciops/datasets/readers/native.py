@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def matches(probe: Probe) -> bool:
-    """Whether the file is HDF5 with our schema number."""
-    return probe.kind == "hdf5" and "sciops_schema" in probe.attrs
+    """Whether the file is HDF5 or a Zarr store with our schema number."""
+    return probe.kind in ("hdf5", "zarr") and "sciops_schema" in probe.attrs
 
 
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
@@ -36,4 +36,6 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         raise ValueError(f"{probe.path} stores {have}; {error}") from None
 
 
-READER = Reader("native", "HDF5 with the root attribute sciops_schema and groups such as /r85", matches, read)
+READER = Reader(
+    "native", "HDF5 or Zarr v3 with the root attribute sciops_schema and groups such as /r85", matches, read
+)

@@ -1,0 +1,131 @@
+"""The Zarr v3 side of the native layout: what an array looks like, its shards as bytes.
+
+Same groups, names and attributes as in HDF5. Every variable of the samples is cut along ``sample`` into shards (one
+file each, ``c.3.0.0``), and each shard into chunks as HDF5 has them, each with a CRC-32C. Coordinates are one chunk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sciops.datasets._native_layout import chunks_of, plain_attribute
+
+
+@dataclass(frozen=True)
+class ZarrSpec:
+    """One array of a store.
+
+    dims, shape, dtype, attrs : what it is
+    shard : samples per file; None for an array in one piece
+    level : of zstd, or None
+    """
+
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    attrs: Mapping[str, Any]
+    shard: int | None = None
+    level: int | None = None
+
+    def key(self, index: int) -> str:
+        """The file, beside ``zarr.json``, of a shard; of the whole for an array in one piece."""
+        return ".".join(["c", str(index), *("0" for _ in self.shape[1:])]) if self.shape else "c"
+
+
+def missing_zarr() -> ImportError:
+    return ImportError("a .zarr file needs zarr: pip install 'sciops[cluster]'")
+
+
+def json_attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes as Zarr keeps them: numbers, strings and lists of numbers; everything else is a JSON string."""
+    plain = {key: plain_attribute(value) for key, value in attrs.items()}
+    return {k: v.tolist() if isinstance(v, (np.ndarray, np.generic)) else v for k, v in plain.items()}
+
+
+def group_json(attrs: Mapping[str, Any]) -> bytes:
+    """The ``zarr.json`` of a group."""
+    about = {"zarr_format": 3, "node_type": "group", "attributes": json_attributes(attrs)}
+    return json.dumps(about, indent=1, ensure_ascii=False).encode()
+
+
+def array_files(spec: ZarrSpec, values: np.ndarray | None = None, *, first: int = 0) -> dict[str, bytes]:
+    """Name → bytes of the files of an array: ``zarr.json`` and, where values are given, the shard that holds them.
+
+    first : number of the shard that `values` is; an array in one piece has shard 0
+    """
+    array, held = _in_memory(spec)
+    if values is not None:
+        values = values.astype(np.int8) if values.dtype.kind == "b" else values
+        start = first * (spec.shard or 0)
+        array[(slice(start, start + len(values)) if spec.shape else ...)] = values
+    return {name: data.to_bytes() for name, data in held.items()}
+
+
+def shard_values(spec: ZarrSpec, index: int, data: bytes) -> np.ndarray:
+    """The numbers in the bytes of one shard. Raises what zarr raises for a damaged one."""
+    from zarr.core.buffer import default_buffer_prototype
+
+    array, held = _in_memory(spec)
+    held[spec.key(index)] = default_buffer_prototype().buffer.from_bytes(data)
+    values = array[index * spec.shard : min((index + 1) * spec.shard, spec.shape[0])]
+    return values.astype(bool) if spec.attrs.get("dtype") == "bool" else values
+
+
+def spec_of(
+    dims: Sequence[str],
+    shape: Sequence[int],
+    dtype: np.dtype,
+    attrs: Mapping[str, Any],
+    *,
+    shard: int | None = None,
+    level: int | None = None,
+) -> ZarrSpec:
+    """How a variable is stored: in shards of so many samples when ``sample`` leads it, in one piece otherwise.
+
+    Raises TypeError for anything but real numbers and booleans; these are kept as int8, as in HDF5.
+    """
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        dtype, attrs = np.dtype(np.int8), {**attrs, "dtype": "bool"}
+    if dtype.kind not in "iuf":
+        raise TypeError(f"dtype {dtype}: a native file holds real numbers and booleans")
+    shard = shard if tuple(dims[:1]) == ("sample",) else None
+    return ZarrSpec(tuple(dims), tuple(shape), dtype.newbyteorder("<"), attrs, shard, level)
+
+
+def _in_memory(spec: ZarrSpec) -> tuple[Any, dict[str, Any]]:
+    try:
+        import zarr
+        from zarr.codecs import Crc32cCodec, ZstdCodec
+        from zarr.storage import MemoryStore
+    except ImportError:
+        raise missing_zarr() from None
+    held: dict[str, Any] = {}
+    shape = spec.shape
+    if spec.shard is None or len(shape) == 1:
+        chunks, shards = (spec.shard or max(1, shape[0]), *(max(1, n) for n in shape[1:])) if shape else (), None
+    else:
+        chunks = tuple(max(1, n) for n in chunks_of(spec.dims, shape, spec.dtype.itemsize))
+        shards = (spec.shard, *(max(1, -(-n // c)) * c for n, c in zip(shape[1:], chunks[1:])))
+    packed = [] if spec.level is None else [ZstdCodec(level=spec.level)]
+    array = zarr.create_array(
+        MemoryStore(held),
+        shape=shape,
+        dtype=spec.dtype,
+        chunks=chunks,
+        shards=shards,
+        filters=None,
+        compressors=[*packed, Crc32cCodec()],
+        fill_value=0,
+        chunk_key_encoding={"name": "default", "separator": "."},
+        dimension_names=spec.dims,
+        attributes=json_attributes(spec.attrs),
+        zarr_format=3,
+        config={"write_empty_chunks": True},  # a shard of zeros is a file like any other, so that none may be missing
+    )
+    return array, held

@@ -1,0 +1,130 @@
+"""Parts of a planned Zarr store: one shard of every variable each, in its final place at once, and a receipt.
+
+``<output>.parts/data.zarr`` holds the shards, ``part-000003.json`` says which and with which checksums. The
+descriptions (zarr.json) come last, then the folder takes its final name: nothing is copied.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sciops.datasets._native_content import groups_of, root_attributes_of
+from sciops.datasets._native_parts import Plan, beside
+from sciops.datasets._zarr_layout import ZarrSpec, array_files, group_json, shard_values, spec_of
+from sciops.datasets._zarr_native import publish, write_file
+from sciops.datasets.native import now
+
+
+def write_part(plan: Plan, index: int, arrays: Mapping[str, np.ndarray]) -> None:
+    """One shard of every array, then the receipt."""
+    store = _store(plan)
+    shards = {}
+    for name, spec in _specs(plan, arrays).items():
+        data = array_files(spec, np.asarray(arrays[name]), first=index)[spec.key(index)]
+        write_file(store / name / spec.key(index), data, beside(plan.part(index)))
+        about = {"dtype": arrays[name].dtype.str, "shape": arrays[name].shape[1:]}
+        shards[name] = {**about, "bytes": len(data), "crc32": zlib.crc32(data)}
+    receipt = json.dumps({"plan": plan.digest, "shards": shards}, indent=1).encode()
+    write_file(plan.part(index), receipt, beside(plan.part(index)))
+
+
+def read_part(plan: Plan, index: int, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+    """The arrays of a part; a damaged part loses its receipt and OSError is raised."""
+    try:
+        shards = _receipt(plan, index)
+        specs = _specs(plan, _empty(plan, index, shards))
+        return {name: shard_values(specs[name], index, _data(plan, index, name, shards)) for name in names or shards}
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        plan.part(index).unlink(missing_ok=True)
+        raise OSError(
+            f"{plan.part(index)} was damaged ({error}) and is removed; run the same command again: it makes only that "
+            "part anew"
+        ) from None
+
+
+def is_sound(plan: Plan, index: int) -> bool:
+    """Whether the receipt belongs to the plan and every shard has the bytes that it states."""
+    try:
+        shards = _receipt(plan, index)
+        return all(_data(plan, index, name, shards) is not None for name in shards)
+    except (ValueError, KeyError, TypeError, OSError):
+        return False
+
+
+def assemble(plan: Plan) -> None:
+    """Coordinates and descriptions beside the shards, then the final name.
+
+    Raises OSError when a shard is not there in its full length: its part is marked as damaged, and the same command
+    makes it anew.
+    """
+    store = _store(plan)
+    for index in range(plan.chunks):
+        shards = _receipt(plan, index)
+        for name, about in shards.items():
+            file = _file(plan, index, name, about)
+            if not file.is_file() or file.stat().st_size != about["bytes"]:
+                plan.part(index).unlink(missing_ok=True)
+                raise OSError(f"{file} is damaged; run the same command again: it makes only that part anew")
+    arrays = _empty(plan, 0, _receipt(plan, 0))
+    specs = _specs(plan, arrays)
+    for group in groups_of(plan, arrays):
+        for name, (dims, dtype, about) in group.variables.items():
+            values = group.fixed.get(name)
+            if values is None:
+                files = array_files(specs[f"{group.name}/{name}"])
+            else:
+                files = array_files(spec_of(dims, values.shape, dtype, about), values)
+            for file, data in files.items():
+                write_file(store / group.name / name / file, data)
+        write_file(store / group.name / "zarr.json", group_json(group.attrs))
+    write_file(store / "zarr.json", group_json({**root_attributes_of(plan), "created": now()}))
+    publish(store, plan.output)
+
+
+def _store(plan: Plan) -> Path:
+    return plan.parts / "data.zarr"
+
+
+def _specs(plan: Plan, arrays: Mapping[str, np.ndarray]) -> dict[str, ZarrSpec]:
+    specs = {}
+    for group in groups_of(plan, arrays):
+        for name, (dims, dtype, about) in group.variables.items():
+            if name not in group.fixed:
+                shape = [group.sizes[dim] for dim in dims]
+                spec = spec_of(dims, shape, dtype, about, shard=plan.chunk, level=plan.compression)
+                specs[f"{group.name}/{name}"] = spec
+    return specs
+
+
+def _receipt(plan: Plan, index: int) -> dict[str, dict[str, Any]]:
+    found = json.loads(plan.part(index).read_bytes())
+    if found["plan"] != plan.digest:
+        raise ValueError("it belongs to another configuration")
+    return found["shards"]
+
+
+def _file(plan: Plan, index: int, name: str, about: Mapping[str, Any]) -> Path:
+    return _store(plan) / name / ".".join(["c", str(index), *("0" for _ in about["shape"])])
+
+
+def _data(plan: Plan, index: int, name: str, shards: Mapping[str, Mapping[str, Any]]) -> bytes:
+    file = _file(plan, index, name, shards[name])
+    data = file.read_bytes()
+    if (len(data), zlib.crc32(data)) != (shards[name]["bytes"], shards[name]["crc32"]):
+        raise ValueError(f"{file.name} of {name} has other bytes than were written")
+    return data
+
+
+def _empty(plan: Plan, index: int, shards: Mapping[str, Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """Arrays of the part's shapes and types that take no memory."""
+    start, stop = plan.bounds(index)
+    return {
+        name: np.broadcast_to(np.zeros((), about["dtype"]), (stop - start, *about["shape"]))
+        for name, about in shards.items()
+    }

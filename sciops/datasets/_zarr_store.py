@@ -1,0 +1,170 @@
+"""The door that opens a Zarr store: its descriptions are checked before a byte of its numbers is believed."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sciops.datasets._native_layout import SCHEMA, finest_first
+from sciops.datasets.conventions import SPACE
+
+_MOST_JSON = 1 << 24  # bytes of a zarr.json: more is no description
+_MOST_CHUNK = 1 << 32  # bytes read at once: HDF5 allows no larger chunk either
+_MOST_RATIO = 40_000  # compression beyond what zstd reaches on constant numbers
+_KINDS = {f"{kind}{8 * n}": f"<{kind[0]}{n}" for kind in ("int", "uint", "float") for n in (1, 2, 4, 8)}
+_CODECS = {"bytes", "crc32c", "zstd", "gzip"}
+_GROUP = re.compile(r"r[0-9]+(x[0-9]+)*")
+_REMEDY = "copy the store again, or remove it and generate it again"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One array of a store, as its ``zarr.json`` describes it."""
+
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    attrs: dict[str, Any]
+
+
+def store_attributes(path: Path) -> dict[str, Any]:
+    """Attributes of the root group.
+
+    Raises FileNotFoundError, ValueError (no store of version 3, damaged description) in one line with the remedy.
+    """
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file")
+    return _attributes(_described(path, "group"))
+
+
+def check_schema(path: Path, attrs: dict[str, Any]) -> None:
+    """Raises ValueError unless the root's attributes are those of a native store of this schema."""
+    schema = attrs.get("sciops_schema")
+    if schema is None:
+        raise ValueError(
+            f"{path}: a Zarr store, but no native one (it lacks sciops_schema); open it with xarray.open_zarr "
+            "and write it with sciops.datasets.write_native"
+        )
+    if str(schema) != SCHEMA:
+        raise ValueError(f"{path}: schema {schema}, and this sciops reads schema {SCHEMA}; upgrade sciops")
+
+
+def shapes_of(path: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
+    """(root attributes, group name → grid shape, finest first) of a native store; errors as in `store_attributes`."""
+    attrs = store_attributes(path)
+    check_schema(path, attrs)
+    shapes = {}
+    for name in group_names(path):
+        axes = [path / name / axis for axis in SPACE if (path / name / axis).is_dir()]
+        shapes[name] = tuple(_array(axis).shape[0] if _array(axis).shape else 0 for axis in axes)
+    return attrs, finest_first(path, shapes)
+
+
+def group_names(path: Path) -> list[str]:
+    """The names of the resolutions' groups."""
+    return sorted(entry.name for entry in os.scandir(path) if _GROUP.fullmatch(entry.name) and entry.is_dir())
+
+
+def group_of(path: Path, name: str) -> tuple[dict[str, Any], dict[str, Stored]]:
+    """(attributes, name → array) of a group; every array's description is sound and every shard of it is there.
+
+    Raises ValueError or OSError naming the array, in one line with the remedy.
+    """
+    folder = path / name
+    attrs = _attributes(_described(folder, "group"))
+    inside = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+    return attrs, {key: _array(folder / key) for key in inside if (folder / key / "zarr.json").is_file()}
+
+
+def _described(folder: Path, kind: str) -> dict[str, Any]:
+    file = folder / "zarr.json"
+    try:
+        if file.stat().st_size > _MOST_JSON:
+            raise ValueError(f"of {file.stat().st_size} bytes")
+        about = json.loads(file.read_bytes())
+        if not isinstance(about, dict) or about.get("zarr_format") != 3 or about.get("node_type") != kind:
+            raise ValueError(f"not of a {kind} of Zarr version 3")
+    except (ValueError, OSError, RecursionError) as error:
+        if isinstance(error, PermissionError):
+            raise
+        text = " ".join(str(error).split())[:120]
+        raise ValueError(f"{file} is no description of a {kind} ({text or 'too deep'}); {_REMEDY}") from None
+    return about
+
+
+def _attributes(about: dict[str, Any]) -> dict[str, Any]:
+    attrs = about.get("attributes", {})
+    attrs = attrs if isinstance(attrs, dict) else {}
+    numbers = {k for k, v in attrs.items() if isinstance(v, list) and v and all(type(n) in (int, float) for n in v)}
+    return {
+        key: np.asarray(value, dtype=np.int8)
+        if key == "flag_values"
+        else np.asarray(value)
+        if key in numbers
+        else value
+        for key, value in attrs.items()
+    }
+
+
+def _array(folder: Path) -> Stored:
+    about = _described(folder, "array")
+    try:
+        shape = _sizes(about["shape"], 0)
+        dtype = np.dtype(_KINDS[about["data_type"]])
+        dims = tuple(about["dimension_names"])
+        file = _sizes(about["chunk_grid"]["configuration"]["chunk_shape"], 1)
+        codecs, chunk = about["codecs"], file
+        if codecs[0]["name"] == "sharding_indexed":
+            chunk = _sizes(codecs[0]["configuration"]["chunk_shape"], 1)
+            codecs = codecs[0]["configuration"]["codecs"]
+        names = [codec["name"] for codec in codecs]
+        keys = about["chunk_key_encoding"]
+        if (about["chunk_grid"]["name"], keys["name"], keys["configuration"]["separator"]) != (
+            "regular",
+            "default",
+            ".",
+        ):
+            raise ValueError("other chunks or names of files")
+        if len(dims) != len(shape) or not all(isinstance(dim, str) for dim in dims) or len(set(dims)) < len(dims):
+            raise ValueError(f"dimension_names {dims} for shape {shape}")
+        if not len(shape) == len(file) == len(chunk) or any(f % c for f, c in zip(file, chunk)):
+            raise ValueError(f"chunks {chunk} in shards {file} for shape {shape}")
+        if set(names) - _CODECS:
+            raise ValueError(f"codec {min(set(names) - _CODECS)}, expected {', '.join(sorted(_CODECS))}")
+    except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
+        text = f"no or unknown {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:160]
+        raise ValueError(f"{folder / 'zarr.json'} does not describe a native array ({text}); {_REMEDY}") from None
+    _check_files(folder, shape, file, chunk, dtype.itemsize)
+    return Stored(dims, shape, dtype, _attributes(about))
+
+
+def _check_files(
+    folder: Path, shape: tuple[int, ...], file: tuple[int, ...], chunk: tuple[int, ...], itemsize: int
+) -> None:
+    """Zarr reads a file that is not there as zeros, and makes room for any shape: neither is let through."""
+    sizes = {e.name: e.stat().st_size for e in os.scandir(folder) if e.name[0] == "c" and e.is_file()}
+    counts = [-(-n // f) for n, f in zip(shape, file)]
+    expected, tail = math.prod(counts), ".0" * (len(shape) - 1)
+    names = {f"c.{i}{tail}" for i in range(min(expected, len(sizes)))} if shape else {"c"}
+    if expected > len(sizes) or any(n > 1 for n in counts[1:]) or (expected and not names <= sizes.keys()):
+        raise OSError(f"{folder}: {len(sizes)} of {expected} files of shape {shape} are here; {_REMEDY}")
+    size, largest = itemsize * math.prod(chunk), max(sizes.values(), default=0)
+    if expected and size > min(_MOST_CHUNK, _MOST_RATIO * largest):
+        raise ValueError(f"{folder}: chunks of {size} bytes in files of {largest}; {_REMEDY}")
+
+
+def _sizes(values: Any, least: int) -> tuple[int, ...]:
+    if (
+        not isinstance(values, list)
+        or len(values) > 8
+        or not all(type(n) is int and least <= n < 2**53 for n in values)
+    ):
+        raise ValueError(f"lengths {str(values)[:60]}")
+    return tuple(values)
