@@ -24,12 +24,10 @@ def as_tensor(x: Any, name: str = "input") -> tuple[Tensor, Callable[[Tensor], A
     array = np.asarray(x)
     if array.dtype.kind not in "biufc":
         raise TypeError(f"{name}: got {type(x).__name__} of dtype {array.dtype}; expected an array of numbers")
-    array = np.ascontiguousarray(array) if array.ndim else array
+    array = np.ascontiguousarray(array) if array.ndim else array.copy()
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    tensor = (
-        torch.from_numpy(array if array.flags.writeable else array.copy()) if array.ndim else torch.tensor(array.item())
-    )
+    tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
     return _floating(tensor), _to_numpy
 
 

@@ -47,6 +47,12 @@ def test_lists_scalars_and_whole_numbers(value):
     np.testing.assert_array_equal(restore(tensor), np.asarray(value, dtype=restore(tensor).dtype))
 
 
+def test_a_number_keeps_its_digits():
+    for value in (0.1, np.float64(0.1), np.array(0.1)):
+        assert as_tensor(value)[0].dtype == torch.float64 and as_tensor(value)[0].item() == 0.1
+    assert as_tensor(np.float32(0.1))[0].dtype == torch.float32
+
+
 def test_tensors_pass_through_with_their_graph():
     x = torch.ones(2, dtype=torch.bfloat16, requires_grad=True)
     tensor, restore = as_tensor(x)
