@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -127,6 +127,7 @@ def evolve(
     dt: float,
     order: int = 4,
     estimate: bool = False,
+    on_failure: Literal["raise", "flag"] = "raise",
 ) -> Trajectory:
     """Integrates dv/dt = linear·v + nonlinear(v) in Fourier space, v(0) the spectrum of the initial field.
 
@@ -135,10 +136,14 @@ def evolve(
     dt : largest step; every interval between output times is cut into the fewest equal steps that respect it
     order : of ETDRK, 1 to 4
     estimate : a second run with steps twice as long; the number of steps of every interval is made even for it
+    on_failure : where a field is no longer finite, "raise", or "flag" the sample: u = NaN at all times, error = inf,
+        the other samples untouched
 
     Differentiable in the initial field. Raises ValueError for dt ≤ 0, an order that is none, times that do not
     increase; RuntimeError naming sample and time where the field is no longer finite.
     """
+    if on_failure not in ("raise", "flag"):
+        raise ValueError(f"on_failure={on_failure!r}: expected 'raise' or 'flag'")
     given = output_times(times)
     if order not in ORDERS:
         raise ValueError(f"order={order!r}: expected 1, 2, 3 or 4")
@@ -146,7 +151,10 @@ def evolve(
         raise ValueError(f"dt={dt!r}: expected a positive number, the largest step")
     counts, lengths = _steps(given, float(dt), even=estimate)
     run = (start, space, given, lengths, linear, nonlinear, order)
-    u = _integrate(*run, counts, every_time=True, refuse=True)
+    u = _integrate(*run, counts, every_time=True, refuse=on_failure == "raise")
+    if on_failure == "flag":
+        failed = ~torch.isfinite(u.detach().flatten(1)).all(1)
+        u[failed] = torch.nan
     error = None
     if estimate:
         coarse = _integrate(*run, counts // 2, every_time=False, refuse=False)[:, 0].flatten(1)

@@ -1,0 +1,58 @@
+"""The Korteweg–de Vries equation u_t + c u u_x + d u_xxx = 0 on a periodic interval: solitons that pass each other."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from sciops.grids import Grid
+from sciops.pde._convection import convective_term
+from sciops.pde._fourier import FourierSpace
+from sciops.pde._trajectory import Trajectory, constant, evolve, initial
+
+__all__ = ["Trajectory", "solve"]
+
+
+def solve(
+    u0: Any,
+    grid: Grid,
+    *,
+    times: Any,
+    convection: Any = 6.0,
+    dispersion: Any = 1.0,
+    dt: float | None = None,
+    order: int = 4,
+    dealias: bool = True,
+    estimate: bool = False,
+    on_failure: Literal["raise", "flag"] = "raise",
+) -> Trajectory:
+    """u with u_t + c ∂_x(u²/2) + d u_xxx = 0 at the asked times, u(·, 0) = u0; the dispersion is exact in time.
+
+    u0 : (batch, n) or (n,), float32 or float64     numpy or torch
+    grid : Grid          periodic, one axis, any length
+    times : increasing, from 0 on
+    convection, dispersion : c and d, a number or one a sample. c = 6, d = 1 is the form of the solitons
+        u = (s/2) sech²(½√s (x − st)); Brandstetter et al. (arXiv:2202.07643) and Kassam & Trefethen take c = d = 1
+    dt : largest step; default h/(20|c|) with h the spacing and |c| the largest of the batch. A step is stable while
+        |cu| dt < 1.3 h, but exact solitons ask for less: Brandstetter et al.'s waves have an error of 1e-4 at t = 100
+        with the default, ten times that with twice the step
+    order, dealias, estimate, on_failure : as in `sciops.pde.burgers.solve`
+
+    ∫u is kept to rounding, ∫u² and ∫(d u_x² − c u³/3) to the error of the time stepping. Good values: c = d = 1 on
+    (0, 128) with 256 points, waves of amplitude 1.
+
+    Raises what `sciops.pde.burgers.solve` raises.
+    """
+    start = initial(u0, grid, axes=(1,))
+    space = FourierSpace(grid, start.field)
+    c = constant(convection, "convection", start)
+    return evolve(
+        start,
+        space,
+        times=times,
+        linear=-constant(dispersion, "dispersion", start) * space.derivative(order=3),
+        nonlinear=convective_term(space, c, dealias=dealias),
+        dt=grid.spacing[0] / (20 * max(float(c.abs().max()), 0.01)) if dt is None else dt,
+        order=order,
+        estimate=estimate,
+        on_failure=on_failure,
+    )
