@@ -31,6 +31,8 @@ _NAMES = {
     "describe": "description",
     "FieldDataset": "torch_data",
     "TensorFields": "torch_data",
+    "TrajectoryDataset": "trajectories",
+    "SpaceTimeDataset": "space_time",
     "Splits": "splits",
     "load_splits": "splits",
     "Normalizer": "normalizers",

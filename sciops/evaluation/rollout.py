@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from sciops._arrays import as_tensor
 from sciops.grids import Grid, check_on_grid
-from sciops.metrics import METRICS
+from sciops.metrics import METRICS, relative_l2
 from sciops.models import Stepper
 from sciops.models.apply import unwrapped
 
@@ -28,12 +28,14 @@ class RolloutErrors:
 
     times : (steps,) of the predicted frames, in `time_units`; the last frame given was at `start`
     errors : metric → (trajectories, steps) float64; NaN from where a prediction was no longer finite
+    whole : (trajectories,) relative L2 error of all predicted frames together, √(Σ‖p − u‖² / Σ‖u‖²); NaN where broken
     broke : (trajectories,) first step whose frame is not finite, counted from 1; 0 where there is none
     """
 
     times: np.ndarray
     start: float
     errors: dict[str, np.ndarray]
+    whole: np.ndarray
     broke: np.ndarray
     time_units: str = "1"
 
@@ -102,27 +104,54 @@ def rollout_errors(
 
     Raises ValueError for unknown metrics and more steps than there are true frames.
     """
+    return errors_against_time(
+        lambda x0, grid, steps: rollout(model, x0, grid, steps=steps),
+        dataset,
+        metrics,
+        steps=steps,
+        batch_size=batch_size,
+    )
+
+
+def errors_against_time(
+    predict: Callable[[Tensor, Grid, int], Tensor],
+    dataset: Any,
+    metrics: Sequence[str] | Mapping[str, Callable[..., Any]] = ("relative_l2", "correlation"),
+    *,
+    steps: int | None = None,
+    batch_size: int = 32,
+) -> RolloutErrors:
+    """As `rollout_errors`, for any way of getting frames, such as a model that gives all of them at once.
+
+    predict : (x0, grid, steps) → (batch, steps, channels, *grid) from the first windows and constants x0
+    """
     most = len(dataset.times) - dataset.history
     steps = most if steps is None else steps
     if not 1 <= steps <= most:
         raise ValueError(f"steps={steps}: the trajectories have {most} frames after the first {dataset.history}")
     parts: list[dict[str, np.ndarray]] = []
-    broke: list[np.ndarray] = []
+    wholes: list[Tensor] = []
+    broke: list[Tensor] = []
     for start in range(0, dataset.count, batch_size):
         numbers = np.arange(start, min(start + batch_size, dataset.count))
         truth = dataset.trajectories(numbers)
         x0 = torch.cat([truth[:, : dataset.history].flatten(1, 2), dataset.constants(numbers)], 1)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # `broke` tells
-            prediction = rollout(model, x0, dataset.grid, steps=steps)
+            prediction = predict(x0, dataset.grid, steps)
         lost = ~torch.isfinite(prediction).flatten(2).all(2)
-        broke.append(torch.where(lost.any(1), lost.int().argmax(1) + 1, 0).cpu().numpy())
+        broke.append(torch.where(lost.any(1), lost.int().argmax(1) + 1, 0).cpu())
         target = truth[:, dataset.history : dataset.history + steps].to(prediction)
         parts.append(frame_errors(prediction, target, metrics, grid=dataset.grid))
-    errors = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    times = dataset.times[dataset.history : dataset.history + steps]
+        whole = relative_l2(prediction, target).cpu().double()
+        wholes.append(torch.where(lost.any(1).cpu(), torch.nan, whole))
     return RolloutErrors(
-        times, float(dataset.times[dataset.history - 1]), errors, np.concatenate(broke), dataset.time_units
+        dataset.times[dataset.history : dataset.history + steps],
+        float(dataset.times[dataset.history - 1]),
+        {name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
+        torch.cat(wholes).numpy(),
+        torch.cat(broke).numpy(),
+        dataset.time_units,
     )
 
 
@@ -229,9 +258,9 @@ def window_errors(errors: Any, windows: Sequence[tuple[int, int]] = ((6, 12), (1
     return means
 
 
-def persistence(*, channels: int = 1, history: int = 1) -> Stepper:
-    """u_{k+1} = u_k: the stepper that any other has to beat. channels, history : of the windows it is given."""
-    return Stepper(_NoIncrement(channels), channels=channels, history=history)
+def persistence(*, channels: int = 1, history: int = 1, steps: int = 1) -> Stepper:
+    """u_{k+1} = u_k: the stepper that any other has to beat. channels, history, steps : as in `Stepper`."""
+    return Stepper(_NoIncrement(channels), channels=channels, history=history, steps=steps)
 
 
 class _NoIncrement(nn.Module):
