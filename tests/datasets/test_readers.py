@@ -129,16 +129,6 @@ def test_neuraloperator_indicator_and_walls_on_the_grid(tmp_path):
     assert grid_of(open_dataset(tmp_path / "x", grid=stated)) == stated
 
 
-def test_neuraloperator_burgers(real_data):
-    dataset = open_dataset(real_data / "burgers_train_16.pt")
-    assert dataset["u"].dims == ("sample", "time", "x") and dataset.attrs["viscosity"] == 0.01
-    assert np.array_equal(dataset["u"][:, 0], dataset["a"]) and grid_of(dataset).centering == "periodic"
-    # the claim of one period: the step across the end is like any other, and the mean is conserved
-    a = dataset["a"].values
-    assert abs(np.abs(a[:, 0] - a[:, -1]).mean() / np.abs(np.diff(a, axis=1)).mean() - 1) < 0.05
-    assert np.abs(dataset["u"].mean("x")).max() < 2e-3
-
-
 def test_native_holds_several_grids_and_nests_others(tmp_path):
     fine = build_dataset(
         {"a": (("sample", "x", "y"), A, {}), "u": (("sample", "x", "y"), U, {})},

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from sciops.datasets.readers import (
     li2020,
+    li2020_burgers,
+    li2020_ns,
     native,
     neuralop,
     pdebench_1d,
@@ -39,6 +41,8 @@ READERS: dict[str, Reader] = {
         pdebench_groups.READER,
         pdebench_ns.READER,
         li2020.READER,
+        li2020_ns.READER,
+        li2020_burgers.READER,
         neuralop.READER,
     )
 }

@@ -11,9 +11,7 @@ solve the equation only roughly; `validate` reports how roughly.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from sciops.datasets.conventions import at_resolution, build_dataset
 from sciops.datasets.readers._reader import Reader, Resolution
@@ -24,9 +22,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _FIELDS = {"coeff": "a", "sol": "u"}
+_WORDS = {"a": "coefficient", "u": "solution"}
 _EXTRA = ("Kcoeff", "Kcoeff_x", "Kcoeff_y")
 _DIMS = ("sample", "x", "y")
-_MAT_TYPES = {"double": np.float64, "single": np.float32, "logical": np.uint8, "sparse": np.float64, "char": np.uint8}
 
 
 def matches(probe: Probe) -> bool:
@@ -39,12 +37,20 @@ def matches(probe: Probe) -> bool:
 
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     """a = `coeff`, u = `sol` on nodes with both walls; axes of v7.3 files put back in order."""
+    from sciops.datasets.readers._lazy import lazy
+    from sciops.datasets.readers._lazy_arrays import matlab_array
+
     names = {**_FIELDS, **{name: name for name in _EXTRA if name in probe.arrays}}
     shape = probe.arrays["coeff"].shape
     same = {stored: name for stored, name in names.items() if probe.arrays[stored].shape == shape}
     backwards = probe.kind == "hdf5" and (probe.matlab or _sample_axis_last(shape))
+    axes = (2, 1, 0) if backwards else None
     fields = {
-        name: (_DIMS, _array(probe, stored, backwards), {"units": "1", "stored_as": stored})
+        name: (
+            _DIMS,
+            lazy(matlab_array(probe, stored, axes)),
+            {"units": "1", "long_name": _WORDS.get(name, f"smoothed coefficient, {name}"), "stored_as": stored},
+        )
         for stored, name in same.items()
     }
     grid = Grid(tuple(reversed(shape[:-1])) if backwards else shape[1:])
@@ -57,16 +63,6 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
 def _sample_axis_last(shape: tuple[int, ...]) -> bool:
     """Whether a file without MATLAB's marks keeps its axis order: the odd one out of three axes counts samples."""
     return shape[0] == shape[1] != shape[2]
-
-
-def _array(probe: Probe, stored: str, backwards: bool) -> Any:
-    from sciops.datasets.readers._lazy import H5Array, MatArray, lazy
-
-    entry = probe.arrays[stored]
-    if probe.kind == "hdf5":
-        return lazy(H5Array(probe.path, stored, (2, 1, 0) if backwards else None))
-    dtype = np.dtype(_MAT_TYPES.get(entry.dtype, entry.dtype))
-    return lazy(MatArray(probe.path, stored, entry.shape, dtype))
 
 
 READER = Reader("li2020", "a MATLAB file (v5 or v7.3) with coeff and sol, both (samples, n, n)", matches, read)

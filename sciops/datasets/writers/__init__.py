@@ -12,6 +12,8 @@ from typing import Any
 
 from sciops.datasets.writers import (
     li2020,
+    li2020_burgers,
+    li2020_ns,
     native,
     neuralop,
     pdebench_1d,
@@ -29,6 +31,10 @@ WRITERS: dict[str, Callable[[list[Any], Path], None]] = {
     "neuralop": neuralop.write,
     "li2020": li2020.write,
     "li2020-v7.3": li2020.write_hdf5,
+    "li2020-ns": li2020_ns.write,
+    "li2020-ns-v7.3": li2020_ns.write_hdf5,
+    "li2020-burgers": li2020_burgers.write,
+    "li2020-burgers-v7.3": li2020_burgers.write_hdf5,
     "pdebench-darcy": pdebench_darcy.write,
     "pdebench-1d": pdebench_1d.write,
     "pdebench-cfd": pdebench_cfd.write,

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sciops.datasets._native_files import replacing
-from sciops.datasets.writers._expect import expect, expect_nodes, whole
+from sciops.datasets.conventions import state_of
+from sciops.datasets.writers._expect import expect, expect_nodes, whole, words
+from sciops.datasets.writers._hdf5 import (
+    expect_common_parameters,
+    expect_nothing_else,
+    expect_trajectory,
+    state_fields,
+)
+from sciops.datasets.writers._matlab import viscosity_value
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -19,25 +27,50 @@ if TYPE_CHECKING:
 def write(groups: list[xr.Dataset], path: Path) -> None:
     import torch
 
+    (dataset,) = groups
+    is_burgers = dataset.attrs.get("equation") == "burgers"
+    content, stated = (_burgers(dataset), {}) if is_burgers else _darcy(dataset)
+    tensors = {name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in content.items()}
+    with replacing(path) as temporary:
+        torch.save({**tensors, **stated}, temporary)
+
+
+def _darcy(dataset: xr.Dataset) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """(x and y, the grid where the layout's own rule would give another)."""
     from sciops.datasets.readers.neuralop import GRID_KEY, node_grid
 
-    (dataset,) = groups
     grid = expect(dataset, "neuralop", equations=("darcy", "burgers"))
-    a, u = (whole(dataset[name]) for name in ("a", "u"))
-    content: dict[str, Any] = {"x": a, "y": u}
-    if dataset.attrs["equation"] == "burgers":
-        if grid != Grid(grid.shape, (0.0, 1.0), "periodic"):
-            raise ValueError(f"layout 'neuralop' holds Burgers on one unit period; the data set has {grid}")
-        if "viscosity" in dataset.attrs:
-            content["visc"] = np.full((1, 1), float(dataset.attrs["viscosity"]))
-    else:
-        expect_nodes(grid, "neuralop")
-        if dataset.attrs.get("coefficient") == "indicator":
-            content["x"] = a > 0.5
-        if float(dataset.attrs.get("forcing", 1.0)) != 1.0:
-            raise ValueError(f"layout 'neuralop' means a source of 1; the data set has {dataset.attrs['forcing']}")
-    tensors: dict[str, Any] = {name: torch.from_numpy(np.ascontiguousarray(v)) for name, v in content.items()}
-    if dataset.attrs["equation"] == "darcy" and not node_grid(grid.shape, u)[0].same_points(grid):
-        tensors[GRID_KEY] = json.dumps(grid.to_dict())
-    with replacing(path) as temporary:
-        torch.save(tensors, temporary)
+    expect_nodes(grid, "neuralop")
+    a, u = (whole(dataset[name].transpose("sample", "x", "y")) for name in ("a", "u"))
+    if float(dataset.attrs.get("forcing", 1.0)) != 1.0:
+        raise ValueError(f"layout 'neuralop' means a source of 1; the data set has {dataset.attrs['forcing']}")
+    stated = {} if node_grid(grid.shape, u)[0].same_points(grid) else {GRID_KEY: json.dumps(grid.to_dict())}
+    return {"x": a > 0.5 if dataset.attrs.get("coefficient") == "indicator" else a, "y": u}, stated
+
+
+def _burgers(dataset: xr.Dataset) -> dict[str, np.ndarray]:
+    grid = expect_trajectory(dataset, "neuralop", (1,))
+    if grid != Grid(grid.shape, (0.0, 1.0), "periodic"):
+        raise ValueError(f"layout 'neuralop' holds Burgers on one unit period; the data set has {words(grid)}")
+    if state_of(dataset) != ("u",):
+        raise ValueError(f"layout 'neuralop' holds u; the data set evolves {', '.join(state_of(dataset))}")
+    expect_nothing_else(dataset, "neuralop", ("a", "u"))
+    expect_common_parameters(dataset, "neuralop")
+    u = state_fields(dataset, grid)["u"].values
+    viscosity = viscosity_value(dataset, "neuralop")
+    times = np.asarray(dataset["time"].values, np.float64) if "time" in dataset.coords else None
+    if "times" in dataset or (times is not None and not _told(times, u, viscosity)):
+        raise ValueError(
+            "layout 'neuralop' has no place for times, and its reader would find others: use layout='li2020-burgers', "
+            "or leave them out with dataset.drop_vars('time')"
+        )
+    first = whole(dataset["a"].transpose("sample", "x")) if "a" in dataset else u[:, 0]
+    return {"x": first, "y": u, **viscosity}
+
+
+def _told(times: np.ndarray, u: np.ndarray, viscosity: dict[str, np.ndarray]) -> bool:
+    """Whether the numbers tell these times, as in the public files."""
+    from sciops.datasets.readers.neuralop import fitted_times
+
+    found = fitted_times(u, float(viscosity["visc"][0, 0])) if viscosity else None
+    return found is not None and np.array_equal(found, times)
