@@ -1,0 +1,136 @@
+"""Helmholtz data: −Δu − k²u = f on the unit square from random sources f and wavenumbers k, solved to round-off.
+
+    python -m data_gen.helmholtz --preset waves --output runs/helmholtz.h5
+    python -m data_gen.helmholtz --preset waves --wavenumbers 20 40 --output runs/high.h5
+    python -m data_gen.helmholtz --preset screened --output runs/screened.h5
+
+The presets are this project's own: the public Helmholtz sets have coefficients that vary in space.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_gen._generation import Recipe, generate_samples, grids_of, numbers_of, on_every_grid, program
+from data_gen.poisson import VARIABLES, SourceConfig, boundary_of, centering_of, solve_each, sources
+from sciops._command import command
+from sciops.datasets.writer import Ranges
+from sciops.grids import Grid
+from sciops.pde import helmholtz
+
+__all__ = ["PRESETS", "HelmholtzConfig", "run"]
+
+_TRIES = 10_000
+
+
+@dataclass(frozen=True)
+class HelmholtzConfig(SourceConfig):
+    """What to generate. Sample i depends on the law, the equation and the seed alone."""
+
+    resolutions: tuple[int, ...] = (129, 65)
+    """Points per axis, walls included; one group of the file each."""
+    power: float = 0.0
+    """Exponent of i² + j² in the sines law."""
+    wavenumbers: tuple[float, float] = (5.0, 20.0)
+    """k of a sample is uniform between these two, in radians per unit of length."""
+    gap: float = 0.01
+    """k is drawn again where |λ − k²| < gap·k² for an eigenvalue λ of the box: ‖u‖ ≤ ‖f‖/(gap k²) then."""
+    screened: bool = False
+    """−Δu + k²u = f instead; k is then an inverse length, and any k will do."""
+    output: Path = Path("runs/helmholtz.h5")
+    """The file to write."""
+
+
+PRESETS = {
+    "waves": HelmholtzConfig(),
+    "screened": HelmholtzConfig(screened=True, law="gaussian", wavenumbers=(1.0, 30.0)),
+    "quick": HelmholtzConfig(samples=32, resolutions=(33, 17), output=Path("runs/helmholtz_quick.h5")),
+}
+
+
+def run(config: HelmholtzConfig) -> Path:
+    """Generates the file and returns its path (the folder of parts while other shards are at work).
+
+    Raises ValueError for a configuration that cannot be, or an output that another configuration made; OSError when
+    the disk is full.
+    """
+    low, high = config.wavenumbers
+    if not 0 < low < high < np.inf:
+        raise ValueError(f"--wavenumbers {low:g} {high:g}: expected two positive numbers, the smaller first")
+    if not 0 < config.gap < 1:
+        raise ValueError(f"--gap {config.gap:g}: expected a share between 0 and 1, such as 0.01")
+    name = "screening" if config.screened else "wavenumber"
+    recipe = Recipe(
+        equation="helmholtz",
+        grids=_grids(config),
+        make=make,
+        variables=VARIABLES
+        | {name: {"long_name": f"{name} k of −Δu {'+' if config.screened else '−'} k²u = f", "units": "1"}},
+        solver=program("sciops.pde.helmholtz", device=config.device),
+        attrs={"task": "steady", "scheme": config.scheme, **boundary_of(config)},
+        probe=_probe,
+        any_batch=config.device == "cpu",
+    )
+    return generate_samples(config, recipe)
+
+
+def make(config: HelmholtzConfig, ranges: Ranges) -> dict[str, np.ndarray]:
+    """The samples in `ranges` on every grid of the configuration."""
+    return on_every_grid(config, _grids(config), partial(_solved, config, ranges))
+
+
+def _solved(config: HelmholtzConfig, ranges: Ranges, grid: Grid) -> tuple[dict[str, Any], dict[str, Any]]:
+    f, k = sources(config, grid, ranges), _parameters(config, ranges)
+    name = "screening" if config.screened else "wavenumber"
+
+    def solve(f: Any, k: Any) -> helmholtz.Solution:
+        return helmholtz.solve(f, grid, **{name: k}, boundary=config.boundary, scheme=config.scheme)
+
+    u, residual = solve_each(config, solve, f, k)
+    seed = np.full(len(f), config.seed, dtype=np.int64)
+    return {"f": f, "u": u}, {"seed": seed, "residual": residual, name: k}
+
+
+def _probe(config: HelmholtzConfig) -> None:
+    sources(config, Grid((8, 8), centering=centering_of(config)), [(0, 1)])
+    _parameters(config, [(0, 1)])
+
+
+def _parameters(config: HelmholtzConfig, ranges: Ranges) -> np.ndarray:
+    """k of every sample, (samples,), the same on every grid: kept off the eigenvalues of the box itself."""
+    low, high = config.wavenumbers
+    squares = _eigenvalues(config.boundary, 2 * high)
+    values = []
+    for number in numbers_of(ranges).tolist():
+        # the field draws from spawn_key (number,); its wavenumber has a stream of its own
+        draw = np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=(number, 1)))
+        for _ in range(_TRIES):
+            k = draw.uniform(low, high)
+            if config.screened or np.abs(squares - k**2).min() >= config.gap * k**2:
+                break
+        else:
+            raise ValueError(
+                f"--gap {config.gap:g}: leaves next to no wavenumber between {low:g} and {high:g}; take a smaller one"
+            )
+        values.append(k)
+    return np.array(values)
+
+
+def _eigenvalues(boundary: str, most: float) -> np.ndarray:
+    """λ of −Δ on the unit square with √λ up to `most` and a little beyond."""
+    step = 2 * np.pi if boundary == "periodic" else np.pi
+    k = step * np.arange(int(boundary == "dirichlet"), int(most / step) + 2)
+    return np.unique(np.add.outer(k**2, k**2))
+
+
+def _grids(config: HelmholtzConfig) -> dict[str, Grid]:
+    return grids_of(config, 2, centering=centering_of(config))
+
+
+if __name__ == "__main__":
+    command(run, PRESETS)

@@ -1,0 +1,131 @@
+"""Waves: u_tt + γu_t = c²Δu on the unit square from random u at rest, exact in time, recorded at equal times.
+
+python -m data_gen.wave --preset cno2023 --output runs/wave.h5
+python -m data_gen.wave --preset periodic --speed 0.5 --output runs/periodic.h5
+python -m data_gen.wave --preset quick --samples 64 --resolutions 65 33 --output runs/small.h5
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from data_gen._generation import Recipe, generate_samples, grids_of, on_every_grid, program
+from data_gen._solving import one_by_one
+from data_gen.poisson import SourceConfig, boundary_of, centering_of, sources
+from sciops._command import command
+from sciops.datasets.writer import Ranges
+from sciops.grids import Grid
+from sciops.pde import wave
+
+__all__ = ["PRESETS", "WaveConfig", "run"]
+
+_VARIABLES = {
+    "u": {"long_name": "displacement", "units": "1"},
+    "v": {"long_name": "velocity, the rate of change of u", "units": "1"},
+    "seed": {"long_name": "seed of the initial field; with the number of the sample it gives the field again"},
+}
+
+
+@dataclass(frozen=True)
+class WaveConfig(SourceConfig):
+    """What to generate; the laws are those of u at time 0. Sample i depends on the law, the equation and the seed."""
+
+    resolutions: tuple[int, ...] = (129, 65)
+    """Points per axis, walls included; one group of the file each."""
+    sines: int = 24
+    """K of the sines law."""
+    power: float = -1.0
+    """Exponent of i² + j² in the sines law."""
+    speed: float = 0.1
+    """c, boxes per unit of time."""
+    damping: float = 0.0
+    """γ, per unit of time."""
+    duration: float = 5.0
+    """Time of the last record; the first is at 0."""
+    records: int = 11
+    """How many records, at equal times."""
+    output: Path = Path("runs/wave.h5")
+    """The file to write."""
+
+
+PRESETS = {
+    # CNO (arXiv:2302.01178): K = 24, (i² + j²)^−1, c = 0.1, u = 0 on the walls; their task is u(0) → u(5), the first
+    # record and the last. Their files have 64 points per axis; ours have 64 spacings from wall to wall
+    "cno2023": WaveConfig(samples=896, validation=128, test=256),
+    "periodic": WaveConfig(law="gaussian", boundary="periodic", resolutions=(128, 64), speed=0.2),
+    "quick": WaveConfig(samples=16, resolutions=(33, 17), records=6, output=Path("runs/wave_quick.h5")),
+}
+
+
+def run(config: WaveConfig) -> Path:
+    """Generates the file and returns its path (the folder of parts while other shards are at work).
+
+    Raises ValueError for a configuration that cannot be, or an output that another configuration made; OSError when
+    the disk is full.
+    """
+    for name, above in (("speed", True), ("damping", False), ("duration", True)):
+        value = getattr(config, name)
+        if not 0 <= value < np.inf or (above and value == 0):
+            raise ValueError(f"--{name} {value}: expected a finite number {'above' if above else 'of at least'} 0")
+    if config.records < 2:
+        raise ValueError(f"--records {config.records}: expected at least 2, the first at time 0")
+    if config.scheme != "spectral":
+        raise ValueError(f"--scheme {config.scheme}: waves are solved mode by mode; take --scheme spectral")
+    recipe = Recipe(
+        equation="wave",
+        grids=_grids(config),
+        make=make,
+        variables=_VARIABLES,
+        solver=program("sciops.pde.wave", device=config.device),
+        dims={"u": ("time", "x", "y"), "v": ("time", "x", "y")},
+        coordinates={"time": (_times(config), {"units": "1", "long_name": "time"})},
+        attrs={
+            "task": "trajectory",
+            "state": ["u", "v"],
+            "parameters": {"speed": config.speed, "damping": config.damping},
+            **boundary_of(config),
+        },
+        probe=lambda config: sources(config, Grid((8, 8), centering=centering_of(config)), [(0, 1)]),
+        any_batch=config.device == "cpu",
+    )
+    return generate_samples(config, recipe)
+
+
+def make(config: WaveConfig, ranges: Ranges) -> dict[str, np.ndarray]:
+    """The samples in `ranges` on every grid of the configuration."""
+    return on_every_grid(config, _grids(config), partial(_solved, config, ranges))
+
+
+def _solved(config: WaveConfig, ranges: Ranges, grid: Grid) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    u0 = sources(config, grid, ranges)
+    state = np.stack([u0, np.zeros_like(u0)], 1)
+    solve = partial(
+        wave.solve,
+        grid=grid,
+        times=_times(config),
+        speed=config.speed,
+        damping=config.damping,
+        boundary=config.boundary,
+    )
+    if config.device == "cpu":
+        u = np.stack([run.u for run in one_by_one(solve, state, threads=config.threads)])
+    else:
+        u = solve(torch.from_numpy(state).to(config.device)).u.cpu().numpy()
+    return {"u": u[:, :, 0], "v": u[:, :, 1]}, {"seed": np.full(len(u), config.seed, dtype=np.int64)}
+
+
+def _times(config: WaveConfig) -> np.ndarray:
+    return np.linspace(0.0, config.duration, config.records)
+
+
+def _grids(config: WaveConfig) -> dict[str, Grid]:
+    return grids_of(config, 2, centering=centering_of(config))
+
+
+if __name__ == "__main__":
+    command(run, PRESETS)
