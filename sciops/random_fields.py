@@ -20,7 +20,9 @@ from torch import Tensor
 from sciops._arrays import as_tensor
 from sciops.grids import Grid
 
-__all__ = ["gaussian_random_field", "log_normal", "two_phase"]
+__all__ = ["gaussian_random_field", "log_normal", "random_waves", "two_phase"]
+
+_REFERENCE = 4096  # points whose least and largest value stand for those of a function on the line
 
 
 def gaussian_random_field(
@@ -79,6 +81,72 @@ def gaussian_random_field(
             draw = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(i,))))
             coefficients[order] = draw.standard_normal(coefficients.size)
             field[...] = _evaluate(coefficients.reshape(scale.shape) * scale, bases).reshape(grid.shape)
+    return fields
+
+
+def random_waves(
+    grid: Grid,
+    samples: int,
+    *,
+    terms: int,
+    wavenumbers: tuple[int, int],
+    amplitudes: tuple[float, float],
+    seed: int,
+    first: int = 0,
+    absolute: float = 0.0,
+    window: float = 0.0,
+    either_sign: bool = False,
+    normalize: bool = False,
+) -> np.ndarray:
+    """A few waves with random amplitudes, wavenumbers and phases, on one axis with domain (a, a + L):
+
+        u(x) = Σ_{j=1}^N A_j sin(2π n_j (x − a)/L + φ_j)
+
+    A_j uniform between the `amplitudes`, n_j a whole number from the first of the `wavenumbers` to the last, each as
+    likely, φ_j uniform on (0, 2π), all independent.
+
+    grid : Grid            one axis; the waves have its domain for period and are evaluated at its own points
+    samples, seed, first : as in `gaussian_random_field`; what a sample draws does not depend on the other options
+    terms : N
+    absolute : probability that u becomes |u|
+    window : probability that u is multiplied by ½(tanh((ξ − l)/0.01) − tanh((ξ − r)/0.01)), ξ = (x − a)/L, with l
+        uniform on (0.1, 0.45) and r on (0.55, 0.9)
+    either_sign : u or −u, each as likely, after `absolute`
+    normalize : (u − min u)/(max u − min u), the extremes taken over 4096 points of the domain, the same on every grid
+    returns : float64 (samples, n)
+
+    Good values: ``terms=10, wavenumbers=(1, 2), amplitudes=(-0.5, 0.5)`` of Brandstetter et al. (arXiv:2202.07643) for
+    KdV and Kuramoto–Sivashinsky; ``terms=2, wavenumbers=(1, 4), amplitudes=(0, 1), absolute=0.1, window=0.1,
+    either_sign=True`` of PDEBench (arXiv:2210.07182, eq. 8) for advection, with wavenumbers to 8, Burgers and, with
+    `normalize`, reaction–diffusion. PDEBench's program adds a constant to the sum of its paper and measures a period
+    one spacing too short; this is the paper's sum, which is periodic.
+
+    Raises ValueError for more than one axis, terms < 1, probabilities outside [0, 1], pairs in the wrong order.
+    """
+    _check_waves(grid, samples, seed, first, terms, wavenumbers, amplitudes, absolute, window)
+    ((left, right),) = grid.domain
+    points = [(grid.coordinates()[0] - left) / (right - left)]
+    if normalize:
+        points.append(np.arange(_REFERENCE) / _REFERENCE)
+    fields = np.empty((samples, *grid.shape))
+    for i in range(samples):
+        draw = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(first + i,))))
+        a = draw.uniform(*amplitudes, terms)
+        n = draw.integers(wavenumbers[0], wavenumbers[1] + 1, terms)
+        phase = draw.uniform(0, 2 * np.pi, terms)
+        fold, flip, cut, l, r = draw.uniform(size=5)
+        values = []
+        for xi in points:
+            u = np.sin(2 * np.pi * np.fmod(np.multiply.outer(xi, n), 1.0) + phase) @ a
+            u = np.abs(u) if fold < absolute else u
+            u = -u if either_sign and flip < 0.5 else u
+            if cut < window:
+                u = u * 0.5 * (np.tanh((xi - 0.1 - 0.35 * l) / 0.01) - np.tanh((xi - 0.55 - 0.35 * r) / 0.01))
+            values.append(u)
+        if normalize:
+            low, high = values[1].min(), values[1].max()
+            values[0] = (values[0] - low) / (high - low)
+        fields[i] = values[0]
     return fields
 
 
@@ -177,9 +245,7 @@ def _check(
 ) -> None:
     if not isinstance(grid, Grid):
         raise TypeError(f"grid={grid!r}: expected a Grid, such as Grid((85, 85))")
-    for name, value, least in (("samples", samples, 0), ("seed", seed, 0), ("modes", modes, 2), ("first", first, 0)):
-        if not isinstance(value, (int, float, np.number)) or int(value) != value or value < least:
-            raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
+    _check_counts(samples=(samples, 0), seed=(seed, 0), modes=(modes, 2), first=(first, 0))
     if not (0 < tau < math.inf):
         raise ValueError(f"tau={tau}: expected a positive inverse correlation length, such as tau=3")
     if not (grid.ndim / 2 < alpha < math.inf):
@@ -189,3 +255,37 @@ def _check(
         )
     if boundary not in (None, "neumann", "periodic"):
         raise ValueError(f"boundary={boundary!r}: expected 'neumann' or 'periodic'")
+
+
+def _check_counts(**counts: tuple[Any, int]) -> None:
+    """name=(value, least): ValueError unless it is a whole number of at least that."""
+    for name, (value, least) in counts.items():
+        if not isinstance(value, (int, float, np.number)) or int(value) != value or value < least:
+            raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
+
+
+def _check_waves(
+    grid: Grid,
+    samples: int,
+    seed: int,
+    first: int,
+    terms: int,
+    wavenumbers: tuple[int, int],
+    amplitudes: tuple[float, float],
+    absolute: float,
+    window: float,
+) -> None:
+    if not isinstance(grid, Grid):
+        raise TypeError(f"grid={grid!r}: expected a Grid, such as Grid((1024,), centering='periodic')")
+    if grid.ndim != 1:
+        raise ValueError(f"grid of {grid.ndim} axes: waves are drawn on one; take gaussian_random_field")
+    _check_counts(samples=(samples, 0), seed=(seed, 0), first=(first, 0), terms=(terms, 1))
+    low, high = wavenumbers
+    _check_counts(wavenumbers=(low, 0), wavenumber=(high, 0))
+    if not low <= high:
+        raise ValueError(f"wavenumbers={wavenumbers}: expected the smallest and the largest, such as (1, 4)")
+    if not (amplitudes[0] < amplitudes[1] and np.isfinite(amplitudes).all()):
+        raise ValueError(f"amplitudes={amplitudes}: expected the least and the largest, such as (-0.5, 0.5)")
+    for name, value in (("absolute", absolute), ("window", window)):
+        if not 0 <= value <= 1:
+            raise ValueError(f"{name}={value}: expected a probability, between 0 and 1")
