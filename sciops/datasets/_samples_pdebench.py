@@ -157,7 +157,10 @@ def diffusion_sorption(path: Path, *, seed: int = 0) -> None:
 
 
 def incompressible(path: Path, *, seed: int = 0) -> None:
-    """Vortices between slipping walls that decay as exp(−2π²νt), and a tracer constant along their streamlines."""
+    """Vortices between slipping walls that decay as exp(−2π²νt), and a tracer c constant along their streamlines.
+
+    The force f = ∇c/10 acts as c f = ∇(c²/20), which the pressure takes up.
+    """
     import h5py
 
     n, steps, nu = 16, 6, 0.01
@@ -168,10 +171,11 @@ def incompressible(path: Path, *, seed: int = 0) -> None:
     size = rng.uniform(0.5, 1.5, (_SAMPLES, 1)) * np.exp(-2 * np.pi**2 * nu * times)
     vortex = np.stack([np.multiply.outer(sine, cosine), -np.multiply.outer(cosine, sine)], -1)
     tracer = np.multiply.outer(sine, sine) ** 2
+    slope = 0.2 * np.pi * np.multiply.outer(sine * cosine, sine**2)
     arrays = {
         "velocity": np.multiply.outer(size, vortex),
         "particles": np.broadcast_to(tracer[..., None], (_SAMPLES, steps, n, n, 1)),
-        "force": np.zeros((_SAMPLES, n, n, 2)),
+        "force": np.broadcast_to(np.stack([slope, slope.T], -1), (_SAMPLES, n, n, 2)),
         "t": times,
     }
     config = (
