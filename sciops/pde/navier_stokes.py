@@ -114,7 +114,10 @@ def velocity(w: Any, grid: Grid) -> Any:
 
 
 def energy(w: Any, grid: Grid) -> Any:
-    """E = ½⟨|u|²⟩ of the `velocity`; w (…, nx, ny) → (…). dE/dt = −2νZ − 2αE + ⟨ψf⟩."""
+    """E = ½⟨|u|²⟩ of the `velocity`; w (…, nx, ny) → (…). dE/dt = −2νZ − 2αE + ⟨ψf⟩.
+
+    Exact of `tendency`, as is that of `enstrophy`, where w and f have no Nyquist modes and w has mean 0.
+    """
     tensor, restore, _ = _field(w, grid)
     return restore(0.5 * velocity(tensor, grid).square().sum(-3).mean((-2, -1)))
 
