@@ -95,7 +95,9 @@ def _read(reader: Reader, found: Probe, resolution: Resolution) -> xr.Dataset:
     said in one line too."""
     try:
         dataset = reader.read(found, resolution)
-        missing = [name for name in ("layout", "equation", "grid") if name not in dataset.attrs]
+        # coordinates that make no grid are opened as they are: "no_grid" says why
+        grid = ("grid",) if "no_grid" not in dataset.attrs else ()
+        missing = [name for name in ("layout", "equation", *grid) if name not in dataset.attrs]
         if missing:
             dataset.close()
             raise ValueError(

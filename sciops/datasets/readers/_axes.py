@@ -161,13 +161,15 @@ def is_round(axis: Axis, ends: Interval) -> bool:
     return all(min(abs(end - f), abs(end - q)) <= slack for end, f, q in zip(ends, figures, quarters))
 
 
-def unplaced(dataset: Any, axes: Mapping[str, np.ndarray | None]) -> Any:
+def unplaced(dataset: Any, axes: Mapping[str, np.ndarray | None], why: str) -> Any:
     """The data set with its coordinates as the file has them and no grid, so that whatever needs one says so.
 
-    Coordinates of more axes than one become variables ``position_x``; those the file lacks are left out.
+    Attribute ``no_grid`` holds `why`. Coordinates of more axes than one become variables ``position_x``; those the
+    file lacks are left out.
     """
     result = dataset.drop_vars([axis for axis in SPACE if axis in dataset.coords])
     result.attrs.pop("grid", None)
+    result.attrs["no_grid"] = why
     for axis, points in axes.items():
         about = dict(dataset[axis].attrs)
         for key in ("centering", "extent", "domain"):

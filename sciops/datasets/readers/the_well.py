@@ -97,7 +97,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     for name, axis in short.items():
         dataset[axis].attrs["long_name"] = name
     if grid is None:
-        dataset = unplaced(dataset, {short[name]: points for name, points in held.axes.items()})
+        dataset = unplaced(dataset, {short[name]: points for name, points in held.axes.items()}, placed[-1])
     return at_resolution(dataset, resolution)
 
 

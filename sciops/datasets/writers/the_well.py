@@ -193,6 +193,8 @@ def _boundary_group(file: Any, dataset: xr.Dataset, grid: Grid, extra: list[str]
             _wall(group.create_group(title), kind, long, json.loads(about.get("associated_fields", "[]")), None)
         values = dataset[name].values
         if name.startswith("mask_"):
+            if "mask" in group[title]:  # the ends alone, which the mask knows better
+                del group[title]["mask"]
             group[title]["mask"] = values.astype(bool)
             group[title].attrs["sample_varying"] = "sample" in dataset[name].dims
             group[title].attrs["time_varying"] = "time" in dataset[name].dims
