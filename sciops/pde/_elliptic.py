@@ -9,8 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
-from sciops.grids import Grid, check_on_grid
+from sciops.grids import Grid
 from sciops.pde._eigenbasis import (
     SCHEMES,
     Boundary,
@@ -22,6 +21,7 @@ from sciops.pde._eigenbasis import (
     inside,
     synthesise,
 )
+from sciops.pde._trajectory import Start, initial
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,16 @@ class Solution:
 
 @dataclass(frozen=True)
 class Problem:
-    """What a door has checked: f as a batch, the way back, the boundary words, the scheme."""
+    """What a door has checked: f as a batch (with the way back), the boundary words, the scheme."""
 
-    f: Tensor
-    restore: Any
-    single: bool
+    start: Start
     grid: Grid
     kinds: tuple[Boundary, ...]
     scheme: Scheme
+
+    @property
+    def f(self) -> Tensor:
+        return self.start.field
 
     @property
     def eigenvalues(self) -> Tensor:
@@ -58,31 +60,17 @@ class Problem:
         """Whether −Δ has constants in its kernel: no axis is held at zero."""
         return "dirichlet" not in self.kinds
 
+    def result(self, values: Tensor) -> Any:
+        """(batch, …) in the caller's kind, without the batch where f came without."""
+        return self.start.restore(values[0] if self.start.single else values)
+
 
 def problem(f: Any, grid: Grid, boundary: Boundary | Sequence[Boundary] | None, scheme: Scheme) -> Problem:
     """Raises ValueError and TypeError naming what was got."""
     kinds = boundaries_of(grid, boundary)
     if scheme not in SCHEMES:
         raise ValueError(f"scheme={scheme!r}: expected 'spectral' or 'finite-volume'")
-    if grid.ndim > 3:
-        raise ValueError(f"grid has {grid.ndim} axes; expected 1, 2 or 3")
-    tensor, restore, single = fields(f, grid, "f")
-    return Problem(tensor, restore, single, grid, kinds, scheme)
-
-
-def fields(f: Any, grid: Grid, name: str) -> tuple[Tensor, Any, bool]:
-    """(batch, *grid), the way back, whether it was a single field: finite real numbers of 32 or 64 bits."""
-    tensor, restore = as_tensor(f, name)
-    if tensor.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"{name} has dtype {tensor.dtype}; expected float32 or float64")
-    check_on_grid(tensor, grid, name)
-    if tensor.ndim not in (grid.ndim, grid.ndim + 1):
-        raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected (batch, *grid) or the grid {grid.shape}")
-    if not torch.isfinite(tensor).all():
-        index = torch.nonzero(~torch.isfinite(tensor))[0].tolist()
-        raise ValueError(f"{name}[{', '.join(map(str, index))}] is not finite: expected finite numbers")
-    single = tensor.ndim == grid.ndim
-    return tensor.reshape(-1, *grid.shape), restore, single
+    return Problem(initial(f, grid, name="f"), grid, kinds, scheme)
 
 
 def without_mean(p: Problem, mean: Literal["refuse", "project"]) -> Tensor:
@@ -97,7 +85,7 @@ def without_mean(p: Problem, mean: Literal["refuse", "project"]) -> Tensor:
     excess = (average.abs() > 100 * torch.finfo(p.f.dtype).eps * size).flatten()
     if mean == "refuse" and excess.any():
         i = int(torch.nonzero(excess)[0])
-        which = "f" if p.single else f"f[{i}]"
+        which = "f" if p.start.single else f"f[{i}]"
         raise ValueError(
             f"{which} has the mean {average.flatten()[i]:.3g}: −Δu = f has a solution with {p.kinds[0]} boundaries "
             "only for mean 0; subtract it, or pass mean='project'"
@@ -113,9 +101,7 @@ def solve(p: Problem, f: Tensor, shift: Tensor) -> Solution:
     symbol = p.eigenvalues + shift.reshape(-1, *(1,) * p.grid.ndim)
     inverse = torch.where(symbol == 0, 0.0, 1 / symbol).to(device=f.device, dtype=f.dtype)
     u = synthesise(analyse(f, p.grid, p.kinds) * inverse, p.grid, p.kinds)
-    rho = residual(p, f, u, shift)
-    first = 0 if p.single else slice(None)
-    return Solution(p.restore(u[first]), p.restore(rho[first]))
+    return Solution(p.result(u), p.result(residual(p, f, u, shift)))
 
 
 def residual(p: Problem, f: Tensor, u: Tensor, shift: Tensor) -> Tensor:

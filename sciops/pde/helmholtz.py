@@ -13,6 +13,7 @@ from sciops.grids import Grid
 from sciops.pde import _elliptic
 from sciops.pde._eigenbasis import Boundary, Scheme
 from sciops.pde._elliptic import Solution
+from sciops.pde._trajectory import constant
 
 __all__ = ["Solution", "solve"]
 
@@ -50,26 +51,10 @@ def solve(
     if (wavenumber is None) == (screening is None):
         raise ValueError("expected either wavenumber=k for −Δu − k²u = f, or screening=κ for −Δu + κ²u = f")
     if screening is not None:
-        return _elliptic.solve(p, p.f, _numbers(screening, "screening", len(p.f), least=0.0) ** 2)
-    k = _numbers(wavenumber, "wavenumber", len(p.f), least=None)
+        return _elliptic.solve(p, p.f, constant(screening, "screening", p.start, above=0.0, trailing=0) ** 2)
+    k = constant(wavenumber, "wavenumber", p.start, least=0.0, trailing=0)
     _refuse_resonance(p, k)
     return _elliptic.solve(p, p.f, -(k**2))
-
-
-def _numbers(value: Any, name: str, batch: int, *, least: float | None) -> Tensor:
-    """(1,) or (batch,) float64 on the CPU, above `least`, or at least 0 where that is None."""
-    given = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
-    if given.dtype.kind not in "biuf" or given.ndim > 1 or given.size not in (1, batch):
-        raise ValueError(
-            f"{name} has shape {given.shape} and dtype {given.dtype}; expected a number, or ({batch},), one a sample"
-        )
-    numbers = torch.tensor(given.reshape(-1), dtype=torch.float64)
-    good = torch.isfinite(numbers) & (numbers >= 0 if least is None else numbers > least)
-    if not good.all():
-        bad = numbers[~good][0].item()
-        sign = "at least 0" if least is None else "above 0; κ = 0 is sciops.pde.poisson"
-        raise ValueError(f"{name}={bad:g}: expected a finite number {sign}")
-    return numbers
 
 
 def _refuse_resonance(p: _elliptic.Problem, k: Tensor) -> None:

@@ -51,7 +51,8 @@ def solve(
     kinds = boundaries_of(grid, boundary)
     start = initial(u0, grid, fields=2)
     for name, value, least in (("speed", speed, "above 0"), ("damping", damping, "at least 0")):
-        if not (math.isfinite(value) and (value > 0 or (value == 0 and name == "damping"))):
+        number = isinstance(value, (int, float, np.number)) and math.isfinite(value)
+        if not (number and (value > 0 or (value == 0 and name == "damping"))):
             raise ValueError(f"{name}={value!r}: expected a finite number {least}")
     given = output_times(times)
     omega2 = speed**2 * eigenvalues(grid, kinds)

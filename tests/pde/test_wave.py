@@ -152,3 +152,13 @@ def test_refusals():
         wave.solve(np.zeros((3, 8, 8)), grid, times=[1.0])
     with pytest.raises(ValueError, match=r"expected \(…, 2, \*grid\)"):
         wave.energy(np.zeros((8, 8)), grid)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_as_on_the_cpu():
+    grid = Grid((20, 17), centering="cell")
+    state = torch.tensor(_state(grid, "neumann"))
+    there = wave.solve(state.cuda(), grid, times=[0.0, 2.0], damping=0.1, boundary="neumann").u
+    assert there.is_cuda
+    here = wave.solve(state, grid, times=[0.0, 2.0], damping=0.1, boundary="neumann").u
+    torch.testing.assert_close(there.cpu(), here, rtol=0, atol=1e-12)
