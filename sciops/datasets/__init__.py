@@ -13,6 +13,7 @@ from typing import Any
 _NAMES = {
     "open_dataset": "readers",
     "READERS": "readers",
+    "describe_arrays": "readers.arrays",
     "grid_of": "conventions",
     "build_dataset": "conventions",
     "with_phases": "phases",

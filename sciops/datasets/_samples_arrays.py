@@ -179,4 +179,7 @@ SAMPLES = {
     "li2020-burgers-trajectory": li2020_burgers_trajectory,
     "neuralop": neuralop,
     "neuralop-burgers": neuralop_burgers,
+    "npy": npy,
+    "npz": npz,
+    "apebench": apebench,
 }

@@ -9,6 +9,8 @@ import os
 from typing import TYPE_CHECKING
 
 from sciops.datasets.readers import (
+    apebench,
+    arrays,
     li2020,
     li2020_burgers,
     li2020_ns,
@@ -44,6 +46,8 @@ READERS: dict[str, Reader] = {
         li2020_ns.READER,
         li2020_burgers.READER,
         neuralop.READER,
+        arrays.READER,
+        apebench.READER,
     )
 }
 
@@ -115,6 +119,8 @@ def _read(reader: Reader, found: Probe, resolution: Resolution) -> xr.Dataset:
 
 
 def _unknown(found: Probe, layout: str | None) -> str:
+    if found.kind in ("npy", "npz") and layout in (None, "arrays"):
+        return arrays.undescribed(found)
     if layout is not None:
         return f"{found.path} is {found.describe()}; layout {layout!r} is {READERS[layout].expects}"
     if not found.arrays and "(" in found.kind:  # what it is says what to do
@@ -127,4 +133,4 @@ def _unknown(found: Probe, layout: str | None) -> str:
 
 
 def _matching(found: Probe) -> Reader | None:
-    return next((reader for reader in READERS.values() if reader.matches(found)), None)
+    return next((one for one in READERS.values() if (one.recognises or one.matches)(found)), None)

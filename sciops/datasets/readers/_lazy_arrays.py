@@ -32,7 +32,9 @@ class ViewArray(BackendArray):
         axes: Sequence[int] | None = None,
         pick: Mapping[int, int] | None = None,
     ) -> None:
-        self.path, self.stored, self.dtype, self.pick = path, tuple(shape), np.dtype(dtype), dict(pick or {})
+        self.path, self.stored, self.pick = path, tuple(shape), dict(pick or {})
+        self.raw = np.dtype(dtype)
+        self.dtype = self.raw.newbyteorder("=")  # values come out in this machine's byte order
         self.axes = tuple(i for i in (range(len(shape)) if axes is None else axes) if i not in self.pick)
         self.shape = tuple(shape[axis] for axis in self.axes)
 
@@ -52,7 +54,7 @@ class ViewArray(BackendArray):
         # leaves the numbers of those still to come
         for axis, part in reversed(list(enumerate(key))):
             values = values[(slice(None),) * axis + (part,)]
-        return np.array(values, order="C")  # a copy: no mapping stays open behind it
+        return np.array(values, self.dtype, order="C")  # a copy: no mapping stays open behind it
 
 
 class MappedArray(ViewArray):
@@ -65,13 +67,13 @@ class MappedArray(ViewArray):
 
     def _values(self) -> np.ndarray:
         if not all(self.stored):
-            return np.empty(self.stored, self.dtype)
+            return np.empty(self.stored, self.raw)
         with readable(self.path, "a file of plain numbers"):
             if self.strides is None:
-                mapped = np.memmap(self.path, self.dtype, "r", self.offset, self.stored, self.order)
+                mapped = np.memmap(self.path, self.raw, "r", self.offset, self.stored, self.order)
                 return mapped.view(np.ndarray)
             raw = np.memmap(self.path, np.uint8, "r")
-            return np.ndarray(self.stored, self.dtype, raw, self.offset, self.strides)
+            return np.ndarray(self.stored, self.raw, raw, self.offset, self.strides)
 
 
 class KeptArray(ViewArray):

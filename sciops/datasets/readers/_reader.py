@@ -21,6 +21,7 @@ class Reader:
     name : as in ``READERS`` and in ``dataset.attrs["layout"]``
     expects : what such a file holds, for messages
     matches : whether a probed file has this layout; looks at the table of contents alone
+    recognises : the same when nobody named the layout, for those that do not show by themselves; default `matches`
     read : the file as a data set in the common form, lazy where the format allows, at the given resolution
     """
 
@@ -28,3 +29,4 @@ class Reader:
     expects: str
     matches: Callable[[Probe], bool]
     read: Callable[[Probe, Resolution], xr.Dataset]
+    recognises: Callable[[Probe], bool] | None = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import stat
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,7 +14,11 @@ from typing import Any
 
 from sciops.datasets._native_files import is_store
 from sciops.datasets._zarr_store import store_attributes
+from sciops.datasets.readers._netcdf3 import MAGIC, read_header
+from sciops.datasets.readers._numpy_files import DESCRIPTION, npy_array, npz_arrays
 
+_ANY_FILE = 1 << 30  # bytes that an array may claim in a file of any size, as one that is mostly unset does
+_BEST_COMPRESSION = 1100  # DEFLATE reaches 1032:1
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _TORCH_OLD = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the number that opened torch.save files before torch 1.6
 
@@ -47,6 +53,9 @@ class Probe:
             "hdf5": self._hdf5_arrays,
             "mat5": self._mat5_arrays,
             "torch": self._torch_arrays,
+            "npy": self._numpy_arrays,
+            "npz": self._numpy_arrays,
+            "netcdf3": self._netcdf3_arrays,
         }
         return contents[self.kind]() if self.kind in contents else {}
 
@@ -87,8 +96,15 @@ class Probe:
         found: dict[str, Entry] = {}
 
         def visit(name: str, item: Any) -> None:
-            if isinstance(item, h5py.Dataset):
-                found[name] = Entry(tuple(item.shape or ()), str(item.dtype))
+            # text and records are no fields; what they say is in attributes
+            if isinstance(item, h5py.Dataset) and item.dtype.kind in "biufc" and item.shape is not None:
+                if item.external:
+                    raise ValueError(
+                        f"{self.path} keeps the numbers of {name} in another file ({item.external[0][0]}), which is "
+                        "not opened: write them into one file"
+                    )
+                self._check_size(name, item.shape, item.dtype.itemsize)
+                found[name] = Entry(tuple(item.shape), str(item.dtype))
 
         with readable(self.path, "an HDF5 file"), h5py.File(self.path, "r") as file:
             file.visititems(visit)
@@ -99,7 +115,10 @@ class Probe:
 
         with readable(self.path, "a MATLAB file"):
             _check_mat5_length(self.path)
-            return {name: Entry(tuple(shape), kind) for name, shape, kind in scipy.io.whosmat(self.path)}
+            found = {name: Entry(tuple(shape), kind) for name, shape, kind in scipy.io.whosmat(self.path)}
+            for name, entry in found.items():
+                self._check_size(name, entry.shape, 1)
+            return found
 
     def _torch_arrays(self) -> dict[str, Entry]:
         import torch
@@ -109,14 +128,39 @@ class Probe:
             data = {"(the tensor)": data}
         if not isinstance(data, dict):
             return {}
-        return {
-            str(key): Entry(tuple(value.shape), str(value.dtype).removeprefix("torch."))
-            for key, value in data.items()
-            if isinstance(value, torch.Tensor)
-        }
+        tensors = {str(key): value for key, value in data.items() if isinstance(value, torch.Tensor)}
+        for name, value in tensors.items():
+            self._check_size(name, tuple(value.shape), value.element_size())
+        return {name: Entry(tuple(v.shape), str(v.dtype).removeprefix("torch.")) for name, v in tensors.items()}
+
+    def _numpy_arrays(self) -> dict[str, Entry]:
+        with readable(self.path, "a NumPy file"):
+            found = {"(the array)": npy_array(self.path)} if self.kind == "npy" else npz_arrays(self.path)
+            return {name: Entry(one.shape, one.dtype.name) for name, one in found.items()}
+
+    def _netcdf3_arrays(self) -> dict[str, Entry]:
+        with readable(self.path, "a NetCDF-3 file"):
+            return {name: Entry(one.shape, one.dtype.name) for name, one in read_header(self.path)[0].items()}
+
+    def _check_size(self, name: str, shape: tuple[int, ...], itemsize: int) -> None:
+        """Raises ValueError for an array that no file of this size can hold: no lossless code packs numbers so well."""
+        stated, size = math.prod(shape) * itemsize, self.path.stat().st_size
+        if stated > _ANY_FILE + _BEST_COMPRESSION * size:
+            raise ValueError(
+                f"{self.path} says that {name} has shape {list(shape)}, {stated:.3g} bytes, and is {size} long: it "
+                "is damaged or was never filled; write it again"
+            )
 
 
-_KINDS = {"hdf5": "an HDF5 file", "mat5": "a MATLAB v5 file", "torch": "a torch.save file", "zarr": "a Zarr store"}
+_KINDS = {
+    "hdf5": "an HDF5 file",
+    "mat5": "a MATLAB v5 file",
+    "torch": "a torch.save file",
+    "zarr": "a Zarr store",
+    "npy": "a NumPy .npy array",
+    "npz": "a NumPy .npz archive",
+    "netcdf3": "a NetCDF-3 file",
+}
 
 
 def probe(path: str | Path) -> Probe:
@@ -138,6 +182,8 @@ def probe(path: str | Path) -> Probe:
         near = sorted(p.name for p in path.parent.iterdir() if p.is_file())[:6] if path.parent.is_dir() else []
         hint = f"beside it lie {', '.join(near)}" if near else "check the folder's name"
         raise FileNotFoundError(f"no file {path}: {hint}")
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError(f"{path} is no regular file (a pipe or a device): copy the data into a file first")
     with open(path, "rb") as file:
         head = file.read(1024)
     if not head:
@@ -149,6 +195,11 @@ def probe(path: str | Path) -> Probe:
         return Probe(path, "mat5")
     if head.startswith(_TORCH_OLD):
         return Probe(path, "torch")
+    if head.startswith(b"\x93NUMPY"):
+        return Probe(path, "npy")
+    if head.startswith(MAGIC):
+        with readable(path, "a NetCDF-3 file"):
+            return Probe(path, "netcdf3", attrs=read_header(path)[1])
     if head.startswith(b"PK\x03\x04"):
         return Probe(path, _zip_kind(path))
     return Probe(path, _other_kind(head))
@@ -205,12 +256,11 @@ def _zip_kind(path: Path) -> str:
         ) from None
     if any(name.endswith("/data.pkl") or name == "data.pkl" for name in names):
         return "torch"
-    return "a NumPy .npz archive" if names and all(name.endswith(".npy") for name in names) else "a zip archive"
+    arrays = [name for name in names if name != DESCRIPTION]
+    return "npz" if arrays and all(name.endswith(".npy") for name in arrays) else "a zip archive"
 
 
 def _other_kind(head: bytes) -> str:
-    if head.startswith(b"\x93NUMPY"):
-        return "a NumPy .npy array"
     if head.startswith(b"\x1f\x8b"):
         return "a gzip archive (unpack it first)"
     if head.startswith(b"version https://git-lfs"):

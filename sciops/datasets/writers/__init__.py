@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sciops.datasets.writers import (
+    apebench,
+    arrays,
     li2020,
     li2020_burgers,
     li2020_ns,
@@ -41,4 +43,6 @@ WRITERS: dict[str, Callable[[list[Any], Path], None]] = {
     "pdebench-groups": pdebench_groups.write,
     "pdebench-ns": pdebench_ns.write,
     "the-well": the_well.write,
+    "arrays": arrays.write,
+    "apebench": apebench.write,
 }
