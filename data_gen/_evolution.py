@@ -1,0 +1,185 @@
+"""What the generators of evolution equations share: when to record, the finer grid of the solve, and what is kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from data_gen._generation import (
+    GenerationConfig,
+    Recipe,
+    numbers_of,
+    on_every_grid,
+    program,
+)
+from sciops.datasets.writer import Ranges
+from sciops.grids import Grid, restrict
+from sciops.pde._trajectory import Trajectory
+
+__all__ = ["STATUS", "EvolutionConfig", "SteppedConfig", "evolution_recipe", "records", "trajectories"]
+
+STATUS = ("ok", "failed")  # stored as the numbers 0, 1
+_AXES = ("x", "y", "z")
+Law = Callable[[Grid, Ranges], np.ndarray]
+Solve = Callable[[Any, Grid, np.ndarray, np.ndarray], Trajectory]
+
+
+@dataclass(frozen=True)
+class EvolutionConfig(GenerationConfig):
+    """What every evolution equation asks beside `GenerationConfig`."""
+
+    labels: Literal["nested", "solved"] = "nested"
+    """nested: solved on solved_on points and taken at those of every group. solved: the same initial field solved on
+    every group's own grid."""
+    solved_on: int | None = None
+    """Points per axis of the solve of nested labels, a multiple of every resolution; default the finest of them."""
+    warm_up: float = 0.0
+    """Time that passes before the record begins."""
+    duration: float = 1.0
+    """Time from the first record to the last."""
+    every: float = 0.1
+    """Time between records, the first of them included."""
+
+
+@dataclass(frozen=True)
+class SteppedConfig(EvolutionConfig):
+    """An evolution that is integrated step by step."""
+
+    dt: float | None = None
+    """Largest step; default the solver's own, which follows from the grid."""
+    order: int = 4
+    """Order of the exponential Runge–Kutta method, 1 to 4."""
+    estimate: bool = False
+    """Estimate each sample's error of time stepping by a second run of twice the step, for half as much time again."""
+
+
+def records(config: EvolutionConfig) -> np.ndarray:
+    """The recorded times, from 0 on whatever the warm-up."""
+    return np.linspace(0.0, config.duration, round(config.duration / config.every) + 1)
+
+
+def evolution_recipe(
+    config: EvolutionConfig,
+    *,
+    equation: str,
+    grids: Mapping[str, Grid],
+    make: Callable[[Any, Ranges], Mapping[str, np.ndarray]],
+    state: Mapping[str, str],
+    parameters: Mapping[str, float],
+    by_sample: Mapping[str, str] | None = None,
+) -> Recipe:
+    """The recipe of a periodic evolution equation that lives in the module of its name.
+
+    state : variable → what it is, the ones that evolve together
+    parameters : constants of all samples; by_sample : those that differ, name → what it is
+
+    Raises ValueError for times, steps or a solve's grid that cannot be, naming the flag.
+    """
+    stepped = isinstance(config, SteppedConfig)
+    _check(config, grids, stepped)
+    units = {"units": "1"}
+    variables: dict[str, dict[str, Any]] = {name: {"long_name": text, **units} for name, text in state.items()}
+    variables |= {name: {"long_name": text, **units} for name, text in (by_sample or {}).items()}
+    variables["seed"] = {"long_name": "seed of the initial field; with the number of the sample it gives it again"}
+    if stepped:
+        variables["status"] = {
+            "long_name": "outcome of the solve",
+            "flag_values": np.arange(len(STATUS), dtype=np.int8),
+            "flag_meanings": " ".join(STATUS),
+        }
+    if stepped and config.estimate:
+        variables["error"] = {"long_name": "estimated relative error of the time stepping at the last time", **units}
+    space = _AXES[: next(iter(grids.values())).ndim]
+    return Recipe(
+        equation=equation,
+        grids=grids,
+        make=make,
+        variables=variables,
+        solver=program(f"sciops.pde.{equation}", device=config.device),
+        dims={name: ("time", *space) for name in state},
+        coordinates={"time": (records(config), {"units": "1", "long_name": "time"})},
+        attrs={
+            "task": "trajectory",
+            "state": list(state),
+            "parameters": dict(parameters),
+            "boundary": dict.fromkeys(space, "periodic"),
+            "warm_up": config.warm_up,
+            "solved_on": _solved_on(config, grids) if config.labels == "nested" else "its own grid",
+        },
+    )
+
+
+def trajectories(
+    config: EvolutionConfig,
+    grids: Mapping[str, Grid],
+    ranges: Ranges,
+    *,
+    state: Mapping[str, str],
+    law: Law,
+    solve: Solve,
+    by_sample: Mapping[str, np.ndarray] | None = None,
+) -> dict[str, np.ndarray]:
+    """What `make` returns: initial fields by a law, solved together, at the recorded times and the groups' points.
+
+    law : (grid, ranges) → (samples, [fields,] *grid), the same functions on every grid
+    solve : (initial fields, grid, times, numbers of the samples) → Trajectory, failures flagged
+    by_sample : values (samples,) that the file keeps of each sample
+
+    Raises RuntimeError naming the samples that blew up, unless the configuration allows failures.
+    """
+    numbers, times = numbers_of(ranges), config.warm_up + records(config)
+
+    def on(grid: Grid) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        fine = grid
+        if config.labels == "nested":
+            fine = Grid((_solved_on(config, grids),) * grid.ndim, grid.extent, "periodic")
+        u0 = law(fine, ranges)
+        given = u0 if config.device == "cpu" else torch.from_numpy(u0).to(config.device)
+        solution = solve(given, fine, times, numbers)
+        u = restrict(solution.u, fine, grid) if fine != grid else solution.u
+        u, error = (np.asarray(v.cpu() if isinstance(v, torch.Tensor) else v) for v in (u, solution.error))
+        kept = {"seed": np.full(len(numbers), config.seed, dtype=np.int64), **(by_sample or {})}
+        if isinstance(config, SteppedConfig):
+            failed = ~np.isfinite(u.reshape(len(u), -1)).all(1)
+            _report(numbers[failed], config)
+            kept["status"] = failed.astype(np.int8)
+        if solution.error is not None:
+            kept["error"] = error.astype(np.float64)
+        fields = u[:, :, None] if len(state) == 1 else u
+        return {name: fields[:, :, i] for i, name in enumerate(state)}, kept
+
+    return on_every_grid(config, grids, on)
+
+
+def _solved_on(config: EvolutionConfig, grids: Mapping[str, Grid]) -> int:
+    return config.solved_on or max(grid.shape[0] for grid in grids.values())
+
+
+def _report(failed: np.ndarray, config: EvolutionConfig) -> None:
+    if failed.size and not config.allow_failures:
+        listed = ", ".join(map(str, failed[:10])) + (" …" if failed.size > 10 else "")
+        raise RuntimeError(f"samples {listed} blew up; pass a smaller --dt, or --allow-failures to keep them as NaN")
+
+
+def _check(config: EvolutionConfig, grids: Mapping[str, Grid], stepped: bool) -> None:
+    wanted = [("warm-up", config.warm_up, False), ("duration", config.duration, True), ("every", config.every, True)]
+    if stepped and config.dt is not None:
+        wanted.append(("dt", config.dt, True))
+    for flag, value, above in wanted:
+        if not 0 <= value < math.inf or (above and value == 0):
+            raise ValueError(f"--{flag} {value}: expected a finite number {'above' if above else 'of at least'} 0")
+    count = config.duration / config.every
+    if abs(count - round(count)) > 1e-9 * count:
+        raise ValueError(f"--duration {config.duration} --every {config.every}: expected a whole number of records")
+    n = _solved_on(config, grids)
+    if config.labels == "nested" and any(n % grid.shape[0] for grid in grids.values()):
+        sizes = " ".join(str(grid.shape[0]) for grid in grids.values())
+        raise ValueError(
+            f"--solved-on {n} --resolutions {sizes}: expected a multiple of every resolution; "
+            "--labels solved solves every group by itself"
+        )

@@ -1,0 +1,69 @@
+"""Random initial fields of the periodic scalar equations: a Gaussian field, or a few waves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from sciops.datasets.writer import Ranges
+from sciops.grids import Grid
+from sciops.random_fields import gaussian_random_field, random_waves
+
+__all__ = ["InitialFields", "initial_fields"]
+
+
+@dataclass(frozen=True)
+class InitialFields:
+    """The law of u0."""
+
+    law: Literal["waves", "gaussian"] = "waves"
+    """waves: a sum of sines. gaussian: N(0, σ²(−Δ + τ²)^−α) without constants, lengths counted in boxes."""
+    terms: int = 2
+    """Waves in the sum."""
+    wavenumbers: tuple[int, int] = (1, 4)
+    """Least and largest number of periods of a wave, each number between as likely."""
+    amplitudes: tuple[float, float] = (0.0, 1.0)
+    """Least and largest amplitude of a wave, uniform between."""
+    either_sign: bool = False
+    """The sum or its negative, each as likely."""
+    absolute: float = 0.0
+    """Share of the samples that are the absolute value of a sum: continuous, with kinks."""
+    window: float = 0.0
+    """Share of the samples that are cut off smoothly outside an interval."""
+    normalize: bool = False
+    """Move and scale each sum of waves to reach from 0 to 1."""
+    sigma: float = 25.0
+    """σ of the gaussian law."""
+    tau: float = 5.0
+    """τ of the gaussian law, inverse correlation length in boxes."""
+    alpha: float = 2.0
+    """α of the gaussian law, its smoothness."""
+    modes: int = 256
+    """Modes per axis of the gaussian law, a cosine and a sine to a wavenumber; the same on every grid."""
+
+
+def initial_fields(config: Any, grid: Grid, ranges: Ranges) -> np.ndarray:
+    """u0 of the samples in `ranges` on a grid, (samples, *grid) float64: the same functions on every grid.
+
+    config : both an `InitialFields` and a `GenerationConfig`
+    """
+    if config.law == "waves":
+        names: tuple[str, ...] = (
+            "terms",
+            "wavenumbers",
+            "amplitudes",
+            "either_sign",
+            "absolute",
+            "window",
+            "normalize",
+        )
+        draw, scale = random_waves, 1.0
+    else:
+        names = ("tau", "alpha", "modes")
+        draw, scale = gaussian_random_field, config.sigma / config.tau ** (config.alpha - grid.ndim / 2)
+        grid = Grid(grid.shape, (0.0, 1.0), "periodic")
+    options = {name: getattr(config, name) for name in names}
+    fields = [draw(grid, stop - start, first=start, seed=config.seed, **options) for start, stop in ranges]
+    return scale * np.concatenate(fields)

@@ -1,0 +1,101 @@
+"""Advection u_t + βu_x = 0 on a periodic interval: moved waves, exact in time.
+
+    python -m data_gen.advection --preset pdebench --output runs/advection.h5
+    python -m data_gen.advection --preset quick --samples 64 --output runs/small.h5
+    python -m data_gen.advection --preset pdebench --shard 0/4 --output /shared/advection.h5    # … 3/4
+
+PDEBench's points are the centres of cells, ours are periodic nodes: half a cell to the left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from data_gen._evolution import EvolutionConfig, evolution_recipe, trajectories
+from data_gen._generation import generate_samples, grids_of
+from data_gen._initial_fields import InitialFields, initial_fields
+from sciops._command import command
+from sciops.datasets.writer import Ranges
+from sciops.grids import Grid
+from sciops.pde import advection as equation
+
+__all__ = ["PRESETS", "AdvectionConfig", "run"]
+
+_STATE = {"u": "solution"}
+
+
+@dataclass(frozen=True)
+class AdvectionConfig(InitialFields, EvolutionConfig):
+    """What to generate. Sample i depends on the law, the equation, the grid it is solved on and the seed alone."""
+
+    resolutions: tuple[int, ...] = (1024, 256)
+    """Points of the groups of the file."""
+    velocity: float = 0.4
+    """β."""
+    length: float = 1.0
+    """Length of the interval."""
+    output: Path = Path("runs/advection.h5")
+    """The file to write."""
+
+
+# PDEBench (arXiv:2210.07182, eq. 8, and its configurations AdvectionEq/config/multi): 10000 samples, β one of 0.1, 0.2,
+# 0.4, 0.7, 1, 2, 4, 7, 1024 points of the unit interval, 201 times to 2
+PRESETS = {
+    "pdebench": AdvectionConfig(
+        samples=10000,
+        wavenumbers=(1, 8),
+        either_sign=True,
+        absolute=0.1,
+        window=0.1,
+        duration=2.0,
+        every=0.01,
+        dtype="float32",
+    ),
+    "quick": AdvectionConfig(
+        samples=64, resolutions=(64, 32), duration=1.0, every=0.05, output=Path("runs/advection_quick.h5")
+    ),
+}
+
+
+def run(config: AdvectionConfig) -> Path:
+    """Generates the file and returns its path (the folder of parts while other shards are at work).
+
+    Raises ValueError for a configuration that cannot be, or an output that another configuration made; OSError
+    when the disk is full.
+    """
+    recipe = evolution_recipe(
+        config,
+        equation="advection",
+        grids=_grids(config),
+        make=make,
+        state=_STATE,
+        parameters={"velocity": config.velocity},
+    )
+    return generate_samples(config, recipe)
+
+
+def make(config: AdvectionConfig, ranges: Ranges) -> dict[str, np.ndarray]:
+    """The samples in `ranges` on every grid of the configuration."""
+
+    def solve(u0, grid, times, numbers):
+        return equation.solve(
+            u0,
+            grid,
+            times=times,
+            velocity=config.velocity,
+        )
+
+    law = partial(initial_fields, config)
+    return trajectories(config, _grids(config), ranges, state=_STATE, law=law, solve=solve)
+
+
+def _grids(config: AdvectionConfig) -> dict[str, Grid]:
+    return grids_of(config, 1, extent=config.length, least=4)
+
+
+if __name__ == "__main__":
+    command(run, PRESETS)
