@@ -225,6 +225,9 @@ def readable(path: Path, what: str) -> Iterator[None]:
 def _probe_hdf5(path: Path, *, matlab: bool) -> Probe:
     import h5py
 
+    from sciops.datasets.readers._hdf5_heaps import check_heaps
+
+    check_heaps(path)
     with readable(path, "an HDF5 file"), h5py.File(path, "r") as file:
         attrs = {key: file.attrs[key] for key in file.attrs}
         matlab = matlab or any("MATLAB_class" in item.attrs for item in file.values())

@@ -43,11 +43,15 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     if beta is None:
         notes.append("attribute beta is missing or no number: a source of 1 is assumed")
     fields = {
-        "a": (("sample", "x", "y"), lazy(H5Array(probe.path, "nu")), {"units": "1", "stored_as": "nu"}),
+        "a": (
+            ("sample", "x", "y"),
+            lazy(H5Array(probe.path, "nu")),
+            {"units": "1", "long_name": "coefficient", "stored_as": "nu"},
+        ),
         "u": (
             ("sample", "x", "y"),
             lazy(H5Array(probe.path, "tensor", drop=(1,))),
-            {"units": "1", "stored_as": "tensor"},
+            {"units": "1", "long_name": "solution", "stored_as": "tensor"},
         ),
     }
     dataset = build_dataset(
