@@ -13,6 +13,7 @@ import numpy as np
 
 from sciops.datasets._checks import CHECKS, Findings, Statistics, check_solutions
 from sciops.datasets._native_files import is_store
+from sciops.datasets._trajectory_checks import check_trajectory_solutions
 from sciops.datasets.conventions import SPACE, SPLITS, grid_of
 
 if TYPE_CHECKING:
@@ -52,8 +53,9 @@ def validate(path_or_dataset: str | os.PathLike | xr.Dataset, *, solutions: int 
     Checked: finite values; a > 0; for −∇·(a∇u) = f > 0 with u = 0 on the wall the maximum principle u ≥ 0, the trace on
     walls that are on the grid, walls that are not, and samples whose trace or sign stands far out (damaged ones);
     stored residuals and outcomes; positions against centering; splits that are missing, overlap or repeat a sample;
-    repeated samples; in a folder also samples that occur in two of its files; and, where the values of a are known,
-    `solutions` samples are solved again and compared.
+    repeated samples; times that do not increase, states that never change or grow without bound; in a folder also
+    samples that occur in two of its files; and `solutions` samples are solved again and compared, where the file names an
+    equation of `sciops.pde` and all it needs: a for Darcy, constants and times for evolutions on periodic grids.
 
     solutions : how many samples per grid to solve again, spread over the file; 0 for none
 
@@ -133,6 +135,7 @@ def _of_dataset(dataset: xr.Dataset, prefix: str, solutions: int) -> tuple[list[
         check(dataset, grid, statistics, found)
     if solutions:
         check_solutions(dataset, grid, statistics, found, solutions)
+        check_trajectory_solutions(dataset, grid, statistics, found, solutions)
     return found.items, statistics.hashes
 
 

@@ -9,7 +9,7 @@ from sciops.datasets import build_dataset, validate
 from sciops.grids import Grid
 
 
-def trajectories(u: np.ndarray, times=None):
+def trajectories(u: np.ndarray, times=None, diffusivity: float | None = None):
     grid = Grid(u.shape[2:], centering="periodic")
     times = np.arange(u.shape[1]) * 0.1 if times is None else times
     return build_dataset(
@@ -19,6 +19,7 @@ def trajectories(u: np.ndarray, times=None):
         equation="heat",
         times=times,
         state=("u",),
+        parameters=None if diffusivity is None else {"diffusivity": diffusivity},
     )
 
 
@@ -50,3 +51,22 @@ def test_nan_at_one_time_is_an_error(u):
     u[2, 3, 4] = np.nan
     (error,) = [f for f in validate(trajectories(u)) if f.severity == "error"]
     assert (error.field, error.sample) == ("u", 2)
+
+
+def test_samples_are_solved_again_where_the_file_says_all_that_is_needed(u):
+    true = 1 / (2 * np.pi) ** 2  # the fields fade like exp(−t)
+    assert [f.severity for f in validate(trajectories(u, diffusivity=true))] == ["note"]
+    (warning,) = [f for f in validate(trajectories(u, diffusivity=3 * true)) if f.severity == "warning"]
+    assert "differs from the solution of its equation" in warning.message
+    (late,) = [f for f in validate(trajectories(u, np.arange(5) * 0.3, diffusivity=true)) if f.severity == "warning"]
+    assert "times" in late.remedy
+
+
+def test_constants_that_differ_by_sample_are_taken_sample_by_sample():
+    x, t = np.arange(16) / 16, np.arange(4) * 0.1
+    nu = np.array([1.0, 2.0, 3.0]) / (2 * np.pi) ** 2
+    u = np.exp(-np.array([1.0, 2.0, 3.0])[:, None, None] * t[:, None]) * np.sin(2 * np.pi * x)
+    dataset = trajectories(u, t).assign(diffusivity=("sample", nu))
+    assert [f.severity for f in validate(dataset)] == ["note"]
+    (warning,) = [f for f in validate(dataset.assign(diffusivity=("sample", nu[::-1] * 4))) if f.severity == "warning"]
+    assert warning.field == "u"
