@@ -2,10 +2,15 @@
 
 python -m studies.train --preset real16 --data FOLDER
 python -m studies.train --preset quick --data darcy.h5 --model mano --epochs 20
+python -m studies.train --preset burgers16 --data FOLDER
 torchrun --nproc-per-node 2 -m studies.train --preset darcy --data darcy.h5 --resolution 85
 
+Tasks: steady (a ↦ u), and of trajectories step (one time step, run on its own predictions when tested), trajectory
+(first frames ↦ all later ones, as channels), space-time (the same on the grid of time and space), final (↦ last frame).
+
 The run's folder holds the config, the environment, the log, checkpoints, the model with its normalisers (for
-sciops.load_model), results.json and a learning curve. The same command goes on where it stopped.
+sciops.load_model), results.json, a learning curve, and for trajectories the error against time and frames. The same
+command goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -14,16 +19,18 @@ import json
 import os
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-import numpy as np
 import torch
 import tyro
 from torch import nn
 
 from sciops._command import command
+from sciops.datasets.torch_data import MEMORY_LIMIT
 from sciops.grids import Grid
 from sciops.training import TrainConfig
+from studies._train_report import draw_all, results_of, table
+from studies._train_tasks import channels_of, load_parts, resolved, wrapped
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,20 @@ class TrainStudyConfig(TrainConfig):
     """What is trained on which fields, and how: the fields of `TrainConfig` besides its own."""
 
     data: Path | None = None  # a file or folder of any layout that `sciops info` knows
+    task: Literal["auto", "steady", "step", "trajectory", "space-time", "final"] = "auto"  # auto: steady or step
+    equation: str | None = None  # in a folder of several
+    inputs: tuple[str, ...] = ()  # steady: fields in (none: a, or f); else fields that stay the same, such as a forcing
+    parameters: tuple[str, ...] = ()  # constants of each trajectory that the model is told, such as viscosity
+    state: tuple[str, ...] = ()  # variables that evolve; none: those the data names
+    history: int = 1  # frames that are given
+    start: int = 0  # first stored frame of a trajectory that is used
+    stop: int | None = None  # stored frame to stop before
+    stride: int = 1  # stored frames in a step of time
+    residual: bool = True  # task step: the model gives the increment, with statistics of its own
+    unroll: int = 1  # task step: steps that are trained on at once; 1 is teacher forcing
+    through: Literal["full", "pushforward", "detached"] = "full"  # gradient of unrolled steps (sciops.models.Stepper)
+    noise: float = 0.0  # task step: on the frames seen in training, in standard deviations
+    memory_limit: int = MEMORY_LIMIT  # bytes of a part above which it is read from the file batch by batch
     resolution: tuple[int, ...] = ()  # points per axis of the training fields; several train together; none: the file's
     test_resolutions: tuple[int, ...] = ()  # further grids to test on
     train_samples: int | None = None  # first so many training fields; None: all
@@ -74,6 +95,43 @@ PRESETS = {
         options=("basis=sine-cosine", "wall=zero"),
         folder=Path("runs/train_darcy"),
     ),
+    # any trajectories: one step learned, run on its own predictions when tested
+    "step": TrainStudyConfig(task="step", epochs=20, batch_size=32, learning_rate=3e-3, folder=Path("runs/train_step")),
+    # neuraloperator's Burgers files, the first frame ↦ the 16 later ones on the grid of time and space
+    "burgers16": TrainStudyConfig(
+        task="space-time",
+        equation="burgers",
+        validation_samples=80,
+        epochs=30,
+        batch_size=16,
+        learning_rate=5e-3,
+        modes=8,
+        folder=Path("runs/train_burgers16"),
+    ),
+    # the same files, one step of time learned
+    "burgers16-step": TrainStudyConfig(
+        task="step",
+        equation="burgers",
+        validation_samples=80,
+        epochs=10,
+        batch_size=64,
+        learning_rate=5e-3,
+        modes=8,
+        folder=Path("runs/train_burgers16_step"),
+    ),
+    # Navier–Stokes of Li et al. (arXiv:2010.08895): ten frames ↦ the next one, ν = 1e-3 … 1e-5, 64²
+    "ns": TrainStudyConfig(
+        task="step",
+        equation="navier_stokes",
+        history=10,
+        epochs=50,
+        batch_size=20,
+        learning_rate=2e-3,
+        width=20,
+        modes=12,
+        residual=True,
+        folder=Path("runs/train_ns"),
+    ),
 }
 
 
@@ -85,14 +143,18 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
 
     if config.data is None:
         raise ValueError("data: which fields? pass --data FILE; `sciops generate darcy --preset quick` makes some")
-    parts = [_load(config, n) for n in config.resolution or (None,)]
-    tests = _tests(config, parts)
+    task = resolved(config)
+    asked = {"train": config.train_samples, "validation": config.validation_samples, "test": config.test_samples}
+    asked = {part: count for part, count in asked.items() if count is not None}
+    parts = [load_parts(config, task, n, **asked) for n in config.resolution or (None,)]
+    tests = _tests(config, task, parts)
     data = _Data([p.train for p in parts], [p.validation for p in parts if p.validation is not None])
     if any(part is None for part in data.train):
         raise ValueError(f"{config.data}: no training fields at the resolution asked for; see sciops info")
-    model = _build(config, data.train)
+    core = _build(config, task, data.train)
+    model = wrapped(core, config, task, data.train)
     folder, first = RunFolder(config.folder), os.environ.get("RANK", "0") == "0"
-    used = model.config["options"].get("modes")
+    used = core.config["options"].get("modes")
     if first and used and min(used) < config.modes and not any(o.startswith("modes=") for o in config.options):
         print(f"modes: {'×'.join(map(str, used))}, all that the coarsest training grid holds, for {config.modes}")
     methods = [name for name in (config.model, "adamw", config.schedule) if name in _cited()]
@@ -104,15 +166,15 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
     if first and not (folder.path / "last.safetensors").exists():
         describe()
     trained = fit(model, data, _train_config(config))
-    results = _results(config, trained, tests)
+    results = results_of(config, task, trained, tests)
     if first:
         describe()
         save_model(
             trained.model, folder.path / "model", extra={"validation": trained.best, "epoch": trained.best_epoch}
         )
         folder.write_results(results)
-        _draw(trained.history, folder.figures / "learning_curve.png")
-        print(_table(config, results))
+        draw_all(task, trained, tests, results, folder.figures)
+        print(table(config, results))
     return results
 
 
@@ -122,25 +184,15 @@ class _Data:
     validation: list[Any]
 
 
-def _load(config: TrainStudyConfig, points: int | None) -> Any:
-    from sciops.datasets import load_splits
-
-    asked = {"train": config.train_samples, "validation": config.validation_samples, "test": config.test_samples}
-    dtype = torch.float64 if config.precision == "float64" else torch.float32
-    return load_splits(config.data, points, dtype=dtype, **{k: v for k, v in asked.items() if v is not None})
-
-
-def _tests(config: TrainStudyConfig, parts: list[Any]) -> list[Any]:
-    """Test fields of every training grid, then of the further ones; each grid once."""
-    from sciops.datasets import load_splits
-
+def _tests(config: TrainStudyConfig, task: str, parts: list[Any]) -> list[Any]:
+    """Test data of every training grid, then of the further ones; each grid once."""
     found = [part.test for part in parts]
     for points in config.test_resolutions:
-        found.append(load_splits(config.data, points).test if points not in config.resolution else None)
+        found.append(load_parts(config, task, points).test if points not in config.resolution else None)
     return [dataset for dataset in found if dataset is not None]
 
 
-def _build(config: TrainStudyConfig, train: list[Any]) -> nn.Module:
+def _build(config: TrainStudyConfig, task: str, train: list[Any]) -> nn.Module:
     """The model with the first training grid as its reference, its initial parameters drawn from the seed."""
     from sciops.models import build_model
 
@@ -154,8 +206,9 @@ def _build(config: TrainStudyConfig, train: list[Any]) -> nn.Module:
         options.setdefault("modes", tuple(min(config.modes, k) for k in most))
     if not config.model.startswith("neuralop:"):
         options["grid"] = grid
-    sample = train[0].batch(np.arange(1))
-    channels = {"in_channels": sample["x"].shape[1], "out_channels": sample["y"].shape[1]}
+        if task == "space-time":  # the input holds the time, and a period has no place of its own
+            options.setdefault("coordinates", "none")
+    channels = channels_of(task, train[0])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         return build_model(config.model, **channels, **options)
@@ -180,76 +233,6 @@ def _cited() -> dict[str, str]:
     from sciops.runs import CITATIONS
 
     return CITATIONS
-
-
-def _results(config: TrainStudyConfig, trained: Any, tests: list[Any]) -> dict[str, Any]:
-    """Errors per test grid; means over samples, with the samples' own beside them for paired comparisons."""
-    from sciops.models import SymmetryAveraged
-    from sciops.training import evaluate
-
-    models = {"model": trained.model}
-    if config.symmetrize:
-        models["symmetrized"] = SymmetryAveraged(trained.model, group="transpose")
-    results: dict[str, Any] = {
-        "model": config.model,
-        "parameters": trained.parameters,
-        "epochs": trained.epochs,
-        "complete": trained.complete,
-        "stopped": trained.stopped,
-        "best_epoch": trained.best_epoch,
-        "validation": trained.best,
-        "seconds": trained.seconds,
-        "test": {},
-    }
-    for dataset in tests:
-        name = "×".join(map(str, dataset.grid.shape))
-        for kind, model in models.items():
-            errors = evaluate(model, dataset)
-            results["test"].setdefault(name, {})[kind] = {
-                "samples": len(dataset),
-                **{metric: float(values.mean()) for metric, values in errors.items()},
-                "standard_error": _standard_error(errors["relative_l2"]),
-                "relative_l2_of_samples": errors["relative_l2"],
-            }
-    return results
-
-
-def _standard_error(values: np.ndarray) -> float | None:
-    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
-
-
-def _table(config: TrainStudyConfig, results: dict[str, Any]) -> str:
-    head = f"{config.model}: {results['parameters']:,} parameters, "
-    head += f"{results['epochs']} epochs in {results['seconds']:.1f} s"
-    if results["validation"] is not None:
-        head += f", best epoch {results['best_epoch']} with validation {results['validation']:.4f}"
-    lines = [head, f"{'test grid':>10} {'':>12} {'fields':>7} {'relative L2':>18} {'relative MSE':>13}"]
-    for grid, kinds in results["test"].items():
-        for kind, row in kinds.items():
-            error = f"{row['relative_l2']:.4f}"
-            if row["standard_error"] is not None:
-                error += f" ± {row['standard_error']:.4f}"
-            lines.append(f"{grid:>10} {kind:>12} {row['samples']:>7} {error:>18} {row['relative_mse']:>13.5f}")
-    if not results["test"]:
-        lines.append("no test fields: pass --test-samples to hold some out")
-    if results["stopped"]:
-        lines.append(f"stopped early: {results['stopped']}")
-    return "\n".join([*lines, f"everything lies in {config.folder}"])
-
-
-def _draw(history: list[dict[str, Any]], path: Path) -> None:
-    from sciops.plotting import figure, series
-
-    with figure(path) as (_, axes):
-        axis, styles = axes[0, 0], series()
-        for key, label in (("loss", "training loss"), ("validation", "validation, relative L2")):
-            points = [(record["epoch"], record[key]) for record in history if key in record]
-            if points:
-                axis.semilogy(
-                    *zip(*points), label=label, **(next(styles) | {"marker": "." if len(points) < 40 else ""})
-                )
-        axis.set_xlabel("epoch")
-        axis.legend()
 
 
 if __name__ == "__main__":

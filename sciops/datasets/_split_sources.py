@@ -148,7 +148,7 @@ def _look(path: Path, role: str | None, named: bool) -> _Found | None:
     if find_reader(path) is None:
         return None
     with open_dataset(path) as dataset:
-        evolves = dataset.attrs.get("task") == "trajectory" or "time" in dataset.sizes
+        evolves = dataset.attrs.get("task") == "trajectory"
         equation = str(dataset.attrs.get("equation", ""))
         return _Found(role, named, path, grid_of(dataset).shape, dataset.sizes["sample"], equation, evolves)
 

@@ -7,8 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
-from sciops.datasets import load_splits
+from sciops import Grid
+from sciops.datasets import build_dataset, load_splits, write_native
+from sciops.metrics import relative_l2
 from sciops.mixers import SpectralMixer
 from sciops.models import load_model
 from sciops.training import evaluate
@@ -98,3 +101,101 @@ def test_bad_requests_are_one_line(real_data, tmp_path):
         run(replace(PRESETS["quick"], folder=tmp_path))
     with pytest.raises(TypeError, match="unknown option 'bases'"):
         run(small(real_data, tmp_path / "x", options=("bases=sine",)))
+
+
+def heat_file(folder, samples=30, times=9):
+    """Decaying waves of u_t = 0.1 u_xx on a period of 2π, and a constant field beside them."""
+    rng = np.random.default_rng(0)
+    grid = Grid((16,), ((0.0, 2 * np.pi),), "periodic")
+    t, u = 0.25 * np.arange(times), np.zeros((samples, times, 16))
+    for k in range(1, 4):
+        amplitude, phase = rng.uniform(1, 2, (samples, 1, 1)), rng.uniform(0, 2 * np.pi, (samples, 1, 1))
+        u += amplitude * np.exp(-0.1 * k**2 * t)[None, :, None] * np.cos(k * grid.coordinates()[0] + phase)
+    fields = {"u": (("sample", "time", "x"), u, {}), "f": (("sample", "x"), 0 * u[:, 0] + 1, {})}
+    options = dict(layout="native", equation="heat", state=("u",), times=t, time_units="s")
+    return write_native(folder / "heat.h5", build_dataset(fields, grid, **options)), u
+
+
+def evolving(path, folder, **changes):
+    options = dict(data=path, epochs=6, batch_size=8, learning_rate=1e-2, width=8, depth=1, modes=4, progress=False)
+    return replace(PRESETS["step"], folder=folder, **(options | changes))
+
+
+def test_a_step_is_learned_and_run_on_its_own_predictions(tmp_path, capsys):
+    path, u = heat_file(tmp_path)
+    config = evolving(
+        path, tmp_path / "run", task="auto", history=2, inputs=("f",), validation_samples=4, test_samples=5
+    )
+    results = run(config)
+    stored = json.loads((tmp_path / "run" / "results.json").read_text())["evolution"]["16"]
+    model, truth = load_model(tmp_path / "run" / "model"), torch.from_numpy(u[-5:]).float()
+    x = torch.cat([truth[:, :2], torch.ones(5, 1, 16)], 1)
+    for step in range(7):
+        with torch.no_grad():
+            frame = model(x, model.model.model.reference)
+        error = relative_l2(frame[:, 0], truth[:, 2 + step]).mean()
+        assert stored["model"]["relative_l2"][step] == pytest.approx(float(error), rel=1e-4)
+        still = relative_l2(truth[:, 1], truth[:, 2 + step]).mean()
+        assert stored["persistence"]["relative_l2"][step] == pytest.approx(float(still), rel=1e-5)
+        x = torch.cat([x[:, 1:2], frame, x[:, 2:]], 1)
+    assert results["evolution"]["16"]["model"]["whole"] < 0.3 * results["evolution"]["16"]["persistence"]["whole"]
+    np.testing.assert_allclose(stored["times"], 0.25 * np.arange(2, 9))
+    said = capsys.readouterr().out
+    assert "16, 5 test trajectories from t=0.25 s" in said and f"{stored['model']['whole']:.4f}" in said
+    for name in ("learning_curve", "error_against_time", "frames"):
+        assert (tmp_path / "run" / "figures" / f"{name}.png").stat().st_size > 0
+
+
+@pytest.mark.parametrize("task", ["trajectory", "space-time", "final"])
+def test_other_tasks_of_trajectories_learn_what_they_say(task, tmp_path):
+    path, u = heat_file(tmp_path)
+    config = evolving(path, tmp_path / "run", task=task, validation_samples=4, test_samples=5, epochs=12, width=12)
+    results = run(config)
+    truth = u[-5:]
+    (row,) = results["test"]["16"].values()
+    later = truth[:, -1:] if task == "final" else truth[:, 1:]
+    still = float(relative_l2(np.broadcast_to(truth[:, :1], later.shape), later).mean())
+    assert row["relative_l2"] < 0.5 * still
+    if task == "final":
+        assert "evolution" not in results
+    else:  # the same frames, whichever way they are compared
+        assert results["evolution"]["16"]["model"]["whole"] == pytest.approx(row["relative_l2"], rel=1e-5)
+        assert results["evolution"]["16"]["persistence"]["whole"] == pytest.approx(still, rel=1e-5)
+
+
+@pytest.mark.parametrize("through", ["full", "pushforward", "detached"])
+def test_unrolled_training_ends_in_a_stepper_that_says_how(through, tmp_path):
+    path, _ = heat_file(tmp_path, samples=12)
+    config = evolving(path, tmp_path / "run", unroll=3, through=through, noise=1e-3, epochs=1, test_samples=2)
+    results = run(config)
+    options = json.loads((tmp_path / "run" / "model" / "config.json").read_text())["model"]["options"]
+    assert (options["steps"], options["gradient"], options["noise"]) == (3, through, 1e-3)
+    windows = results["test"]["16"]["model"]["samples"]
+    assert windows == 2 * (9 - 1 - 3 + 1)
+    assert len(results["evolution"]["16"]["times"]) == 8
+
+
+def test_steady_and_evolving_tasks_refuse_the_other_s_data_in_one_line(real_data, tmp_path):
+    path, _ = heat_file(tmp_path)
+    for config, message in (
+        (evolving(real_data / "darcy_train_16.pt", tmp_path / "a"), r"\(darcy\) is steady.*--task steady"),
+        (evolving(path, tmp_path / "b", task="steady"), r"\(heat\) holds trajectories.*--task step"),
+        (
+            evolving(path, tmp_path / "c", task="trajectory", unroll=2),
+            "unroll=2 is for --task step; this is trajectory",
+        ),
+        (evolving(path, tmp_path / "d", history=20), "history=20, lead=0, horizon=1: a trajectory has 9 frames"),
+        (replace(evolving(path, tmp_path / "e"), task="steps"), "task='steps': expected one of auto, steady, step"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run(config)
+
+
+def test_the_public_burgers_files_in_both_forms(real_data, tmp_path):
+    for preset, most in (("burgers16", 0.25), ("burgers16-step", 0.1)):
+        changes = dict(train_samples=200, test_samples=40, width=12, depth=2, epochs=4, progress=False)
+        config = replace(PRESETS[preset], data=real_data, folder=tmp_path / preset, **changes)
+        found = run(config)["evolution"]["16"]
+        assert found["trajectories"] == 40 and len(found["times"]) == 16
+        assert found["persistence"]["whole"] > 0.4 and found["model"]["whole"] < most
+        assert (tmp_path / preset / "figures" / "frames.png").stat().st_size > 0

@@ -1,0 +1,178 @@
+"""Errors against time of the training study, its table and its figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from studies._train_tasks import frames_of
+
+WINDOWS = ((6, 12), (13, 30))  # The Well's, arXiv:2412.00568
+THRESHOLD = 0.8
+_AXES = ("x", "y", "z")
+
+
+def evolution(model: Any, task: str, test: Any) -> dict[str, Any]:
+    """Errors against time on the test trajectories, of the model and of persistence, as results.json holds them."""
+    from sciops.evaluation import errors_against_time, persistence, rollout_errors
+
+    predict, trajectories = frames_of(model, task, test)
+    metrics = ("relative_l2", "vrmse", "correlation")
+    still = persistence(channels=trajectories.channels, history=trajectories.history)
+    found = {
+        "model": errors_against_time(predict, trajectories, metrics),
+        "persistence": rollout_errors(still, trajectories, metrics),
+    }
+    first = found["model"]
+    return {
+        "trajectories": trajectories.count,
+        "start": first.start,
+        "times": first.times,
+        "time_units": first.time_units,
+        **{name: _summary(errors) for name, errors in found.items()},
+    }
+
+
+def _summary(errors: Any) -> dict[str, Any]:
+    from sciops.evaluation import correlation_time, window_errors
+
+    steps = len(errors.times)
+    times = np.concatenate([[0.0], errors.times - errors.start])
+    correlated = np.concatenate([np.ones((len(errors.whole), 1)), errors.errors["correlation"]], 1)
+    reached = [window for window in WINDOWS if window[1] <= steps]
+    windows = window_errors(errors.errors["vrmse"], reached)
+    return {
+        "whole": float(errors.whole.mean()),
+        "whole_of_samples": errors.whole,
+        "broke": int((errors.broke > 0).sum()),
+        **{name: values.mean(0) for name, values in errors.errors.items()},
+        "relative_l2_quartiles": np.quantile(errors.errors["relative_l2"], (0.25, 0.5, 0.75), axis=0),
+        "correlation_time": float(np.median(correlation_time(times, correlated, THRESHOLD))),
+        "vrmse_windows": {name: float(values.mean()) for name, values in windows.items()},
+    }
+
+
+def table(grid: str, found: dict[str, Any]) -> list[str]:
+    """Lines for the terminal: the error at some of the times, over all of them, and the correlation time."""
+    times, steps = np.asarray(found["times"]), len(found["times"])
+    shown = sorted({round(k) for k in np.linspace(0, steps - 1, min(steps, 6))})
+    unit = "" if found["time_units"] in ("1", "") else f" {found['time_units']}"
+    head = "".join(f"{f't={times[k]:.4g}':>11}" for k in shown)
+    lines = [f"{grid}, {found['trajectories']} test trajectories from t={found['start']:.4g}{unit}, relative L2"]
+    lines.append(f"{'':>12}{head}{'all times':>11}{f'corr > {THRESHOLD}':>12}")
+    for name in ("model", "persistence"):
+        row = found[name]
+        errors = "".join(f"{row['relative_l2'][k]:>11.4f}" for k in shown)
+        until = row["correlation_time"]
+        until = "throughout" if until == np.inf else f"{until:.4g}{unit}"
+        line = f"{name:>12}{errors}{row['whole']:>11.4f}{until:>12}"
+        line += "".join(f"  VRMSE {name} {value:.4f}" for name, value in row["vrmse_windows"].items())
+        lines.append(line + (f"  {row['broke']} not finite" if row["broke"] else ""))
+    return lines
+
+
+def draw_errors(found: dict[str, Any], path: Path) -> None:
+    """Median and quartiles of the relative L2 error against time."""
+    from sciops.plotting import figure, series
+
+    with figure(path) as (_, axes):
+        axis, styles = axes[0, 0], series()
+        for name in ("model", "persistence"):
+            low, middle, high = np.asarray(found[name]["relative_l2_quartiles"])
+            style = next(styles) | ({"marker": ""} if len(middle) > 30 else {})
+            axis.semilogy(found["times"], middle, label=name, **style)
+            axis.fill_between(found["times"], low, high, color=style["color"], alpha=0.2, linewidth=0)
+        axis.set_xlabel(_time_label(found["time_units"]))
+        axis.set_ylabel("relative L2 error (median, quartiles)")
+        axis.legend()
+
+
+def draw_frames(model: Any, task: str, test: Any, whole: np.ndarray, path: Path) -> None:
+    """Truth, prediction and error of test trajectories: over time and space in 1-D, at three times in 2-D.
+
+    In 1-D the trajectories at the 10th, 50th and 90th percentile of the error, so that neither luck nor the worst case
+    is all that is shown; in 2-D the one at the median. 3-D fields are not drawn.
+    """
+    import torch
+
+    predict, data = frames_of(model, task, test)
+    if data.grid.ndim > 2:
+        return
+    ranked = np.argsort(whole)
+    shares = (0.1, 0.5, 0.9) if data.grid.ndim == 1 else (0.5,)
+    numbers = [int(ranked[round(share * (len(ranked) - 1))]) for share in shares]
+    truth = data.trajectories(numbers)
+    x0 = torch.cat([truth[:, : data.history].flatten(1, 2), data.constants(numbers)], 1)
+    prediction = predict(x0, data.grid, len(data.times) - data.history)[:, :, 0].cpu().numpy()
+    truth = truth[:, data.history :, 0].numpy()
+    times = data.times[data.history :]
+    if data.grid.ndim == 1:
+        labels = [
+            f"test trajectory {data.samples[n]} ({share:.0%} of the errors below)" for n, share in zip(numbers, shares)
+        ]
+        rows = list(zip(labels, truth, prediction, whole[numbers]))
+        _draw_space_time(rows, data, times, path)
+    else:
+        _draw_snapshots(truth[0], prediction[0], data, times, f"test trajectory {data.samples[numbers[0]]}", path)
+
+
+def _draw_space_time(rows: list[tuple], data: Any, times: np.ndarray, path: Path) -> None:
+    from sciops.plotting import figure
+
+    x, name = data.grid.coordinates()[0], data.state[0]
+    with figure(path, len(rows), 3, width=2.9, height=2.2) as (fig, axes):
+        for row, (label, true, predicted, error) in zip(axes, rows):
+            largest, wrong = np.abs(true).max(), predicted - true
+            scale = np.abs(wrong).max() or 1.0
+            panels = (
+                (f"true {name}", true, largest),
+                (f"predicted {name}", predicted, largest),
+                ("error", wrong, scale),
+            )
+            for axis, (title, values, limit) in zip(row, panels):
+                image = axis.pcolormesh(
+                    x, times, values, shading="nearest", cmap="RdBu_r", vmin=-limit, vmax=limit, rasterized=True
+                )
+                axis.grid(visible=False)
+                axis.set_title(title if title != "error" else f"predicted − true, relative L2 {error:.4f}")
+                axis.set_xlabel("x")
+                fig.colorbar(image, ax=axis)
+            row[0].set_ylabel(f"{label.split(' (')[0]}\n{_time_label(data.time_units)}")
+
+
+def _draw_snapshots(
+    true: np.ndarray, predicted: np.ndarray, data: Any, times: np.ndarray, label: str, path: Path
+) -> None:
+    from sciops.plotting import draw_field, figure
+
+    shown = sorted({0, (len(times) - 1) // 2, len(times) - 1})
+    with figure(path, len(shown), 3, width=2.7, height=2.4) as (fig, axes):
+        for row, k in zip(axes, shown):
+            largest = np.abs(true[k]).max()
+            for axis, (title, values, limit) in zip(
+                row,
+                (
+                    ("true", true[k], largest),
+                    ("predicted", predicted[k], largest),
+                    ("predicted − true", predicted[k] - true[k], None),
+                ),
+            ):
+                limits = {} if limit is None else {"vmin": -limit, "vmax": limit}
+                draw_field(
+                    fig,
+                    axis,
+                    values,
+                    data.grid,
+                    title=f"{title} {data.state[0]}, t={times[k]:.4g}",
+                    signed=True,
+                    **limits,
+                )
+                axis.set_xlabel("x")
+                axis.set_ylabel("y")
+        fig.suptitle(label)
+
+
+def _time_label(units: str) -> str:
+    return {"1": "time", "": "time", "frames": "time (frames)"}.get(units, f"time ({units})")
