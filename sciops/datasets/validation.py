@@ -54,8 +54,8 @@ def validate(path_or_dataset: str | os.PathLike | xr.Dataset, *, solutions: int 
     walls that are on the grid, walls that are not, and samples whose trace or sign stands far out (damaged ones);
     stored residuals and outcomes; positions against centering; splits that are missing, overlap or repeat a sample;
     repeated samples; times that do not increase, states that never change or grow without bound; in a folder also
-    samples that occur in two of its files; and `solutions` samples are solved again and compared, where the file names an
-    equation of `sciops.pde` and all it needs: a for Darcy, constants and times for evolutions on periodic grids.
+    samples that occur in two of its files; and `solutions` samples are solved again and compared, where the file names
+    an equation of `sciops.pde` and all it needs: a for Darcy, constants and times for evolutions on periodic grids.
 
     solutions : how many samples per grid to solve again, spread over the file; 0 for none
 
