@@ -29,7 +29,7 @@ def solve(
     grid : Grid          periodic, one axis; its length L is the one parameter. Modes with 2πq/L < 1 grow, the fastest
         at a wavelength of 2π√2 = 8.9; L > 20 or so is chaotic
     times : increasing, from 0 on
-    dt : largest step; default h/5 with h the spacing, at most 0.1. On the attractor |u| stays near 3 whatever L is
+    dt : largest step; default h/10 with h the spacing, at most 0.05. On the attractor |u| stays near 3 whatever L is
     order, dealias, estimate, on_failure : as in `sciops.pde.burgers.solve`
 
     ∫u is kept to rounding and d/dt ½∫u² = ∫u_x² − ∫u_xx². Two runs part as e^{0.1 t} (Lyapunov exponent about 0.09 for
@@ -46,7 +46,7 @@ def solve(
         times=times,
         linear=-space.derivative(order=2) - space.derivative(order=4),
         nonlinear=convective_term(space, 1.0, dealias=dealias),
-        dt=min(grid.spacing[0] / 5, 0.1) if dt is None else dt,
+        dt=min(grid.spacing[0] / 10, 0.05) if dt is None else dt,
         order=order,
         estimate=estimate,
         on_failure=on_failure,
