@@ -9,11 +9,10 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
-import importlib.util
 import json
 import math
 import os
-import platform
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,8 +23,9 @@ import numpy as np
 import torch
 
 from sciops import __version__
+from sciops.datasets._cluster import versions
 from sciops.datasets.native import group_name
-from sciops.datasets.writer import Plan, Ranges, generate, read_manifest
+from sciops.datasets.writer import Cluster, Plan, Ranges, generate, read_manifest
 from sciops.grids import Grid, restrict
 
 __all__ = ["GenerationConfig", "Recipe", "generate_samples", "grids_of", "numbers_of", "on_every_grid", "program"]
@@ -141,7 +141,7 @@ def generate_samples(config: GenerationConfig, recipe: Recipe) -> Path:
         variables=recipe.variables,
         dims=recipe.dims,
         coordinates=recipe.coordinates,
-        attrs={"equation": recipe.equation, "versions": json.dumps(_versions())},
+        attrs={"equation": recipe.equation, "versions": json.dumps(versions())},
         group_attrs={"equation": recipe.equation, "labels": config.labels, **recipe.attrs},
         compression=config.compression,
     )
@@ -152,10 +152,11 @@ def generate_samples(config: GenerationConfig, recipe: Recipe) -> Path:
         recipe.probe(config)
     path = generate(
         plan,
-        functools.partial(recipe.make, replace(config, threads=threads)),
+        functools.partial(_importable(recipe.make), _importable(type(config))(**vars(config) | {"threads": threads})),
         check=recipe.check,
         shard=shard,
         batch=-(-4 * threads // plan.chunk) if recipe.any_batch else 1,
+        cluster=Cluster(config.workers, config.scheduler) if config.workers or config.scheduler is not None else None,
         progress=config.progress,
     )
     if path == plan.output and not there_before:
@@ -253,6 +254,8 @@ def _normalized(config: C) -> C:
         raise ValueError(f"--device {config.device}: expected cpu or cuda, the solver needs float64")
     if config.device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"--device {config.device}: there is no CUDA device here; take --device cpu")
+    if config.workers and config.scheduler is not None:
+        raise ValueError(f"--workers {config.workers} --scheduler {config.scheduler}: take one of them")
     return config
 
 
@@ -307,7 +310,9 @@ def _usual_chunk(config: GenerationConfig, recipe: Recipe) -> int:
     values = sum(math.prod(lengths.get(dim, 1) for dim in dims) for dims in recipe.dims.values()) or 2
     size = 8 * values * sum(grid.size for grid in recipe.grids.values())
     most = min(256, max(1 if config.device == "cpu" else 64, _PART_BYTES // size))
-    return min(most, -(-config.samples // _shard(config.shard)[1]))
+    # some parts for each who works, so that nobody waits long for the last one
+    hands = 16 if config.scheduler is not None else config.workers
+    return min(most, -(-config.samples // (_shard(config.shard)[1] * max(1, 4 * hands))))
 
 
 def _with_chunk_of_parts(plan: Plan) -> Plan:
@@ -318,12 +323,13 @@ def _with_chunk_of_parts(plan: Plan) -> Plan:
     return replace(plan, chunk=chunk) if same else plan
 
 
-def _versions() -> dict[str, str]:
-    found = {"sciops": __version__, "python": platform.python_version()}
-    for name in ("numpy", "scipy", "torch", "numba", "h5py", "h5netcdf", "xarray"):
-        if importlib.util.find_spec(name):
-            found[name] = importlib.metadata.version(name)
-    return found
+def _importable(item: Any) -> Any:
+    """A function or class as the module has it that a worker would import: ``python -m data_gen.darcy`` runs that
+    module under another name."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if item.__module__ != "__main__" or spec is None:
+        return item
+    return getattr(importlib.import_module(spec.name), item.__qualname__)
 
 
 def _usual_threads(config: GenerationConfig) -> int:

@@ -8,34 +8,44 @@ has taken its name, they and the output lie on the disk together.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sciops.datasets import _native_parts
+from sciops.datasets._cluster import Cluster, make_on
 from sciops.datasets._native_assembly import assemble_hdf5
-from sciops.datasets._native_content import groups_of
 from sciops.datasets._native_files import exclusive
 from sciops.datasets._native_layout import root_attributes
-from sciops.datasets._native_parts import Plan, read_manifest, write_manifest
+from sciops.datasets._native_parts import Plan, read_manifest
+from sciops.datasets._part_making import Arrays, Make, Ranges, make_parts, storage
 
-__all__ = ["Plan", "assemble", "finished", "generate", "pending", "read_parts", "write_parts"]
-
-Ranges = Sequence[tuple[int, int]]
-Arrays = Mapping[str, np.ndarray]
+__all__ = [
+    "Arrays",
+    "Cluster",
+    "Plan",
+    "Ranges",
+    "assemble",
+    "finished",
+    "generate",
+    "pending",
+    "read_parts",
+    "write_parts",
+]
 
 
 def generate(
     plan: Plan,
-    make: Callable[[Ranges], Arrays],
+    make: Make,
     *,
     check: Callable[[Plan], None] | None = None,
     shard: tuple[int, int] = (0, 1),
     batch: int = 1,
+    cluster: Cluster | None = None,
     progress: bool = True,
 ) -> Path:
     """Makes the parts that are missing, and the output as soon as no part is.
@@ -44,17 +54,19 @@ def generate(
         after another. A sample must not depend on the ranges it is asked for with
     check : called once before the output is made; what it raises keeps the parts and makes no output
     shard : (i, n): make the parts whose index leaves i when divided by n. Whoever finds all parts there assembles them
-    batch : parts given to `make` at once, at most
+    batch : parts given to `make` at once, at most, in this process
+    cluster : has dask workers make the parts; `make` must be of a module that they can import, and the folder of the
+        output one that they see under the same path
     returns : the output, or the folder of parts while other shards are at work
 
     Says so and returns at once when the output is there already. Raises ValueError when the output or the parts were
     made from another plan, naming the first difference, or `make` gave what the plan does not hold; OSError when the
-    disk is full (finished parts are kept).
+    disk is full (finished parts are kept); and, with a cluster, what `sciops.datasets._cluster.make_on` raises.
     """
     if finished(plan):
         print(f"{plan.output} is complete already: {plan.samples} samples of the same configuration")
         return plan.output
-    write_parts(plan, make, shard=shard, batch=batch, progress=progress)
+    write_parts(plan, make, shard=shard, batch=batch, cluster=cluster, progress=progress)
     with exclusive(plan.parts / "lock") as mine:
         if finished(plan):  # another shard was quicker
             return plan.output
@@ -110,16 +122,17 @@ def pending(plan: Plan, *, verify: bool = False) -> list[int]:
             "or name another --output"
         )
     return [
-        i for i in range(plan.chunks) if not (_storage(plan).is_sound(plan, i) if verify else plan.part(i).is_file())
+        i for i in range(plan.chunks) if not (storage(plan).is_sound(plan, i) if verify else plan.part(i).is_file())
     ]
 
 
 def write_parts(
     plan: Plan,
-    make: Callable[[Ranges], Arrays],
+    make: Make,
     *,
     shard: tuple[int, int] = (0, 1),
     batch: int = 1,
+    cluster: Cluster | None = None,
     progress: bool = True,
 ) -> None:
     """Makes every part of the shard that is missing or damaged; arguments and errors as in `generate`."""
@@ -133,33 +146,25 @@ def write_parts(
     todo = [index for index in own if index in lacking]
     size = {index: stop - start for index in own for start, stop in [plan.bounds(index)]}
     done = sum(size[index] for index in own if index not in lacking)
-    with tqdm(total=sum(size.values()), initial=done, unit="sample", disable=not progress) as bar:
-        for first in range(0, len(todo), max(1, batch)):
-            indices = todo[first : first + max(1, batch)]
-            made = _checked(plan, make([plan.bounds(index) for index in indices]), sum(size[i] for i in indices))
-            if read_manifest(plan) is None:  # not before: what `make` refuses must not claim the folder
-                write_manifest(plan)
-            start = 0
-            for index in indices:
-                stop = start + size[index]
-                _storage(plan).write_part(plan, index, {name: values[start:stop] for name, values in made.items()})
-                start = stop
-                bar.update(size[index])
+    made = _in_turn(plan, make, todo, batch) if cluster is None or not todo else make_on(cluster, plan, make, todo)
+    with (
+        tqdm(total=sum(size.values()), initial=done, unit="sample", disable=not progress) as bar,
+        contextlib.closing(made),  # an error here must end the cluster too
+    ):
+        for index in made:
+            bar.update(size[index])
 
 
-def _checked(plan: Plan, made: Arrays, samples: int) -> Arrays:
-    wrong = [(name, values.shape) for name, values in made.items() if values.shape[:1] != (samples,)]
-    if wrong or not made:
-        raise ValueError(
-            f"made {wrong[0][0]} of shape {wrong[0][1]} for {samples} samples" if wrong else "made nothing"
-        )
-    groups_of(plan, made)
-    return made
+def _in_turn(plan: Plan, make: Make, indices: Sequence[int], batch: int) -> Iterator[int]:
+    for first in range(0, len(indices), max(1, batch)):
+        together = indices[first : first + max(1, batch)]
+        make_parts(plan, make, together)
+        yield from together
 
 
 def read_parts(plan: Plan, name: str) -> np.ndarray:
     """One variable ("r85/status") of all parts, samples in order."""
-    return np.concatenate([_storage(plan).read_part(plan, index, [name])[name] for index in range(plan.chunks)])
+    return np.concatenate([storage(plan).read_part(plan, index, [name])[name] for index in range(plan.chunks)])
 
 
 def assemble(plan: Plan, *, progress: bool = True) -> Path:
@@ -168,20 +173,11 @@ def assemble(plan: Plan, *, progress: bool = True) -> Path:
     Raises OSError when a part is damaged: it is removed, and the same command makes it anew.
     """
     if plan.in_zarr:
-        _storage(plan).assemble(plan)
+        storage(plan).assemble(plan)
     else:
         assemble_hdf5(plan, progress=progress)
     shutil.rmtree(plan.parts, ignore_errors=True)
     return plan.output
-
-
-def _storage(plan: Plan) -> Any:
-    """The module that writes and reads the plan's parts."""
-    if not plan.in_zarr:
-        return _native_parts
-    from sciops.datasets import _zarr_parts
-
-    return _zarr_parts
 
 
 def _first_difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

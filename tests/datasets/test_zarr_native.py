@@ -374,4 +374,4 @@ def test_a_missing_zarr_is_one_line(tmp_path: Path, stored: Path, monkeypatch) -
 
 
 def test_the_writer_of_hdf5_is_not_asked_for_zarr(tmp_path: Path) -> None:
-    assert writer._storage(plan_in(tmp_path, "out.h5")) is not writer._storage(plan_in(tmp_path))
+    assert writer.storage(plan_in(tmp_path, "out.h5")) is not writer.storage(plan_in(tmp_path))

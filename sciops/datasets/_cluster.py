@@ -1,0 +1,229 @@
+"""Parts made by the workers of a dask cluster, each written by the worker that made it: only its number comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import logging
+import os
+import platform
+import queue
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sciops import __version__
+from sciops.datasets._native_parts import Plan, read_manifest, write_manifest
+from sciops.datasets._part_making import Make, make_parts, storage
+
+_ANSWER = 10.0  # seconds for a scheduler to answer
+_WORKERS = 60.0  # seconds for its first worker to appear
+_SEEN = 90.0  # seconds after which a file of another machine is seen here: network file systems remember absences
+_DEATHS = 3  # times that a part may be given out again after it took its workers with it
+_DECISIVE = ("sciops", "numpy", "scipy", "torch", "numba")  # what the bits of a sample may depend on
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where parts are made: by `workers` processes of a dask cluster here, or by those of a running `scheduler`."""
+
+    workers: int = 0
+    scheduler: str | None = None
+
+
+def versions() -> dict[str, str]:
+    """Versions of what samples and files depend on, here."""
+    found = {"sciops": __version__, "python": platform.python_version()}
+    for name in ("numpy", "scipy", "torch", "numba", "h5py", "h5netcdf", "zarr", "xarray"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            if importlib.util.find_spec(name):
+                found[name] = importlib.metadata.version(name)
+    return found
+
+
+def make_on(cluster: Cluster, plan: Plan, make: Make, indices: Sequence[int]) -> Iterator[int]:
+    """Has the cluster make these parts and yields the number of each as soon as it is on the disk.
+
+    make : as in `sciops.datasets.writer.generate`, of a module that the workers can import
+
+    A part whose worker is lost is given to another; one that is there and sound is not made again. Leaving early, by
+    an error or Ctrl-C, keeps the parts that are there.
+
+    Raises ImportError without dask; OSError when the scheduler does not answer, has no workers, is lost, or a worker
+    does not see the folder; ValueError when a worker runs other versions; RuntimeError when a part ends its workers
+    again and again; and what `make` raises.
+    """
+    plan = replace(plan, output=plan.output.absolute())  # workers have another current folder
+    begun = read_manifest(plan) is None
+    if begun:
+        write_manifest(plan)
+    try:
+        with _client(cluster) as client:
+            yield from _results(client, cluster, plan, make, indices)
+        _wait_for_files(plan, indices)
+    except BaseException:
+        if begun and not any(plan.parts.glob("part-*")):
+            shutil.rmtree(plan.parts, ignore_errors=True)
+        raise
+
+
+def _results(client: Any, cluster: Cluster, plan: Plan, make: Make, indices: Sequence[int]) -> Iterator[int]:
+    import cloudpickle
+    from distributed import KilledWorker
+
+    task = cloudpickle.dumps((plan, make, versions()))  # opaque to the scheduler, which need not import what it names
+    done: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+    pending: dict[int, Any] = {}
+
+    def submit(index: int, attempt: int) -> None:
+        key = f"sciops-part-{index:06d}-{plan.digest[:12]}-{time.time_ns():x}-{attempt}"
+        future = client.submit(_part_on_worker, task, index, key=key, pure=False)
+        future.add_done_callback(lambda finished: done.put((index, finished)))
+        pending[index] = (attempt, future)
+
+    for index in indices:
+        submit(index, 0)
+    told = False
+    while pending:
+        try:
+            index, future = done.get(timeout=5)
+        except queue.Empty:
+            told = _look(client, cluster, told)
+            continue
+        attempt, latest = pending[index]
+        if future is not latest and future.key != latest.key:
+            continue
+        if future.status == "finished":
+            del pending[index]
+            yield index
+            continue
+        if future.status in ("cancelled", "lost"):
+            raise _lost(cluster)
+        error = future.exception()
+        if not isinstance(error, KilledWorker):
+            raise _told(error, cluster)
+        if attempt + 1 == _DEATHS:
+            first, last = plan.bounds(index)
+            raise RuntimeError(
+                f"samples {first} … {last - 1} ended every worker that tried to make them (not enough memory?); make "
+                f"smaller parts with --chunk, now {plan.chunk}, or give the workers more; the parts made are kept"
+            )
+        submit(index, attempt + 1)
+
+
+def _part_on_worker(task: bytes, index: int) -> int:
+    import cloudpickle
+
+    plan, make, wanted = cloudpickle.loads(task)
+    here = versions()
+    wrong = [name for name in _DECISIVE if here.get(name) != wanted.get(name)]
+    if wrong:
+        name = wrong[0]
+        raise ValueError(
+            f"a worker on {platform.node()} has {name} {here.get(name, 'missing')} and this process "
+            f"{wanted.get(name, 'none')}: samples could differ; install the same versions on both"
+        )
+    if read_manifest(plan) != plan.identity:
+        raise OSError(
+            f"a worker on {platform.node()} does not see {plan.parts / 'plan.json'}: --output must lie in a folder "
+            "that all workers share under the same path"
+        )
+    if not storage(plan).is_sound(plan, index):
+        make_parts(plan, make, [index])
+    return index
+
+
+@contextlib.contextmanager
+def _client(cluster: Cluster) -> Iterator[Any]:
+    try:
+        import dask
+        from distributed import Client, LocalCluster
+    except ImportError:
+        raise ImportError("--workers and --scheduler need dask: pip install 'sciops[cluster]'") from None
+    with contextlib.ExitStack() as stack:
+        if cluster.scheduler is None:
+            # a worker may be killed as often as the machine likes: what kills its worker by itself is told by _DEATHS
+            stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 10}))
+            local = LocalCluster(
+                n_workers=cluster.workers,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address="127.0.0.1:0",  # None would take port 8787
+                memory_limit=None,
+                silence_logs=logging.ERROR,
+            )
+            client = stack.enter_context(Client(stack.enter_context(local), set_as_default=False))
+            client.register_plugin(_deaf_to_interrupts())
+            yield client
+            return
+        try:
+            client = stack.enter_context(Client(cluster.scheduler, timeout=_ANSWER, set_as_default=False))
+        except (OSError, ValueError, TypeError) as error:
+            text = " ".join(str(error).split())[:120]
+            raise OSError(
+                f"--scheduler {cluster.scheduler}: no answer within {_ANSWER:.0f} s ({text}); start one with "
+                "`dask scheduler` and give the address it prints, such as tcp://host:8786"
+            ) from None
+        try:
+            client.wait_for_workers(1, timeout=_WORKERS)
+        except TimeoutError:
+            raise OSError(
+                f"--scheduler {cluster.scheduler} has no workers after {_WORKERS:.0f} s; start some with "
+                f"`dask worker {cluster.scheduler} --nthreads 1`"
+            ) from None
+        yield client
+
+
+def _deaf_to_interrupts() -> Any:
+    """Ctrl-C reaches every process of a terminal: the client ends the workers, they need not say so at length."""
+    from distributed import WorkerPlugin
+
+    class Deaf(WorkerPlugin):
+        def setup(self, worker: Any) -> None:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    return Deaf()
+
+
+def _look(client: Any, cluster: Cluster, told: bool) -> bool:
+    """Raises OSError when the scheduler is gone; says once that no worker is left."""
+    if client.status != "running":
+        raise _lost(cluster)
+    try:
+        left = bool(client.scheduler_info(n_workers=1)["workers"])
+    except TypeError:  # before n_workers
+        left = bool(client.scheduler_info()["workers"])
+    if not left and not told:
+        print(f"no worker is left at {cluster.scheduler or 'the local cluster'}; waiting for one")
+    return not left
+
+
+def _lost(cluster: Cluster) -> OSError:
+    return OSError(
+        f"the connection to {cluster.scheduler or 'the local cluster'} was lost; the same command goes on with the "
+        "parts that are missing"
+    )
+
+
+def _told(error: BaseException, cluster: Cluster) -> BaseException:
+    if isinstance(error, ImportError) and "pip install" not in str(error):
+        return ImportError(
+            f"a worker of {cluster.scheduler or 'the local cluster'} lacks something ({error}); install the same "
+            "sciops there, with its extras"
+        )
+    if "deserialization of the task graph" in str(error):
+        return ImportError(
+            f"the scheduler {cluster.scheduler} cannot import sciops: start it where the same is installed"
+        )
+    return error
+
+
+def _wait_for_files(plan: Plan, indices: Sequence[int]) -> None:
+    """Until this machine sees what the others wrote; what stays unseen is told by `pending`."""
+    end = time.monotonic() + _SEEN
+    while not {plan.part(i).name for i in indices} <= set(os.listdir(plan.parts)) and time.monotonic() < end:
+        time.sleep(1.0)

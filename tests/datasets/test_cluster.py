@@ -1,0 +1,270 @@
+"""Parts on a dask cluster: whatever dies, every sample is there once and has the bytes of the serial run."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("distributed")
+
+import cloudpickle
+import dask
+from distributed import Client, LocalCluster
+
+from data_gen.darcy import DarcyConfig
+from data_gen.darcy import run as run_darcy
+from sciops.datasets import _cluster
+from sciops.datasets.native import content_hash
+from sciops.datasets.writer import Cluster, Plan, generate
+from sciops.grids import Grid
+
+
+def plan_in(folder: Path, name: str = "out.h5", **changes) -> Plan:
+    return replace(Plan(folder / name, 22, 2, {"law": 1}, {"r7": Grid((7,), centering="periodic")}, "test"), **changes)
+
+
+def make(log: Path, seconds: float, ranges) -> dict[str, np.ndarray]:
+    """A field per sample, a note of each call, and for sample 6 what the log's folder asks for."""
+    numbers = np.concatenate([np.arange(start, stop) for start, stop in ranges])
+    time.sleep(seconds)
+    if 6 in numbers and (log / "deadly").exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    if 6 in numbers and (log / "wrong").exists():
+        raise ValueError("sample 6 has no solution")
+    (log / f"{numbers[0]}-{os.getpid()}-{time.time_ns()}").touch()
+    return {"r7/u": np.stack([np.random.default_rng(i).normal(size=7) for i in numbers]), "r7/seed": numbers}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    (tmp_path / "log").mkdir()
+    return tmp_path / "log"
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("serial")
+    return content_hash(generate(plan_in(folder), functools.partial(make, folder, 0), progress=False))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    options = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL, "memory_limit": None}
+    # the death of one worker is enough for the scheduler to give a part up: what follows is ours
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, **options) as local,
+    ):
+        yield local
+
+
+@pytest.fixture(scope="module")
+def pids(cluster):
+    def now() -> list[int]:
+        return [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
+
+    return now
+
+
+@pytest.mark.parametrize("name", ["out.h5", "out.zarr"])
+def test_workers_write_what_one_process_writes(tmp_path: Path, log: Path, cluster, reference: str, pids, name) -> None:
+    if name == "out.zarr":
+        pytest.importorskip("zarr")
+    plan = plan_in(tmp_path, name)
+    there = Cluster(scheduler=cluster.scheduler_address)
+    assert generate(plan, functools.partial(make, log, 0), cluster=there, progress=False) == plan.output
+    assert content_hash(plan.output) == reference
+    calls = [note.name.split("-") for note in log.iterdir()]
+    assert sorted(int(first) for first, *_ in calls) == list(range(0, 22, 2))  # every part once
+    assert {int(pid) for _, pid, _ in calls} == set(pids())  # and by both workers
+    if name == "out.zarr":
+        assert len(list((plan.output / "r7/u").glob("c.*"))) == plan.chunks
+    assert sorted(os.listdir(tmp_path)) == ["log", name]
+
+
+def test_a_killed_worker_costs_its_part_alone(tmp_path: Path, log: Path, cluster, reference: str, pids) -> None:
+    plan, victim = plan_in(tmp_path), pids()[0]
+
+    def kill() -> None:
+        while len(list(plan.parts.glob("part-*"))) < 4:
+            time.sleep(0.01)
+        os.kill(victim, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    there = Cluster(scheduler=cluster.scheduler_address)
+    generate(plan, functools.partial(make, log, 0.15), cluster=there, progress=False)
+    killer.join()
+    assert content_hash(plan.output) == reference
+    made = [int(note.name.split("-")[0]) for note in log.iterdir()]
+    assert sorted(set(made)) == list(range(0, 22, 2)) and len(made) <= 12
+    assert victim not in pids()
+
+
+def test_a_part_that_ends_every_worker_is_named_and_the_rest_is_kept(tmp_path: Path, log: Path, cluster) -> None:
+    plan = plan_in(tmp_path)
+    (log / "deadly").touch()
+    with pytest.raises(RuntimeError, match=r"samples 6 … 7 ended every worker .*--chunk, now 2") as caught:
+        generate(
+            plan, functools.partial(make, log, 0), cluster=Cluster(scheduler=cluster.scheduler_address), progress=False
+        )
+    assert "\n" not in str(caught.value) and not plan.output.exists() and plan.part(0).exists()
+
+
+def test_what_make_raises_comes_back_and_the_rest_goes_on_here(tmp_path: Path, log: Path, cluster, reference) -> None:
+    plan = plan_in(tmp_path)
+    (log / "wrong").touch()
+    with pytest.raises(ValueError, match="sample 6 has no solution"):
+        generate(
+            plan, functools.partial(make, log, 0), cluster=Cluster(scheduler=cluster.scheduler_address), progress=False
+        )
+    (log / "wrong").unlink()
+    before = len(list(plan.parts.glob("part-*")))
+    for note in log.iterdir():
+        note.unlink()
+    generate(plan, functools.partial(make, log, 0), progress=False)
+    assert content_hash(plan.output) == reference and len(list(log.iterdir())) == 11 - before
+
+
+def test_what_is_refused_at_once_claims_no_folder(tmp_path: Path, log: Path, cluster) -> None:
+    plan, address = plan_in(tmp_path), cluster.scheduler_address
+    with pytest.raises(ValueError, match="made nothing for 2 samples"):
+        generate(plan, nothing, cluster=Cluster(scheduler=address), progress=False)
+    assert not plan.parts.exists()
+
+
+def nothing(ranges) -> dict[str, np.ndarray]:
+    return {}
+
+
+def test_a_worker_that_cannot_do_it_says_why(tmp_path: Path, monkeypatch) -> None:
+    plan = plan_in(tmp_path)
+    with pytest.raises(OSError, match=r"does not see .*out.h5.parts/plan.json: --output must lie in a folder that all"):
+        _cluster._part_on_worker(cloudpickle.dumps((plan, nothing, _cluster.versions())), 0)
+    for name, told in (
+        ("sciops", "has sciops .* and this process 9.9"),
+        ("numba", "has numba .* and this process 9.9"),
+    ):
+        with pytest.raises(ValueError, match=told + ".*install the same versions"):
+            task = cloudpickle.dumps((plan, nothing, {**_cluster.versions(), name: "9.9"}))
+            _cluster._part_on_worker(task, 0)
+
+
+def test_a_scheduler_that_is_not_there_is_one_line(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(_cluster, "_ANSWER", 0.5)
+    plan = plan_in(tmp_path)
+    for address in ("tcp://127.0.0.1:9", "nonsense://x", "127.0.0.1:notaport"):
+        with pytest.raises(OSError, match=r"no answer within .*`dask scheduler`") as caught:
+            generate(plan, nothing, cluster=Cluster(scheduler=address), progress=False)
+        assert "\n" not in str(caught.value) and not plan.parts.exists()
+
+
+def test_a_scheduler_without_workers_is_one_line(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(_cluster, "_WORKERS", 0.3)
+    with LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL) as empty:
+        with pytest.raises(OSError, match="has no workers after .*dask worker tcp://"):
+            generate(plan_in(tmp_path), nothing, cluster=Cluster(scheduler=empty.scheduler_address), progress=False)
+
+
+def test_a_scheduler_that_goes_away_is_one_line(tmp_path: Path, log: Path, reference: str) -> None:
+    plan = plan_in(tmp_path)
+    code = "from distributed import Scheduler; import asyncio\nasync def main():\n s = await Scheduler(port=0, "
+    code += "dashboard_address='127.0.0.1:0', host='127.0.0.1'); print(s.address, flush=True); await s.finished()\n"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code + "asyncio.run(main())"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    worker = None
+    try:
+        address = process.stdout.readline().decode().strip()
+        command = "from distributed.cli.dask_worker import main; main()"
+        options = [address, "--nthreads", "1", "--no-dashboard", "--no-nanny", "--death-timeout", "5"]
+        worker = subprocess.Popen(
+            [sys.executable, "-c", command, *options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        )
+        killer = threading.Thread(target=_kill_after, args=(process, plan, 3))
+        killer.start()
+        with pytest.raises(OSError, match="connection to tcp://.* was lost; the same command goes on") as caught:
+            generate(plan, functools.partial(make, log, 0.1), cluster=Cluster(scheduler=address), progress=False)
+        killer.join()
+        assert "\n" not in str(caught.value)
+    finally:
+        for child in (process, worker):
+            if child is not None:
+                child.kill()
+                child.wait()
+        process.stdout.close()
+    generate(plan, functools.partial(make, log, 0), progress=False)
+    assert content_hash(plan.output) == reference
+
+
+def _kill_after(process: subprocess.Popen, plan: Plan, parts: int) -> None:
+    while len(list(plan.parts.glob("part-*"))) < parts:
+        time.sleep(0.01)
+    process.kill()
+
+
+def test_missing_dask_is_one_line(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    plan = plan_in(tmp_path)
+    with pytest.raises(ImportError, match=r"need dask: pip install 'sciops\[cluster\]'"):
+        generate(plan, nothing, cluster=Cluster(workers=1), progress=False)
+    assert not plan.parts.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def test_a_client_that_ends_leaves_no_worker_and_the_command_goes_on(tmp_path: Path, end: signal.Signals) -> None:
+    config = DarcyConfig(
+        samples=160, resolutions=(33, 17), modes=12, chunk=2, threads=1, progress=False, output=tmp_path / "x.h5"
+    )
+    options = ["--samples", "160", "--resolutions", "33", "17", "--modes", "12", "--chunk", "2", "--no-progress"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "data_gen.darcy", *options, "--workers", "1", "--threads", "1", "--output", "x.h5"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    parts, deadline = tmp_path / "x.h5.parts", time.monotonic() + 120
+    while len(list(parts.glob("part-*.npz"))) < 4:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.005)
+    (os.killpg if end == signal.SIGINT else os.kill)(process.pid, end)  # Ctrl-C reaches the whole group
+    said = process.communicate(timeout=60)[1].decode()
+    if end == signal.SIGINT:
+        assert process.returncode == 1 and "the same command goes on where it stopped" in said, said
+        assert "Traceback" not in said, said
+    deadline = time.monotonic() + 30
+    while _alive(process.pid):
+        assert time.monotonic() < deadline, "workers outlive their client"
+        time.sleep(0.1)
+    assert 4 <= len(list(parts.glob("part-*.npz"))) < 80 and not config.output.exists()
+    whole = run_darcy(replace(config, output=tmp_path / "whole.h5"))
+    assert content_hash(run_darcy(config)) == content_hash(whole)
+
+
+def _alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_the_scheduler_in_use_is_left_as_it_was(cluster) -> None:
+    with Client(cluster.scheduler_address, set_as_default=False) as client:
+        assert client.submit(sum, (1, 2)).result() == 3
