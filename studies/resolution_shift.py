@@ -211,7 +211,7 @@ def _generate(config: ResolutionShiftConfig) -> Path:
             dtype="float32",
             samples=config.samples or preset.samples,
             resolutions=resolutions if finest == resolutions[0] else (finest, *resolutions),
-            workers=config.workers,
+            threads=config.workers,
             output=config.output / "darcy.h5",
         )
     )

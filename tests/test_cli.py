@@ -34,7 +34,7 @@ def test_lists_come_from_the_folders(capsys):
 
 def test_generate_info_validate_convert(tmp_path, capsys):
     file = tmp_path / "d.h5"
-    size = ["--samples", "6", "--resolutions", "17", "9", "--workers", "1"]
+    size = ["--samples", "6", "--resolutions", "17", "9", "--threads", "1"]
     cli.main(["generate", "darcy", "--preset", "quick", *size, "--output", str(file)])
     capsys.readouterr()
     cli.main(["info", str(file)])

@@ -220,7 +220,7 @@ def test_splits_travel_with_the_data(tmp_path):
     from data_gen import darcy as generator
 
     path = generator.run(
-        replace(generator.PRESETS["quick"], samples=20, resolutions=(15, 8), workers=1, output=tmp_path / "d.h5")
+        replace(generator.PRESETS["quick"], samples=20, resolutions=(15, 8), threads=1, output=tmp_path / "d.h5")
     )
     seen = []
     for resolution in (15, 8):

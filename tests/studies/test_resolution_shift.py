@@ -16,7 +16,7 @@ from studies._shift_case import load_case
 def tiny(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shift")
     data = darcy.run(
-        replace(darcy.PRESETS["quick"], samples=24, resolutions=(29, 15, 8), workers=1, output=folder / "darcy.h5")
+        replace(darcy.PRESETS["quick"], samples=24, resolutions=(29, 15, 8), threads=1, output=folder / "darcy.h5")
     )
     return replace(
         resolution_shift.PRESETS["quick"],
