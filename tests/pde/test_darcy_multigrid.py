@@ -12,23 +12,30 @@ import torch
 from sciops.grids import Grid
 from sciops.pde import _five_point as scheme
 from sciops.pde import _multigrid_torch as mg
-from sciops.pde._galerkin import NEIGHBOURS, galerkin_products
+from sciops.pde._galerkin import BOTH, ROWS, galerkin_products, interpolated
+from sciops.pde._multigrid import coarsening, level_shapes
+
+CLOSED = (("neumann", "neumann"),) * 2
 
 
-def faces_of(a: np.ndarray):
-    return scheme.conductances(torch.from_numpy(a)[:, None], scheme.axes_of(Grid(a.shape[1:])))
+def faces_of(a: np.ndarray, kinds=scheme.DIRICHLET):
+    """Conductances of a (batch, nx, ny), or of (batch, 2, nx, ny) for a diagonal tensor."""
+    a = torch.from_numpy(a)
+    a, axes = a if a.ndim == 4 else a[:, None], scheme.axes_of(Grid(tuple(a.shape[-2:])), kinds)
+    return scheme.conductances(scheme.padded(a, axes), axes)
 
 
 def interpolation_matrix(level: mg.Level, coarse: tuple[int, int]) -> torch.Tensor:
     """P as a dense (fine, coarse) matrix, one entry at a time from the stored weights."""
     (mx, my), (cx, cy) = level.shape, coarse
     P = torch.zeros(mx * my, cx * cy, dtype=level.inverse.dtype)
+    across = level.steps[1]
     for I in range(1, cx + 1):
         for J in range(1, cy + 1):
             column = (I - 1) * cy + J - 1
-            P[(2 * I - 1) * my + 2 * J - 1, column] = 1.0
-            for k, (dx, dy) in enumerate(NEIGHBOURS):
-                i, j = 2 * I + dx, 2 * J + dy
+            P[(2 * I - 1) * my + across * J - 1, column] = 1.0
+            for k, (dx, dy) in enumerate(interpolated(level.steps)):
+                i, j = 2 * I + dx, across * J + dy
                 weight = level.weights[0, k, I, J]
                 if i <= mx and j <= my:
                     P[(i - 1) * my + j - 1, column] = weight
@@ -38,10 +45,12 @@ def interpolation_matrix(level: mg.Level, coarse: tuple[int, int]) -> torch.Tens
 
 
 @pytest.mark.parametrize("shape", [(n, n) for n in range(5, 17)] + [(6, 15), (16, 7)])
-def test_coarse_operators_are_galerkin_products(shape):
-    a = np.exp(2 * np.random.default_rng(sum(shape)).standard_normal((1, *shape)))
-    hierarchy = mg.build(*faces_of(a), dtype=torch.float64)
-    assert len(hierarchy.levels) > 1
+@pytest.mark.parametrize("rows_alone", [0, 1, 2, 9])
+def test_coarse_operators_are_galerkin_products(shape, rows_alone):
+    a = np.exp(2 * np.random.default_rng(sum(shape)).standard_normal((1, 2, *shape)))
+    hierarchy = mg.build(*faces_of(a), dtype=torch.float64, rows_alone=rows_alone)
+    steps = [level.steps for level in hierarchy.levels[:-1]]
+    assert steps == [ROWS] * min(rows_alone, len(steps)) + [BOTH] * max(0, len(steps) - rows_alone) and steps
     for fine, coarse in zip(hierarchy.levels, hierarchy.levels[1:]):
         P, A = interpolation_matrix(fine, coarse.shape), mg.dense(fine)[0]
         expected, stored = P.T @ A @ P, mg.dense(coarse)[0]
@@ -60,14 +69,35 @@ def test_weights_reproduce_the_stencil_collapsed_onto_a_line(field):
     assert first[0].max() < 1 and first[:, -1].max() < 1
 
 
+def test_between_closed_walls_constants_are_interpolated_exactly_and_stay_in_the_kernel(field):
+    for rows_alone in (0, 3):
+        a = np.stack([4.0**rows_alone * field("100", 34, 1), field("100", 34, 1)], 1)
+        levels = mg.build(*faces_of(a, CLOSED), torch.float64, rows_alone, singular=True).levels
+        for fine, coarse in zip(levels, levels[1:]):
+            ones = interpolation_matrix(fine, coarse.shape).sum(1)
+            assert (ones - 1).abs().max() < 1e-8  # d − c_N − c_S loses digits
+            assert mg.dense(coarse)[0].sum(1).abs().max() <= 1e-10 * levels[0].stencil["d"].max()
+
+
 def test_products_are_all_there():
-    """69 products from five points and 109 from nine, counting those that stand for two."""
-    for nine, count in ((False, 69), (True, 109)):
-        assert sum(f for by in galerkin_products(nine).values() for p in by.values() for _, _, f in p) == count
+    """69 products from five points and 109 from nine, counting those that stand for two; 15 and 23 by rows alone."""
+    for nine, steps, count in ((False, BOTH, 69), (True, BOTH, 109), (False, ROWS, 15), (True, ROWS, 23)):
+        table = galerkin_products(nine, steps)
+        assert sum(f for by in table.values() for p in by.values() for _, _, f in p) == count
 
 
-def torch_cycle(a: np.ndarray, dtype: torch.dtype):
-    hierarchy = mg.build(*faces_of(a), dtype=dtype)
+def test_the_stronger_axis_is_halved_until_both_are_alike():
+    """Ratio of conductances ρ → ρ/4 by each halving of the first axis: what is left lies in [½, 2]."""
+    for octaves in np.linspace(-20, 20, 201):
+        turned, rows_alone = coarsening(octaves)
+        left = abs(octaves) - 2 * rows_alone
+        assert -1 <= left <= 1 and turned == (octaves < -1)
+    assert coarsening(0.0) == coarsening(1e-15) == coarsening(-1e-15) == (False, 0)
+    assert level_shapes(40, 6, 2) == [(40, 6), (20, 6), (10, 6), (5, 3), (2, 1)]
+
+
+def torch_cycle(a: np.ndarray, dtype: torch.dtype, kinds=scheme.DIRICHLET, rows_alone: int = 0):
+    hierarchy = mg.build(*faces_of(a, kinds), dtype, rows_alone, singular=kinds == CLOSED)
 
     def inverse(x: np.ndarray) -> np.ndarray:
         f = torch.zeros_like(hierarchy.levels[0].inverse)
@@ -84,17 +114,17 @@ def compiled():
     )
 
 
-def numba_cycle(a: np.ndarray):
+def numba_cycle(a: np.ndarray, kinds=scheme.DIRICHLET, rows_alone: int = 0):
     kernels, layout = compiled()
-    faces = [face[0].numpy() for face in faces_of(a)]
-    shapes, start, size = layout(*(n - 2 for n in a.shape[1:]))
+    faces = [face[0].numpy() for face in faces_of(a, kinds)]
+    shapes, start, size = layout(faces[0].shape[0], faces[1].shape[1], rows_alone)
     work = np.zeros(size, dtype=np.float32)
     kernels.setup(*faces, work, shapes, start)
     level = [kernels.as_matrix(array, shapes[0]) for array in kernels.arrays_of(work, start, shapes, 0)]
 
     def inverse(x: np.ndarray) -> np.ndarray:
         level[5][1:-2, 1:-2] = x
-        kernels.cycle(work, shapes, start, False)
+        kernels.cycle(work, shapes, start, kinds == CLOSED)
         return level[6][1:-2, 1:-2].astype(np.float64)
 
     return inverse
@@ -114,6 +144,25 @@ def test_cycle_is_symmetric_and_positive(field, kind, form):
         assert asymmetry <= (2e-15 if form == "float64" else 1e-7)
 
 
+@pytest.mark.parametrize("rows_alone", [0, 2, 20])
+@pytest.mark.parametrize("kinds", [scheme.DIRICHLET, CLOSED, (("dirichlet", "neumann"), ("neumann", "neumann"))])
+@pytest.mark.parametrize("form", ["float64", "float32", "numba"])
+def test_cycle_is_symmetric_and_positive_whatever_the_walls(field, kinds, form, rows_alone):
+    """Between closed walls on what has mean zero, which is all that it is given."""
+    a = np.stack([4.0 ** min(rows_alone, 5) * field("4", 45, 1)[0], field("lognormal1", 45, 1)[0]])[None]
+    a /= a.max()
+    options = dict(kinds=kinds, rows_alone=rows_alone)
+    inverse = numba_cycle(a, **options) if form == "numba" else torch_cycle(a, getattr(torch, form), **options)
+    shape = [axis.size for axis in scheme.axes_of(Grid((45, 45)), kinds)]
+    x, y = np.random.default_rng(1).standard_normal((2, *shape))
+    if kinds == CLOSED:
+        x, y = x - x.mean(), y - y.mean()
+    Bx, By = inverse(x), inverse(y)
+    assert (Bx * x).sum() > 0 and (By * y).sum() > 0
+    asymmetry = abs((Bx * y).sum() - (By * x).sum()) / np.sqrt((Bx * x).sum() * (By * y).sum())
+    assert asymmetry <= (1e-14 if form == "float64" else 1e-5)
+
+
 def test_cycle_is_a_contraction(field):
     """‖I − BA‖ in the energy norm, by power iteration: what makes 8 iterations enough."""
     a = field("4", 65, 1)
@@ -127,25 +176,32 @@ def test_cycle_is_a_contraction(field):
 
 
 @pytest.mark.parametrize("shape", [(34, 34), (33, 33), (18, 41), (3, 30), (30, 3)])
-def test_both_forms_hold_the_same_hierarchy_and_cycle(shape):
+@pytest.mark.parametrize("rows_alone", [0, 2])
+@pytest.mark.parametrize("kinds", [scheme.DIRICHLET, CLOSED])
+def test_both_forms_hold_the_same_hierarchy_and_cycle(shape, rows_alone, kinds):
     kernels, layout = compiled()
     rng = np.random.default_rng(2)
-    a = np.exp(rng.standard_normal((1, *shape)))
-    faces = faces_of(a)
-    hierarchy = mg.build(*faces)
-    shapes, start, size = layout(shape[0] - 2, shape[1] - 2)
+    plain = rows_alone == 0 and kinds == scheme.DIRICHLET
+    a = np.exp((1.0 if plain else 0.3) * rng.standard_normal((1, 2, *shape)))
+    a[:, 0] *= 4.0**rows_alone
+    faces = faces_of(a, kinds)
+    hierarchy = mg.build(*faces, rows_alone=rows_alone, singular=kinds == CLOSED)
+    size = faces[0].shape[1], faces[1].shape[2]
+    x = rng.standard_normal(size)
+    x -= x.mean()
+    shapes, start, size = layout(*size, rows_alone)
     work = np.zeros(size, dtype=np.float32)
     kernels.setup(*(face[0].numpy() for face in faces), work, shapes, start)
     assert [tuple(s) for s in shapes] == [level.shape for level in hierarchy.levels]
+    finest = kernels.arrays_of(work, start, shapes, 0)[0]
     for k, level in enumerate(hierarchy.levels):
         arrays = dict(zip(("d", "e", "s", "se", "sw"), kernels.arrays_of(work, start, shapes, k)))
         for name, flat in level.stencil.items():
             mine = kernels.as_matrix(arrays[name], shapes[k])[1:-2, 1:-2]
             theirs = level.square(flat)[0, 1:-2, 1:-2].numpy()
-            assert np.abs(mine - theirs).max() <= 2e-6 * np.abs(arrays["d"]).max()
-    x = rng.standard_normal((shape[0] - 2, shape[1] - 2))
-    mine, theirs = numba_cycle(a)(x), torch_cycle(a, torch.float32)(x)
-    assert np.abs(mine - theirs).max() <= 1e-5 * np.abs(theirs).max()
+            assert np.abs(mine - theirs).max() <= (2e-6 if plain else 1e-4) * np.abs(finest).max()
+    mine, theirs = numba_cycle(a, kinds, rows_alone)(x), torch_cycle(a, torch.float32, kinds, rows_alone)(x)
+    assert np.abs(mine - theirs).max() <= (1e-5 if plain else 1e-3) * np.abs(theirs).max()
 
 
 def test_the_cache_on_disk_follows_every_file_that_is_compiled_in():
