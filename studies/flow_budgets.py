@@ -62,7 +62,7 @@ class Config:
 
 PRESETS = {
     "quick": Config(),
-    "full": Config(points=256, viscosity=1e-5, duration=20.0, records=401, dt=1 / 256, closure=1e-5),
+    "full": Config(points=256, viscosity=1e-5, duration=20.0, records=401, dt=1 / 256),
 }
 
 
