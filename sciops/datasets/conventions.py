@@ -166,7 +166,12 @@ def at_resolution(dataset: xr.Dataset, resolution: int | tuple[int, ...] | None)
     coarse = grid.coarsen(factor)
     strided = {name: slice(0, (n - 1) * factor + 1, factor) for name, n in zip(SPACE, coarse.shape)}
     result = dataset.isel({name: part for name, part in strided.items() if name in dataset.sizes})
-    return _keep_attrs(with_grid(result, coarse), dataset)
+    result = _keep_attrs(with_grid(result, coarse), dataset)
+    for name, field in result.data_vars.items():
+        if "grid" in field.attrs:  # a staggered variable keeps its own place
+            own = grid_of(dataset, str(name)).coarsen(factor)
+            result[name].attrs = {**field.attrs, "grid": json.dumps(own.to_dict())}
+    return result
 
 
 def split_indices(dataset: xr.Dataset, split: str) -> np.ndarray:

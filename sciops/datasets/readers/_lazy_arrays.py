@@ -167,6 +167,20 @@ class PrecededArray(BackendArray):
         return np.asarray(self.rest[indexing.OuterIndexer(key)]).astype(self.dtype, copy=False)
 
 
+class OneSample(BackendArray):
+    """An array with an axis of length one put before its own."""
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.dtype, self.shape = array, array.dtype, (1, *array.shape)
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
+
+    def _read(self, key: tuple[Any, ...]) -> np.ndarray:
+        values = np.asarray(self.array[indexing.OuterIndexer(key[1:])])
+        return values if isinstance(key[0], (int, np.integer)) else values[None][key[0]]
+
+
 class TailArray(BackendArray):
     """An array without entry 0 of `axis`."""
 

@@ -13,16 +13,21 @@ from typing import Any
 from sciops.datasets.writers import (
     apebench,
     arrays,
+    cno,
+    jax_cfd,
     li2020,
     li2020_burgers,
     li2020_ns,
     native,
     neuralop,
+    pdearena_ks,
+    pdearena_ns,
     pdebench_1d,
     pdebench_cfd,
     pdebench_darcy,
     pdebench_groups,
     pdebench_ns,
+    poseidon,
     the_well,
 )
 
@@ -43,6 +48,11 @@ WRITERS: dict[str, Callable[[list[Any], Path], None]] = {
     "pdebench-groups": pdebench_groups.write,
     "pdebench-ns": pdebench_ns.write,
     "the-well": the_well.write,
+    "pdearena-ns": pdearena_ns.write,
+    "pdearena-ks": pdearena_ks.write,
+    "cno": cno.write,
+    "poseidon": poseidon.write,
+    "jax-cfd": jax_cfd.write,
     "arrays": arrays.write,
     "apebench": apebench.write,
 }

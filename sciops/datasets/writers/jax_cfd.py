@@ -1,0 +1,89 @@
+"""jax-cfd's NetCDF files, as NetCDF-4; the layout is said in `sciops.datasets.readers.jax_cfd`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sciops.datasets._native_files import replacing
+from sciops.datasets._native_layout import set_attributes
+from sciops.datasets.conventions import SPACE, grid_of, parameters_of, state_of
+from sciops.datasets.readers.jax_cfd import VELOCITY, place
+from sciops.datasets.writers._expect import FLOATS, words
+from sciops.datasets.writers._hdf5 import blocks_of, expect_common_parameters, expect_nothing_else, sizes, times_in
+from sciops.grids import Grid, Interval
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+LAYOUT = "jax-cfd"
+_ELSEWHERE = ("layout", "equation", "grid", "task", "state", "parameters", "boundary", "notes", "positions")
+
+
+def write(groups: list[xr.Dataset], path: Path) -> None:
+    """Each component with its offset in the cell, one coordinate an axis at the cell centres."""
+    import h5netcdf
+
+    (dataset,) = groups
+    grid = grid_of(dataset, "")
+    names = state_of(dataset)
+    if grid.ndim not in (2, 3) or not names or names[: grid.ndim] != VELOCITY[: grid.ndim]:
+        raise ValueError(
+            f"layout {LAYOUT!r} evolves {', '.join(VELOCITY)} in 2-D or 3-D; the data set evolves "
+            f"{', '.join(names) or 'nothing'} on {words(grid)}"
+        )
+    dims = ("sample", "time", *SPACE[: grid.ndim])
+    for name in names:
+        if set(dataset[name].dims) != set(dims) or str(dataset[name].dtype) not in FLOATS:
+            raise ValueError(f"layout {LAYOUT!r} holds floats over {dims}; {name} is over {dataset[name].dims}")
+    expect_nothing_else(dataset, LAYOUT, names)
+    expect_common_parameters(dataset, LAYOUT)
+    strange = sorted(set(parameters_of(dataset)) - {"viscosity"})
+    if strange:
+        raise ValueError(f"layout {LAYOUT!r} states the viscosity alone; it has no place for {', '.join(strange)}")
+    cells, centres = _cells(grid)
+    offsets = {name: _offset(dataset, name, grid, cells) for name in names}
+    times = times_in(dataset, LAYOUT)
+    fields = [dataset[name].transpose(*dims) for name in names]
+    attrs = {k: v for k, v in dataset.attrs.items() if k not in _ELSEWHERE} | parameters_of(dataset)
+    with (
+        replacing(path, size=sizes(dict(zip(names, fields)))) as temporary,
+        h5netcdf.File(temporary, "w") as file,
+    ):
+        file.dimensions = dict(zip(dims, fields[0].shape))
+        coordinates: dict[str, Any] = {"sample": np.arange(fields[0].shape[0]), "time": times}
+        for name, values in {**coordinates, **dict(zip(SPACE, centres))}.items():
+            file.create_variable(name, (name,), data=values)
+        targets = []
+        for name, field in zip(names, fields):
+            target = file.create_variable(name, dims, field.dtype, chunks=(1, 1, *grid.shape))
+            set_attributes(target, {"offset": offsets[name]})
+            targets.append(target)
+        for part, blocks in blocks_of(fields):
+            for target, block in zip(targets, blocks):
+                target[part] = block
+        set_attributes(file, attrs)
+
+
+def _cells(grid: Grid) -> tuple[tuple[Interval, ...], list[np.ndarray]]:
+    """(the interval of each axis that is split into cells, their centres)."""
+    if grid.centering == "cell":
+        return grid.extent, list(grid.coordinates())
+    if grid.centering == "periodic":  # points are cell centres: the cells begin half a step before
+        halves = [0.5 * h for h in grid.spacing]
+        return tuple((a - h, b - h) for h, (a, b) in zip(halves, grid.extent)), list(grid.coordinates())
+    raise ValueError(f"layout {LAYOUT!r} holds cells and their faces; the data set has {words(grid)}")
+
+
+def _offset(dataset: xr.Dataset, name: str, grid: Grid, cells: tuple[Interval, ...]) -> list[float]:
+    own = grid_of(dataset, name)
+    firsts = [points[0] for points in own.coordinates()]
+    offset = [round((x - a) / h, 6) for x, (a, _), h in zip(firsts, cells, grid.spacing)]
+    fits = own.shape == grid.shape and min(offset) >= 0 and max(offset) <= 1
+    if not fits or not place(grid.shape, cells, np.array(offset), grid.centering == "periodic").same_points(own):
+        raise ValueError(
+            f"layout {LAYOUT!r} holds values in the cells of one grid, at an offset; {name} lies at {words(own)}"
+        )
+    return offset
