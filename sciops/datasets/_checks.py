@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +110,7 @@ def check_finite(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings
 
 
 def check_coefficient(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) -> None:
-    if dataset.attrs.get("equation") != "darcy" or "a" not in s.fields:
+    if dataset.attrs.get("equation") != "darcy" or not {"a", "a_x"} & set(s.fields):
         return
     if dataset.attrs.get("coefficient") == "indicator":
         found.each(
@@ -123,11 +124,11 @@ def check_coefficient(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Fin
             "state them: sciops.datasets.with_phases(dataset, low, high), or find them: fit_two_phase(dataset)",
         )
         return
-    bad = np.flatnonzero(s.finite["a"] & (s.low["a"] <= 0))
-    worst = f"{s.low['a'][bad].min():g}" if bad.size else ""
-    found.each(
-        "error", "a", bad, f"is not positive (least value {worst})", "−∇·(a∇u) = f needs a > 0: leave these samples out"
-    )
+    for name in [name for name in ("a", "a_x", "a_y") if name in s.fields]:
+        bad = np.flatnonzero(s.finite[name] & (s.low[name] <= 0))
+        worst = f"{s.low[name][bad].min():g}" if bad.size else ""
+        remedy = "−∇·(a∇u) = f needs a > 0: leave these samples out"
+        found.each("error", name, bad, f"is not positive (least value {worst})", remedy)
 
 
 def check_signs_and_walls(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) -> None:
@@ -137,6 +138,8 @@ def check_signs_and_walls(dataset: xr.Dataset, grid: Grid, s: Statistics, found:
     good = s.finite["u"] & (size > 0)
     empty = np.flatnonzero(s.finite["u"] & (size == 0))
     found.each("error", "u", empty, "is zero everywhere", "leave these samples out, or generate them again")
+    if "walls" in dataset.attrs or "f" in dataset:  # u has other values than 0 on its walls, or sinks inside
+        return
     trace, low = np.zeros(len(size)), np.zeros(len(size))
     trace[good], low[good] = s.trace[good] / size[good], s.low["u"][good] / size[good]
     positive = float(np.asarray(dataset.attrs.get("forcing", 1.0))) > 0
@@ -197,8 +200,6 @@ def check_records(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Finding
         failed = np.flatnonzero(np.asarray(dataset["status"].values) == code)
         found.each("error", "status", failed, "the solver failed", "leave these samples out")
     if "residual" in dataset:
-        import json
-
         config = json.loads(dataset.attrs.get("config", "{}"))
         tol = float(config.get("tol", 1e-6)) if isinstance(config, dict) else 1e-6
         residual = np.asarray(dataset["residual"].values)
@@ -232,11 +233,16 @@ def check_duplicates(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Find
 
 
 def check_solutions(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings, count: int) -> None:
-    """Solves `count` samples again on the data set's own grid and compares."""
+    """Solves `count` samples again on the data set's own grid and compares.
+
+    The coefficient is a, or a_x and a_y; the forcing is the variable f, or the number in the attribute of that name;
+    the attribute ``walls`` holds the solver's boundary, values and flux as JSON, where they are not the defaults.
+    """
     known = dataset.attrs.get("equation") == "darcy" and dataset.attrs.get("coefficient") == "values"
+    names = ["a"] if "a" in s.fields else ["a_x", "a_y"]
     if (
         not known
-        or not {"a", "u"} <= set(s.fields)
+        or not {*names, "u"} <= set(s.fields)
         or grid.ndim != 2
         or grid.centering == "periodic"
         or min(grid.shape) < 3
@@ -245,15 +251,28 @@ def check_solutions(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findi
     from sciops.metrics import relative_l2
     from sciops.pde import darcy
 
-    usable = np.flatnonzero(s.finite["a"] & s.finite["u"] & (s.low["a"] > 0) & (s.high["u"] > 0))
+    sound = [s.finite[name] & (s.low[name] > 0) for name in names]
+    usable = np.flatnonzero(np.all(sound, 0) & s.finite["u"] & (np.fmax(s.high["u"], -s.low["u"]) > 0))
     chosen = (
         np.unique(usable[np.linspace(0, len(usable) - 1, min(count, len(usable))).astype(int)]) if len(usable) else []
     )
     if not len(chosen):
         return
-    block = dataset[["a", "u"]].isel(sample=chosen)
-    a, u = (np.asarray(block[name].values, dtype=np.float64) for name in ("a", "u"))
-    solution = darcy.solve(a, grid, forcing=float(dataset.attrs.get("forcing", 1.0)), on_failure="flag")
+    block = dataset.isel(sample=chosen)
+    *a, u = (np.asarray(block[name].values, dtype=np.float64) for name in (*names, "u"))
+    forcing = np.asarray(block["f"].values if "f" in dataset else float(dataset.attrs.get("forcing", 1.0)))
+    try:
+        walls = json.loads(dataset.attrs.get("walls", "{}"))
+        options = {key: walls[key] for key in ("boundary", "values", "flux") if key in walls}
+        options["mean"] = "project"  # a balanced f is so to its stored precision only
+        tensor = len(names) == 2
+        a = np.stack(a, 1) if tensor else a[0]
+        solution = darcy.solve(a, grid, forcing=forcing, tensor=tensor, on_failure="flag", **options)
+    except (TypeError, ValueError) as error:
+        found.add(
+            "error", "", None, f"walls or forcing make no Darcy problem: {error}", "correct the attribute 'walls'"
+        )
+        return
     error = np.where(solution.status == "failed", 0.0, relative_l2(solution.u, u, grid))
     worst, mean = int(chosen[np.argmax(error)]), float(error.mean())
     here = dataset.attrs.get("layout") == "native" and (
