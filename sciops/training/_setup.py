@@ -62,6 +62,9 @@ def compiled(front: nn.Module, config: TrainConfig) -> nn.Module:
     if config.compile is True:
         front.compile()
         return front
+    import torch._dynamo
+    import torch._inductor
+
     modes, backends = torch._inductor.list_mode_options(), torch._dynamo.list_backends(exclude_tags=())
     if config.compile in modes:
         front.compile(mode=config.compile)

@@ -1,7 +1,9 @@
-"""Two gloo processes under torchrun give what one process gives, to round-off."""
+"""Several gloo processes under torchrun give what one process gives, to round-off, and go on with its checkpoints."""
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -13,56 +15,211 @@ import torch
 from test_resume import QUIET, data, network
 
 from sciops._json import read_jsonl
+from sciops.datasets import Splits
+from sciops.models import build_model
 from sciops.training import fit, load_checkpoint
+from studies._smooth_fields import write_fields
+from studies.distributed_training import launch
+from studies.train import PRESETS, run
+
+pytestmark = pytest.mark.slow
+KEYS = ("loss", "validation", "gradient_norm", "rate", "step")
+
+
+def assert_close_runs(a: Path, b: Path, tolerance: float, *, epochs: int | None = None) -> None:
+    """Both folders log the same numbers, and hold the same parameters and optimiser state, to `tolerance`."""
+    logs = [read_jsonl(folder / "log.jsonl")[:epochs] for folder in (a, b)]
+    assert len(logs[0]) == len(logs[1]) > 1
+    for p, q in zip(*logs):
+        for key in KEYS:
+            assert q[key] == pytest.approx(p[key], rel=tolerance), (key, p["epoch"])
+        for grid, value in p.get("validation_by_grid", {}).items():
+            assert q["validation_by_grid"][grid] == pytest.approx(value, rel=tolerance)
+    if epochs is not None:
+        return
+    for name in ("last.safetensors", "best.safetensors"):
+        (one, one_state), (two, two_state) = (load_checkpoint(folder / name) for folder in (a, b))
+        assert set(one) == set(two)
+        for key, value in one.items():
+            scale = value.abs().max().item() if value.numel() else 0.0
+            torch.testing.assert_close(two[key], value, rtol=10 * tolerance, atol=10 * tolerance * scale, msg=key)
+        assert one_state.get("epochs") == two_state.get("epochs")
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """The command's flags and config for two grids; 21 fields in batches of 8 leave one of 5, to be shared unevenly."""
+    folder = tmp_path_factory.mktemp("study")
+    path = write_fields(folder / "fields.h5", (17, 9), train=21, validation=5, test=3, seed=1)
+    config = replace(
+        PRESETS["quick"],
+        data=path,
+        resolution=(17, 9),
+        epochs=4,
+        width=6,
+        depth=2,
+        modes=3,
+        options=("basis=cosine",),
+        precision="float64",
+        clip=0.3,
+        weight_decay=0.05,
+        folder=folder / "one",
+        progress=False,
+        device="cpu",
+    )
+    flags = f"--preset quick --data {path} --resolution 17 9 --epochs 4 --width 6 --depth 2 --modes 3"
+    flags += " --options basis=cosine --precision float64 --clip 0.3 --weight-decay 0.05 --no-progress --device cpu"
+    run(config)
+    return folder, config, flags.split()
+
+
+def test_torchrun_gives_the_curve_of_one_process_and_one_goes_on_where_two_stopped(study):
+    folder, config, flags = study
+    launch("studies.train", [*flags, "--folder", str(folder / "21"), "--stop-after", "2"], processes=2)
+    assert_close_runs(folder / "one", folder / "21", 1e-11, epochs=2)
+    assert load_checkpoint(folder / "21" / "last.safetensors")[1]["epochs"] == 2
+    run(replace(config, folder=folder / "21"))
+    assert_close_runs(folder / "one", folder / "21", 1e-10)
+    tests = [json.loads((folder / name / "results.json").read_text())["test"] for name in ("one", "21")]
+    for grid, kinds in tests[0].items():
+        assert tests[1][grid]["model"]["relative_l2"] == pytest.approx(kinds["model"]["relative_l2"], rel=1e-9)
+
+
+def test_two_go_on_sharded_and_in_micro_batches_where_one_stopped(study):
+    folder, config, flags = study
+    run(replace(config, folder=folder / "12", stop_after=2))
+    more = ["--folder", str(folder / "12"), "--strategy", "fsdp", "--accumulate", "3"]
+    launch("studies.train", [*flags, *more], processes=2)
+    assert_close_runs(folder / "one", folder / "12", 1e-10)
+
+
+def plain() -> torch.nn.Module:
+    """Without dropout and batch statistics, which differ by process."""
+    return torch.nn.Sequential(
+        *(layer for layer in network() if not isinstance(layer, (torch.nn.BatchNorm2d, torch.nn.Dropout)))
+    )
+
+
+class Exploding(torch.nn.Module):
+    """Infinite from its seventh forward pass on, with a scalar and a complex parameter, which cannot be sharded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.calls = plain(), 0
+        self.scalar = torch.nn.Parameter(torch.tensor(0.5))
+        self.complex = torch.nn.Parameter(torch.tensor([[0.1 + 0.2j, 0.3 - 0.1j]]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += self.training
+        factor = self.complex.abs().sum() * (float("inf") if self.calls > 6 else 1.0)
+        return self.inner(x) * self.scalar * factor
+
+
+def neural() -> torch.nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return build_model("neuralop:FNO", in_channels=1, out_channels=1, width=4, depth=1, modes=(2, 2))
+
+
+EXACT = replace(QUIET, epochs=3, precision="float64", augment="square", device="cpu")
+SINGLE = replace(EXACT, precision="float32", batch_size=9)
+FSDP = {"strategy": "fsdp"}
+# name: (model, config, what differs under torchrun, tolerance)
+CASES = {
+    "ddp": (plain, EXACT, {}, 1e-11),
+    "ddp-pieces": (plain, EXACT, {"accumulate": 2}, 1e-11),
+    "fsdp": (plain, EXACT, FSDP, 1e-11),
+    "fsdp-pieces": (plain, EXACT, FSDP | {"accumulate": 3, "keep": "last"}, 1e-11),
+    "single": (plain, SINGLE, {}, 1e-5),
+    "single-fsdp": (plain, SINGLE, FSDP, 1e-5),
+    "complex": (neural, SINGLE, {}, 1e-5),
+    "complex-fsdp": (neural, SINGLE, FSDP, 1e-5),
+    "compiled-ddp": (plain, EXACT, {"compile": "aot_eager"}, 1e-10),
+    "compiled-fsdp": (plain, EXACT, FSDP | {"compile": "aot_eager"}, 1e-10),
+}
 
 _SCRIPT = """
-    import os
-    import sys
+    import os, sys, warnings
     from dataclasses import replace
     from pathlib import Path
     import torch
-    from torch import nn
     sys.path.insert(0, sys.argv[2])
-    from test_resume import QUIET, data, network
-    from sciops.training import fit
+    from test_distributed_training import CASES, EXACT, Exploding
+    from test_resume import data
+    from sciops.datasets import Splits
+    from sciops.training import NonFiniteLoss, fit
 
-    def plain():
-        return nn.Sequential(*(layer for layer in network() if not isinstance(layer, (nn.BatchNorm2d, nn.Dropout))))
-
-    folder = Path(sys.argv[1])
-    config = replace(QUIET, epochs=3, precision="float64", augment="square", device="cpu")
-    fit(plain(), data(), replace(config, folder=folder, stop_after=2))
-    run = fit(plain(), data(), replace(config, folder=folder, resume=True))
-    total = torch.stack([p.detach().sum() for p in run.model.parameters()]).sum()
-    # a file a process: lines of two processes can run into each other
-    Path(f"{folder}-{os.environ['RANK']}.txt").write_text(f"{total.item()!r} {run.steps}")
+    folder, rank = Path(sys.argv[1]), os.environ["RANK"]
+    said = []
+    for name, (model, config, changes, _) in CASES.items():
+        # each in two calls, so that what one call of several processes wrote is what the next one reads
+        config = replace(config, folder=folder / name, **changes)
+        fit(model(), data(), replace(config, stop_after=1))
+        run = fit(model(), data(), replace(config, resume=True))
+        total = sum(p.detach().abs().double().sum().item() for p in run.model.parameters())
+        said.append(f"{name} {total!r} {sorted({type(p).__name__ for p in run.model.parameters()})}")
+    model = Exploding()
+    try:
+        fit(model, data(), replace(EXACT, epochs=3, strategy="fsdp", keep="last"))
+    except NonFiniteLoss as error:
+        said.append(f"{error} | {[p.detach().abs().sum().item() for p in model.parameters()]!r}")
+    broken = data()
+    broken.train[1].y[3] = float("nan")
+    try:
+        fit(CASES["ddp"][0](), broken, EXACT)
+    except ValueError as error:
+        said.append(str(error))
+    Path(f"{folder}-{rank}.txt").write_text("\\n".join(said))
 """
 
 
-@pytest.mark.slow
-def test_two_processes_equal_one_to_round_off(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(textwrap.dedent(_SCRIPT))
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    """Every case run by two processes in one launch: (folder, what each process had to say)."""
+    folder = tmp_path_factory.mktemp("together")
+    (folder / "train.py").write_text(textwrap.dedent(_SCRIPT))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    environment = {**__import__("os").environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*torchrun, str(script), str(tmp_path / "two"), str(Path(__file__).parent)],
+        [*torchrun, str(folder / "train.py"), str(folder / "two"), str(Path(__file__).parent)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         env=environment,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    sums = [(tmp_path / f"two-{rank}.txt").read_text() for rank in (0, 1)]
-    assert sums[0] == sums[1]  # both replicas hold the same bits
+    # a file a process: lines of two processes can run into each other
+    return folder / "two", [(folder / f"two-{rank}.txt").read_text().splitlines() for rank in (0, 1)]
 
-    model = torch.nn.Sequential(*(m for m in network() if not isinstance(m, (torch.nn.BatchNorm2d, torch.nn.Dropout))))
-    config = replace(QUIET, epochs=3, precision="float64", augment="square", folder=tmp_path / "one")
-    fit(model, data(), config)
-    (one, _), (two, _) = (load_checkpoint(tmp_path / name / "last.safetensors") for name in ("one", "two"))
-    assert set(one) == set(two)
-    for key in one:
-        torch.testing.assert_close(two[key], one[key], rtol=1e-9, atol=1e-11, msg=key)
-    for a, b in zip(read_jsonl(tmp_path / "one" / "log.jsonl"), read_jsonl(tmp_path / "two" / "log.jsonl")):
-        for key in ("loss", "validation", "gradient_norm", "rate", "step"):
-            assert b[key] == pytest.approx(a[key], rel=1e-9), key
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_processes_equal_one_to_round_off(together, tmp_path, name):
+    model, config, _, tolerance = CASES[name]
+    fit(model(), data(), replace(config, folder=tmp_path))
+    assert_close_runs(tmp_path, together[0] / name, tolerance)
+
+
+def test_every_process_ends_with_the_same_bits_in_a_plain_model(together):
+    assert together[1][0] == together[1][1]
+    for line in together[1][0][: len(CASES)]:
+        assert line.endswith("['Parameter']"), line
+
+
+def test_a_loss_that_is_not_finite_leaves_the_last_good_state_whole_on_each(together):
+    message, values = together[1][0][len(CASES)].split(" | ")
+    assert "gradient norm is" in message and "epoch 2, step 7," in message  # five steps an epoch
+    assert "the model holds the state after epoch 1" in message
+    model = Exploding()
+    good = fit(model, data(), replace(EXACT, epochs=3, keep="last", stop_after=1)).model
+    assert json.loads(values) == pytest.approx([p.detach().abs().sum().item() for p in good.parameters()], rel=1e-10)
+
+
+def test_bad_fields_are_refused_on_every_process(together):
+    for said in together[1]:
+        assert "training sample 3 of grid (5, 5) holds values that are not finite in 'y'" in said[-1]
+
+
+def test_strategies_change_nothing_for_one_process():
+    runs = [fit(plain(), Splits(data().train), replace(EXACT, epochs=2, strategy=s)) for s in ("ddp", "fsdp")]
+    for p, q in zip(*(done.model.state_dict().values() for done in runs)):
+        assert torch.equal(p, q)
