@@ -113,33 +113,6 @@ class H5Groups(BackendArray):
         return np.stack(blocks)
 
 
-class MatArray(BackendArray):
-    """One variable of a MATLAB v5 file, read whole at the first access (the format has no partial reads) and kept."""
-
-    def __init__(self, path: Path, key: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
-        self.path, self.key, self.shape, self.dtype = path, key, shape, dtype
-        self._values: np.ndarray | None = None
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
-
-    def _read(self, key: tuple[Any, ...]) -> np.ndarray:
-        import scipy.io
-
-        if self._values is None:
-            with readable(self.path, "a MATLAB file"):
-                values = scipy.io.loadmat(self.path, variable_names=[self.key])[self.key]
-            self._values = np.asarray(values, dtype=self.dtype)
-        values = self._values
-        # from the last axis on, so that an axis that goes away leaves the numbers of those still to come
-        for axis, part in reversed(list(enumerate(key))):
-            values = values[(slice(None),) * axis + (part,)]
-        return values
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_values": None}
-
-
 def lazy(array: BackendArray) -> Any:
     """The array as the data of an xarray variable."""
     return indexing.LazilyIndexedArray(array)

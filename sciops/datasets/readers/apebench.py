@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import SPACE, at_resolution, build_dataset
-from sciops.datasets.readers._axes import is_real
+from sciops.datasets.readers._axes import check_size, is_real
 from sciops.datasets.readers._description import ALONE, sidecar
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe
@@ -64,6 +64,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
 
     array = contents(probe)[ALONE]
     _, steps, channels, *space = array.shape
+    check_size(probe, array.shape)
     about = scenario(probe)
     info = (about or {}).get("info", {})
     equation, names, parameters = _meaning(about, channels, len(space))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import SPACE, at_resolution, build_dataset
+from sciops.datasets.readers._axes import check_size
 from sciops.datasets.readers._description import ALONE, Described, Description, parse, sidecar, stated
 from sciops.datasets.readers._numpy_files import NumpyArray, npy_array, npz_arrays
 from sciops.datasets.readers._reader import Reader, Resolution
@@ -42,6 +43,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
 
     arrays = contents(probe)
     about = parse(stated(probe) or {}, probe.path, alone=probe.kind == "npy")
+    check_size(probe, about.grid.shape)
     sizes: dict[str, int] = dict(zip(SPACE, about.grid.shape))
     fields: dict[str, Any] = {}
     for variable in about.variables:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import SPLIT_ATTRS, at_resolution, build_dataset
-from sciops.datasets.readers._axes import is_real, number, numbers, stated_grid
+from sciops.datasets.readers._axes import check_size, is_real, number, numbers, stated_grid
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe
 from sciops.grids import Grid
@@ -68,6 +68,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     groups, equation, notes = _groups(probe)
     entries = {kind: probe.arrays[f"{groups[0]}/{kind}"] for kind in ("input", "output")}
     shape = entries["input"].shape
+    check_size(probe, shape)
     arrays = {
         kind: H5Groups(probe.path, [f"{group}/{kind}" for group in groups], shape, np.dtype(entry.dtype))
         for kind, entry in entries.items()

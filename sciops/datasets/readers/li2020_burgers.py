@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import at_resolution, build_dataset
+from sciops.datasets.readers._axes import check_size
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe
 from sciops.datasets.readers.li2020_ns import viscosity_of
@@ -52,6 +53,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
 
 def _map(probe: Probe) -> xr.Dataset:
     shape = probe.arrays["a"].shape
+    check_size(probe, shape)
     names = ["a", "u", *(name for name in EXTRA if probe.stored(name) and probe.arrays[name].shape == shape)]
     words = {"a": "u at time 0", "u": "u at time 1"}
     fields = {
@@ -81,6 +83,7 @@ def _trajectory(probe: Probe) -> xr.Dataset:
     from sciops.datasets.readers._lazy import lazy
     from sciops.datasets.readers._lazy_arrays import matlab_array
 
+    check_size(probe, probe.arrays["output"].shape)
     axes = (2, 1, 0) if _reversed(probe) else None
     first, later = matlab_array(probe, "input", (1, 0) if axes else None), matlab_array(probe, "output", axes)
     whole, times, notes = _with_first(probe, first, later)

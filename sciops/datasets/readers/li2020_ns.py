@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import at_resolution, build_dataset
+from sciops.datasets.readers._axes import check_size
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe
 from sciops.grids import Grid
@@ -39,6 +40,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     from sciops.datasets.readers._lazy_arrays import PrecededArray, matlab_array
 
     backwards = _backwards(probe)
+    check_size(probe, probe.arrays["u"].shape)
     first = matlab_array(probe, "a", (2, 1, 0) if backwards else None)
     later = matlab_array(probe, "u", (3, 0, 2, 1) if backwards else (0, 3, 1, 2))
     times, notes = _times(probe, later.shape[1])

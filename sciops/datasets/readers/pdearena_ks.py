@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import at_resolution, build_dataset
-from sciops.datasets.readers._axes import is_real, numbers
+from sciops.datasets.readers._axes import check_size, is_real, numbers
 from sciops.datasets.readers._pdearena import MODES, per_sample, split_variable
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe
@@ -59,6 +59,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     found = _found(probe)
     mode, stored = found[1], found.string
     samples, steps, n = probe.arrays[stored].shape
+    check_size(probe, (samples, steps, n))
     u = H5Array(probe.path, stored)
     fields: dict[str, Any] = {
         "u": (

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import at_resolution, build_dataset
-from sciops.datasets.readers._axes import is_real, numbers
+from sciops.datasets.readers._axes import check_size, is_real, numbers
 from sciops.datasets.readers._pdearena import MODES, mode_of, per_sample, split_variable
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe
@@ -51,6 +51,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
 
     mode, notes = str(mode_of(probe, FIELDS)), []
     samples, steps, *shape = probe.arrays[f"{mode}/u"].shape
+    check_size(probe, (samples, steps, *shape))
     lengths = []
     for axis, n in zip("xy", shape):
         length, note = _length(probe, f"{mode}/{axis}", f"{mode}/d{axis}", n)

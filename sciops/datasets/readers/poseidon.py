@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import at_resolution, build_dataset
-from sciops.datasets.readers._axes import is_real, stated_grid
+from sciops.datasets.readers._axes import check_size, is_real, stated_grid
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe
 from sciops.grids import Grid
@@ -48,6 +48,7 @@ def matches(probe: Probe) -> bool:
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     """The channels as variables over (sample, time, x, y), or a steady pair over (sample, x, y)."""
     form = _form(probe)
+    check_size(probe, max((entry.shape for entry in probe.arrays.values()), key=len))
     if form == "samples":
         names = _in_order(_SAMPLE, probe)
         dataset = _flow(probe, names, probe.arrays[names[0]].shape)
