@@ -143,11 +143,12 @@ def _direct(problem, part):
     return u, *_true_residual(faces, b, u)
 
 
-def _true_residual(faces, b, u):
+def _true_residual(faces, b, u, stored=None):
+    """Of u, and the floor of rounding u, or what is stored in its place."""
     size = b.flatten(1).norm(dim=1)
     size = torch.where(size > 0, size, 1.0)
     rho = (b - scheme.apply(*faces, u)).flatten(1).norm(dim=1) / size
-    return rho, HALF_EPSILON * scheme.rounding(*faces, u) / size
+    return rho, HALF_EPSILON * scheme.rounding(*faces, u if stored is None else stored) / size
 
 
 def measured(problem: Problem, u: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:
@@ -156,8 +157,7 @@ def measured(problem: Problem, u: Tensor, level: Tensor) -> tuple[Tensor, Tensor
     for i in range(len(problem)):
         part = slice(i, i + 1)
         faces, b = problem.faces(part), problem.right(part)
-        rho[part] = _true_residual(faces, b, u[part] - level[i])[0]
-        floor[part] = _true_residual(faces, b, u[part])[1]
+        rho[part], floor[part] = _true_residual(faces, b, u[part] - level[i], u[part])
     return rho, floor
 
 
