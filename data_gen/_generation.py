@@ -141,7 +141,7 @@ def generate_samples(config: GenerationConfig, recipe: Recipe) -> Path:
         variables=recipe.variables,
         dims=recipe.dims,
         coordinates=recipe.coordinates,
-        attrs={"equation": recipe.equation, "versions": json.dumps(versions())},
+        attrs={"equation": recipe.equation, "versions": json.dumps(dict(versions()))},
         group_attrs={"equation": recipe.equation, "labels": config.labels, **recipe.attrs},
         compression=config.compression,
     )

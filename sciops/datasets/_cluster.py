@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.metadata
 import importlib.util
 import logging
@@ -12,8 +13,9 @@ import queue
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from sciops import __version__
@@ -35,14 +37,15 @@ class Cluster:
     scheduler: str | None = None
 
 
-def versions() -> dict[str, str]:
+@functools.cache
+def versions() -> Mapping[str, str]:
     """Versions of what samples and files depend on, here."""
     found = {"sciops": __version__, "python": platform.python_version()}
     for name in ("numpy", "scipy", "torch", "numba", "h5py", "h5netcdf", "zarr", "xarray"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             if importlib.util.find_spec(name):
                 found[name] = importlib.metadata.version(name)
-    return found
+    return MappingProxyType(found)
 
 
 def make_on(cluster: Cluster, plan: Plan, make: Make, indices: Sequence[int]) -> Iterator[int]:
@@ -75,7 +78,9 @@ def _results(client: Any, cluster: Cluster, plan: Plan, make: Make, indices: Seq
     import cloudpickle
     from distributed import KilledWorker
 
-    task = cloudpickle.dumps((plan, make, versions()))  # opaque to the scheduler, which need not import what it names
+    task = cloudpickle.dumps(
+        (plan, make, dict(versions()))
+    )  # opaque to the scheduler, which need not import what it names
     done: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
     pending: dict[int, Any] = {}
 

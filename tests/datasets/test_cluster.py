@@ -151,7 +151,7 @@ def nothing(ranges) -> dict[str, np.ndarray]:
 def test_a_worker_that_cannot_do_it_says_why(tmp_path: Path, monkeypatch) -> None:
     plan = plan_in(tmp_path)
     with pytest.raises(OSError, match=r"does not see .*out.h5.parts/plan.json: --output must lie in a folder that all"):
-        _cluster._part_on_worker(cloudpickle.dumps((plan, nothing, _cluster.versions())), 0)
+        _cluster._part_on_worker(cloudpickle.dumps((plan, nothing, dict(_cluster.versions()))), 0)
     for name, told in (
         ("sciops", "has sciops .* and this process 9.9"),
         ("numba", "has numba .* and this process 9.9"),
