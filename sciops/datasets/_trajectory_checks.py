@@ -78,6 +78,8 @@ def check_trajectory_solutions(dataset: xr.Dataset, grid: Grid, s: Any, found: A
     equation, state = str(dataset.attrs.get("equation")), state_of(dataset)
     if equation not in _SOLVED or len(state) != 1 or grid.centering != "periodic" or "time" not in dataset.coords:
         return
+    if {"times", "length"} & set(dataset.variables):  # times or periods that differ by sample: no common solve
+        return
     times = np.asarray(dataset["time"].values, dtype=np.float64)
     (name,) = state
     usable = np.flatnonzero(s.finite[name] & ~s.frozen[name] & (s.first[name] > 0)) if name in s.fields else []

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "validate"]
 
 _BLOCK = 64 * 1024**2
+_NOTED = "if that is wrong, say what is true: open_dataset(path, grid=sciops.Grid(...)), dataset.attrs, assign_coords"
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
@@ -163,7 +164,7 @@ def _blocks(dataset: xr.Dataset) -> Iterator[tuple[int, int]]:
 
 def _check_positions(dataset: xr.Dataset, found: Findings) -> None:
     for note in json.loads(dataset.attrs.get("notes", "[]")):
-        found.add("warning", "", None, note, "state the positions with open_dataset(path, grid=sciops.Grid(...))")
+        found.add("warning", "", None, note, _NOTED)
     grid = grid_of(dataset)
     for name, points, h in zip(SPACE, grid.coordinates(), grid.spacing):
         if name not in dataset.coords:

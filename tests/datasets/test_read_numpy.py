@@ -85,12 +85,12 @@ def test_an_archive_goes_round_with_everything_it_says(tmp_path):
     SAMPLES["npz"](tmp_path / "file", seed=1)
     source = open_dataset(tmp_path / "file")
     staggered = Grid(32, (0.5 / 32, 1 + 0.5 / 32), "periodic")
-    source["source"].attrs["grid"] = json.dumps(staggered.to_dict())
+    source["initial"].attrs["grid"] = json.dumps(staggered.to_dict())
     source["rate"] = ("sample", RNG.random(8), {"units": "1/s", "long_name": "rate"})
     source.attrs |= {"boundary": '{"x": "periodic"}', "forcing": 2.5}
     with open_dataset(convert(source, tmp_path / "again", "arrays")) as there:
         assert there.identical(source)
-        assert grid_of(there, "source") == staggered and grid_of(there, "u") == grid_of(source)
+        assert grid_of(there, "initial") == staggered and grid_of(there, "u") == grid_of(source)
         assert there.attrs["forcing"] == 2.5
     with np.load(tmp_path / "again") as plain:
         assert np.array_equal(plain["u"], source["u"].values)  # an archive like any other
