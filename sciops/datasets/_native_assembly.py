@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+
 from sciops.datasets._native_content import groups_of, root_attributes_of
 from sciops.datasets._native_files import replacing
 from sciops.datasets._native_layout import create_group, set_attributes, stored_bytes
@@ -25,7 +27,7 @@ def assemble_hdf5(plan: Plan, *, progress: bool = True) -> None:
     ]
     size = 0 if plan.compression is not None else stored_bytes(shapes)
     with (
-        replacing(plan.output, plan.parts / "assembling.h5", size=size) as temporary,
+        replacing(plan.output, plan.parts / f"assembling.{platform.node()}.h5", size=size) as temporary,
         h5netcdf.File(temporary, "w") as file,
         tqdm(total=plan.samples, unit="sample", desc="assembling", disable=not progress) as bar,
     ):

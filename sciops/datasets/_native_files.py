@@ -11,13 +11,17 @@ from pathlib import Path
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str], temporary: Path | None = None, *, size: int = 0) -> Iterator[Path]:
+def replacing(
+    path: str | os.PathLike[str], temporary: Path | None = None, *, size: int = 0, last: bool = True
+) -> Iterator[Path]:
     """Yields a temporary path; what was written there takes the place of `path` in one step when the block ends well.
 
     temporary : where to write meanwhile, on the same file system; default a hidden file beside `path`. It is removed
         when the block fails.
     size : bytes that must be free before anything is written. HDF5 meets a full disk with pages of messages and may
         bring the process down, so its writers ask first.
+    last : whether the new name must survive a power cut at once; False for one of many files whose folder is
+        synchronized afterwards
 
     Raises OSError in one line when the disk is full.
     """
@@ -39,7 +43,8 @@ def replacing(path: str | os.PathLike[str], temporary: Path | None = None, *, si
         raise
     finally:
         temporary.unlink(missing_ok=True)
-    synchronize(path.parent)
+    if last:
+        synchronize(path.parent)
 
 
 def _ask_for_space(temporary: Path, size: int) -> None:

@@ -117,15 +117,16 @@ def write_store(
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_file(path: Path, data: bytes, temporary: Path | None = None) -> None:
-    """A file that is there only when whole."""
-    with replacing(path, temporary) as beside:
+def write_file(path: Path, data: bytes, temporary: Path | None = None, *, last: bool = True) -> None:
+    """A file that is there only when whole; `last` as in `replacing`."""
+    with replacing(path, temporary, last=last) as beside:
         beside.write_bytes(data)
 
 
 def publish(store: Path, path: Path) -> None:
-    """Gives a whole store its final name; one of that name goes away."""
-    synchronize(store)
+    """Gives a whole store its final name, all its files being there for good; one of that name goes away."""
+    for folder in (store, *(p for p in store.rglob("*") if p.is_dir())):
+        synchronize(folder)
     old = path.with_name(f".{path.name}.{os.getpid()}.old")
     if path.exists():
         os.rename(path, old)
@@ -152,6 +153,6 @@ def _write_array(folder: Path, spec: ZarrSpec, variable: xarray.Variable) -> Non
         block = variable[index * step : (index + 1) * step] if step else variable
         for name, data in array_files(spec, np.asarray(block.values), first=index).items():
             if name != "zarr.json" or index == 0:
-                write_file(folder / name, data)
+                write_file(folder / name, data, last=False)
     if step and not spec.shape[0]:
         write_file(folder / "zarr.json", array_files(spec)["zarr.json"])

@@ -27,7 +27,7 @@ def write_part(plan: Plan, index: int, arrays: Mapping[str, np.ndarray]) -> None
     shards = {}
     for name, spec in _specs(plan, arrays).items():
         data = array_files(spec, np.asarray(arrays[name]), first=index)[spec.key(index)]
-        write_file(store / name / spec.key(index), data, beside(plan.part(index)))
+        write_file(store / name / spec.key(index), data, beside(plan.part(index)), last=False)
         about = {"dtype": arrays[name].dtype.str, "shape": arrays[name].shape[1:]}
         shards[name] = {**about, "bytes": len(data), "crc32": zlib.crc32(data)}
     receipt = json.dumps({"plan": plan.digest, "shards": shards}, indent=1).encode()
@@ -81,7 +81,7 @@ def assemble(plan: Plan) -> None:
             else:
                 files = array_files(spec_of(dims, values.shape, dtype, about), values)
             for file, data in files.items():
-                write_file(store / group.name / name / file, data)
+                write_file(store / group.name / name / file, data, last=False)
         write_file(store / group.name / "zarr.json", group_json(group.attrs))
     write_file(store / "zarr.json", group_json({**root_attributes_of(plan), "created": now()}))
     publish(store, plan.output)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -121,9 +122,10 @@ def pending(plan: Plan, *, verify: bool = False) -> list[int]:
             f"{plan.parts} holds parts of another configuration: {difference}; finish that one, remove the folder, "
             "or name another --output"
         )
-    return [
-        i for i in range(plan.chunks) if not (storage(plan).is_sound(plan, i) if verify else plan.part(i).is_file())
-    ]
+    if verify:
+        return [i for i in range(plan.chunks) if not storage(plan).is_sound(plan, i)]
+    there = set(os.listdir(plan.parts))  # network file systems list anew, and remember that a file was not there
+    return [i for i in range(plan.chunks) if plan.part(i).name not in there]
 
 
 def write_parts(
