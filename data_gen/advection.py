@@ -42,12 +42,11 @@ class AdvectionConfig(InitialFields, EvolutionConfig):
     """The file to write."""
 
 
-# PDEBench (arXiv:2210.07182, eq. 8, and its configurations AdvectionEq/config/multi): 10000 samples, β one of 0.1, 0.2,
+# PDEBench (arXiv:2210.07182, and its configurations AdvectionEq/config/multi): 10000 samples, β one of 0.1, 0.2,
 # 0.4, 0.7, 1, 2, 4, 7, 1024 points of the unit interval, 201 times to 2
 PRESETS = {
     "pdebench": AdvectionConfig(
         samples=10000,
-        wavenumbers=(1, 8),
         either_sign=True,
         absolute=0.1,
         window=0.1,

@@ -71,7 +71,7 @@ PRESETS = {
         every=0.06,
         dt=1 / 500,
     ),
-    # PDEBench (arXiv:2210.07182, eq. 8, and its configurations BurgersEq/config/multi): 10000 samples, 1024 points, 201
+    # PDEBench (arXiv:2210.07182, and its configurations BurgersEq/config/multi): 10000 samples, 1024 points, 201
     # times to 2; its Nu, here 0.01, is πν, and 0.001 … 4 elsewhere. What is thinner than 4 points rings: take more
     "pdebench": BurgersConfig(
         samples=10000,

@@ -117,9 +117,9 @@ def random_waves(
 
     Good values: ``terms=10, wavenumbers=(1, 2), amplitudes=(-0.5, 0.5)`` of Brandstetter et al. (arXiv:2202.07643) for
     KdV and Kuramoto–Sivashinsky; ``terms=2, wavenumbers=(1, 4), amplitudes=(0, 1), absolute=0.1, window=0.1,
-    either_sign=True`` of PDEBench (arXiv:2210.07182, eq. 8) for advection, with wavenumbers to 8, Burgers and, with
-    `normalize`, reaction–diffusion. PDEBench's program adds a constant to the sum of its paper and measures a period
-    one spacing too short; this is the paper's sum, which is periodic.
+    either_sign=True`` of PDEBench (arXiv:2210.07182) for advection, Burgers and, with `normalize`, reaction–diffusion.
+    PDEBench's program adds a constant to that sum and measures a period one spacing too short; this is the sum alone,
+    which is periodic.
 
     Raises ValueError for more than one axis, terms < 1, probabilities outside [0, 1], pairs in the wrong order.
     """
