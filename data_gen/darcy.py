@@ -1,6 +1,7 @@
-"""Darcy flow data: −∇·(a∇u) = f on the unit square, u = 0 on the wall, one random field a on several grids.
+"""Darcy flow data: −∇·(A∇u) = f on the unit square, one random field a on several grids, A = a or diag(r·a, a).
 
     python -m data_gen.darcy --preset li2020 --output runs/darcy.h5
+    python -m data_gen.darcy --preset flow_cell --samples 200 --output runs/flow.h5
     python -m data_gen.darcy --preset quick --samples 64 --resolutions 85 43 --output runs/small.h5
     python -m data_gen.darcy --preset li2020 --shard 0/4 --output /shared/darcy.h5      # and 1/4, 2/4, 3/4 elsewhere
 
@@ -10,6 +11,7 @@ A run that is stopped, even by kill -9, goes on where it was when the same comma
 from __future__ import annotations
 
 import importlib.util
+import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +33,9 @@ STATUS = ("ok", "fallback_ok", "floor_limited", "failed")  # stored as the numbe
 
 _VARIABLES: dict[str, dict[str, Any]] = {
     "a": {"long_name": "coefficient", "units": "1"},
+    "a_x": {"long_name": "coefficient along x", "units": "1"},
+    "a_y": {"long_name": "coefficient along y", "units": "1"},
+    "f": {"long_name": "source", "units": "1"},
     "u": {"long_name": "solution", "units": "1"},
     "seed": {"long_name": "seed of the field; with the number of the sample it gives the field again"},
     "residual": {"long_name": "true relative residual of the solve, 2-norm", "units": "1"},
@@ -41,6 +46,14 @@ _VARIABLES: dict[str, dict[str, Any]] = {
         "flag_meanings": " ".join(STATUS),
     },
 }
+
+# what the solver is told about the walls; also the attribute `walls` of the file
+_WALLS: dict[str, dict[str, Any]] = {
+    "zero": {},
+    "flow_cell": {"boundary": {"y": "neumann"}, "values": {"x": [1.0, 0.0]}},
+    "five_spot": {"boundary": "neumann"},
+}
+_WELL = 0.05  # radius of a well, standard deviation of its source
 
 
 @dataclass(frozen=True)
@@ -67,8 +80,13 @@ class DarcyConfig(GenerationConfig):
     """Smoothness of g, covariance τ^(2α−2) (−Δ + τ²)^(−α)."""
     modes: int = 192
     """Cosine modes of g per axis, the same on every grid."""
+    walls: Literal["zero", "flow_cell", "five_spot"] = "zero"
+    """zero: u = 0 all around. flow_cell: u = 1 at x = 0 and 0 at x = 1, nothing flows through the sides y = 0 and 1.
+    five_spot: closed walls, a unit flows in around (0, 0) and out around (1, 1), u has mean 0: the file holds f."""
+    anisotropy: float = 1.0
+    """r in A = diag(r·a, a); unless it is 1 the file holds a_x and a_y."""
     forcing: float = 1.0
-    """The constant right side f."""
+    """The constant right side f, for walls other than five_spot."""
     tol: float = 1e-8
     """Relative residual that every solve must reach."""
     output: Path = Path("runs/darcy.h5")
@@ -78,6 +96,12 @@ class DarcyConfig(GenerationConfig):
 PRESETS = {
     "li2020": DarcyConfig(),
     "lognormal": DarcyConfig(law="lognormal"),
+    # the cell of core-flooding experiments and of upscaling: effective permeability is what flows through
+    "flow_cell": DarcyConfig(walls="flow_cell", forcing=0.0, law="lognormal", resolutions=(129, 65), tol=1e-10),
+    # a quarter of the five-spot pattern of wells, the classic test of reservoir simulation
+    "five_spot": DarcyConfig(walls="five_spot", law="lognormal", resolutions=(129, 65)),
+    # layered rock: ten times as permeable along x
+    "anisotropic": DarcyConfig(law="lognormal", anisotropy=10.0, resolutions=(129, 65)),
     "quick": DarcyConfig(samples=64, resolutions=(43, 22), modes=64, output=Path("runs/darcy_quick.h5")),
 }
 
@@ -95,8 +119,10 @@ def run(config: DarcyConfig) -> Path:
     grids = grids_of(config, 2, centering="node")
     if config.law == "two_phase" and not (0 < config.low < np.inf and 0 < config.high < np.inf):
         raise ValueError(f"--low {config.low} --high {config.high}: expected positive values")
-    if config.forcing == 0:
+    if config.forcing == 0 and config.walls == "zero":
         raise ValueError("--forcing 0: u would be zero everywhere; take --forcing 1")
+    if not 0 < config.anisotropy < np.inf:
+        raise ValueError(f"--anisotropy {config.anisotropy}: expected a positive ratio")
     compiled = config.device == "cpu" and importlib.util.find_spec("numba") is not None
     engine = "numba" if compiled else "torch"
     recipe = Recipe(
@@ -107,7 +133,8 @@ def run(config: DarcyConfig) -> Path:
         solver=program("sciops.pde.darcy", engine=engine, device=config.device),
         attrs={
             "coefficient": "values",
-            "forcing": config.forcing,
+            **({} if config.walls == "five_spot" else {"forcing": config.forcing}),
+            **({"walls": json.dumps(_WALLS[config.walls])} if _WALLS[config.walls] else {}),
             "solved_on": max(config.resolutions) if config.labels == "nested" else "its own grid",
         },
         check=partial(_check, config),
@@ -130,14 +157,43 @@ def coefficients(config: DarcyConfig, grid: Grid, ranges: Ranges) -> np.ndarray:
     return two_phase(g, config.low, config.high) if config.law == "two_phase" else log_normal(g, config.scale)
 
 
+def wells(grid: Grid) -> np.ndarray:
+    """f of the five-spot: Gaussians of radius 0.05 at two opposite corners, a unit in and a unit out, (*grid.shape)."""
+    x, y = grid.meshgrid()
+
+    def at(corner: float) -> np.ndarray:
+        # a quarter of the bell lies inside
+        return 4 * np.exp(-((x - corner) ** 2 + (y - corner) ** 2) / (2 * _WELL**2)) / (2 * np.pi * _WELL**2)
+
+    return at(0.0) - at(1.0)
+
+
 def _solved(config: DarcyConfig, ranges: Ranges, grid: Grid) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     a = coefficients(config, grid, ranges)
-    given = a if config.device == "cpu" else torch.from_numpy(a).to(config.device)
-    solution = solve(given, grid, forcing=config.forcing, tol=config.tol, on_failure="flag", threads=config.threads)
+    fields, coefficient = {"a": a}, a
+    if config.anisotropy != 1.0:
+        coefficient = np.stack([config.anisotropy * a, a], 1)
+        fields = {"a_x": coefficient[:, 0], "a_y": a}
+    forcing: Any = config.forcing
+    if config.walls == "five_spot":
+        forcing = wells(grid)
+        fields["f"] = np.broadcast_to(forcing, a.shape)
+    given = coefficient if config.device == "cpu" else torch.from_numpy(coefficient).to(config.device)
+    solution = solve(
+        given,
+        grid,
+        forcing=forcing,
+        **_WALLS[config.walls],
+        tensor=config.anisotropy != 1.0,
+        mean="project",
+        tol=config.tol,
+        on_failure="flag",
+        threads=config.threads,
+    )
     u, residual, iterations = (
         np.asarray(v.cpu() if hasattr(v, "cpu") else v) for v in (solution.u, solution.residual, solution.iterations)
     )
-    return {"a": a, "u": u}, {
+    return {**fields, "u": u}, {
         "seed": np.full(len(a), config.seed, dtype=np.int64),
         "residual": residual.astype(np.float64),
         "iterations": iterations.astype(np.int32),

@@ -123,8 +123,13 @@ def check_trajectory_solutions(dataset: xr.Dataset, grid: Grid, s: Any, found: A
 
 
 def _constants(dataset: xr.Dataset, solve: Any, chosen: np.ndarray) -> dict[str, Any] | None:
-    """The equation's constants as the file states them, for all samples or by sample; None when one is missing."""
+    """The equation's constants as the file states them, for all samples or by sample.
+
+    None when one is missing, and when the file states one that the solver does not have: another equation, then.
+    """
     stated, constants = parameters_of(dataset), {}
+    if not set(stated) <= set(inspect.signature(solve).parameters):
+        return None
     for parameter in inspect.signature(solve).parameters.values():
         name = parameter.name
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY or name in ("times", "dt", "order", "dealias"):

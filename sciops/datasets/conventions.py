@@ -140,6 +140,8 @@ def with_grid(dataset: xr.Dataset, grid: Grid) -> xr.Dataset:
         result = result.assign_coords({name: (name, points, about)})
     result.attrs["grid"] = json.dumps(grid.to_dict())
     result.attrs["positions"] = "stated by the caller"
+    result.attrs.pop("no_grid", None)
+    result.set_close(dataset.close)  # xarray's copies do not close the file they read from
     return result
 
 
@@ -204,4 +206,5 @@ def _keep_attrs(result: xr.Dataset, original: xr.Dataset) -> xr.Dataset:
         result.attrs["positions"] = original.attrs["positions"]
     else:
         result.attrs.pop("positions", None)
+    result.set_close(original.close)
     return result

@@ -122,10 +122,11 @@ def read_native(path: str | os.PathLike[str], resolution: int | Sequence[int] | 
         from sciops.datasets._zarr_native import open_group
 
         dataset = open_group(Path(path), name)
-        return dataset.assign_attrs({**attrs, **dataset.attrs})
-    # decode_times would make dates or durations of a time axis in seconds
-    dataset = xarray.open_dataset(path, group=name, engine="h5netcdf", decode_times=False)
-    return dataset.assign_attrs({**attrs, **dataset.attrs})
+    else:
+        # decode_times would make dates or durations of a time axis in seconds
+        dataset = xarray.open_dataset(path, group=name, engine="h5netcdf", decode_times=False)
+    dataset.attrs = {**attrs, **dataset.attrs}  # in place: a copy would not close the file
+    return dataset
 
 
 def _stored_name(path: Any, resolution: int | Sequence[int], shapes: Mapping[str, tuple[int, ...]]) -> str:

@@ -11,12 +11,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
 from data_gen import darcy as generator
 from data_gen.darcy import PRESETS, STATUS, DarcyConfig, run
 from sciops._command import command
+from sciops.datasets import grid_of, open_dataset, validate
 from sciops.datasets.native import content_hash, read_native, resolutions
 from sciops.grids import Grid
 from sciops.pde import darcy
@@ -213,7 +215,7 @@ def test_a_gpu_gives_the_same_labels(tmp_path: Path, nested: Path) -> None:
         (["--samples", "0"], "--samples 0: expected at least 1"),
         (["--low", "0"], "expected positive values"),
         (["--tau", "-1"], "tau=-1"),
-        (["--preset", "fast"], "expected one of li2020, lognormal, quick"),
+        (["--preset", "fast"], "expected one of li2020, lognormal, flow_cell"),
     ],
 )
 def test_what_cannot_be_is_one_line(tmp_path: Path, capsys, options: list[str], told: str) -> None:
@@ -274,3 +276,31 @@ def test_every_shard_has_a_part_unless_the_parts_are_chosen(tmp_path: Path) -> N
     assert [run(replace(four, shard=f"{i}/4")).name for i in range(3)] == ["darcy.h5.parts"] * 3
     assert len(list((tmp_path / "darcy.h5.parts").glob("*.npz"))) == 3
     assert run(replace(four, shard="3/4")) == four.output
+
+
+@pytest.mark.parametrize("preset", ["flow_cell", "five_spot", "anisotropic"])
+def test_walls_wells_and_layers_are_in_the_file_and_solve_again(preset, tmp_path):
+    """What the file says of its walls, sources and tensor is enough to solve it again."""
+    setup = replace(
+        PRESETS[preset], samples=4, resolutions=(33, 17), modes=24, output=tmp_path / "d.h5", progress=False
+    )
+    path = run(setup)
+    assert [str(f) for f in validate(path) if f.severity == "error"] == []
+    with open_dataset(path) as dataset:
+        u = dataset["u"].values
+        if preset == "flow_cell":
+            assert np.array_equal(u[:, 0], np.ones_like(u[:, 0])) and not u[:, -1].any()
+            assert u.min() >= 0 and u.max() <= 1 and dataset.attrs["forcing"] == 0
+        if preset == "five_spot":
+            weights = grid_of(dataset).weights()
+            assert np.abs((u * weights).sum((1, 2))).max() < 1e-9 * np.abs(u).max()
+            assert np.array_equal(dataset["f"].values[2], generator.wells(grid_of(dataset)))
+            # one unit through: the quadrature of a bell cut at its middle
+            assert abs((np.maximum(dataset["f"].values[0], 0) * weights).sum() - 1) < 1e-3
+        if preset == "anisotropic":
+            np.testing.assert_allclose(dataset["a_x"].values, 10 * dataset["a_y"].values, rtol=1e-15)
+    # a file that lies about its walls is found out
+    with h5py.File(path, "r+") as file:
+        for group in ("r33", "r17"):
+            file[group].attrs["walls"] = '{"boundary": {"x": "neumann"}}'
+    assert [f for f in validate(path) if f.severity == "error"]

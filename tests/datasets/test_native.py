@@ -166,3 +166,21 @@ def test_a_full_disk_is_noticed_before_hdf5_meets_it(tmp_path: Path, monkeypatch
     monkeypatch.undo()
     size = write_native(tmp_path / "a.h5", data).stat().st_size
     assert data.nbytes < size <= asked[0] <= size + (1 << 20)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed in /proc on Linux alone")
+def test_no_handle_stays_open(written):
+    """xarray's copies do not close the file they read from; ours do."""
+
+    def handles() -> list[str]:
+        links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+        return [os.readlink(link) for link in links if os.path.islink(link) and os.readlink(link) == str(written)]
+
+    for resolution in (None, 5, (3, 3)):
+        with open_dataset(written, resolution) as opened:
+            opened["u"][0].values  # noqa: B018
+            assert len(handles()) == 1
+        assert handles() == []
+    with open_dataset(written, grid=Grid((9, 9), extent=2.0)):
+        pass
+    assert handles() == []
