@@ -132,7 +132,8 @@ def test_shapes_are_refused_by_name(name):
 )
 @settings(max_examples=60, deadline=None)
 def test_units_do_not_matter(seed, exponent, name):
-    """Ratios are the same to the bit in any unit that is a power of two, and nearly so where small values leave float32's normal range."""
+    """Ratios are the same to the bit in any unit that is a power of two, and nearly so where small values are
+    subnormal in float32."""
     p, u = (torch.from_numpy(v).float() for v in pair((2, 1, 9, 14), seed))
     scaled = METRICS[name](p * 2.0**exponent, u * 2.0**exponent, GRID)
     torch.testing.assert_close(scaled, METRICS[name](p, u, GRID), rtol=1e-6 if exponent < -100 else 0, atol=0)
