@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -184,7 +185,8 @@ class FieldDataset(Dataset):
                     f"field {name!r} has shape {values.shape}; expected its last axes to be the grid {self.grid.shape}"
                 )
             tensor = torch.from_numpy(np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")))
-            parts.append(tensor.to(self.dtype).reshape(len(values), -1, *self.grid.shape))
+            channels = math.prod(values.shape[1 : -self.grid.ndim])
+            parts.append(tensor.to(self.dtype).reshape(len(values), channels, *self.grid.shape))
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     def _source(self) -> xr.Dataset | NativeRows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -88,7 +89,9 @@ class Loader:
             )
         self._pool.sampler.plan = plan
         try:
-            batches = iter(self._pool)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Got pickle error")  # torch's own, of several lines
+                batches = iter(self._pool)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise TypeError(
                 f"loader_workers={self._workers}: the data set cannot be sent to a process that begins with "

@@ -1,13 +1,18 @@
 """Torch data sets and splits: the same numbers in memory, on demand and through workers; splits that never overlap."""
 
+import multiprocessing
+import os
 import pickle
+from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
 from sciops.datasets import FieldDataset, TensorFields, grid_of, load_splits, open_dataset
+from sciops.datasets._native_rows import NativeRows
 from sciops.datasets.conventions import build_dataset
 from sciops.datasets.native import write_native
 from sciops.grids import Grid
@@ -144,3 +149,81 @@ def test_tensor_fields_refuse_what_does_not_fit():
         TensorFields(torch.zeros(3, 1, 5, 9), torch.zeros(3, 1, 9, 5), GRID)
     with pytest.raises(ValueError, match="no field 'q'.* a, u"):
         FieldDataset(_dataset(), inputs="q")
+
+
+def test_rows_straight_from_the_file_are_what_xarray_reads(tmp_path, monkeypatch):
+    rng, grid = np.random.default_rng(3), Grid((9, 9))
+    fields = {
+        "a": (("sample", "x", "y"), rng.random((14, 9, 9)) > 0.5, {}),
+        "u": (("sample", "time", "x", "y"), rng.random((14, 3, 9, 9)), {}),
+        "filled": (("sample", "x", "y"), rng.random((14, 9, 9)), {}),
+    }
+    source = build_dataset(fields, grid, layout="native", equation="darcy", coefficient="indicator")
+    source["filled"][2, 3, 4] = np.nan
+    source["filled"].encoding["_FillValue"] = -1.0
+    write_native(tmp_path / "f.h5", source)
+    with h5py.File(tmp_path / "f.h5", "r+") as file:  # as a file of another program may have it
+        file["r9/filled"].attrs["_FillValue"] = -1.0
+        file["r9/filled"][5, 0, 0] = -1.0
+    read = FieldDataset(tmp_path / "f.h5", memory_limit=0, dtype=torch.float64)
+    assert isinstance(read._source(), NativeRows)
+    nested = FieldDataset(tmp_path / "f.h5", resolution=5, memory_limit=0, dtype=torch.float64)
+    assert not isinstance(nested._source(), NativeRows)
+    filled = FieldDataset(tmp_path / "f.h5", inputs=("a", "filled"), memory_limit=0, dtype=torch.float64)
+    assert not isinstance(filled._source(), NativeRows)
+    assert filled[5]["x"][1, 0, 0].isnan()
+    for order in ([9, 0, 9, 4], [3, 4, 5], [13], range(14), [0, 1, 2, 7, 8, 12]):
+        rows = read.batch(list(order))
+        with monkeypatch.context() as patch:
+            patch.setattr("sciops.datasets.torch_data.native_rows", lambda *_: None)
+            plain = FieldDataset(tmp_path / "f.h5", memory_limit=0, dtype=torch.float64).batch(list(order))
+        for key in ("x", "y"):
+            assert torch.equal(rows[key], plain[key])
+            assert torch.equal(nested.batch(list(order))[key], rows[key][..., ::2, ::2])
+        np.testing.assert_array_equal(rows["y"].numpy(), source["u"].values[list(order)])
+    assert read.batch([])["y"].shape == (0, 3, 9, 9)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted in /proc")
+def test_files_are_held_open_between_close_and_close_alone(native_file):
+    def handles():
+        return sum(os.path.realpath(f"/proc/self/fd/{fd}") == str(native_file) for fd in os.listdir("/proc/self/fd"))
+
+    held, read = FieldDataset(native_file), FieldDataset(native_file, memory_limit=0)
+    assert (held.lazy, read.lazy, held.subset([1]).lazy, read.subset([1]).lazy) == (False, True, False, True)
+    assert handles() == 0
+    first, part = read.batch([3, 1]), read.subset([4, 2])
+    assert handles() == 1
+    part.batch([0])
+    read.close()
+    assert handles() == 1  # the part has its own
+    part.close()
+    part.close()
+    assert handles() == 0
+    assert torch.equal(read.batch([3, 1])["y"], first["y"]) and torch.equal(first["y"], held.batch([3, 1])["y"])
+    assert handles() == 1
+    process = multiprocessing.get_context("fork").Process(target=_reads_and_closes, args=(read,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    assert torch.equal(read.batch([3, 1])["y"], first["y"])  # what the child closed was its own
+    read.close()
+
+
+def _reads_and_closes(data):
+    data.batch([0])
+    data.close()
+
+
+def test_a_damaged_sample_is_told_when_it_is_read(native_file):
+    with h5py.File(native_file) as file:
+        offset = file["r9x5/u"].id.get_chunk_info_by_coord((4, 0, 0)).byte_offset
+    with open(native_file, "r+b") as file:
+        file.seek(offset + 8)
+        file.write(b"\xff\x01")
+    read = FieldDataset(native_file, memory_limit=0)
+    assert torch.isfinite(read.batch([3, 5])["y"]).all()
+    for wanted in ([4], [3, 4, 5], [2, 4]):
+        with pytest.raises(OSError, match="damaged, part of its numbers cannot be read; `sciops validate") as caught:
+            read.batch(wanted)
+        assert "\n" not in str(caught.value)

@@ -1,0 +1,233 @@
+"""Fields read from disk while the step runs: the bits of a run in memory, nothing left open, errors in one line."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_resume import QUIET, assert_same, network, without_clock
+
+from sciops.datasets import Normalizer, Splits, TensorFields, load_splits
+from sciops.grids import Grid
+from sciops.training import _data as door
+from sciops.training import evaluate, fit
+from sciops.training._loader import Loader
+from studies._smooth_fields import write_fields
+
+WAYS = {
+    "thread": {},
+    "fork": {"loader_workers": 2, "start_method": "fork"},
+    "spawn": {"loader_workers": 1, "start_method": "spawn"},
+}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_fields(tmp_path_factory.mktemp("fields") / "fields.h5", (9, 5), train=27, validation=6, test=4, seed=0)
+
+
+def splits(path: Path, memory_limit: int = 0) -> Splits:
+    parts = [load_splits(path, points, memory_limit=memory_limit) for points in (9, 5)]
+    assert all(part.train.lazy == (memory_limit == 0) for part in parts)
+    return Splits([part.train for part in parts], [part.validation for part in parts])
+
+
+@pytest.fixture(scope="module")
+def in_memory(path, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("memory")
+    return fit(network(), splits(path, 2**30), replace(QUIET, augment="square", folder=folder))
+
+
+def handles() -> tuple[int, int, int]:
+    return len(os.listdir("/proc/self/fd")), threading.active_count(), len(multiprocessing.active_children())
+
+
+def settles(before: tuple[int, ...], start: int = 0) -> bool:
+    """Whether what is open becomes `before`: threads that feed a queue take a moment to see that it is closed."""
+    for _ in range(100):
+        if handles()[start:] == before[start:]:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+class Slow(TensorFields):
+    """A data set of the caller's own that fails, or stops, at one sample."""
+
+    lazy = True
+
+    def __init__(self, bad: int | None = None, error: Exception | None = None) -> None:
+        x = torch.rand(24, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+        super().__init__(x, 2 * x + 1, Grid((4, 4)))
+        self.bad, self.error, self.largest, self.closed = bad, error, 0, False
+
+    def batch(self, indices):
+        self.largest = max(self.largest, len(indices))
+        if self.bad in np.asarray(indices) and len(indices) > 1:
+            raise self.error
+        return super().batch(indices)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted in /proc")
+
+
+@needs_proc
+@pytest.mark.parametrize("way", WAYS)
+def test_a_run_on_disk_has_the_bits_of_one_in_memory_and_leaves_nothing_open(path, in_memory, tmp_path, way):
+    # the model has dropout: reading must not touch the random state either
+    config = replace(QUIET, augment="square", folder=tmp_path, **WAYS[way])
+    if way != "thread":  # torch's helpers of shared memory stay with the process from their first use on
+        with Loader([Slow()], workers=1, start_method=WAYS[way]["start_method"]) as loader:
+            list(loader.batches([(0, np.arange(3))]))
+    data = splits(path)
+    before = handles()
+    run = fit(network(), data, config)
+    assert settles(before)
+    assert_same(in_memory.folder, tmp_path)
+    assert without_clock(run.history) == without_clock(in_memory.history)
+    for p, q in zip(in_memory.model.state_dict().values(), run.model.state_dict().values()):
+        assert torch.equal(p, q)
+
+
+@needs_proc
+def test_evaluation_reads_ahead_too_and_closes(path, in_memory):
+    before = handles()
+    errors = [evaluate(in_memory.model, load_splits(path, 9, memory_limit=m).test, batch_size=3) for m in (0, 2**30)]
+    np.testing.assert_array_equal(*(e["relative_l2"] for e in errors))
+    assert len(errors[0]["relative_l2"]) == 4 and settles(before)
+
+
+@pytest.mark.parametrize("way", ["thread", "fork"])
+@pytest.mark.parametrize("error", [OSError("fields.h5: damaged, sample 7"), ValueError("sample 7 is no field")])
+def test_what_the_reader_says_comes_out_in_one_line_and_nothing_stays(way, error):
+    data, before = Slow(bad=7, error=error), handles()
+    with pytest.raises(type(error)) as caught:
+        fit(network(), Splits(data), replace(QUIET, **WAYS[way]))
+    assert str(caught.value) == str(error)
+    assert data.closed and settles(before, 1)
+    with Loader([data], workers=WAYS[way].get("loader_workers", 0), start_method="fork") as loader:
+        batches = loader.batches([(0, np.array(i)) for i in ([1, 2], [3, 4], [6, 7], [8, 9])])
+        assert [len(next(batches)["x"]) for _ in range(2)] == [2, 2]  # those before it come first
+        with pytest.raises(type(error)):
+            next(batches)
+    assert settles(before, 1)
+
+
+def test_an_error_that_cannot_travel_is_told_in_words():
+    class Local(Exception):
+        pass
+
+    with Loader([Slow(7, Local("here only"))], workers=1, start_method="fork") as loader:
+        with pytest.raises(RuntimeError, match="^Local: here only$"):
+            list(loader.batches([(0, np.array([6, 7]))]))
+
+
+def test_a_data_set_that_cannot_be_sent_is_refused_in_one_line():
+    data = Slow()
+    data.function = lambda: None
+    with Loader([data], workers=1, start_method="spawn") as loader:
+        with pytest.raises(TypeError, match="cannot be sent to a process that begins with 'spawn'.*loader_workers=0"):
+            list(loader.batches([(0, np.arange(2))]))
+
+
+def test_leaving_early_ends_the_reading(path):
+    before = handles()
+    for options in ({}, {"workers": 2, "start_method": "fork"}):
+        with Loader([splits(path).train[0]], **options) as loader:
+            batches = loader.batches([(0, np.arange(i, i + 2)) for i in range(20)])
+            next(batches)
+            batches.close()
+            # the next epoch starts at its own beginning, with none of what was read before
+            again = list(loader.batches([(0, np.array([i])) for i in (5, 3)]))
+            assert len(again) == 2
+            whole = splits(path).train[0].batch([5, 3])
+            assert torch.equal(torch.cat([b["y"] for b in again]), whole["y"])
+        assert settles(before, 1)
+
+
+_INTERRUPTED = """
+    import multiprocessing, os, signal, sys, time
+    from dataclasses import replace
+    sys.path.insert(0, sys.argv[1])
+    from test_lazy_loading import QUIET, Slow, Splits, WAYS, fit, handles, network, settles
+    main, sent = os.getpid(), multiprocessing.Value("d")
+    class Stuck(Slow):
+        calls = 0
+        def batch(self, indices):
+            time.sleep(0.2)
+            self.calls += 1
+            if self.calls == 6 and not sent.value:
+                sent.value = time.monotonic()
+                os.kill(main, signal.SIGINT)
+            return super().batch(indices)
+    fit(network(), Splits(Slow()), replace(QUIET, epochs=1))  # all that loads late is loaded
+    for way in ("thread", "fork"):
+        before, sent.value = handles(), 0.0
+        try:
+            fit(network(), Splits(Stuck()), replace(QUIET, epochs=10**6, **WAYS[way]))
+        except KeyboardInterrupt:
+            print(way, time.monotonic() - sent.value < 5, settles(before, 1))
+"""
+
+
+@needs_proc
+def test_an_interrupt_ends_it_at_once():
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(_INTERRUPTED), str(Path(__file__).parent)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.split() == ["thread", "True", "True", "fork", "True", "True"], done.stderr[-2000:]
+    assert "Traceback" not in done.stderr
+
+
+def test_one_pass_in_blocks_checks_fingerprints_and_fits(path, monkeypatch):
+    sets = splits(path).train
+    with Loader(sets) as loader:
+        whole, normalizers = door.examine(sets, QUIET, loader, normalize=True)
+        monkeypatch.setattr(door, "_BLOCK", 3 * 2 * 4 * 81)
+        small, again = door.examine(sets, QUIET, loader, normalize=True)
+        unfitted, none = door.examine(sets, QUIET, loader, normalize=False)
+    assert whole == small == unfitted and none is None
+    for key, a, b in zip(("x", "y"), normalizers, again):
+        reference = Normalizer.fit([getattr(part, key) for part in sets])
+        for name in ("mean", "std"):
+            torch.testing.assert_close(getattr(b, name), getattr(reference, name), rtol=1e-12, atol=1e-13)
+            torch.testing.assert_close(getattr(a, name), getattr(b, name), rtol=1e-12, atol=1e-13)
+    counting = Slow()
+    monkeypatch.setattr(door, "_BLOCK", 5 * 2 * 4 * 16 + 7)
+    with Loader([counting]) as loader:
+        door.examine([counting], QUIET, loader, normalize=True)
+    assert counting.largest == 5
+    # a value moved from one sample to the next, or from input to output, is another data set
+    x = torch.arange(32.0).view(2, 1, 4, 4)
+    prints = set()
+    for a, b in ((x, x + 1), (x + 1, x), (x.flip(0), x + 1), (x, (x + 1).flip(0))):
+        fields = TensorFields(a, b, Grid((4, 4)))
+        with Loader([fields]) as loader:
+            prints.add(door.examine([fields], QUIET, loader, normalize=False)[0])
+    assert len(prints) == 4
+
+
+def test_inputs_and_outputs_may_differ_in_channels_on_a_line(tmp_path):
+    grid, random = Grid((12,), centering="periodic"), torch.Generator().manual_seed(0)
+    x = torch.rand(20, 3, 12, generator=random)
+    data = TensorFields(x, torch.cat([x[:, :1] * 5, x[:, 1:] - 2], 1)[:, :2], grid)
+    run = fit(torch.nn.Conv1d(3, 2, 1), Splits(data, data), replace(QUIET, accumulate=2))
+    for normalizer, fields in ((run.model.input, data.x), (run.model.output, data.y)):
+        torch.testing.assert_close(normalizer.mean, fields.double().mean((0, 2)), rtol=1e-12, atol=1e-14)
+    assert run.history[-1]["loss"] < run.history[0]["loss"]
