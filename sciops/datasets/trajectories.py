@@ -47,8 +47,10 @@ class TrajectoryDataset(Dataset):
     d.times : (frames,) float64 as the file states them, else frame numbers; d.time_units; d.samples : their numbers in
         the file; d.grid, d.attrs
 
-    Raises ValueError for a steady data set, names it does not hold, state variables on different grids, and windows
-    longer than the trajectories.
+    Staggered variables, shifted against each other by the same everywhere, are channels like any others.
+
+    Raises ValueError for a steady data set, names it does not hold, state variables on grids of different shape or
+    spacing, and windows longer than the trajectories.
     """
 
     def __init__(
@@ -304,17 +306,21 @@ def _state(source: xr.Dataset, asked: str | Sequence[str] | None) -> tuple[str, 
 
 
 def _common_grid(source: xr.Dataset, state: tuple[str, ...]) -> Grid:
+    """The grid of the state. Staggered variables may lie apart by a shift that is the same everywhere: to a map between
+    functions it is a part of what a channel means, and the data set's own grid stands for all."""
     from sciops.datasets.conventions import grid_of
 
     grids = {name: grid_of(source, name) for name in state}
     first = grids[state[0]]
     for name, grid in grids.items():
-        if grid != first:
+        same = grid.shape == first.shape and np.allclose(grid.spacing, first.spacing, rtol=1e-6, atol=0.0)
+        if not same:
             raise ValueError(
                 f"state variables {state[0]!r} and {name!r} lie on different grids ({first.shape} and {grid.shape} "
-                "points, or staggered): bring them to one with sciops.resample, or pass state=(…) of one grid"
+                "points, or other spacings): bring them to one with sciops.resample, or pass state=(…) of one grid"
             )
-    return first
+    alike = all(grid == first for grid in grids.values())
+    return first if alike or "grid" not in source.attrs else grid_of(source)
 
 
 def _times(source: xr.Dataset, frames: np.ndarray) -> tuple[np.ndarray, str]:

@@ -135,9 +135,11 @@ def test_what_is_not_a_trajectory_or_does_not_fit_is_refused_in_one_line():
             TrajectoryDataset(dataset(), **options)
     staggered = dataset()
     staggered["v"].attrs["grid"] = json.dumps(Grid((8,), centering="cell").to_dict())
+    assert TrajectoryDataset(staggered).grid == GRID  # half a cell apart, everywhere
+    assert TrajectoryDataset(staggered, state="v").grid.centering == "cell"
+    staggered["v"].attrs["grid"] = json.dumps(Grid((8,), extent=2.0, centering="cell").to_dict())
     with pytest.raises(ValueError, match="'u' and 'v' lie on different grids"):
         TrajectoryDataset(staggered)
-    assert TrajectoryDataset(staggered, state="v").grid.centering == "cell"
     with pytest.raises(IndexError, match="window 48: there are 48"):
         TrajectoryDataset(dataset()).batch([48])
 
