@@ -58,7 +58,7 @@ class GenerationConfig:
     dtype: Literal["float64", "float32"] = "float64"
     """How fields are stored; they are computed in float64 always."""
     output: Path = Path("runs/data.h5")
-    """The file to write."""
+    """The file to write; a name that ends in .zarr makes it a Zarr store."""
     shard: str = "0/1"
     """i/n: make every n-th part from the i-th on; the shard that finishes last writes the output."""
     workers: int = 0

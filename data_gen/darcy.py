@@ -90,7 +90,7 @@ class DarcyConfig(GenerationConfig):
     tol: float = 1e-8
     """Relative residual that every solve must reach."""
     output: Path = Path("runs/darcy.h5")
-    """The file to write."""
+    """The file to write; a name that ends in .zarr makes it a Zarr store."""
 
 
 PRESETS = {
