@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops.datasets._messages import plain_errors, shown
 from sciops.datasets._native_files import bytes_on_disk, is_store
 from sciops.datasets._native_layout import samples_of
 from sciops.datasets.conventions import SPACE, SPLITS, grid_of, parameters_of, state_of
@@ -46,10 +47,13 @@ def describe(path: str | os.PathLike) -> str:
     says so. Raises what `open_dataset` raises, and ValueError for a folder without a file.
     """
     path = Path(path)
-    if path.is_dir() and not is_store(path):
-        return _folder(path)
-    with samples_of(path):
-        return _file(path)
+    with plain_errors():
+        if path.is_dir() and not is_store(path):
+            text = _folder(path)
+        else:
+            with samples_of(path):
+                text = _file(path)
+    return "\n".join(shown(line, 400) for line in text.split("\n"))
 
 
 def _file(path: Path) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from sciops.datasets._checks import CHECKS, Findings, Statistics, check_solutions
+from sciops.datasets._messages import plain_errors, shown
 from sciops.datasets._native_files import is_store
 from sciops.datasets._trajectory_checks import check_trajectory_solutions
 from sciops.datasets.conventions import SPACE, SPLITS, grid_of
@@ -65,12 +66,13 @@ def validate(path_or_dataset: str | os.PathLike | xr.Dataset, *, solutions: int 
     """
     import xarray as xr
 
-    if isinstance(path_or_dataset, xr.Dataset):
-        return _sorted(_of_dataset(path_or_dataset, "", solutions)[0])
-    path = Path(path_or_dataset)
-    if path.is_dir() and not is_store(path):
-        return _sorted(_of_folder(path, solutions))
-    return _sorted(_of_file(path, solutions)[0])
+    with plain_errors():
+        if isinstance(path_or_dataset, xr.Dataset):
+            return _sorted(_of_dataset(path_or_dataset, "", solutions)[0])
+        path = Path(path_or_dataset)
+        if path.is_dir() and not is_store(path):
+            return _sorted(_of_folder(path, solutions))
+        return _sorted(_of_file(path, solutions)[0])
 
 
 def _sorted(findings: list[Finding]) -> list[Finding]:
@@ -124,7 +126,9 @@ def _of_folder(folder: Path, solutions: int) -> list[Finding]:
 
 def _of_dataset(dataset: xr.Dataset, prefix: str, solutions: int) -> tuple[list[Finding], list[bytes]]:
     found = Findings(
-        lambda severity, field, sample, message, remedy: Finding(severity, prefix + field, sample, message, remedy)
+        lambda severity, field, sample, message, remedy: Finding(
+            severity, shown(prefix + field, 200), sample, shown(message, 800), shown(remedy, 300)
+        )
     )
     _check_positions(dataset, found)
     _check_splits(dataset, found)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from sciops.datasets._messages import plain_errors
 from sciops.datasets.readers import (
     apebench,
     arrays,
@@ -83,17 +84,18 @@ def open_dataset(
     >>> open_dataset("darcy_train_16.pt").attrs["coefficient"]    # doctest: +SKIP
     'indicator'
     """
-    found = probe(path)
     if layout is not None and layout not in READERS:
         raise ValueError(f"layout={layout!r}: expected one of {', '.join(READERS)}")
-    reader = _matching(found) if layout is None else READERS[layout]
-    if reader is None or not reader.matches(found):
-        raise ValueError(_unknown(found, layout))
-    if grid is None:
-        return _read(reader, found, resolution)
-    from sciops.datasets.conventions import at_resolution, with_grid
+    with plain_errors():
+        found = probe(path)
+        reader = _matching(found, layout)
+        if reader is None:
+            raise ValueError(_unknown(found, layout))
+        if grid is None:
+            return _read(reader, found, resolution)
+        from sciops.datasets.conventions import at_resolution, with_grid
 
-    return at_resolution(with_grid(_read(reader, found, None), grid), resolution)
+        return at_resolution(with_grid(_read(reader, found, None), grid), resolution)
 
 
 def find_reader(path: str | os.PathLike) -> Reader | None:
@@ -116,6 +118,12 @@ def _read(reader: Reader, found: Probe, resolution: Resolution) -> xr.Dataset:
             dataset.close()
             raise ValueError(
                 f"{found.path} is a {reader.name} file that does not say its {', '.join(missing)}: write it again"
+            )
+        odd = [(name, v.dtype) for name, v in dataset.variables.items() if v.dtype.kind not in "biuf"]
+        if odd:
+            dataset.close()
+            raise ValueError(
+                f"{found.path} holds {odd[0][0]} of type {odd[0][1]}; fields and positions are real numbers"
             )
     except (ValueError, OSError, ImportError, MemoryError):
         raise
@@ -142,5 +150,8 @@ def _unknown(found: Probe, layout: str | None) -> str:
     )
 
 
-def _matching(found: Probe) -> Reader | None:
+def _matching(found: Probe, layout: str | None = None) -> Reader | None:
+    """The first reader that takes the file; where one is insisted on, that one or None."""
+    if layout is not None:
+        return READERS[layout] if READERS[layout].matches(found) else None
     return next((one for one in READERS.values() if (one.recognises or one.matches)(found)), None)

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sciops.datasets._messages import shown
 from sciops.datasets._native_files import is_store
 from sciops.datasets._zarr_store import store_attributes
 from sciops.datasets.readers._netcdf3 import MAGIC, read_header
@@ -82,9 +83,10 @@ class Probe:
         """One line on what was found."""
         if not self.arrays:
             return f"{_KINDS[self.kind]} without arrays" if self.kind in _KINDS else self.kind
-        shown = [f"{name} {entry.dtype}{list(entry.shape)}" for name, entry in list(self.arrays.items())[:8]]
+        first = [(shown(name, 60), entry) for name, entry in list(self.arrays.items())[:8]]
+        listed = ", ".join(f"{name} {shown(entry.dtype, 40)}{list(entry.shape)}" for name, entry in first)
         more = f", … ({len(self.arrays)} arrays)" if len(self.arrays) > 8 else ""
-        return f"{_KINDS[self.kind]} with {', '.join(shown)}{more}"
+        return f"{_KINDS[self.kind]} with {listed}{more}"
 
     def stored(self, *names: str) -> bool:
         """Whether the file holds an array under each of these names."""
@@ -213,11 +215,11 @@ def readable(path: Path, what: str) -> Iterator[None]:
     except (FileNotFoundError, MemoryError, ImportError, KeyboardInterrupt):
         raise
     except Exception as error:
-        text = " ".join(str(error).split())
-        if text.startswith(str(path)) and isinstance(error, ValueError):
+        text = shown(str(error), 160)
+        if str(error).startswith(str(path)) and isinstance(error, ValueError):
             raise
         raise ValueError(
-            f"{path} starts like {what} but cannot be read ({text[:120] or type(error).__name__}): it is truncated or "
+            f"{path} starts like {what} but cannot be read ({text or type(error).__name__}): it is truncated or "
             "damaged; fetch or write it again and compare its size"
         ) from None
 
@@ -252,10 +254,17 @@ def _zip_kind(path: Path) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-    except (zipfile.BadZipFile, OSError):
+    except PermissionError:
+        raise
+    except zipfile.BadZipFile:
         raise ValueError(
-            f"{path} starts like a torch.save file but its end is missing: it is truncated; fetch it again and compare "
-            "its size"
+            f"{path} starts like a zip archive, as torch.save and np.savez write them, but its end is missing: it is "
+            "truncated; fetch it again and compare its size"
+        ) from None
+    except Exception as error:  # a version or a name that zipfile does not know, an offset outside the file, …
+        raise ValueError(
+            f"{path} starts like a zip archive but cannot be read ({shown(str(error), 160)}): it is damaged; fetch it "
+            "again"
         ) from None
     if any(name.endswith("/data.pkl") or name == "data.pkl" for name in names):
         return "torch"
