@@ -1,4 +1,4 @@
-"""Files made to hurt whoever opens them, and random damage to sound ones."""
+"""Files made to hurt whoever opens them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["HOSTILE", "Payload", "damaged"]
+__all__ = ["HOSTILE", "Payload"]
 
 
 class Payload:
@@ -23,50 +23,6 @@ class Payload:
 
     def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
         return os.mkdir, (self.mark,)
-
-
-def damaged(content: bytes, seed: int, other: bytes = b"") -> bytes:
-    """`content` with one to six random injuries; the same seed gives the same bytes.
-
-    Bits flipped, bytes replaced, runs zeroed, the end cut off, blocks moved, removed, doubled or taken from `other`,
-    numbers in the first bytes or anywhere set to extremes.
-    """
-    random = np.random.default_rng(seed)
-    data = bytearray(content)
-    for _ in range(int(random.integers(1, 7))):
-        if len(data) < 16:
-            break
-        kind = int(random.integers(10))
-        # formats keep their structure in front and at the end: half of the injuries go there
-        near = min(len(data), int(random.choice([64, 512, 4096])))
-        place = int(random.integers(len(data)))
-        if random.random() < 0.5:
-            place = int(random.integers(near)) if random.random() < 0.7 else len(data) - 1 - int(random.integers(near))
-        length = int(min(random.integers(1, 65), len(data) - place))
-        if kind == 0:
-            data[place] ^= 1 << int(random.integers(8))
-        elif kind == 1:
-            data[place : place + length] = random.bytes(length)
-        elif kind == 2:
-            data[place : place + length] = bytes(length)
-        elif kind == 3:
-            del data[place + 1 :]
-        elif kind == 4:
-            source = int(random.integers(len(data)))
-            data[place : place + length] = data[source : source + length]
-        elif kind == 5:
-            del data[place : place + length]
-        elif kind == 6:
-            data[place:place] = data[place : place + length]
-        elif kind == 7 and other:
-            source = int(random.integers(len(other)))
-            data[place : place + length] = other[source : source + length]
-        else:
-            width = int(random.choice([2, 4, 8]))
-            value = int(random.choice([0, 1, 2**7, 2**15 - 1, 2**31 - 1, 2**32 - 1, 2**63 - 1, 2**62]))
-            packed = (value % 2 ** (8 * width)).to_bytes(width, "little" if random.random() < 0.8 else "big")
-            data[place : place + width] = packed
-    return bytes(data)
 
 
 def _hdf5(path: Path):
@@ -179,8 +135,8 @@ def _zip_bomb(path: Path, mark: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in ("a.npy", "u.npy"):
             with archive.open(name, "w", force_zip64=True) as member:
-                member.write(_npy_of((2**27,)))
-                for _ in range(1 << 10):
+                member.write(_npy_of((2**26,)))
+                for _ in range(1 << 9):
                     member.write(block)
 
 

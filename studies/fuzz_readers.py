@@ -3,14 +3,17 @@
     python -m studies.fuzz_readers --preset quick
     python -m studies.fuzz_readers --preset full --files 100000 --processes 8
 
-Sound tiny files of every layout are damaged at random (bits flipped, ends cut, blocks moved, numbers set to extremes)
-and opened in processes of their own, which are watched: a file that takes longer than two seconds, needs more than a
-gigabyte, ends the process, or raises anything but a one-line error is a finding. It is kept with the seed that made it,
-and the study ends with status 1. Files made to hurt (cyclic links, zip bombs, pickles, pipes, …) come first.
+Sound tiny files of every layout, with what belongs beside them, are damaged at random: their bytes (bits flipped, ends
+cut, blocks moved, numbers set to extremes), or what they say (other shapes, types, attributes, links, in a file of the
+right format). They are opened in processes of their own, which are watched: a file that takes longer than two seconds,
+needs more than a gigabyte, ends the process, or raises anything but an error of one line that a terminal can show is a
+finding. It is kept, its name holds the seed and the number that made it, and the study ends with status 1. Files made
+to hurt (cyclic links, zip bombs, pickles, pipes, …) come first.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import queue
@@ -21,7 +24,9 @@ import sys
 import tempfile
 import threading
 import time
+import zlib
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +34,9 @@ from typing import Any
 from sciops._command import command
 from sciops.plotting import figure
 from sciops.runs import RunFolder
-from studies._hostile_files import HOSTILE, damaged
+from studies._damage import damage
+from studies._fuzz_worker import waited
+from studies._hostile_files import HOSTILE
 
 
 @dataclass(frozen=True)
@@ -37,15 +44,15 @@ class Config:
     files: int = 20_000
     """damaged files, spread evenly over the layouts"""
     layouts: tuple[str, ...] = ()
-    """of `sciops.datasets.samples.SAMPLES`; default all"""
+    """of `sciops.datasets.samples.SAMPLES`, or native, native-steady, native-zarr; default all"""
     seconds: float = 2.0
-    """a file that takes longer is a hang"""
+    """a file that takes longer is a hang; time spent in the queue for a processor does not count"""
     megabytes: float = 1024.0
     """a file that needs more memory is a finding"""
     processes: int = 2
     """files opened at a time"""
     seed: int = 0
-    """file i of a layout is damaged by seed (seed, i)"""
+    """file i of a layout is damaged by seed (seed, layout, i)"""
     output: Path = Path("runs/fuzz_readers")
     """folder for results.json, the figure and the files of findings"""
 
@@ -66,40 +73,25 @@ def run(config: Config) -> dict[str, Any]:
     """
     from tqdm.auto import tqdm
 
-    from sciops.datasets.samples import SAMPLES, write_sample
-
-    layouts = config.layouts or tuple(SAMPLES)
-    unknown = [name for name in layouts if name not in SAMPLES]
-    if unknown:
-        raise ValueError(f"--layouts {unknown[0]}: expected some of {', '.join(SAMPLES)}")
     folder = RunFolder(config.output)
     folder.describe(config, seeds=[config.seed])
     kept = folder.path / "findings"
     shutil.rmtree(kept, ignore_errors=True)
-    counts: dict[str, Counter[str]] = {name: Counter() for name in ("hostile", *layouts)}
-    slowest, largest, findings = Counter(), Counter(), []
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory() as scratch:
-        sound = {}
-        for name in layouts:
-            path = write_sample(name, Path(scratch, "sound"))
-            if path.is_dir():
-                shutil.rmtree(path)
-                continue
-            sound[name] = path.read_bytes()
-            path.unlink()
-        jobs = _jobs(config, sound, Path(scratch))
+    with tempfile.TemporaryDirectory(prefix="sciops fuzz ü ") as scratch:
+        sound = sound_files(config.layouts, Path(scratch))
+        counts: dict[str, Counter[str]] = {name: Counter() for name in ("hostile", *sound)}
+        slowest, largest, findings = Counter(), Counter(), []
         total = len(HOSTILE) + config.files // len(sound) * len(sound)
         with tqdm(total=total, unit="file", disable=None) as bar:
-            for job, said in _opened(jobs, config):
+            for job, said in _opened(_jobs(config, sound, Path(scratch)), config):
                 counts[job.layout][said["outcome"]] += 1
                 slowest[job.layout] = max(slowest[job.layout], said["seconds"])
                 largest[job.layout] = max(largest[job.layout], said["megabytes"])
                 if said["outcome"] in FINDINGS:
                     findings.append({"layout": job.layout, "name": job.name, **said})
-                    if job.content is not None:
-                        kept.mkdir(exist_ok=True)
-                        (kept / job.name).write_bytes(job.content)
+                    if job.files is not None:
+                        _write(kept / job.name, job.files)
                 bar.update()
     results = {
         "files": sum(sum(c.values()) for c in counts.values()),
@@ -119,32 +111,93 @@ def run(config: Config) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class Sound:
+    """A file that is well, with those that belong beside it: path inside its folder → content; `reader` opens it."""
+
+    main: str
+    files: dict[str, bytes]
+    reader: str
+
+
+def sound_files(layouts: Sequence[str], scratch: Path) -> dict[str, Sound]:
+    """Layout → its tiny file, for all layouts by default; the native layout as HDF5 and as Zarr.
+
+    Raises ValueError for a layout there is no sample of.
+    """
+    from sciops.datasets import open_dataset, write_native
+    from sciops.datasets.samples import SAMPLES, write_sample
+
+    def native(source: str, name: str) -> Callable[[Path], Path]:
+        def write(folder: Path) -> Path:
+            with open_dataset(write_sample(source, scratch / f"{source} {name}")) as dataset:
+                groups = [dataset, *([open_dataset(scratch / f"{source} {name}", 16)] * (source == "li2020-burgers"))]
+                return write_native(folder / name, groups, compression=4)
+
+        return write
+
+    makers = {name: lambda folder, name=name: write_sample(name, folder / "a file ü") for name in SAMPLES}
+    makers |= {"native": native("li2020-burgers", "native.h5"), "native-steady": native("pdebench-darcy", "native.h5")}
+    if importlib.util.find_spec("zarr") is not None:
+        makers |= {"native-zarr": native("pdebench-1d", "native.zarr")}
+    unknown = [name for name in layouts if name not in makers]
+    if unknown:
+        raise ValueError(f"--layouts {unknown[0]}: expected some of {', '.join(makers)}")
+    found = {}
+    for name in layouts or makers:
+        folder = scratch / f"sound {name}"
+        folder.mkdir()
+        path = makers[name](folder)
+        with open_dataset(path) as dataset:
+            reader = str(dataset.attrs["layout"])
+        files = {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+        found[name] = Sound(path.name, files, reader)
+        shutil.rmtree(folder)
+    return found
+
+
+def damaged_files(sound: Mapping[str, Sound], layout: str, seed: int, i: int) -> dict[str, bytes]:
+    """The files of damaged file number i of a layout; the same for the same layouts, seed and number."""
+    names = list(sound)
+    k = names.index(layout)
+    other = sound[names[(k + 1 + i) % len(names)]]
+    return damage(sound[layout].files, _seed(seed, layout, i), other.files[min(other.files)])
+
+
+@dataclass(frozen=True)
 class Job:
     layout: str
     name: str
+    folder: Path
     path: Path
-    content: bytes | None = None
+    files: dict[str, bytes] | None = None
+    reader: str | None = None
     mark: Path | None = None
 
 
-def _jobs(config: Config, sound: dict[str, bytes], scratch: Path):
+def _jobs(config: Config, sound: dict[str, Sound], scratch: Path):
     """Hostile files, then damaged ones, layout after layout in turn; each is written when it is asked for."""
     for name, make in HOSTILE.items():
-        path, mark = scratch / f"hostile-{name.replace(' ', '-')}", scratch / f"mark-{name.replace(' ', '-')}"
-        make(path, mark)
-        yield Job("hostile", name, path, None, mark)
-    names = list(sound)
-    for i in range(config.files // len(names)):
-        for k, layout in enumerate(names):
-            other = sound[names[(k + 1 + i) % len(names)]]
-            content = damaged(sound[layout], _seed(config.seed, k, i), other)
-            path = scratch / f"{layout}-{config.seed}-{i}"
-            path.write_bytes(content)
-            yield Job(layout, path.name, path, content)
+        folder = scratch / f"hostile-{name.replace(' ', '-')}"
+        folder.mkdir()
+        make(folder / "file", folder / "mark")
+        yield Job("hostile", folder.name, folder, folder / "file", mark=folder / "mark")
+    for i in range(config.files // len(sound)):
+        for layout, one in sound.items():
+            files = damaged_files(sound, layout, config.seed, i)
+            folder = scratch / f"{layout}-{config.seed}-{i}"
+            _write(folder, files)
+            yield Job(layout, folder.name, folder, folder / one.main, files, one.reader)
 
 
-def _seed(seed: int, layout: int, i: int) -> int:
-    return (seed * 1_000_003 + layout) * 10_000_019 + i
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+def _seed(seed: int, layout: str, i: int) -> int:
+    """By the layout's name, so that a finding is reproduced whatever other layouts there are."""
+    return (seed * 1_000_003 + zlib.crc32(layout.encode())) * 10_000_019 + i
 
 
 def _opened(jobs: Any, config: Config):
@@ -153,19 +206,19 @@ def _opened(jobs: Any, config: Config):
     ends = object()
 
     def work() -> None:
-        worker = Worker(config.seconds)
+        worker = Worker(config.seconds, config.megabytes)
         try:
             while True:
                 with lock:
                     job = next(jobs, None)
                 if job is None:
                     return
-                said = worker.attempt(job.path)
+                said = worker.attempt(job.path, job.reader)
                 if said["megabytes"] > config.megabytes:
                     said |= {"outcome": "memory", "detail": f"{said['megabytes']:.0f} MB"}
                 if job.mark is not None and job.mark.exists():
                     said |= {"outcome": "code ran"}
-                job.path.unlink(missing_ok=True)
+                shutil.rmtree(job.folder, ignore_errors=True)
                 done.put((job, said))
         except BaseException as error:
             done.put(error)
@@ -188,27 +241,35 @@ def _opened(jobs: Any, config: Config):
 
 
 class Worker:
-    """A process that opens files; it is ended when a file takes too long, and begun anew when it has died."""
+    """A process that opens files; it is ended when a file takes too long, and begun anew when it has died.
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self.process = seconds, None
+    What a file takes is the time from question to answer without that which the process stood in the queue for a
+    processor, so that a busy machine makes no hangs, and one that computes, sleeps or waits for a pipe is one. Where
+    the system does not count the queue, all time counts; and 50 times `seconds` are a hang whatever was counted.
+    """
 
-    def attempt(self, path: Path) -> dict[str, Any]:
+    def __init__(self, seconds: float, megabytes: float = 1024.0) -> None:
+        self.seconds, self.megabytes, self.process = seconds, megabytes, None
+
+    def attempt(self, path: Path, reader: str | None = None) -> dict[str, Any]:
         process = self._running()
-        started = time.perf_counter()
-        process.stdin.write(f"{path}\n")
+        began, queued = time.perf_counter(), waited(process.pid)
+        process.stdin.write(json.dumps({"path": str(path), "layout": reader}) + "\n")
         process.stdin.flush()
-        said = self._answer(process, self.seconds + 0.5)
-        if said is not None:
-            if said["seconds"] > self.seconds:
-                said |= {"outcome": "hang", "detail": f"{said['seconds']:.1f} s"}
-            return said
-        took = time.perf_counter() - started
-        ended = process.poll()
-        self.close()
-        outcome = "hang" if ended is None else "death"
-        detail = f"no answer in {took:.1f} s" if ended is None else f"the process ended with status {ended}"
-        return {"outcome": outcome, "detail": detail, "seconds": took, "megabytes": 0.0}
+        while True:
+            said = self._answer(process, self.seconds / 4)
+            wall = time.perf_counter() - began
+            took = wall - (waited(process.pid) - queued)
+            if said is not None:
+                if said["seconds"] > self.seconds:
+                    said |= {"outcome": "hang", "detail": f"{said['seconds']:.1f} s"}
+                return said
+            ended = process.poll()
+            if ended is not None or took > self.seconds + 0.5 or wall > 50 * self.seconds:
+                self.close()
+                outcome = "hang" if ended is None else "death"
+                detail = f"no answer in {took:.1f} s" if ended is None else f"the process ended with status {ended}"
+                return {"outcome": outcome, "detail": detail, "seconds": took, "megabytes": 0.0}
 
     def close(self) -> None:
         if self.process is not None:
@@ -222,14 +283,14 @@ class Worker:
         if self.process is None or self.process.poll() is not None:
             self.close()
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "studies._fuzz_worker"],
+                [sys.executable, "-m", "studies._fuzz_worker", str(4 * self.megabytes)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
                 env={**os.environ, "OMP_NUM_THREADS": "1", "HDF5_USE_FILE_LOCKING": "FALSE"},
             )
-            if self._answer(self.process, 120.0) is None:
+            if self._answer(self.process, 300.0) is None:
                 raise RuntimeError("the process that opens the files did not start: python -m studies._fuzz_worker")
         return self.process
 
