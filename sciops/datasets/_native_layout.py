@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from sciops.datasets._native_schema import check_schema, finest_first
 from sciops.datasets.conventions import SPACE
 from sciops.grids import Grid
 
-SCHEMA = "1"
 _CHUNK = 1 << 20
 
 
@@ -171,23 +171,14 @@ def root_attributes(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[
 
         return shapes_of(Path(path))
     with open_hdf5(path) as file:
-        schema = file.attrs.get("sciops_schema")
-        if schema is None:
-            raise ValueError(
-                f"{path}: HDF5, but no native file (it lacks sciops_schema); sciops.open_dataset reads other layouts"
-            )
-        if str(schema) != SCHEMA:
-            raise ValueError(f"{path}: schema {schema}, and this sciops reads schema {SCHEMA}; upgrade sciops")
+        check_schema(
+            path,
+            file.attrs,
+            "HDF5, but no native file (it lacks sciops_schema); sciops.open_dataset reads other layouts",
+        )
         attrs = {k: v.item() if isinstance(v, np.generic) else v for k, v in file.attrs.items() if k[0] != "_"}
         shapes = {}
         for name, group in file.items():
             if name[0] == "r" and name[1:].replace("x", "").isdigit():
                 shapes[name] = tuple(len(group[axis]) for axis in SPACE if axis in group)
     return attrs, finest_first(path, shapes)
-
-
-def finest_first(path: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """Group name → grid shape in the order of the points. Raises ValueError when there is no group."""
-    if not shapes:
-        raise ValueError(f"{path}: a native file without a group such as /r85; generate it again")
-    return dict(sorted(shapes.items(), key=lambda item: (-math.prod(item[1]), item[0])))

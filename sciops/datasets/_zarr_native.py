@@ -13,8 +13,9 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from sciops.datasets._native_files import replacing, synchronize
+from sciops.datasets._native_schema import check_schema
 from sciops.datasets._zarr_layout import ZarrSpec, array_files, group_json, missing_zarr, spec_of
-from sciops.datasets._zarr_store import check_schema, group_names, group_of, store_attributes
+from sciops.datasets._zarr_store import NOT_NATIVE, group_names, group_of, store_attributes
 
 if TYPE_CHECKING:
     import xarray
@@ -89,7 +90,7 @@ def write_store(
     """
     if path.exists():
         try:
-            check_schema(path, store_attributes(path))
+            check_schema(path, store_attributes(path), NOT_NATIVE)
         except (ValueError, OSError):
             raise FileExistsError(f"{path} is there and is no native store; remove it or name another") from None
     path.parent.mkdir(parents=True, exist_ok=True)

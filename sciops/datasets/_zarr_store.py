@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops.datasets._native_layout import SCHEMA, finest_first
+from sciops.datasets._native_schema import check_schema, finest_first
 from sciops.datasets.conventions import SPACE
 
 _MOST_JSON = 1 << 24  # bytes of a zarr.json: more is no description
@@ -21,6 +21,10 @@ _MOST_RATIO = 40_000  # compression beyond what zstd reaches on constant numbers
 _KINDS = {f"{kind}{8 * n}": f"<{kind[0]}{n}" for kind in ("int", "uint", "float") for n in (1, 2, 4, 8)}
 _CODECS = {"bytes", "crc32c", "zstd", "gzip"}
 _GROUP = re.compile(r"r[0-9]+(x[0-9]+)*")
+NOT_NATIVE = (
+    "a Zarr store, but no native one (it lacks sciops_schema); open it with xarray.open_zarr and write it with "
+    "sciops.datasets.write_native"
+)
 _REMEDY = "copy the store again, or remove it and generate it again"
 
 
@@ -44,22 +48,10 @@ def store_attributes(path: Path) -> dict[str, Any]:
     return _attributes(_described(path, "group"))
 
 
-def check_schema(path: Path, attrs: dict[str, Any]) -> None:
-    """Raises ValueError unless the root's attributes are those of a native store of this schema."""
-    schema = attrs.get("sciops_schema")
-    if schema is None:
-        raise ValueError(
-            f"{path}: a Zarr store, but no native one (it lacks sciops_schema); open it with xarray.open_zarr "
-            "and write it with sciops.datasets.write_native"
-        )
-    if str(schema) != SCHEMA:
-        raise ValueError(f"{path}: schema {schema}, and this sciops reads schema {SCHEMA}; upgrade sciops")
-
-
 def shapes_of(path: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
     """(root attributes, group name → grid shape, finest first) of a native store; errors as in `store_attributes`."""
     attrs = store_attributes(path)
-    check_schema(path, attrs)
+    check_schema(path, attrs, NOT_NATIVE)
     shapes = {}
     for name in group_names(path):
         axes = [path / name / axis for axis in SPACE if (path / name / axis).is_dir()]

@@ -25,7 +25,6 @@ import numpy as np
 
 from sciops.datasets._native_files import replacing
 from sciops.datasets._native_layout import (
-    SCHEMA,
     create_group,
     group_name,
     open_hdf5,
@@ -34,6 +33,7 @@ from sciops.datasets._native_layout import (
     set_attributes,
     stored_bytes,
 )
+from sciops.datasets._native_schema import SCHEMA
 from sciops.datasets.conventions import SPACE
 
 if TYPE_CHECKING:
