@@ -154,6 +154,7 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
     core = _build(config, task, data.train)
     model = wrapped(core, config, task, data.train)
     folder, first = RunFolder(config.folder), os.environ.get("RANK", "0") == "0"
+    _try(model, tests)
     used = core.config["options"].get("modes")
     if first and used and min(used) < config.modes and not any(o.startswith("modes=") for o in config.options):
         print(f"modes: {'×'.join(map(str, used))}, all that the coarsest training grid holds, for {config.modes}")
@@ -188,8 +189,20 @@ def _tests(config: TrainStudyConfig, task: str, parts: list[Any]) -> list[Any]:
     """Test data of every training grid, then of the further ones; each grid once."""
     found = [part.test for part in parts]
     for points in config.test_resolutions:
-        found.append(load_parts(config, task, points).test if points not in config.resolution else None)
+        if points not in config.resolution:
+            # as many as on the training grid, so that none of them was trained on there
+            count = {} if config.test_samples is None else {"test": config.test_samples}
+            found.append(load_parts(config, task, points, **count).test)
     return [dataset for dataset in found if dataset is not None]
+
+
+def _try(model: nn.Module, tests: list[Any]) -> None:
+    """What does not fit a test grid is said before the training, not after it."""
+    from sciops.models import apply_model
+
+    with torch.no_grad():
+        for dataset in tests:
+            apply_model(model.eval(), dataset.batch([0])["x"].float(), dataset.grid)
 
 
 def _build(config: TrainStudyConfig, task: str, train: list[Any]) -> nn.Module:
