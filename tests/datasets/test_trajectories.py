@@ -217,3 +217,18 @@ def test_steady_and_evolving_data_are_told_apart_and_so_are_equations(file, tmp_
     assert load_splits(tmp_path, windows={}, equation="kdv").train.attrs["equation"] == "kdv"
     with pytest.raises(ValueError, match="nothing for equation 'heat'"):
         load_splits(tmp_path, windows={}, equation="heat")
+
+
+def test_the_public_burgers_file_on_demand_is_what_it_is_in_memory_and_closes(real_data):
+    held, read = (
+        TrajectoryDataset(real_data / "burgers_test_16.pt", history=2, parameters="viscosity", memory_limit=limit)
+        for limit in (10**9, 0)
+    )
+    assert read.lazy and not held.lazy and len(held) == 400 * 15
+    order = np.random.default_rng(0).permutation(len(held))[:200]
+    for _ in range(2):
+        ours, theirs = read.batch(order), held.batch(order)
+        assert torch.equal(ours["x"], theirs["x"]) and torch.equal(ours["y"], theirs["y"])
+        read.close()
+        assert read._opened is None
+    assert torch.equal(held.constants([0, 5]), torch.full((2, 1, 16), 0.01))

@@ -33,7 +33,7 @@ class HeatStep(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         u = x[:, -1:]
-        k = torch.arange(u.shape[-1] // 2 + 1, dtype=u.dtype)
+        k = torch.arange(u.shape[-1] // 2 + 1, dtype=u.dtype, device=u.device)
         after = torch.fft.irfft(torch.fft.rfft(u) * torch.exp(-NU * DT * k**2), u.shape[-1])
         return after - u if self.increment else after
 
@@ -201,3 +201,12 @@ def test_bad_requests_are_one_line():
         rollout_errors(persistence(), data, ["mse"])
     with pytest.raises(ValueError, match="steps=0"):
         rollout(persistence(), torch.zeros(1, 1, 32), GRID, steps=0)
+
+
+@pytest.mark.gpu
+def test_a_rollout_on_a_gpu_is_that_of_the_cpu():
+    model = Stepper(HeatStep(), channels=1, residual=False)
+    model.register_parameter("unused", nn.Parameter(torch.zeros(1, dtype=torch.float64)))
+    data = windows(3, 21)
+    here, there = (rollout_errors(model.to(device), data).errors["relative_l2"] for device in ("cpu", "cuda"))
+    np.testing.assert_allclose(there, here, rtol=0, atol=1e-13)
