@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -115,7 +116,7 @@ ARMS = {
 def run(config: Config) -> dict[str, Any]:
     """Measures, checks, prints, and writes results.json and figures/distributed_training.png; returns the results.
 
-    Raises RuntimeError for a curve that differs by more than rounding, and for a run that fails, with its last words.
+    Raises RuntimeError for a curve that differs by more than rounding, and for a run that fails, with what it says.
     """
     unknown = [name for name in config.arms if name not in ARMS]
     if unknown or not config.arms:
@@ -145,7 +146,7 @@ def run(config: Config) -> dict[str, Any]:
 def launch(module: str, arguments: list[str], *, processes: int = 1) -> str:
     """Runs ``python -m module`` alone, or under torchrun with one thread a process; returns what it printed.
 
-    Raises RuntimeError with the last words of a process that fails.
+    Raises RuntimeError with what the first process that fails says.
     """
     command = [sys.executable, "-m", module, *arguments]
     if processes > 1:
@@ -154,8 +155,8 @@ def launch(module: str, arguments: list[str], *, processes: int = 1) -> str:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.startswith("error:")]
-        raise RuntimeError(f"{' '.join(command[2:])} failed: {' '.join(said[:1]) or done.stderr[-2000:]}")
+        lines = [line for line in done.stderr.splitlines() if re.match(r"error:|[\w.]*(Error|Exception|Loss)\b", line)]
+        raise RuntimeError(f"{' '.join(command[2:])} failed: {' '.join(lines[:1]) or done.stderr[-2000:]}")
     return done.stdout
 
 

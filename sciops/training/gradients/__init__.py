@@ -3,10 +3,10 @@
 model : called as ``model(x, grid)``; what `fit` passes averages gradients over the processes during ``backward``
 loss_fn : ``loss_fn(prediction, batch)`` → the scalar to be differentiated
 batch : `sciops.training.Batch`, with ``.x``, ``.y`` (batch, channel, *grid) and ``.grid``
-returns : that scalar; on return every trained parameter holds its gradient in ``.grad``
+returns : that scalar; on return every trained parameter's gradient has been added to its ``.grad``
 
-`fit` picks the rule by ``TrainConfig.gradients``. A rule that fills ``.grad`` without ``loss.backward()`` has to
-average over the processes itself.
+`fit` picks the rule by ``TrainConfig.gradients``, and calls it once for every micro-batch of a step (``accumulate``). A
+rule that fills ``.grad`` without ``loss.backward()`` has to average over the processes itself.
 """
 
 from __future__ import annotations
