@@ -14,7 +14,7 @@ def solve_directly(along_y: Tensor, along_x: Tensor, b: Tensor, singular: bool =
 
     The refinement takes the residual in flux form, whose rounding is smaller than the assembled matrix's. Where
     constants are in the kernel of A (`singular`), the unknown with the largest diagonal is tied to zero: it draws no
-    flux when Σb = 0, so that u solves A u = b itself.
+    flux when Σb = 0, so that u solves A u = b itself. NaN where A has no factors, as with conductances that underflow.
     """
     from scipy.sparse.linalg import splu
 
@@ -27,7 +27,11 @@ def solve_directly(along_y: Tensor, along_x: Tensor, b: Tensor, singular: bool =
             diagonal[diagonal.argmax()] *= 2.0
             matrix.setdiag(diagonal)
         # symmetric positive definite: the diagonal is always a good pivot, so the ordering may be symmetric too
-        factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+        try:
+            factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+        except RuntimeError:  # singular in double precision: the residual of NaN tells the caller
+            u[one] = torch.nan
+            continue
 
         def inverse(right: Tensor, factors=factors) -> Tensor:
             return torch.from_numpy(factors.solve(right.cpu().numpy().ravel())).view_as(right).to(right.device)

@@ -18,8 +18,8 @@ from sciops.datasets._zarr_store import store_attributes
 from sciops.datasets.readers._netcdf3 import MAGIC, read_header
 from sciops.datasets.readers._numpy_files import DESCRIPTION, npy_array, npz_arrays
 
-_ANY_FILE = 1 << 30  # bytes that an array may claim in a file of any size, as one that is mostly unset does
-_BEST_COMPRESSION = 1100  # DEFLATE reaches 1032:1
+_ANY_FILE = 1 << 26  # bytes that an array may claim in a file of any size
+_COMPRESSED, _PLAIN = 1100, 100  # times the bytes stored: DEFLATE reaches 1032:1; a file may be filled to a hundredth
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _TORCH_OLD = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the number that opened torch.save files before torch 1.6
 
@@ -96,16 +96,21 @@ class Probe:
         import h5py
 
         found: dict[str, Entry] = {}
+        size = self.path.stat().st_size
 
-        def visit(name: str, item: Any) -> None:
-            # text and records are no fields; what they say is in attributes
-            if isinstance(item, h5py.Dataset) and item.dtype.kind in "biufc" and item.shape is not None:
+        def visit(name: str | bytes, item: Any) -> None:
+            # text and records are no fields; what they say is in attributes; a name of bytes is no text in any code
+            numeric = isinstance(item, h5py.Dataset) and item.dtype.kind in "biufc" and item.shape is not None
+            if numeric and isinstance(name, str):
                 if item.external:
                     raise ValueError(
                         f"{self.path} keeps the numbers of {name} in another file ({item.external[0][0]}), which is "
                         "not opened: write them into one file"
                     )
-                self._check_size(name, item.shape, item.dtype.itemsize)
+                # counting what is stored visits every chunk: where the file is as long as its arrays there is no need
+                stored = size if item.nbytes <= max(size, _ANY_FILE) else item.id.get_storage_size()
+                ratio = _COMPRESSED if item.id.get_create_plist().get_nfilters() else _PLAIN
+                self._check_size(name, item.shape, item.dtype.itemsize, stored, ratio)
                 found[name] = Entry(tuple(item.shape), str(item.dtype))
 
         with readable(self.path, "an HDF5 file"), h5py.File(self.path, "r") as file:
@@ -119,7 +124,7 @@ class Probe:
             _check_mat5_length(self.path)
             found = {name: Entry(tuple(shape), kind) for name, shape, kind in scipy.io.whosmat(self.path)}
             for name, entry in found.items():
-                self._check_size(name, entry.shape, 1)
+                self._check_size(name, entry.shape, 1, ratio=_COMPRESSED)
             return found
 
     def _torch_arrays(self) -> dict[str, Entry]:
@@ -144,13 +149,19 @@ class Probe:
         with readable(self.path, "a NetCDF-3 file"):
             return {name: Entry(one.shape, one.dtype.name) for name, one in read_header(self.path)[0].items()}
 
-    def _check_size(self, name: str, shape: tuple[int, ...], itemsize: int) -> None:
-        """Raises ValueError for an array that no file of this size can hold: no lossless code packs numbers so well."""
-        stated, size = math.prod(shape) * itemsize, self.path.stat().st_size
-        if stated > _ANY_FILE + _BEST_COMPRESSION * size:
+    def _check_size(
+        self, name: str, shape: tuple[int, ...], itemsize: int, stored: int | None = None, ratio: int = _PLAIN
+    ) -> None:
+        """Raises ValueError for an array that so many stored bytes (by default the file's) cannot be.
+
+        No lossless code packs numbers so well, and what was never written reads as zeros: a few damaged bytes would
+        have them read by the terabyte.
+        """
+        stated, stored = math.prod(shape) * itemsize, self.path.stat().st_size if stored is None else stored
+        if stated > _ANY_FILE + ratio * stored:
             raise ValueError(
-                f"{self.path} says that {name} has shape {list(shape)}, {stated:.3g} bytes, and is {size} long: it "
-                "is damaged or was never filled; write it again"
+                f"{self.path} says that {shown(name, 60)} has shape {list(shape)}, {stated:.3g} bytes, of which "
+                f"{stored} are stored: it is damaged or was never filled; write it again"
             )
 
 
