@@ -1,8 +1,8 @@
 """Data sets: opening any known layout, checking it, converting it, and handing it to torch.
 
-Every opened data set is an `xarray.Dataset` with dimensions (sample, x, y), the coefficient ``a``, the solution ``u``,
-true positions with their centering, and the wall. Names load on first use: importing this room imports neither xarray
-nor h5py.
+Every opened data set is an `xarray.Dataset` over (sample, x, …), or (sample, time, x, …) where fields evolve, with true
+positions and their centering, walls or periods, times and constants. Names load on first use: importing this room
+imports neither xarray nor h5py.
 """
 
 from __future__ import annotations

@@ -28,14 +28,14 @@ def convert(
     """Writes the fields of `source` in another layout and returns the path.
 
     source : a file of any known layout, or an opened data set
-    layout : "native"; "neuralop", torch.save of {"x", "y"}; "li2020", MATLAB v5; "li2020-v7.3", the same as HDF5;
-        "pdebench-darcy"
+    layout : a name in ``WRITERS``: "native" (HDF5, or Zarr v3 where the destination ends in .zarr), "neuralop",
+        "li2020" and "li2020-v7.3", "pdebench-1d", "the-well", "cno", "arrays", … `sciops convert --help` lists all
     resolution : the grid to take; None takes the finest, or for native to native all of them
     split : "train", "validation" or "test": these samples alone, for layouts that keep one file a split
 
-    Numbers and dtypes are kept bit for bit. "neuralop" keeps an indicator as bool, and adds a string ``sciops_grid``
-    when its own rule for positions would not give the grid back (neuraloperator does not look at it). All layouts but
-    native hold ``a`` and ``u`` alone: seeds, residuals and stored splits stay behind.
+    Numbers and dtypes are kept bit for bit; what a layout has no place for is refused, or, where its own readers would
+    not look at it, added under a name of ours (``sciops_grid``). "neuralop" keeps an indicator as bool. Layouts other
+    than native hold fields, positions, times and constants: seeds, residuals and stored splits stay behind.
 
     The file appears under its name only when whole. Raises ValueError for what the layout cannot hold (cells in a
     layout of nodes, an indicator where values are meant, walls off the grid, a source other than 1), FileExistsError

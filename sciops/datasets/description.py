@@ -107,8 +107,7 @@ def _layout(dataset: xr.Dataset) -> str:
 def _about(dataset: xr.Dataset) -> list[str]:
     attrs, lines = dataset.attrs, []
     if attrs.get("equation") == "darcy":
-        forcing = float(attrs.get("forcing", 1.0))
-        lines.append(f"equation     −∇·(a∇u) = {forcing:g}, u = 0 on the wall")
+        lines.append(f"equation     {_darcy(dataset)}")
     if attrs.get("coefficient") == "indicator":
         lines.append("coefficient  two phases marked 0 and 1, their values not stated")
     if attrs.get("equation") in _EQUATIONS:
@@ -126,6 +125,22 @@ def _about(dataset: xr.Dataset) -> list[str]:
         shown = [f"{key}={config[key]}" for key in sorted(config) if not isinstance(config[key], (dict, list))]
         lines.append(f"config       {', '.join(shown)}")
     return lines
+
+
+def _darcy(dataset: xr.Dataset) -> str:
+    """The equation with the file's own source, tensor and walls."""
+    source = "f" if "f" in dataset else f"{float(dataset.attrs.get('forcing', 1.0)):g}"
+    tensor = "diag(a_x, a_y)" if "a_x" in dataset else "a"
+    try:
+        walls = json.loads(dataset.attrs.get("walls", "{}"))
+        said = [
+            f"{key} {json.dumps(walls[key], ensure_ascii=False)}"
+            for key in ("boundary", "values", "flux")
+            if key in walls
+        ]
+    except (json.JSONDecodeError, TypeError):
+        said = [str(dataset.attrs["walls"])]
+    return f"−∇·({tensor}∇u) = {source}, " + (", ".join(said) if said else "u = 0 on the wall")
 
 
 def _times(dataset: xr.Dataset) -> str:
@@ -216,8 +231,14 @@ def _next(path: Path, dataset: xr.Dataset) -> list[str]:
     lines = [f"next         sciops train --data {path}", f"             sciops study resolution_shift --data {whole}"]
     if dataset.attrs.get("coefficient") == "indicator":
         lines.append("             in Python: sciops.datasets.fit_two_phase(path) finds the contrast of the phases")
-    if state_of(dataset):
+    if "a_x" in dataset:
+        lines = [f"next         sciops train --data {path} --inputs a_x a_y"]
+    elif "f" in dataset and "a" in dataset:
+        lines = [f"next         sciops train --data {path} --inputs a f"]
+    elif state_of(dataset):
         lines = [f"next         sciops train --data {path} --task step      one step ahead, then rollouts"]
+    elif "walls" in dataset.attrs:
+        lines = lines[:1]
     elif dataset.attrs.get("equation") != "darcy":
         lines = lines[:1]
     return [*lines, f"             in Python: sciops.open_dataset({str(path)!r})"]

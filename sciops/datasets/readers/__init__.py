@@ -66,7 +66,7 @@ READERS: dict[str, Reader] = {
 def open_dataset(
     path: str | os.PathLike, resolution: Resolution = None, *, layout: str | None = None, grid: Grid | None = None
 ) -> xr.Dataset:
-    """A file of any known layout: fields ``a`` and ``u`` over (sample, x, y), at their true positions.
+    """A file of any known layout: named fields over (sample, [time,] x, …) at their true positions.
 
     path : a file; its content decides the layout, never its name
     resolution : points per axis. Native files give the group stored at it; every file gives the nested nodes of a
@@ -74,9 +74,10 @@ def open_dataset(
     layout : a name in ``READERS``, to insist on one
     grid : where the points lie, for layouts that do not say; the reader's own rule otherwise
 
-    returns : xarray.Dataset, lazy where the format allows (native, HDF5, torch), with attributes ``layout``,
-        ``equation``, ``grid``, ``coefficient`` ("values", or "indicator" where the phase values are not known). Use it
-        as a context manager, or ``close()`` it, to let go of the file
+    returns : xarray.Dataset, lazy where the format allows (all but MATLAB v5 and compressed archives), with attributes
+        ``layout``, ``equation``, ``task`` ("steady": input ``a`` or ``f``, output ``u``; "trajectory": the fields that
+        ``state`` names), ``grid``, ``parameters``, ``boundary``; for Darcy ``coefficient`` ("values", or "indicator"
+        where the phase values are not known). Use it as a context manager, or ``close()`` it, to let go of the file
 
     Raises FileNotFoundError, IsADirectoryError, OSError, or ValueError (unknown layout, damaged file, pickled objects,
     resolution not there), each in one line with the remedy.
