@@ -254,7 +254,9 @@ def _draw(results: dict[str, Any], path: Path) -> None:
                 apart = [max(abs(p - q) / abs(q), 1e-17) for p, q in zip(row["loss"], reference["loss"])]
                 differences.semilogy(epochs, apart, label=name, **style)
         curves.set(xlabel="epoch", ylabel="training loss")
-        differences.set(xlabel="epoch", ylabel="relative difference of the loss", ylim=(1e-17, 1e-3))
+        differences.set(xlabel="epoch", ylabel="relative difference of the loss (0 at 1e-17)", ylim=(5e-18, 1e-3))
+        for axis in axes[0]:
+            axis.xaxis.get_major_locator().set_params(integer=True)
         curves.legend(fontsize="x-small")
 
 

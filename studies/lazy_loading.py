@@ -30,13 +30,13 @@ _MB = 1e6
 class Config:
     points: int = 64
     """nodes per axis"""
-    train: int = 512
+    train: int = 2048
     """training fields"""
     validation: int = 32
-    memory_limit: int = 3 * 10**6
+    memory_limit: int = 10 * 10**6
     """bytes above which a file is read on demand; the file is several times as large"""
-    models: tuple[tuple[int, int], ...] = ((16, 2), (8, 1))
-    """(width, depth) of the fno: one whose step hides the reading, and one of the least work that a step can be"""
+    models: tuple[tuple[int, int], ...] = ((8, 1),)
+    """(width, depth) of each fno; the less work a step is, the less reading it hides"""
     modes: int = 8
     batch_size: int = 16
     epochs: int = 3
@@ -172,7 +172,8 @@ def _draw(config: Config, results: dict[str, Any], path: Path) -> None:
         memory.set(ylabel="peak of the training process (MB)", title=f"limit {results['memory_limit'] / _MB:.0f} MB")
         for axis in axes[0]:
             axis.set_xticks(range(len(config.ways)), config.ways)
-        speed.legend(loc="lower right", fontsize="x-small")
+        memory.set_ylim(top=1.3 * memory.get_ylim()[1])
+        memory.legend(loc="upper right", fontsize="x-small")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -54,7 +54,7 @@ class Processes:
         return self._accelerator.prepare_model(front, device_placement=False)
 
     @contextlib.contextmanager
-    def backward(self, front: nn.Module, parameters: Sequence[nn.Parameter], *, last: bool):
+    def backward(self, front: nn.Module, parameters: Sequence[nn.Parameter], *, last: bool) -> Iterator[None]:
         """Around one micro-batch: gradients are exchanged with the last one of a step alone."""
         if self.sharded:
             front.model.set_requires_gradient_sync(last)
