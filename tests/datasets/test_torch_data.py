@@ -185,6 +185,7 @@ def test_rows_straight_from_the_file_are_what_xarray_reads(tmp_path, monkeypatch
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted in /proc")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_files_are_held_open_between_close_and_close_alone(native_file):
     def handles():
         return sum(os.path.realpath(f"/proc/self/fd/{fd}") == str(native_file) for fd in os.listdir("/proc/self/fd"))

@@ -24,6 +24,8 @@ from sciops.training import evaluate, fit
 from sciops.training._loader import Loader
 from studies._smooth_fields import write_fields
 
+# Python 3.12 and later warn of every fork beside a thread
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 WAYS = {
     "thread": {},
     "fork": {"loader_workers": 2, "start_method": "fork"},
