@@ -29,7 +29,7 @@ from sciops._command import command
 from sciops.datasets.torch_data import MEMORY_LIMIT
 from sciops.grids import Grid
 from sciops.training import TrainConfig
-from studies._train_report import draw_all, results_of, table
+from studies._train_report import EVOLVING, draw_all, results_of, table
 from studies._train_tasks import channels_of, load_parts, resolved, wrapped
 
 
@@ -97,25 +97,38 @@ PRESETS = {
     ),
     # any trajectories: one step learned, run on its own predictions when tested
     "step": TrainStudyConfig(task="step", epochs=20, batch_size=32, learning_rate=3e-3, folder=Path("runs/train_step")),
-    # neuraloperator's Burgers files, the first frame ↦ the 16 later ones on the grid of time and space
+    # neuraloperator's Burgers files: the first frame ↦ the 16 later ones
     "burgers16": TrainStudyConfig(
+        task="trajectory",
+        equation="burgers",
+        validation_samples=80,
+        epochs=120,
+        batch_size=16,
+        learning_rate=1e-2,
+        modes=8,
+        folder=Path("runs/train_burgers16"),
+    ),
+    # the same on the grid of time and space, the form that neuraloperator's own script learns
+    "burgers16-space-time": TrainStudyConfig(
         task="space-time",
         equation="burgers",
         validation_samples=80,
         epochs=30,
         batch_size=16,
-        learning_rate=5e-3,
+        learning_rate=1e-2,
+        width=24,
+        depth=3,
         modes=8,
-        folder=Path("runs/train_burgers16"),
+        folder=Path("runs/train_burgers16_space_time"),
     ),
-    # the same files, one step of time learned
+    # the same files, one step of time
     "burgers16-step": TrainStudyConfig(
         task="step",
         equation="burgers",
         validation_samples=80,
-        epochs=10,
+        epochs=20,
         batch_size=64,
-        learning_rate=5e-3,
+        learning_rate=1e-2,
         modes=8,
         folder=Path("runs/train_burgers16_step"),
     ),
@@ -158,7 +171,8 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
     used = core.config["options"].get("modes")
     if first and used and min(used) < config.modes and not any(o.startswith("modes=") for o in config.options):
         print(f"modes: {'×'.join(map(str, used))}, all that the coarsest training grid holds, for {config.modes}")
-    methods = [name for name in (config.model, "adamw", config.schedule) if name in _cited()]
+    named = (config.model, "adamw", config.schedule, config.through, "correlation_time" if task in EVOLVING else "")
+    methods = [name for name in named if name in _cited()]
 
     def describe() -> None:
         folder.describe(config, data=config.data, seeds=[config.seed], methods=methods)

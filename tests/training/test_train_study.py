@@ -191,8 +191,8 @@ def test_steady_and_evolving_tasks_refuse_the_other_s_data_in_one_line(real_data
             run(config)
 
 
-def test_the_public_burgers_files_in_both_forms(real_data, tmp_path):
-    for preset, most in (("burgers16", 0.25), ("burgers16-step", 0.1)):
+def test_the_public_burgers_files_in_every_form(real_data, tmp_path):
+    for preset, most in (("burgers16", 0.25), ("burgers16-space-time", 0.25), ("burgers16-step", 0.1)):
         changes = dict(train_samples=200, test_samples=40, width=12, depth=2, epochs=4, progress=False)
         config = replace(PRESETS[preset], data=real_data, folder=tmp_path / preset, **changes)
         found = run(config)["evolution"]["16"]
