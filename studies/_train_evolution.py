@@ -109,9 +109,7 @@ def draw_frames(model: Any, task: str, test: Any, whole: np.ndarray, path: Path)
     truth = truth[:, data.history :, 0].numpy()
     times = data.times[data.history :]
     if data.grid.ndim == 1:
-        labels = [
-            f"test trajectory {data.samples[n]} ({share:.0%} of the errors below)" for n, share in zip(numbers, shares)
-        ]
+        labels = [f"test trajectory {data.samples[n]}" for n in numbers]
         rows = list(zip(labels, truth, prediction, whole[numbers]))
         _draw_space_time(rows, data, times, path)
     else:
@@ -139,7 +137,8 @@ def _draw_space_time(rows: list[tuple], data: Any, times: np.ndarray, path: Path
                 axis.set_title(title if title != "error" else f"predicted − true, relative L2 {error:.4f}")
                 axis.set_xlabel("x")
                 fig.colorbar(image, ax=axis)
-            row[0].set_ylabel(f"{label.split(' (')[0]}\n{_time_label(data.time_units)}")
+            row[0].set_ylabel(f"{label}\n{_time_label(data.time_units)}")
+        fig.suptitle("the 10th, 50th and 90th percentile of the error")
 
 
 def _draw_snapshots(
