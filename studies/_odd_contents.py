@@ -247,6 +247,8 @@ def _change_attribute(file: Any, name: str, random: np.random.Generator) -> None
 
 def _change_numbers(file: Any, name: str, random: np.random.Generator) -> None:
     """Another array under the same name, with the same attributes."""
+    if file[name].nbytes > 1 << 26:  # an absurd shape that another change has stated
+        return
     attrs, values = dict(file[name].attrs), odd_array(file[name][()], random)
     packed = {"chunks": True, "compression": "gzip"} if random.random() < 0.3 and values.ndim else {}
     del file[name]

@@ -11,10 +11,9 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from sciops.datasets.readers._lazy import H5Array
+from sciops.datasets.readers._mat5 import MatArray, mat5_arrays, mat5_values
 from sciops.datasets.readers._numpy_files import NumpyArray, unpack
-from sciops.datasets.readers._sniff import Entry, Probe, readable
-
-_MAT_TYPES = {"double": np.float64, "single": np.float32, "logical": np.uint8, "sparse": np.float64, "char": np.uint8}
+from sciops.datasets.readers._sniff import Probe, readable
 
 
 class ViewArray(BackendArray):
@@ -106,21 +105,18 @@ class UnpackedArray(KeptArray):
 
 
 class Mat5Array(KeptArray):
-    """One variable of a MATLAB v5 file; the format has no partial reads."""
+    """A variable of a MATLAB v5 file: mapped from the disk, or, where it is packed, read whole at the first access."""
 
-    def __init__(self, path: Path, key: str, shape: tuple[int, ...], dtype: np.dtype, **options: Any) -> None:
-        self.key = key
-        super().__init__(path, shape, dtype, **options)
+    def __init__(self, path: Path, array: MatArray, **options: Any) -> None:
+        self.array = array
+        super().__init__(path, array.shape, array.dtype, **options)
+
+    def _values(self) -> np.ndarray:
+        return self._load() if self.array.packed is None else super()._values()
 
     def _load(self) -> np.ndarray:
-        import scipy.io
-
-        # opened here: scipy would say of a missing file that it is no file name
-        with readable(self.path, "a MATLAB file"), open(self.path, "rb") as file:
-            values = np.asarray(scipy.io.loadmat(file, variable_names=[self.key])[self.key], dtype=self.dtype)
-            if values.shape != self.stored:
-                raise ValueError(f"{self.key} is {values.shape}, its header said {self.stored}")
-            return values
+        with readable(self.path, "a MATLAB file"):
+            return mat5_values(self.path, self.array)
 
 
 class PrecededArray(BackendArray):
@@ -202,10 +198,10 @@ class TailArray(BackendArray):
 
 def matlab_array(probe: Probe, name: str, axes: Sequence[int] | None = None) -> BackendArray:
     """A variable of a MATLAB v5 file, or of HDF5 (v7.3), lazily; `axes` as in `ViewArray`, in the order as stored."""
-    entry = probe.arrays[name]
     if probe.kind == "hdf5":
         return H5Array(probe.path, name, axes)
-    return Mat5Array(probe.path, name, entry.shape, mat_dtype(entry), axes=axes)
+    with readable(probe.path, "a MATLAB file"):
+        return Mat5Array(probe.path, mat5_arrays(probe.path)[name], axes=axes)
 
 
 def matlab_values(probe: Probe, name: str) -> np.ndarray:
@@ -220,10 +216,6 @@ def numpy_array(path: Path, array: NumpyArray, **options: Any) -> ViewArray:
     if array.offset is None:
         return UnpackedArray(path, array, **options)
     return MappedArray(path, array.shape, array.dtype, array.offset, fortran=array.fortran, **options)
-
-
-def mat_dtype(entry: Entry) -> np.dtype:
-    return np.dtype(_MAT_TYPES.get(entry.dtype, entry.dtype))
 
 
 def _slice_or_array(numbers: np.ndarray) -> slice | np.ndarray:

@@ -15,6 +15,7 @@ from typing import Any
 from sciops.datasets._messages import shown
 from sciops.datasets._native_files import is_store
 from sciops.datasets._zarr_store import store_attributes
+from sciops.datasets.readers._mat5 import mat5_arrays
 from sciops.datasets.readers._netcdf3 import MAGIC, read_header
 from sciops.datasets.readers._numpy_files import DESCRIPTION, npy_array, npz_arrays
 
@@ -118,14 +119,11 @@ class Probe:
         return found
 
     def _mat5_arrays(self) -> dict[str, Entry]:
-        import scipy.io
-
         with readable(self.path, "a MATLAB file"):
-            _check_mat5_length(self.path)
-            found = {name: Entry(tuple(shape), kind) for name, shape, kind in scipy.io.whosmat(self.path)}
-            for name, entry in found.items():
-                self._check_size(name, entry.shape, 1, ratio=_COMPRESSED)
-            return found
+            found = mat5_arrays(self.path)
+            for name, one in found.items():
+                self._check_size(name, one.shape, one.dtype.itemsize, ratio=_COMPRESSED)
+            return {name: Entry(one.shape, one.kind) for name, one in found.items()}
 
     def _torch_arrays(self) -> dict[str, Entry]:
         import torch
@@ -245,20 +243,6 @@ def _probe_hdf5(path: Path, *, matlab: bool) -> Probe:
         attrs = {key: file.attrs[key] for key in file.attrs}
         matlab = matlab or any("MATLAB_class" in item.attrs for item in file.values())
     return Probe(path, "hdf5", matlab, attrs)
-
-
-def _check_mat5_length(path: Path) -> None:
-    """Follows the lengths that each variable's header states: scipy alone would notice a cut only when reading."""
-    size = path.stat().st_size
-    with open(path, "rb") as file:
-        file.seek(126)
-        order = "little" if file.read(2) == b"IM" else "big"
-        place = 128
-        while place < size:
-            file.seek(place + 4)
-            place += 8 + int.from_bytes(file.read(4), order)
-    if place != size:
-        raise ValueError(f"{place} bytes were written, {size} are here")
 
 
 def _zip_kind(path: Path) -> str:

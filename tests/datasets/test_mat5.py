@@ -1,0 +1,110 @@
+"""Our reader of MATLAB v5 files against SciPy's, bit for bit, and against damage that ends SciPy's process."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+
+from sciops.datasets.readers import probe
+from sciops.datasets.readers._mat5 import mat5_arrays, mat5_values
+
+TYPES = ("f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")
+
+
+@pytest.fixture
+def content():
+    random = np.random.default_rng(0)
+    arrays = {f"a_{kind}": (100 * random.standard_normal((3, 4, 2))).astype(kind) for kind in TYPES}
+    return arrays | {
+        "x": random.standard_normal((2, 1, 3, 2, 2)),
+        "row": np.arange(5.0)[None],
+        "one": np.array([[2.5]]),
+        "none": np.zeros((0, 3)),
+        "large": random.standard_normal((300, 400)),
+    }
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_every_number_is_the_one_that_scipy_reads(packed, content, tmp_path):
+    others = {"text": "words", "cell": np.array([1, "a"], dtype=object), "record": {"u": 1.0}, "imaginary": 1j}
+    scipy.io.savemat(
+        tmp_path / "a.mat", content | others | {"sparse": scipy.sparse.eye(3, format="csc")}, do_compression=packed
+    )
+    arrays, theirs = mat5_arrays(tmp_path / "a.mat"), scipy.io.loadmat(tmp_path / "a.mat")
+    assert list(arrays) == list(content)
+    shapes = {name: (tuple(shape), kind) for name, shape, kind in scipy.io.whosmat(tmp_path / "a.mat")}
+    for name, one in arrays.items():
+        values = mat5_values(tmp_path / "a.mat", one)
+        assert (one.shape, one.kind) == shapes[name] and one.dtype == theirs[name].dtype
+        assert np.array_equal(values, theirs[name]) and np.array_equal(values, content[name])
+        assert (one.packed is None) != packed and (packed or name == "none" or not values.flags.owndata)
+    assert probe(tmp_path / "a.mat").arrays["x"].shape == (2, 1, 3, 2, 2)
+
+
+def test_narrow_numbers_booleans_and_the_other_byte_order(tmp_path):
+    """MATLAB stores whole doubles as bytes, and on big-endian machines in their order; written here by hand."""
+    for order, mark in (("<", b"IM"), (">", b"MI")):
+
+        def element(kind, body, order=order):
+            return struct.pack(order + "II", kind, len(body)) + body.ljust(-(-len(body) // 8) * 8, b"\0")
+
+        def variable(name, flags, body, order=order, element=element):
+            head = element(6, struct.pack(order + "II", flags, 0)) + element(5, struct.pack(order + "ii", 2, 3))
+            return element(14, head + element(1, name) + body)
+
+        narrow = variable(b"narrow", 6, element(2, bytes([1, 2, 3, 4, 5, 250])))
+        truth = variable(b"truth", 9 | 0x0200, element(2, bytes([1, 0, 0, 1, 1, 0])))
+        version = struct.pack(order + "H", 0x0100)
+        path = tmp_path / "a.mat"
+        path.write_bytes(b"MATLAB 5.0 MAT-file".ljust(124) + version + mark + narrow + truth)
+        theirs = scipy.io.loadmat(path)
+        arrays = mat5_arrays(path)
+        assert arrays["narrow"].dtype == np.float64 and arrays["narrow"].stored.itemsize == 1
+        assert arrays["truth"].kind == "logical"
+        for name, one in arrays.items():
+            assert np.array_equal(mat5_values(path, one), theirs[name])
+        assert mat5_values(path, arrays["narrow"]).tolist() == [[1, 3, 5], [2, 4, 250]]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_damage_is_refused_by_value_errors_alone(packed, content, tmp_path):
+    scipy.io.savemat(tmp_path / "a.mat", content, do_compression=packed)
+    sound = (tmp_path / "a.mat").read_bytes()
+    random, refused = np.random.default_rng(1), 0
+    for _ in range(600):
+        data = bytearray(sound[: len(sound) if random.random() < 0.8 else int(random.integers(128, len(sound)))])
+        for _ in range(3):
+            data[128 + int(random.integers(1200))] = int(random.integers(256))
+        (tmp_path / "b.mat").write_bytes(data)
+        try:
+            for one in mat5_arrays(tmp_path / "b.mat").values():
+                assert mat5_values(tmp_path / "b.mat", one).shape == one.shape
+        except (ValueError, zlib.error):
+            refused += 1
+    assert 200 < refused < 600 if not packed else refused > 200
+
+
+def test_packed_variables_that_hold_more_or_less_than_they_state_are_refused(tmp_path):
+    def packed(rows, body):
+        def element(kind, content):
+            return struct.pack("<II", kind, len(content)) + content.ljust(-(-len(content) // 8) * 8, b"\0")
+
+        head = element(6, struct.pack("<II", 6, 0)) + element(5, struct.pack("<ii", rows, 1)) + element(1, b"u")
+        whole = head + struct.pack("<II", 9, 8 * rows) + body
+        data = zlib.compress(struct.pack("<II", 14, len(head) + 8 + 8 * rows) + whole)
+        return b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM" + struct.pack("<II", 15, len(data)) + data
+
+    path = tmp_path / "a.mat"
+    path.write_bytes(packed(4, np.arange(4.0).tobytes()))
+    assert mat5_values(path, mat5_arrays(path)["u"]).ravel().tolist() == [0, 1, 2, 3]
+    path.write_bytes(packed(4, bytes(1 << 26)))
+    with pytest.raises(ValueError, match="holds more than the 96 bytes that its header states"):
+        mat5_values(path, mat5_arrays(path)["u"])
+    path.write_bytes(packed(4, bytes(8)))
+    with pytest.raises(ValueError, match="ends after"):
+        mat5_values(path, mat5_arrays(path)["u"])
