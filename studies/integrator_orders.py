@@ -235,7 +235,8 @@ def _draw(results: dict[str, Any], path: Path) -> None:
                 line = errors[anchor] * (steps / steps[anchor]) ** row["order"]
                 axis.loglog(steps, line, color=style["color"], linewidth=0.8, linestyle="-")
             axis.set(title=f"{name}\n{rows[0]['problem']}", xlabel="step", ylabel="relative error")
-            axis.set_xticks(rows[0]["steps"], [f"{step:.2g}" for step in rows[0]["steps"]])
+            steps = rows[0]["steps"][::2]
+            axis.set_xticks(steps, [f"{step:.1g}" for step in steps])
             axis.set_xticks([], minor=True)
             low, high = axis.get_ylim()
             axis.set_ylim(low, high * (high / low) ** 0.35)  # room for the names

@@ -245,7 +245,7 @@ def _print_row(layout: str, row: dict[str, Any]) -> None:
 
 
 def _draw(table: dict[str, dict[str, Any]], path: Path) -> None:
-    with figure(path, width=5.6, height=0.7 + 0.23 * len(table)) as (_, axes):
+    with figure(path, width=7.0, height=0.7 + 0.23 * len(table)) as (_, axes):
         axis = axes[0, 0]
         good = np.array([[row[verb] == "ok" for verb in VERBS] for row in table.values()])
         colours = np.where(good[..., None], (0.337, 0.706, 0.914), (0.835, 0.369, 0.0))
