@@ -485,20 +485,3 @@ def test_other_groups_are_no_well(tmp_path):
         file["t0_fields"] = h5py.SoftLink("/t0_fields")
         file["dimensions"] = h5py.SoftLink("/nowhere")
     assert any("group dimensions is missing" in line for line in check_well(tmp_path / "links"))
-
-
-def test_a_text_heap_without_an_end_is_refused_before_hdf5_meets_it(channel):
-    """HDF5 itself never comes back from this file, so the refusal is also the proof that it was not asked."""
-    content = bytearray(channel.read_bytes())
-    heap = content.index(b"GCOL")
-    length = int.from_bytes(content[heap + 8 : heap + 16], "little")
-    content[heap + 16 : heap + length] = bytes(length - 16)
-    channel.write_bytes(content)
-    with pytest.raises(ValueError, match=f"a text heap without an end .at byte {heap}.: it is damaged"):
-        open_dataset(channel)
-
-
-def test_the_word_of_a_heap_among_numbers_is_no_heap(tmp_path, channel):
-    with h5py.File(channel, "a") as file:
-        file["t0_fields/profile"][:4] = np.frombuffer(b"GCOL\x01\0\0\0\0\0\0\0\0\0\0\0", np.float32)
-    assert open_dataset(channel)["profile"][4] != 0

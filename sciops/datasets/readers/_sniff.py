@@ -15,6 +15,8 @@ from typing import Any
 from sciops.datasets._messages import shown
 from sciops.datasets._native_files import is_store
 from sciops.datasets._zarr_store import store_attributes
+from sciops.datasets.readers._hdf5_guard import check_survivable
+from sciops.datasets.readers._hdf5_visit import elsewhere
 from sciops.datasets.readers._mat5 import mat5_arrays
 from sciops.datasets.readers._netcdf3 import MAGIC, read_header
 from sciops.datasets.readers._numpy_files import DESCRIPTION, npy_array, npz_arrays
@@ -236,10 +238,13 @@ def readable(path: Path, what: str) -> Iterator[None]:
 def _probe_hdf5(path: Path, *, matlab: bool) -> Probe:
     import h5py
 
-    from sciops.datasets.readers._hdf5_heaps import check_heaps
-
-    check_heaps(path)
+    check_survivable(path)
     with readable(path, "an HDF5 file"), h5py.File(path, "r") as file:
+        outside = elsewhere(file)
+        if outside is not None:
+            raise ValueError(
+                f"{path} keeps {outside[0]} in another file ({outside[1]}), which is not opened: write them into one"
+            )
         attrs = {key: file.attrs[key] for key in file.attrs}
         matlab = matlab or any("MATLAB_class" in item.attrs for item in file.values())
     return Probe(path, "hdf5", matlab, attrs)

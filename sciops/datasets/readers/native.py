@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+from sciops.datasets._messages import shown
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe
 
 if TYPE_CHECKING:
     import xarray as xr
+
+
+_JSON = ("grid", "state", "parameters", "boundary", "notes", "splits", "config", "walls", "versions")
 
 
 def matches(probe: Probe) -> bool:
@@ -17,7 +22,25 @@ def matches(probe: Probe) -> bool:
 
 
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
-    """The group of this resolution; a resolution that is not stored is taken from the finest group that nests it."""
+    """The group of this resolution; a resolution that is not stored is taken from the finest group that nests it.
+
+    Raises ValueError where an attribute that everything else relies on is not JSON, and what `read_native` raises.
+    """
+    probe.arrays  # noqa: B018  sizes are compared with what is stored
+    dataset = _read(probe, resolution)
+    for name in _JSON:
+        try:
+            json.loads(dataset.attrs.get(name, "null"))
+        except (TypeError, ValueError, RecursionError):
+            dataset.close()
+            raise ValueError(
+                f"{probe.path}: attribute {name} is {shown(repr(dataset.attrs[name]), 100)}, and JSON is expected; "
+                "write the file again"
+            ) from None
+    return dataset
+
+
+def _read(probe: Probe, resolution: Resolution) -> xr.Dataset:
     from sciops.datasets.conventions import at_resolution
     from sciops.datasets.native import read_native, resolutions
 

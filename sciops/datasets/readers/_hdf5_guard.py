@@ -1,0 +1,127 @@
+"""HDF5 files are first looked at in a process of their own: damaged ones can end the library's process, or hold it up
+for ever, and no error comes back from either.
+
+The process is started at the first file (0.15 s), waits for the next ones (some milliseconds each, and none for a file
+it has seen), and ends with this one. What is guaranteed: this process opens no HDF5 file whose links, attributes,
+types and indices of chunks the library did not survive, nor one whose numbers it did not, up to 16 MB; of larger files
+only the first and last numbers of each array were tried. Where no process can be started, or the system is not POSIX,
+files are opened without it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from sciops.datasets._messages import shown
+
+_SECONDS, _PER_BYTE, _MOST = 0.25, 1e-6, 120.0  # of computing that a file may take, by its size
+# glibc's allocator that ends a process which has written over its ends; other systems know neither word
+_CHECKED = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
+_VISIT = Path(__file__).with_name("_hdf5_visit.py")
+
+
+def check_survivable(path: Path) -> None:
+    """Raises ValueError in one line for a file that ends the HDF5 library or holds it up."""
+    if os.name == "posix":
+        _of_process(os.getpid()).check(path)
+
+
+@functools.cache
+def _of_process(pid: int) -> Guard:
+    """One guard a process: a forked one must not talk to its parent's."""
+    return Guard()
+
+
+class Guard:
+    """The process that looks at files, begun anew when one has ended it."""
+
+    def __init__(self) -> None:
+        self.owner, self.lock = os.getpid(), threading.Lock()
+        self.process: subprocess.Popen | None = None
+        self.possible, self.survived = True, set()
+        atexit.register(self.close)
+
+    def check(self, path: Path) -> None:
+        about = path.stat()
+        seen = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
+        with self.lock:
+            if seen in self.survived or not self.possible:
+                return
+            seconds = min(_SECONDS + _PER_BYTE * about.st_size, _MOST)
+            status = self._status(str(path.absolute()), seconds)
+            if status is None:
+                self.survived.add(seen)
+                return
+        what = {
+            -signal.SIGPROF: f"holds the HDF5 library up (for more than {seconds:.2g} s of computing)",
+            3: "makes the HDF5 library ask for more than a gigabyte",
+        }
+        why = what.get(status, f"ends the HDF5 library ({_words(status)})")
+        raise ValueError(
+            f"{shown(str(path))} is an HDF5 file that {why}: it is damaged; fetch or write it again and compare sizes"
+        )
+
+    def _status(self, path: str, seconds: float) -> int | None:
+        """None where the process survives the file, else how it ended."""
+        for _ in range(2):  # it may have been ended from outside since the last file
+            process = self._running()
+            if process is None:
+                return None
+            try:
+                process.stdin.write(json.dumps([path, seconds]) + "\n")
+                process.stdin.flush()
+            except OSError:
+                self.close()
+                continue
+            if process.stdout.readline() == ".\n":
+                return None
+            status = process.wait()
+            self.close()
+            if status not in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP):
+                return status
+        return None
+
+    def _running(self) -> subprocess.Popen | None:
+        if self.process is None:
+            try:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-P", str(_VISIT)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
+                    start_new_session=True,
+                    env=os.environ | _CHECKED,
+                )
+                self.possible = self.process.stdout.readline() == "ready\n"
+            except (OSError, TypeError):
+                self.possible = False
+            if not self.possible:
+                self.close()
+        return self.process
+
+    def close(self) -> None:
+        if self.process is not None and self.owner == os.getpid():
+            process, self.process = self.process, None
+            for pipe in (process.stdin, process.stdout):
+                try:
+                    pipe.close()
+                except OSError:
+                    pass
+            process.kill()
+            process.wait()
+
+
+def _words(status: int) -> str:
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"status {status}"

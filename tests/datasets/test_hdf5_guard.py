@@ -1,0 +1,141 @@
+"""HDF5 files that the library does not survive are met by another process first, which can be ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import h5py
+import numpy as np
+import pytest
+
+from sciops.datasets import open_dataset
+from sciops.datasets.readers import _hdf5_guard
+from sciops.datasets.readers._hdf5_visit import elsewhere, visit
+from sciops.datasets.samples import write_sample
+
+
+@pytest.fixture
+def guard():
+    guard = _hdf5_guard.Guard()
+    yield guard
+    guard.close()
+
+
+@pytest.fixture
+def endless(tmp_path):
+    """A text heap whose free space has no length: HDF5 walks on from it by nothing, for ever."""
+    path = write_sample("the-well", tmp_path / "endless.h5")
+    content = bytearray(path.read_bytes())
+    heap = content.index(b"GCOL")
+    length = int.from_bytes(content[heap + 8 : heap + 16], "little")
+    content[heap + 16 : heap + length] = bytes(length - 16)
+    path.write_bytes(content)
+    return path
+
+
+def test_a_file_that_holds_the_library_up_for_ever_is_refused(endless):
+    with pytest.raises(
+        ValueError, match=r"holds the HDF5 library up \(for more than 0.8 s of computing\): it is damaged"
+    ):
+        open_dataset(endless)
+
+
+def test_the_guard_goes_on_after_a_file_has_ended_it(guard, endless, tmp_path):
+    sound = write_sample("pdebench-1d", tmp_path / "a.h5")
+    guard.check(sound)
+    first = guard.process
+    guard.check(sound)
+    assert guard.process is first and first.poll() is None
+    with pytest.raises(ValueError, match="HDF5 library"):
+        guard.check(endless)
+    assert first.poll() == -signal.SIGPROF
+    guard.check(write_sample("pdebench-1d", tmp_path / "b.h5", seed=1))
+    assert guard.process is not first and guard.process.poll() is None
+    with pytest.raises(ValueError, match="HDF5 library"):  # a refusal is not taken for known
+        guard.check(endless)
+
+
+def test_another_who_ends_the_process_does_not_make_a_sound_file_damaged(guard, tmp_path):
+    guard.check(write_sample("pdebench-1d", tmp_path / "a.h5"))
+    os.kill(guard.process.pid, signal.SIGKILL)
+    guard.process.wait()
+    guard.check(write_sample("pdebench-1d", tmp_path / "b.h5", seed=1))
+
+
+def test_what_ends_the_process_is_said(guard, tmp_path, monkeypatch):
+    path = write_sample("pdebench-1d", tmp_path / "a.h5")
+    script = tmp_path / "script.py"
+    monkeypatch.setattr(_hdf5_guard, "_VISIT", script)
+    ends = {
+        "os.kill(os.getpid(), signal.SIGSEGV)": r"ends the HDF5 library \(SIGSEGV\)",
+        "os.abort()": r"ends the HDF5 library \(SIGABRT\)",
+        "sys.exit(3)": "makes the HDF5 library ask for more than a gigabyte",
+    }
+    for end, words in ends.items():
+        script.write_text(f"import os, signal, sys\nprint('ready', flush=True)\nsys.stdin.readline()\n{end}\n")
+        with pytest.raises(ValueError, match=words) as caught:
+            guard.check(path)
+        assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_where_no_process_can_be_started_files_are_opened_without(guard, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no python"))
+    guard.check(write_sample("pdebench-1d", tmp_path / "a.h5"))
+    assert guard.process is None and not guard.possible
+
+
+def test_the_process_ends_with_ours_and_nothing_is_left_to_say(tmp_path):
+    path = write_sample("pdebench-1d", tmp_path / "a.h5")
+    program = (
+        "import os; from sciops.datasets import open_dataset; from sciops.datasets.readers import _hdf5_guard\n"
+        f"open_dataset({str(path)!r}).close(); print(_hdf5_guard._of_process(os.getpid()).process.pid)"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    for _ in range(50):
+        if not os.path.exists(f"/proc/{int(done.stdout)}"):
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail("the guard outlives its user")
+
+
+def test_a_forked_process_has_a_guard_of_its_own(tmp_path):
+    path = write_sample("pdebench-1d", tmp_path / "a.h5")
+    open_dataset(path).close()
+    ours = _hdf5_guard._of_process(os.getpid()).process.pid
+    read, write = os.pipe()
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of threads that are forked
+        pid = os.fork()
+    if pid == 0:
+        other = write_sample("pdebench-1d", tmp_path / "b.h5", seed=1)
+        _hdf5_guard.check_survivable(other)
+        mine = _hdf5_guard._of_process(os.getpid())
+        os.write(write, str(mine.process.pid).encode())
+        mine.close()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert int(os.read(read, 100)) != ours
+    assert _hdf5_guard._of_process(os.getpid()).process.poll() is None
+    for end in (read, write):
+        os.close(end)
+
+
+def test_links_into_other_files_are_neither_followed_nor_opened(tmp_path):
+    """The pipe would hold up whoever opens it."""
+    os.mkfifo(tmp_path / "pipe")
+    path = tmp_path / "links.h5"
+    with h5py.File(path, "w") as file:
+        file["here/tensor"] = np.zeros((2, 3, 4), np.float32)
+        file["here/out"] = h5py.ExternalLink(str(tmp_path / "pipe"), "/")
+        assert elsewhere(file) == ("here/out", str(tmp_path / "pipe"))
+    visit(str(path))
+    with pytest.raises(ValueError, match=r"keeps here/out in another file \(.*pipe\), which is not opened"):
+        open_dataset(path)
