@@ -243,9 +243,10 @@ def _opened(jobs: Any, config: Config):
 class Worker:
     """A process that opens files; it is ended when a file takes too long, and begun anew when it has died.
 
-    What a file takes is the time from question to answer without that which the process stood in the queue for a
-    processor, so that a busy machine makes no hangs, and one that computes, sleeps or waits for a pipe is one. Where
-    the system does not count the queue, all time counts; and 50 times `seconds` are a hang whatever was counted.
+    What a file takes is the time from question to answer without that which the process, and those it has started,
+    stood in the queue for a processor, so that a busy machine makes no hangs, and one that computes, sleeps or waits
+    for a pipe is one. Where the system does not count the queue, all time counts; and 50 times `seconds` are a hang
+    whatever was counted.
     """
 
     def __init__(self, seconds: float, megabytes: float = 1024.0) -> None:
@@ -253,14 +254,17 @@ class Worker:
 
     def attempt(self, path: Path, reader: str | None = None) -> dict[str, Any]:
         process = self._running()
-        began, queued = time.perf_counter(), waited(process.pid)
+        began, before = time.perf_counter(), waited(process.pid)
+        queued = dict(before)
         process.stdin.write(json.dumps({"path": str(path), "layout": reader}) + "\n")
         process.stdin.flush()
         while True:
-            said = self._answer(process, self.seconds / 4)
+            said = self._answer(process, self.seconds / 10)
             wall = time.perf_counter() - began
-            took = wall - (waited(process.pid) - queued)
+            queued |= waited(process.pid)  # what has ended keeps the last that was seen of it
+            took = wall - sum(seconds - before.get(number, 0.0) for number, seconds in queued.items())
             if said is not None:
+                said["seconds"] = min(said["seconds"], took)
                 if said["seconds"] > self.seconds:
                     said |= {"outcome": "hang", "detail": f"{said['seconds']:.1f} s"}
                 return said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import sys
 import time
 import zipfile
@@ -154,7 +155,7 @@ def test_time_in_the_queue_for_a_processor_is_the_machines(tmp_path, monkeypatch
     )
     worker = fuzz_readers.Worker(0.2)
     assert worker.attempt(tmp_path / "file")["outcome"] == "hang"
-    monkeypatch.setattr(fuzz_readers, "waited", lambda process: time.perf_counter())
+    monkeypatch.setattr(fuzz_readers, "waited", lambda process: {process: time.perf_counter()})
     assert worker.attempt(tmp_path / "file")["outcome"] == "opened"
     worker.close()
 
@@ -169,7 +170,11 @@ def test_the_worker_counts_its_own_work_and_reads_the_queue(tmp_path, monkeypatc
     monkeypatch.setattr(_fuzz_worker, "_use", work)
     said = _fuzz_worker.attempt(tmp_path, None)
     assert said["outcome"] == "opened" and 0.28 < said["seconds"] < 3
-    assert _fuzz_worker.waited() >= 0 and _fuzz_worker.waited("no such process") == 0
+    assert _fuzz_worker.waited("no such process") == {}
+    child = subprocess.Popen(["sleep", "5"])
+    assert {os.getpid(), child.pid} <= set(_fuzz_worker.waited()) or not os.path.exists("/proc/self/schedstat")
+    child.kill()
+    child.wait()
 
 
 def test_the_worker_tells_messages_that_a_terminal_cannot_show(tmp_path, monkeypatch):
