@@ -14,7 +14,7 @@ import pytest
 
 from sciops.datasets import open_dataset
 from sciops.datasets.readers import _hdf5_guard
-from sciops.datasets.readers._hdf5_visit import elsewhere, visit
+from sciops.datasets.readers._hdf5_visit import _try, elsewhere, visit
 from sciops.datasets.samples import write_sample
 
 
@@ -73,7 +73,7 @@ def test_what_ends_the_process_is_said(guard, tmp_path, monkeypatch):
     ends = {
         "os.kill(os.getpid(), signal.SIGSEGV)": r"ends the HDF5 library \(SIGSEGV\)",
         "os.abort()": r"ends the HDF5 library \(SIGABRT\)",
-        "sys.exit(3)": "makes the HDF5 library ask for more than a gigabyte",
+        "sys.exit(3)": "makes the HDF5 library ask for gigabytes of memory",
     }
     for end, words in ends.items():
         script.write_text(f"import os, signal, sys\nprint('ready', flush=True)\nsys.stdin.readline()\n{end}\n")
@@ -138,4 +138,29 @@ def test_links_into_other_files_are_neither_followed_nor_opened(tmp_path):
         assert elsewhere(file) == ("here/out", str(tmp_path / "pipe"))
     visit(str(path))
     with pytest.raises(ValueError, match=r"keeps here/out in another file \(.*pipe\), which is not opened"):
+        open_dataset(path)
+
+
+def test_no_memory_is_told_from_other_refusals():
+    """HDF5 says of a length beyond all memory that the allocation failed; under the limit it says so early."""
+
+    def refuse(text):
+        raise OSError(f"Can't synchronously read data ({text})")
+
+    with pytest.raises(MemoryError):
+        _try(refuse, "memory allocation failed for chunk")
+    assert _try(refuse, "address of object past end of allocation") is None and _try(lambda: 3) == 3
+
+
+def test_a_text_that_states_gigabytes_is_refused(tmp_path):
+    path = write_sample("the-well", tmp_path / "a.h5")
+    content = bytearray(path.read_bytes())
+    heap = content.index(b"GCOL")
+    # references to the heap are a length, the heap's place and a number: every text now claims three gigabytes
+    place = content.find(heap.to_bytes(8, "little"))
+    while place >= 0:
+        content[place - 4 : place] = (3 << 30).to_bytes(4, "little")
+        place = content.find(heap.to_bytes(8, "little"), place + 8)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="makes the HDF5 library ask for gigabytes of memory"):
         open_dataset(path)

@@ -114,7 +114,7 @@ def _read(reader: Reader, found: Probe, resolution: Resolution) -> xr.Dataset:
         dataset = reader.read(found, resolution)
         # coordinates that make no grid are opened as they are: "no_grid" says why
         grid = ("grid",) if "no_grid" not in dataset.attrs else ()
-        missing = [name for name in ("layout", "equation", *grid) if name not in dataset.attrs]
+        missing = [name for name in ("layout", "equation", *grid) if not isinstance(dataset.attrs.get(name), str)]
         if missing:
             dataset.close()
             raise ValueError(

@@ -62,7 +62,7 @@ class Guard:
                 return
         what = {
             -signal.SIGPROF: f"holds the HDF5 library up (for more than {seconds:.2g} s of computing)",
-            3: "makes the HDF5 library ask for more than a gigabyte",
+            3: "makes the HDF5 library ask for gigabytes of memory",
         }
         why = what.get(status, f"ends the HDF5 library ({_words(status)})")
         raise ValueError(

@@ -1,20 +1,23 @@
 """Reads what is in HDF5 files before anybody else does: a script that `_hdf5_guard` runs in a process of its own.
 
 A line on the standard input is JSON, [path, seconds]; a dot is the answer where this process has survived the file. It
-ends by SIGPROF after so many seconds of computing, by whatever damage does to the HDF5 library, or with status 3 for
-memory beyond a gigabyte. Only h5py is imported, no package of ours: it must be there at once.
+ends by SIGPROF after so many seconds of computing, by whatever damage does to the HDF5 library, or with status 3 where
+that asks for more memory than such a file can need. Only h5py is imported, no package of ours: it must be there soon.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import sys
 from typing import Any
 
 ROUNDS = 2  # a file that the library has survived once may have left its memory in ruins
 _READ = 1 << 24  # bytes of numbers that are read; of larger arrays the first and the last one
-_MEMORY = 1 << 30
+_MEMORY = 1 << 29  # bytes that a file may ask for, besides twice its size
+_NO_MEMORY = re.compile("memory allocation|unable to allocate|can't allocate|no space available", re.IGNORECASE)
 
 
 def visit(path: str) -> None:
@@ -50,10 +53,12 @@ def elsewhere(file: Any) -> tuple[str, str] | None:
     """(name, other file) of the first link out of an open file; such links are not followed."""
     import h5py
 
-    def outside(name: str | bytes, link: Any) -> tuple[str, str] | None:
-        return (str(name), str(link.filename)) if isinstance(link, h5py.ExternalLink) else None
+    def outside(name: bytes, about: Any) -> tuple[str, str] | None:
+        if about.type != h5py.h5l.TYPE_EXTERNAL:
+            return None
+        return name.decode("utf-8", "replace"), os.fsdecode(file.id.links.get_val(name)[0])
 
-    return file.visititems_links(outside)
+    return file.id.links.visit(outside, info=True)
 
 
 def _follow(item: Any, key: str | bytes) -> None:
@@ -73,28 +78,33 @@ def _try(action: Any, *arguments: Any) -> Any:
         return action(*arguments)
     except MemoryError:
         raise
-    except Exception:
+    except Exception as error:
+        if _NO_MEMORY.search(str(error)):
+            raise MemoryError from None
         return None
 
 
-def _limit() -> None:
-    import resource
+def _limit(path: str) -> None:
+    """More memory than this, and the library is told that there is none."""
+    try:
+        import resource
 
-    used = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData"))
-    resource.setrlimit(resource.RLIMIT_DATA, (1024 * used + _MEMORY,) * 2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with open("/proc/self/status") as status:
+            used = next(int(line.split()[1]) for line in status if line.startswith("VmData"))
+        most = 1024 * used + _MEMORY + 2 * os.path.getsize(path)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    except (ImportError, OSError, ValueError, StopIteration):  # not Linux, or bounded from outside
+        pass
 
 
 def main() -> None:
     import h5py  # noqa: F401
 
-    try:
-        _limit()
-    except (ImportError, OSError, ValueError, StopIteration):  # not Linux
-        pass
     print("ready", flush=True)
     for line in sys.stdin:
         path, seconds = json.loads(line)
+        _limit(path)
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
             for _ in range(ROUNDS):

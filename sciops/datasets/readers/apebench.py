@@ -106,7 +106,7 @@ def scenario(probe: Probe) -> Mapping[str, Any] | None:
             content = json.loads(beside.read_bytes().decode("utf-8", "replace"))
             info = content["info"]
             stated = tuple(int(info[key]) for key in ("num_channels", "num_spatial_dims", "num_points"))
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):
             continue
         if stated == (shape[2], len(shape) - 3, shape[3]):
             return content

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sciops.datasets._messages import shown
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe
@@ -24,7 +26,8 @@ def matches(probe: Probe) -> bool:
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     """The group of this resolution; a resolution that is not stored is taken from the finest group that nests it.
 
-    Raises ValueError where an attribute that everything else relies on is not JSON, and what `read_native` raises.
+    Raises ValueError where an attribute that everything else relies on is not what it should be, and what
+    `read_native` raises.
     """
     probe.arrays  # noqa: B018  sizes are compared with what is stored
     dataset = _read(probe, resolution)
@@ -37,6 +40,10 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
                 f"{probe.path}: attribute {name} is {shown(repr(dataset.attrs[name]), 100)}, and JSON is expected; "
                 "write the file again"
             ) from None
+    forcing = np.asarray(dataset.attrs.get("forcing", 1.0))
+    if forcing.shape or forcing.dtype.kind not in "biuf":
+        dataset.close()
+        raise ValueError(f"{probe.path}: attribute forcing is {shown(repr(forcing), 100)}, and one number is expected")
     return dataset
 
 
