@@ -85,8 +85,9 @@ def npz_description(path: Path) -> str | None:
             return archive.read(name).decode("utf-8")
         with archive.open(name) as file:
             array = np.lib.format.read_array(file, allow_pickle=False)
-    if array.dtype.kind == "U":
-        return "".join(array.ravel())
+    if array.dtype.kind == "U":  # decoded here: NumPy makes texts of any numbers, which Python does not survive
+        order = "be" if array.dtype.str[0] == ">" else "le"
+        return array.tobytes().decode(f"utf-32-{order}").replace("\0", "")
     return (array.tobytes() if array.dtype.kind == "u" else b"".join(array.ravel())).decode("utf-8")
 
 
