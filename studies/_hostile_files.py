@@ -49,6 +49,28 @@ def _soft_links(path: Path, mark: Path) -> None:
         file["sol"] = h5py.ExternalLink(str(path), "/sol")
 
 
+def _link_to_a_pipe(path: Path, mark: Path) -> None:
+    """A link out of the file to a named pipe: whoever follows it waits for a writer."""
+    import h5py
+
+    os.mkfifo(f"{path}.pipe")
+    with _hdf5(path) as file:
+        file.create_dataset("tensor", data=np.zeros((2, 1, 4, 8), np.float32))
+        file["nu"] = h5py.ExternalLink(f"{path}.pipe", "/nu")
+
+
+def _endless_heap(path: Path, mark: Path) -> None:
+    """A heap of texts whose free space has no length: HDF5 walks on from it by nothing, for ever."""
+    with _hdf5(path) as file:
+        file.create_dataset("tensor", data=np.zeros((2, 1, 4, 8), np.float32))
+        file.attrs["beta"] = "text"
+    content = bytearray(path.read_bytes())
+    heap = content.index(b"GCOL")
+    length = int.from_bytes(content[heap + 8 : heap + 16], "little")
+    content[heap + 16 : heap + length] = bytes(length - 16)
+    path.write_bytes(content)
+
+
 def _external_storage(path: Path, mark: Path) -> None:
     """A Darcy file whose numbers are the bytes of another file of this machine."""
     with _hdf5(path) as file:

@@ -5,10 +5,10 @@
 
 Sound tiny files of every layout, with what belongs beside them, are damaged at random: their bytes (bits flipped, ends
 cut, blocks moved, numbers set to extremes), or what they say (other shapes, types, attributes, links, in a file of the
-right format). They are opened in processes of their own, which are watched: a file that takes longer than two seconds,
-needs more than a gigabyte, ends the process, or raises anything but an error of one line that a terminal can show is a
-finding. It is kept, its name holds the seed and the number that made it, and the study ends with status 1. Files made
-to hurt (cyclic links, zip bombs, pickles, pipes, …) come first.
+right format). They are opened in processes of their own, which are watched: a file that takes longer than two seconds
+(twice), needs more than a gigabyte, ends the process, or raises anything but an error of one line that a terminal can
+show is a finding. It is kept, its name holds the seed and the number that made it, and the study ends with status 1.
+Files made to hurt (cyclic links, zip bombs, pickles, pipes, …) come first.
 """
 
 from __future__ import annotations
@@ -214,6 +214,8 @@ def _opened(jobs: Any, config: Config):
                 if job is None:
                     return
                 said = worker.attempt(job.path, job.reader)
+                if said["outcome"] == "hang":  # a file that hangs does so again, a disk that was slow does not
+                    said = worker.attempt(job.path, job.reader)
                 if said["megabytes"] > config.megabytes:
                     said |= {"outcome": "memory", "detail": f"{said['megabytes']:.0f} MB"}
                 if job.mark is not None and job.mark.exists():
