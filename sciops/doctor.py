@@ -99,6 +99,7 @@ def _file(path: Path) -> tuple[list[str], bool]:
 
 def _nearest(path: Path) -> list[str]:
     """The table of contents, and the layouts that share the most of its words."""
+    from sciops.datasets._messages import shown
     from sciops.datasets.readers import READERS, probe
 
     try:
@@ -107,7 +108,7 @@ def _nearest(path: Path) -> list[str]:
         return []
     if not arrays:
         return []
-    lines = [f"holds      {name} {entry.dtype} {entry.shape}" for name, entry in list(arrays.items())[:12]]
+    lines = [f"holds      {shown(name, 60)} {entry.dtype} {entry.shape}" for name, entry in list(arrays.items())[:12]]
     if len(arrays) > 12:
         lines.append(f"           … {len(arrays)} arrays")
     words = {word for name in arrays for word in re.split(r"[^A-Za-z]+", name) if len(word) > 1}

@@ -59,6 +59,18 @@ def _link_to_a_pipe(path: Path, mark: Path) -> None:
         file["nu"] = h5py.ExternalLink(f"{path}.pipe", "/nu")
 
 
+def _virtual_pipe(path: Path, mark: Path) -> None:
+    """A virtual array whose numbers are those of a named pipe."""
+    import h5py
+
+    os.mkfifo(f"{path}.pipe")
+    layout = h5py.VirtualLayout((2, 4, 8), np.float32)
+    layout[:] = h5py.VirtualSource(f"{path}.pipe", "nu", (2, 4, 8))
+    with _hdf5(path) as file:
+        file.create_dataset("tensor", data=np.zeros((2, 1, 4, 8), np.float32))
+        file.create_virtual_dataset("nu", layout)
+
+
 def _endless_heap(path: Path, mark: Path) -> None:
     """A heap of texts whose free space has no length: HDF5 walks on from it by nothing, for ever."""
     with _hdf5(path) as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ def describe(path: str | os.PathLike) -> str:
         else:
             with samples_of(path):
                 text = _file(path)
-    return "\n".join(shown(line, 400) for line in text.split("\n"))
+    return "\n".join(shown(line, 400 + len(str(path))) for line in text.split("\n"))
 
 
 def _file(path: Path) -> str:
@@ -208,14 +209,14 @@ def _findings(path: Path, dataset: xr.Dataset) -> list[str]:
     from sciops.datasets.validation import validate
 
     if max((v.size for v in dataset.data_vars.values()), default=0) > _POINTS:
-        return [f"findings     not looked for in a file this large: sciops validate {path}"]
+        return [f"findings     not looked for in a file this large: sciops validate {shlex.quote(str(path))}"]
     findings = validate(path)
     if not findings:
         return ["findings     none"]
     counts = {kind: sum(f.severity == kind for f in findings) for kind in ("error", "warning", "note")}
-    shown = ", ".join(f"{count} {kind}{'s' * (count > 1)}" for kind, count in counts.items() if count)
+    counted = ", ".join(f"{count} {kind}{'s' * (count > 1)}" for kind, count in counts.items() if count)
     return [
-        f"findings     {shown}: sciops validate {path}",
+        f"findings     {counted}: sciops validate {shlex.quote(str(path))}",
         *(f"  {finding.severity}: {_short(finding)}" for finding in findings[:4]),
     ]
 
@@ -227,16 +228,17 @@ def _short(finding: Any) -> str:
 
 def _next(path: Path, dataset: xr.Dataset) -> list[str]:
     # the other grids of a set lie in the same native file, or beside a foreign one
-    whole = path if dataset.attrs["layout"] == "native" else path.parent
-    lines = [f"next         sciops train --data {path}", f"             sciops study resolution_shift --data {whole}"]
+    whole = shlex.quote(str(path if dataset.attrs["layout"] == "native" else path.parent))
+    train = f"next         sciops train --data {shlex.quote(str(path))}"
+    lines = [train, f"             sciops study resolution_shift --data {whole}"]
     if dataset.attrs.get("coefficient") == "indicator":
         lines.append("             in Python: sciops.datasets.fit_two_phase(path) finds the contrast of the phases")
     if "a_x" in dataset:
-        lines = [f"next         sciops train --data {path} --inputs a_x a_y"]
+        lines = [f"{train} --inputs a_x a_y"]
     elif "f" in dataset and "a" in dataset:
-        lines = [f"next         sciops train --data {path} --inputs a f"]
+        lines = [f"{train} --inputs a f"]
     elif state_of(dataset):
-        lines = [f"next         sciops train --data {path} --task step      one step ahead, then rollouts"]
+        lines = [f"{train} --task step      one step ahead, then rollouts"]
     elif "walls" in dataset.attrs:
         lines = lines[:1]
     elif dataset.attrs.get("equation") != "darcy":

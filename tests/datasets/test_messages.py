@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import h5py
 import numpy as np
 import pytest
@@ -37,6 +39,7 @@ def test_files_of_any_name_are_opened_and_refused(tmp_path, name):
     with open_dataset(path) as dataset:
         assert dataset["u"].shape[0] >= 8
     lines = describe(path).split("\n")
+    assert "\n" in name or f"sciops train --data {shown(shlex.quote(str(path)))}" in "\n".join(lines)
     assert shown(str(path)).split("\\t")[0] in lines[0] and not any("\t" in line for line in lines)
     path.write_bytes(path.read_bytes()[:4000])
     with pytest.raises((ValueError, OSError)) as caught:

@@ -14,6 +14,7 @@ import atexit
 import functools
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -22,7 +23,8 @@ from pathlib import Path
 
 from sciops.datasets._messages import shown
 
-_SECONDS, _PER_BYTE, _MOST = 0.25, 1e-6, 120.0  # of computing that a file may take, by its size
+_SECONDS, _PER_BYTE, _MOST = 0.25, 3e-7, 120.0  # of computing that a file may take, by its size
+_PATIENCE, _SILENT = 60.0, 256  # seconds that disks may take; the status of a process that waits for longer
 # glibc's allocator that ends a process which has written over its ends; other systems know neither word
 _CHECKED = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
 _VISIT = Path(__file__).with_name("_hdf5_visit.py")
@@ -46,23 +48,23 @@ class Guard:
     def __init__(self) -> None:
         self.owner, self.lock = os.getpid(), threading.Lock()
         self.process: subprocess.Popen | None = None
-        self.possible, self.survived = True, set()
+        self.possible, self.seen = True, {}
         atexit.register(self.close)
 
     def check(self, path: Path) -> None:
         about = path.stat()
-        seen = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
+        key = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
         with self.lock:
-            if seen in self.survived or not self.possible:
-                return
             seconds = min(_SECONDS + _PER_BYTE * about.st_size, _MOST)
-            status = self._status(str(path.absolute()), seconds)
-            if status is None:
-                self.survived.add(seen)
-                return
+            if key not in self.seen:
+                self.seen[key] = self._status(str(path.absolute()), seconds) if self.possible else None
+            status = self.seen[key]
+        if status is None:
+            return
         what = {
             -signal.SIGPROF: f"holds the HDF5 library up (for more than {seconds:.2g} s of computing)",
             3: "makes the HDF5 library ask for gigabytes of memory",
+            _SILENT: f"keeps the HDF5 library waiting (for more than {_PATIENCE:.0f} s)",
         }
         why = what.get(status, f"ends the HDF5 library ({_words(status)})")
         raise ValueError(
@@ -81,9 +83,10 @@ class Guard:
             except OSError:
                 self.close()
                 continue
-            if process.stdout.readline() == ".\n":
+            ready, _, _ = select.select([process.stdout], [], [], _PATIENCE + 2 * seconds)
+            if ready and process.stdout.readline() == ".\n":
                 return None
-            status = process.wait()
+            status = process.wait() if ready else _SILENT
             self.close()
             if status not in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP):
                 return status

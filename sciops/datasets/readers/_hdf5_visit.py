@@ -12,9 +12,10 @@ import os
 import re
 import signal
 import sys
+import time
 from typing import Any
 
-ROUNDS = 2  # a file that the library has survived once may have left its memory in ruins
+_QUICK = 0.1  # seconds
 _READ = 1 << 24  # bytes of numbers that are read; of larger arrays the first and the last one
 _MEMORY = 1 << 29  # bytes that a file may ask for, besides twice its size
 _NO_MEMORY = re.compile("memory allocation|unable to allocate|can't allocate|no space available", re.IGNORECASE)
@@ -31,6 +32,8 @@ def visit(path: str) -> None:
         for key in item.attrs:
             _try(_follow, item, key)
         if not isinstance(item, h5py.Dataset):
+            return
+        if stored_elsewhere(item) is not None:
             return
         size = _try(lambda: item.nbytes if item.dtype is not None and item.shape is not None else 0) or 0
         _try(lambda: (item.chunks, item.fillvalue, item.external, item.id.get_storage_size()))
@@ -49,6 +52,13 @@ def visit(path: str) -> None:
             file.visititems(look)
 
 
+def _reopen(path: str) -> None:
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        dict(file.attrs)
+
+
 def elsewhere(file: Any) -> tuple[str, str] | None:
     """(name, other file) of the first link out of an open file; such links are not followed."""
     import h5py
@@ -59,6 +69,14 @@ def elsewhere(file: Any) -> tuple[str, str] | None:
         return name.decode("utf-8", "replace"), os.fsdecode(file.id.links.get_val(name)[0])
 
     return file.id.links.visit(outside, info=True)
+
+
+def stored_elsewhere(item: Any) -> str | None:
+    """The first other file that holds numbers of an array, by storage of its own or as the source of a virtual one."""
+    if item.external:
+        return str(item.external[0][0])
+    sources = [source.file_name for source in item.virtual_sources()] if item.is_virtual else []
+    return next((name for name in sources if name != "."), None)
 
 
 def _follow(item: Any, key: str | bytes) -> None:
@@ -107,8 +125,12 @@ def main() -> None:
         _limit(path)
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
-            for _ in range(ROUNDS):
-                _try(visit, path)
+            began = time.process_time()
+            _try(visit, path)
+            # a file that was survived once may have left the memory in ruins, and it will be opened many times
+            again, times = (visit, 1) if time.process_time() - began < _QUICK else (_reopen, 3)
+            for _ in range(times):
+                _try(again, path)
         except MemoryError:
             sys.exit(3)
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -16,7 +16,7 @@ from sciops.datasets._messages import shown
 from sciops.datasets._native_files import is_store
 from sciops.datasets._zarr_store import store_attributes
 from sciops.datasets.readers._hdf5_guard import check_survivable
-from sciops.datasets.readers._hdf5_visit import elsewhere
+from sciops.datasets.readers._hdf5_visit import elsewhere, stored_elsewhere
 from sciops.datasets.readers._mat5 import mat5_arrays
 from sciops.datasets.readers._netcdf3 import MAGIC, read_header
 from sciops.datasets.readers._numpy_files import DESCRIPTION, npy_array, npz_arrays
@@ -105,10 +105,11 @@ class Probe:
             # text and records are no fields; what they say is in attributes; a name of bytes is no text in any code
             numeric = isinstance(item, h5py.Dataset) and item.dtype.kind in "biufc" and item.shape is not None
             if numeric and isinstance(name, str):
-                if item.external:
+                other = stored_elsewhere(item)
+                if other is not None:
                     raise ValueError(
-                        f"{self.path} keeps the numbers of {name} in another file ({item.external[0][0]}), which is "
-                        "not opened: write them into one file"
+                        f"{self.path} keeps the numbers of {name} in another file ({other}), which is not opened: "
+                        "write them into one file"
                     )
                 # counting what is stored visits every chunk: where the file is as long as its arrays there is no need
                 stored = size if item.nbytes <= max(size, _ANY_FILE) else item.id.get_storage_size()

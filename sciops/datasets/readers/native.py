@@ -40,6 +40,10 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
                 f"{probe.path}: attribute {name} is {shown(repr(dataset.attrs[name]), 100)}, and JSON is expected; "
                 "write the file again"
             ) from None
+    if "sample" not in dataset.sizes or not dataset.data_vars:
+        held = shown(", ".join(map(str, dataset.sizes)), 100) or "none"
+        dataset.close()
+        raise ValueError(f"{probe.path}: a native file without samples (dimensions: {held}); write it again")
     forcing = np.asarray(dataset.attrs.get("forcing", 1.0))
     if forcing.shape or forcing.dtype.kind not in "biuf":
         dataset.close()

@@ -114,7 +114,7 @@ def _form(probe: Probe) -> str | None:
     if set(shapes) in ({"solution"}, {"solution", "c"}):
         shape = shapes["solution"]
         shape = (*shape[:2], *shape[3:]) if len(shape) == 5 and shape[2] == 1 else shape
-        fits = "c" not in shapes or shapes["c"] == (shape[0], *shape[2:])
+        fits = "c" not in shapes or shapes["c"] == (*shape[:1], *shape[2:])
         if len(shape) == 4 and _square(shape) and fits:
             return "airfoil" if shape[1] == 2 and "c" not in shapes else "scalar"
     return None
