@@ -1,0 +1,170 @@
+"""Whole files whose contents are not what their layout says: what random damage found, each refused in one line."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from sciops.datasets import describe, open_dataset, validate, write_native
+from sciops.datasets.samples import write_sample
+from sciops.pde._direct import solve_directly
+
+
+@pytest.fixture
+def native(tmp_path):
+    with open_dataset(write_sample("li2020-burgers", tmp_path / "source.mat")) as dataset:
+        return write_native(tmp_path / "native.h5", dataset)
+
+
+def _refused(path, words, layout=None):
+    with pytest.raises(ValueError, match=words) as caught:
+        open_dataset(path, layout=layout)
+    assert "\n" not in str(caught.value) and str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", ["S4", h5py.string_dtype(), np.dtype([("re", "f4"), ("im", "f4")])])
+def test_fields_that_are_no_numbers(native, dtype):
+    with h5py.File(native, "a") as file:
+        group = file[next(iter(file))]
+        shape = group["u"].shape
+        del group["u"]
+        group.create_dataset("u", shape, dtype)
+    _refused(native, "native")
+
+
+def test_attributes_that_are_no_json_or_no_number(native):
+    for name, value, words in (
+        ("grid", "[", "attribute grid is '\\[', and JSON is expected"),
+        ("parameters", np.zeros(3), "attribute parameters is array"),
+        ("forcing", np.zeros(2), "attribute forcing is array.*one number is expected"),
+        ("equation", 3.0, "does not say its equation"),
+    ):
+        with h5py.File(native, "a") as file:
+            group = file[next(iter(file))]
+            kept = {held: held.attrs.get(name) for held in (file, group)}
+            for held in (file, group):
+                held.attrs[name] = value
+        _refused(native, words)
+        with h5py.File(native, "a") as file:
+            for held, old in zip((file, file[next(iter(file))]), kept.values()):
+                if old is None:
+                    del held.attrs[name]
+                else:
+                    held.attrs[name] = old
+    open_dataset(native).close()
+
+
+def test_arrays_that_state_more_than_is_stored_or_could_be(tmp_path, native):
+    """What was never written reads as zeros: by the terabyte, in a file of a kilobyte."""
+    path = tmp_path / "unfilled.h5"
+    for shape, chunks in (((8, 11, 2**20), (1, 11, 1024)), ((2**40, 11, 16), (1, 11, 16))):
+        with h5py.File(path, "w") as file:
+            file.create_dataset("tensor", shape, np.float32, chunks=chunks)
+        _refused(path, f"tensor has shape \\[{shape[0]}, 11, {shape[2]}\\], .* bytes, of which 0 are stored")
+    with h5py.File(path, "w") as file:  # a little of it, as of a file that is filled to a fifth
+        tensor = file.create_dataset("tensor", (40, 11, 2**16), np.float32, chunks=(1, 11, 2**16))
+        tensor[:8] = 1.0
+    with open_dataset(path) as dataset:
+        assert dataset["u"].shape == (40, 11, 2**16) and float(dataset["u"][7, 3, 5]) == 1
+    with h5py.File(native, "a") as file:
+        group = file[next(iter(file))]
+        del group["u"]
+        group.create_dataset("u", (8, 2**40), np.float32, chunks=(1, 16))
+    _refused(native, "u has shape .* of which 0 are stored")
+
+
+def test_names_that_are_no_text(tmp_path):
+    path = write_sample("pdebench-1d", tmp_path / "a.h5")
+    content = path.read_bytes()
+    assert b"tensor\0" in content
+    path.write_bytes(content.replace(b"tensor\0", b"tens\xff\xfe\0"))
+    _refused(path, "t-coordinate.*which is no known layout")
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_the_words_of_a_layout_over_arrays_of_another_rank(tmp_path, shape):
+    path = tmp_path / "a.h5"
+    for names in (
+        ("solution", "c"),
+        ("solution",),
+        ("source", "solution"),
+        ("velocity",),
+        ("u", "v", "t"),
+        ("tensor", "nu"),
+    ):
+        with h5py.File(path, "w") as file:
+            for name in names:
+                file[name] = np.ones(shape, np.float32)
+        _refused(path, "no known layout")
+
+
+def test_descriptions_of_characters_that_are_none(tmp_path):
+    path = tmp_path / "a.npz"
+    text = np.frombuffer(np.uint32([123, 2**31, 125]).tobytes(), "<U3")
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(buffer, {"descr": "<U3", "fortran_order": False, "shape": (1,)})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("sciops.json.npy", buffer.getvalue() + text.tobytes())
+        archive.writestr("u.npy", _npy(np.zeros((2, 4))))
+    _refused(path, "code point not in range")
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_descriptions_in_any_byte_order(tmp_path, order):
+    about = {"arrays": {"u": {"dims": ["sample", "x"]}}, "grid": {"shape": [4], "centering": "periodic"}}
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        text = json.dumps(about)
+        archive.writestr("sciops.json.npy", _npy(np.array(text, f"{order}U{len(text) + 7}")))
+        archive.writestr("u.npy", _npy(np.arange(8.0).reshape(2, 4)))
+    assert open_dataset(tmp_path / "a.npz")["u"].values.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+@pytest.mark.parametrize("field", [6, 8, 28])
+def test_zip_archives_of_other_versions_and_places(tmp_path, field):
+    """Version needed, flags, method, and the length of the name in every entry of the directory at the end."""
+    path = write_sample("neuralop", tmp_path / "a.pt")
+    content = bytearray(path.read_bytes())
+    place = content.find(b"PK\x01\x02")
+    while place >= 0:
+        content[place + field : place + field + 2] = b"\xff\x7f"
+        place = content.find(b"PK\x01\x02", place + 4)
+    path.write_bytes(content)
+    with pytest.raises(ValueError) as caught:
+        open_dataset(path)
+    assert "\n" not in str(caught.value) and ("cannot be read" in str(caught.value) or "truncated" in str(caught.value))
+
+
+def test_scenarios_of_infinite_numbers(tmp_path):
+    path = write_sample("apebench", tmp_path / "a.npy")
+    beside = tmp_path / "a.npy.json"
+    about = json.loads(beside.read_text())
+    about["info"]["num_points"] = float("inf")
+    beside.write_text(json.dumps(about))
+    _refused(path, "numbers do not say what their axes mean")
+    with open_dataset(path, layout="apebench") as dataset:
+        assert dataset.attrs["positions"] == "assumed: one unit period"
+
+
+def test_coefficients_beyond_all_numbers_fail_as_a_solution_not_as_a_program(tmp_path):
+    """LU without factors gives NaN, whose residual the caller sees; validate and info go on."""
+    along_y, along_x = torch.zeros(1, 3, 4, dtype=torch.float64), torch.zeros(1, 4, 3, dtype=torch.float64)
+    assert solve_directly(along_y, along_x, torch.ones(1, 3, 3, dtype=torch.float64)).isnan().all()
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        coeff = np.full((2, 17, 17), 1e-300)
+        coeff[:, ::2] = 1e300
+        file["coeff"], file["sol"] = coeff, np.random.default_rng(0).random((2, 17, 17))
+    validate(path)
+    assert "layout       li2020" in describe(path)
+
+
+def _npy(array):
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
