@@ -12,6 +12,7 @@ import numpy as np
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from sciops.datasets._messages import shown
 from sciops.datasets._native_files import replacing, synchronize
 from sciops.datasets._native_schema import check_schema
 from sciops.datasets._zarr_layout import ZarrSpec, array_files, group_json, missing_zarr, spec_of
@@ -42,7 +43,7 @@ class ZarrArray(BackendArray):
         except (MemoryError, PermissionError, ImportError):
             raise
         except Exception as error:
-            text = " ".join(str(error).split())[:120] or type(error).__name__
+            text = shown(str(error), 120) or type(error).__name__
             raise OSError(
                 f"{self.path}: damaged, part of {self.key} cannot be read ({text}); "
                 f"`sciops validate {self.path}` names the samples: copy the store again, or generate it again"

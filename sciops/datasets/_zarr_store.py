@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops.datasets._messages import shown
 from sciops.datasets._native_schema import check_schema, finest_first
 from sciops.datasets.conventions import SPACE
 
@@ -86,7 +87,7 @@ def _described(folder: Path, kind: str) -> dict[str, Any]:
     except (ValueError, OSError, RecursionError) as error:
         if isinstance(error, PermissionError):
             raise
-        text = " ".join(str(error).split())[:120]
+        text = shown(str(error), 120)
         raise ValueError(f"{file} is no description of a {kind} ({text or 'too deep'}); {_REMEDY}") from None
     return about
 
@@ -131,7 +132,7 @@ def _array(folder: Path) -> Stored:
         if set(names) - _CODECS:
             raise ValueError(f"codec {min(set(names) - _CODECS)}, expected {', '.join(sorted(_CODECS))}")
     except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
-        text = f"no or unknown {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:160]
+        text = f"no or unknown {error}" if isinstance(error, KeyError) else shown(str(error), 160)
         raise ValueError(f"{folder / 'zarr.json'} does not describe a native array ({text}); {_REMEDY}") from None
     _check_files(folder, shape, file, chunk, dtype.itemsize)
     return Stored(dims, shape, dtype, _attributes(about))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from sciops.datasets._messages import plain_errors
+from sciops.datasets._messages import plain_errors, shown
 from sciops.datasets.readers import (
     apebench,
     arrays,
@@ -129,7 +129,7 @@ def _read(reader: Reader, found: Probe, resolution: Resolution) -> xr.Dataset:
     except (ValueError, OSError, ImportError, MemoryError):
         raise
     except Exception as error:
-        text = " ".join(str(error).split())[:120]
+        text = shown(str(error), 120)
         raise ValueError(
             f"{found.path} looks like {reader.name} but does not hold what that layout should ({type(error).__name__}: "
             f"{text}): it is damaged, or another program's; that layout is {reader.expects}"

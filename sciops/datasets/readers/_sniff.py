@@ -21,7 +21,7 @@ from sciops.datasets.readers._mat5 import mat5_arrays
 from sciops.datasets.readers._netcdf3 import MAGIC, read_header
 from sciops.datasets.readers._numpy_files import DESCRIPTION, npy_array, npz_arrays
 
-_ANY_FILE = 1 << 26  # bytes that an array may claim in a file of any size
+_ANY_FILE = 1 << 24  # bytes that an array may claim in a file of any size
 _COMPRESSED, _PLAIN = 1100, 100  # times the bytes stored: DEFLATE reaches 1032:1; a file may be filled to a hundredth
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _TORCH_OLD = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the number that opened torch.save files before torch 1.6
