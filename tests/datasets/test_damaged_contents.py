@@ -40,7 +40,8 @@ def test_fields_that_are_no_numbers(native, dtype):
 
 def test_attributes_that_are_no_json_or_no_number(native):
     for name, value, words in (
-        ("grid", "[", "attribute grid is '\\[', and JSON is expected"),
+        ("grid", "[", "attribute grid is '\\[', and a JSON object is expected"),
+        ("notes", '[{"a": 1}]', "attribute notes is .*and a JSON list of texts is expected"),
         ("parameters", np.zeros(3), "attribute parameters is array"),
         ("forcing", np.zeros(2), "attribute forcing is array.*one number is expected"),
         ("equation", 3.0, "does not say its equation"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-_JSON = ("grid", "state", "parameters", "boundary", "notes", "splits", "config", "walls", "versions")
+# what the attributes hold as JSON: tables by name, or lists of text
+_TABLES = ("grid", "parameters", "boundary", "splits", "config", "walls", "versions")
+_LISTS = ("state", "notes")
 
 
 def matches(probe: Probe) -> bool:
@@ -31,15 +33,14 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     """
     probe.arrays  # noqa: B018  sizes are compared with what is stored
     dataset = _read(probe, resolution)
-    for name in _JSON:
-        try:
-            json.loads(dataset.attrs.get(name, "null"))
-        except (TypeError, ValueError, RecursionError):
+    for name in (*_TABLES, *_LISTS):
+        if name in dataset.attrs and not _is_sound(dataset.attrs[name], listed=name in _LISTS):
             dataset.close()
+            wanted = "a JSON list of texts" if name in _LISTS else "a JSON object"
             raise ValueError(
-                f"{probe.path}: attribute {name} is {shown(repr(dataset.attrs[name]), 100)}, and JSON is expected; "
+                f"{probe.path}: attribute {name} is {shown(repr(dataset.attrs[name]), 100)}, and {wanted} is expected; "
                 "write the file again"
-            ) from None
+            )
     if "sample" not in dataset.sizes or not dataset.data_vars:
         held = shown(", ".join(map(str, dataset.sizes)), 100) or "none"
         dataset.close()
@@ -49,6 +50,16 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         dataset.close()
         raise ValueError(f"{probe.path}: attribute forcing is {shown(repr(forcing), 100)}, and one number is expected")
     return dataset
+
+
+def _is_sound(text: Any, *, listed: bool) -> bool:
+    try:
+        value = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    if listed:
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return isinstance(value, dict)
 
 
 def _read(probe: Probe, resolution: Resolution) -> xr.Dataset:
