@@ -61,6 +61,13 @@ def test_attributes_that_are_no_json_or_no_number(native):
     open_dataset(native).close()
 
 
+def test_a_centering_that_is_no_text_is_a_finding(native):
+    with h5py.File(native, "a") as file:
+        file[next(iter(file))]["x"].attrs["centering"] = np.void(b"abc")
+    (error,) = [finding for finding in validate(native) if finding.field == "x"]
+    assert error.severity == "error" and "says centering" in error.message
+
+
 def test_arrays_that_state_more_than_is_stored_or_could_be(tmp_path, native):
     """What was never written reads as zeros: by the terabyte, in a file of a kilobyte."""
     path = tmp_path / "unfilled.h5"
