@@ -142,10 +142,8 @@ class FieldDataset(Dataset):
         if self._memory is not None:
             return self._memory.batch(indices)
         wanted = self.samples[indices if isinstance(indices, slice) else np.asarray(indices, dtype=np.int64)]
-        # files are read in order and each sample once, whatever the order asked for
-        unique, back = np.unique(wanted, return_inverse=True)
-        x, y = self._read(self._source(), unique)
-        return {"x": x[back], "y": y[back]}
+        x, y = self._read(self._source(), wanted)
+        return {"x": x, "y": y}
 
     def subset(self, indices: Any) -> FieldDataset:
         """A data set of the samples at `indices` of this one, renumbered from 0; shares nothing that can change."""
@@ -213,12 +211,13 @@ class FieldDataset(Dataset):
 
 def _values(source: xr.Dataset | NativeRows, name: str, samples: np.ndarray) -> np.ndarray:
     if isinstance(source, NativeRows):
-        if not (np.diff(samples) > 0).all():
-            unique, back = np.unique(samples, return_inverse=True)
-            return source.read(name, unique)[back]
         return source.read(name, samples)
-    whole = len(samples) == source.sizes["sample"] and np.array_equal(samples, np.arange(len(samples)))
-    return np.asarray((source[name] if whole else source[name].isel(sample=samples)).values)
+    if len(samples) == source.sizes["sample"] and np.array_equal(samples, np.arange(len(samples))):
+        return np.asarray(source[name].values)
+    # files are read in order and each sample once, whatever the order asked for
+    unique, back = np.unique(samples, return_inverse=True)
+    values = np.asarray(source[name].isel(sample=unique).values)
+    return values if len(back) == len(unique) and (np.diff(back) > 0).all() else values[back]
 
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:
