@@ -59,11 +59,17 @@ def ratio(slow: Sequence[float], fast: Sequence[float]) -> dict[str, float]:
     return {"median": float(np.median(slow) / np.median(fast)), "low": float(low), "high": float(high)}
 
 
-def target(what: str, value: float, *, least: float | None = None, most: float | None = None) -> dict[str, Any]:
-    """One row of a table of targets: what, the bound as text, the value, and whether it is met."""
+def target(
+    what: str, value: float, *, least: float | None = None, most: float | None = None, note: str = ""
+) -> dict[str, Any]:
+    """One row of a table of targets: what, the bound as text, the value, and whether it is met.
+
+    note : why it is missed, where that is known; shown beside a miss
+    """
     met = (least is None or value >= least) and (most is None or value <= most)
     bounds = [f"{sign} {bound:g}" for sign, bound in (("≥", least), ("≤", most)) if bound is not None]
-    return {"what": what, "target": ", ".join(bounds) or "–", "value": float(value), "met": bool(met)}
+    row = {"what": what, "target": ", ".join(bounds) or "–", "value": float(value), "met": bool(met)}
+    return row | ({"note": note} if note else {})
 
 
 def print_targets(rows: Iterable[Mapping[str, Any]]) -> None:
