@@ -124,7 +124,7 @@ def read_native(path: str | os.PathLike[str], resolution: int | Sequence[int] | 
         dataset = open_group(Path(path), name)
     else:
         # decode_times would make dates or durations of a time axis in seconds
-        dataset = xarray.open_dataset(path, group=name, engine="h5netcdf", decode_times=False, phony_dims="sort")
+        dataset = xarray.open_dataset(path, group=name, engine="h5netcdf", decode_times=False, phony_dims="access")
     dataset.attrs = {**attrs, **dataset.attrs}  # in place: a copy would not close the file
     return dataset
 
