@@ -19,8 +19,8 @@ _ENCODED = {"_FillValue", "missing_value", "scale_factor", "add_offset"}
 class NativeRows:
     """Variables of one group of a native file, held open until `close`.
 
-    A sample is one chunk of the file, and a run of samples that follow one another one read. The stored numbers come
-    as they are: `native_rows` makes these only where nothing has to be decoded.
+    A sample is one chunk of the file. The stored numbers come as they are: `native_rows` makes these only where nothing
+    has to be decoded.
     """
 
     def __init__(self, path: Path, group: str) -> None:
@@ -34,20 +34,16 @@ class NativeRows:
         Files are read in their own order, each sample once. Raises OSError in one line for a damaged file.
         """
         stored = self._group[name]
-        order = np.argsort(samples, kind="stable")
-        ascending = samples[order]
-        runs = np.split(np.arange(len(samples)), np.flatnonzero(np.diff(ascending) > 1) + 1)
-        values = None
+        first = int(samples[0]) if len(samples) else 0
         with samples_of(self.path):
-            for run in runs:
-                first = int(ascending[run[0]]) if len(run) else 0
-                part = stored[(slice(first, int(ascending[run[-1]]) + 1 if len(run) else 0), *then)]
-                if len(runs) == 1 and np.array_equal(samples, np.arange(first, first + len(part))):
-                    return part
-                if values is None:
-                    values = np.empty((len(samples), *part.shape[1:]), part.dtype)
-                for i in run:  # straight to where it is asked for: a batch put in order afterwards is copied twice
-                    values[order[i]] = part[ascending[i] - first]
+            if np.array_equal(samples, np.arange(first, first + len(samples))):
+                return stored[(slice(first, first + len(samples)), *then)]
+            values = np.empty((len(samples), *stored[(slice(0, 0), *then)].shape[1:]), stored.dtype)
+            order = np.argsort(samples, kind="stable")
+            for i, before in zip(order, (None, *order)):
+                # one by one to where they are asked for: runs put in order afterwards are copied out of the cache
+                again = before is not None and samples[i] == samples[before]
+                values[i] = values[before] if again else stored[(int(samples[i]), *then)]
         return values
 
     def close(self) -> None:
