@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops._json import append_jsonl, plain, write_atomically
+from sciops.training._averaging import Average
 from sciops.training._sharding import gathered, is_sharded, like
 from sciops.training.checkpoints import (
     load_checkpoint,
@@ -32,7 +33,8 @@ class Memory:
     On disk, in the run's folder: ``last.safetensors`` (parameters, optimiser, best parameters, history: all that a
     resumed run needs, in one file, so that no moment of a kill leaves two that disagree), ``best.safetensors`` (the
     best parameters alone), ``log.jsonl`` (the history, a line an epoch). In memory: the parameters after the last good
-    epoch and after the best one.
+    epoch and after the best one. Where parameters are averaged, all of these are the average; the raw parameters, which
+    go on training, are in ``last.safetensors`` beside it.
     """
 
     def __init__(
@@ -42,12 +44,13 @@ class Memory:
         optimizer: torch.optim.Optimizer,
         scaler: torch.amp.GradScaler,
         names: Mapping[nn.Parameter, str],
+        average: Average,
         config: TrainConfig,
         data: str,
         writes: bool,
     ) -> None:
         self.run, self.model, self.optimizer, self.scaler, self.names = run, model, optimizer, scaler, names
-        self.config, self.data, self.writes = config, data, writes
+        self.average, self.config, self.data, self.writes = average, config, data, writes
         self.good: dict[str, Tensor] = {}
         self.best: dict[str, Tensor] = {}
         self.written = 0
@@ -64,10 +67,14 @@ class Memory:
             if self.writes:
                 lines = "".join(json.dumps(plain(record), allow_nan=False) + "\n" for record in self.run.history)
                 write_atomically(folder / "log.jsonl", lines.encode())
-        self.good = self._snapshot()
+        with self.average.in_place():
+            self.good = self._snapshot()
 
     def keep(self, record: dict[str, Any], *, last: bool) -> None:
-        """Takes in the epoch that `record` describes: better than the best so far? time for a checkpoint?"""
+        """Takes in the epoch that `record` describes: better than the best so far? time for a checkpoint?
+
+        Where parameters are averaged, the model holds the average meanwhile.
+        """
         run = self.run
         self.good = self._snapshot()
         value = record.get("validation")
@@ -104,6 +111,8 @@ class Memory:
         """Gives the model the parameters that ``config.keep`` names."""
         if self.config.keep == "best" and self.best:
             load_model_tensors(self.model, self.best, "memory")
+        elif self.average.decay is not None:
+            load_model_tensors(self.model, self.good, "memory")
         self._hand_over()
 
     def _hand_over(self) -> None:
@@ -127,7 +136,7 @@ class Memory:
 
     def _write_last(self) -> None:
         run = self.run
-        tensors = self.good | optimizer_tensors(self.optimizer, self.names)
+        tensors = self.good | optimizer_tensors(self.optimizer, self.names) | self.average.raw_tensors()
         if self.best and run.best_epoch != run.epochs:
             tensors |= {name.replace("model/", "best/", 1): value for name, value in self.best.items()}
         state = {
@@ -163,6 +172,7 @@ class Memory:
             )
         run = self.run
         load_model_tensors(self.model, tensors, path)
+        self.average.restore(tensors)
         load_optimizer_tensors(self.optimizer, self.names, tensors)
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])

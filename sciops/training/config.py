@@ -28,6 +28,7 @@ class TrainConfig:
     warmup: float = 0.3  # share of the training in which the rate rises ("onecycle" only)
     cycle_beta1: bool = False  # beta1 falls from 0.95 to 0.85 as the rate rises, and back ("onecycle" only)
     clip: float | None = 1.0  # largest norm of the gradient; None leaves it
+    ema: float | None = None  # per-step decay of averaged parameters, kept in place of the raw ones; see `fit`
     objective: str = "relative_l2"  # name in sciops.training.OBJECTIVES
     gradient_weight: float = 0.0  # times the relative L2 error of the field's gradient, added to the objective
     gradients: str = "backprop"  # name in sciops.training.GRADIENTS
@@ -69,6 +70,8 @@ class TrainConfig:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected a number of at least 0")
         if not all(0 <= beta < 1 for beta in self.betas) or len(self.betas) != 2:
             raise ValueError(f"betas={self.betas!r}: expected two numbers in [0, 1)")
+        if self.ema is not None and not 0 < self.ema < 1:
+            raise ValueError(f"ema={self.ema!r}: expected a decay per step in (0, 1), such as 0.999, or None")
         if not 0 <= self.warmup < 1:
             raise ValueError(f"warmup={self.warmup!r}: expected a share of the training in [0, 1)")
         for name in ("seed", "loader_workers"):
@@ -96,8 +99,12 @@ class TrainConfig:
 
     def identity(self) -> dict[str, Any]:
         """The fields that decide the outcome: two runs that share them (and data, model, machine) end alike, bit-equal
-        where they also share the number of processes, `accumulate`, `compile` and `strategy`."""
-        return {f.name: getattr(self, f.name) for f in fields(TrainConfig) if f.name not in _INCIDENTAL}
+        where they also share the number of processes, `accumulate`, `compile` and `strategy`. `ema` is left out where
+        it is None, as in run folders from before there was one."""
+        values = {f.name: getattr(self, f.name) for f in fields(TrainConfig) if f.name not in _INCIDENTAL}
+        if self.ema is None:
+            del values["ema"]
+        return values
 
 
 # Where and how long a call runs, in which pieces, and what it shows; a resumed run may change these.

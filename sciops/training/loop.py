@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from sciops.training._averaging import Average
 from sciops.training._data import examine, training_sets
 from sciops.training._loader import Loader
 from sciops.training._memory import Memory
@@ -91,6 +92,11 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
     and resumed ends bit-equal to one that was not, on the same machine, threads and number of processes; and a run on
     fields read from disk ends bit-equal to one on the same fields in memory. The global random state is left as it was.
 
+    With ``ema`` an exponential moving average of the parameters, ā ← d ā + (1 − d) p after every step, is what is
+    validated, kept as best and last and returned, while the raw parameters p go on training. The decay warms up,
+    d = min(ema, (1 + step)/(10 + step)), so that short trainings forget their first parameters too. Buffers, such as
+    normalisers and running statistics, are not averaged. ``last.safetensors`` holds both, ``model/…`` and ``raw/…``.
+
     Under torchrun every process takes its part of each batch and gradients are averaged, so that the result is that of
     one process to round-off; process 0 writes the files, from which any number of processes can go on. With
     ``strategy="fsdp"`` each holds a shard of the parameters (`sciops.training._sharding` says of which), `model` is
@@ -114,7 +120,8 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
         optimizer = make_optimizer(list(names), config, processes.device)
         scaler = torch.amp.GradScaler(processes.device.type, enabled=config.precision == "fp16")
         run = Run(model, Path(config.folder) if config.folder else None, parameters=sum(p.numel() for p in names))
-        memory = Memory(run, trained, optimizer, scaler, names, config, fingerprint, processes.main)
+        average = Average(names, config.ema)
+        memory = Memory(run, trained, optimizer, scaler, names, average, config, fingerprint, processes.main)
         memory.start()
         processes.wait()
         front = processes.prepare(compiled(OnGrid(trained), config))
@@ -126,7 +133,7 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
             while run.epochs < end and not _out_of_time(run, config):
                 seed_epoch(config, run.epochs, processes.rank, processes.device)
                 try:
-                    record = _train_epoch(front, train, loader, optimizer, scaler, run, config, processes)
+                    record = _train_epoch(front, train, loader, optimizer, scaler, average, run, config, processes)
                 except NonFiniteLoss as error:
                     memory.recover()
                     run.stopped = f"{error}; {memory.where()}; lower learning_rate or set clip"
@@ -135,10 +142,11 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
                     break
                 run.epochs += 1
                 last = run.epochs == config.epochs or _out_of_time(run, config)
-                if validation and (last or run.epochs % config.validate_every == 0):
-                    record |= validate(trained, validation, len(train), loader, config, processes)
-                run.history.append(record)
-                memory.keep(record, last=last or run.epochs == end)
+                with average.in_place():
+                    if validation and (last or run.epochs % config.validate_every == 0):
+                        record |= validate(trained, validation, len(train), loader, config, processes)
+                    run.history.append(record)
+                    memory.keep(record, last=last or run.epochs == end)
                 bar.set_postfix({k: f"{record[k]:.4g}" for k in ("loss", "validation") if k in record}, refresh=False)
                 bar.update()
     run.complete = run.stopped is None and (run.epochs == config.epochs or _out_of_time(run, config))
@@ -154,6 +162,7 @@ def _train_epoch(
     loader: Loader,
     optimizer: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler,
+    average: Average,
     run: Run,
     config: TrainConfig,
     processes: Processes,
@@ -197,6 +206,7 @@ def _train_epoch(
                 processes.clip(parameters, config.clip, norm)
             scaler.step(optimizer)
             scaler.update()
+            average.update(run.steps)
             run.seconds = before + time.perf_counter() - started
     _check_finite(losses, norms, run, rate, config, processes)
     mean_loss = (processes.sum(torch.stack(losses).double().mean()) / processes.count).item()
