@@ -1,6 +1,7 @@
 """Mixers: the parts of a model that move information between grid points, (batch, *grid, channels) → same."""
 
 from sciops.mixers.attention import FullAttention
+from sciops.mixers.convolution import Convolution
 from sciops.mixers.multipole import MultipoleAttention
 from sciops.mixers.spectral import SpectralMixer
 from sciops.mixers.window import WindowAttention
@@ -10,6 +11,7 @@ MIXERS = {
     "multipole": MultipoleAttention,
     "window": WindowAttention,
     "attention": FullAttention,
+    "convolution": Convolution,
 }
 
-__all__ = ["MIXERS", "FullAttention", "MultipoleAttention", "SpectralMixer", "WindowAttention"]
+__all__ = ["MIXERS", "Convolution", "FullAttention", "MultipoleAttention", "SpectralMixer", "WindowAttention"]

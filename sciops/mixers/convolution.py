@@ -1,0 +1,63 @@
+"""`Convolution`: every point sees its neighbours, the mixer of convolutional networks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Convolution(nn.Module):
+    """y_j = Σ_{|i|∞ ≤ (size−1)/2} W_i x_{j+i} + b: a convolution over the grid with full channel matrices W_i.
+
+    x : (batch, *grid, channels), one to three grid axes of any sizes → same
+
+    size : points per axis that W spans, odd
+    padding : the field outside the grid: "replicate", the nearest point's value, or "zeros"; periodic grids wrap
+    axes : grid axes of x
+
+    The reach is counted in points, so that on a finer grid it is physically shorter. `grid` says whether the axes wrap.
+    Weights start Gaussian with unit gain. Raises ValueError for an even size, unknown padding and x of another rank.
+    """
+
+    def __init__(
+        self, channels: int, *, size: int = 3, padding: Literal["replicate", "zeros"] = "replicate", axes: int = 2
+    ) -> None:
+        super().__init__()
+        if size < 1 or size % 2 == 0:
+            raise ValueError(f"size={size}: expected an odd number of points, so that every point is in the middle")
+        if padding not in ("replicate", "zeros"):
+            raise ValueError(f"padding={padding!r}: expected 'replicate' or 'zeros'")
+        if axes not in (1, 2, 3):
+            raise ValueError(f"axes={axes}: expected 1, 2 or 3")
+        self.channels, self.size, self.padding, self.axes = channels, size, padding, axes
+        gain = 1 / math.sqrt(channels * size**axes)
+        self.weight = nn.Parameter(gain * torch.randn(channels, channels, *(size,) * axes))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor, grid: Any = None) -> Tensor:
+        if x.ndim != self.axes + 2 or x.shape[-1] != self.channels:
+            raise ValueError(
+                f"x has shape {tuple(x.shape)}; expected (batch, {self.axes} grid axes, {self.channels} channels)"
+            )
+        periodic = getattr(grid, "centering", None) == "periodic"
+        reach = self.size // 2
+        if periodic and reach > min(x.shape[1:-1]):
+            raise ValueError(
+                f"size={self.size} reaches around a grid of {tuple(x.shape[1:-1])} points: pass a smaller one"
+            )
+        # the channel-last memory is what the convolution wants: no copy is made
+        z = x.movedim(-1, 1)
+        pad = 0
+        if periodic or self.padding == "replicate":
+            z = F.pad(z, (reach,) * (2 * self.axes), mode="circular" if periodic else "replicate")
+        else:
+            pad = reach
+        convolve = (F.conv1d, F.conv2d, F.conv3d)[self.axes - 1]
+        return convolve(z, self.weight.to(z.dtype), self.bias.to(z.dtype), padding=pad).movedim(1, -1)
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, size={self.size}, padding={self.padding!r}"
