@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from data_gen._generation import GenerationConfig, Recipe, generate_samples, grids_of, on_every_grid, program
+from data_gen._solving import in_groups
 from sciops._command import command
 from sciops.datasets.writer import Plan, Ranges, read_parts
 from sciops.grids import Grid
@@ -53,6 +54,7 @@ _WALLS: dict[str, dict[str, Any]] = {
     "flow_cell": {"boundary": {"y": "neumann"}, "values": {"x": [1.0, 0.0]}},
     "five_spot": {"boundary": "neumann"},
 }
+_GROUP = 2**16  # values of a field that a thread takes at a time: what stays in its cache
 _WELL = 0.05  # radius of a well, standard deviation of its source
 
 
@@ -123,7 +125,7 @@ def run(config: DarcyConfig) -> Path:
         raise ValueError("--forcing 0: u would be zero everywhere; take --forcing 1")
     if not 0 < config.anisotropy < np.inf:
         raise ValueError(f"--anisotropy {config.anisotropy}: expected a positive ratio")
-    compiled = config.device == "cpu" and importlib.util.find_spec("numba") is not None
+    compiled = _compiled(config)
     engine = "numba" if compiled else "torch"
     recipe = Recipe(
         equation="darcy",
@@ -147,14 +149,26 @@ def run(config: DarcyConfig) -> Path:
 
 def make(config: DarcyConfig, ranges: Ranges) -> dict[str, np.ndarray]:
     """The samples in `ranges` on every grid of the configuration."""
-    return on_every_grid(config, grids_of(config, 2, centering="node"), partial(_solved, config, ranges))
+    grids = grids_of(config, 2, centering="node")
+
+    def together(ranges: Ranges) -> dict[str, np.ndarray]:
+        return on_every_grid(config, grids, partial(_solved, config, ranges))
+
+    if not _compiled(config):
+        return together(ranges)
+    return in_groups(together, ranges, max(1, _GROUP // max(config.resolutions) ** 2), config.threads)
 
 
 def coefficients(config: DarcyConfig, grid: Grid, ranges: Ranges) -> np.ndarray:
     """a of the samples in `ranges` on a grid, (samples, *grid.shape) float64."""
     law = {"tau": config.tau, "alpha": config.alpha, "seed": config.seed, "modes": config.modes}
-    g = np.concatenate([gaussian_random_field(grid, stop - start, first=start, **law) for start, stop in ranges])
+    fields = [gaussian_random_field(grid, stop - start, first=start, **law) for start, stop in ranges]
+    g = fields[0] if len(fields) == 1 else np.concatenate(fields)
     return two_phase(g, config.low, config.high) if config.law == "two_phase" else log_normal(g, config.scale)
+
+
+def _compiled(config: DarcyConfig) -> bool:
+    return config.device == "cpu" and importlib.util.find_spec("numba") is not None
 
 
 def wells(grid: Grid) -> np.ndarray:
@@ -188,7 +202,7 @@ def _solved(config: DarcyConfig, ranges: Ranges, grid: Grid) -> tuple[dict[str, 
         mean="project",
         tol=config.tol,
         on_failure="flag",
-        threads=config.threads,
+        threads=1 if _compiled(config) else config.threads,
     )
     u, residual, iterations = (
         np.asarray(v.cpu() if hasattr(v, "cpu") else v) for v in (solution.u, solution.residual, solution.iterations)

@@ -157,8 +157,9 @@ def two_phase(field: Any, low: float = 3.0, high: float = 12.0) -> Any:
     returns : same kind, shape and dtype (float64 for integers)
     """
     g, restore = as_tensor(field, "field")
-    phases = torch.where(g >= 0, torch.full_like(g, high), torch.full_like(g, low))
-    return restore(torch.where(g.isnan(), g, phases))
+    phases = torch.where(g >= 0, g.new_tensor(high), g.new_tensor(low))
+    # one pass that finds no NaN saves two
+    return restore(torch.where(g.isnan(), g, phases) if torch.isnan(g.sum()) else phases)
 
 
 def log_normal(field: Any, scale: float = 1.0) -> Any:

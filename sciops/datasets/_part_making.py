@@ -26,9 +26,15 @@ def storage(plan: Plan) -> Any:
 
 
 def make_parts(plan: Plan, make: Make, indices: Sequence[int]) -> None:
-    """Makes the samples of all these parts at once and writes each part.
+    """Makes the samples of all these parts at once and writes each part; errors as in `made_parts`."""
+    for index, arrays in made_parts(plan, make, indices).items():
+        storage(plan).write_part(plan, index, arrays)
 
-    Raises ValueError when `make` gave what the plan does not hold; nothing is written then.
+
+def made_parts(plan: Plan, make: Make, indices: Sequence[int]) -> dict[int, Arrays]:
+    """The arrays of all these parts, their samples made at once.
+
+    Raises ValueError when `make` gave what the plan does not hold; until then no folder of parts is begun.
     """
     bounds = [plan.bounds(index) for index in indices]
     made = make(bounds)
@@ -41,8 +47,9 @@ def make_parts(plan: Plan, make: Make, indices: Sequence[int]) -> None:
     groups_of(plan, made)
     if read_manifest(plan) is None:  # not before: what `make` refuses must not claim the folder
         write_manifest(plan)
-    start = 0
+    parts, start = {}, 0
     for index, (first, last) in zip(indices, bounds):
         stop = start + last - first
-        storage(plan).write_part(plan, index, {name: values[start:stop] for name, values in made.items()})
+        parts[index] = {name: values[start:stop] for name, values in made.items()}
         start = stop
+    return parts

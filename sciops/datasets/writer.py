@@ -13,17 +13,17 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sciops.datasets._cluster import Cluster, make_on
-from sciops.datasets._native_assembly import assemble_hdf5
-from sciops.datasets._native_files import exclusive
+from sciops.datasets._native_assembly import Assembly
 from sciops.datasets._native_layout import root_attributes
 from sciops.datasets._native_parts import Plan, read_manifest
-from sciops.datasets._part_making import Arrays, Make, Ranges, make_parts, storage
+from sciops.datasets._part_making import Arrays, Make, Ranges, made_parts, storage
 
 __all__ = [
     "Arrays",
@@ -67,8 +67,11 @@ def generate(
     if finished(plan):
         print(f"{plan.output} is complete already: {plan.samples} samples of the same configuration")
         return plan.output
-    write_parts(plan, make, shard=shard, batch=batch, cluster=cluster, progress=progress)
-    with exclusive(plan.parts / "lock") as mine:
+    with Assembly(plan) as output:
+        # whoever makes every part need not read them again
+        also = output.offer if shard[1] == 1 and cluster is None and not plan.in_zarr else None
+        write_parts(plan, make, shard=shard, batch=batch, cluster=cluster, progress=progress, also=also)
+        mine = output.lock()
         if finished(plan):  # another shard was quicker
             return plan.output
         missing = pending(plan)
@@ -79,7 +82,7 @@ def generate(
             return plan.parts
         if check is not None:
             check(plan)
-        return assemble(plan, progress=progress)
+        return _completed(plan, output, progress)
 
 
 def finished(plan: Plan) -> bool:
@@ -136,8 +139,12 @@ def write_parts(
     batch: int = 1,
     cluster: Cluster | None = None,
     progress: bool = True,
+    also: Callable[[int, Arrays], None] | None = None,
 ) -> None:
-    """Makes every part of the shard that is missing or damaged; arguments and errors as in `generate`."""
+    """Makes every part of the shard that is missing or damaged; arguments and errors as in `generate`.
+
+    also : called with the index and the arrays of each part that this process has written, in another thread
+    """
     from tqdm.auto import tqdm
 
     i, n = shard
@@ -148,7 +155,8 @@ def write_parts(
     todo = [index for index in own if index in lacking]
     size = {index: stop - start for index in own for start, stop in [plan.bounds(index)]}
     done = sum(size[index] for index in own if index not in lacking)
-    made = _in_turn(plan, make, todo, batch) if cluster is None or not todo else make_on(cluster, plan, make, todo)
+    here = cluster is None or not todo
+    made = _in_turn(plan, make, todo, batch, also) if here else make_on(cluster, plan, make, todo)
     with (
         tqdm(total=sum(size.values()), initial=done, unit="sample", disable=not progress) as bar,
         contextlib.closing(made),  # an error here must end the cluster too
@@ -157,11 +165,28 @@ def write_parts(
             bar.update(size[index])
 
 
-def _in_turn(plan: Plan, make: Make, indices: Sequence[int], batch: int) -> Iterator[int]:
-    for first in range(0, len(indices), max(1, batch)):
-        together = indices[first : first + max(1, batch)]
-        make_parts(plan, make, together)
-        yield from together
+def _in_turn(
+    plan: Plan, make: Make, indices: Sequence[int], batch: int, also: Callable[[int, Arrays], None] | None
+) -> Iterator[int]:
+    """The parts, one batch being made while the one before is written: a disk keeps nobody busy."""
+    batch = max(1, batch)
+    with ThreadPoolExecutor(1) as disk:
+        written = None
+        for first in range(0, len(indices), batch):
+            parts = made_parts(plan, make, indices[first : first + batch])
+            if written is not None:
+                yield from written.result()
+            written = disk.submit(_written, plan, parts, also)
+        if written is not None:
+            yield from written.result()
+
+
+def _written(plan: Plan, parts: dict[int, Arrays], also: Callable[[int, Arrays], None] | None) -> list[int]:
+    for index, arrays in parts.items():
+        storage(plan).write_part(plan, index, arrays)
+        if also is not None:
+            also(index, arrays)
+    return list(parts)
 
 
 def read_parts(plan: Plan, name: str) -> np.ndarray:
@@ -174,10 +199,15 @@ def assemble(plan: Plan, *, progress: bool = True) -> Path:
 
     Raises OSError when a part is damaged: it is removed, and the same command makes it anew.
     """
+    with Assembly(plan) as output:
+        return _completed(plan, output, progress)
+
+
+def _completed(plan: Plan, output: Assembly, progress: bool) -> Path:
     if plan.in_zarr:
         storage(plan).assemble(plan)
     else:
-        assemble_hdf5(plan, progress=progress)
+        output.finish(progress=progress)
     shutil.rmtree(plan.parts, ignore_errors=True)
     return plan.output
 

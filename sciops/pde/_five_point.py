@@ -101,9 +101,11 @@ def wall_conductance(a: Tensor, axes: tuple[Axis, Axis], k: int, end: int) -> Te
 
 
 def source(forcing: Tensor, axes: tuple[Axis, Axis]) -> Tensor:
-    """f times the dual area, on the unknowns."""
+    """f times the dual area, on the unknowns; f (batch, nx, ny), or (1, 1, 1) where it is a number."""
     x, y = axes
-    return forcing[:, x.unknown, y.unknown] * areas(axes, forcing)
+    if forcing.numel() > 1:
+        forcing = forcing[:, x.unknown, y.unknown]
+    return areas(axes, forcing) * forcing
 
 
 def areas(axes: tuple[Axis, Axis], like: Tensor) -> Tensor:

@@ -37,6 +37,27 @@ def layout(mx: int, my: int, rows_alone: int = 0) -> tuple[np.ndarray, np.ndarra
     return shapes, start, size
 
 
+_kept = threading.local()
+_MOST_KEPT = 2**22  # elements; beyond them the memory goes back to the system after every call
+
+
+def _memory(mx: int, my: int, rows_alone: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[np.ndarray]]:
+    """(shapes, first elements, float32 workspace, float64 fields), those of this thread's last call where they fit.
+
+    Memory that is new to a process costs a page fault every 4 kB: about an iteration's time.
+    """
+    key = (mx, my, rows_alone)
+    if getattr(_kept, "key", None) == key:
+        return _kept.memory
+    shapes, start, size = layout(*key)
+    inner, halo = (mx, my), (mx + 2, my + 2)
+    fields = [np.zeros(shape) for shape in ((mx, my + 1), (mx + 1, my), halo, inner, inner, halo)]
+    memory = shapes, start, np.zeros(size, dtype=np.float32), fields
+    if size <= _MOST_KEPT:
+        _kept.key, _kept.memory = key, memory
+    return memory
+
+
 class _Workspace:
     """What one thread needs for samples that are coarsened in the same way; the axes change places where told so."""
 
@@ -44,13 +65,10 @@ class _Workspace:
         self.transposed = transposed
         axes = axes[::-1] if transposed else axes
         mx, my = (axis.size for axis in axes)
-        self.shapes, self.start, size = layout(mx, my, rows_alone)
+        self.shapes, self.start, self.work, self.fields = _memory(mx, my, rows_alone)
         self.over = [np.zeros((2, axis.size + 1)) for axis in axes]
         for table, axis in zip(self.over, axes):
             table[0, :-1], table[1] = axis.dual, axis.inverse
-        self.work = np.zeros(size, dtype=np.float32)
-        inner, halo = (mx, my), (mx + 2, my + 2)
-        self.fields = [np.zeros(shape) for shape in ((mx, my + 1), (mx + 1, my), halo, inner, inner, halo)]
 
     def solve(self, a, factor, b, out, singular, tol, limit):
         """One sample into out; (true relative residual, its float64 floor, iterations)."""
@@ -60,6 +78,8 @@ class _Workspace:
             a[0], a[-1], factor, b, *self.over, singular, tol, limit, self.shapes, self.start, self.work, *self.fields
         )
         out[:] = self.fields[-1][1:-1, 1:-1]
+        if not result[0] <= tol:  # a sample that overflowed leaves NaN in the halo, and with it its successors
+            self.work[:] = 0.0
         return result
 
 

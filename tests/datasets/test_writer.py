@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -239,6 +240,20 @@ def test_a_full_disk_is_one_line_and_keeps_the_finished_parts(
     assert not plan.output.exists()
     monkeypatch.undo()
     assert content_hash(run(plan)) == reference
+
+
+def test_where_the_disk_is_short_for_a_while_the_parts_come_first(tmp_path: Path, monkeypatch, reference: str) -> None:
+    usage, begun = shutil.disk_usage, []
+
+    def short_once(path):
+        begun.extend(path.glob("assembling*"))
+        return usage(path)._replace(free=0) if len(begun) == 1 else usage(path)
+
+    monkeypatch.setattr(shutil, "disk_usage", short_once)
+    assert content_hash(run(plan_in(tmp_path))) == reference
+    # begun with the first part of four, given up at the second, and made anew from all of them at the end
+    assert len(begun) > 3
+    assert [p.name for p in tmp_path.iterdir()] == ["out.h5"]
 
 
 def test_a_refused_check_keeps_the_parts_and_makes_no_output(tmp_path: Path) -> None:

@@ -433,6 +433,16 @@ def test_anisotropy_that_turns_within_the_domain_ends_in_the_direct_solve(backen
     assert darcy.solve(np.exp(np.stack([g / 2, -g / 2])), tensor=True, backend=backend).status == "ok"
 
 
+@BOTH
+def test_a_sample_that_overflows_leaves_nothing_to_the_next_one(backend, field):
+    g = np.log(field("lognormal1", 65, 1)[0])
+    bad, good = (np.exp(np.stack([c * g, -c * g])) for c in (4.0, 0.5))
+    together = darcy.solve(np.stack([bad, good]), tensor=True, backend=backend, tol=1e-7, threads=1)
+    assert list(together.status) == ["fallback_ok", "ok"]
+    alone = darcy.solve(good, tensor=True, backend=backend, tol=1e-7, threads=1)
+    np.testing.assert_allclose(together.u[1], alone.u, rtol=0, atol=0 if backend == "numba" else 1e-6 * alone.u.max())
+
+
 def test_a_sample_does_not_see_its_batch_bitwise(field):
     """Samples that are coarsened in different ways and turned, in one batch and alone."""
     a = np.stack([field("lognormal1", 50, 4), field("4", 50, 4)], 1)
