@@ -1,0 +1,50 @@
+"""The page of the docs that `studies.benchmarks` writes from its results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_VERSIONS = ("python", "sciops", "torch", "numpy", "scipy", "numba", "h5py", "neuraloperator", "pyamg")
+
+
+def page(results: Mapping[str, Any]) -> str:
+    """Markdown of what benchmarks.json holds: machine and versions, a table a study, and a line for each miss that
+    says why."""
+    return (
+        "\n\n".join([*_head(results), *(part for item in results["studies"].items() for part in _study(*item))]) + "\n"
+    )
+
+
+def _head(results: Mapping[str, Any]) -> list[str]:
+    machine, targets = results["environment"], results["targets"]
+    versions = ", ".join(f"{name} {machine['versions'][name]}" for name in _VERSIONS if name in machine["versions"])
+    met = sum(row["met"] for row in targets)
+    return [
+        "# Benchmarks: target beside result",
+        f"```bash\n{results['command']}\n```",
+        f"Written by that command with `--page`: {met} of {len(targets)} targets met in {results['seconds']:.0f} s. "
+        "Contestants take turns in one run; numbers are ratios of medians where nothing else is said; a result that "
+        "is not equal to its reference ends its study.",
+        f"{machine['cpu']}, {machine['cpu_count']} cores, {machine['time'][:10]}; {versions}.",
+    ]
+
+
+def _study(name: str, record: Mapping[str, Any]) -> list[str]:
+    head = [f"## {name}", f"{record['title']} `python -m studies.{name}`, {record['seconds']:.0f} s."]
+    if record["error"]:
+        return [*head, f"Failed: {_cell(record['error'])}."]
+    lines = ["| | target | result | |", "| --- | --- | --- | --- |"]
+    for row in record["targets"]:
+        mark = "met" if row["met"] else "**missed**"
+        if row["target"] == "–":
+            mark = ""
+        lines.append(f"| {_cell(row['what'])} | {row['target']} | {float(row['value']):.3g} | {mark} |")
+    notes = [
+        f"* Missed, {row['what']}: {row['note']}" for row in record["targets"] if not row["met"] and row.get("note")
+    ]
+    return [*head, "\n".join(lines), *(["\n".join(notes)] if notes else [])]
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
