@@ -132,7 +132,8 @@ def _draw(config: Config, results: dict[str, Any], path: Path) -> None:
             spectra.text(1e3 * row["seconds"]["spectrum"], i - 0.2, f" {row['ratio']['median']:.2f}×", va="center")
         spectra.set_yticks(range(len(names)), names)
         spectra.set(xlabel="time (ms)", title=f"spectra, float32, {config.threads} threads")
-        spectra.set_xlim(right=1.2 * spectra.get_xlim()[1])
+        spectra.set_xlim(right=1.25 * spectra.get_xlim()[1])
+        spectra.set_ylim(-0.9, 1.45)  # room for the names
         rows = [
             (f"{order}, {name}", rate / 1e6, ours if name == "sciops" else other)
             for order, row in results["reading"]["orders"].items()
@@ -147,7 +148,7 @@ def _draw(config: Config, results: dict[str, Any], path: Path) -> None:
         for axis in axes[0]:
             axis.invert_yaxis()
             axis.grid(axis="y", visible=False)
-        spectra.legend(loc="upper right")
+        spectra.legend(loc="upper right", ncols=2, columnspacing=1.0)
 
 
 if __name__ == "__main__":
