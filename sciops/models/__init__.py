@@ -2,6 +2,8 @@
 
 from sciops.models.apply import apply_model
 from sciops.models.check import CheckTable, check_operator
+from sciops.models.corrector import Corrector
+from sciops.models.effective_coefficient import EffectiveCoefficient
 from sciops.models.fno import fno
 from sciops.models.hybrid import hybrid
 from sciops.models.latent import Latent
@@ -16,6 +18,8 @@ from sciops.models.symmetry import SymmetryAveraged
 __all__ = [
     "MODELS",
     "CheckTable",
+    "Corrector",
+    "EffectiveCoefficient",
     "Latent",
     "Normalized",
     "Operator",

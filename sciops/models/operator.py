@@ -217,7 +217,8 @@ def _check(condition: bool, message: str) -> None:
 
 def _options_by_name(names: Sequence[str], options: dict[str, Any]) -> dict[str, dict[str, Any]]:
     by_name = {name: options for name in names}
-    if options and set(options) <= set(names):
+    by_mixer = options and set(options) <= set(names)
+    if by_mixer and all(isinstance(one, Mapping) for one in options.values()):  # slices is an option of slices too
         by_name = {name: dict(options.get(name, {})) for name in names}
     elif len(set(names)) > 1 and options:
         raise ValueError(f"mixer_options has the keys {list(options)}; expected one dict per mixer in {list(names)}")

@@ -9,6 +9,8 @@ from typing import Any
 from torch import nn
 
 from sciops.datasets.normalizers import Normalizer
+from sciops.models.corrector import Corrector, corrector
+from sciops.models.effective_coefficient import EffectiveCoefficient, effective_coefficient
 from sciops.models.fno import fno
 from sciops.models.hybrid import hybrid
 from sciops.models.latent import Latent
@@ -24,6 +26,8 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "fno": fno,
     "mano": mano,
     "hybrid": hybrid,
+    "corrector": corrector,
+    "effective_coefficient": effective_coefficient,
     "neuralop:FNO": partial(NeuralopModel, "FNO"),
     "neuralop:TFNO": partial(NeuralopModel, "TFNO"),
     "neuralop:UNO": partial(NeuralopModel, "UNO"),
@@ -75,4 +79,6 @@ _WRAPPERS: dict[str, Callable[[nn.Module, dict[str, Any]], nn.Module]] = {
     "latent": lambda model, options: Latent(model, **options),
     "symmetry_averaged": lambda model, options: SymmetryAveraged(model, **options),
     "stepper": lambda model, options: Stepper(model, **options),
+    "corrector": lambda model, options: Corrector(model, **options),
+    "effective_coefficient": lambda model, options: EffectiveCoefficient(model, **options),
 }

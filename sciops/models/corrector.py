@@ -1,0 +1,163 @@
+"""A solver with a network behind it: the numerical solution on the grid at hand, and a learned correction to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from sciops.datasets.normalizers import Normalizer
+from sciops.datasets.torch_data import TensorFields
+from sciops.grids import Grid
+from sciops.models.apply import apply_model, config_of, grid_for, wall_of
+from sciops.models.normalized import Normalized
+from sciops.pde import darcy
+from sciops.resampling import resample
+
+
+class Corrector(nn.Module):
+    """u = u_s + N(a, u_s), with u_s a numerical solution of −∇·(a∇u) = f, u = 0 on the wall, and N a network.
+
+    The solution on a coarse grid has an error of its own, since the grid does not hold the coefficient between its
+    nodes; N learns that error's regular part. This is a hybrid that is given the equation: compare it with u_s, which
+    `correct = False` returns, before comparing it with networks that are not.
+
+    model : N, any model on (batch, 2, nx, ny) with one channel out, usually with `Normalized` around it
+    forcing : f, a number
+    refine : u_s is solved with `refine` intervals for each of the grid's, log a interpolated linearly between the nodes
+        (an interface between two nodes then costs what its geometric mean costs), and taken at the nodes
+    coarsen : u_s is solved on every `coarsen`-th node and interpolated by sines; cheaper and less accurate. With both 1
+        (default) it is the solution on the grid itself
+    tol : relative residual of the solve; far below the error that is left
+
+    forward(x, grid=None) : (batch, 1, nx, ny), the coefficient, → (batch, 1, nx, ny). With a second channel that is
+        taken to be u_s: training computes it once, see `solved`. Nodes with walls at both ends of both axes. No
+        gradient passes through the solve.
+
+    Raises ValueError for refine and coarsen that do not fit the grid and for a coefficient that is not positive and
+    finite, naming the sample; what `sciops.pde.darcy.solve` raises.
+    """
+
+    def __init__(
+        self, model: nn.Module, *, forcing: float = 1.0, refine: int = 1, coarsen: int = 1, tol: float = 1e-6
+    ) -> None:
+        super().__init__()
+        for name, value in (("refine", refine), ("coarsen", coarsen)):
+            if int(value) != value or value < 1:
+                raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
+        if refine > 1 and coarsen > 1:
+            raise ValueError(f"refine={refine} and coarsen={coarsen}: the solve's grid is finer or coarser, give one")
+        self.model, self.forcing, self.refine, self.coarsen, self.tol = model, float(forcing), refine, coarsen, tol
+        self.correct = True
+
+    @property
+    def wall(self) -> str:
+        return wall_of(self.model)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        options = dict(forcing=self.forcing, refine=self.refine, coarsen=self.coarsen, tol=self.tol)
+        return {"name": "corrector", "options": {"model": config_of(self.model), **options}}
+
+    def grid_for(self, x: Tensor, grid: Grid | None = None) -> Grid:
+        if grid is not None:
+            return grid
+        return grid_for(self.model, torch.cat([x, x], 1) if x.shape[1] == 1 else x)
+
+    def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
+        if x.ndim != 4 or x.shape[1] not in (1, 2):
+            raise ValueError(
+                f"x has shape {tuple(x.shape)}; expected (batch, 1, nx, ny) with the coefficient, or "
+                "(batch, 2, nx, ny) with the solution beside it"
+            )
+        grid = self.grid_for(x, grid)
+        if x.shape[1] == 1:
+            x = torch.cat([x, self.solution(x, grid)], 1)
+        if not self.correct:
+            return x[:, 1:]
+        return x[:, 1:] + apply_model(self.model, x, grid)
+
+    @torch.no_grad()
+    def solution(self, a: Tensor, grid: Grid) -> Tensor:
+        """u_s of (batch, 1, nx, ny) coefficients: the same shape, dtype and device."""
+        options = dict(forcing=self.forcing, tol=self.tol)
+        coefficient = checked_coefficient(a.detach(), grid)
+        if self.refine > 1:
+            fine = finer_grid(grid, self.refine)
+            u = darcy.solve(between_nodes(coefficient.log(), self.refine)[:, 0].exp(), fine, **options).u
+            u = u[:, :: self.refine, :: self.refine]
+        elif self.coarsen > 1:
+            coarse = grid.coarsen(self.coarsen)
+            u = darcy.solve(coefficient[:, 0, :: self.coarsen, :: self.coarsen], coarse, **options).u
+            u = resample(u, coarse, grid, "sine")
+        else:
+            u = darcy.solve(coefficient[:, 0], grid, **options).u
+        return u[:, None].to(a.dtype)
+
+    def solved(self, dataset: Any, *, batch_size: int = 64, progress: bool = True) -> TensorFields:
+        """The data set with u_s as second input channel, so that training solves once and not in every epoch.
+
+        dataset : has ``len``, ``.batch(indices)`` with x (batch, 1, nx, ny), and ``.grid``
+        """
+        x, y = [], []
+        starts = range(0, len(dataset), batch_size)
+        for start in tqdm(starts, desc="solving", unit="batch", disable=None if progress else True, leave=False):
+            batch = dataset.batch(torch.arange(start, min(start + batch_size, len(dataset))))
+            x.append(torch.cat([batch["x"], self.solution(batch["x"], dataset.grid)], 1))
+            y.append(batch["y"])
+        return TensorFields(torch.cat(x), torch.cat(y), dataset.grid)
+
+    def fit_normalizers(self, solved: TensorFields) -> Corrector:
+        """Statistics of (a, u_s) and of u − u_s into the model's `Normalized`; returns self.
+
+        solved : what `solved` returned for the training split. Raises ValueError where the model has no `Normalized`.
+        """
+        if not isinstance(self.model, Normalized):
+            raise ValueError(f"the model is {type(self.model).__name__}; expected Normalized(model) around it")
+        self.model.input = Normalizer.fit(solved.x)
+        self.model.output = Normalizer.fit(solved.y - solved.x[:, 1:])
+        return self
+
+
+def checked_coefficient(a: Tensor, grid: Grid) -> Tensor:
+    """a in float64. Raises ValueError for a grid without nodes on its walls and for values that are not positive."""
+    if grid.centering != "node" or not grid.reaches_walls:
+        raise ValueError(f"the grid is {grid}; expected nodes that reach the walls: resample to such a grid first")
+    sound = (torch.isfinite(a) & (a > 0)).flatten(1).all(1)
+    if not sound.all():
+        sample = int((~sound).nonzero()[0])
+        raise ValueError(
+            f"the coefficient of sample {sample} is not positive and finite everywhere (least {a[sample].min():.3g}): "
+            "pass the coefficient itself, not normalised"
+        )
+    return a.double()
+
+
+def finer_grid(grid: Grid, refine: int) -> Grid:
+    """The node grid with `refine` intervals for each of this one's."""
+    return Grid(tuple((n - 1) * refine + 1 for n in grid.shape), grid.extent)
+
+
+def between_nodes(z: Tensor, refine: int) -> Tensor:
+    """(batch, channels, nx, ny) at nodes, interpolated linearly along both axes to the nodes of `finer_grid`."""
+    shape = tuple((n - 1) * refine + 1 for n in z.shape[2:])
+    return F.interpolate(z, shape, mode="bilinear", align_corners=True)
+
+
+def corrector(in_channels: int, out_channels: int, *, trunk: str = "fno", **options: Any) -> Corrector:
+    """A `Corrector` around the model called `trunk`, with wall="zero".
+
+    trunk : name for `sciops.build_model`; forcing, refine, coarsen, tol : of `Corrector`; other options : the trunk's
+    """
+    from sciops.models.registry import build_model
+
+    if (in_channels, out_channels) != (1, 1):
+        raise ValueError(f"corrector: in_channels={in_channels}, out_channels={out_channels}: expected 1 and 1")
+    own = {name: options.pop(name) for name in ("forcing", "refine", "coarsen", "tol") if name in options}
+    if not trunk.startswith("neuralop:"):
+        options.setdefault("wall", "zero")
+    network = build_model(trunk, in_channels=2, out_channels=1, **options)
+    return Corrector(Normalized(network, Normalizer(2), Normalizer(1)), **own)
