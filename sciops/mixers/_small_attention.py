@@ -8,55 +8,34 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
-
-from sciops.mixers._precision import full_precision
 
 
-def small_attention(qkv: Tensor, mask: Tensor | None) -> Tensor:
-    """softmax_s(qₜ·kₛ/√d + maskₛ) vₛ in every window and head.
+def small_attention(qkv: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """p = softmax_s(qₜ·kₛ/√d + maskₛ) and Σ_s p vₛ in every window and head.
 
     qkv : (3, heads, d, tokens, windows)
     mask : (tokens, windows) added to the scores of the keys, or None
-    returns : (heads, d, tokens, windows)
+    returns : the sums (heads, d, tokens, windows), and p (heads, t, s, windows)
     """
-    with full_precision(qkv):
-        wide = qkv.to(torch.promote_types(qkv.dtype, torch.float32))
-        return _SmallAttention.apply(wide, mask).to(qkv.dtype)
-
-
-class _SmallAttention(Function):
-    @staticmethod
-    def forward(ctx, qkv, mask):
-        q, k, v = qkv
-        heads, d, tokens, windows = q.shape
-        shape = (heads, tokens, tokens, windows)
-        scores = q.new_zeros(shape) if mask is None else mask.to(q.dtype).expand(shape).clone()
-        q = q * d**-0.5
-        for i in range(d):
-            scores.addcmul_(q[:, i, :, None], k[:, i, None])
-        p = scores.softmax(2)
-        out = p[:, None, :, 0] * v[:, :, 0, None]
-        for s in range(1, tokens):
-            out.addcmul_(p[:, None, :, s], v[:, :, s, None])
-        ctx.save_for_backward(qkv, p)
-        ctx.mask = mask
-        return out
-
-    @staticmethod
-    def backward(ctx, g):
-        qkv, p = ctx.saved_tensors
-        with full_precision(g):
-            if torch.is_grad_enabled():  # a second derivative is wanted: the same formulas, recorded
-                return _recorded_gradient(qkv, ctx.mask, g), None
-            return _gradient(qkv, p, g.contiguous()), None
-
-
-def _gradient(qkv: Tensor, p: Tensor, g: Tensor) -> Tensor:
     q, k, v = qkv
     heads, d, tokens, windows = q.shape
-    result = torch.empty_like(qkv)
-    dq, dk, dv = result
+    shape = (heads, tokens, tokens, windows)
+    scores = q.new_zeros(shape) if mask is None else mask.expand(shape).clone()
+    q = q * d**-0.5
+    for i in range(d):
+        scores.addcmul_(q[:, i, :, None], k[:, i, None])
+    p = scores.softmax(2)
+    out = p[:, None, :, 0] * v[:, :, 0, None]
+    for s in range(1, tokens):
+        out.addcmul_(p[:, None, :, s], v[:, :, s, None])
+    return out, p
+
+
+def small_attention_gradient(qkv: Tensor, p: Tensor, g: Tensor, out: Tensor) -> Tensor:
+    """The gradient by qkv, written to `out`, where that by the sums is g : (heads, d, tokens, windows)."""
+    q, k, v = qkv
+    dq, dk, dv = out
+    d, tokens, _ = q.shape[1:]
     torch.mul(p[:, None, 0], g[:, :, 0, None], out=dv)
     for t in range(1, tokens):
         dv.addcmul_(p[:, None, t], g[:, :, t, None])
@@ -69,17 +48,4 @@ def _gradient(qkv: Tensor, p: Tensor, g: Tensor) -> Tensor:
     for s in range(1, tokens):
         dq.addcmul_(ds[:, None, :, s], k[:, :, s, None])
         dk.addcmul_(ds[:, None, s], q[:, :, s, None])
-    return result
-
-
-def _recorded_gradient(qkv: Tensor, mask: Tensor | None, g: Tensor) -> Tensor:
-    q, k, v = qkv.unbind(0)
-    scale = q.shape[1] ** -0.5
-    scores = torch.einsum("hdtr,hdsr->htsr", q, k) * scale
-    p = (scores if mask is None else scores + mask).softmax(2)
-    dp = torch.einsum("hdtr,hdsr->htsr", g, v)
-    ds = p * (dp - (p * dp).sum(2, keepdim=True)) * scale
-    dq = torch.einsum("htsr,hdsr->hdtr", ds, k)
-    dk = torch.einsum("htsr,hdtr->hdsr", ds, q)
-    dv = torch.einsum("htsr,hdtr->hdsr", p, g)
-    return torch.stack([dq, dk, dv])
+    return out

@@ -17,19 +17,20 @@ from sciops._compiling import uncompiled
 class Tiling:
     """Windows of `window` cells at multiples of `stride` on every axis, covering all `sizes` cells.
 
-    A grid that fits into the window is one window of its own size. Otherwise the last window may reach beyond the grid;
-    the cells it finds there do not exist: they are zero, masked as keys, and cropped from the result. Where windows
-    overlap, the results are averaged over the windows that hold the cell.
+    A grid that fits into the window is one window of its own size, unless `whole`. Otherwise the last window may reach
+    beyond the grid; the cells it finds there do not exist: they are zero, masked as keys, and cropped from the result.
+    Where windows overlap, the results are averaged over the windows that hold the cell.
     """
 
     sizes: tuple[int, ...]
     window: int
     stride: int
+    whole: bool = False
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """Cells of one window, per axis."""
-        return tuple(min(n, self.window) for n in self.sizes)
+        return tuple(self.window if self.whole else min(n, self.window) for n in self.sizes)
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
@@ -50,46 +51,46 @@ class Tiling:
     def overlapping(self) -> bool:
         return self.stride < self.window and max(self.counts) > 1
 
-    def cut(self, x: Tensor, token_first: bool) -> Tensor:
+    def cut(self, x: Tensor, token_first: bool, out: Tensor | None = None) -> Tensor:
         """(batch, *sizes, channel) → (windows, tokens, channel), or (tokens, windows, channel) if `token_first`."""
         x = pad_to(x, self.padded)
         if self.overlapping:
             for axis in range(len(self.sizes)):
                 x = x.index_select(axis + 1, _members(self, axis, x.device))
-        batch, *_, channels = x.shape
-        pairs = [s for pair in zip(self.counts, self.shape) for s in pair]
-        order = self._token_first if token_first else self._window_first
-        x = x.reshape(batch, *pairs, channels).permute(order)
-        return x.reshape(*((self.tokens, -1) if token_first else (-1, self.tokens)), channels)
+        cells = self._blocks(x).permute(self._order(token_first))
+        if out is None:
+            return cells.reshape(*((self.tokens, -1) if token_first else (-1, self.tokens)), x.shape[-1])
+        out.view(cells.shape).copy_(cells)
+        return out
 
-    def join(self, y: Tensor, token_first: bool) -> Tensor:
+    def join(self, y: Tensor, token_first: bool, out: Tensor | None = None) -> Tensor:
         """The inverse of `cut`: averages overlaps and crops to (batch, *sizes, channel)."""
         channels = y.shape[-1]
-        order = self._token_first if token_first else self._window_first
+        order = self._order(token_first)
         blocks = (*self.shape, -1, *self.counts) if token_first else (-1, *self.counts, *self.shape)
-        back = [order.index(i) for i in range(len(order))]
-        y = y.reshape(*blocks, channels).permute(back)
+        y = y.view(*blocks, channels) if out is not None else y.reshape(*blocks, channels)
+        if out is not None and self.padded == self.sizes and not self.overlapping:
+            self._blocks(out).permute(order).copy_(y)
+            return out
+        y = y.permute([order.index(i) for i in range(len(order))])
         y = y.reshape(y.shape[0], *(c * w for c, w in zip(self.counts, self.shape)), channels)
         if self.overlapping:
             for axis, n in enumerate(self.padded):
                 shape = (*y.shape[: axis + 1], n, *y.shape[axis + 2 :])
                 y = y.new_zeros(shape).index_add(axis + 1, _members(self, axis, y.device), y)
             y = y * _coverage(self, y.dtype, y.device)
-        return crop_to(y, self.sizes)
+        y = crop_to(y, self.sizes)
+        return y if out is None else out.copy_(y)
 
-    def mask(self, token_first: bool, dtype: torch.dtype, device: torch.device) -> Tensor | None:
-        """0 for cells that exist and −∞ for the others, in the layout of `cut` for one field; None if all exist."""
-        return None if self.padded == self.sizes else _mask(self, token_first, dtype, device)
+    def _blocks(self, x: Tensor) -> Tensor:
+        """(batch, *padded, channel) → (batch, windows and cells of the first axis, of the second, …, channel)."""
+        pairs = [s for pair in zip(self.counts, self.shape) for s in pair]
+        return x.reshape(x.shape[0], *pairs, x.shape[-1])
 
-    @cached_property
-    def _token_first(self) -> tuple[int, ...]:
+    def _order(self, token_first: bool) -> tuple[int, ...]:
         d = len(self.sizes)
-        return (*range(2, 2 * d + 1, 2), 0, *range(1, 2 * d, 2), 2 * d + 1)
-
-    @cached_property
-    def _window_first(self) -> tuple[int, ...]:
-        d = len(self.sizes)
-        return (0, *range(1, 2 * d, 2), *range(2, 2 * d + 1, 2), 2 * d + 1)
+        windows, cells = (0, *range(1, 2 * d, 2)), tuple(range(2, 2 * d + 1, 2))
+        return (*cells, *windows, 2 * d + 1) if token_first else (*windows, *cells, 2 * d + 1)
 
 
 def pad_to(x: Tensor, sizes: tuple[int, ...]) -> Tensor:
@@ -110,12 +111,6 @@ def crop_to(x: Tensor, sizes: tuple[int, ...]) -> Tensor:
 
 @uncompiled
 @lru_cache(maxsize=256)
-def tiling(sizes: tuple[int, ...], window: int, stride: int) -> Tiling:
-    return Tiling(sizes, window, stride)
-
-
-@uncompiled
-@lru_cache(maxsize=256)
 def _members(windows: Tiling, axis: int, device: torch.device) -> Tensor:
     with torch.inference_mode(False):
         start = torch.arange(windows.counts[axis], device=device) * windows.stride
@@ -132,12 +127,3 @@ def _coverage(windows: Tiling, dtype: torch.dtype, device: torch.device) -> Tens
             count = torch.bincount(_members(windows, axis, device), minlength=n)
             share = share[..., None] * count.to(dtype).reciprocal()
         return share[..., None]
-
-
-@uncompiled
-@lru_cache(maxsize=64)
-def _mask(windows: Tiling, token_first: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):
-        exists = torch.ones(1, *windows.sizes, 1, device=device)
-        inside = windows.cut(exists, token_first)[..., 0] > 0
-        return torch.zeros(inside.shape, dtype=dtype, device=device).masked_fill(~inside, -torch.inf)

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops.mixers._banded_sampling import coarsened, refined_onto
+from sciops.mixers._bands import on_the_fast_path
 from sciops.mixers._windows import crop_to, pad_to
 from sciops.mixers.window import WindowAttention
 
@@ -26,7 +28,7 @@ class MultipoleAttention(nn.Module):
 
     x : (batch, *grid, channels) with `axes` grid axes of any sizes → same
 
-    heads, window, stride, norm : of the attention, see `WindowAttention`
+    heads, window, stride, norm, recompute : of the attention, see `WindowAttention`
     rate : cells per axis that become one on the next level
     levels : "auto" adds levels until one window holds the whole coarsest grid, which gives every point sight of every
         other; a number stops there at the latest. Levels below a single cell do not exist.
@@ -64,6 +66,7 @@ class MultipoleAttention(nn.Module):
         sampler: Literal["conv", "average"] = "conv",
         axes: int = 2,
         norm: bool = True,
+        recompute: bool = False,
     ) -> None:
         super().__init__()
         if aggregate not in ("sum", "vcycle_damped", "learned_per_level"):
@@ -76,7 +79,9 @@ class MultipoleAttention(nn.Module):
             raise ValueError(f"levels={levels!r}: expected 'auto' or a positive whole number")
         self.channels, self.rate, self.levels, self.axes = channels, rate, levels, axes
         self.aggregate, self.sampler = aggregate, sampler
-        self.attention = WindowAttention(channels, heads=heads, window=window, stride=stride, norm=norm)
+        self.attention = WindowAttention(
+            channels, heads=heads, window=window, stride=stride, norm=norm, recompute=recompute
+        )
         if sampler == "conv":
             # laid out as torch's convolutions lay out theirs: (out, in, *kernel) and (in, out, *kernel)
             shape = (channels, channels, *(rate,) * axes)
@@ -95,7 +100,7 @@ class MultipoleAttention(nn.Module):
             fields.append(self.coarsened(fields[-1]))
         *finer, result = self.attention.attend(fields)
         for step, level in enumerate(reversed(finer)):
-            result = level + self._weighted(self.refined(result, tuple(level.shape[1:-1])), step)
+            result = self._merged(level, self._weighted(result, step))
         return result
 
     def level_count(self, sizes: tuple[int, ...]) -> int:
@@ -108,6 +113,8 @@ class MultipoleAttention(nn.Module):
 
     def coarsened(self, x: Tensor) -> Tensor:
         """D x: (batch, *sizes, channels) → (batch, *⌈sizes/rate⌉, channels)."""
+        if self.sampler == "conv" and on_the_fast_path(x, self.down):
+            return coarsened(x, self.down, self.rate)
         sizes = x.shape[1:-1]
         coarse = tuple(-(-n // self.rate) for n in sizes)
         children = pad_to(x, tuple(n * self.rate for n in coarse))
@@ -138,6 +145,12 @@ class MultipoleAttention(nn.Module):
             d = self.axes
             y = y.permute(0, *(i for axis in range(d) for i in (axis + 1, axis + 1 + d)), 2 * d + 1)
         return crop_to(y.reshape(batch, *(n * self.rate for n in coarse), channels), sizes)
+
+    def _merged(self, level: Tensor, r: Tensor) -> Tensor:
+        """level + U r"""
+        if self.sampler == "conv" and on_the_fast_path(level, self.up):
+            return refined_onto(level, r, self.up, self.rate)
+        return level + self.refined(r, tuple(level.shape[1:-1]))
 
     def _weighted(self, r: Tensor, step: int) -> Tensor:
         if self.aggregate == "sum":

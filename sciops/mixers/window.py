@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.mixers._small_attention import small_attention
-from sciops.mixers._windows import Tiling, tiling
-
-_SMALL = 9  # tokens per window up to which the kernel across windows beats the fused one on CPUs
+from sciops.mixers._banded_attention import Work, banded_attention
+from sciops.mixers._bands import Group, cells_in_cache, checkpointed, groups_of, on_the_fast_path
 
 
 class WindowAttention(nn.Module):
@@ -26,18 +26,26 @@ class WindowAttention(nn.Module):
         cell gets the mean of the windows that hold it. Every cell is in at least one window: where the sizes do not
         fit, the last window reaches beyond the grid and the cells missing there are masked.
     norm : whether LayerNorm over the channels comes first, as in MANO (arXiv:2507.02748)
+    recompute : keep nothing but x for the backward pass and compute it again there: less memory, somewhat more time
 
     W_qkv has no bias. There is no positional term: positions enter as channels of x. Windows count cells, so on a finer
     grid they are physically smaller. `grid` is accepted and not used.
 
-    Windows of at most nine cells have derivatives of every order on CPUs. Larger ones use torch's fused kernel, whose
+    On CPUs, windows without overlap have derivatives of every order. Otherwise torch's fused kernel is used, whose
     second derivative exists only under ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)``.
 
     Raises ValueError when heads do not divide channels, or stride is not in 1 … window.
     """
 
     def __init__(
-        self, channels: int, *, heads: int = 4, window: int = 8, stride: int | None = None, norm: bool = True
+        self,
+        channels: int,
+        *,
+        heads: int = 4,
+        window: int = 8,
+        stride: int | None = None,
+        norm: bool = True,
+        recompute: bool = False,
     ) -> None:
         super().__init__()
         stride = window if stride is None else stride
@@ -48,6 +56,7 @@ class WindowAttention(nn.Module):
                 f"window={window}, stride={stride}: expected 1 ≤ stride ≤ window, or some cells are missed"
             )
         self.channels, self.heads, self.window, self.stride = channels, heads, window, stride
+        self.recompute = recompute
         self.norm = nn.LayerNorm(channels) if norm else nn.Identity()
         self.qkv = nn.Linear(channels, 3 * channels, bias=False)
         self.out = nn.Linear(channels, channels)
@@ -61,57 +70,66 @@ class WindowAttention(nn.Module):
             raise ValueError(f"x has shape {tuple(x.shape)}; expected (batch, *grid, {self.channels} channels)")
         return x
 
-    def attend(self, fields: Sequence[Tensor]) -> list[Tensor]:
+    def attend(self, fields: Sequence[Tensor]) -> Sequence[Tensor]:
         """The same attention on several fields (batch, *grid, channels), each on its own grid.
 
-        Windows of equal size go through one call, whatever field they come from.
+        Windows with the same number of cells go through one call, whatever field they come from; on CPUs in bands that
+        stay in the cache.
         """
-        tilings = [tiling(tuple(x.shape[1:-1]), self.window, self.stride) for x in fields]
-        results: list[Tensor] = [None] * len(fields)
-        for tokens in dict.fromkeys(t.tokens for t in tilings):
-            members = [i for i, t in enumerate(tilings) if t.tokens == tokens]
-            small = tokens <= _SMALL and fields[0].device.type == "cpu"
-            cut = [tilings[i].cut(fields[i], small) for i in members]
-            joined = cut[0] if len(cut) == 1 else torch.cat(cut, 1 if small else 0)
-            mask = _joint_mask([tilings[i] for i in members], cut, small)
-            y = self._across(joined, mask) if small else self._fused(joined, mask)
-            pieces = y.split([c.shape[1 if small else 0] for c in cut], 1 if small else 0)
-            for i, piece in zip(members, pieces):
-                results[i] = tilings[i].join(piece, small)
-        return results
+        x = fields[0]
+        shapes = tuple(tuple(field.shape[:-1]) for field in fields)
+        norm = (self.norm.weight, self.norm.bias) if isinstance(self.norm, nn.LayerNorm) else (None, None)
+        weights = (*norm, self.qkv.weight, self.out.weight, self.out.bias)
+        if self.stride == self.window and on_the_fast_path(x, self.out.weight):
+            groups = groups_of(shapes, self.window, self.stride, cells_in_cache)
+            eps = None if norm[0] is None else self.norm.eps
+            keep = torch.is_grad_enabled() and not self.recompute
+            recorded = partial(self._recorded, groups_of(shapes, self.window, self.stride, _all_cells), False)
+            return banded_attention(Work(groups, self.heads, eps, keep, recorded), weights, fields)
+        most = _cells_to_recompute if self.recompute else _cells_of_a_call
+        return self._recorded(groups_of(shapes, self.window, self.stride, most), True, *weights, *fields)
 
-    def _across(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Attention of (tokens, windows, channels) by the kernel that runs across windows."""
-        tokens, windows, channels = x.shape
-        flat = self.norm(x).reshape(-1, channels)
-        # channel-major products on both sides: the kernel's layout without a transposing copy
-        qkv = torch.mm(self.qkv.weight, flat.t())
-        y = small_attention(qkv.reshape(3, self.heads, channels // self.heads, tokens, windows), mask)
-        return self.out(y.reshape(channels, -1).t()).reshape(x.shape)
+    def _recorded(self, groups: tuple[Group, ...], fused: bool, *inputs: Tensor | None) -> list[Tensor]:
+        """`attend` in torch's own operations."""
+        parts: dict[int, list[Tensor]] = {}
+        for group in groups:
+            call = partial(self._attend_group, group, fused)
+            outputs = checkpointed(call, inputs) if self.recompute else call(*inputs)
+            for band, y in zip(group.bands, outputs):
+                parts.setdefault(band.field, []).append(y)
+        return [
+            (parts[i][0] if len(parts[i]) == 1 else torch.cat(parts[i], 1)).reshape(x.shape)
+            for i, x in enumerate(inputs[5:])
+        ]
 
-    def _fused(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Attention of (windows, tokens, channels) by torch's fused kernel."""
-        windows, tokens, channels = x.shape
-        q, k, v = self.qkv(self.norm(x)).reshape(windows, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        if mask is not None:
-            mask = mask[:, None, None, :].to(q.dtype)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        return self.out(y.transpose(1, 2).reshape(x.shape))
+    def _attend_group(self, group: Group, fused: bool, gamma, beta, w_qkv, w_o, b_o, *fields: Tensor) -> list[Tensor]:
+        cut = [band.tiling.cut(band.of(fields[band.field]), False) for band in group.bands]
+        x = torch.cat(cut) if len(cut) > 1 else cut[0]
+        mask = group.mask(False, torch.float32, x.device)
+        n = x if gamma is None else F.layer_norm(x, x.shape[-1:], gamma, beta, self.norm.eps)
+        q, k, v = F.linear(n, w_qkv).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        mask = None if mask is None else mask[:, None, None, :].to(q.dtype)
+        if fused:
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        else:
+            scores = q @ k.mT * q.shape[-1] ** -0.5
+            y = (scores if mask is None else scores + mask).softmax(-1) @ v
+        y = F.linear(y.transpose(1, 2).reshape(x.shape), w_o, b_o)
+        return [band.tiling.join(part, False) for band, part in zip(group.bands, y.split([len(c) for c in cut]))]
 
     def extra_repr(self) -> str:
         return f"{self.channels}, heads={self.heads}, window={self.window}, stride={self.stride}"
 
 
-def _joint_mask(tilings: list[Tiling], cut: list[Tensor], token_first: bool) -> Tensor | None:
-    masks = [t.mask(token_first, torch.float32, c.device) for t, c in zip(tilings, cut)]
-    if all(m is None for m in masks):
-        return None
-    axis = 1 if token_first else 0
-    whole = []
-    for mask, c in zip(masks, cut):
-        if mask is None:
-            whole.append(torch.zeros(c.shape[:2], device=c.device))
-        else:
-            repeats = c.shape[axis] // mask.shape[axis]
-            whole.append(mask.repeat((1, repeats) if token_first else (repeats, 1)))
-    return torch.cat(whole, axis)
+def _all_cells(tokens: int) -> int:
+    return sys.maxsize
+
+
+def _cells_of_a_call(tokens: int) -> int:
+    """Fused kernels for GPUs launch at most 2¹⁶ − 1 windows."""
+    return tokens * 2**15
+
+
+def _cells_to_recompute(tokens: int) -> int:
+    """Enough to fill a GPU."""
+    return min(2**17, _cells_of_a_call(tokens))

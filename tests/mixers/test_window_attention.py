@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from sciops.mixers import FullAttention, MultipoleAttention, WindowAttention
-from sciops.mixers._small_attention import small_attention
+from sciops.mixers._small_attention import small_attention, small_attention_gradient
 from sciops.mixers._windows import Tiling
 
 
@@ -136,7 +136,7 @@ def test_every_cell_reaches_its_window_and_no_other():
 
 
 @pytest.mark.parametrize("with_mask", [False, True])
-def test_the_kernel_across_windows_equals_the_fused_one_and_differentiates_twice(with_mask):
+def test_the_kernel_across_windows_equals_the_fused_one(with_mask):
     torch.manual_seed(0)
     heads, d, tokens, windows = 2, 3, 5, 4
     qkv = torch.randn(3, heads, d, tokens, windows, dtype=torch.float64, requires_grad=True)
@@ -148,14 +148,17 @@ def test_the_kernel_across_windows_equals_the_fused_one_and_differentiates_twice
     q, k, v = qkv.permute(0, 4, 1, 3, 2)
     bias = None if mask is None else mask.t()[:, None, None, :]
     expected = F.scaled_dot_product_attention(q, k, v, attn_mask=bias).permute(1, 3, 2, 0)
-    assert (small_attention(qkv, mask) - expected).abs().max() < 1e-14
-    assert torch.autograd.gradcheck(lambda t: small_attention(t, mask), qkv)
-    assert torch.autograd.gradgradcheck(lambda t: small_attention(t, mask), qkv)
+    result, p = small_attention(qkv.detach(), mask)
+    assert (result - expected).abs().max() < 1e-14
+    g = torch.randn_like(expected)
+    (theirs,) = torch.autograd.grad(expected, qkv, g)
+    ours = small_attention_gradient(qkv.detach(), p, g, torch.empty_like(qkv))
+    assert (ours - theirs).abs().max() < 1e-14
 
 
 def test_large_scores_do_not_overflow():
     qkv = 100 * torch.randn(3, 1, 4, 4, 6)
-    result = small_attention(qkv, None)
+    result, _ = small_attention(qkv, None)
     # softmax weights are a partition of unity: results stay inside the hull of the values
     values = qkv[2]
     assert torch.isfinite(result).all()

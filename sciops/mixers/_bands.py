@@ -1,0 +1,178 @@
+"""Fields cut into bands of whole windows, the unit of work that stays in the cache."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import torch
+from torch import Tensor
+
+from sciops._compiling import uncompiled
+from sciops.mixers._windows import Tiling
+
+CELLS_IN_CACHE = 4096
+
+
+@dataclass(frozen=True)
+class Band:
+    """Rows `start` to `stop` of the first grid axis of one field; windows do not reach out of it."""
+
+    field: int
+    sample: int | None
+    """None: of all samples"""
+    batch: int
+    """samples in the band"""
+    start: int
+    stop: int
+    tiling: Tiling
+
+    @cached_property
+    def windows(self) -> int:
+        return self.batch * math.prod(self.tiling.counts)
+
+    def of(self, x: Tensor) -> Tensor:
+        """The band of a field (batch, *sizes, channels), as a view where x is contiguous."""
+        if self.sample is not None:
+            x = x[self.sample : self.sample + 1]
+        elif self.batch != x.shape[0]:
+            x = x.flatten(0, 1)[None]
+        return x[:, self.start : self.stop]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Bands whose windows have the same number of cells; they are worked on together."""
+
+    bands: tuple[Band, ...]
+
+    @property
+    def tokens(self) -> int:
+        return self.bands[0].tiling.tokens
+
+    @cached_property
+    def windows(self) -> int:
+        return sum(band.windows for band in self.bands)
+
+    def gather(self, fields: Sequence[Tensor], out: Tensor, token_first: bool) -> Tensor:
+        """All cells of all windows in `out`: (window·token, channels), or (token·window, channels) if `token_first`."""
+        for band, part in self._parts(out, token_first):
+            band.tiling.cut(band.of(fields[band.field]), token_first, out=part)
+        return out
+
+    def scatter(self, y: Tensor, fields: Sequence[Tensor], token_first: bool) -> None:
+        """The inverse of `gather`."""
+        for band, part in self._parts(y, token_first):
+            band.tiling.join(part, token_first, out=band.of(fields[band.field]))
+
+    def mask(self, token_first: bool, dtype: torch.dtype, device: torch.device) -> Tensor | None:
+        """0 for cells that exist and −∞ for others, (windows, tokens) or (tokens, windows); None where all exist."""
+        if all(band.tiling.padded == band.tiling.sizes for band in self.bands):
+            return None
+        return _mask(self, token_first, dtype, device)
+
+    def _parts(self, x: Tensor, token_first: bool):
+        x = x.view(*((self.tokens, -1) if token_first else (-1, self.tokens)), *x.shape[1:])
+        parts = x.split([band.windows for band in self.bands], 1 if token_first else 0)
+        return zip(self.bands, parts)
+
+
+@uncompiled
+@lru_cache(maxsize=256)
+def groups_of(
+    shapes: tuple[tuple[int, ...], ...], window: int, stride: int, most: Callable[[int], int], whole: bool = False
+) -> tuple[Group, ...]:
+    """All windows of fields with these shapes (batch, *sizes), in groups of about most(tokens of a window) cells.
+
+    Windows that overlap need their neighbours: such a field is one band. Samples of a batch lie on top of each other
+    where no window would hold cells of two, otherwise each has bands of its own. whole : see `Tiling`
+    """
+    filled: dict[int, int] = {}
+    latest: dict[int, list[Band]] = {}
+    groups: list[list[Band]] = []
+    for field, shape in enumerate(shapes):
+        limit = most(Tiling(shape[1:], window, stride, whole).tokens)
+        for band in _bands(field, shape, window, stride, limit, whole):
+            tokens, cells = band.tiling.tokens, band.batch * math.prod(band.tiling.sizes)
+            if tokens not in latest or filled[tokens] + cells > limit:
+                latest[tokens], filled[tokens] = [], 0
+                groups.append(latest[tokens])
+            latest[tokens].append(band)
+            filled[tokens] += cells
+    return tuple(Group(tuple(bands)) for bands in groups)
+
+
+def _bands(field: int, shape: tuple[int, ...], window: int, stride: int, limit: int, whole: bool) -> Iterator[Band]:
+    batch, first, *rest = shape
+    if stride < window or math.prod(shape) <= limit:
+        yield Band(field, None, batch, 0, first, Tiling(shape[1:], window, stride, whole))
+        return
+    stacked = first % window == 0
+    length = first * batch if stacked else first
+    rows = max(1, limit // (window * math.prod(rest))) * window
+    for sample in [None] if stacked else range(batch):
+        for start in range(0, length, rows):
+            stop = min(start + rows, length)
+            yield Band(field, sample, 1, start, stop, Tiling((stop - start, *rest), window, stride, whole))
+
+
+@uncompiled
+@lru_cache(maxsize=256)
+def _mask(group: Group, token_first: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        parts = []
+        for band in group.bands:
+            exists = torch.ones(band.batch, *band.tiling.sizes, 1, device=device)
+            parts.append(band.tiling.cut(exists, token_first)[..., 0] > 0)
+        exists = torch.cat(parts, 1 if token_first else 0)
+        return torch.zeros(exists.shape, dtype=dtype, device=device).masked_fill(~exists, -torch.inf)
+
+
+def cells_in_cache(tokens: int) -> int:
+    """Cells of a band: as many as make the overhead of the calls small, and no more than the cache holds."""
+    return CELLS_IN_CACHE
+
+
+class Scratch:
+    """Memory by name that is used again and again: fresh memory has to be fetched from the system, and is cold."""
+
+    def __init__(self, like: Tensor) -> None:
+        self._like, self._pool = like, {}
+
+    def take(self, name: str, *shape: int) -> Tensor:
+        size = math.prod(shape)
+        if name not in self._pool or self._pool[name].numel() < size:
+            self._pool[name] = self._like.new_empty(size)
+        return self._pool[name][:size].view(shape)
+
+
+def checkpointed(call: Callable[..., list[Tensor]], inputs: Sequence[Tensor | None]) -> list[Tensor]:
+    """call(*inputs), of which only the inputs are kept for the backward pass."""
+    from torch.utils.checkpoint import checkpoint
+
+    return checkpoint(call, *inputs, use_reentrant=False, preserve_rng_state=False)
+
+
+def on_the_fast_path(x: Tensor, weight: Tensor) -> bool:
+    """Whether bands pay: eager work on a CPU in one dtype. Devices want large calls, compilers plain ones."""
+    return (
+        x.device.type == "cpu"
+        and x.dtype == weight.dtype
+        and x.dtype in (torch.float32, torch.float64)
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+    )
+
+
+def recorded_gradient(
+    call: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor | None], gradients: Sequence[Tensor]
+) -> list[Tensor | None]:
+    """The gradients of call(*inputs), themselves differentiable."""
+    wanted = [i for i, x in enumerate(inputs) if x is not None and x.requires_grad]
+    found = torch.autograd.grad(call(*inputs), [inputs[i] for i in wanted], gradients, create_graph=True)
+    result: list[Tensor | None] = [None] * len(inputs)
+    for i, g in zip(wanted, found):
+        result[i] = g
+    return result
