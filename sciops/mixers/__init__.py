@@ -3,6 +3,7 @@
 from sciops.mixers.attention import FullAttention
 from sciops.mixers.convolution import Convolution
 from sciops.mixers.multipole import MultipoleAttention
+from sciops.mixers.slices import SliceAttention
 from sciops.mixers.spectral import SpectralMixer
 from sciops.mixers.window import WindowAttention
 
@@ -11,7 +12,16 @@ MIXERS = {
     "multipole": MultipoleAttention,
     "window": WindowAttention,
     "attention": FullAttention,
+    "slices": SliceAttention,
     "convolution": Convolution,
 }
 
-__all__ = ["MIXERS", "Convolution", "FullAttention", "MultipoleAttention", "SpectralMixer", "WindowAttention"]
+__all__ = [
+    "MIXERS",
+    "Convolution",
+    "FullAttention",
+    "MultipoleAttention",
+    "SliceAttention",
+    "SpectralMixer",
+    "WindowAttention",
+]

@@ -16,6 +16,7 @@ OPTIONS = {
     "multipole": {"heads": 2, "window": 3},
     "window": {"heads": 2, "window": 4, "stride": 3},
     "attention": {"heads": 2},
+    "slices": {"heads": 2, "slices": 5},
     "convolution": {"size": 3},
 }
 

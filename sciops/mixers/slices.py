@@ -1,0 +1,104 @@
+"""`SliceAttention`: points gather into slices, slices attend to each other, and the result goes back to the points."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor, nn
+
+from sciops._compiling import uncompiled
+from sciops.grids import Grid
+from sciops.mixers._precision import full_precision
+
+_EMPTY = 1e-8  # share of the points below which a slice counts as empty and its token goes to zero
+_TEMPERATURES = (0.1, 5.0)
+
+
+class SliceAttention(nn.Module):
+    """Physics attention: every point belongs to M soft slices, and only slices attend to each other. Per head,
+
+        (z, f)ₙ = W xₙ + b,    wₙ = softmaxₘ((S zₙ + s)/τ),    tₘ = Σₙ wₙₘ fₙ / (εN + Σₙ wₙₘ),
+        (q, k, v)ₘ = A tₘ,     oₘ = Σₗ softmaxₗ(qₘ·kₗ/√d) vₗ,    yₙ = Σₘ wₙₘ oₘ,
+
+    then the heads are joined and W_o y + b_o. S, s and A are shared by the heads, τ is learned per head and held
+    in [0.1, 5]; ε = 1e-8 is for slices without points. arXiv:2402.02366 (Transolver), whose εN is 1e-5: a share of
+    the N points means the same on every grid.
+
+    x : (batch, *grid, channels), any number of axes and any sizes → same
+
+    channels : a multiple of `heads`; d = channels / heads
+    slices : M. Time and memory are proportional to points · slices, and attention itself costs slices² only
+    local : W is a 3×3 convolution with zeros outside the grid, for two axes. It counts points, so on a finer grid it
+        reaches less far; without it the points are a set, and permuting them permutes the result
+    weighted : Σₙ takes the grid's quadrature weights, divided by their mean, so that tokens on a finer grid approach
+        those of the integral; False counts every point alike, as in the paper. The only use made of `grid`
+
+    Derivatives exist to every order. There is no positional term: positions enter as channels of x.
+
+    Raises ValueError when heads do not divide channels, for x that does not fit, and when `weighted` gets no grid.
+    """
+
+    def __init__(
+        self, channels: int, *, heads: int = 4, slices: int = 64, local: bool = False, weighted: bool = False
+    ) -> None:
+        super().__init__()
+        if heads < 1 or channels % heads:
+            raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
+        if slices < 1:
+            raise ValueError(f"slices={slices}: expected a whole number of at least 1")
+        self.channels, self.heads, self.slices, self.local, self.weighted = channels, heads, slices, local, weighted
+        d = channels // heads
+        self.project = nn.Conv2d(channels, 2 * channels, 3, padding=1) if local else nn.Linear(channels, 2 * channels)
+        self.slice = nn.Linear(d, slices)
+        nn.init.orthogonal_(self.slice.weight)
+        self.temperature = nn.Parameter(torch.full((heads,), 0.5))
+        self.qkv = nn.Linear(d, 3 * d, bias=False)
+        self.out = nn.Linear(channels, channels)
+
+    def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
+        z, f = self._projected(x)
+        # dividing the few weights by τ, not the many scores; batched products beat einsum 1.6-fold on a CPU
+        sharpness = 1 / self.temperature.clamp(*_TEMPERATURES)[:, None, None]
+        w = (z @ (self.slice.weight.t() * sharpness) + self.slice.bias * sharpness).softmax(-1)
+        o = self._attended(self._tokens(w, f, grid, x))
+        y = (w.to(o.dtype) @ o).transpose(1, 2).reshape(x.shape)
+        return self.out(y)
+
+    def _projected(self, x: Tensor) -> Tensor:
+        """(z, f), each (batch, head, point, d)."""
+        axes = "2 grid axes" if self.local else "*grid"
+        if x.ndim < 3 or x.shape[-1] != self.channels or (self.local and x.ndim != 4):
+            raise ValueError(f"x has shape {tuple(x.shape)}; expected (batch, {axes}, {self.channels} channels)")
+        both = self.project(x.movedim(-1, 1)).movedim(1, -1) if self.local else self.project(x)
+        return both.reshape(x.shape[0], -1, 2, self.heads, self.channels // self.heads).permute(2, 0, 3, 1, 4)
+
+    def _tokens(self, w: Tensor, f: Tensor, grid: Grid | None, x: Tensor) -> Tensor:
+        """Means of f over the slices, (batch, head, slice, d); sums over very many points overflow half precision."""
+        with full_precision(f):
+            f, empty = f.to(w.dtype), _EMPTY * w.shape[2]
+            if not self.weighted:
+                return w.mT @ f / (w.sum(2)[..., None] + empty)
+            if grid is None:
+                raise ValueError("weighted=True needs the grid, got None: pass grid=Grid(...) or weighted=False")
+            if tuple(grid.shape) != tuple(x.shape[1:-1]):
+                raise ValueError(f"x has shape {tuple(x.shape)}, but the grid is {grid.shape}: pass the grid of x")
+            weights = _weights(grid, w.dtype, w.device)
+            return w.mT @ (f * weights) / (w.mT @ weights + empty)
+
+    def _attended(self, tokens: Tensor) -> Tensor:
+        # so few tokens that a fused kernel gains nothing, and it would end the second derivative
+        q, k, v = self.qkv(tokens).chunk(3, -1)
+        return (q @ k.mT * q.shape[-1] ** -0.5).softmax(-1).to(v.dtype) @ v
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, heads={self.heads}, slices={self.slices}, weighted={self.weighted}"
+
+
+@uncompiled
+@lru_cache(maxsize=16)
+def _weights(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Quadrature weights over their mean, (point, 1)."""
+    weights = grid.weights().reshape(-1, 1)
+    with torch.inference_mode(False):  # kept for calls that differentiate, whichever came first
+        return torch.as_tensor(weights / weights.mean(), dtype=dtype, device=device)
