@@ -98,6 +98,10 @@ class NeuralopModel(nn.Module):
     def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
         if x.dtype == torch.float64:
             raise TypeError("neuraloperator computes its spectra in complex64 only: pass x.float()")
+        for module in self.model.modules():
+            positions = getattr(module, "_grid", None)
+            if positions is not None and positions[0].device != x.device:
+                module._grid = None  # they are kept from an earlier call, wherever the model has moved since
         return self.model(x)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
