@@ -23,6 +23,9 @@ _flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _flash_gradient = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
+Weights = Sequence[Tensor | None]
+
+
 @dataclass(frozen=True)
 class Work:
     """What there is to do beside the tensors."""
@@ -37,7 +40,7 @@ class Work:
     """recorded(*weights, *fields): the same in operations with derivatives of every order"""
 
 
-def banded_attention(work: Work, weights: tuple[Tensor | None, ...], fields: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def banded_attention(work: Work, weights: Weights, fields: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """W_o · attention(W_qkv · LayerNorm(x)) + b_o in the windows of every field x : (batch, *sizes, channels) → same.
 
     weights : γ, β (None without a LayerNorm), W_qkv, W_o, b_o
@@ -47,55 +50,73 @@ def banded_attention(work: Work, weights: tuple[Tensor | None, ...], fields: Seq
 
 class _BandedAttention(Function):
     @staticmethod
-    def forward(ctx, work, gamma, beta, w_qkv, w_o, b_o, *fields):
-        scratch = Scratch(w_o)
-        results = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in fields]
-        kept: list[Tensor] = []
-        for group in work.groups:
-            across = group.tokens <= ACROSS
-            x = group.gather(fields, scratch.take("x", group.tokens * group.windows, w_o.shape[0]), across)
-            n, *_ = _normed(x, gamma, beta, work.eps)
-            y, rest = _attention(_times(n, w_qkv.t(), across, scratch, "qkv"), group, work.heads)
-            group.scatter(torch.addmm(b_o, y, w_o.t(), out=scratch.take("y", *x.shape)), results, across)
-            if work.keep:
-                kept += [y, rest]
+    def forward(ctx, work, *inputs):
+        results, kept = attend(work, inputs[:5], inputs[5:], Scratch(inputs[3]))
         ctx.work = work
-        ctx.save_for_backward(gamma, beta, w_qkv, w_o, b_o, *fields, *kept)
+        ctx.save_for_backward(*inputs, *kept)
         return tuple(results)
 
     @staticmethod
     def backward(ctx, *gradients):
-        work: Work = ctx.work
         count = 5 + len(gradients)
         inputs, kept = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
         if torch.is_grad_enabled():
-            return None, *recorded_gradient(work.recorded, inputs, gradients)
-        gamma, beta, w_qkv, w_o, b_o, *fields = inputs
-        scratch = Scratch(w_o)
-        results = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in fields]
-        d_gamma, d_beta, d_qkv, d_o, d_b = (None if w is None else torch.zeros_like(w) for w in inputs[:5])
-        for i, group in enumerate(work.groups):
-            across = group.tokens <= ACROSS
-            shape = (group.tokens * group.windows, w_o.shape[0])
-            x = group.gather(fields, scratch.take("x", *shape), across)
-            g = group.gather(gradients, scratch.take("g", *shape), across)
-            n, mean, scale = _normed(x, gamma, beta, work.eps)
-            qkv = _times(n, w_qkv.t(), across, scratch, "qkv")
-            y, rest = kept[2 * i : 2 * i + 2] if kept else _attention(qkv, group, work.heads)
-            d_b += g.sum(0)
-            d_o.addmm_(g.t(), y)
-            g = _times(g, w_o, across, scratch, "heads")
-            d = _attention_gradient(qkv, y, rest, g, group, work.heads, scratch)
-            d_qkv.addmm_(d.t(), n)
-            dx = torch.mm(d, w_qkv, out=scratch.take("y", *shape))
-            if work.eps is not None:
-                dx, *of_norm = torch.ops.aten.native_layer_norm_backward(
-                    dx, x, x.shape[1:], mean, scale, gamma, beta, [True, True, True]
-                )
-                d_gamma += of_norm[0]
-                d_beta += of_norm[1]
-            group.scatter(dx, results, across)
-        return None, d_gamma, d_beta, d_qkv, d_o, d_b, *results
+            return None, *recorded_gradient(ctx.work.recorded, inputs, gradients)
+        return None, *attend_gradient(ctx.work, inputs[:5], inputs[5:], kept, gradients, Scratch(inputs[3]))
+
+
+def attend(
+    work: Work, weights: Weights, fields: Sequence[Tensor], scratch: Scratch
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The results by field, and what `work.keep` asks to keep."""
+    gamma, beta, w_qkv, w_o, b_o = weights
+    results = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in fields]
+    kept: list[Tensor] = []
+    for group in work.groups:
+        across = group.tokens <= ACROSS
+        x = group.gather(fields, scratch.take("x", group.tokens * group.windows, len(w_o)), across)
+        n, *_ = _normed(x, gamma, beta, work.eps)
+        y, rest = _attention(_times(n, w_qkv.t(), across, scratch, "qkv"), group, work.heads)
+        group.scatter(torch.addmm(b_o, y, w_o.t(), out=scratch.take("y", *x.shape)), results, across)
+        if work.keep:
+            kept += [y, rest]
+    return results, kept
+
+
+def attend_gradient(
+    work: Work,
+    weights: Weights,
+    fields: Sequence[Tensor],
+    kept: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    scratch: Scratch,
+) -> list[Tensor | None]:
+    """The gradients by weights and fields, where those by the results are given."""
+    gamma, beta, w_qkv, w_o, _ = weights
+    results = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in fields]
+    d_gamma, d_beta, d_qkv, d_o, d_b = (None if w is None else torch.zeros_like(w) for w in weights)
+    for i, group in enumerate(work.groups):
+        across = group.tokens <= ACROSS
+        shape = (group.tokens * group.windows, len(w_o))
+        x = group.gather(fields, scratch.take("x", *shape), across)
+        g = group.gather(gradients, scratch.take("g", *shape), across)
+        n, mean, scale = _normed(x, gamma, beta, work.eps)
+        qkv = _times(n, w_qkv.t(), across, scratch, "qkv")
+        y, rest = kept[2 * i : 2 * i + 2] if kept else _attention(qkv, group, work.heads)
+        d_b += g.sum(0)
+        d_o.addmm_(g.t(), y)
+        g = _times(g, w_o, across, scratch, "heads")
+        d = _attention_gradient(qkv, y, rest, g, group, work.heads, scratch)
+        d_qkv.addmm_(d.t(), n)
+        dx = torch.mm(d, w_qkv, out=scratch.take("y", *shape))
+        if work.eps is not None:
+            dx, *of_norm = torch.ops.aten.native_layer_norm_backward(
+                dx, x, x.shape[1:], mean, scale, gamma, beta, [True, True, True]
+            )
+            d_gamma += of_norm[0]
+            d_beta += of_norm[1]
+        group.scatter(dx, results, across)
+    return [d_gamma, d_beta, d_qkv, d_o, d_b, *results]
 
 
 def _normed(x: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float | None) -> Sequence[Tensor]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from sciops._compiling import uncompiled
 from sciops.mixers._windows import Tiling
 
-CELLS_IN_CACHE = 4096
+CELLS_IN_CACHE = 2048
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class Group:
             band.tiling.cut(band.of(fields[band.field]), token_first, out=part)
         return out
 
-    def scatter(self, y: Tensor, fields: Sequence[Tensor], token_first: bool) -> None:
-        """The inverse of `gather`."""
+    def scatter(self, y: Tensor, fields: Sequence[Tensor], token_first: bool, add: bool = False) -> None:
+        """The inverse of `gather`: writes into contiguous fields, or adds to them."""
         for band, part in self._parts(y, token_first):
-            band.tiling.join(part, token_first, out=band.of(fields[band.field]))
+            band.tiling.write(part, token_first, band.of(fields[band.field]), add)
 
     def mask(self, token_first: bool, dtype: torch.dtype, device: torch.device) -> Tensor | None:
         """0 for cells that exist and −∞ for others, (windows, tokens) or (tokens, windows); None where all exist."""
@@ -153,17 +153,6 @@ def checkpointed(call: Callable[..., list[Tensor]], inputs: Sequence[Tensor | No
     from torch.utils.checkpoint import checkpoint
 
     return checkpoint(call, *inputs, use_reentrant=False, preserve_rng_state=False)
-
-
-def on_the_fast_path(x: Tensor, weight: Tensor) -> bool:
-    """Whether bands pay: eager work on a CPU in one dtype. Devices want large calls, compilers plain ones."""
-    return (
-        x.device.type == "cpu"
-        and x.dtype == weight.dtype
-        and x.dtype in (torch.float32, torch.float64)
-        and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
-    )
 
 
 def recorded_gradient(

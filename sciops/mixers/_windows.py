@@ -63,24 +63,30 @@ class Tiling:
         out.view(cells.shape).copy_(cells)
         return out
 
-    def join(self, y: Tensor, token_first: bool, out: Tensor | None = None) -> Tensor:
+    def join(self, y: Tensor, token_first: bool) -> Tensor:
         """The inverse of `cut`: averages overlaps and crops to (batch, *sizes, channel)."""
         channels = y.shape[-1]
         order = self._order(token_first)
-        blocks = (*self.shape, -1, *self.counts) if token_first else (-1, *self.counts, *self.shape)
-        y = y.view(*blocks, channels) if out is not None else y.reshape(*blocks, channels)
-        if out is not None and self.padded == self.sizes and not self.overlapping:
-            self._blocks(out).permute(order).copy_(y)
-            return out
-        y = y.permute([order.index(i) for i in range(len(order))])
+        y = self._cells(y, token_first).permute([order.index(i) for i in range(len(order))])
         y = y.reshape(y.shape[0], *(c * w for c, w in zip(self.counts, self.shape)), channels)
         if self.overlapping:
             for axis, n in enumerate(self.padded):
                 shape = (*y.shape[: axis + 1], n, *y.shape[axis + 2 :])
                 y = y.new_zeros(shape).index_add(axis + 1, _members(self, axis, y.device), y)
             y = y * _coverage(self, y.dtype, y.device)
-        y = crop_to(y, self.sizes)
-        return y if out is None else out.copy_(y)
+        return crop_to(y, self.sizes)
+
+    def write(self, y: Tensor, token_first: bool, out: Tensor, add: bool) -> None:
+        """`join` into `out`, a view of (batch, *sizes, channel), or added to what is there."""
+        if self.padded == self.sizes and not self.overlapping:
+            y, out = self._cells(y, token_first), self._blocks(out).permute(self._order(token_first))
+        else:
+            y = self.join(y, token_first)
+        out.add_(y) if add else out.copy_(y)
+
+    def _cells(self, y: Tensor, token_first: bool) -> Tensor:
+        blocks = (*self.shape, -1, *self.counts) if token_first else (-1, *self.counts, *self.shape)
+        return y.reshape(*blocks, y.shape[-1])
 
     def _blocks(self, x: Tensor) -> Tensor:
         """(batch, *padded, channel) → (batch, windows and cells of the first axis, of the second, …, channel)."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.mixers._banded_sampling import coarsened, refined_onto
-from sciops.mixers._bands import on_the_fast_path
+from sciops.mixers._banded_attention import Work
+from sciops.mixers._banded_pyramid import Pyramid, banded_pyramid
+from sciops.mixers._sampling import coarsened, refined
 from sciops.mixers._windows import crop_to, pad_to
 from sciops.mixers.window import WindowAttention
 
@@ -95,13 +97,44 @@ class MultipoleAttention(nn.Module):
             raise ValueError(
                 f"x has {x.ndim - 2} grid axes but the layer was built for {self.axes}: pass axes={x.ndim - 2}"
             )
+        count = self.level_count(tuple(x.shape[1:-1]))
+        factors = self._factors(count, x)
+        if self.sampler == "conv" and self.attention.in_bands(x):
+            work, weights = self.attention.work(self._shapes(x.shape[:-1], count)), self.attention.weights()
+            recorded = partial(self._in_bands_recorded, work, count)
+            return banded_pyramid(Pyramid(work, self.rate, count, recorded), weights, self.down, self.up, factors, x)
+        return self._merged(x, count, self.attention.attend, self.coarsened, self.refined, factors)
+
+    def _in_bands_recorded(self, work: Work, count: int, *inputs: Tensor) -> list[Tensor]:
+        weights, (down, up, factors, x) = inputs[:5], inputs[5:]
+        attend = lambda fields: work.recorded(*weights, *fields)  # noqa: E731
+        coarse, fine = partial(coarsened, kernel=down, rate=self.rate), partial(refined, kernel=up, rate=self.rate)
+        return [self._merged(x, count, attend, coarse, lambda r, sizes: fine(r, sizes=sizes), factors)]
+
+    def _merged(
+        self, x: Tensor, count: int, attend: Callable, coarse: Callable, fine: Callable, factors: Tensor
+    ) -> Tensor:
         fields = [x]
-        for _ in range(1, self.level_count(tuple(x.shape[1:-1]))):
-            fields.append(self.coarsened(fields[-1]))
-        *finer, result = self.attention.attend(fields)
-        for step, level in enumerate(reversed(finer)):
-            result = self._merged(level, self._weighted(result, step))
+        for _ in range(1, count):
+            fields.append(coarse(fields[-1]))
+        *finer, result = attend(fields)
+        for level, a in zip(reversed(finer), factors):
+            result = level + fine(result if self.aggregate == "sum" else a * result, tuple(level.shape[1:-1]))
         return result
+
+    def _factors(self, count: int, x: Tensor) -> Tensor:
+        """a_l by merge, from the coarse end."""
+        if self.aggregate == "learned_per_level":
+            return self.level_weights[torch.arange(count - 1).clamp(max=_MOST_LEVELS - 1)]
+        ones = torch.ones(count - 1, dtype=x.dtype, device=x.device)
+        return ones if self.aggregate == "sum" else ones / torch.arange(1, count, device=x.device)
+
+    def _shapes(self, shape: tuple[int, ...], count: int) -> tuple[tuple[int, ...], ...]:
+        """(batch, *sizes) of all levels."""
+        shapes = [tuple(shape)]
+        for _ in range(1, count):
+            shapes.append((shape[0], *(-(-n // self.rate) for n in shapes[-1][1:])))
+        return tuple(shapes)
 
     def level_count(self, sizes: tuple[int, ...]) -> int:
         """Levels used on a grid of these sizes."""
@@ -113,51 +146,27 @@ class MultipoleAttention(nn.Module):
 
     def coarsened(self, x: Tensor) -> Tensor:
         """D x: (batch, *sizes, channels) → (batch, *⌈sizes/rate⌉, channels)."""
-        if self.sampler == "conv" and on_the_fast_path(x, self.down):
+        if self.sampler == "conv":
             return coarsened(x, self.down, self.rate)
         sizes = x.shape[1:-1]
         coarse = tuple(-(-n // self.rate) for n in sizes)
         children = pad_to(x, tuple(n * self.rate for n in coarse))
         children = children.reshape(x.shape[0], *(s for n in coarse for s in (n, self.rate)), x.shape[-1])
-        if self.sampler == "average":
-            total = children.sum(tuple(range(2, 2 * self.axes + 1, 2)))
-            for axis, (n, m) in enumerate(zip(sizes, coarse), start=1):
-                real = torch.full((m,), float(self.rate), dtype=x.dtype, device=x.device)
-                real[-1] -= m * self.rate - n
-                total = total / real.reshape(-1, *(1,) * (x.ndim - 1 - axis))
-            return total
-        order = (0, *range(1, 2 * self.axes, 2), *range(2, 2 * self.axes + 1, 2), 2 * self.axes + 1)
-        stacked = children.permute(order).reshape(x.shape[0], *coarse, -1)
-        # the convolution of disjoint blocks is one matrix product
-        kernel = self.down.movedim(1, -1).reshape(self.channels, -1)
-        return F.linear(stacked, kernel)
+        total = children.sum(tuple(range(2, 2 * self.axes + 1, 2)))
+        for axis, (n, m) in enumerate(zip(sizes, coarse), start=1):
+            real = torch.full((m,), float(self.rate), dtype=x.dtype, device=x.device)
+            real[-1] -= m * self.rate - n
+            total = total / real.reshape(-1, *(1,) * (x.ndim - 1 - axis))
+        return total
 
     def refined(self, r: Tensor, sizes: tuple[int, ...]) -> Tensor:
         """U r: (batch, *⌈sizes/rate⌉, channels) → (batch, *sizes, channels)."""
+        if self.sampler == "conv":
+            return refined(r, self.up, self.rate, sizes)
         batch, *coarse, channels = r.shape
-        if self.sampler == "average":
-            shape = [s for n in coarse for s in (n, 1)]
-            full = [s for n in coarse for s in (n, self.rate)]
-            y = r.reshape(batch, *shape, channels).expand(batch, *full, channels)
-        else:
-            kernel = self.up.movedim(1, -1).reshape(channels, -1).t()
-            y = F.linear(r, kernel).reshape(batch, *coarse, *(self.rate,) * self.axes, channels)
-            d = self.axes
-            y = y.permute(0, *(i for axis in range(d) for i in (axis + 1, axis + 1 + d)), 2 * d + 1)
+        y = r.reshape(batch, *(s for n in coarse for s in (n, 1)), channels)
+        y = y.expand(batch, *(s for n in coarse for s in (n, self.rate)), channels)
         return crop_to(y.reshape(batch, *(n * self.rate for n in coarse), channels), sizes)
-
-    def _merged(self, level: Tensor, r: Tensor) -> Tensor:
-        """level + U r"""
-        if self.sampler == "conv" and on_the_fast_path(level, self.up):
-            return refined_onto(level, r, self.up, self.rate)
-        return level + self.refined(r, tuple(level.shape[1:-1]))
-
-    def _weighted(self, r: Tensor, step: int) -> Tensor:
-        if self.aggregate == "sum":
-            return r
-        if self.aggregate == "vcycle_damped":
-            return r / (step + 1)
-        return r * self.level_weights[min(step, _MOST_LEVELS - 1)]
 
     def extra_repr(self) -> str:
         return f"rate={self.rate}, levels={self.levels!r}, aggregate={self.aggregate!r}, sampler={self.sampler!r}"

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.mixers._banded_attention import Work, banded_attention
-from sciops.mixers._bands import Group, cells_in_cache, checkpointed, groups_of, on_the_fast_path
+from sciops.mixers._bands import Group, cells_in_cache, checkpointed, groups_of
 
 
 class WindowAttention(nn.Module):
@@ -76,18 +76,37 @@ class WindowAttention(nn.Module):
         Windows with the same number of cells go through one call, whatever field they come from; on CPUs in bands that
         stay in the cache.
         """
-        x = fields[0]
-        shapes = tuple(tuple(field.shape[:-1]) for field in fields)
-        norm = (self.norm.weight, self.norm.bias) if isinstance(self.norm, nn.LayerNorm) else (None, None)
-        weights = (*norm, self.qkv.weight, self.out.weight, self.out.bias)
-        if self.stride == self.window and on_the_fast_path(x, self.out.weight):
-            groups = groups_of(shapes, self.window, self.stride, cells_in_cache)
-            eps = None if norm[0] is None else self.norm.eps
-            keep = torch.is_grad_enabled() and not self.recompute
-            recorded = partial(self._recorded, groups_of(shapes, self.window, self.stride, _all_cells), False)
-            return banded_attention(Work(groups, self.heads, eps, keep, recorded), weights, fields)
+        if self.in_bands(fields[0]):
+            return banded_attention(self.work(_shapes(fields)), self.weights(), fields)
         most = _cells_to_recompute if self.recompute else _cells_of_a_call
-        return self._recorded(groups_of(shapes, self.window, self.stride, most), True, *weights, *fields)
+        groups = groups_of(_shapes(fields), self.window, self.stride, most)
+        return self._recorded(groups, True, *self.weights(), *fields)
+
+    def in_bands(self, x: Tensor) -> bool:
+        """Whether bands pay: eager work on a CPU in one dtype. Devices want large calls, compilers plain ones."""
+        return (
+            self.stride == self.window
+            and x.device.type == "cpu"
+            and x.dtype == self.out.weight.dtype
+            and x.dtype in (torch.float32, torch.float64)
+            and not torch.is_autocast_enabled("cpu")
+            and not torch.compiler.is_compiling()
+        )
+
+    def work(self, shapes: tuple[tuple[int, ...], ...]) -> Work:
+        """The work in bands on fields of these shapes (batch, *sizes)."""
+        return Work(
+            groups=groups_of(shapes, self.window, self.stride, cells_in_cache),
+            heads=self.heads,
+            eps=self.norm.eps if isinstance(self.norm, nn.LayerNorm) else None,
+            keep=torch.is_grad_enabled() and not self.recompute,
+            recorded=partial(self._recorded, groups_of(shapes, self.window, self.stride, _all_cells), False),
+        )
+
+    def weights(self) -> tuple[Tensor | None, ...]:
+        """γ, β (None without a LayerNorm), W_qkv, W_o, b_o."""
+        norm = (self.norm.weight, self.norm.bias) if isinstance(self.norm, nn.LayerNorm) else (None, None)
+        return (*norm, self.qkv.weight, self.out.weight, self.out.bias)
 
     def _recorded(self, groups: tuple[Group, ...], fused: bool, *inputs: Tensor | None) -> list[Tensor]:
         """`attend` in torch's own operations."""
@@ -119,6 +138,10 @@ class WindowAttention(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.channels}, heads={self.heads}, window={self.window}, stride={self.stride}"
+
+
+def _shapes(fields: Sequence[Tensor]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(x.shape[:-1]) for x in fields)
 
 
 def _all_cells(tokens: int) -> int:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from test_window_attention import random_, windowed
 from torch.func import functional_call
 
-from sciops.mixers import MultipoleAttention, WindowAttention
+from sciops.mixers import MultipoleAttention, WindowAttention, _banded_pyramid
 
 
 def padded_once(x: torch.Tensor, multiple: int) -> torch.Tensor:
@@ -126,6 +126,13 @@ def test_samplers_in_one_and_three_dimensions(axes):
     assert torch.isfinite(layer(odd)).all()
 
 
+def without_attention(monkeypatch) -> None:
+    """The identity in place of attention, in both forms of the layer."""
+    monkeypatch.setattr(WindowAttention, "attend", lambda self, fields: list(fields))
+    whole = lambda work, weights, fields, scratch: ([x.clone() for x in fields], [])  # noqa: E731
+    monkeypatch.setattr(_banded_pyramid, "attend", whole)
+
+
 def mean_and_copy(layer: MultipoleAttention) -> MultipoleAttention:
     """D as the mean of the children, U as a copy to them."""
     if layer.sampler == "conv":
@@ -142,7 +149,7 @@ def test_constants_pass_with_the_sum_of_the_level_weights(monkeypatch, sizes, sa
     """With the identity for attention, averaging D and copying U, level l adds its weight times the constant."""
     if sampler == "conv" and sizes == (13, 16):
         sizes = (16, 24)  # the learned kernel counts missing cells as zero, only the average knows them
-    monkeypatch.setattr(WindowAttention, "attend", lambda self, fields: list(fields))
+    without_attention(monkeypatch)
     x = torch.full((1, *sizes, 4), 1.5, dtype=torch.float64)
     for levels in range(1, 5):
         damped = sum(math.factorial(levels - 1 - l) / math.factorial(levels - 1) for l in range(levels))
@@ -156,7 +163,7 @@ def test_constants_pass_with_the_sum_of_the_level_weights(monkeypatch, sizes, sa
 
 
 def test_an_impulse_spreads_over_its_ancestors(monkeypatch):
-    monkeypatch.setattr(WindowAttention, "attend", lambda self, fields: list(fields))
+    without_attention(monkeypatch)
     layer = mean_and_copy(MultipoleAttention(1, heads=1, levels=3))
     x = torch.zeros(1, 8, 8, 1, dtype=torch.float64)
     x[0, 5, 2] = 1.0
