@@ -1,0 +1,72 @@
+import json
+
+import numpy as np
+import pytest
+
+from sciops.metrics import relative_l2
+from sciops.pde import darcy
+from studies.accuracy_for_time import ARMS, PRESETS, Config, run
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return Config(
+        sizes=(43,),
+        finest=85,
+        samples=(6, 2, 4),
+        seconds=0.2,
+        arms=("sine-cosine", "effective coefficient"),
+        threads=1,
+        output=tmp_path_factory.mktemp("accuracy"),
+    )
+
+
+@pytest.fixture(scope="module")
+def results(config):
+    return run(config)
+
+
+def test_solver_rows_are_the_solver_on_the_coarse_coefficient(config, results):
+    with np.load(config.output / "fields.npz") as fields:
+        a, u = fields["a43"][-4:].astype(float), fields["u43"][-4:]
+    assert set(np.unique(a)) == {3.0, 12.0}
+    expected = relative_l2(darcy.solve(a).u, u.astype(float)).mean()
+    rows = {row["name"]: row for row in results["summary"][43]}
+    assert rows["native solve"]["error"] == pytest.approx(expected, rel=1e-5)
+    # the effective coefficient starts as a solve, the network from nothing
+    assert rows["effective coefficient"]["error"] < 0.3 * rows["sine-cosine"]["error"]
+    assert rows["effective coefficient"]["kind"] == "hybrid"
+    assert (config.output / "figures" / "accuracy_for_time.png").exists()
+
+
+def test_runs_that_are_there_are_not_repeated(config, results):
+    record = next((config.output / "records").glob("sine*.json"))
+    stored = json.loads(record.read_text())
+    stored["record"]["error"] = 0.125
+    record.write_text(json.dumps(stored))
+    again = run(config)
+    assert {row["name"]: row["error"] for row in again["summary"][43]}["sine-cosine"] == 0.125
+
+
+def test_targets_compare_like_with_like():
+    from studies._accuracy_report import targets
+
+    rows = [
+        {"name": "ours", "kind": "network", "error": 0.007, "averaged": 0.0055},
+        {"name": "with a solver", "kind": "hybrid", "error": 0.003, "averaged": 0.003},
+        {"name": "theirs", "kind": "peer", "error": 0.02, "averaged": 0.015},
+    ]
+    ratio, network, hybrid = targets({85: rows}, PRESETS["evening"])
+    assert ratio["value"] == pytest.approx(0.35) and ratio["met"]
+    assert network["value"] == 0.0055 and network["met"] and not hybrid["met"]
+    assert len(targets({85: rows}, PRESETS["quick"])) == 1, (
+        "errors of short runs are not held against long ones' bounds"
+    )
+
+
+def test_refusals(config):
+    with pytest.raises(ValueError, match="--arms nothing"):
+        run(Config(arms=("nothing",)))
+    with pytest.raises(ValueError, match="--sizes 44"):
+        run(Config(sizes=(44,)))
+    assert {arm.kind for arm in ARMS.values()} == {"network", "hybrid", "peer"}
