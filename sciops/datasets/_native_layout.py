@@ -178,7 +178,8 @@ def root_attributes(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[
         )
         attrs = {k: v.item() if isinstance(v, np.generic) else v for k, v in file.attrs.items() if k[0] != "_"}
         shapes = {}
-        for name, group in file.items():
+        for name in file:
             if name[0] == "r" and name[1:].replace("x", "").isdigit():
+                group = file[name]
                 shapes[name] = tuple(len(group[axis]) for axis in SPACE if axis in group)
     return attrs, finest_first(path, shapes)

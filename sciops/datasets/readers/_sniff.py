@@ -247,7 +247,8 @@ def _probe_hdf5(path: Path, *, matlab: bool) -> Probe:
                 f"{path} keeps {outside[0]} in another file ({outside[1]}), which is not opened: write them into one"
             )
         attrs = {key: file.attrs[key] for key in file.attrs}
-        matlab = matlab or any("MATLAB_class" in item.attrs for item in file.values())
+        ours = "sciops_schema" in attrs
+        matlab = matlab or not ours and any("MATLAB_class" in item.attrs for item in file.values())
     return Probe(path, "hdf5", matlab, attrs)
 
 
