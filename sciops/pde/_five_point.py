@@ -105,7 +105,7 @@ def source(forcing: Tensor, axes: tuple[Axis, Axis]) -> Tensor:
     x, y = axes
     if forcing.numel() > 1:
         forcing = forcing[:, x.unknown, y.unknown]
-    return areas(axes, forcing) * forcing
+    return areas(axes, forcing) * forcing if len(forcing) > 1 else areas(axes, forcing)[None].mul_(forcing)
 
 
 def areas(axes: tuple[Axis, Axis], like: Tensor) -> Tensor:

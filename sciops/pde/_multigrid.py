@@ -3,6 +3,7 @@
 Conjugate gradients in float64, preconditioned by one float32 V(2, 2)-cycle of black-box multigrid. The cycle is not
 exactly symmetric in float32, so the direction update is the flexible one, β = −⟨Ap, z⟩/⟨p, Ap⟩. The residual that CG
 carries along drifts from the true one; each round ends by replacing it with b − Au, and only that one is reported.
+The first guess is full multigrid's without its finest level: half a cycle's work that saves one or two iterations.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ FIRST, SECOND = (1.0 / (1.25 + sign * 0.75 * math.cos(math.pi / 4)) for sign in 
 HALF_EPSILON = 0.5 * sys.float_info.epsilon
 ROUNDS = 5  # residual replacements at most
 SAFETY = 0.9  # share of the tolerance at which the carried residual ends a round
+COARSE = 1000  # unknowns of a level on which full multigrid starts: further down a level costs more than it gives
 STALLED = 0.5  # a round that leaves more than this share of the last true residual is the last
 
 
@@ -30,6 +32,14 @@ def level_shapes(mx: int, my: int, rows_alone: int = 0) -> list[tuple[int, int]]
         mx, my = shapes[-1]
         shapes.append((mx // 2, my // 2 if len(shapes) > rows_alone else my))
     return shapes
+
+
+def nested_level(shapes) -> int:
+    """The level on which full multigrid starts, of two at least: not the finest, and of `COARSE` unknowns at most."""
+    level = 1
+    while level < len(shapes) - 1 and shapes[level][0] * shapes[level][1] > COARSE:
+        level += 1
+    return level
 
 
 def coarsening(octaves: float) -> tuple[bool, int]:

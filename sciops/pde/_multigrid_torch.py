@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sciops.pde._five_point import apply
 from sciops.pde._galerkin import BOTH, COUPLING, ROWS, STORED, Offset, galerkin_products, interpolated
-from sciops.pde._multigrid import FIRST, ROUNDS, SAFETY, SECOND, STALLED, level_shapes
+from sciops.pde._multigrid import FIRST, ROUNDS, SAFETY, SECOND, STALLED, level_shapes, nested_level
 
 
 @dataclass
@@ -194,33 +194,60 @@ def _relax(level: Level, u: Tensor, f: Tensor, omega: float) -> None:
     u[:, run].addcmul_(level.inverse[:, run], _residual(level, u, f), value=omega)
 
 
-def cycle(hierarchy: Hierarchy, f: Tensor, depth: int = 0) -> Tensor:
-    """One V(2, 2)-cycle from zero: an approximation of A⁻¹f, symmetric and positive definite in f."""
+def cycle(hierarchy: Hierarchy, f: Tensor, depth: int = 0, u: Tensor | None = None) -> Tensor:
+    """One V(2, 2)-cycle on A u = f: from zero an approximation of A⁻¹f, symmetric and positive definite in f; or from a
+    given u, which is overwritten (not on the coarsest level)."""
     level = hierarchy.levels[depth]
     if level.weights is None:
         u = torch.zeros_like(f)
         inner = level.square(f)[:, 1:-2, 1:-2]
         level.square(u)[:, 1:-2, 1:-2] = torch.einsum("bpq,bq->bp", hierarchy.bottom, inner.flatten(1)).view_as(inner)
         return u
-    u = FIRST * level.inverse * f
+    if u is None:
+        u = FIRST * level.inverse * f
+    else:
+        _relax(level, u, f, FIRST)
     _relax(level, u, f, SECOND)
     coarse = hierarchy.levels[depth + 1]
-    right = f.new_zeros(coarse.inverse.shape)
     low = level.shape[1] + 4
     r = torch.zeros_like(f)
     r[:, low:-low] = _residual(level, u, f)
-    weights = level.weights[:, :, 1:-1, 1:-1]
-    inside = coarse.square(right)[:, 1:-2, 1:-2]
-    inside.copy_(_points(level, r, (0, 0), coarse.shape))
-    for k, delta in enumerate(interpolated(level.steps)):
-        inside.addcmul_(weights[:, k], _points(level, r, delta, coarse.shape))
-    correction = coarse.square(cycle(hierarchy, right, depth + 1))[:, 1:-2, 1:-2]
-    _points(level, u, (0, 0), coarse.shape).add_(correction)
-    for k, delta in enumerate(interpolated(level.steps)):
-        _points(level, u, delta, coarse.shape).addcmul_(weights[:, k], correction)
+    _add_finer(level, coarse, cycle(hierarchy, _coarser(level, coarse, r), depth + 1), u)
     _relax(level, u, f, SECOND)
     _relax(level, u, f, FIRST)
     return u
+
+
+def nested_start(hierarchy: Hierarchy, f: Tensor) -> Tensor:
+    """Full multigrid for f up to the level below the finest, one cycle a level, and its solution interpolated."""
+    levels = hierarchy.levels
+    first, rights = nested_level([level.shape for level in levels]), [f]
+    for fine, coarse in zip(levels[:first], levels[1:]):
+        rights.append(_coarser(fine, coarse, rights[-1]))
+    u = cycle(hierarchy, rights[first], first)
+    for depth in range(first - 1, -1, -1):
+        below, u = u, torch.zeros_like(rights[depth])
+        _add_finer(levels[depth], levels[depth + 1], below, u)
+        u = cycle(hierarchy, rights[depth], depth, u) if depth else u
+    return u
+
+
+def _coarser(level: Level, coarse: Level, r: Tensor) -> Tensor:
+    """Pᵀ r."""
+    right = r.new_zeros(coarse.inverse.shape)
+    weights, inside = level.weights[:, :, 1:-1, 1:-1], coarse.square(right)[:, 1:-2, 1:-2]
+    inside.copy_(_points(level, r, (0, 0), coarse.shape))
+    for k, delta in enumerate(interpolated(level.steps)):
+        inside.addcmul_(weights[:, k], _points(level, r, delta, coarse.shape))
+    return right
+
+
+def _add_finer(level: Level, coarse: Level, correction: Tensor, u: Tensor) -> None:
+    """u += P · correction."""
+    weights, inside = level.weights[:, :, 1:-1, 1:-1], coarse.square(correction)[:, 1:-2, 1:-2]
+    _points(level, u, (0, 0), coarse.shape).add_(inside)
+    for k, delta in enumerate(interpolated(level.steps)):
+        _points(level, u, delta, coarse.shape).addcmul_(weights[:, k], inside)
 
 
 def _points(level: Level, flat: Tensor, delta: Offset, coarse: tuple[int, int]) -> Tensor:
@@ -250,6 +277,8 @@ def solve_batch(
     hierarchy = build(along_y, along_x, rows_alone=rows_alone, singular=singular) if len(live) else None
     if 0 < len(live) < batch:
         hierarchy = hierarchy.select(live)
+    if hierarchy is not None and len(hierarchy.levels) > 1:
+        u[live] = _first_guess(hierarchy, b[live], norm[live])
     for _ in range(ROUNDS):
         if not len(live):
             break
@@ -265,6 +294,15 @@ def solve_batch(
         if not goes_on.all():
             hierarchy, live = hierarchy.select(goes_on), live[goes_on]
     return u, true, iterations
+
+
+def _first_guess(hierarchy: Hierarchy, b: Tensor, norm: Tensor) -> Tensor:
+    """u of `nested_start`, zero in samples where that is not finite."""
+    level = hierarchy.levels[0]
+    f = torch.zeros_like(level.inverse)
+    level.square(f)[:, 1:-2, 1:-2] = b / norm[:, None, None]
+    u = level.square(nested_start(hierarchy, f))[:, 1:-2, 1:-2].to(b.dtype) * norm[:, None, None]
+    return torch.where(torch.isfinite(_norm(u))[:, None, None], u, 0.0)
 
 
 def _conjugate_gradients(

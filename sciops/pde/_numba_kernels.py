@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from sciops.pde._galerkin import BOTH, ROWS, galerkin_source
-from sciops.pde._multigrid import FIRST, SECOND
+from sciops.pde._multigrid import FIRST, SECOND, nested_level
 
 # reassociation and contraction let sums vectorise; infinities and NaN stay what they are
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
@@ -20,6 +20,7 @@ _ONE, _ZERO = np.float32(1.0), np.float32(0.0)
 _BAND = 1024  # elements that pass through the fused smoothing steps at a time
 
 fast = numba.njit(nogil=True, fastmath=_FAST, error_model="numpy")
+_nested_level = fast(nested_level)
 
 
 def _compiled(name, nine, steps):
@@ -205,14 +206,18 @@ def _run(first, last, mx, my):
 
 
 @fast
-def _down(nine, band, d, e, s, se, sw, f, u, r, mx, my):
-    """Two smoothing steps from zero into u, and what they leave into r: three passes that follow each other by bands
-    of rows, the later ones a row behind. r first holds the first step, and is overwritten where that is used up."""
+def _down(nine, from_zero, band, d, e, s, se, sw, f, u, r, mx, my):
+    """Two smoothing steps on u, or from zero into u, and what they leave into r: three passes that follow each other by
+    bands of rows, the later ones a row behind. r first holds the first step, and is overwritten where that is used up.
+    """
     for top in range(1, mx + 3, band):
         low, high = _run(top, top + band - 1, mx, my)
-        r_, f_, d_ = r[low:high], f[low:high], d[low:high]
-        for k in range(high - low):
-            r_[k] = _W1 * f_[k] / d_[k]
+        if from_zero:
+            r_, f_, d_ = r[low:high], f[low:high], d[low:high]
+            for k in range(high - low):
+                r_[k] = _W1 * f_[k] / d_[k]
+        else:
+            _relax(nine, low, high, my + 3, _W1, r, f, d, e, s, se, sw, u)
         low, high = _run(top - 1, top + band - 2, mx, my)
         _relax(nine, low, high, my + 3, _W2, u, f, d, e, s, se, sw, r)
         low, high = _run(top - 2, top + band - 3, mx, my)
@@ -310,13 +315,13 @@ def _bottom(singular, d, e, s, f, u, c, mx, my):
 
 
 @fast
-def cycle(work, shapes, start, singular):
-    """One V(2, 2)-cycle on the right side stored at the finest level, from zero, into that level's u; `singular` says
-    that no wall holds a value, so that u is determined up to a constant."""
+def cycle(work, shapes, start, singular, first=0, from_zero=True):
+    """One V(2, 2)-cycle on the right side stored at level `first`, from zero or from that level's u, into it;
+    `singular` says that no wall holds a value, so that u is determined up to a constant."""
     levels = len(shapes)
-    for step in range(2 * levels - 1):
-        down = step < levels
-        level = step if down else 2 * levels - 2 - step
+    for step in range(2 * (levels - first) - 1):
+        down = step < levels - first
+        level = first + step if down else 2 * levels - 2 - first - step
         mx, my = shapes[level]
         d, e, s, se, sw, f, u, r = arrays_of(work, start, shapes, level)
         n = shapes[level]
@@ -335,17 +340,48 @@ def cycle(work, shapes, start, singular):
             continue
         # on small grids one band is the whole grid: long runs vectorise better than short rows
         band = max(1, _BAND // (my + 3))
-        P, c = _weights(work, start, shapes, level), shapes[level + 1]
-        _, _, _, _, _, right, correction, _ = arrays_of(work, start, shapes, level + 1)
         if down:
-            _down(level > 0, band, d, e, s, se, sw, f, u, r, mx, my)
-            if _rows_alone(shapes, level):
-                _restrict_rows(as_matrix(r, n), P, as_matrix(right, c), c[0], c[1])
-            else:
-                _restrict(as_matrix(r, n), P, as_matrix(right, c), c[0], c[1])
+            _down(level > 0, from_zero or level > first, band, d, e, s, se, sw, f, u, r, mx, my)
+            _coarser(work, shapes, start, level, r)
         else:
-            if _rows_alone(shapes, level):
-                _prolong_rows(as_matrix(u, n), P, as_matrix(correction, c), c[0], c[1])
-            else:
-                _prolong(as_matrix(u, n), P, as_matrix(correction, c), c[0], c[1])
+            _finer(work, shapes, start, level, u)
             _up(level > 0, band, d, e, s, se, sw, f, u, r, mx, my)
+
+
+@fast
+def nested_start(work, shapes, start, singular):
+    """Full multigrid for the right side at the finest level, up to the level below it: its solution there, by one cycle
+    a level from a coarse one on, interpolated into the finest u. There are two levels at least."""
+    first = _nested_level(shapes)
+    for level in range(first):
+        _, _, _, _, _, f, _, _ = arrays_of(work, start, shapes, level)
+        _coarser(work, shapes, start, level, f)
+    cycle(work, shapes, start, singular, first)
+    for level in range(first - 1, -1, -1):
+        _, _, _, _, _, _, u, _ = arrays_of(work, start, shapes, level)
+        u[:] = _ZERO
+        _finer(work, shapes, start, level, u)
+        if level > 0:
+            cycle(work, shapes, start, singular, level, False)
+
+
+@fast
+def _coarser(work, shapes, start, level, r):
+    """The right side of the next level from r on this one."""
+    P, c = _weights(work, start, shapes, level), shapes[level + 1]
+    _, _, _, _, _, right, _, _ = arrays_of(work, start, shapes, level + 1)
+    if _rows_alone(shapes, level):
+        _restrict_rows(as_matrix(r, shapes[level]), P, as_matrix(right, c), c[0], c[1])
+    else:
+        _restrict(as_matrix(r, shapes[level]), P, as_matrix(right, c), c[0], c[1])
+
+
+@fast
+def _finer(work, shapes, start, level, u):
+    """Adds the next level's u, interpolated, to the u of this one."""
+    P, c = _weights(work, start, shapes, level), shapes[level + 1]
+    _, _, _, _, _, _, correction, _ = arrays_of(work, start, shapes, level + 1)
+    if _rows_alone(shapes, level):
+        _prolong_rows(as_matrix(u, shapes[level]), P, as_matrix(correction, c), c[0], c[1])
+    else:
+        _prolong(as_matrix(u, shapes[level]), P, as_matrix(correction, c), c[0], c[1])

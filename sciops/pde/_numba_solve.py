@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from sciops.pde._multigrid import HALF_EPSILON, ROUNDS, SAFETY, STALLED
-from sciops.pde._numba_kernels import arrays_of, as_matrix, cycle, fast, setup
+from sciops.pde._numba_kernels import arrays_of, as_matrix, cycle, fast, nested_start, setup
 
 _SOURCES = ("_galerkin.py", "_multigrid.py", "_numba_kernels.py", "_numba_solve.py")
 
@@ -134,6 +134,26 @@ def _advance(alpha, scale, p, Ap, u, r, f):
 
 
 @fast
+def _scaled(r, scale, f):
+    """f = scale·r; f has a halo."""
+    mx, my = r.shape
+    for i in range(mx):
+        r_, f_ = r[i], f[i + 1]
+        for j in range(my):
+            f_[j + 1] = scale * r_[j]
+
+
+@fast
+def _scaled_up(z, scale, u):
+    """u = scale·z; u has a halo of one, z that of the cycle."""
+    mx, my = u.shape[0] - 2, u.shape[1] - 2
+    for i in range(1, mx + 1):
+        z_, u_ = z[i], u[i]
+        for j in range(1, my + 1):
+            u_[j] = scale * z_[j]
+
+
+@fast
 def _products(r, Ap, z):
     """⟨r, z⟩ and ⟨A p, z⟩."""
     mx, my = r.shape
@@ -167,9 +187,17 @@ def compiled(checksum: int):
         f, z = as_matrix(f, shapes[0]), as_matrix(z, shapes[0])
         iterations, rho, size = 0, 1.0, norm
         target = SAFETY * tol * norm
+        if len(shapes) > 1:
+            _scaled(r, 1.0 / norm, f)
+            nested_start(work, shapes, start, singular)
+            _scaled_up(z, norm, u)
+            size = np.sqrt(_true_residual(along_y, along_x, b, u, r))
+            if not np.isfinite(size):
+                u[:] = 0.0
+                size = np.sqrt(_copy(b, r))
         for _ in range(ROUNDS):
-            curvature, before = 0.0, rho
-            rr = _advance(0.0, 1.0 / size, p, Ap, u, r, f)
+            curvature, before, rr = 0.0, rho, size * size
+            _scaled(r, 1.0 / size, f)
             while np.sqrt(rr) > target and iterations < limit:
                 cycle(work, shapes, start, singular)
                 descent, across = _products(r, Ap, z)

@@ -119,7 +119,7 @@ def solve(
 
     # powers of two: exact, and neither float32 nor squared norms can leave their range afterwards
     a_scale, b_scale = _power_of_two(coefficient), _power_of_two(system.b)
-    problem = Problem(system.a, a_scale, system.b / b_scale[:, None, None], system.axes)
+    problem = Problem(system.a, a_scale, system.b.div_(b_scale[:, None, None]), system.axes)
     u = coefficient.new_zeros(len(coefficient), *grid.shape)
     x, y = system.axes
     inside = u[:, x.unknown, y.unknown]
