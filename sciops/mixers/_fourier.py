@@ -1,15 +1,20 @@
-"""The truncated real Fourier transform as small matrix products, channel last.
+"""The truncated real Fourier transform, channel last: small matrix products, or FFTs where many modes are kept.
 
 With n points along an axis and θ = 2π/n the kept coefficients are
 
     X(k, l) = 1/N · Σ x(i, j) exp(−iθ₀ki − iθ₁lj),     k = −K … K−1 (leading axes),  l = 0 … M−1 (last axis)
 
 and the way back is y(i, j) = Re Σ c_l Z(k, l) exp(iθ₀ki + iθ₁lj) with c_l = 1 at l = 0 and at the Nyquist column
-l = n/2, 2 elsewhere. Both are one linear map T and its transpose, which differ only in the scaling of the last table:
+l = n/2, 2 elsewhere. Both are one linear map T and its transpose, which differ only in the scaling of the last axis:
 each is the other's derivative, so derivatives of every order exist.
 
-Only cos θkj and sin θkj for k = 0 … K are tabulated: they serve +k and −k alike. Coefficients are stored as real pairs
-(batch, 2, modes…, channel) with leading modes ordered 0 … K−1, −1 … −K.
+Coefficients are real pairs (batch, 2, modes…, channel) with leading modes ordered 0 … K−1, −1 … −K. The last axis goes
+first: its real table [cos; −sin] leaves (rows, 2M, channel), and the complex table of a leading axis, written out in
+real 2×2 blocks, takes (n, 2) and leaves (2, 2K), which is the order of the result. Every step is one batched product on
+memory as it lies: nothing is shifted, joined or transposed in between.
+
+An axis is a 2-D table, for a product, or a 1-D one, for an FFT: the kept rows of a leading axis, the scaling of the
+columns of the last.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -24,38 +30,47 @@ from torch.autograd import Function
 
 from sciops._compiling import uncompiled
 
+Method = Literal["auto", "product", "fft"]
+
+# Kept modes (K of a leading axis, M of the last) from which FFT, cropping and the copies around it take less time than
+# the product. Measured by studies/mixer_speed.py: (leading; last; last where n has a prime factor above 7). Lengths
+# between 128 and 8192 cross at about the same number: both costs are proportional to n. The figures of CUDA are
+# estimates from arithmetic and memory rates.
+_FFT_FROM = {"cpu": (192, 224, 320), "cuda": (96, 96, 128)}
+
 
 @uncompiled
 @lru_cache(maxsize=128)
-def leading_table(n: int, k: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """[cos θkj; sin θkj] for k = 0 … K : (2(K+1), n)."""
+def tables(
+    sizes: tuple[int, ...], modes: tuple[int, ...], dtype: torch.dtype, device: torch.device, method: Method = "auto"
+) -> tuple[list[Tensor], Tensor, Tensor]:
+    """(leading axes, last axis of the analysis, last axis of the synthesis); `method` forces one way on all axes."""
+    *rows, columns = modes
+    leading_from, smooth_from, rough_from = _FFT_FROM.get(device.type, _FFT_FROM["cpu"])
+    last_from = smooth_from if _smooth(sizes[-1]) else rough_from
+
+    def by_fft(k: int, start: int) -> bool:
+        return method == "fft" or (method == "auto" and k >= start)
+
     with torch.inference_mode(False):  # a table made while evaluating must serve training later
-        return torch.cat(_cos_sin(n, k + 1)).to(device=device, dtype=dtype)
-
-
-@uncompiled
-@lru_cache(maxsize=128)
-def last_tables(n: int, m: int, points: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """(analysis, synthesis) = ([cos; −sin]/points, c·[cos; −sin]) for l = 0 … M−1 : (2M, n) each."""
-    with torch.inference_mode(False):
-        cos, sin = _cos_sin(n, m)
-        table = torch.cat([cos, -sin])
-        c = torch.full((m, 1), 2.0, dtype=torch.float64, device="cpu")
-        c[0] = 1.0
-        if n % 2 == 0 and m > n // 2:
-            c[n // 2] = 1.0
-        pair = table / points, table * torch.cat([c, c])
-        return tuple(t.to(device=device, dtype=dtype) for t in pair)
+        leading = [
+            _kept_rows(n, k).to(device)
+            if by_fft(k, leading_from)
+            else _leading_table(n, k).to(device=device, dtype=dtype)
+            for n, k in zip(sizes, rows)
+        ]
+        pair = _last_tables(sizes[-1], columns, math.prod(sizes), by_fft(columns, last_from))
+        return leading, *(t.to(device=device, dtype=dtype) for t in pair)
 
 
 def transform(x: Tensor, leading: Sequence[Tensor], last: Tensor) -> Tensor:
     """T: fields (batch, *grid, channel) → coefficients (batch, 2, *modes, channel)."""
-    return _Transform.apply(x, last, *leading)
+    return _Transform.apply(x, tuple(x.shape[1:-1]), last, *leading)
 
 
-def transpose(z: Tensor, leading: Sequence[Tensor], last: Tensor) -> Tensor:
-    """Tᵀ: coefficients (batch, 2, *modes, channel) → fields (batch, *grid, channel)."""
-    return _Transpose.apply(z, last, *leading)
+def transpose(z: Tensor, sizes: tuple[int, ...], leading: Sequence[Tensor], last: Tensor) -> Tensor:
+    """Tᵀ: coefficients (batch, 2, *modes, channel) → fields (batch, *sizes, channel)."""
+    return _Transpose.apply(z, sizes, last, *leading)
 
 
 def multiply(x: Tensor, weight: Tensor) -> Tensor:
@@ -80,26 +95,28 @@ def scale(x: Tensor, weight: Tensor) -> Tensor:
 
 class _Transform(Function):
     @staticmethod
-    def forward(ctx, x, last, *leading):
+    def forward(ctx, x, sizes, last, *leading):
+        ctx.sizes = sizes
         ctx.save_for_backward(last, *leading)
         return _apply(x, leading, last)
 
     @staticmethod
     def backward(ctx, g):
         last, *leading = ctx.saved_tensors
-        return _Transpose.apply(g, last, *leading), None, *[None] * len(leading)
+        return _Transpose.apply(g, ctx.sizes, last, *leading), None, None, *[None] * len(leading)
 
 
 class _Transpose(Function):
     @staticmethod
-    def forward(ctx, z, last, *leading):
+    def forward(ctx, z, sizes, last, *leading):
+        ctx.sizes = sizes
         ctx.save_for_backward(last, *leading)
-        return _apply_transposed(z, leading, last)
+        return _apply_transposed(z, sizes, leading, last)
 
     @staticmethod
     def backward(ctx, g):
         last, *leading = ctx.saved_tensors
-        return _Transform.apply(g, last, *leading), None, *[None] * len(leading)
+        return _Transform.apply(g, ctx.sizes, last, *leading), None, None, *[None] * len(leading)
 
 
 class _Multiply(Function):
@@ -122,9 +139,17 @@ class _Multiply(Function):
     def backward(ctx, g):
         x, weight = ctx.saved_tensors
         batch, _, modes, channels = x.shape
-        re, im = g.permute(1, 2, 0, 3)
+        pair = g.permute(2, 0, 1, 3)
+        re, im = pair.unbind(2)
         # the cotangent of [Xr; Xi]·[Wr | Wi], whose diagonal blocks enter the real part with signs + and −
-        blocks = torch.stack([re, im, im, -re], 2).reshape(modes, 2 * batch, -1)
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            blocks = torch.stack([re, im, im, -re], 2)
+        else:
+            blocks = g.new_empty(modes, batch, 4, g.shape[-1])
+            blocks[:, :, :2].copy_(pair)
+            blocks[:, :, 2].copy_(im)
+            torch.neg(re, out=blocks[:, :, 3])
+        blocks = blocks.reshape(modes, 2 * batch, -1)
         gx = gw = None
         if ctx.needs_input_grad[0]:
             gx = torch.bmm(blocks, weight.transpose(1, 2)).transpose(0, 1).reshape(x.shape)
@@ -170,31 +195,62 @@ def _scaled_in_place(x: Tensor, weight: Tensor, sign: int) -> Tensor:
 
 def _apply(x: Tensor, leading: Sequence[Tensor], last: Tensor) -> Tensor:
     batch, *grid, channels = x.shape
-    y = x
-    rows = batch
-    for n, table in zip(grid, leading):
-        y = _product(table, y.reshape(rows, n, -1))
-        rows *= table.shape[0]
-    y = _product(last, y.reshape(rows, grid[-1], channels))
-    split = [s for table in leading for s in (2, table.shape[0] // 2)]
-    y = y.reshape(batch, *split, 2, last.shape[0] // 2, channels)
-    z = y.movedim(-3, 1)
-    for axis in range(2 * len(leading) - 1, 0, -2):
-        z = _join(z[:, 0], z[:, 1], axis)
-    return z.contiguous()
+    rows = batch * math.prod(grid[:-1])
+    y = _last(x.reshape(rows, grid[-1], channels), last)
+    for n, table in zip(reversed(grid[:-1]), reversed(leading)):
+        rows //= n
+        y = _leading(y.reshape(rows, n, 2, -1), table)
+    return y.reshape(batch, 2, *(_kept(table) for table in leading), _kept(last), channels)
 
 
-def _apply_transposed(z: Tensor, leading: Sequence[Tensor], last: Tensor) -> Tensor:
+def _apply_transposed(z: Tensor, sizes: Sequence[int], leading: Sequence[Tensor], last: Tensor) -> Tensor:
     batch, *_, channels = z.shape
-    y = z.movedim(1, -3)
-    for axis in range(1, 2 * len(leading), 2):
-        y = _split(y.select(-3, 0), y.select(-3, 1), axis)
-    rows = batch * math.prod([table.shape[0] for table in leading])
-    y = _product(last.t(), y.reshape(rows, last.shape[0], channels))
-    for table in reversed(leading):
-        rows //= table.shape[0]
-        y = _product(table.t(), y.reshape(rows, table.shape[0], -1))
-    return y.reshape(batch, *(table.shape[1] for table in leading), last.shape[1], channels)
+    rows, y = batch, z
+    for n, table in zip(sizes, leading):
+        y = _leading_transposed(y.reshape(rows, 2, _kept(table), -1), table, n)
+        rows *= n
+    y = _last_transposed(y.reshape(rows, 2, _kept(last), channels), last, sizes[-1])
+    return y.reshape(batch, *sizes, channels)
+
+
+def _kept(table: Tensor) -> int:
+    return table.shape[0] // 2 if table.ndim == 2 else table.shape[0]
+
+
+def _last(x: Tensor, table: Tensor) -> Tensor:
+    """(rows, n, C) → (rows, 2, M, C)."""
+    if table.ndim == 2:
+        return _product(table, x)
+    kept = torch.fft.rfft(x, dim=1).narrow(1, 0, table.shape[0])
+    return torch.stack([kept.real, kept.imag], 1) * table[:, None]
+
+
+def _last_transposed(z: Tensor, table: Tensor, n: int) -> Tensor:
+    """(rows, 2, M, C) → (rows, n, C)."""
+    if table.ndim == 2:
+        return _product(table.t(), z.reshape(z.shape[0], -1, z.shape[-1]))
+    # irfft counts every column but the first and the Nyquist column twice
+    re, im = (z * (table / _counts(n, table.shape[0], table.dtype, table.device))[:, None]).unbind(1)
+    return torch.fft.irfft(torch.complex(re, im), n, dim=1, norm="forward").contiguous()
+
+
+def _leading(y: Tensor, table: Tensor) -> Tensor:
+    """(rows, n, 2, ·) → (rows, 2, 2K, ·)."""
+    if table.ndim == 2:
+        return _product(table, y.reshape(y.shape[0], -1, y.shape[-1]))
+    kept = torch.fft.fft(torch.complex(*y.unbind(2)), dim=1).index_select(1, table)
+    return torch.stack([kept.real, kept.imag], 1)
+
+
+def _leading_transposed(z: Tensor, table: Tensor, n: int) -> Tensor:
+    """(rows, 2, 2K, ·) → (rows, n, 2, ·)."""
+    if table.ndim == 2:
+        return _product(table.t(), z.reshape(z.shape[0], -1, z.shape[-1]))
+    kept = torch.complex(*z.unbind(1))
+    # added, since a row may be there twice
+    spectrum = kept.new_zeros(kept.shape[0], n, kept.shape[-1]).index_add(1, table, kept)
+    y = torch.fft.ifft(spectrum, dim=1, norm="forward")
+    return torch.stack([y.real, y.imag], 2)
 
 
 def _product(table: Tensor, y: Tensor) -> Tensor:
@@ -202,80 +258,45 @@ def _product(table: Tensor, y: Tensor) -> Tensor:
     return torch.bmm(table.expand(y.shape[0], -1, -1), y)
 
 
-def _join(re: Tensor, im: Tensor, axis: int) -> Tensor:
-    """(cos, sin) sums for |k| → coefficients for ±k: X(±k) = C ∓ iS; axes (2, K+1) become one of 2K.
-
-    re, im : (batch, …, 2, K+1, …)
-    returns : (batch, 2, …, 2K, …)   real and imaginary part
-    """
-    k = re.shape[axis + 1] - 1
-    if torch.compiler.is_compiling():
-        return _join_recorded(re, im, axis)
-    out = re.new_empty((re.shape[0], 2, *re.shape[1:axis], 2 * k, *re.shape[axis + 2 :]))
-    cos_re, sin_re, cos_im, sin_im = (t.select(axis, i) for t in (re, im) for i in (0, 1))
-
-    def combine(operation, a: Tensor, b: Tensor, part: int, first: int, start: int) -> None:
-        operation(a.narrow(axis, start, k), b.narrow(axis, start, k), out=out[:, part].narrow(axis, first, k))
-
-    combine(torch.add, cos_re, sin_im, 0, 0, 0)
-    combine(torch.sub, cos_im, sin_re, 1, 0, 0)
-    combine(torch.sub, cos_re, sin_im, 0, k, 1)
-    combine(torch.add, cos_im, sin_re, 1, k, 1)
-    return out
+def _smooth(n: int) -> bool:
+    for prime in (2, 3, 5, 7):
+        while n % prime == 0:
+            n //= prime
+    return n == 1
 
 
-def _split(re: Tensor, im: Tensor, axis: int) -> Tensor:
-    """The transpose of `_join`: C = X(k) + X(−k), S = i(X(k) − X(−k)), where X(K) and a second X(0) count as 0.
-
-    re, im : (batch, …, 2K, …, M, channel)
-    returns : (batch, …, 2, K+1, …, 2, M, channel)   real and imaginary part in front of the last modes
-    """
-    k = re.shape[axis] // 2
-    if torch.compiler.is_compiling():
-        return _split_recorded(re, im, axis)
-    out = re.new_empty((*re.shape[:axis], 2, k + 1, *re.shape[axis + 1 : -2], 2, *re.shape[-2:]))
-    cos_re, sin_re, cos_im, sin_im = (out.select(-3, part).select(axis, trig) for part in (0, 1) for trig in (0, 1))
-
-    def at(t: Tensor, start: int, length: int = 1) -> Tensor:
-        return t.narrow(axis, start, length)
-
-    at(cos_re, 0).copy_(at(re, 0))
-    at(cos_im, 0).copy_(at(im, 0))
-    torch.neg(at(im, 0), out=at(sin_re, 0))
-    at(sin_im, 0).copy_(at(re, 0))
-    if k > 1:
-        inner = k - 1
-        torch.add(at(re, 1, inner), at(re, k, inner), out=at(cos_re, 1, inner))
-        torch.add(at(im, 1, inner), at(im, k, inner), out=at(cos_im, 1, inner))
-        torch.sub(at(im, k, inner), at(im, 1, inner), out=at(sin_re, 1, inner))
-        torch.sub(at(re, 1, inner), at(re, k, inner), out=at(sin_im, 1, inner))
-    at(cos_re, k).copy_(at(re, 2 * k - 1))
-    at(cos_im, k).copy_(at(im, 2 * k - 1))
-    at(sin_re, k).copy_(at(im, 2 * k - 1))
-    torch.neg(at(re, 2 * k - 1), out=at(sin_im, k))
-    return out
+def _kept_rows(n: int, k: int) -> Tensor:
+    """Where 0 … k−1, −1 … −k stand in an FFT of n points."""
+    return torch.cat([torch.arange(k, device="cpu"), -torch.arange(1, k + 1, device="cpu")]) % n
 
 
-def _join_recorded(re: Tensor, im: Tensor, axis: int) -> Tensor:
-    """`_join` without writing into views, which a compiler cannot follow; the same sums, one copy more."""
-    k = re.shape[axis + 1] - 1
-    cos_re, sin_re, cos_im, sin_im = (t.select(axis, i) for t in (re, im) for i in (0, 1))
-    parts = [(cos_re + sin_im, cos_re - sin_im), (cos_im - sin_re, cos_im + sin_re)]
-    return torch.stack([torch.cat([p.narrow(axis, 0, k), m.narrow(axis, 1, k)], axis) for p, m in parts], 1)
+def _leading_table(n: int, k: int) -> Tensor:
+    """exp(−iθkj) as real 2×2 blocks, (re, im) × modes by points × (re, im) : (4K, 2n)."""
+    cos, sin = _cos_sin(_kept_rows(n, k), n)
+    return torch.stack([torch.stack([cos, sin], -1), torch.stack([-sin, cos], -1)]).reshape(4 * k, 2 * n)
 
 
-def _split_recorded(re: Tensor, im: Tensor, axis: int) -> Tensor:
-    """`_split` without writing into views."""
-    k = re.shape[axis] // 2
-    none = torch.zeros_like(re.narrow(axis, 0, 1))
-    plus_re, plus_im = (torch.cat([t.narrow(axis, 0, k), none], axis) for t in (re, im))
-    minus_re, minus_im = (torch.cat([none, t.narrow(axis, k, k)], axis) for t in (re, im))
-    cos, sin = (plus_re + minus_re, plus_im + minus_im), (minus_im - plus_im, plus_re - minus_re)
-    return torch.stack([torch.stack([c, s], axis) for c, s in zip(cos, sin)], -3)
+def _last_tables(n: int, m: int, points: int, fft: bool) -> tuple[Tensor, Tensor]:
+    """[cos; −sin]/points and c·[cos; −sin] for l = 0 … M−1 : (2M, n) each; the factors alone, (M,) each, for an FFT."""
+    counts = _counts(n, m, torch.float64, torch.device("cpu"))
+    if fft:
+        return torch.full_like(counts, 1.0 / points), counts
+    cos, sin = _cos_sin(torch.arange(m, device="cpu"), n)
+    table = torch.cat([cos, -sin])
+    return table / points, table * torch.cat([counts, counts])[:, None]
 
 
-def _cos_sin(n: int, rows: int) -> tuple[Tensor, Tensor]:
+def _counts(n: int, m: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """c_l: how often column l stands in the whole spectrum."""
+    c = torch.full((m,), 2.0, dtype=dtype, device=device)
+    c[0] = 1.0
+    if n % 2 == 0 and m > n // 2:
+        c[n // 2] = 1.0
+    return c
+
+
+def _cos_sin(frequencies: Tensor, n: int) -> tuple[Tensor, Tensor]:
     # the phase index is reduced modulo n as an integer, so that large k·j lose no digits
-    index = torch.outer(torch.arange(rows, device="cpu"), torch.arange(n, device="cpu")) % n
+    index = torch.outer(frequencies, torch.arange(n, device="cpu")) % n
     angle = index.to(torch.float64) * (2.0 * math.pi / n)
     return torch.cos(angle), torch.sin(angle)

@@ -170,6 +170,8 @@ class SpectralMixer(nn.Module):
 class _FourierModes(nn.Module):
     """irfft(R · rfft(x)) on the kept modes."""
 
+    method: _fourier.Method = "auto"
+
     def __init__(self, channels, out_channels, modes, diagonal, clip, compat_shift) -> None:
         super().__init__()
         self.channels, self.modes, self.clip, self.compat_shift = channels, modes, clip, compat_shift
@@ -191,9 +193,8 @@ class _FourierModes(nn.Module):
         if modes[-1] < self.modes[-1]:
             weight = weight.narrow(len(modes) - 1, 0, modes[-1])
         weight = weight.to(x.dtype)
-        place = (x.dtype, x.device)
-        leading = [_fourier.leading_table(n, k, *place) for n, k in zip(sizes, modes[:-1])]
-        analysis, synthesis = _fourier.last_tables(sizes[-1], modes[-1], sizes.numel(), *place)
+        sizes, method = tuple(sizes), self.method
+        leading, analysis, synthesis = _fourier.tables(sizes, modes, x.dtype, x.device, method)
         z = _fourier.transform(x, leading, analysis)
         shape = z.shape[:-1]
         z = z.reshape(x.shape[0], 2, -1, x.shape[-1])
@@ -203,11 +204,13 @@ class _FourierModes(nn.Module):
             z = _fourier.scale(z @ self.shared.to(x.dtype), weight.reshape(z.shape[2], 2, -1))
         z = z.reshape(*shape, -1)
         if self.compat_shift:
+            shifted = list(modes)
             for axis, (n, k) in enumerate(zip(sizes, modes[:-1])):
                 if n % 2:
                     z = _lowered(z, axis + 2, k)
-                    leading[axis] = _fourier.leading_table(n, k + 1, *place)
-        return _fourier.transpose(z, leading, synthesis)
+                    shifted[axis] = k + 1
+            leading, _, synthesis = _fourier.tables(sizes, tuple(shifted), x.dtype, x.device, method)
+        return _fourier.transpose(z, sizes, leading, synthesis)
 
 
 class _WallModes(nn.Module):

@@ -9,7 +9,7 @@ import torch
 from torch.func import functional_call
 
 from sciops.grids import Grid
-from sciops.mixers import SpectralMixer
+from sciops.mixers import SpectralMixer, _fourier
 
 
 def reference(mixer: SpectralMixer, x: torch.Tensor) -> torch.Tensor:
@@ -47,11 +47,17 @@ CASES = [
 ]
 
 
+def by(method: str, mixer: SpectralMixer) -> SpectralMixer:
+    mixer.parts[0].method = method
+    return mixer
+
+
+@pytest.mark.parametrize("method", ["product", "fft"])
 @pytest.mark.parametrize("weights", ["dense", "diagonal"])
 @pytest.mark.parametrize("sizes, modes", CASES)
-def test_equals_the_masked_fft(sizes, modes, weights):
+def test_equals_the_masked_fft(sizes, modes, weights, method):
     torch.manual_seed(0)
-    mixer = SpectralMixer(3, modes, out_channels=2, weights=weights).double()
+    mixer = by(method, SpectralMixer(3, modes, out_channels=2, weights=weights).double())
     x = torch.randn(2, *sizes, 3, dtype=torch.float64)
     assert (mixer(x) - reference(mixer, x)).abs().max() < 1e-12
 
@@ -79,6 +85,45 @@ def test_first_and_second_derivatives(basis, weights):
     arguments = (x, *parameters.values())
     assert torch.autograd.gradcheck(call, arguments)
     assert torch.autograd.gradgradcheck(call, arguments)
+
+
+@pytest.mark.parametrize("method", ["product", "fft"])
+def test_both_ways_have_first_and_second_derivatives(method):
+    torch.manual_seed(0)
+    mixer = by(method, SpectralMixer(2, (3, 4), compat_shift=True).double())
+    weight = mixer.parts[0].weight
+
+    def call(x, value):
+        return functional_call(mixer, {"parts.0.weight": value}, (x,))
+
+    for sizes in ((6, 6), (7, 7)):  # 6 columns with the Nyquist one; 7 rows, all used, one of them twice by the shift
+        x = torch.randn(1, *sizes, 2, dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(call, (x, weight))
+        assert torch.autograd.gradgradcheck(call, (x, weight))
+
+
+def test_ffts_are_taken_where_many_modes_are_kept_and_change_nothing():
+    """Past the measured crossing both axes go over, each by itself."""
+    place = torch.float64, torch.device("cpu")
+
+    def kinds(sizes, modes):
+        leading, analysis, synthesis = _fourier.tables(sizes, modes, *place)
+        return ["fft" if table.ndim == 1 else "product" for table in (*leading, analysis, synthesis)]
+
+    assert kinds((421, 421), (12, 12)) == ["product"] * 3
+    assert kinds((1024, 64), (400, 12)) == ["fft", "product", "product"]
+    assert kinds((64, 1024), (12, 400)) == ["product", "fft", "fft"]
+    torch.manual_seed(0)
+    mixer = SpectralMixer(2, (400,)).double()
+    x = torch.randn(1, 1024, 2, dtype=torch.float64, requires_grad=True)
+    g = torch.randn(1, 1024, 2, dtype=torch.float64)
+    found = {}
+    for method in ("auto", "product", "fft"):
+        y = by(method, mixer)(x)
+        found[method] = [y, *torch.autograd.grad(y, [x, mixer.parts[0].weight], g)]
+    for auto, product, fft in zip(*found.values()):
+        assert torch.equal(auto, fft)
+        torch.testing.assert_close(fft, product, rtol=0, atol=1e-12 * float(product.detach().abs().max()))
 
 
 @pytest.mark.parametrize("sizes, modes", CASES)
@@ -250,8 +295,15 @@ def test_bad_arguments_are_named():
 
 
 @pytest.mark.gpu
-def test_same_on_the_gpu():
+@pytest.mark.parametrize("method", ["product", "fft"])
+def test_same_on_the_gpu(method):
     mixer = SpectralMixer(3, (5, 6)).double()
-    x = torch.randn(2, 17, 20, 3, dtype=torch.float64)
-    expected = mixer(x)
-    assert (mixer.cuda()(x.cuda()).cpu() - expected).abs().max() < 1e-12
+    x = torch.randn(2, 17, 20, 3, dtype=torch.float64, requires_grad=True)
+    g = torch.randn(2, 17, 20, 3, dtype=torch.float64)
+    expected = torch.autograd.grad((mixer(x) * g).sum(), [x, mixer.parts[0].weight])
+    mixer = by(method, mixer.cuda())
+    moved = x.detach().cuda().requires_grad_()
+    found = torch.autograd.grad((mixer(moved) * g.cuda()).sum(), [moved, mixer.parts[0].weight])
+    assert (mixer(moved).cpu() - mixer.cpu()(x)).abs().max() < 1e-12
+    for a, b in zip(found, expected):
+        assert (a.cpu() - b).abs().max() < 1e-11
