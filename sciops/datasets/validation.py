@@ -185,7 +185,7 @@ def _check_positions(dataset: xr.Dataset, found: Findings) -> None:
                 "find out which is true, then write the file again with that Grid",
             )
         centering = dataset.coords[name].attrs.get("centering", grid.centering)
-        if not isinstance(centering, str) or centering != grid.centering:  # an attribute can hold any type of number
+        if centering != grid.centering:
             found.add(
                 "error",
                 name,

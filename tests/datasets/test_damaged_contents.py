@@ -61,9 +61,12 @@ def test_attributes_that_are_no_json_or_no_number(native):
     open_dataset(native).close()
 
 
-def test_a_centering_that_is_no_text_is_a_finding(native):
+def test_attributes_of_no_known_type_compare_with_nothing(native):
     with h5py.File(native, "a") as file:
-        file[next(iter(file))]["x"].attrs["centering"] = np.void(b"abc")
+        group = file[next(iter(file))]
+        for holder in (file, group, group["x"], group["u"]):
+            for name in ("centering", "units", "grid_mapping", "solved_on", "coefficient"):
+                holder.attrs[name] = np.void(b"abc")
     (error,) = [finding for finding in validate(native) if finding.field == "x"]
     assert error.severity == "error" and "says centering" in error.message
 

@@ -33,6 +33,10 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     """
     probe.arrays  # noqa: B018  sizes are compared with what is stored
     dataset = _read(probe, resolution)
+    for holder in (dataset, *dataset.variables.values()):
+        for name, value in holder.attrs.items():
+            if np.asarray(value).dtype.kind == "V":  # bytes of no known meaning compare with nothing
+                holder.attrs[name] = shown(repr(value), 100)
     for name in (*_TABLES, *_LISTS):
         if name in dataset.attrs and not _is_sound(dataset.attrs[name], listed=name in _LISTS):
             dataset.close()
