@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -13,7 +14,7 @@ from torch import Tensor
 from sciops._compiling import uncompiled
 from sciops.mixers._windows import Tiling
 
-CELLS_IN_CACHE = 2048
+CELLS_IN_CACHE = 2048  # of a core
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,14 @@ class Group:
 @uncompiled
 @lru_cache(maxsize=256)
 def groups_of(
-    shapes: tuple[tuple[int, ...], ...], window: int, stride: int, most: Callable[[int], int], whole: bool = False
+    shapes: tuple[tuple[int, ...], ...],
+    window: int,
+    stride: int,
+    cells: int = sys.maxsize,
+    windows: int = sys.maxsize,
+    whole: bool = False,
 ) -> tuple[Group, ...]:
-    """All windows of fields with these shapes (batch, *sizes), in groups of about most(tokens of a window) cells.
+    """All windows of fields with these shapes (batch, *sizes), in groups of at most about so many cells and windows.
 
     Windows that overlap need their neighbours: such a field is one band. Samples of a batch lie on top of each other
     where no window would hold cells of two, otherwise each has bands of its own. whole : see `Tiling`
@@ -93,14 +99,14 @@ def groups_of(
     latest: dict[int, list[Band]] = {}
     groups: list[list[Band]] = []
     for field, shape in enumerate(shapes):
-        limit = most(Tiling(shape[1:], window, stride, whole).tokens)
+        limit = min(cells, windows * Tiling(shape[1:], window, stride, whole).tokens)
         for band in _bands(field, shape, window, stride, limit, whole):
-            tokens, cells = band.tiling.tokens, band.batch * math.prod(band.tiling.sizes)
-            if tokens not in latest or filled[tokens] + cells > limit:
+            tokens, size = band.tiling.tokens, band.batch * math.prod(band.tiling.sizes)
+            if tokens not in latest or filled[tokens] + size > limit:
                 latest[tokens], filled[tokens] = [], 0
                 groups.append(latest[tokens])
             latest[tokens].append(band)
-            filled[tokens] += cells
+            filled[tokens] += size
     return tuple(Group(tuple(bands)) for bands in groups)
 
 
@@ -130,9 +136,9 @@ def _mask(group: Group, token_first: bool, dtype: torch.dtype, device: torch.dev
         return torch.zeros(exists.shape, dtype=dtype, device=device).masked_fill(~exists, -torch.inf)
 
 
-def cells_in_cache(tokens: int) -> int:
-    """Cells of a band: as many as make the overhead of the calls small, and no more than the cache holds."""
-    return CELLS_IN_CACHE
+def cells_in_cache() -> int:
+    """Cells of a band: as many as make the overhead of the calls small, and no more than the caches hold."""
+    return CELLS_IN_CACHE * torch.get_num_threads()
 
 
 class Scratch:

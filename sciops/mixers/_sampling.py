@@ -5,6 +5,7 @@ On disjoint blocks both are matrix products: the cells of a block become one row
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import torch
@@ -86,7 +87,7 @@ def kernel_of(rows: Tensor, like: Tensor) -> Tensor:
 def _bands(x: Tensor, rate: int) -> Iterator[tuple[Group, slice]]:
     """Band by band: its blocks of cells, and which rows of the coarse field they become."""
     done = 0
-    for group in groups_of((tuple(x.shape[:-1]),), rate, rate, cells_in_cache, True):
+    for group in groups_of((tuple(x.shape[:-1]),), rate, rate, cells_in_cache(), sys.maxsize, True):
         yield group, slice(done, done + group.windows)
         done += group.windows
 

@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from sciops.mixers._banded_attention import Work, banded_attention
 from sciops.mixers._bands import Group, cells_in_cache, checkpointed, groups_of
 
+_WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once
+_CELLS_TO_RECOMPUTE = 2**17  # enough to fill a GPU
+
 
 class WindowAttention(nn.Module):
     """y = W_o · softmax(q kᵀ/√d) v + b_o inside every window, with (q, k, v) = W_qkv · LayerNorm(x).
@@ -78,8 +81,8 @@ class WindowAttention(nn.Module):
         """
         if self.in_bands(fields[0]):
             return banded_attention(self.work(_shapes(fields)), self.weights(), fields)
-        most = _cells_to_recompute if self.recompute else _cells_of_a_call
-        groups = groups_of(_shapes(fields), self.window, self.stride, most)
+        cells = _CELLS_TO_RECOMPUTE if self.recompute else sys.maxsize
+        groups = groups_of(_shapes(fields), self.window, self.stride, cells, _WINDOWS_OF_A_CALL)
         return self._recorded(groups, True, *self.weights(), *fields)
 
     def in_bands(self, x: Tensor) -> bool:
@@ -96,11 +99,11 @@ class WindowAttention(nn.Module):
     def work(self, shapes: tuple[tuple[int, ...], ...]) -> Work:
         """The work in bands on fields of these shapes (batch, *sizes)."""
         return Work(
-            groups=groups_of(shapes, self.window, self.stride, cells_in_cache),
+            groups=groups_of(shapes, self.window, self.stride, cells_in_cache()),
             heads=self.heads,
             eps=self.norm.eps if isinstance(self.norm, nn.LayerNorm) else None,
             keep=torch.is_grad_enabled() and not self.recompute,
-            recorded=partial(self._recorded, groups_of(shapes, self.window, self.stride, _all_cells), False),
+            recorded=partial(self._recorded, groups_of(shapes, self.window, self.stride), False),
         )
 
     def weights(self) -> tuple[Tensor | None, ...]:
@@ -142,17 +145,3 @@ class WindowAttention(nn.Module):
 
 def _shapes(fields: Sequence[Tensor]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(x.shape[:-1]) for x in fields)
-
-
-def _all_cells(tokens: int) -> int:
-    return sys.maxsize
-
-
-def _cells_of_a_call(tokens: int) -> int:
-    """Fused kernels for GPUs launch at most 2¹⁶ − 1 windows."""
-    return tokens * 2**15
-
-
-def _cells_to_recompute(tokens: int) -> int:
-    """Enough to fill a GPU."""
-    return min(2**17, _cells_of_a_call(tokens))

@@ -8,7 +8,8 @@ from test_multipole_attention import reference
 from test_window_attention import random_, windowed
 from torch.func import functional_call
 
-from sciops.mixers import FullAttention, MultipoleAttention, WindowAttention, _bands
+from sciops.mixers import FullAttention, MultipoleAttention, WindowAttention, _sampling
+from sciops.mixers import window as window_module
 from sciops.mixers._bands import groups_of
 
 
@@ -17,12 +18,10 @@ def cells(monkeypatch):
     """Sets how many cells a band has."""
 
     def set_(count: int) -> None:
-        monkeypatch.setattr(_bands, "CELLS_IN_CACHE", count)
-        groups_of.__wrapped__.cache_clear()
+        for module in (window_module, _sampling):
+            monkeypatch.setattr(module, "cells_in_cache", lambda: count)
 
-    yield set_
-    monkeypatch.undo()
-    groups_of.__wrapped__.cache_clear()
+    return set_
 
 
 def gradients(layer, x, g):
@@ -77,7 +76,7 @@ def test_bands_are_a_partition_within_their_limit():
     shapes = ((2, 85, 40), (2, 43, 20), (2, 22, 10), (2, 4, 4))
     for window, limit in ((2, 100), (4, 500), (8, 2048)):
         hits = [torch.zeros(*s, 1) for s in shapes]
-        groups = groups_of(shapes, window, window, lambda tokens: limit)  # noqa: B023
+        groups = groups_of(shapes, window, window, limit)
         for group in groups:
             assert len({band.tiling.tokens for band in group.bands}) == 1
             cells = [band.of(hits[band.field]).add_(1).numel() for band in group.bands]
