@@ -19,8 +19,11 @@ import numpy as np
 from sciops.grids import Grid
 from sciops.pde import darcy
 from sciops.plotting import figure, series
-from sciops.random_fields import gaussian_random_field, two_phase
 from sciops.runs import RunFolder
+from studies._solver_cases import check as _check
+from studies._solver_cases import fields, matrix_of
+from studies._solver_device import on_device
+from studies._timing import print_targets, target, threads
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,12 @@ class Config:
     """fields of each hard kind"""
     slow_peers_to: int = 421
     """largest size at which spsolve takes part in the growth"""
+    device: str = "cpu"
+    """cuda: the torch form is timed on the device as well, in large batches"""
+    device_sizes: tuple[int, ...] = (85, 211, 421)
+    """nodes per axis on the device"""
+    device_samples: int = 64
+    """fields per batch on the device"""
     tol: float = 1e-8
     """true relative residual for everyone"""
     seed: int = 0
@@ -63,61 +72,26 @@ GROWTH_TARGET = 1.15
 
 def run(config: Config) -> dict[str, Any]:
     """Measures, checks, prints, and writes results.json and figures/solver_speed.png; returns the results."""
-    import torch
-
     for module, package in (("pyamg", "pyamg"), ("numba", '"sciops[fast]"')):
         if importlib.util.find_spec(module) is None:
             raise ImportError(f"the comparison needs {module}: pip install {package}")
     folder = RunFolder(config.output)
     folder.describe(config, seeds=[config.seed])
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with threads(1):
         results = {
             "order": _order(),
             "maximum_principle": _maximum_principle(config),
             "speed": _speed(config),
             "hard": _hard(config),
             "growth": _growth(config),
+            "device": on_device(config) if config.device != "cpu" else None,
         }
-    finally:
-        torch.set_num_threads(threads)
     results["targets"] = _targets(results)
     folder.write_results(results)
     _draw(results, folder.figures / "solver_speed.png")
     _print(results)
     print(f"\nresults.json and figures/solver_speed.png in {folder.path}")
     return results
-
-
-def fields(kind: str, n: int, samples: int, seed: int) -> np.ndarray:
-    """Coefficients of the Darcy benchmark's law (τ = 3, α = 2) as two phases, or independent pixels."""
-    grid = Grid((n, n))
-    low, high = {"12/3": (3, 12), "100:1": (1, 100), "1e4:1": (1, 1e4), "1e6:1": (1, 1e6), "pixels 1e4:1": (1, 1e4)}[
-        kind
-    ]
-    if kind.startswith("pixels"):
-        g = np.random.default_rng([seed, n]).standard_normal((samples, n, n))
-    else:
-        g = gaussian_random_field(grid, samples, tau=3.0, alpha=2.0, seed=seed)
-    return two_phase(g, low=low, high=high)
-
-
-def matrix_of(a: np.ndarray):
-    """(scipy CSR matrix, right side for f = 1) of one field on the unit square, assembled apart from the solver."""
-    import scipy.sparse as sparse
-
-    n = len(a)
-    e = 2 / (1 / a[1:-1, 1:] + 1 / a[1:-1, :-1])
-    s = 2 / (1 / a[1:, 1:-1] + 1 / a[:-1, 1:-1])
-    index = np.arange((n - 2) ** 2).reshape(n - 2, n - 2)
-    pairs = [(index[:, :-1], index[:, 1:], e[:, 1:-1]), (index[:-1], index[1:], s[1:-1])]
-    rows = np.concatenate([x.ravel() for p, q, _ in pairs for x in (p, q)] + [index.ravel()])
-    columns = np.concatenate([x.ravel() for p, q, _ in pairs for x in (q, p)] + [index.ravel()])
-    diagonal = e[:, 1:] + e[:, :-1] + s[1:] + s[:-1]
-    values = np.concatenate([-c.ravel() for _, _, c in pairs for _ in range(2)] + [diagonal.ravel()])
-    shape = ((n - 2) ** 2,) * 2
-    return sparse.csr_array((values, (rows, columns)), shape=shape), np.full(shape[0], 1.0 / (n - 1) ** 2)
 
 
 def _order() -> list[dict[str, float]]:
@@ -165,16 +139,6 @@ def _timed(call: Callable, *arguments: Any, **options: Any) -> tuple[float, Any]
     start = time.perf_counter()
     result = call(*arguments, **options)
     return time.perf_counter() - start, result
-
-
-def _check(name: str, A, b: np.ndarray, u: np.ndarray, reference: np.ndarray, tol: float) -> float:
-    """The true relative residual of u; RuntimeError where it exceeds tol or u is another solution."""
-    u = u.ravel()
-    rho = float(np.linalg.norm(b - A @ u) / np.linalg.norm(b))
-    difference = float(np.abs(u - reference.ravel()).max() / np.abs(reference).max())
-    if not rho <= 1.01 * tol or not difference <= 10 * tol:
-        raise RuntimeError(f"{name}: residual {rho:.1e} (tol {tol:.0e}), {difference:.1e} away from sciops' solution")
-    return rho
 
 
 def _pyamg_tolerance(A, b: np.ndarray, tol: float) -> float:
@@ -294,19 +258,10 @@ def _growth(config: Config) -> dict[str, Any]:
 
 
 def _targets(results: dict[str, Any]) -> list[dict[str, Any]]:
-    ratios = results["speed"]["ratios"]
-    rows = [
-        {
-            "what": what,
-            "target": f"≥ {least:g}",
-            "value": ratios[what]["median"],
-            "met": ratios[what]["median"] >= least,
-        }
-        for what, least in TARGETS.items()
-    ]
-    exponent = results["growth"]["exponents"]["numba"]
-    what = f"growth exponent, {results['growth']['from']}² → {results['growth']['to']}²"
-    return [*rows, {"what": what, "target": f"≤ {GROWTH_TARGET}", "value": exponent, "met": exponent <= GROWTH_TARGET}]
+    ratios, growth = results["speed"]["ratios"], results["growth"]
+    rows = [target(what, ratios[what]["median"], least=least) for what, least in TARGETS.items()]
+    what = f"growth exponent, {growth['from']}² → {growth['to']}²"
+    return [*rows, target(what, growth["exponents"]["numba"], most=GROWTH_TARGET)]
 
 
 def _print(results: dict[str, Any]) -> None:
@@ -336,9 +291,15 @@ def _print(results: dict[str, Any]) -> None:
         )
     growth = results["growth"]
     exponents = ", ".join(f"{solver} {value:.3f}" for solver, value in growth["exponents"].items())
-    print(f"\ntime ~ unknowns^p from {growth['from']}² to {growth['to']}²: {exponents}\n")
-    for row in results["targets"]:
-        print(f"{'met   ' if row['met'] else 'MISSED'} {row['what']:<36} {row['value']:>7.2f}   target {row['target']}")
+    if results["device"]:
+        print("\non the device       n  batch  ms/sample  its  bytes per unknown   compiled, one core: ms/sample")
+        for row in results["device"]:
+            print(
+                f"{row['kind']:>13} {row['n']:>7} {row['batch']:>6} {1e3 * row['seconds']:>10.3f}"
+                f" {row['iterations']:>4} {row['bytes_per_unknown']:>18.0f} {1e3 * row['compiled_seconds']:>31.2f}"
+            )
+    print(f"\ntime ~ unknowns^p from {growth['from']}² to {growth['to']}²: {exponents}")
+    print_targets(results["targets"])
 
 
 def _draw(results: dict[str, Any], path: Path) -> None:

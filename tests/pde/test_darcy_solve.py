@@ -133,6 +133,15 @@ def test_constant_coefficient_converges_in_few_steps(backend):
         assert darcy.solve(np.ones((n, n)), backend=backend).iterations <= 8
 
 
+def test_finished_samples_stand_still_until_they_are_looked_at(field, monkeypatch):
+    a = np.concatenate([field("4", 60, 3), field("1e4", 60, 2)])
+    often = darcy.solve(a, backend="torch")
+    monkeypatch.setattr("sciops.pde._multigrid_torch._unseen", lambda device: 3)
+    seldom = darcy.solve(a, backend="torch")
+    assert len(set(often.iterations)) > 1 and (often.iterations == seldom.iterations).all()
+    assert np.abs(often.u - seldom.u).max() <= 1e-12 * often.u.max()
+
+
 @pytest.mark.parametrize(("kind", "ceiling"), [("4", 7), ("100", 11), ("lognormal1", 7), ("lognormal3", 8)])
 def test_iteration_ceilings(field, kind, ceiling):
     for n in (33, 34, 85, 129, 211, 421):

@@ -57,4 +57,12 @@ def test_a_small_run_leaves_its_numbers(tmp_path, capsys):
     saved = json.loads((tmp_path / "results.json").read_text())
     assert saved["speed"]["ratios"] == results["speed"]["ratios"]
     assert (tmp_path / "figures" / "solver_speed.png").stat().st_size > 10_000
-    assert "MISSED" in capsys.readouterr().out or all(row["met"] for row in results["targets"])
+    assert "missed" in capsys.readouterr().out or all(row["met"] for row in results["targets"])
+
+
+@pytest.mark.gpu
+def test_on_a_device_the_solutions_are_those_of_the_compiled_form():
+    pytest.importorskip("numba")
+    rows = study.on_device(study.Config(device="cuda", device_sizes=(33,), device_samples=5, repeats=1))
+    assert [row["kind"] for row in rows] == ["12/3", "100:1"]
+    assert all(row["seconds"] > 0 and row["iterations"] <= 11 and row["bytes_per_unknown"] > 48 for row in rows)
