@@ -100,6 +100,8 @@ class Recipe:
     probe : called with the configuration before anything is written, to refuse wrong numbers early
     any_batch : whether `make` gives the same bits however many samples it makes at once; small parts then are made
         several at a time to fill the threads
+    at_once : samples for each thread that parts are made together up to: more of them leave threads idle for less time
+        at the end, and cost more where a run is killed
     """
 
     equation: str
@@ -114,6 +116,7 @@ class Recipe:
     check: Callable[[Plan], None] | None = None
     probe: Callable[[Any], None] | None = None
     any_batch: bool = False
+    at_once: int = 4
 
 
 def generate_samples(config: GenerationConfig, recipe: Recipe) -> Path:
@@ -155,7 +158,7 @@ def generate_samples(config: GenerationConfig, recipe: Recipe) -> Path:
         functools.partial(_importable(recipe.make), _importable(type(config))(**vars(config) | {"threads": threads})),
         check=recipe.check,
         shard=shard,
-        batch=-(-4 * threads // plan.chunk) if recipe.any_batch else 1,
+        batch=-(-recipe.at_once * threads // plan.chunk) if recipe.any_batch else 1,
         cluster=Cluster(config.workers, config.scheduler) if config.workers or config.scheduler is not None else None,
         progress=config.progress,
     )

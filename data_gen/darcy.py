@@ -143,6 +143,7 @@ def run(config: DarcyConfig) -> Path:
         probe=lambda config: _solved(config, [(0, 1)], Grid((3, 3))),
         # torch may give other bits in another batch: then a part must be a batch of its own
         any_batch=compiled,
+        at_once=16,
     )
     return generate_samples(config, recipe)
 
