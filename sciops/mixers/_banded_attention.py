@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from sciops.mixers._bands import Group, Scratch, recorded_gradient
+from sciops.mixers._bands import Group, Scratch, contiguous, recorded_gradient
 from sciops.mixers._small_attention import small_attention, small_attention_gradient
 
 ACROSS = 9
@@ -51,7 +51,7 @@ def banded_attention(work: Work, weights: Weights, fields: Sequence[Tensor]) -> 
 class _BandedAttention(Function):
     @staticmethod
     def forward(ctx, work, *inputs):
-        results, kept = attend(work, inputs[:5], inputs[5:], Scratch(inputs[3]))
+        results, kept = attend(work, inputs[:5], contiguous(inputs[5:]), Scratch(inputs[3]))
         ctx.work = work
         ctx.save_for_backward(*inputs, *kept)
         return tuple(results)
@@ -62,15 +62,16 @@ class _BandedAttention(Function):
         inputs, kept = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
         if torch.is_grad_enabled():
             return None, *recorded_gradient(ctx.work.recorded, inputs, gradients)
-        return None, *attend_gradient(ctx.work, inputs[:5], inputs[5:], kept, gradients, Scratch(inputs[3]))
+        fields, gradients = contiguous(inputs[5:]), contiguous(gradients)
+        return None, *attend_gradient(ctx.work, inputs[:5], fields, kept, gradients, Scratch(inputs[3]))
 
 
 def attend(
     work: Work, weights: Weights, fields: Sequence[Tensor], scratch: Scratch
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The results by field, and what `work.keep` asks to keep."""
+    """The results by contiguous field, and what `work.keep` asks to keep."""
     gamma, beta, w_qkv, w_o, b_o = weights
-    results = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in fields]
+    results = [torch.empty_like(x) for x in fields]
     kept: list[Tensor] = []
     for group in work.groups:
         across = group.tokens <= ACROSS
@@ -91,9 +92,9 @@ def attend_gradient(
     gradients: Sequence[Tensor],
     scratch: Scratch,
 ) -> list[Tensor | None]:
-    """The gradients by weights and fields, where those by the results are given."""
+    """The gradients by weights and fields, where those by the results are given; all contiguous."""
     gamma, beta, w_qkv, w_o, _ = weights
-    results = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in fields]
+    results = [torch.empty_like(x) for x in fields]
     d_gamma, d_beta, d_qkv, d_o, d_b = (None if w is None else torch.zeros_like(w) for w in weights)
     for i, group in enumerate(work.groups):
         across = group.tokens <= ACROSS

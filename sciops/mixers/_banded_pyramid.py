@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from sciops.mixers._banded_attention import Weights, Work, attend, attend_gradient
-from sciops.mixers._bands import Scratch, recorded_gradient
+from sciops.mixers._bands import Scratch, contiguous, recorded_gradient
 from sciops.mixers._sampling import coarsen, coarsen_gradient, kernel_of, refine_gradient, refine_onto, rows_of
 
 
@@ -40,7 +40,7 @@ class _BandedPyramid(Function):
     @staticmethod
     def forward(ctx, work, *inputs):
         weights, (down, up, factors, x) = inputs[:5], inputs[5:]
-        scratch, fields = Scratch(down), [x]
+        scratch, fields = Scratch(down), contiguous([x])
         for _ in range(1, work.levels):
             fields.append(coarsen(fields[-1], rows_of(down), work.rate, scratch))
         results, kept = attend(work.attention, weights, fields, scratch)
@@ -55,12 +55,12 @@ class _BandedPyramid(Function):
     def backward(ctx, g):
         work: Pyramid = ctx.work
         saved, coarse = ctx.saved_tensors, work.levels - 1
-        inputs, fields = saved[:9], saved[8 : 9 + coarse]
+        inputs, fields = saved[:9], contiguous(saved[8 : 9 + coarse])
         results, kept = saved[9 + coarse : 9 + 2 * coarse], saved[9 + 2 * coarse :]
         if torch.is_grad_enabled():
             return None, *recorded_gradient(work.recorded, inputs, (g,))
         weights, (down, up, factors, _) = inputs[:5], inputs[5:]
-        scratch, gradients = Scratch(down), [g]
+        scratch, gradients = Scratch(down), contiguous([g])
         d_down, d_up, d_factors = (
             torch.zeros_like(rows_of(down)),
             torch.zeros_like(rows_of(up)),

@@ -141,6 +141,11 @@ def cells_in_cache() -> int:
     return CELLS_IN_CACHE * torch.get_num_threads()
 
 
+def contiguous(fields: Sequence[Tensor]) -> list[Tensor]:
+    """The fields in the memory order that bands are views of."""
+    return [x.contiguous() for x in fields]
+
+
 class Scratch:
     """Memory by name that is used again and again: fresh memory has to be fetched from the system, and is cold."""
 

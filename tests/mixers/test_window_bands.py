@@ -72,6 +72,17 @@ def test_pyramids_in_bands_equal_the_definition(cells, count, sizes, options):
             assert (ours - theirs).abs().max() < 1e-11
 
 
+@pytest.mark.parametrize("make", [WindowAttention, MultipoleAttention])
+def test_channels_first_in_memory_and_cotangents_without_memory(cells, make):
+    cells(40)
+    layer = random_(make(6, heads=2, window=4))
+    x = torch.randn(2, 6, 12, 9, dtype=torch.float64).movedim(1, -1).requires_grad_()
+    one = torch.ones((), dtype=torch.float64).expand(x.shape)
+    plain = x.detach().contiguous().requires_grad_()
+    for ours, theirs in zip(gradients(layer, x, one), gradients(layer, plain, one.contiguous())):
+        assert (ours - theirs).abs().max() < 1e-12
+
+
 def test_bands_are_a_partition_within_their_limit():
     shapes = ((2, 85, 40), (2, 43, 20), (2, 22, 10), (2, 4, 4))
     for window, limit in ((2, 100), (4, 500), (8, 2048)):
