@@ -1,4 +1,4 @@
-"""What torch.compile must not look into."""
+"""What torch.compile must not look into, and what it may take as given."""
 
 from __future__ import annotations
 
@@ -29,4 +29,16 @@ def uncompiled(f: F) -> F:
         return disabled[0](*args)
 
     outside._torchdynamo_disable = True
+    return outside
+
+
+def constant(f: F) -> F:
+    """f, whose result compiled code takes as given for the arguments it was compiled with; nothing of f is traced.
+
+    For tables of sizes, modes, dtype and device: they become constants of the graph, which stays in one piece. The
+    arguments must be constants to the compiler too: sizes that it may treat as symbols go through `operator.index`
+    first. Where it cannot convert an argument it calls f in between two graphs, as for `uncompiled`.
+    """
+    outside = uncompiled(f)
+    outside._dynamo_marked_constant = True
     return outside

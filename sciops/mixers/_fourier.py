@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from sciops._compiling import uncompiled
+from sciops._compiling import constant
 
 Method = Literal["auto", "product", "fft"]
 
@@ -39,7 +39,7 @@ Method = Literal["auto", "product", "fft"]
 _FFT_FROM = {"cpu": (192, 224, 320), "cuda": (96, 96, 128)}
 
 
-@uncompiled
+@constant
 @lru_cache(maxsize=128)
 def tables(
     sizes: tuple[int, ...], modes: tuple[int, ...], dtype: torch.dtype, device: torch.device, method: Method = "auto"

@@ -9,19 +9,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._compiling import uncompiled
+from sciops._compiling import constant
 from sciops.grids import Grid
 
 _WORST_CONDITION = 1e3  # beyond this, least squares turns the noise of float32 into the size of the field
 
 
-@uncompiled
+@constant
 def wall_tables(grid: Grid, kind: str, modes: tuple[int, ...], dtype: torch.dtype, device: torch.device):
     """[(analysis (K, n), synthesis (n, K))] for every axis; `kind` is "sine" or "cosine"."""
     return [_placed(*axis, kind, k, dtype, device) for axis, k in zip(_axes(grid), modes)]
 
 
-@uncompiled
+@constant
 def fitting_modes(grid: Grid, kind: str) -> tuple[int, ...]:
     """The largest K per axis that the points of the grid tell apart."""
     return tuple(_most_modes(*axis, kind) for axis in _axes(grid))
@@ -95,7 +95,7 @@ def _along_axes(x: Tensor, matrices: list[Tensor]) -> Tensor:
     return x.reshape(*done, channels)
 
 
-@uncompiled
+@constant
 def least_points(grid: Grid, kind: str, modes: tuple[int, ...]) -> tuple[int, ...] | None:
     """Points per axis from which on a grid of this centering holds the modes; None where it stops short of a wall."""
     if not grid.reaches_walls:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -182,7 +183,7 @@ class _FourierModes(nn.Module):
         self.shared = nn.Parameter(torch.randn(channels, out_channels) / math.sqrt(channels)) if diagonal else None
 
     def forward(self, x: Tensor, grid: Grid | None) -> Tensor:
-        sizes = x.shape[1:-1]
+        sizes = tuple(operator.index(n) for n in x.shape[1:-1])  # a compiler must not make symbols of them
         most = (*(n // 2 for n in sizes[:-1]), sizes[-1] // 2 + 1)
         least = (*(2 * k for k in self.modes[:-1]), max(2 * self.modes[-1] - 2, 1))
         modes = _fit(self.modes, most, sizes, self.clip, least)
@@ -193,8 +194,8 @@ class _FourierModes(nn.Module):
         if modes[-1] < self.modes[-1]:
             weight = weight.narrow(len(modes) - 1, 0, modes[-1])
         weight = weight.to(x.dtype)
-        sizes, method = tuple(sizes), self.method
-        leading, analysis, synthesis = _fourier.tables(sizes, modes, x.dtype, x.device, method)
+        place = x.dtype, x.device, self.method
+        leading, analysis, synthesis = _fourier.tables(sizes, modes, *place)
         z = _fourier.transform(x, leading, analysis)
         shape = z.shape[:-1]
         z = z.reshape(x.shape[0], 2, -1, x.shape[-1])
@@ -209,7 +210,7 @@ class _FourierModes(nn.Module):
                 if n % 2:
                     z = _lowered(z, axis + 2, k)
                     shifted[axis] = k + 1
-            leading, _, synthesis = _fourier.tables(sizes, tuple(shifted), x.dtype, x.device, method)
+            leading, _, synthesis = _fourier.tables(sizes, tuple(shifted), *place)
         return _fourier.transpose(z, sizes, leading, synthesis)
 
 

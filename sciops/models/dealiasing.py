@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._compiling import uncompiled
+from sciops._compiling import constant
 from sciops.grids import Grid
 
 
@@ -32,7 +33,7 @@ def on_finer_grid(
         return f(*fields)
     kind = "periodic" if periodic or grid.centering == "periodic" else grid.centering
     place = fields[0].dtype, fields[0].device
-    tables = [_tables(n, factor, kind, *place) for n in grid.shape]
+    tables = [_tables(operator.index(n), factor, kind, *place) for n in grid.shape]
     fine = list(fields)
     for axis, (up, _) in enumerate(tables, start=1):
         fine = [_along(up, x, axis) for x in fine]
@@ -48,7 +49,7 @@ def _along(matrix: Tensor, x: Tensor, axis: int) -> Tensor:
     return y.reshape(*shape[:axis], matrix.shape[0], *shape[axis + 1 :])
 
 
-@uncompiled
+@constant
 @lru_cache(maxsize=64)
 def _tables(n: int, factor: int, kind: str, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """(up, down) on one axis: (m, n) interpolation from n to m points, and (n, m) its weighted pseudo-inverse."""
