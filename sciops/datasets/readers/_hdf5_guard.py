@@ -64,6 +64,7 @@ class Guard:
         what = {
             -signal.SIGPROF: f"holds the HDF5 library up (for more than {seconds:.2g} s of computing)",
             3: "makes the HDF5 library ask for gigabytes of memory",
+            4: "has attributes that the HDF5 library cannot list",
             _SILENT: f"keeps the HDF5 library waiting (for more than {_PATIENCE:.0f} s)",
         }
         why = what.get(status, f"ends the HDF5 library ({_words(status)})")

@@ -1,8 +1,8 @@
 """Reads what is in HDF5 files before anybody else does: a script that `_hdf5_guard` runs in a process of its own.
 
 A line on the standard input is JSON, [path, seconds]; a dot is the answer where this process has survived the file. It
-ends by SIGPROF after so many seconds of computing, by whatever damage does to the HDF5 library, or with status 3 where
-that asks for more memory than such a file can need. Only h5py is imported, no package of ours: it must be there soon.
+ends by SIGPROF after so many seconds of computing, by whatever damage does to the HDF5 library, with status 3 where that
+asks for more memory than such a file can need, or with 4 where it cannot list an object's attributes. Only h5py is imported, no package of ours: it must be there soon.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ _MEMORY = 1 << 29  # bytes that a file may ask for, besides twice its size
 _NO_MEMORY = re.compile("memory allocation|unable to allocate|can't allocate|no space available", re.IGNORECASE)
 
 
+class Unlisted(Exception):
+    """An object whose attributes cannot be listed."""
+
+
 def visit(path: str) -> None:
     """Every link, attribute and reference, every array's type, filters and index of chunks, and numbers."""
     import h5py
@@ -30,7 +34,11 @@ def visit(path: str) -> None:
 
     def look(name: str | bytes, item: Any) -> None:
         nonlocal left
-        for key in item.attrs:
+        try:
+            keys = list(item.attrs)
+        except Exception as error:
+            raise Unlisted from error  # they would be read by name all the same, and nobody has looked at them
+        for key in keys:
             _try(_follow, item, key)
         if not isinstance(item, h5py.Dataset):
             return
@@ -98,7 +106,7 @@ def _try(action: Any, *arguments: Any) -> Any:
     """What the library refuses to read it will refuse again; what is looked for here is what it does not survive."""
     try:
         return action(*arguments)
-    except MemoryError:
+    except (MemoryError, Unlisted):
         raise
     except Exception as error:
         if _NO_MEMORY.search(str(error)):
@@ -137,6 +145,8 @@ def main() -> None:
                 _try(again, path)
         except MemoryError:
             sys.exit(3)
+        except Unlisted:
+            sys.exit(4)
         signal.setitimer(signal.ITIMER_PROF, 0)
         print(".", flush=True)
 
