@@ -1,4 +1,4 @@
-"""Darcy flow that gradients pass through: the derivative of a functional of u by one more solve with the same matrix."""
+"""Darcy flow that gradients pass through: one more solve with the same matrix gives the derivative of a functional."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def solve(a: Tensor, grid: Grid | None = None, *, forcing: Any = 1.0, tol: float
     a : (batch, nx, ny), positive, any floating dtype and device; solved in float64, returned in a's dtype
     grid : nodes that reach the walls; default the unit box
     forcing : a number, or a tensor (nx, ny) or (batch, nx, ny)
-    tol : relative residual of both solves. The gradient's relative error is of that size, and so is rounding in float32
+    tol : relative residual of both solves, and about the gradient's relative error
 
     returns : (batch, nx, ny)
 

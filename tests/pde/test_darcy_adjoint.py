@@ -16,7 +16,9 @@ def _coefficient(batch, grid, seed=0):
 def test_gradients_are_those_of_differences(grid):
     a = _coefficient(2, grid).requires_grad_()
     f = (_coefficient(2, grid, seed=1) - 2).requires_grad_()
-    assert torch.autograd.gradcheck(lambda a, f: adjoint.solve(a, grid, forcing=f, tol=TOL), (a, f), eps=1e-6, atol=1e-8)
+    assert torch.autograd.gradcheck(
+        lambda a, f: adjoint.solve(a, grid, forcing=f, tol=TOL), (a, f), eps=1e-6, atol=1e-8
+    )
     one = torch.tensor(1.7, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda f: adjoint.solve(a.detach(), grid, forcing=f, tol=TOL), one, atol=1e-8)
 

@@ -1,8 +1,9 @@
 """Reads what is in HDF5 files before anybody else does: a script that `_hdf5_guard` runs in a process of its own.
 
 A line on the standard input is JSON, [path, seconds]; a dot is the answer where this process has survived the file. It
-ends by SIGPROF after so many seconds of computing, by whatever damage does to the HDF5 library, with status 3 where that
-asks for more memory than such a file can need, or with 4 where it cannot list an object's attributes. Only h5py is imported, no package of ours: it must be there soon.
+ends by SIGPROF after so many seconds of computing, by whatever damage does to the HDF5 library, with status 3 where
+that asks for more memory than such a file can need, or with 4 where it cannot list an object's attributes. Only h5py is
+imported, no package of ours: it must be there soon.
 """
 
 from __future__ import annotations
