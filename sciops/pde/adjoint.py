@@ -22,7 +22,8 @@ def solve(a: Tensor, grid: Grid | None = None, *, forcing: Any = 1.0, tol: float
 
         Aλ = ∂J/∂u,   ∂J/∂c = −(λ_P − λ_Q)(u_P − u_Q) for the face between P and Q,   ∂J/∂f = h_x h_y λ,
 
-    and ∂c/∂a_P = 2a_Q²/(a_P + a_Q)² for the harmonic mean c = 2a_P a_Q/(a_P + a_Q), times the face's h_y/h_x or h_x/h_y.
+    and ∂c/∂a_P = 2a_Q²/(a_P + a_Q)² for the harmonic mean c = 2a_P a_Q/(a_P + a_Q), times h_y/h_x or h_x/h_y of the
+    face.
 
     a : (batch, nx, ny), positive, any floating dtype and device; solved in float64, returned in a's dtype
     grid : nodes that reach the walls; default the unit box
