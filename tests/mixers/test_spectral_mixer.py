@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch.func import functional_call
 
 from sciops.grids import Grid
 from sciops.mixers import SpectralMixer, _fourier
+from sciops.models import build_model
 
 
 def reference(mixer: SpectralMixer, x: torch.Tensor) -> torch.Tensor:
@@ -275,6 +277,21 @@ def test_clipped_modes_are_the_low_ones(sizes):
         narrow.parts[0].weight.copy_(wide.parts[0].weight[rows, :ky])
     x = torch.randn(1, *sizes, 2, dtype=torch.float64)
     assert torch.equal(wide(x), narrow(x))
+
+
+@pytest.mark.parametrize("sizes, most", [((8, 8), (4, 5)), ((5, 7), (2, 4)), ((7, 1), (3, 1))])
+def test_a_model_of_default_modes_says_what_a_small_grid_needs_and_clips_when_asked(sizes, most):
+    torch.manual_seed(0)
+    x = torch.randn(2, 1, *sizes, dtype=torch.float64)
+    options = dict(in_channels=1, out_channels=1, width=4, depth=2)
+    with pytest.raises(ValueError, match=re.escape(f"at most {most}; pass modes={most}, clip_modes=True or a grid")):
+        build_model("fno", **options).double()(x)
+    clipped = build_model("fno", clip_modes=True, **options).double()
+    fitting = build_model("fno", modes=most, **options).double()
+    state = clipped.state_dict()
+    kept = [*range(most[0]), *range(12, 12 + most[0])]
+    fitting.load_state_dict({k: v[kept, : most[1]] if ".mixer." in k else v for k, v in state.items()})
+    assert torch.equal(clipped(x), fitting(x))
 
 
 def test_bad_arguments_are_named():

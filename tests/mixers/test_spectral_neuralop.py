@@ -81,6 +81,15 @@ def test_reads_every_kind_of_weight(SpectralConv, n_modes, size, options):
     assert difference(conv, size, compat_shift=True) < 1e-6
 
 
+@pytest.mark.parametrize("size", [(16, 16), (8, 8), (8, 40), (24, 7)])
+def test_clipped_modes_are_theirs_on_grids_too_small_for_all(SpectralConv, size):
+    torch.manual_seed(0)
+    conv = SpectralConv(3, 3, (24, 24), bias=False)
+    assert difference(conv, size, clip_modes=True) < 1e-6
+    with pytest.raises(ValueError, match=r"do not fit .* clip_modes=True or a grid of at least 24×24 points"):
+        difference(conv, size)
+
+
 def test_refuses_what_it_cannot_represent(SpectralConv):
     with pytest.raises(ValueError, match="real data"):
         SpectralMixer.from_neuralop(SpectralConv(2, 2, (4, 4), complex_data=True))
