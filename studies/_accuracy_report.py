@@ -132,18 +132,20 @@ def draw(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Any, path: Pa
             axis.set_ylabel("mean relative $L^2$ error")
             axis.set_title(f"{n}² nodes, {config.seconds:g} s of training")
             axis.margins(x=0.25, y=0.12)
+            _plain_ticks(axis)
             axis.legend(loc="best")
 
 
 def _name_points(axis: Any, rows: list[dict[str, Any]]) -> None:
-    """Names beside the points, above or below in turn so that neighbours in error do not meet."""
+    """Names beside the points, right above and left below in turn so that neighbours in error do not meet."""
     for i, row in enumerate(sorted(rows, key=lambda row: row["error"])):
-        offset = (5, 3) if i % 2 else (5, -8)
-        axis.annotate(
-            row["name"],
-            (row["milliseconds"], row["error"]),
-            offset,
-            textcoords="offset points",
-            fontsize=6,
-            color="0.25",
-        )
+        place = dict(xytext=(5, 2), ha="left") if i % 2 else dict(xytext=(-5, -8), ha="right")
+        point = row["milliseconds"], row["error"]
+        axis.annotate(row["name"], point, textcoords="offset points", fontsize=6, color="0.25", **place)
+
+
+def _plain_ticks(axis: Any) -> None:
+    low, high = axis.get_xlim()
+    ticks = [m * 10.0**e for e in range(-3, 6) for m in (1, 2, 5) if low <= m * 10.0**e <= high]
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.set_xticks([], minor=True)
