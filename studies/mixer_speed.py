@@ -209,7 +209,7 @@ def _draw(results: dict[str, Any], path: Path) -> None:
         layers.plot([], [], linestyle="none", marker="_", markersize=10, color="black", label="target")
         layers.set(xlabel="points per axis", ylabel="times faster than neuraloperator", title="one spectral layer")
         layers.set_xscale("log", base=2)
-        layers.set_ylim(bottom=0)
+        layers.set_ylim(0, 1.5 * layers.get_ylim()[1])
         layers.legend(loc="upper left")
         kinds = dict.fromkeys((row["axis"], row["points"]) for row in results["crossing"])
         for (axis, n), style in zip(kinds, series()):
