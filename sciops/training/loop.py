@@ -125,7 +125,7 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
         memory.start()
         processes.wait()
         front = processes.prepare(compiled(OnGrid(trained), config))
-        end = min(config.epochs, config.stop_after or config.epochs)
+        end, total = min(config.epochs, config.stop_after or config.epochs), _all_steps(train, config)
         bar = tqdm(
             total=end, initial=min(run.epochs, end), unit="epoch", disable=None if _shows(config, processes) else True
         )
@@ -133,7 +133,9 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
             while run.epochs < end and not _out_of_time(run, config):
                 seed_epoch(config, run.epochs, processes.rank, processes.device)
                 try:
-                    record = _train_epoch(front, train, loader, optimizer, scaler, average, run, config, processes)
+                    record = _train_epoch(
+                        front, train, loader, optimizer, scaler, average, run, total, config, processes
+                    )
                 except NonFiniteLoss as error:
                     memory.recover()
                     run.stopped = f"{error}; {memory.where()}; lower learning_rate or set clip"
@@ -164,12 +166,12 @@ def _train_epoch(
     scaler: torch.amp.GradScaler,
     average: Average,
     run: Run,
+    total: int,
     config: TrainConfig,
     processes: Processes,
 ) -> dict[str, Any]:
     """One pass over the training fields; returns the epoch's record, without validation."""
     sizes = [len(dataset) for dataset in train]
-    total = sum(sum(batches_per_epoch(sizes, config, epoch)) for epoch in range(config.epochs))
     rule, loss_fn = GRADIENTS[config.gradients], loss_function(config, scaler)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     # a CPU is asked after every step, before the parameters change; a GPU once in a while, since asking stalls it
@@ -222,6 +224,14 @@ def _train_epoch(
         "gradient_norm": mean_norm,
         "seconds": run.seconds,
     }
+
+
+def _all_steps(train: Sequence[Any], config: TrainConfig) -> int:
+    """Steps of the whole training, for the schedule; 0 where it goes by the clock."""
+    sizes = [len(dataset) for dataset in train]
+    if config.seconds:
+        return 0
+    return sum(sum(batches_per_epoch(sizes, config, epoch)) for epoch in range(config.epochs))
 
 
 def _check_finite(
