@@ -64,8 +64,8 @@ MATERIALISED = 20.0
 # why, where it is missed: profiles and designs on one thread of a CPU
 _LEVELS = (
     "on one thread, at w = 4 and 128², one level costs 31 ms in the cache (products 12, scores 11, norm 3, copies 4), "
-    "all levels 41, the samplers 12; over the plain layer autograd by bands had 1.5, batched products for the scores 1.7, "
-    "samplers in bands 1.4, the whole pyramid as one step 1.3 to 1.5"
+    "all levels 41, the samplers 12; over the plain layer autograd by bands had 1.5, batched products for the "
+    "scores 1.7, samplers in bands 1.4, the whole pyramid as one step 1.3 to 1.5"
 )
 _SHORT = (
     "larger windows have w² scores a cell, and at 64² four to five small levels, whose calls cost more than their sums"
