@@ -9,28 +9,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from data_gen.darcy import DarcyConfig, coefficients
 from sciops.grids import Grid
-
-
-def matrix_of(a: np.ndarray) -> tuple[Any, np.ndarray]:
-    """(CSR matrix, right side for f = 1) of −∇·(a∇u) = f on the unit square, u = 0 on its walls; harmonic means."""
-    from scipy.sparse import diags_array
-
-    m = len(a) - 2
-    e = 2.0 / (1.0 / a[1:-1, 1:] + 1.0 / a[1:-1, :-1])
-    s = 2.0 / (1.0 / a[1:, 1:-1] + 1.0 / a[:-1, 1:-1])
-    diagonal = (e[:, 1:] + e[:, :-1] + s[1:] + s[:-1]).ravel()
-    right = e[:, 1:].copy()
-    right[:, -1] = 0.0  # the next unknown in memory lies in the next row
-    right, down = right.ravel()[:-1], s[1:-1].ravel()
-    matrix = diags_array([diagonal, -right, -right, -down, -down], offsets=[0, 1, -1, m, -m], format="csr")
-    matrix.eliminate_zeros()
-    return matrix, np.full(m * m, 1.0 / (m + 1) ** 2)
+from studies._solver_cases import matrix_of
 
 
 def solve(a: np.ndarray, tol: float) -> tuple[np.ndarray, float]:

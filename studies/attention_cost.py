@@ -293,7 +293,7 @@ def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
     rows += [target(f"exponent of time, {name}, {span}", exponent(curve[name]), least=0.95, most=1.1) for name in names]
     for name in names:
         first, last = ({str(n): memory[name][str(n)] for n in pair} for pair in _spans(config))
-        rows.append(target(f"exponent of memory, {name}, {span}", exponent(first), most=1.1))
+        rows.append(target(f"exponent of memory, {name}, {span}", exponent(first), least=0.95, most=1.1))
         ends = f"{config.curve[-1]}²…{config.large}²"
         rows.append(target(f"exponent of memory, {name}, {ends}", exponent(last), least=0.95, most=1.1))
     n = str(config.full_sizes[0])

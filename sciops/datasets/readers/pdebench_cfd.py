@@ -45,6 +45,7 @@ def names(ndim: int) -> dict[str, str]:
 
 
 def coordinates(ndim: int) -> tuple[str, ...]:
+    """The stored names of the coordinates of this many dimensions."""
     return tuple(f"{axis}-coordinate" for axis in SPACE[:ndim])
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def write(groups: list[xr.Dataset], path: Path) -> None:
+    """Writes the one data set of `groups` to path, in the layout of this module."""
     import h5py
 
     (dataset,) = groups
