@@ -23,7 +23,7 @@ from pathlib import Path
 
 from sciops.datasets._messages import shown
 
-_SECONDS, _PER_BYTE, _MOST = 0.25, 3e-7, 120.0  # of computing that a file may take, by its size
+_SECONDS, _PER_BYTE, _MOST = 0.25, 3e-7, 120.0  # of computing that a file may take, by its size; its objects add to it
 _PATIENCE, _SILENT = 60.0, 256  # seconds that disks may take; the status of a process that waits for longer
 # glibc's allocator that ends a process which has written over its ends; other systems know neither word
 _CHECKED = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
@@ -62,7 +62,7 @@ class Guard:
         if status is None:
             return
         what = {
-            -signal.SIGPROF: f"holds the HDF5 library up (for more than {seconds:.2g} s of computing)",
+            -signal.SIGPROF: f"holds the HDF5 library up (more than {seconds:.2g} s of computing, 5 ms an object)",
             3: "makes the HDF5 library ask for gigabytes of memory",
             4: "has attributes that the HDF5 library cannot list",
             _SILENT: f"keeps the HDF5 library waiting (for more than {_PATIENCE:.0f} s)",

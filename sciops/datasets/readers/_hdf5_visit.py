@@ -1,9 +1,9 @@
 """Reads what is in HDF5 files before anybody else does: a script that `_hdf5_guard` runs in a process of its own.
 
 A line on the standard input is JSON, [path, seconds]; a dot is the answer where this process has survived the file. It
-ends by SIGPROF after so many seconds of computing, by whatever damage does to the HDF5 library, with status 3 where
-that asks for more memory than such a file can need, or with 4 where it cannot list an object's attributes. Only h5py is
-imported, no package of ours: it must be there soon.
+ends by SIGPROF after so many seconds of computing and some more for each object in it, by whatever damage does to the
+HDF5 library, with status 3 where that asks for more memory than such a file can need, or with 4 where it cannot list an
+object's attributes. Only h5py is imported, no package of ours: it must be there soon.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 _QUICK = 0.1  # seconds
 _READ = 1 << 24  # bytes of numbers that are read; of larger arrays the first and the last one
 _ROWS = 64
+_PER_OBJECT = 0.005  # seconds of computing that each object adds to what the file may take
 _MEMORY = 1 << 29  # bytes that a file may ask for, besides twice its size
 _NO_MEMORY = re.compile("memory allocation|unable to allocate|can't allocate|no space available", re.IGNORECASE)
 
@@ -35,6 +36,9 @@ def visit(path: str) -> None:
 
     def look(name: str | bytes, item: Any) -> None:
         nonlocal left
+        remaining, _ = signal.getitimer(signal.ITIMER_PROF)
+        if remaining:
+            signal.setitimer(signal.ITIMER_PROF, remaining + _PER_OBJECT)
         try:
             keys = list(item.attrs)
         except Exception as error:
