@@ -1,16 +1,14 @@
-"""Random damage to sound files: to their bytes, and to what they say."""
+"""Random damage to the bytes of sound files."""
 
 from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from studies._odd_contents import rewritten
-
-__all__ = ["damage", "damaged", "lookup3", "seals"]
+__all__ = ["damaged", "lookup3", "seals"]
 
 _MARKS = (
     b"OHDR",
@@ -38,21 +36,6 @@ _SEALED = (
 )
 _LONGEST_BLOCK = 4096
 _WORD = 2**32 - 1
-
-
-def damage(files: Mapping[str, bytes], seed: int, other: bytes = b"") -> dict[str, bytes]:
-    """Files that belong together with one of them damaged; the same seed gives the same bytes.
-
-    Half of the time its bytes are (`damaged`), half of the time it becomes a whole file that says something else
-    (`rewritten`), which readers look far into; of these some are damaged besides.
-    """
-    random = np.random.default_rng(seed)
-    names = sorted(files)
-    name = names[int(random.integers(len(names)))]
-    if random.random() < 0.5:
-        return {**files, name: damaged(files[name], random, other, seals(files[name]))}
-    content = rewritten(files[name], random)
-    return {**files, name: content if random.random() < 0.7 else damaged(content, random, other)}
 
 
 def damaged(

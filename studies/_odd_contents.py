@@ -1,4 +1,4 @@
-"""Sound files made to say something else: whole files of their format, with contents that no reader expects."""
+"""Sound files damaged: in their bytes, or made to say something else in whole files of their format."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import io
 import json
 import struct
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-__all__ = ["rewritten"]
+from studies._damage import damaged, seals
+
+__all__ = ["damage", "rewritten"]
 
 _NUMBERS = (0, 1, -1, 2, 0.5, -0.0, 1e308, -1e308, 2**31, 2**63, 10**30, float("nan"), float("inf"))
 _TEXTS = (
@@ -30,6 +32,21 @@ _TEXTS = (
     "u",
 )
 _KEYS = ("u", "x", "t", "sample", "", "a\nb\x1b[2J", "Größe / 尺寸", "n" * 3000, "..", "time")
+
+
+def damage(files: Mapping[str, bytes], seed: int, other: bytes = b"") -> dict[str, bytes]:
+    """Files that belong together with one of them damaged; the same seed gives the same bytes.
+
+    Half of the time its bytes are (`damaged`), half of the time it becomes a whole file that says something else
+    (`rewritten`), which readers look far into; of these some are damaged besides.
+    """
+    random = np.random.default_rng(seed)
+    names = sorted(files)
+    name = names[int(random.integers(len(names)))]
+    if random.random() < 0.5:
+        return {**files, name: damaged(files[name], random, other, seals(files[name]))}
+    content = rewritten(files[name], random)
+    return {**files, name: content if random.random() < 0.7 else damaged(content, random, other)}
 
 
 def rewritten(content: bytes, random: np.random.Generator) -> bytes:
@@ -125,8 +142,6 @@ def _shape(shape: tuple[int, ...], random: np.random.Generator) -> tuple[int, ..
 
 
 def _zip(content: bytes, random: np.random.Generator) -> bytes:
-    from studies._damage import damaged
-
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = {info.filename: archive.read(info) for info in archive.infolist()}
     name = list(members)[int(random.integers(len(members)))]

@@ -34,9 +34,9 @@ from typing import Any
 from sciops._command import command
 from sciops.plotting import figure
 from sciops.runs import RunFolder
-from studies._damage import damage
 from studies._fuzz_worker import waited
 from studies._hostile_files import HOSTILE
+from studies._odd_contents import damage
 
 
 @dataclass(frozen=True)

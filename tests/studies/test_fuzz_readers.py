@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from sciops.datasets.samples import SAMPLES
 from studies import _fuzz_worker, fuzz_readers
-from studies._damage import damage, damaged, lookup3, seals
+from studies._damage import damaged, lookup3, seals
 from studies._hostile_files import HOSTILE, Payload
-from studies._odd_contents import rewritten
+from studies._odd_contents import damage, rewritten
 
 SECONDS = 20.0  # the study says two; a test machine may be busy
 
