@@ -37,7 +37,7 @@ class Config:
     """nodes per axis on which the equation is solved"""
     samples: tuple[int, int, int] = (300, 50, 100)
     """training, validation and test fields"""
-    seconds: float = 8.0
+    seconds: float = 6.0
     """of training, each run"""
     seeds: tuple[int, ...] = (0,)
     """of the initial parameters and the order of the fields"""

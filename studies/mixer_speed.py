@@ -54,7 +54,7 @@ class Config:
     """passes of each training"""
     batch: int = 16
     """fields of each of its steps"""
-    rounds: int = 9
+    rounds: int = 7
     """in which every contestant takes its turn; of steps a little more than half, of whole trainings a third"""
     threads: int = 0
     """of torch; 0: the machine's cores, at most 2"""
