@@ -23,7 +23,7 @@ class Band:
 
     field: int
     sample: int | None
-    """None: of all samples"""
+    """the first sample in the band; None: of all samples"""
     batch: int
     """samples in the band"""
     start: int
@@ -37,7 +37,7 @@ class Band:
     def of(self, x: Tensor) -> Tensor:
         """The band of a field (batch, *sizes, channels), as a view where x is contiguous."""
         if self.sample is not None:
-            x = x[self.sample : self.sample + 1]
+            x = x[self.sample : self.sample + self.batch]
         elif self.batch != x.shape[0]:
             x = x.flatten(0, 1)[None]
         return x[:, self.start : self.stop]
@@ -89,18 +89,25 @@ def groups_of(
     cells: int = sys.maxsize,
     windows: int = sys.maxsize,
     whole: bool = False,
+    shift: int = 0,
 ) -> tuple[Group, ...]:
     """All windows of fields with these shapes (batch, *sizes), in groups of at most about so many cells and windows.
 
     Windows that overlap need their neighbours: such a field is one band. Samples of a batch lie on top of each other
     where no window would hold cells of two, otherwise each has bands of its own. whole : see `Tiling`
+
+    shift : the first window ends after so many cells of every axis that is longer than a window
     """
     filled: dict[int, int] = {}
     latest: dict[int, list[Band]] = {}
     groups: list[list[Band]] = []
     for field, shape in enumerate(shapes):
         limit = min(cells, windows * Tiling(shape[1:], window, stride, whole).tokens)
-        for band in _bands(field, shape, window, stride, limit, whole):
+        if shift and max(shape[1:]) > window:
+            bands = _shifted_bands(field, shape, window, shift, limit)
+        else:
+            bands = _bands(field, shape, window, stride, limit, whole)
+        for band in bands:
             tokens, size = band.tiling.tokens, band.batch * math.prod(band.tiling.sizes)
             if tokens not in latest or filled[tokens] + size > limit:
                 latest[tokens], filled[tokens] = [], 0
@@ -122,6 +129,28 @@ def _bands(field: int, shape: tuple[int, ...], window: int, stride: int, limit: 
         for start in range(0, length, rows):
             stop = min(start + rows, length)
             yield Band(field, sample, 1, start, stop, Tiling((stop - start, *rest), window, stride, whole))
+
+
+def _shifted_bands(field: int, shape: tuple[int, ...], window: int, shift: int, limit: int) -> Iterator[Band]:
+    batch, *sizes = shape
+    lead = tuple(window - shift if n > window else 0 for n in sizes)
+    whole = Tiling(tuple(sizes), window, window, lead=lead)
+    cells = math.prod(whole.padded)
+    if cells <= limit:
+        samples = limit // cells
+        for sample in range(0, batch, samples):
+            yield Band(field, sample, min(samples, batch - sample), 0, sizes[0], whole)
+        return
+    rows = max(1, limit // (window * math.prod(whole.padded[1:]))) * window
+    for sample in range(batch):
+        start, stop = 0, rows - lead[0]
+        while start < sizes[0]:
+            stop = min(stop, sizes[0])
+            # only the first band starts inside a window
+            first = lead[0] if start == 0 else 0
+            tiling = Tiling((stop - start, *sizes[1:]), window, window, lead=(first, *lead[1:]))
+            yield Band(field, sample, 1, start, stop, tiling)
+            start, stop = stop, stop + rows
 
 
 @uncompiled

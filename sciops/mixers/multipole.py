@@ -30,7 +30,8 @@ class MultipoleAttention(nn.Module):
 
     x : (batch, *grid, channels) with `axes` grid axes of any sizes → same
 
-    heads, window, stride, norm, recompute : of the attention, see `WindowAttention`
+    heads, window, stride, shift, norm, recompute, qkv_bias, relative, relative_window, cosine : of the attention, see
+        `WindowAttention`; the same on all levels
     rate : cells per axis that become one on the next level
     levels : "auto" adds levels until one window holds the whole coarsest grid, which gives every point sight of every
         other; a number stops there at the latest. Levels below a single cell do not exist.
@@ -69,6 +70,11 @@ class MultipoleAttention(nn.Module):
         axes: int = 2,
         norm: bool = True,
         recompute: bool = False,
+        shift: int = 0,
+        qkv_bias: bool = False,
+        relative: Literal["none", "table", "continuous"] = "none",
+        relative_window: int | None = None,
+        cosine: bool = False,
     ) -> None:
         super().__init__()
         if aggregate not in ("sum", "vcycle_damped", "learned_per_level"):
@@ -82,7 +88,18 @@ class MultipoleAttention(nn.Module):
         self.channels, self.rate, self.levels, self.axes = channels, rate, levels, axes
         self.aggregate, self.sampler = aggregate, sampler
         self.attention = WindowAttention(
-            channels, heads=heads, window=window, stride=stride, norm=norm, recompute=recompute
+            channels,
+            heads=heads,
+            window=window,
+            stride=stride,
+            shift=shift,
+            norm=norm,
+            recompute=recompute,
+            qkv_bias=qkv_bias,
+            relative=relative,
+            relative_window=relative_window,
+            cosine=cosine,
+            axes=axes,
         )
         if sampler == "conv":
             # laid out as torch's convolutions lay out theirs: (out, in, *kernel) and (in, out, *kernel)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -13,9 +14,11 @@ from torch import Tensor, nn
 
 from sciops.mixers._banded_attention import Work, banded_attention
 from sciops.mixers._bands import Group, cells_in_cache, checkpointed, groups_of
+from sciops.mixers._relative_position import ContinuousBias, TableBias
 
 _WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once
 _CELLS_TO_RECOMPUTE = 2**17  # enough to fill a GPU
+_LARGEST_SCALE = math.log(100)  # of cosine scores, as published
 
 
 class WindowAttention(nn.Module):
@@ -28,16 +31,26 @@ class WindowAttention(nn.Module):
     stride : distance between neighbouring windows, `window` unless given; a smaller one makes windows overlap, and a
         cell gets the mean of the windows that hold it. Every cell is in at least one window: where the sizes do not
         fit, the last window reaches beyond the grid and the cells missing there are masked.
+    shift : the first window ends after so many cells of every axis that is longer than a window, so that the windows of
+        two layers cross each other's borders. The same as Swin's cyclic shift with its mask: cells of opposite borders
+        of the grid never meet
     norm : whether LayerNorm over the channels comes first, as in MANO (arXiv:2507.02748)
     recompute : keep nothing but x for the backward pass and compute it again there: less memory, somewhat more time
+    qkv_bias : adds biases to the queries and values. One for the keys would add the same to all scores of a query,
+        which the softmax does not see
+    relative : what scores get for the offset between two cells: "none"; "table", one learned number per offset and head
+        (Swin); "continuous", a learned function of it (Swin V2), for windows of pretraining of `relative_window` cells
+    cosine : scores are exp(min(s, log 100))·cos(q, k) with one learned s per head, instead of q·k/√d (Swin V2)
+    axes : grid axes of x; only needed for `relative`
 
-    W_qkv has no bias. There is no positional term: positions enter as channels of x. Windows count cells, so on a finer
-    grid they are physically smaller. `grid` is accepted and not used.
+    By default W_qkv has no bias and there is no positional term: positions enter as channels of x. Windows count cells,
+    so on a finer grid they are physically smaller. `grid` is accepted and not used.
 
-    On CPUs, windows without overlap have derivatives of every order. Otherwise torch's fused kernel is used, whose
-    second derivative exists only under ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)``.
+    On CPUs, windows without overlap, qkv_bias, relative and cosine are worked on in bands that stay in the cache and
+    have derivatives of every order. Otherwise torch's fused kernel is used, whose second derivative exists only under
+    ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)``.
 
-    Raises ValueError when heads do not divide channels, or stride is not in 1 … window.
+    Raises ValueError when heads do not divide channels, stride is not in 1 … window, or shift not in 0 … window − 1.
     """
 
     def __init__(
@@ -47,8 +60,14 @@ class WindowAttention(nn.Module):
         heads: int = 4,
         window: int = 8,
         stride: int | None = None,
+        shift: int = 0,
         norm: bool = True,
         recompute: bool = False,
+        qkv_bias: bool = False,
+        relative: Literal["none", "table", "continuous"] = "none",
+        relative_window: int | None = None,
+        cosine: bool = False,
+        axes: int = 2,
     ) -> None:
         super().__init__()
         stride = window if stride is None else stride
@@ -58,11 +77,28 @@ class WindowAttention(nn.Module):
             raise ValueError(
                 f"window={window}, stride={stride}: expected 1 ≤ stride ≤ window, or some cells are missed"
             )
-        self.channels, self.heads, self.window, self.stride = channels, heads, window, stride
-        self.recompute = recompute
+        if not 0 <= shift < window or (shift and stride != window):
+            raise ValueError(
+                f"shift={shift}, window={window}, stride={stride}: expected 0 ≤ shift < window; 0 where windows overlap"
+            )
+        if relative not in ("none", "table", "continuous"):
+            raise ValueError(f"relative={relative!r}: expected 'none', 'table' or 'continuous'")
+        if relative_window is not None and relative != "continuous":
+            raise ValueError(
+                f"relative_window={relative_window} with relative={relative!r}: only 'continuous' takes it"
+            )
+        self.channels, self.heads, self.window, self.stride, self.shift = channels, heads, window, stride, shift
+        self.recompute, self.cosine, self.axes = recompute, cosine, axes
         self.norm = nn.LayerNorm(channels) if norm else nn.Identity()
         self.qkv = nn.Linear(channels, 3 * channels, bias=False)
         self.out = nn.Linear(channels, channels)
+        self.qv_bias = nn.Parameter(torch.zeros(2, channels)) if qkv_bias else None
+        self.relative = None
+        if relative == "table":
+            self.relative = TableBias(heads, window, axes)
+        elif relative == "continuous":
+            self.relative = ContinuousBias(heads, window, axes, relative_window)
+        self.log_scale = nn.Parameter(torch.full((heads, 1, 1), math.log(10))) if cosine else None
 
     def forward(self, x: Tensor, grid: Any = None) -> Tensor:
         return self.attend([self.check(x)])[0]
@@ -71,6 +107,8 @@ class WindowAttention(nn.Module):
         """x, or ValueError when it is not (batch, *grid, channels)."""
         if x.ndim < 3 or x.shape[-1] != self.channels:
             raise ValueError(f"x has shape {tuple(x.shape)}; expected (batch, *grid, {self.channels} channels)")
+        if self.relative is not None and x.ndim != self.axes + 2:
+            raise ValueError(f"x has {x.ndim - 2} grid axes, the relative bias {self.axes}: pass axes={x.ndim - 2}")
         return x
 
     def attend(self, fields: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -82,13 +120,16 @@ class WindowAttention(nn.Module):
         if self.in_bands(fields[0]):
             return banded_attention(self.work(_shapes(fields)), self.weights(), fields)
         cells = _CELLS_TO_RECOMPUTE if self.recompute else sys.maxsize
-        groups = groups_of(_shapes(fields), self.window, self.stride, cells, _WINDOWS_OF_A_CALL)
+        groups = self._groups(_shapes(fields), cells, _WINDOWS_OF_A_CALL)
         return self._recorded(groups, True, *self.weights(), *fields)
 
     def in_bands(self, x: Tensor) -> bool:
         """Whether bands pay: eager work on a CPU in one dtype. Devices want large calls, compilers plain ones."""
         return (
             self.stride == self.window
+            and not self.cosine
+            and self.qv_bias is None
+            and self.relative is None
             and x.device.type == "cpu"
             and x.dtype == self.out.weight.dtype
             and x.dtype in (torch.float32, torch.float64)
@@ -99,12 +140,17 @@ class WindowAttention(nn.Module):
     def work(self, shapes: tuple[tuple[int, ...], ...]) -> Work:
         """The work in bands on fields of these shapes (batch, *sizes)."""
         return Work(
-            groups=groups_of(shapes, self.window, self.stride, cells_in_cache()),
+            groups=self._groups(shapes, cells_in_cache()),
             heads=self.heads,
             eps=self.norm.eps if isinstance(self.norm, nn.LayerNorm) else None,
             keep=torch.is_grad_enabled() and not self.recompute,
-            recorded=partial(self._recorded, groups_of(shapes, self.window, self.stride), False),
+            recorded=partial(self._recorded, self._groups(shapes), False),
         )
+
+    def _groups(
+        self, shapes: tuple[tuple[int, ...], ...], cells: int = sys.maxsize, windows: int = sys.maxsize
+    ) -> tuple[Group, ...]:
+        return groups_of(shapes, self.window, self.stride, cells, windows, False, self.shift)
 
     def weights(self) -> tuple[Tensor | None, ...]:
         """γ, β (None without a LayerNorm), W_qkv, W_o, b_o."""
@@ -127,20 +173,41 @@ class WindowAttention(nn.Module):
     def _attend_group(self, group: Group, fused: bool, gamma, beta, w_qkv, w_o, b_o, *fields: Tensor) -> list[Tensor]:
         cut = [band.tiling.cut(band.of(fields[band.field]), False) for band in group.bands]
         x = torch.cat(cut) if len(cut) > 1 else cut[0]
-        mask = group.mask(False, torch.float32, x.device)
         n = x if gamma is None else F.layer_norm(x, x.shape[-1:], gamma, beta, self.norm.eps)
         q, k, v = F.linear(n, w_qkv).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        mask = None if mask is None else mask[:, None, None, :].to(q.dtype)
+        if self.qv_bias is not None:
+            of_q, of_v = self.qv_bias.to(q.dtype).view(2, self.heads, 1, -1)
+            q, v = q + of_q, v + of_v
+        scale = q.shape[-1] ** -0.5
+        if self.cosine:
+            q = F.normalize(q, dim=-1) * self.log_scale.clamp(max=_LARGEST_SCALE).exp()
+            q, k, scale = q.to(v.dtype), F.normalize(k, dim=-1).to(v.dtype), 1.0
+        mask = self._added_to_scores(group, q)
         if fused:
-            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
         else:
-            scores = q @ k.mT * q.shape[-1] ** -0.5
+            scores = q @ k.mT * scale
             y = (scores if mask is None else scores + mask).softmax(-1) @ v
         y = F.linear(y.transpose(1, 2).reshape(x.shape), w_o, b_o)
         return [band.tiling.join(part, False) for band, part in zip(group.bands, y.split([len(c) for c in cut]))]
 
+    def _added_to_scores(self, group: Group, like: Tensor) -> Tensor | None:
+        """−∞ for keys that do not exist, and the relative bias; broadcasts to (windows, heads, tokens, tokens)."""
+        mask = group.mask(False, torch.float32, like.device)
+        mask = None if mask is None else mask[:, None, None, :].to(like.dtype)
+        if self.relative is None:
+            return mask
+        shapes = {band.tiling.shape for band in group.bands}
+        bias = {shape: self.relative(shape).to(like.dtype) for shape in shapes}
+        if len(shapes) == 1:
+            added = bias[shapes.pop()][None]
+        else:
+            added = torch.cat([bias[b.tiling.shape].expand(b.windows, -1, -1, -1) for b in group.bands])
+        return added if mask is None else added + mask
+
     def extra_repr(self) -> str:
-        return f"{self.channels}, heads={self.heads}, window={self.window}, stride={self.stride}"
+        shift = f", shift={self.shift}" if self.shift else ""
+        return f"{self.channels}, heads={self.heads}, window={self.window}, stride={self.stride}{shift}"
 
 
 def _shapes(fields: Sequence[Tensor]) -> tuple[tuple[int, ...], ...]:

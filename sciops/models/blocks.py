@@ -18,6 +18,10 @@ class ResidualBlock(nn.Module):
 
     A(z) = Wₐ·GELU(z) + bₐ when `mixer_activation`, else z; γ are per-channel scales, present when `layer_scale` gives
     their initial value. Shapes (batch, *grid, channels) throughout.
+
+    order : "pre", as above; "post" has the norms after the branches instead, x ← x + γ₁·n₁A(…), as Swin V2
+    drop_path : probability with which a sample of a batch skips a branch in training; others are scaled up by its
+        complement, so that the mean stays (stochastic depth, arXiv:1603.09382)
     """
 
     def __init__(
@@ -33,9 +37,15 @@ class ResidualBlock(nn.Module):
         layer_scale: float | None,
         dealias: int,
         periodic: bool,
+        order: str = "pre",
+        drop_path: float = 0.0,
     ) -> None:
         super().__init__()
-        self.dealias, self.periodic = dealias, periodic
+        if order not in ("pre", "post"):
+            raise ValueError(f"order={order!r}: expected 'pre' or 'post'")
+        if not 0 <= drop_path < 1:
+            raise ValueError(f"drop_path={drop_path}: expected a probability in 0 ≤ p < 1")
+        self.dealias, self.periodic, self.post, self.drop_path = dealias, periodic, order == "post", drop_path
         self.norm1, self.norm2 = make_norm(norm, channels), make_norm(norm, channels)
         self.mixer, self.local = mixer, local
         self.after_mixer = nn.Linear(channels, channels) if mixer_activation else None
@@ -50,20 +60,29 @@ class ResidualBlock(nn.Module):
         self.scale1, self.scale2 = (None if s is None else nn.Parameter(s) for s in scales)
 
     def forward(self, x: Tensor, grid: Grid, dilation: Sequence[int]) -> Tensor:
-        z = self.norm1(x)
+        z = x if self.post else self.norm1(x)
         mixed = self.mixer(z, grid)
         if self.local is not None:
             mixed = mixed + self.local(z, grid, dilation)
         if self.after_mixer is not None:
             mixed = self.after_mixer(on_finer_grid(F.gelu, (mixed,), grid, self.dealias, self.periodic))
-        x = x + (mixed if self.scale1 is None else self.scale1 * mixed)
-        z = self.norm2(x)
+        x = self._joined(x, mixed, self.norm1, self.scale1)
+        z = x if self.post else self.norm2(x)
         if self.mlp_gate is None:
             hidden = on_finer_grid(F.gelu, (self.mlp_in(z),), grid, self.dealias, self.periodic)
         else:
             hidden = on_finer_grid(_gated, (self.mlp_in(z), self.mlp_gate(z)), grid, self.dealias, self.periodic)
-        hidden = self.mlp_out(hidden)
-        return x + (hidden if self.scale2 is None else self.scale2 * hidden)
+        return self._joined(x, self.mlp_out(hidden), self.norm2, self.scale2)
+
+    def _joined(self, x: Tensor, branch: Tensor, norm: nn.Module, scale: Tensor | None) -> Tensor:
+        if self.post:
+            branch = norm(branch)
+        if scale is not None:
+            branch = scale * branch
+        if self.drop_path and self.training:
+            kept = torch.rand(x.shape[0], *(1,) * (x.ndim - 1), device=x.device) >= self.drop_path
+            branch = branch * kept.to(branch.dtype) / (1 - self.drop_path)
+        return x + branch
 
 
 class ClassicBlock(nn.Module):
