@@ -15,8 +15,8 @@ from torch import Tensor
 from sciops.datasets import Normalizer
 from sciops.grids import Grid
 from sciops.training._loader import Loader
+from sciops.training._tasks import task_of
 from sciops.training.config import TrainConfig
-from sciops.training.symmetry import check_symmetric
 
 _BLOCK = 2**24  # bytes of fields read at a time
 
@@ -35,17 +35,20 @@ def training_sets(data: Any) -> tuple[list[Any], list[Any]]:
 
 def examine(
     train: Sequence[Any], config: TrainConfig, loader: Loader, *, normalize: bool
-) -> tuple[str, tuple[Normalizer, Normalizer] | None]:
-    """(a checksum of the training fields and grids, their (input, output) normalisers or None), in one pass.
+) -> tuple[str, tuple[Normalizer, Normalizer | None] | None]:
+    """(a checksum of the training fields and grids, their (input, output) normalisers or None), in one pass. Labels
+    have no output normaliser.
 
     The fields go by in blocks, each read while the one before is looked at, so that they need not fit in memory; the
     checksum does not depend on the blocks. `loader` has the training sets as its first.
 
     Raises ValueError for what cannot be trained on: values that are not finite (naming the sample), sets that differ in
-    channels, a grid without the symmetry that `augment` names, shares that do not match the sets.
+    channels, shares that do not match the sets, and what the task refuses (`_tasks`), such as a grid without the
+    symmetry that `augment` names.
     """
+    task = task_of(config)
     for dataset in train:
-        check_symmetric(dataset.grid, config.augment)
+        task.check_data(dataset)
     if config.grid_shares is not None and len(config.grid_shares) != len(train):
         raise ValueError(
             f"grid_shares={config.grid_shares!r}: expected one share for each of {len(train)} training sets"
@@ -54,7 +57,7 @@ def examine(
     for dataset in train:
         checksums["x"] = zlib.crc32(json.dumps(dataset.grid.to_dict()).encode(), checksums["x"])
     channels: list[int] = []
-    blocks = _checked(train, loader, checksums, channels)
+    blocks = _checked(train, loader, checksums, channels, task.normalized)
     both = Normalizer.fit(blocks) if normalize else None
     for _ in blocks:
         pass
@@ -62,7 +65,10 @@ def examine(
     if both is None:
         return fingerprint, None
     parts = (slice(None, channels[0]), slice(channels[0], None))
-    return fingerprint, tuple(_normalizer(both.mean[part], both.std[part]) for part in parts)
+    return fingerprint, tuple(
+        _normalizer(both.mean[part], both.std[part]) if side in task.normalized else None
+        for side, part in zip(("x", "y"), parts)
+    )
 
 
 def name_of(grid: Grid) -> str:
@@ -70,8 +76,10 @@ def name_of(grid: Grid) -> str:
     return "x".join(map(str, grid.shape))
 
 
-def _checked(train: Sequence[Any], loader: Loader, checksums: dict[str, int], channels: list[int]) -> Iterator[Tensor]:
-    """Blocks of inputs and outputs side by side along the channel axis, after adding them to the checksums."""
+def _checked(
+    train: Sequence[Any], loader: Loader, checksums: dict[str, int], channels: list[int], sides: Sequence[str]
+) -> Iterator[Tensor]:
+    """Blocks of the named sides, next to each other along the channel axis, after adding all to the checksums."""
     plan = []
     for number, dataset in enumerate(train):
         one = dataset.batch(np.arange(1))
@@ -95,7 +103,7 @@ def _checked(train: Sequence[Any], loader: Loader, checksums: dict[str, int], ch
                         f"in {key!r}; sciops validate FILE lists such samples, load_splits(train=…) leaves them out"
                     )
                 checksums[key] = zlib.crc32(np.ascontiguousarray(values.cpu().numpy()).data, checksums[key])
-            yield torch.cat([block["x"], block["y"]], 1)
+            yield torch.cat([block[side] for side in sides], 1)
 
 
 def _normalizer(mean: Tensor, std: Tensor) -> Normalizer:

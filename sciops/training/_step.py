@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 
 from sciops.grids import Grid
+from sciops.training._tasks import task_of
 from sciops.training.batches import Batch, Step
 from sciops.training.config import TrainConfig
-from sciops.training.objectives import OBJECTIVES, relative_gradient
 from sciops.training.schedule import cycled_beta1, rate_factor
-from sciops.training.symmetry import apply_symmetry
 
 
 def dtype_of(config: TrainConfig) -> torch.dtype:
@@ -22,28 +21,23 @@ def dtype_of(config: TrainConfig) -> torch.dtype:
 def to_batch(
     fields: Mapping[str, Tensor], step: Step, weight: float, grid: Grid, config: TrainConfig, device: torch.device
 ) -> Batch:
-    """The samples of a step on the device, each moved by its own symmetry."""
-    x, y = (
-        apply_symmetry(fields[key].to(device, dtype_of(config)), step.codes, grid, config.augment) for key in ("x", "y")
-    )
-    return Batch(x, y, grid, weight)
+    """The samples of a step on the device, each augmented as it was drawn."""
+    x, y = (fields[key].to(device, dtype_of(config)) for key in ("x", "y"))
+    return Batch(*task_of(config).moved(x, y, step.codes, grid), grid, weight)
 
 
 def loss_function(config: TrainConfig, scaler: torch.amp.GradScaler) -> Callable[[Tensor, Batch], Tensor]:
     """The one place where samples are reduced: Σ over this micro-batch's samples times the batch's weight."""
-    objective = OBJECTIVES[config.objective]
+    task = task_of(config)
 
     def loss_fn(prediction: Tensor, batch: Batch) -> Tensor:
         if prediction.shape != batch.y.shape:
             raise ValueError(
                 f"the model returned {tuple(prediction.shape)} for targets of shape {tuple(batch.y.shape)}; "
-                "set out_channels to the number of target fields"
+                "set out_channels to the number of target fields or classes"
             )
         with torch.autocast(batch.y.device.type, enabled=False):
-            prediction = prediction.to(batch.y.dtype)
-            losses = objective(prediction, batch.y, batch.grid)
-            if config.gradient_weight:
-                losses = losses + config.gradient_weight * relative_gradient(prediction, batch.y, batch.grid)
+            losses = task.losses(prediction.to(batch.y.dtype), batch.y, batch.grid)
             return scaler.scale(losses.sum() * batch.weight)
 
     return loss_fn

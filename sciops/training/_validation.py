@@ -10,24 +10,26 @@ import numpy as np
 import torch
 from torch import nn
 
-from sciops import metrics
 from sciops.models import apply_model
 from sciops.training._data import name_of
 from sciops.training._loader import Loader
 from sciops.training._processes import Processes
 from sciops.training._setup import autocast
 from sciops.training._step import dtype_of
+from sciops.training._tasks import task_of
 from sciops.training.config import TrainConfig
 
 
 def validate(
     model: nn.Module, validation: Sequence[Any], first: int, loader: Loader, config: TrainConfig, processes: Processes
 ) -> dict[str, Any]:
-    """Mean relative L2 in physical units, every point alike: over all validation sets, and of each by its grid.
+    """The task's mean error, over all validation sets and of each by its grid: of fields the relative L2 in physical
+    units, every point alike; of labels the error rate.
 
     first : number of the first validation set in `loader`
     """
     model.eval()
+    errors = task_of(config).errors
     means: dict[str, float] = {}
     for number, dataset in enumerate(validation, first):
         total = torch.zeros((), dtype=torch.float64, device=processes.device)
@@ -38,7 +40,7 @@ def validate(
                 with torch.no_grad(), autocast(config, processes.device):
                     prediction = apply_model(model, x, dataset.grid)
                 if counts:
-                    total += metrics.relative_l2(prediction.to(y.dtype), y).double().sum()
+                    total += errors(prediction.to(y.dtype), y).double().sum()
         name = name_of(dataset.grid)
         while name in means:
             name += "'"

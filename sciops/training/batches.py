@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from sciops.grids import Grid
+from sciops.training._tasks import task_of
 from sciops.training.config import TrainConfig
 
 
@@ -16,7 +17,7 @@ from sciops.training.config import TrainConfig
 class Batch:
     """Fields of one step, all on one grid.
 
-    x, y : (batch, channel, *grid) in physical units, on the device of the model
+    x, y : (batch, channel, *grid) in physical units, on the device of the model; y of labels: (batch, classes)
     grid : where they are sampled
     weight : what a sum over this process's samples is multiplied by so that the mean over processes of the results is
         the mean over the whole batch
@@ -30,7 +31,8 @@ class Batch:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of an epoch: `indices` of the samples in training set number `dataset`, and the augmentation codes."""
+    """One step of an epoch: `indices` of the samples in training set number `dataset`, and what the task
+    drew for each (symmetries, crops, partners)."""
 
     dataset: int
     indices: np.ndarray
@@ -69,7 +71,7 @@ def epoch_steps(sizes: Sequence[int], config: TrainConfig, epoch: int, *, done: 
 
     The order, the mixing of the sets and the augmentation codes come from a generator seeded by (seed, epoch).
     """
-    random = np.random.default_rng((config.seed, epoch))
+    random, task = np.random.default_rng((config.seed, epoch)), task_of(config)
     steps = []
     for dataset, (n, count) in enumerate(zip(sizes, batches_per_epoch(sizes, config, epoch, done=done))):
         passes = -(-count * config.batch_size // n) if n else 0
@@ -80,7 +82,7 @@ def epoch_steps(sizes: Sequence[int], config: TrainConfig, epoch: int, *, done: 
                     break
                 count -= 1
                 indices = order[start : start + config.batch_size]
-                steps.append(Step(dataset, indices, random.integers(0, 8, len(indices))))
+                steps.append(Step(dataset, indices, task.draw(random, indices)))
     if len(sizes) > 1:
         steps = [steps[i] for i in random.permutation(len(steps))]
     return steps

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Precision = Literal["float32", "float64", "bf16", "fp16"]
-Augmentation = Literal["none", "transpose", "square"]
+Augmentation = Literal["none", "transpose", "square", "crop", "flip", "crop_flip"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,11 @@ class TrainConfig:
     gradient_weight: float = 0.0  # times the relative L2 error of the field's gradient, added to the objective
     gradients: str = "backprop"  # name in sciops.training.GRADIENTS
     precision: Precision = "float32"  # bf16 and fp16 autocast the model; parameters and losses stay float32
-    augment: Augmentation = "none"  # random symmetries of the square per field: axes swapped, or all eight
+    augment: Augmentation = "none"  # fields: random symmetries of the square, axes swapped or all eight; images with
+    # labels: random crops of the padded image, mirror images left to right, or both
+    crop_padding: int | None = None  # pixels that a crop may go beyond the image; None: an eighth of its side
+    mixup: float = 0.0  # α of λ ~ Beta(α, α): images and labels are mixed in pairs ("cross_entropy" only)
+    label_smoothing: float = 0.0  # share of a label that is spread evenly over the classes ("cross_entropy" only)
     normalize: bool = True  # fit normalisers on the training fields and wrap the model in Normalized
     grid_order: Literal["mixed", "sequential"] = "mixed"  # several training grids: in every epoch, or one after another
     grid_shares: tuple[float, ...] | None = None  # share of the batches (mixed) or epochs (sequential) per grid
@@ -54,10 +58,19 @@ class TrainConfig:
     progress: bool = True  # bar on the terminal
 
     def __post_init__(self) -> None:
+        from sciops.training._tasks import task_of
         from sciops.training.gradients import GRADIENTS
         from sciops.training.objectives import OBJECTIVES
 
-        for name in ("epochs", "batch_size", "accumulate", "validate_every", "checkpoint_every", "stop_after"):
+        for name in (
+            "epochs",
+            "batch_size",
+            "accumulate",
+            "validate_every",
+            "checkpoint_every",
+            "stop_after",
+            "crop_padding",
+        ):
             value = getattr(self, name)
             if value is not None and (int(value) != value or value < 1):
                 raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
@@ -65,13 +78,15 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"{name}={value!r}: expected a positive number")
-        for name in ("weight_decay", "gradient_weight"):
+        for name in ("weight_decay", "gradient_weight", "mixup"):
             if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected a number of at least 0")
         if not all(0 <= beta < 1 for beta in self.betas) or len(self.betas) != 2:
             raise ValueError(f"betas={self.betas!r}: expected two numbers in [0, 1)")
         if self.ema is not None and not 0 < self.ema < 1:
             raise ValueError(f"ema={self.ema!r}: expected a decay per step in (0, 1), such as 0.999, or None")
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"label_smoothing={self.label_smoothing!r}: expected a share in [0, 1)")
         if not 0 <= self.warmup < 1:
             raise ValueError(f"warmup={self.warmup!r}: expected a share of the training in [0, 1)")
         for name in ("seed", "loader_workers"):
@@ -84,7 +99,7 @@ class TrainConfig:
         choices = {
             "schedule": ("onecycle", "cosine", "constant"),
             "precision": ("float32", "float64", "bf16", "fp16"),
-            "augment": ("none", "transpose", "square"),
+            "augment": ("none", "transpose", "square", "crop", "flip", "crop_flip"),
             "grid_order": ("mixed", "sequential"),
             "keep": ("best", "last"),
             "on_nonfinite": ("raise", "stop"),
@@ -96,16 +111,18 @@ class TrainConfig:
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {', '.join(allowed)}")
+        task_of(self).check_config()
 
     def identity(self) -> dict[str, Any]:
         """The fields that decide the outcome: two runs that share them (and data, model, machine) end alike, bit-equal
-        where they also share the number of processes, `accumulate`, `compile` and `strategy`. `ema` is left out where
-        it is None, as in run folders from before there was one."""
+        where they also share the number of processes, `accumulate`, `compile` and `strategy`. Options that came later
+        (`_LATER`) are left out where they are not used, as in run folders from before there were."""
         values = {f.name: getattr(self, f.name) for f in fields(TrainConfig) if f.name not in _INCIDENTAL}
-        if self.ema is None:
-            del values["ema"]
-        return values
+        return {name: value for name, value in values.items() if name not in _LATER or value != _LATER[name]}
 
+
+# Options that came later, with the value that changes nothing.
+_LATER = {"ema": None, "crop_padding": None, "mixup": 0.0, "label_smoothing": 0.0}
 
 # Where and how long a call runs, in which pieces, and what it shows; a resumed run may change these.
 _INCIDENTAL = {

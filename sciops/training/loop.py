@@ -34,6 +34,7 @@ from sciops.training._setup import (
     wants_normalizers,
 )
 from sciops.training._step import loss_function, set_rates, to_batch
+from sciops.training._tasks import task_of
 from sciops.training._validation import validate
 from sciops.training.batches import batches_per_epoch, epoch_steps, micro_batches
 from sciops.training.config import TrainConfig
@@ -52,7 +53,7 @@ class Run:
         ``config.keep``
     history : one dict per epoch: epoch, step, loss (mean over the training fields), rate, gradient_norm (mean over the
         steps, before clipping), seconds, and where it was validated validation and validation_by_grid (mean relative
-        L2 in physical units)
+        L2 in physical units; of labels the error rate)
     best_epoch, best : epoch and value of the least validation; without validation data the last epoch and None
     epochs, steps : done so far, over all calls that this run was resumed by
     seconds : of training alone, validation and checkpoints excluded, over all those calls
@@ -83,11 +84,13 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
         {"x": (batch, channel, *grid), "y": …} and ``.grid``. A list of datasets in ``.train`` trains on several grids,
         one grid a batch; ``.validation`` may be None or a list too, and the mean over its datasets selects the best
         epoch. Where a dataset's ``.lazy`` is true its batches come from a disk: they are read while the step before
-        runs (``config.loader_workers``), and ``.close()`` is called at the end
+        runs (``config.loader_workers``), and ``.close()`` is called at the end. With objective "cross_entropy" y holds
+        probabilities (batch, classes), one-hot labels as a rule (`sciops.datasets.images`)
     config : `TrainConfig`; the defaults where None
 
     Losses and metrics are in physical units: unless ``normalize=False``, normalisers are fitted on the training fields
-    in float64 and the model is wrapped in `sciops.models.Normalized` (one that is wrapped already stays as it is).
+    in float64 and the model is wrapped in `sciops.models.Normalized` (one that is wrapped already stays as it is);
+    logits are left as they are.
     Learning rate and batches are functions of the step and of (seed, epoch), so that a run that is stopped, or killed,
     and resumed ends bit-equal to one that was not, on the same machine, threads and number of processes; and a run on
     fields read from disk ends bit-equal to one on the same fields in memory. The global random state is left as it was.
@@ -182,7 +185,8 @@ def _train_epoch(
     front.train()
     steps = epoch_steps(sizes, config, run.epochs, done=run.seconds / config.seconds if config.seconds else None)
     parts = [micro_batches(step, processes.rank, processes.count, config.accumulate) for step in steps]
-    plan = [(piece.dataset, piece.indices) for pieces in parts for piece, _ in pieces]
+    reads = task_of(config).reads
+    plan = [(piece.dataset, reads(piece.indices, piece.codes)) for pieces in parts for piece, _ in pieces]
     with closing(loader.batches(plan)) as batches:
         for pieces in parts:
             if losses and _out_of_time(run, config):

@@ -1,6 +1,6 @@
 """Losses: each a function ``objective(prediction, target, grid) -> (batch,)``, one value per sample, in physical units.
 
-prediction, target : (batch, channel, *grid) tensors
+prediction, target : (batch, channel, *grid) tensors; of ``cross_entropy`` (batch, classes) logits and probabilities
 grid : `sciops.Grid`; its spacing scales the derivatives
 
 Reduction over samples happens in one place, `sciops.training.fit`: the mean over the batch. Unlike
@@ -9,6 +9,7 @@ Reduction over samples happens in one place, `sciops.training.fit`: the mean ove
 
 from __future__ import annotations
 
+from sciops.training.objectives.classification import cross_entropy, error_rate
 from sciops.training.objectives.gradient import difference_energy, h1, relative_gradient
 from sciops.training.objectives.norms import mse, relative_l2, relative_mse
 
@@ -18,6 +19,17 @@ OBJECTIVES = {
     "relative_gradient": relative_gradient,
     "relative_mse": relative_mse,
     "mse": mse,
+    "cross_entropy": cross_entropy,
 }
 
-__all__ = ["OBJECTIVES", "difference_energy", "h1", "mse", "relative_gradient", "relative_l2", "relative_mse"]
+__all__ = [
+    "OBJECTIVES",
+    "cross_entropy",
+    "difference_energy",
+    "error_rate",
+    "h1",
+    "mse",
+    "relative_gradient",
+    "relative_l2",
+    "relative_mse",
+]

@@ -1,0 +1,29 @@
+"""The loss and the error of classifiers; targets are distributions over the classes."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sciops.grids import Grid
+
+
+def cross_entropy(prediction: Tensor, target: Tensor, grid: Grid | None = None) -> Tensor:
+    """−Σ_k q_k log softmax(z)_k per sample.
+
+    prediction : (batch, classes) logits z; target : (batch, classes) probabilities q, a one-hot label where it is sure
+    returns : (batch,)
+    """
+    return -(target * F.log_softmax(prediction, 1)).sum(1)
+
+
+def error_rate(prediction: Tensor, target: Tensor, grid: Grid | None = None) -> Tensor:
+    """1 where argmax z ≠ argmax q, or where a logit is not finite, and 0 elsewhere: (batch,) in float64."""
+    wrong = prediction.argmax(1) != target.argmax(1)
+    return (wrong | ~torch.isfinite(prediction).all(1)).double()
+
+
+def smoothed(target: Tensor, smoothing: float) -> Tensor:
+    """(1 − ε) q + ε/K for K classes (arXiv:1512.00567, section 7)."""
+    return (1.0 - smoothing) * target + smoothing / target.shape[1]
