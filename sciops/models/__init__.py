@@ -2,9 +2,11 @@
 
 from sciops.models.apply import apply_model
 from sciops.models.check import CheckTable, check_operator
+from sciops.models.classifier import Classifier, classifier_arms, match_parameters
 from sciops.models.corrector import Corrector
 from sciops.models.effective_coefficient import EffectiveCoefficient
 from sciops.models.fno import fno
+from sciops.models.huggingface import HuggingFaceClassifier
 from sciops.models.hybrid import hybrid
 from sciops.models.latent import Latent
 from sciops.models.mano import mano
@@ -18,8 +20,10 @@ from sciops.models.symmetry import SymmetryAveraged
 __all__ = [
     "MODELS",
     "CheckTable",
+    "Classifier",
     "Corrector",
     "EffectiveCoefficient",
+    "HuggingFaceClassifier",
     "Latent",
     "Normalized",
     "Operator",
@@ -28,10 +32,12 @@ __all__ = [
     "apply_model",
     "build_model",
     "check_operator",
+    "classifier_arms",
     "fno",
     "hybrid",
     "load_model",
     "mano",
+    "match_parameters",
     "model_from_config",
     "read_config",
     "save_model",

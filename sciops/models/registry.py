@@ -9,9 +9,11 @@ from typing import Any
 from torch import nn
 
 from sciops.datasets.normalizers import Normalizer
+from sciops.models.classifier import Classifier
 from sciops.models.corrector import Corrector, corrector
 from sciops.models.effective_coefficient import EffectiveCoefficient, effective_coefficient
 from sciops.models.fno import fno
+from sciops.models.huggingface import HuggingFaceClassifier
 from sciops.models.hybrid import hybrid
 from sciops.models.latent import Latent
 from sciops.models.mano import mano
@@ -28,6 +30,9 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "hybrid": hybrid,
     "corrector": corrector,
     "effective_coefficient": effective_coefficient,
+    "classifier": Classifier,
+    "transformers:ViT": partial(HuggingFaceClassifier, "ViT"),
+    "transformers:SwinV2": partial(HuggingFaceClassifier, "SwinV2"),
     "neuralop:FNO": partial(NeuralopModel, "FNO"),
     "neuralop:TFNO": partial(NeuralopModel, "TFNO"),
     "neuralop:UNO": partial(NeuralopModel, "UNO"),
@@ -37,8 +42,10 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 def build_model(name: str, *, in_channels: int = 1, out_channels: int = 1, **options: Any) -> nn.Module:
     """The model called `name` in `MODELS`, or neuraloperator's class X for "neuralop:X".
 
-    All take (batch, in_channels, *grid) and an optional grid, and carry `.config`, {"name", "options"}, from which
-    `load_model` builds them again. The options are those of the function or class in `MODELS`.
+    All take (batch, in_channels, *grid) and carry `.config`, {"name", "options"}, from which `load_model` builds them
+    again. Operators take an optional grid too and return (batch, out_channels, *grid); "classifier" and
+    "transformers:…" take images and return logits (batch, out_channels). The options are those of the function or class
+    in `MODELS`.
 
     Raises ValueError for an unknown name and TypeError for an unknown option, naming the known ones.
 
