@@ -2,6 +2,13 @@
 
 from sciops.lipschitz.bracket import Bracket, largest_of
 from sciops.lipschitz.dense import dense_norm
+from sciops.lipschitz.fourier import fourier_norm
 from sciops.lipschitz.gram import gram_bracket
 
-__all__ = ["Bracket", "dense_norm", "gram_bracket", "largest_of"]
+__all__ = [
+    "Bracket",
+    "dense_norm",
+    "fourier_norm",
+    "gram_bracket",
+    "largest_of",
+]

@@ -1,0 +1,133 @@
+"""`fourier_norm`: the norm of a spectral layer, mode by mode, between the quadrature norms of its grids."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sciops.grids import Grid
+from sciops.lipschitz import _fourier_map, _wall_map
+from sciops.lipschitz.bracket import Bracket
+from sciops.mixers import _walls
+from sciops.mixers.spectral import SpectralMixer, _fit
+
+
+def fourier_norm(module: nn.Module, grid: Grid, out_grid: Grid | None = None, *, weighted: bool = True) -> Bracket:
+    """max ‖y‖_h / ‖x‖_h of a spectral layer, with ‖u‖_h² = Σ_j w_j |u_j|² and w the grid's quadrature weights.
+
+    module : `SpectralMixer` in any basis, or a neuraloperator `SpectralConv` (dense, factorized or separable weights)
+    grid : where x lies
+    out_grid : where y lies, default `grid`. A `SpectralConv` is called with its shape as output_shape; of a
+        `SpectralMixer` the same modes are evaluated there, without those that a coarser Fourier grid cannot hold
+    weighted : False takes w = the mean weight on every point, a multiple of the Euclidean norm
+
+    Fourier: max_k ‖R_k‖₂, to round-off, where R is what real fields see of the weights: in column 0, and n/2 for even
+    n, the Hermitian part (R(k₁) + conj R(−k₁))/2. On grids without ends it does not depend on the number of points.
+    Grids of nodes weigh their ends by ½, and modes are not orthogonal in that norm: the bracket then holds
+    √(λ(F*WF)·λ(F*W⁻¹F)), least and largest, F the modes in use; both tend to 1 as the grid is refined.
+
+    Sine and cosine on nodes that reach the walls are exact per mode with ``weighted=True``, since the trapezoid rule
+    keeps their modes orthogonal; elsewhere the bracket holds the same two factors. The two norms differ by at most
+    √(max w / min w), 2^(axes/2) on nodes and nothing elsewhere.
+
+    The graph of the weights hangs on `upper`. Raises ValueError when the modes do not fit the grid, and for complex
+    data or other modules.
+    """
+    out_grid = grid if out_grid is None else out_grid
+    return spectral_map_norm(module, grid, out_grid, weighted=weighted)
+
+
+def spectral_map_norm(
+    module: nn.Module,
+    grid: Grid,
+    out_grid: Grid,
+    *,
+    weighted: bool,
+    skip: Tensor | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> Bracket | None:
+    """The bracket of `fourier_norm`, or of x ↦ S x + layer(x) for a skip S (out, in); None where that is not known."""
+    w, v = axis_weights(grid, weighted), axis_weights(out_grid, weighted)
+    if isinstance(module, SpectralMixer) and module.basis != "fourier":
+        maps = [_wall_part(part, grid, out_grid, w, v, dtype) for part in module.parts]
+        if skip is None:
+            brackets = [one.bracket() for one in maps]
+            return Bracket(
+                torch.stack([b.lower for b in brackets]).max(), torch.stack([b.upper for b in brackets]).max()
+            )
+        return maps[0].bracket_with(skip) if len(maps) == 1 else None
+    if isinstance(module, SpectralMixer):
+        part = module.parts[0]
+        sizes = grid.shape
+        modes = _fourier_modes(part, sizes)
+        layer = _fourier_map.of_mixer(part, modes, sizes, out_grid.shape, dtype)
+    elif is_neuralop_conv(module):
+        layer = _fourier_map.of_neuralop(module, grid.shape, out_grid.shape, dtype)
+    else:
+        raise ValueError(f"{type(module).__name__}: expected a SpectralMixer or a neuraloperator SpectralConv")
+    one = layer.map(grid.shape, out_grid.shape)
+    low, high = _end_factors(layer.frequencies, w, v, grid.shape, out_grid.shape, layer.targets[layer.kept])
+    if skip is None:
+        bracket = one.bracket()
+        return Bracket(bracket.lower * low, bracket.upper * high)
+    if not one.diagonal or high > 1:
+        return None
+    return one.bracket_with(skip)
+
+
+def is_neuralop_conv(module: nn.Module) -> bool:
+    """Whether this is neuraloperator's Fourier layer for real data."""
+    names = {one.__name__ for one in type(module).__mro__ if one.__module__.startswith("neuralop.layers.spectral_conv")}
+    if "SpectralConv" not in names:
+        return False
+    if module.complex_data:
+        raise ValueError("a SpectralConv for complex data: its norm is not computed here")
+    return True
+
+
+def axis_weights(grid: Grid, weighted: bool) -> list[np.ndarray]:
+    """Quadrature weights per axis, or their mean on every point of it."""
+    weights = []
+    for n, h in zip(grid.shape, grid.spacing):
+        w = np.full(n, h)
+        if grid.centering == "node":
+            w[[0, -1]] *= 0.5
+        weights.append(w if weighted else np.full(n, w.mean()))
+    return weights
+
+
+def _fourier_modes(part: Any, sizes: Sequence[int]) -> tuple[int, ...]:
+    most = (*(n // 2 for n in sizes[:-1]), sizes[-1] // 2 + 1)
+    least = (*(2 * k for k in part.modes[:-1]), max(2 * part.modes[-1] - 2, 1))
+    return _fit(part.modes, most, sizes, part.clip, least)
+
+
+def _wall_part(part: Any, grid: Grid, out_grid: Grid, w, v, dtype: torch.dtype) -> _wall_map.WallMap:
+    most = _walls.fitting_modes(grid, part.kind)
+    modes = _fit(part.modes, most, grid.shape, part.clip, _walls.least_points(grid, part.kind, part.modes))
+    return _wall_map.of_walls(part, modes, grid, out_grid, w, v, dtype)
+
+
+def _end_factors(
+    f: np.ndarray, w, v, sizes: Sequence[int], out_sizes: Sequence[int], t: np.ndarray
+) -> tuple[float, float]:
+    """√(λ(F*VF)·λ(F*W⁻¹F)), least and largest, F the orthonormal modes; 1 on grids without ends but for the measure."""
+    measure = math.prod(float(b.sum()) / float(a.sum()) for a, b in zip(w, v))
+    low = high = measure
+    for axis, (a, b) in enumerate(zip(w, v)):
+        for weights, n, frequencies, inverse in ((a, sizes[axis], f, True), (b, out_sizes[axis], t, False)):
+            if np.ptp(weights) == 0 or not len(frequencies):
+                continue
+            relative = weights / weights.mean()
+            classes = np.unique(np.concatenate([frequencies[:, axis], -frequencies[:, axis]]) % n)
+            modes = np.exp(2j * np.pi * np.outer(np.arange(n), classes) / n) / math.sqrt(n)
+            gram = modes.conj().T @ ((1 / relative if inverse else relative)[:, None] * modes)
+            values = np.linalg.eigvalsh(gram)
+            slack = 8 * n * np.finfo(float).eps
+            low, high = low * max(values[0] - slack, 0.0), high * (values[-1] + slack)
+    return math.sqrt(low), math.sqrt(high)
