@@ -36,6 +36,8 @@ _NAMES = {
     "SpaceTimeDataset": "space_time",
     "Splits": "splits",
     "load_splits": "splits",
+    "ImageDataset": "images",
+    "load_images": "images",
     "Normalizer": "normalizers",
     "write_native": "native",
     "read_native": "native",
