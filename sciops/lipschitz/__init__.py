@@ -1,14 +1,21 @@
 """How far a map can stretch: certified spectral norms of layers, 1-Lipschitz layers, bounds of whole models."""
 
 from sciops.lipschitz.bracket import Bracket, largest_of
+from sciops.lipschitz.convolution import convolution_norm, kernel_gram_bound
 from sciops.lipschitz.dense import dense_norm
 from sciops.lipschitz.fourier import fourier_norm
 from sciops.lipschitz.gram import gram_bracket
+from sciops.lipschitz.norms import spectral_norm
+from sciops.lipschitz.power import power_iteration
 
 __all__ = [
     "Bracket",
+    "convolution_norm",
     "dense_norm",
     "fourier_norm",
     "gram_bracket",
+    "kernel_gram_bound",
     "largest_of",
+    "power_iteration",
+    "spectral_norm",
 ]

@@ -1,0 +1,94 @@
+"""`spectral_norm`: one door for layers and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from sciops._arrays import as_tensor
+from sciops.grids import Grid
+from sciops.lipschitz.bracket import Bracket
+from sciops.lipschitz.convolution import convolution_norm
+from sciops.lipschitz.dense import Method, dense_norm
+from sciops.lipschitz.gram import Precision
+from sciops.mixers import SpectralMixer
+
+_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *_TRANSPOSED)
+
+
+def spectral_norm(
+    module_or_weight: Any,
+    *,
+    grid: Grid | int | Sequence[int] | None = None,
+    method: Method = "auto",
+    tolerance: float = 1e-3,
+    precision: Precision = "double",
+    lower_iterations: int = 30,
+    **convolution: Any,
+) -> Bracket:
+    """σ₁ = max ‖Wx‖/‖x‖ of the linear part of a layer, lower ≤ σ₁ ≤ upper with rounding included.
+
+    module_or_weight : nn.Linear, nn.Conv1d … 3d, nn.ConvTranspose1d … 3d, SpectralMixer, a neuraloperator SpectralConv;
+        or a weight, numpy or torch: (out, in) of a dense map, (out, in/groups, *kernel) of a convolution
+    grid : points of the layer's input; None bounds all grids at once (dense layers need none)
+    method, tolerance, precision : as in `dense_norm`; lower_iterations : as in `convolution_norm`
+    convolution : for the weight of a convolution alone: padding, padding_mode, stride, dilation, groups, transposed,
+        output_padding, as in torch; zeros that keep the size by default
+    returns : two numbers, tensors or (for numpy) numpy scalars; `upper` can be differentiated by the weight
+
+    Raises TypeError for a module of another kind, ValueError for weights that are not finite or do not fit.
+    """
+    how = {"method": method, "tolerance": tolerance, "precision": precision}
+    shape = _shape(grid)
+    if isinstance(module_or_weight, nn.Module):
+        module = module_or_weight
+        if convolution:
+            raise TypeError(f"{', '.join(convolution)}: a module brings these along; pass them with a weight only")
+        if isinstance(module, nn.Linear):
+            return dense_norm(module.weight, **how)
+        if isinstance(module, _CONVOLUTIONS):
+            options = _options(module)
+            return convolution_norm(module.weight, grid=shape, lower_iterations=lower_iterations, **options, **how)
+        if isinstance(module, nn.Identity):
+            return Bracket(torch.tensor(1.0), torch.tensor(1.0))
+        if isinstance(module, SpectralMixer) or _is_spectral_conv(module):
+            from sciops.lipschitz.fourier import fourier_norm
+
+            return fourier_norm(module, grid)
+        raise TypeError(
+            f"spectral_norm of {type(module).__name__}: expected a linear, convolution or spectral layer, or a weight; "
+            "lipschitz_bound takes whole models"
+        )
+    weight, hand_back = as_tensor(module_or_weight, "weight")
+    if weight.ndim == 2:
+        if convolution:
+            raise TypeError(f"{', '.join(convolution)}: the weight {tuple(weight.shape)} is a matrix, no kernel")
+        bracket = dense_norm(weight, **how)
+    elif 3 <= weight.ndim <= 5:
+        bracket = convolution_norm(weight, grid=shape, lower_iterations=lower_iterations, **convolution, **how)
+    else:
+        raise ValueError(
+            f"weight of shape {tuple(weight.shape)}: expected (out, in) or (out, in/groups, 1 to 3 kernel axes); "
+            "dense_norm takes batches of matrices"
+        )
+    return Bracket(hand_back(bracket.lower), hand_back(bracket.upper))
+
+
+def _shape(grid: Grid | int | Sequence[int] | None) -> tuple[int, ...] | int | None:
+    return grid.shape if isinstance(grid, Grid) else grid
+
+
+def _options(module: nn.Module) -> dict[str, Any]:
+    transposed = isinstance(module, _TRANSPOSED)
+    options = {name: getattr(module, name) for name in ("padding", "padding_mode", "stride", "dilation", "groups")}
+    return options | {"transposed": transposed} | ({"output_padding": module.output_padding} if transposed else {})
+
+
+def _is_spectral_conv(module: nn.Module) -> bool:
+    return any(
+        kind.__name__ == "SpectralConv" and kind.__module__.startswith("neuralop") for kind in type(module).__mro__
+    )
