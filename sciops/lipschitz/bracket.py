@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,29 +24,18 @@ class Bracket:
 
     @property
     def gap(self) -> Any:
-        """upper/lower − 1: by how much `upper` can exceed the true value; 0 where both are 0."""
-        gap = (self.upper - self.lower) / (self.lower + (self.lower == 0))
-        return gap + (self.lower == 0) * (self.upper != 0) * 1e300
+        """upper/lower − 1, the most by which `upper` can exceed the true value; 0 where both are 0."""
+        if isinstance(self.upper, Tensor):
+            return torch.where(self.upper == 0, 0, self.upper / self.lower - 1)
+        lower, upper = np.asarray(self.lower, float), np.asarray(self.upper, float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(upper == 0, 0, upper / lower - 1)[()]
 
     def contains(self, value: Any) -> Any:
+        """Whether lower ≤ value ≤ upper, compared in float64."""
+        if isinstance(self.upper, Tensor):
+            return (self.lower.double() <= value) & (value <= self.upper.detach().double())
         return (self.lower <= value) & (value <= self.upper)
-
-    def scaled(self, factor: float) -> Bracket:
-        """Of |factor| times the map. The product of the bounds is rounded outwards."""
-        factor = abs(factor)
-        return Bracket(self.lower * (factor * (1 - 2e-16)), self.upper * (factor * (1 + 2e-16))).widened()
-
-    def widened(self, ulps: int = 1) -> Bracket:
-        """Both ends moved outwards by units in the last place."""
-        if not isinstance(self.upper, Tensor):
-            slack = ulps * 2.3e-16
-            return Bracket(self.lower * (1 - slack), self.upper * (1 + slack))
-        slack = ulps * torch.finfo(self.upper.dtype).eps
-        return Bracket(self.lower * (1 - slack), self.upper * (1 + slack))
-
-    def largest(self) -> Bracket:
-        """Of the largest of a batch: (max lower, max upper)."""
-        return Bracket(self.lower.max(), self.upper.max())
 
     def floats(self) -> Bracket:
         """As two floats, without a graph."""

@@ -74,10 +74,19 @@ def product_loss(inner: int, matrix: Tensor) -> float:
     return loss
 
 
-def frobenius(matrix: Tensor) -> Tensor:
-    """‖·‖_F over the last two axes, added up in float64, (...)."""
+def sum_loss(matrix: Tensor) -> float:
+    """Relative loss of a sum over all entries in float64, in whatever order."""
+    return matrix.shape[-2] * matrix.shape[-1] * 2.3e-16
+
+
+def squares(matrix: Tensor) -> Tensor:
+    """‖·‖_F² over the last two axes, added up in float64, (...)."""
     flat = (torch.view_as_real(matrix) if matrix.is_complex() else matrix).double()
-    return flat.square().sum(tuple(range(matrix.ndim - 2, flat.ndim))).sqrt()
+    return flat.square().sum(tuple(range(matrix.ndim - 2, flat.ndim)))
+
+
+def frobenius(matrix: Tensor) -> Tensor:
+    return squares(matrix).sqrt()
 
 
 def power_of_two(matrix: Tensor) -> Tensor:
@@ -123,19 +132,16 @@ def _enclose(norms: list[Tensor], losses: list[float], slack: float) -> tuple[Te
     return lower, upper
 
 
-def _rayleigh(first: Tensor, gram: Tensor, slack: float) -> Tensor:
-    """‖Ĝ₀v‖/‖v‖ less its rounding, v the largest column of a Gram matrix."""
-    wide = torch.complex128 if first.is_complex() else torch.float64
+def rayleigh(matrix: Tensor, gram: Tensor) -> Tensor:
+    """‖Av‖/‖v‖ less its rounding, v the largest column of a Gram matrix of A; detached, float64."""
+    wide = torch.complex128 if matrix.is_complex() else torch.float64
+    matrix, gram = matrix.detach().to(wide), gram.detach()
     column = gram.abs().square().sum(-2).argmax(-1)
     index = column[..., None, None].expand(*column.shape, gram.shape[-2], 1)
     v = gram.gather(-1, index).to(wide)
     v = _unit(v, frobenius(v))
-    loss = product_loss(first.shape[-1], v) + slack
-    return (frobenius(first.to(wide) @ v) - loss).clamp_min(0)
-
-
-def _finished(lower: Tensor, upper: Tensor, tolerance: float | None) -> bool:
-    return tolerance is not None and bool((upper <= (1 + tolerance) * lower).all())
+    slack = product_loss(matrix.shape[-1], v) + sum_loss(matrix)
+    return (frobenius(matrix @ v) - slack * frobenius(matrix)).clamp_min(0)
 
 
 class _Schatten(torch.autograd.Function):
@@ -149,7 +155,7 @@ class _Schatten(torch.autograd.Function):
         present = first_norm > 0
         first = gram = _unit(scaled, first_norm)
         chain, norms, losses = [first], [first_norm], []
-        slack = matrix.shape[-2] * matrix.shape[-1] * 2.3e-16
+        slack = sum_loss(matrix)
         for _ in range(iterations):
             losses.append(product_loss(gram.shape[-2], gram))
             gram = gram.mH @ gram
@@ -158,9 +164,9 @@ class _Schatten(torch.autograd.Function):
             if ctx.needs_input_grad[0]:
                 chain.append(gram)
             lower, upper = _enclose(norms[1:], losses, slack)
-            lower = torch.where(present, torch.maximum(lower, _rayleigh(first, gram, slack)), 0)
+            lower = torch.where(present, torch.maximum(lower, rayleigh(first, gram)), 0)
             upper = torch.where(present, upper, 0)
-            if _finished(lower, upper, tolerance):
+            if tolerance is not None and bool((upper <= (1 + tolerance) * lower).all()):
                 break
         ctx.steps = len(losses)
         # the division by the first norm rounds once more per entry
