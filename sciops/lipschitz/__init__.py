@@ -1,5 +1,6 @@
 """How far a map can stretch: certified spectral norms of layers, 1-Lipschitz layers, bounds of whole models."""
 
+from sciops.lipschitz.attention import attention_bound
 from sciops.lipschitz.bracket import Bracket, largest_of
 from sciops.lipschitz.convolution import convolution_norm, kernel_gram_bound
 from sciops.lipschitz.dense import dense_norm
@@ -7,15 +8,30 @@ from sciops.lipschitz.fourier import fourier_norm
 from sciops.lipschitz.gram import gram_bracket
 from sciops.lipschitz.norms import spectral_norm
 from sciops.lipschitz.power import power_iteration
+from sciops.lipschitz.rescaling import (
+    RescaledConv,
+    RescaledLinear,
+    RescaledResidual,
+    RescaledSpectral,
+    kernel_scales,
+    row_scales,
+)
 
 __all__ = [
     "Bracket",
+    "RescaledConv",
+    "RescaledLinear",
+    "RescaledResidual",
+    "RescaledSpectral",
+    "attention_bound",
     "convolution_norm",
     "dense_norm",
     "fourier_norm",
     "gram_bracket",
     "kernel_gram_bound",
+    "kernel_scales",
     "largest_of",
     "power_iteration",
+    "row_scales",
     "spectral_norm",
 ]

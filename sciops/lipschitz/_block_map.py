@@ -1,4 +1,4 @@
-"""Linear maps between the coefficients of two orthonormal systems that are nearly diagonal: blocks by output and input."""
+"""Maps between the coefficients of two orthonormal systems that are nearly diagonal: blocks by output and input."""
 
 from __future__ import annotations
 

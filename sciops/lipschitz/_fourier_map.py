@@ -1,10 +1,10 @@
 """Fourier layers as block maps between the Fourier coefficients of real fields.
 
-A layer takes X(k) = mean of x·exp(−ik·s) for the kept k and gives y = Σ_k c_k (R_k X(k) exp(ik·s) + its conjugate), with
-c_k = ½ in the columns that the half spectrum holds once (0, and n/2 for even n) and 1 elsewhere. X(−k) is the conjugate of
-X(k), so this is the map with R_k c_k from class k to class k and conj(R_k) c_k from class −k to class −k: on a grid of n
-points classes are frequencies modulo n. Where two of them meet, the blocks add up, which is all there is to say about
-Hermitian columns, Nyquist columns, rows without a partner, and grids of different sizes.
+A layer takes X(k) = mean of x·exp(−ik·s) for the kept k and gives y = Σ_k c_k (R_k X(k) exp(ik·s) + its conjugate),
+with c_k = ½ in the columns that the half spectrum holds once (0, and n/2 for even n) and 1 elsewhere. X(−k) is the
+conjugate of X(k), so this is the map with c_k R_k from class k to class k and c_k conj(R_k) from class −k to class −k:
+on a grid of n points classes are frequencies modulo n. Where two of them meet, the blocks add up, which is all there is
+to say about Hermitian columns, Nyquist columns, rows without a partner, and grids of different sizes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Sine and cosine layers between weighted grids: S R A with the tables of one axis each.
 
-With weights w on the input's points and v on the output's, the norm of S R A is that of (V^½ S) R (A W^−½). Its left factor
-has the Gram matrix G = Sᵀ V S, its right factor H = A W⁻¹ Aᵀ, both products over the axes, so that it is the norm of
-G^½ R H^½. Where the modes are orthogonal in the quadrature of the points, G and H are diagonal and the norm is exact per mode;
-elsewhere the unit-diagonal parts Ĝ and Ĥ are off by the factors √(λ(Ĝ)·λ(Ĥ)), least and largest.
+With weights w on the input's points and v on the output's, the norm of S R A is that of (V^½ S) R (A W^−½). Its left
+factor has the Gram matrix G = Sᵀ V S, its right factor H = A W⁻¹ Aᵀ, both products over the axes, so that it is the
+norm of G^½ R H^½. Where the modes are orthogonal in the quadrature of the points, G and H are diagonal and the norm is
+exact per mode; elsewhere the unit-diagonal parts Ĝ and Ĥ are off by the factors √(λ(Ĝ)·λ(Ĥ)), least and largest.
 """
 
 from __future__ import annotations

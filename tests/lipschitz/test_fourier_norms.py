@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+
 from sciops.grids import Grid
 from sciops.lipschitz.fourier import fourier_norm
 from sciops.mixers import SpectralMixer
@@ -12,12 +13,12 @@ from sciops.mixers import SpectralMixer
 SIZES = [((8,), (4,)), ((7,), (4,)), ((8, 8), (4, 5)), ((7, 8), (3, 5)), ((8, 7), (3, 4)), ((5, 6, 4), (2, 2, 3))]
 
 
-def dense(layer, channels, shape):
-    """The matrix of a linear map of (batch, *shape, channels), float64."""
+def dense(layer, channels, shape, *more):
+    """The matrix of a linear map of (batch, *shape, channels), float64; more : further arguments of the layer."""
     count = int(np.prod(shape)) * channels
     eye = torch.eye(count, dtype=torch.float64).reshape(count, *shape, channels)
     with torch.no_grad():
-        return layer(eye).reshape(count, -1).T.numpy()
+        return layer(eye, *more).reshape(count, -1).T.numpy()
 
 
 def bracket_of(*arguments, **options):
@@ -39,7 +40,7 @@ def test_fourier_layers_are_exact_on_grids_without_ends(shape, modes, options):
     mixer = SpectralMixer(3, modes, **options).double()
     for centering in ("periodic", "cell"):
         grid = Grid(shape, centering=centering)
-        true = weighted_norm(dense(lambda x: mixer(x, grid), 3, shape), grid.weights(), grid.weights())
+        true = weighted_norm(dense(mixer, 3, shape, grid), grid.weights(), grid.weights())
         bracket = bracket_of(mixer, grid)
         assert bracket.lower <= true * (1 + 1e-13) and true <= bracket.upper * (1 + 1e-13)
         assert bracket.upper == pytest.approx(true, rel=1e-12) and bracket.lower == pytest.approx(true, rel=1e-12)
@@ -62,7 +63,7 @@ def test_clipped_modes():
     mixer = SpectralMixer(2, (6, 6), clip_modes=True).double()
     for shape in ((7, 6), (6, 9)):
         grid = Grid(shape, centering="periodic")
-        true = weighted_norm(dense(lambda x: mixer(x, grid), 2, shape), grid.weights(), grid.weights())
+        true = weighted_norm(dense(mixer, 2, shape, grid), grid.weights(), grid.weights())
         assert bracket_of(mixer, grid).upper == pytest.approx(true, rel=1e-12)
     with pytest.raises(ValueError, match="do not fit"):
         fourier_norm(SpectralMixer(2, (6, 6)), Grid((8, 8)))
@@ -77,7 +78,7 @@ def test_the_bracket_holds_on_every_grid_and_basis(basis, centering, weighted):
         grid = Grid(shape, centering=centering)
         mixer = SpectralMixer(3, modes, basis=basis).double()
         w = grid.weights() if weighted else np.full(shape, 1.0)
-        true = weighted_norm(dense(lambda x: mixer(x, grid), 3, shape), w, w)
+        true = weighted_norm(dense(mixer, 3, shape, grid), w, w)
         bracket = bracket_of(mixer, grid, weighted=weighted)
         assert bracket.lower <= true * (1 + 1e-13) and true <= bracket.upper * (1 + 1e-13)
         if basis != "fourier" and centering == "node" and weighted:
@@ -96,7 +97,7 @@ def test_ends_matter_less_on_finer_nodes():
 def test_sine_layers_between_walls_that_the_points_do_not_reach():
     grid = Grid((7,), (0.0, 0.9), "node", (0.0, 1.0))
     mixer = SpectralMixer(2, (3,), basis="sine").double()
-    true = weighted_norm(dense(lambda x: mixer(x, grid), 2, grid.shape), grid.weights(), grid.weights())
+    true = weighted_norm(dense(mixer, 2, grid.shape, grid), grid.weights(), grid.weights())
     bracket = bracket_of(mixer, grid)
     assert bracket.lower <= true * (1 + 1e-13) and true <= bracket.upper * (1 + 1e-13)
 

@@ -1,0 +1,76 @@
+"""`attention_bound`: how far softmax attention can stretch tokens that stay in a ball."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sciops.lipschitz.bracket import Bracket
+from sciops.lipschitz.dense import dense_norm
+
+_UP = 1 + 1e-12  # for the few roundings of the formula; norms arrive rounded already
+
+
+def attention_bound(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    tokens: int,
+    radius: float,
+    heads: int = 1,
+    output: Any = None,
+    scale: float | None = None,
+) -> Tensor:
+    """Lipschitz constant, in Frobenius norms, of self-attention on N tokens with ‖x_i‖ ≤ R, from above. One head:
+
+        ‖V‖ (√c + a (1 + √c)),   a = ‖A‖ R²,   A = s·QᵀK,   c = N / (1 + (N − 1) e^{−2a})
+
+    query, key, value : (heads·d, channels) maps Q, K, V of a token, heads one after the other
+    tokens : N, at most so many attend to each other; several windows side by side have the same bound
+    radius : R; beyond it there is none: the constant grows like R² and softmax attention is not Lipschitz on the space
+    output : (out, heads·d) W_o after the heads are joined; the identity unless given
+    scale : s, 1/√d unless given
+
+    The derivative of y_i = V Σ_j P_ij x_j has three parts. The values: ‖P‖₂ ≤ √c, as rows of P add up to 1 and columns
+    to at most c, since scores differ by at most 2a. The queries: V C_i Aᵀ dx_i with C_i the covariance of tokens under
+    row i, ‖C_i‖ ≤ R². The keys: Σ_j P_ij V(x_j − x̄_i) x_iᵀA dx_j, by Cauchy and Schwarz at most
+    ‖V‖ R ‖A‖ R (Σ_j P_ij ‖dx_j‖²)^½ in row i. With c = N this is nowhere above √3 ‖V‖ (‖A‖² R⁴ (4N + 1) + N)^½ (Castin,
+    Ablin, Peyré, arXiv:2312.14820), and it does not grow with N for small a. Balls are convex: it holds for any two
+    inputs. Heads add as √ΣL_h² before W_o or as ΣL_h with W_o inside, whichever is smaller.
+
+    Raises ValueError for a radius or a number of tokens that is none, and heads that do not divide the rows.
+    """
+    query, key, value = (torch.as_tensor(w) for w in (query, key, value))
+    if not 0 <= radius < math.inf:
+        raise ValueError(f"radius={radius!r}: expected a finite number of at least 0; without a ball there is no bound")
+    if int(tokens) != tokens or tokens < 1:
+        raise ValueError(f"tokens={tokens!r}: expected a whole number of at least 1")
+    if heads < 1 or any(len(w) % heads for w in (query, key, value)) or query.shape != key.shape:
+        raise ValueError(
+            f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)} do not split into {heads} "
+            "heads: expected (heads·d, channels) each"
+        )
+    q, k, v = (w.unflatten(0, (heads, -1)) for w in (query, key, value))
+    a = _norms(q.mT @ k).upper * ((q.shape[1] ** -0.5 if scale is None else abs(scale)) * radius**2)
+    share = tokens / (1 + (tokens - 1) * torch.exp(-2 * a))
+    gain = (share.sqrt() + a * (1 + share.sqrt())) * _UP
+    alone = (_norms(v).upper * gain).square().sum().sqrt() * _UP
+    if output is None:
+        return alone
+    output = torch.as_tensor(output)
+    together = dense_norm(output, method="svdvals").upper * alone
+    inside = _norms(output.unflatten(1, (heads, -1)).movedim(1, 0) @ v).upper
+    return torch.minimum(together, (inside * gain).sum()) * _UP
+
+
+def castin_bound(norm_value: float, norm_score: float, tokens: int, radius: float) -> float:
+    """√3 ‖V‖ (‖A‖² R⁴ (4N + 1) + N)^½, the bound of Castin, Ablin and Peyré (arXiv:2312.14820) for one head."""
+    return math.sqrt(3 * (norm_score**2 * radius**4 * (4 * tokens + 1) + tokens)) * norm_value
+
+
+def _norms(batch: Tensor) -> Bracket:
+    return dense_norm(batch, method="svdvals")
