@@ -37,6 +37,10 @@ class Bracket:
             return (self.lower.double() <= value) & (value <= self.upper.detach().double())
         return (self.lower <= value) & (value <= self.upper)
 
+    def largest(self) -> Bracket:
+        """Of the largest of a batch: (max lower, max upper)."""
+        return Bracket(self.lower.max(), self.upper.max())
+
     def floats(self) -> Bracket:
         """As two floats, without a graph."""
         return Bracket(float(self.lower), float(self.upper))
