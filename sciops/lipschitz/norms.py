@@ -34,7 +34,8 @@ def spectral_norm(
 
     module_or_weight : nn.Linear, nn.Conv1d … 3d, nn.ConvTranspose1d … 3d, SpectralMixer, a neuraloperator SpectralConv;
         or a weight, numpy or torch: (out, in) of a dense map, (out, in/groups, *kernel) of a convolution
-    grid : points of the layer's input; None bounds all grids at once (dense layers need none)
+    grid : points of the layer's input; None bounds all grids at once (dense layers need none). A spectral layer is
+        measured in the quadrature norm of the grid, by numbers of points that of periodic ones
     method, tolerance, precision : as in `dense_norm`; lower_iterations : as in `convolution_norm`
     convolution : for the weight of a convolution alone: padding, padding_mode, stride, dilation, groups, transposed,
         output_padding, as in torch; zeros that keep the size by default
@@ -56,9 +57,7 @@ def spectral_norm(
         if isinstance(module, nn.Identity):
             return Bracket(torch.tensor(1.0), torch.tensor(1.0))
         if isinstance(module, SpectralMixer) or _is_spectral_conv(module):
-            from sciops.lipschitz.fourier import fourier_norm
-
-            return fourier_norm(module, grid)
+            return _spectral(module, grid)
         raise TypeError(
             f"spectral_norm of {type(module).__name__}: expected a linear, convolution or spectral layer, or a weight; "
             "lipschitz_bound takes whole models"
@@ -86,6 +85,26 @@ def _options(module: nn.Module) -> dict[str, Any]:
     transposed = isinstance(module, _TRANSPOSED)
     options = {name: getattr(module, name) for name in ("padding", "padding_mode", "stride", "dilation", "groups")}
     return options | {"transposed": transposed} | ({"output_padding": module.output_padding} if transposed else {})
+
+
+def _spectral(module: nn.Module, grid: Grid | int | Sequence[int] | None) -> Bracket:
+    from sciops.lipschitz import _fourier_map, fourier
+
+    if grid is not None:
+        grid = grid if isinstance(grid, Grid) else Grid(grid, centering="periodic")
+        return fourier.fourier_norm(module, grid)
+    if isinstance(module, SpectralMixer):
+        if module.basis != "fourier":
+            raise ValueError(f"basis={module.basis!r}: the norm depends on where the points lie; pass grid=Grid(...)")
+        kept = module.modes
+        sizes = tuple(2 * k + 2 for k in kept)
+        layer = _fourier_map.of_mixer(module.parts[0], kept, sizes, sizes, torch.float64)
+    else:
+        sizes = tuple(2 * n + 2 for n in module.n_modes)
+        layer = _fourier_map.of_neuralop(module, sizes, sizes, torch.float64)
+    # real fields see the mean of R_k and a conjugate, or R_k itself: never more than the largest of the matrices
+    lower = fourier.fourier_norm(module, Grid(sizes, centering="periodic")).lower
+    return Bracket(lower, dense_norm(layer.blocks).largest().upper)
 
 
 def _is_spectral_conv(module: nn.Module) -> bool:
