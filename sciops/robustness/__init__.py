@@ -1,0 +1,124 @@
+"""How far a model can be pushed: certificates by noise, attacks from below, sets with a stated coverage."""
+
+from sciops.robustness.attacks import Attack, pgd, random_perturbations
+from sciops.robustness.center_smoothing import CenterCertificate, Centers, certify_centers, smooth_centers
+from sciops.robustness.certificate import ABSTAIN, Certificate, Interval, Prediction
+from sciops.robustness.coefficient_attacks import coefficient_attack
+from sciops.robustness.conformal import (
+    Conformal,
+    Coverage,
+    ball_scores,
+    band_scores,
+    calibrate,
+    coverage,
+    fraction_scores,
+)
+from sciops.robustness.field_norm import field_norm
+from sciops.robustness.image_attacks import ImageAttack, autoattack, foolbox_attack, image_pgd, robust_accuracy
+from sciops.robustness.intervals import (
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+    empirical_bernstein_radius,
+    randomized_lower,
+)
+from sciops.robustness.jacobian import dense_jacobian_norm, jacobian_norm
+from sciops.robustness.mean_smoothing import (
+    MeanSmoothed,
+    mean_lipschitz,
+    mean_sampling_error,
+    mean_shift,
+    mean_smoothing,
+)
+from sciops.robustness.median_smoothing import MedianBounds, median_smoothing
+from sciops.robustness.noise import GaussianFieldNoise, Noise, WhiteNoise
+from sciops.robustness.objectives import Objective, distance_to, distance_to_solver, self_difference
+from sciops.robustness.partitioning import (
+    Partition,
+    bucket_bounds,
+    choose_partition,
+    class_partition,
+    every_class,
+    one_bucket,
+)
+from sciops.robustness.phase_flip import phase_flip_attack
+from sciops.robustness.radii import (
+    Radius,
+    cohen_radius,
+    lipschitz_radius,
+    margin_radius,
+    paper_radius,
+    smoothed_lipschitz,
+)
+from sciops.robustness.sequences import log_evidence, planned_lower, sequence_lower, sequence_upper
+from sciops.robustness.simplex_maps import SimplexMap, choose_map, sparsemax
+from sciops.robustness.smoothing import certify, predict
+
+__all__ = [
+    "ABSTAIN",
+    "Attack",
+    "CenterCertificate",
+    "Centers",
+    "Certificate",
+    "Conformal",
+    "Coverage",
+    "GaussianFieldNoise",
+    "ImageAttack",
+    "Interval",
+    "MeanSmoothed",
+    "MedianBounds",
+    "Noise",
+    "Objective",
+    "Partition",
+    "Prediction",
+    "Radius",
+    "SimplexMap",
+    "WhiteNoise",
+    "autoattack",
+    "ball_scores",
+    "band_scores",
+    "bucket_bounds",
+    "calibrate",
+    "certify",
+    "certify_centers",
+    "choose_map",
+    "choose_partition",
+    "class_partition",
+    "clopper_pearson_lower",
+    "clopper_pearson_upper",
+    "coefficient_attack",
+    "cohen_radius",
+    "coverage",
+    "dense_jacobian_norm",
+    "distance_to",
+    "distance_to_solver",
+    "empirical_bernstein_radius",
+    "every_class",
+    "field_norm",
+    "foolbox_attack",
+    "fraction_scores",
+    "image_pgd",
+    "jacobian_norm",
+    "lipschitz_radius",
+    "log_evidence",
+    "margin_radius",
+    "mean_lipschitz",
+    "mean_sampling_error",
+    "mean_shift",
+    "mean_smoothing",
+    "median_smoothing",
+    "one_bucket",
+    "paper_radius",
+    "pgd",
+    "phase_flip_attack",
+    "planned_lower",
+    "predict",
+    "random_perturbations",
+    "randomized_lower",
+    "robust_accuracy",
+    "self_difference",
+    "sequence_lower",
+    "sequence_upper",
+    "smooth_centers",
+    "smoothed_lipschitz",
+    "sparsemax",
+]

@@ -1,0 +1,182 @@
+"""From two samples of an input to its certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sciops.robustness._noisy_outputs import NoisyOutputs
+from sciops.robustness._votes import Tally, soft_outputs
+from sciops.robustness.certificate import ABSTAIN, Certificate, Interval
+from sciops.robustness.intervals import randomized_lower
+from sciops.robustness.partitioning import (
+    Partition,
+    bucket_bounds,
+    choose_partition,
+    class_partition,
+    every_class,
+    one_bucket,
+)
+from sciops.robustness.radii import Radius, cohen_radius, paper_radius
+from sciops.robustness.sequences import planned_lower, sequence_upper
+from sciops.robustness.simplex_maps import SimplexMap, choose_map, soft_radius
+
+_FIXED = {
+    "clopper_pearson": one_bucket,
+    "randomized": one_bucket,
+    "sequence": one_bucket,
+    "bonferroni": every_class,
+    "cpm": class_partition,
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The arguments of `certify` that do not change from input to input."""
+
+    sigma: float
+    samples: int
+    alpha: float
+    interval: Interval
+    selection_samples: int
+    simplex: SimplexMap | str
+    lipschitz: float
+    radius: Radius
+    target: float | None
+
+
+def certify_group(source: NoisyOutputs, x: Tensor, plan: Plan) -> Certificate:
+    """The certificates of a group of inputs: choices on their selection samples, bounds on fresh ones."""
+    inputs = len(x)
+    everyone = list(range(inputs))
+    selecting, estimating, drawing = source.streams(inputs, x.device, 3)
+    outputs = torch.cat([out for _, out in source.blocks(x, selecting, plan.selection_samples, everyone)], 1)
+    classes = outputs.shape[-1]
+    maps = [_map_of(plan, outputs[i]) for i in everyone]
+    selected = Tally(maps, classes, x.device, drawing=drawing)
+    selected.add(everyone, outputs)
+    partition = _partition_of(plan, selected)
+    pooled = _pooled_classes(partition)
+    bernstein = _bernstein(plan, selected, partition, pooled, outputs)
+    tally = Tally(maps, classes, x.device, drawing=drawing, pooled=pooled)
+    candidate = partition.order[:, 0]
+    uniform = np.array([float(torch.rand(1, generator=g, device=g.device, dtype=torch.float64)) for g in drawing])
+    active = list(everyone)
+    for now, out in source.blocks(x, estimating, plan.samples, active):
+        tally.add(now, out)
+        if plan.target is not None:
+            active[:] = [i for i, settled in zip(now, _settled(plan, tally, maps, candidate, now)) if not settled]
+    lower, upper = _bounds(plan, tally, partition, bernstein, uniform)
+    radii = _radii(plan, lower, upper, maps, classes)
+    held = radii > 0
+
+    def tensor(values: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.array(values)).to(x.device)
+
+    return Certificate(
+        label=tensor(np.where(held, candidate, ABSTAIN)),
+        radius=tensor(np.where(held, radii, 0.0)),
+        lower=tensor(lower),
+        upper=tensor(upper),
+        candidate=tensor(candidate),
+        intervals=tuple(_named(plan, partition, bernstein)),
+        maps=tuple(maps),
+        counts=tally.counts,
+        selection=selected.counts,
+        samples=tally.samples,
+    )
+
+
+def _map_of(plan: Plan, outputs: Tensor) -> SimplexMap:
+    if isinstance(plan.simplex, SimplexMap):
+        return plan.simplex
+    if plan.simplex == "choose":
+        return choose_map(outputs, sigma=plan.sigma, samples=plan.samples, alpha=plan.alpha, lipschitz=plan.lipschitz)
+    return SimplexMap(plan.simplex)
+
+
+def _partition_of(plan: Plan, selected: Tally) -> Partition:
+    if plan.interval in _FIXED:
+        return _FIXED[plan.interval](selected.sums())
+    return choose_partition(selected.sums(), plan.samples, plan.alpha)
+
+
+def _pooled_classes(partition: Partition) -> np.ndarray:
+    """(inputs, classes) bool: members of the pooled rest."""
+    rank = np.empty_like(partition.order)
+    np.put_along_axis(rank, partition.order, np.arange(rank.shape[1])[None], 1)
+    return (rank >= partition.singles[:, None]) & partition.pooled[:, None]
+
+
+def _bernstein(plan: Plan, selected: Tally, partition: Partition, pooled: np.ndarray, outputs: Tensor) -> np.ndarray:
+    """Which inputs get empirical Bernstein: all, none, or those to which the selection sample promises more by it."""
+    inputs = len(partition.order)
+    if plan.interval != "auto" or not selected.soft:
+        return np.full(inputs, plan.interval == "empirical_bernstein")
+    grow = plan.samples / plan.selection_samples
+    mask = torch.from_numpy(pooled).to(outputs.device)[:, None]
+    rest = (soft_outputs(selected.maps, outputs) * mask).sum(-1).square().sum(1).cpu().numpy()
+    shared = (partition, grow * selected.sums(), plan.samples, plan.alpha)
+    by_counts = bucket_bounds(*shared)
+    by_sums = bucket_bounds(*shared, squares=grow * selected.squares(), pooled_squares=grow * rest)
+    return cohen_radius(*by_sums, sigma=1.0) > cohen_radius(*by_counts, sigma=1.0)
+
+
+def _bounds(
+    plan: Plan, tally: Tally, partition: Partition, bernstein: np.ndarray, uniform: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    counts, n = tally.numpy_counts(), tally.samples.cpu().numpy()
+    first = np.take_along_axis(counts, partition.order[:, :1], 1)[:, 0]
+    if plan.interval == "sequence":
+        lower = planned_lower(first, n, plan.alpha, most=plan.samples)
+        return lower, 1 - lower
+    if plan.interval == "randomized":
+        lower = randomized_lower(first, n, plan.alpha, uniform)
+        return lower, 1 - lower
+    lower, upper = bucket_bounds(partition, counts, n, plan.alpha)
+    if bernstein.any():
+        squares, rest = tally.squares(), tally.pooled_squares()
+        soft = bucket_bounds(partition, tally.sums(), n, plan.alpha, squares=squares, pooled_squares=rest)
+        lower, upper = np.where(bernstein, soft[0], lower), np.where(bernstein, soft[1], upper)
+    return lower, upper
+
+
+def _settled(plan: Plan, tally: Tally, maps: list[SimplexMap], candidate: np.ndarray, now: list[int]) -> np.ndarray:
+    """Whether "R ≥ target" is certified, or R < target holds with probability 1 − α, for the inputs `now`."""
+    counts, n = tally.numpy_counts()[now], tally.samples.cpu().numpy()[now]
+    first = np.take_along_axis(counts, candidate[now, None], 1)[:, 0]
+    some = [maps[i] for i in now]
+    low = planned_lower(first, n, plan.alpha, most=plan.samples)
+    high = sequence_upper(first, n, plan.alpha)
+    certain = _radii(plan, low, 1 - low, some, tally.counts.shape[1]) >= plan.target
+    refuted = _radii(plan, high, 1 - high, some, tally.counts.shape[1]) < plan.target
+    return certain | refuted
+
+
+def _radii(plan: Plan, lower: np.ndarray, upper: np.ndarray, maps: list[SimplexMap], classes: int) -> np.ndarray:
+    radii = np.empty(len(maps))
+    for simplex in set(maps):
+        here = np.array([m == simplex for m in maps])
+        top, other = lower[here], upper[here]
+        component = plan.lipschitz * simplex.component_lipschitz(classes)
+        if plan.radius == "exact":
+            radii[here] = soft_radius(top, other, simplex, sigma=plan.sigma, lipschitz=plan.lipschitz, classes=classes)
+        elif plan.radius == "paper":
+            radii[here] = paper_radius(top, other, sigma=plan.sigma, lipschitz=component)
+        else:
+            radii[here] = cohen_radius(top, other, sigma=plan.sigma)
+    return radii
+
+
+def _named(plan: Plan, partition: Partition, bernstein: np.ndarray) -> list[str]:
+    if plan.interval != "auto":
+        return [plan.interval] * len(bernstein)
+    names = []
+    for singles, pooled, by_sums in zip(partition.singles, partition.pooled, bernstein):
+        rest = "rest pooled" if pooled else "rest one by one"
+        bound = "empirical_bernstein" if by_sums else "clopper_pearson"
+        names.append(f"auto: {bound}, {singles} single{'s' if singles > 1 else ''}, {rest}")
+    return names

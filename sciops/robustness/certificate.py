@@ -1,0 +1,62 @@
+"""What a certification returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from sciops.robustness.simplex_maps import SimplexMap
+
+ABSTAIN = -1
+
+Interval = Literal["auto", "clopper_pearson", "randomized", "bonferroni", "cpm", "empirical_bernstein", "sequence"]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What `certify` found; tensors on the device of x, one entry an input.
+
+    label : int64                   the certified class, −1 where it abstains
+    radius : float64                no ‖δ‖₂ < radius changes the class, with probability 1 − α; 0 where it abstains
+    lower, upper : float64          bounds on p_A and on every other p_c, together at level α
+    candidate : int64               the class of the selection sample that was put to the test
+    intervals : tuple of str        the interval used for each input; with "auto", what it chose
+    maps : tuple of SimplexMap      the map into the simplex for each input
+    counts, selection : (inputs, classes) int64    votes of the estimation and of the selection sample; for a soft f,
+                                    labels drawn with its probabilities
+    samples : int64                 estimation samples taken, fewer than asked for where a sequence stopped early
+    """
+
+    label: Tensor
+    radius: Tensor
+    lower: Tensor
+    upper: Tensor
+    candidate: Tensor
+    intervals: tuple[str, ...]
+    maps: tuple[SimplexMap, ...]
+    counts: Tensor
+    selection: Tensor
+    samples: Tensor
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What `predict` found: label (−1 where it abstains), counts (inputs, classes), and the p-value of the top two."""
+
+    label: Tensor
+    counts: Tensor
+    p_value: Tensor
+
+
+def joined(parts: Sequence[Certificate]) -> Certificate:
+    """The certificates of all inputs in one."""
+
+    def column(name: str) -> Any:
+        values = [getattr(part, name) for part in parts]
+        return torch.cat(values) if isinstance(values[0], Tensor) else tuple(v for value in values for v in value)
+
+    return Certificate(**{field.name: column(field.name) for field in fields(Certificate)})

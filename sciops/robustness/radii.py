@@ -1,0 +1,152 @@
+"""ℓ₂ radii of a Gaussian-smoothed classifier from class probabilities, and Lipschitz constants of smoothed functions.
+
+p_c(x) = E f_c(x + ε), ε ~ N(0, σ²I), f_c ∈ [0, 1]. With nothing known of f, p_A after a shift by R is at least
+Φ(Φ⁻¹(p_A) − R/σ) (arXiv:1902.02918). Where every f_c is L-Lipschitz, the worst f_c is the ramp that rises from 0
+to 1 over a length 1/L, and Φ gives way to its mean over a window of width w = 1/(Lσ):
+
+    P_w(r) = (1/w) ∫_{r−w/2}^{r+w/2} Φ(v) dv = [H(r + w/2) − H(r − w/2)]/w,   H(v) = vΦ(v) + φ(v)
+    R_A = σ P_w⁻¹(p_A),   R_AB = (σ/2)(P_w⁻¹(p_A) − P_w⁻¹(p_B)),   P₀ = Φ
+
+Nothing larger holds for every L-Lipschitz f. All functions take and return numpy float64 and broadcast; σ and L share
+the unit of x, and so do the radii. Radii of probabilities that certify nothing are negative: the caller abstains.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+from scipy import special
+
+Radius = Literal["exact", "paper", "cohen"]
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)  # to round-off for windows up to 1
+_HALVINGS = 62
+
+
+def cohen_radius(p_top: Any, p_other: Any = None, *, sigma: float) -> np.ndarray:
+    """(σ/2)(Φ⁻¹(p_A) − Φ⁻¹(p_B)); without p_B, σΦ⁻¹(p_A), the same with p_B = 1 − p_A. Source: arXiv:1902.02918."""
+    return lipschitz_radius(p_top, p_other, sigma=sigma, lipschitz=math.inf)
+
+
+def lipschitz_radius(p_top: Any, p_other: Any = None, *, sigma: float, lipschitz: float) -> np.ndarray:
+    """(σ/2)(P_w⁻¹(p_A) − P_w⁻¹(p_B)), w = 1/(Lσ); without p_B, σP_w⁻¹(p_A): exact for L-Lipschitz f_c ∈ [0, 1].
+
+    p_top : lower bounds on p_A; p_other : upper bounds on every other p_c
+    lipschitz : L of each component f_c, ℓ₂, with respect to the noised input; inf gives Cohen's radius, and σ → 0
+        gives (p_A − ½)/L and (p_A − p_B)/(2L)
+    Solved by bisection to round-off.
+    Raises ValueError for probabilities outside [0, 1] and for σ or L not above 0.
+    """
+    _check(sigma, lipschitz)
+    top = sigma * window_quantile(p_top, 1 / (lipschitz * sigma))
+    if p_other is None:
+        return top
+    return _half_gap(top, sigma * window_quantile(p_other, 1 / (lipschitz * sigma)))
+
+
+def paper_radius(p_top: Any, p_other: Any = None, *, sigma: float, lipschitz: float) -> np.ndarray:
+    """½[Φ⁻¹(p_A)/ℓ(p_A) − Φ⁻¹(p_B)/ℓ(p_B)], ℓ(p) the slope of Φ⁻¹∘p at level p; without p_B, Φ⁻¹(p_A)/ℓ(p_A).
+
+    ℓ(p) = L[Φ(r + w/2) − Φ(r − w/2)]/φ(Φ⁻¹(p)), r = P_w⁻¹(p), the largest slope that an L-Lipschitz f allows at
+    that level. It is larger further out, so that this radius is never above `lipschitz_radius`; the two meet where
+    L → ∞. Source: arXiv:2504.02412 and its code, with the slope taken at the point itself. Arguments as there.
+    """
+    _check(sigma, lipschitz)
+    window = 1 / (lipschitz * sigma)
+
+    def scaled(p: np.ndarray) -> np.ndarray:
+        far = np.maximum(p, 1 - p)
+        z = special.ndtri(far)
+        slope = _window_mean(_density, window_quantile(far, window), window)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = np.where(np.isinf(z), z, sigma * z * _density(z) / slope)
+        return np.where(p < 0.5, -value, value)
+
+    top = scaled(_probability(p_top))
+    if p_other is None:
+        return top
+    return _half_gap(top, scaled(_probability(p_other)))
+
+
+def margin_radius(p_top: Any, p_other: Any, *, sigma: float, lipschitz: float = math.inf) -> np.ndarray:
+    """(p_A − p_B)/(√2·Lip(p)), Lip(p) = L erf(1/(2Lσ)) that of the smoothed map; σ√(π/2)(p_A − p_B) where L = ∞.
+
+    lipschitz : L of the whole map x ↦ f(x) into the probability simplex, ℓ₂ to ℓ₂
+    Source: arXiv:2309.16883.
+    """
+    gap = _probability(p_top) - _probability(p_other)
+    return gap / (math.sqrt(2) * smoothed_lipschitz(lipschitz, sigma=sigma, span=math.sqrt(2)))
+
+
+def smoothed_lipschitz(lipschitz: float, *, sigma: float, span: float = 1.0) -> float:
+    """L erf(b/(2√2 Lσ)): a Lipschitz constant of E f(x + ε) for every L-Lipschitz f with values in [0, b].
+
+    span : b; √2, the diameter of the simplex, for a map into it from ℓ₂ to ℓ₂. A ramp attains it.
+    σ → 0 gives L, L → ∞ gives b/(σ√(2π)).
+    """
+    _check(sigma, lipschitz)
+    if math.isinf(lipschitz):
+        return span / (sigma * math.sqrt(2 * math.pi))
+    return lipschitz * math.erf(span / (2 * math.sqrt(2) * lipschitz * sigma))
+
+
+def window_probability(radius: Any, window: float) -> np.ndarray:
+    """P_w(r) = (1/w) ∫_{r−w/2}^{r+w/2} Φ(v) dv: a ramp of width wσ, smoothed, at rσ from its middle."""
+    return _window_mean(special.ndtr, np.asarray(radius, dtype=np.float64), window)
+
+
+def window_quantile(p: Any, window: float) -> np.ndarray:
+    """P_w⁻¹(p); −∞ and ∞ at 0 and 1, Φ⁻¹ for w = 0."""
+    p = _probability(p)
+    centre = special.ndtri(p)
+    if window == 0:
+        return centre
+    finite = np.isfinite(centre)
+    start = np.where(finite, centre, 0.0)
+    # Φ is concave above 0, so that its mean over a window lies below it; and the window's ends bracket the mean
+    low = np.where(p < 0.5, start - window / 2, start)
+    high = np.where(p < 0.5, start, start + window / 2)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        below = window_probability(middle, window) <= p
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.where(finite, np.where(p == 0.5, 0.0, low), centre)
+
+
+def _window_mean(function: Any, r: np.ndarray, window: float) -> np.ndarray:
+    """Mean over [r − w/2, r + w/2] of Φ or φ: by quadrature for narrow windows, where differences cancel."""
+    if window <= 1:
+        return function(r[..., None] + window / 2 * _NODES) @ _WEIGHTS / 2
+    primitive = special.ndtr if function is _density else _primitive
+    return (primitive(r + window / 2) - primitive(r - window / 2)) / window
+
+
+def _primitive(v: np.ndarray) -> np.ndarray:
+    """H(v) = vΦ(v) + φ(v) = ∫_{−∞}^v Φ."""
+    return v * special.ndtr(v) + _density(v)
+
+
+def _density(v: np.ndarray) -> np.ndarray:
+    return np.exp(-v * v / 2) / math.sqrt(2 * math.pi)
+
+
+def _half_gap(top: np.ndarray, other: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        gap = (top - other) / 2
+    return np.where(np.isnan(gap), -np.inf, gap)  # p_A = p_B ∈ {0, 1}: nothing is known of the order
+
+
+def _probability(p: Any) -> np.ndarray:
+    p = np.asarray(p, dtype=np.float64)
+    if not ((p >= 0) & (p <= 1)).all():
+        raise ValueError(f"probabilities from {p.min():g} to {p.max():g}: expected values between 0 and 1")
+    return p
+
+
+def _check(sigma: float, lipschitz: float) -> None:
+    if not 0 < sigma < math.inf:
+        raise ValueError(f"sigma={sigma}: expected a positive standard deviation of the noise, in units of x")
+    if not lipschitz > 0:
+        raise ValueError(f"lipschitz={lipschitz}: expected a constant above 0, or inf where none is known")

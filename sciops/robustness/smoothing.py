@@ -1,0 +1,137 @@
+"""Randomised smoothing of a classifier: certified ℓ₂ radii, and predictions that abstain.
+
+g(x) = argmax_c p_c(x), p_c(x) = E f_c(x + ε), ε ~ N(0, σ²I), with f the unit vector of the classifier's argmax or its
+outputs mapped softly into the simplex. A selection sample picks the class, the interval and the map; a fresh sample
+bounds the probabilities; the radius follows. (arXiv:1902.02918, 2309.16883, 2504.02412, 2406.17830.)
+
+What the level does not cover: noise and forward passes carry the rounding of their dtype (arXiv:2207.07209).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from scipy import special
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from sciops.robustness._certifying import Plan, certify_group
+from sciops.robustness._noisy_outputs import NoisyOutputs
+from sciops.robustness._votes import Tally
+from sciops.robustness.certificate import ABSTAIN, Certificate, Interval, Prediction, joined
+from sciops.robustness.radii import Radius
+from sciops.robustness.simplex_maps import SimplexMap
+
+
+def certify(
+    classifier: Callable[[Tensor], Tensor],
+    x: Tensor,
+    *,
+    sigma: float,
+    samples: int = 100_000,
+    alpha: float = 0.001,
+    interval: Interval = "auto",
+    selection_samples: int = 1000,
+    simplex: SimplexMap | Literal["argmax", "probabilities", "choose"] = "argmax",
+    lipschitz: float = math.inf,
+    radius: Radius = "exact",
+    target: float | None = None,
+    batch_size: int = 4096,
+    generator: torch.Generator | None = None,
+    progress: bool = False,
+) -> Certificate:
+    """R with: ‖δ‖₂ < R ⇒ g(x + δ) = g(x), for each input with probability at least 1 − α.
+
+    classifier : (rows, *shape) → (rows, classes), logits or probabilities, deterministic; a module must be in eval mode
+    x : (inputs, *shape), floating, on the classifier's device
+    sigma : σ, in units of x; samples : n; selection_samples : n₀, drawn apart, 100 in the literature; 1000 tell tails
+    interval : "clopper_pearson" (p_A alone, p_B = 1 − p_A), "randomized" (the same with Stevens' bound),
+        "bonferroni", "cpm", "empirical_bernstein" (on the buckets of `choose_partition`),
+        "sequence" (p_A alone, valid after every block of samples), "auto" (`choose_partition` with Clopper–Pearson, or,
+        for a soft f, with empirical Bernstein where the selection sample promises more)
+    simplex : "argmax" (votes), a `SimplexMap` of the outputs, "probabilities" (the outputs are simplex-valued),
+        or "choose" (`choose_map` by input). Count intervals see a soft f through labels drawn with its probabilities.
+    lipschitz : an upper bound on L, ℓ₂ to ℓ₂, of the outputs with respect to x, normalisation included; with
+        "probabilities", of every component. Of no use for argmax.
+    radius : "exact" for the Lipschitz constant, "paper" (arXiv:2504.02412) or "cohen" (L = ∞)
+    target : r of the question "is R ≥ r?", for "sequence": an input is left as soon as that is certified or refuted
+    generator : of the noise, on any device; None seeds from torch's own. Results do not depend on batch_size, but for
+        the rounding of the classifier's arithmetic.
+
+    Raises ValueError for arguments that do not fit and for a classifier in training mode or with nan outputs.
+    """
+    _check(x, sigma, samples, alpha, selection_samples, batch_size)
+    if interval not in get_args(Interval):
+        raise ValueError(f"interval={interval!r}: expected one of {', '.join(get_args(Interval))}")
+    if radius not in get_args(Radius):
+        raise ValueError(f"radius={radius!r}: expected one of {', '.join(get_args(Radius))}")
+    if target is not None and (interval != "sequence" or not target > 0):
+        raise ValueError(f"target={target} with interval={interval!r}: expected a radius > 0 and interval='sequence'")
+    if not isinstance(simplex, SimplexMap) and simplex not in ("argmax", "probabilities", "choose"):
+        raise ValueError(f"simplex={simplex!r}: expected a SimplexMap, 'argmax', 'probabilities' or 'choose'")
+    if not lipschitz > 0:
+        raise ValueError(f"lipschitz={lipschitz}: expected a bound above 0, or inf where none is known")
+    plan = Plan(sigma, samples, alpha, interval, selection_samples, simplex, lipschitz, radius, target)
+    source = NoisyOutputs(classifier, sigma, batch_size, generator)
+    parts = []
+    with tqdm(total=len(x), unit="input", desc="certifying", disable=None if progress else True, leave=False) as bar:
+        step = source.group(x, samples)
+        for first in range(0, len(x), step):
+            some = x[first : first + step]
+            parts.append(certify_group(source, some, plan))
+            bar.update(len(some))
+    return joined(parts)
+
+
+def predict(
+    classifier: Callable[[Tensor], Tensor],
+    x: Tensor,
+    *,
+    sigma: float,
+    samples: int = 1000,
+    alpha: float = 0.001,
+    batch_size: int = 4096,
+    generator: torch.Generator | None = None,
+    progress: bool = False,
+) -> Prediction:
+    """The most voted class of n noisy copies where it beats the second, two-sided binomial test at ½, p ≤ α; else −1.
+
+    The label differs from g(x) with probability at most α. Arguments as for `certify`. Source: arXiv:1902.02918.
+    """
+    _check(x, sigma, samples, alpha, 1, batch_size)
+    source = NoisyOutputs(classifier, sigma, batch_size, generator)
+    counted = []
+    step = source.group(x, samples)
+    for first in tqdm(range(0, len(x), step), unit="batch", desc="predicting", disable=None if progress else True):
+        some = x[first : first + step]
+        (streams,) = source.streams(len(some), x.device, 1)
+        tally = None
+        for now, outputs in source.blocks(some, streams, samples, list(range(len(some)))):
+            tally = tally or Tally([SimplexMap()] * len(some), outputs.shape[-1], x.device)
+            tally.add(now, outputs)
+        counted.append(tally.counts)
+    counts = torch.cat(counted)
+    top = counts.topk(2, -1).values.cpu().numpy().astype(np.float64)
+    # P(Binomial(k₁ + k₂, ½) ≥ k₁), doubled: the two tails are alike
+    p_value = np.minimum(1.0, 2 * special.betainc(top[:, 0], top[:, 1] + 1, 0.5))
+    p_value = torch.from_numpy(p_value).to(x.device)
+    return Prediction(torch.where(p_value <= alpha, counts.argmax(-1), ABSTAIN), counts, p_value)
+
+
+def _check(x: Tensor, sigma: float, samples: int, alpha: float, selection_samples: int, batch_size: int) -> None:
+    if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim < 2 or not len(x):
+        got = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+        raise ValueError(f"x is {got}: expected a floating tensor (inputs, ...) with at least one input")
+    if not 0 < sigma < math.inf:
+        raise ValueError(f"sigma={sigma}: expected a positive standard deviation of the noise, in units of x")
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha={alpha}: expected a level between 0 and 1, such as 0.001")
+    if samples < 2 or selection_samples < 1 or batch_size < 1:
+        raise ValueError(
+            f"samples={samples}, selection_samples={selection_samples}, batch_size={batch_size}: "
+            "expected at least 2, 1 and 1"
+        )
