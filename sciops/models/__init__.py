@@ -15,6 +15,7 @@ from sciops.models.operator import Operator
 from sciops.models.persistence import load_model, read_config, save_model
 from sciops.models.registry import MODELS, build_model, model_from_config
 from sciops.models.stepper import Stepper
+from sciops.models.swin_weights import SwinReport, load_swin_weights, swin_options
 from sciops.models.symmetry import SymmetryAveraged
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Normalized",
     "Operator",
     "Stepper",
+    "SwinReport",
     "SymmetryAveraged",
     "apply_model",
     "build_model",
@@ -36,9 +38,11 @@ __all__ = [
     "fno",
     "hybrid",
     "load_model",
+    "load_swin_weights",
     "mano",
     "match_parameters",
     "model_from_config",
     "read_config",
     "save_model",
+    "swin_options",
 ]

@@ -74,16 +74,20 @@ class SinCosPosition(nn.Module):
 
 
 class Stage(nn.Module):
-    """The way in (patches, or the merging of cells), then blocks on one grid."""
+    """The way in (patches, or the merging of cells), then blocks on one grid.
 
-    def __init__(self, enter: nn.Module, position: nn.Module | None, blocks: list[nn.Module]) -> None:
+    least : cells per axis that the blocks need; a smaller grid is continued by zeros
+    """
+
+    def __init__(self, enter: nn.Module, position: nn.Module | None, blocks: list[nn.Module], least: int) -> None:
         super().__init__()
-        self.enter, self.position, self.blocks = enter, position, nn.ModuleList(blocks)
+        self.enter, self.position, self.blocks, self.least = enter, position, nn.ModuleList(blocks), least
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.enter(x)
         if self.position is not None:
             x = self.position(x)
+        x = pad_to(x, tuple(max(n, self.least) for n in x.shape[1:-1]))
         grid = _cells(tuple(x.shape[1:-1]))
         for block in self.blocks:
             x = block(x, grid, (1, 1))

@@ -103,7 +103,8 @@ class Classifier(nn.Module):
                 blocks.append(ResidualBlock(width, part, drop_path=drop_path * done / last, **block))
                 done += 1
             where = SinCosPosition(width) if position == "sincos" and i == 0 else None
-            self.stages.append(Stage(enter, where, blocks))
+            # frequencies −1 and 0 are the fewest of a Fourier layer
+            self.stages.append(Stage(enter, where, blocks, least=2 if mixers[i] == "spectral" else 1))
         self.norm = make_norm(norm, widths[-1])
         self.head = nn.Linear(widths[-1], out_channels)
         self.config = description(

@@ -117,6 +117,7 @@ class HuggingFaceClassifier(nn.Module):
         height, width = (-(-n // self.patch) * self.patch for n in x.shape[2:])
         x = F.pad(x, (0, width - x.shape[3], 0, height - x.shape[2]))
         if self.architecture == "SwinV2":
+            self._match_offsets()
             return self.model(pixel_values=x).logits
         other = (height, width) != self.image_size
         if other and self.image_size[0] != self.image_size[1]:
@@ -125,6 +126,13 @@ class HuggingFaceClassifier(nn.Module):
                 "positions of square images only; resize x, or build the model with a square image_size"
             )
         return self.model(pixel_values=x, interpolate_pos_encoding=other).logits
+
+    def _match_offsets(self) -> None:
+        """Gives the offsets in windows, which no file holds, the dtype of the weights that were loaded."""
+        for module in self.model.modules():
+            table = getattr(module, "relative_coords_table", None)
+            if table is not None:
+                module.relative_coords_table = table.to(next(module.continuous_position_bias_mlp.parameters()))
 
 
 def _check_stages(width: int, depths: Sequence[int], heads: Sequence[int], size: tuple[int, ...], patch: int) -> None:
