@@ -26,7 +26,8 @@ class Bracket:
     def gap(self) -> Any:
         """upper/lower − 1, the most by which `upper` can exceed the true value; 0 where both are 0."""
         if isinstance(self.upper, Tensor):
-            return torch.where(self.upper == 0, 0, self.upper / self.lower - 1)
+            upper = self.upper.detach()
+            return torch.where(upper == 0, 0, upper / self.lower - 1)
         lower, upper = np.asarray(self.lower, float), np.asarray(self.upper, float)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(upper == 0, 0, upper / lower - 1)[()]
@@ -43,7 +44,8 @@ class Bracket:
 
     def floats(self) -> Bracket:
         """As two floats, without a graph."""
-        return Bracket(float(self.lower), float(self.upper))
+        ends = (end.detach() if isinstance(end, Tensor) else end for end in (self.lower, self.upper))
+        return Bracket(*map(float, ends))
 
 
 def largest_of(brackets: Iterable[Bracket]) -> Bracket:
