@@ -1,0 +1,133 @@
+"""Eigenfunctions of the Laplacian at the points of a grid: synthesis, and coefficients of what lies in their span."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sciops.grids import Grid
+from sciops.random_fields import _bases, _shells
+
+Boundary = Literal["neumann", "dirichlet", "periodic"]
+
+
+@dataclass(frozen=True)
+class Eigenbasis:
+    """φ_k(x) = Π_i φ_{k_i}(x_i) with −Δφ_k = λ_k φ_k and ∫φ_k² = 1 over the grid's domain.
+
+    axes : per axis (points, modes), float64
+    inverses : per axis the pseudo-inverse (modes, points); exact on the span
+    eigenvalues : (modes, …)
+    gains : (modes, …)  ‖φ_k‖_h²: 1 for modes that the quadrature integrates, 2 for a cosine at the Nyquist frequency
+    """
+
+    axes: tuple[np.ndarray, ...]
+    inverses: tuple[np.ndarray, ...]
+    eigenvalues: np.ndarray
+    gains: np.ndarray
+
+    @property
+    def modes(self) -> tuple[int, ...]:
+        return self.eigenvalues.shape
+
+    def synthesise(self, coefficients: Tensor) -> Tensor:
+        """Σ_k c_k φ_k at the points: (..., *modes) → (..., *grid)."""
+        return _along_axes(coefficients, self.axes)
+
+    def analyse(self, u: Tensor) -> Tensor:
+        """Coefficients of u's least-squares fit: (..., *grid) → (..., *modes)."""
+        return _along_axes(u, self.inverses)
+
+    def draw(self, samples: int, *, seed: int, first: int) -> np.ndarray:
+        """Standard normal coefficients (samples, *modes): sample i from ``SeedSequence(seed, spawn_key=(i,))``.
+
+        More modes on a finer grid only add to the coefficients of a coarser one.
+        """
+        side = max(self.modes)
+        place = _shells(side, len(self.modes))
+        box = np.empty(side ** len(self.modes))
+        out = np.empty((samples, *self.modes))
+        kept = tuple(slice(m) for m in self.modes)
+        for i, row in enumerate(out, start=first):
+            generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(i,))))
+            box[place] = generator.standard_normal(box.size)
+            row[...] = box.reshape((side,) * len(self.modes))[kept]
+        return out
+
+
+@lru_cache(maxsize=16)
+def eigenbasis(grid: Grid, modes: int | None, boundary: Boundary) -> Eigenbasis:
+    """The first `modes` eigenfunctions per axis, or as many as the grid tells apart.
+
+    Raises ValueError for more modes than that, and for a grid that stops short of its walls, where the functions are
+    not orthogonal.
+    """
+    if not grid.reaches_walls:
+        raise ValueError(f"the grid stops at {grid.extent} in the domain {grid.domain}: expected one up to the walls")
+    most = [n - 2 if boundary == "dirichlet" and grid.centering == "node" else n for n in grid.shape]
+    if modes is not None and modes > min(most):
+        raise ValueError(f"modes={modes}: a {grid.centering} grid of {grid.shape} points holds at most {min(most)}")
+    counts = [m if modes is None else modes for m in most]
+    lengths = [right - left for left, right in grid.domain]
+    tables = _sines(grid, counts) if boundary == "dirichlet" else _cosines_or_waves(grid, counts, boundary)
+    eigenvalues, gains = np.zeros((1,) * grid.ndim), np.ones((1,) * grid.ndim)
+    axes = []
+    for axis, (table, count, length) in enumerate(zip(tables, counts, lengths)):
+        k = np.arange(count)
+        place = [count if i == axis else 1 for i in range(grid.ndim)]
+        frequency = {"neumann": np.pi * k, "dirichlet": np.pi * (k + 1), "periodic": 2 * np.pi * ((k + 1) // 2)}
+        eigenvalues = eigenvalues + ((frequency[boundary] / length) ** 2).reshape(place)
+        constant = (k == 0) & (boundary != "dirichlet")
+        table = table * np.sqrt(np.where(constant, 1, 2) / length)
+        axes.append(table)
+        gains = gains * (_axis_weights(grid, axis) @ table**2).reshape(place)
+    inverses = tuple(np.linalg.pinv(table) for table in axes)
+    return Eigenbasis(tuple(axes), inverses, eigenvalues, gains)
+
+
+def _axis_weights(grid: Grid, axis: int) -> np.ndarray:
+    return Grid((grid.shape[axis],), grid.extent[axis], grid.centering).weights()
+
+
+def _cosines_or_waves(grid: Grid, counts: list[int], boundary: str) -> list[np.ndarray]:
+    return [table.numpy()[:, :count] for table, count in zip(_bases(grid, max(counts), boundary), counts)]
+
+
+def _sines(grid: Grid, counts: list[int]) -> list[np.ndarray]:
+    tables = []
+    for x, (left, right), count in zip(grid.coordinates(), grid.domain, counts):
+        x = (x - left) / (right - left)
+        tables.append(np.sin(np.pi * np.fmod(np.multiply.outer(x, np.arange(1, count + 1)), 2.0)))
+    return tables
+
+
+def _along_axes(u: Tensor, matrices: tuple[np.ndarray, ...]) -> Tensor:
+    """Applies one matrix per trailing axis."""
+    d = len(matrices)
+    for axis, matrix in enumerate(matrices):
+        m = torch.as_tensor(matrix, dtype=u.dtype, device=u.device)
+        u = torch.tensordot(u, m, dims=([u.ndim - d + axis], [1])).movedim(-1, u.ndim - d + axis)
+    return u
+
+
+def outside_share(u: Tensor, basis: Eigenbasis, coefficients: Tensor) -> Tensor:
+    """max|u − Σ c_k φ_k| / max|u| per leading index: 0 for what lies in the span, 0 for u = 0."""
+    d = len(basis.modes)
+    rest = (u - basis.synthesise(coefficients)).flatten(-d).abs().amax(-1)
+    size = u.flatten(-d).abs().amax(-1)
+    return torch.where(size > 0, rest / torch.where(size > 0, size, 1.0), 0.0)
+
+
+def default_boundary(grid: Grid) -> Boundary:
+    return "periodic" if grid.centering == "periodic" else "neumann"
+
+
+def root_eigenvalues(basis: Eigenbasis, tau: float, smoothness: float) -> np.ndarray:
+    """(1 + λ_k/τ²)^{−s/2}: 1 for the constant, falling from there."""
+    """(1 + λ_k/τ²)^{−s/2}, (*modes): 1 for the constant, falling from there."""
+    return np.exp(-0.5 * smoothness * np.log1p(basis.eigenvalues / tau**2))

@@ -1,0 +1,180 @@
+"""Center smoothing: a certificate in any metric for operators whose outputs are fields."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from sciops.grids import Grid
+from sciops.robustness._noisy import batch_of_fields, check_smoothing, noisy_outputs
+from sciops.robustness._order_statistics import shifted, upper_index
+from sciops.robustness.field_norm import field_norm
+from sciops.robustness.noise import Noise
+
+__all__ = ["CenterCertificate", "Centers", "certify_centers", "smooth_centers"]
+
+Metric = Callable[[Tensor, Tensor], Tensor]
+
+_BETA = 2  # a candidate inside the smallest ball reaches all of it with twice the radius
+_STREAM = 1 << 40  # certification draws noise that smoothing never drew
+
+
+@dataclass(frozen=True)
+class Centers:
+    """Smoothed outputs ḡ(a).
+
+    center : (batch, channels, *target)
+    radius : (batch,) holds half of the first noisy outputs around the center
+    enclosed : (batch,) share of fresh noisy outputs within that radius
+    abstained : (batch,) bool, the ball may hold less than ½ − slack of the outputs: no certificate speaks of this field
+    """
+
+    center: Any
+    radius: Any
+    enclosed: Any
+    abstained: Any
+
+
+@dataclass(frozen=True)
+class CenterCertificate:
+    """What `certify_centers` returns.
+
+    epsilon : (batch,) bound on d(ḡ(a), ḡ(a + δ)); inf where the smoothing abstained or samples do not suffice
+    quantile : q = Φ(Φ^{−1}(½ + slack) + radius)
+    index : the order statistic of the distances that was taken, counted from 1; samples + 1 for none
+    """
+
+    epsilon: Any
+    quantile: float
+    index: int
+
+
+def smooth_centers(
+    operator: Callable[[Tensor], Tensor],
+    a: Any,
+    grid: Grid,
+    *,
+    noise: Noise,
+    samples: int = 10_000,
+    candidates: int = 30,
+    slack: float = 0.05,
+    alpha: float = 0.005,
+    target: Grid | None = None,
+    metric: Metric | None = None,
+    seed: int,
+    batch_size: int = 256,
+) -> Centers:
+    """ḡ(a): of some noisy outputs, the one with the smallest median distance to n others; then n fresh ones count.
+
+    operator : (batch, channels, *grid) → (batch, channels, *target)
+    metric : d(outputs (n, ...), center (...)) → (n,), any metric; default ‖· − ·‖_h on the grid of the outputs
+    slack, alpha : abstains unless max(Δ₁, ½ − (enclosed − Δ₁)) < slack, Δ₁ = √(ln(2/α)/(2n))
+
+    Raises ValueError when n is too small for any field to pass: Δ₁ ≥ slack. Source: arXiv:2102.09701.
+    """
+    check_smoothing(radius=0.0, samples=samples, alpha=alpha)
+    check_smoothing(radius=0.0, samples=candidates)
+    _check_slack(slack)
+    doubt = math.sqrt(math.log(2 / alpha) / (2 * samples))
+    if doubt >= slack:
+        least = math.floor(math.log(2 / alpha) / (2 * slack**2)) + 1
+        raise ValueError(f"samples={samples} always abstain at slack={slack}, alpha={alpha}: pass at least {least}")
+    fields, restore = batch_of_fields(a, grid)
+    distance = metric or _l2(grid if target is None else target)
+    total = candidates + 2 * samples
+    centers, radii, shares = [], [], []
+    for i, field in enumerate(fields):
+        start = i * total
+
+        def outputs(first: int, count: int, field: Tensor = field, start: int = start):
+            return noisy_outputs(
+                operator, field, grid, noise, count, seed=seed, first=start + first, batch_size=batch_size
+            )
+
+        proposals = torch.cat(list(outputs(0, candidates)))
+        columns = [torch.stack([distance(y, c) for c in proposals]) for y in outputs(candidates, samples)]
+        distances = torch.cat(columns, 1).sort(1).values[:, (samples + 1) // 2 - 1]
+        best = int(distances.argmin())
+        inside = sum(
+            int((distance(y, proposals[best]) <= distances[best]).sum()) for y in outputs(total - samples, samples)
+        )
+        centers.append(proposals[best])
+        radii.append(distances[best])
+        shares.append(inside / samples)
+    enclosed = torch.tensor(shares, dtype=torch.float64, device=fields.device)
+    return Centers(
+        restore(torch.stack(centers)),
+        restore(torch.stack(radii)),
+        restore(enclosed),
+        restore(0.5 - (enclosed - doubt) >= slack),
+    )
+
+
+def certify_centers(
+    operator: Callable[[Tensor], Tensor],
+    a: Any,
+    centers: Centers,
+    grid: Grid,
+    *,
+    noise: Noise,
+    radius: float,
+    samples: int = 10_000,
+    slack: float = 0.05,
+    alpha: float = 0.005,
+    interval: Literal["exact", "hoeffding"] = "exact",
+    target: Grid | None = None,
+    metric: Metric | None = None,
+    seed: int,
+    batch_size: int = 256,
+) -> CenterCertificate:
+    """ε_out = 3 R_q, R_q a bound on the q-quantile of d(ḡ(a), G(a + ξ)), q = Φ(Φ^{−1}(½ + slack) + r).
+
+    For every δ of norm at most r, d(ḡ(a), ḡ(a + δ)) ≤ ε_out, or the smoothing at a + δ abstains, with probability at
+    least 1 − α − α' − (½ − slack)^candidates, α' the alpha of `smooth_centers` with the same slack and metric. ḡ(a + δ)
+    takes another seed than ḡ(a): its noise must know nothing of the ball.
+
+    The ball of radius R_q around ḡ(a) keeps the mass ½ + slack when a moves by δ; so it holds half of what is sampled
+    there, some candidate lies in it and reaches all of it with 2R_q, and the ball of the chosen candidate, which holds
+    more than ½ − slack, meets it.
+
+    radius : r, in the norm of the noise
+    interval : the order statistic of the distances: "exact", the smallest k with P(Bin(n, q) ≥ k) ≤ α, or
+        "hoeffding", ⌈(q + √(ln(1/α)/(2n)))·n⌉ as in the paper, which is never smaller
+    """
+    check_smoothing(radius=radius, samples=samples, alpha=alpha)
+    _check_slack(slack)
+    if interval not in ("exact", "hoeffding"):
+        raise ValueError(f"interval={interval!r}: expected 'exact' or 'hoeffding'")
+    fields, restore = batch_of_fields(a, grid)
+    distance = metric or _l2(grid if target is None else target)
+    q = shifted(0.5 + slack, radius)
+    if interval == "exact":
+        index = upper_index(samples, q, alpha)
+    else:
+        index = min(math.ceil((q + math.sqrt(math.log(1 / alpha) / (2 * samples))) * samples), samples + 1)
+    epsilon = torch.full((len(fields),), torch.inf, dtype=fields.dtype, device=fields.device)
+    abstained = torch.as_tensor(centers.abstained)
+    middle = torch.as_tensor(centers.center, dtype=fields.dtype, device=fields.device)
+    for i, field in enumerate(fields):
+        if bool(abstained[i]) or index > samples:
+            continue
+        outputs = noisy_outputs(
+            operator, field, grid, noise, samples, seed=seed, first=_STREAM + i * samples, batch_size=batch_size
+        )
+        distances = torch.cat([distance(y, middle[i]) for y in outputs])
+        epsilon[i] = (1 + _BETA) * distances.kthvalue(index).values
+    return CenterCertificate(restore(epsilon), q, index)
+
+
+def _l2(target: Grid) -> Metric:
+    return lambda outputs, center: field_norm(outputs - center, target)
+
+
+def _check_slack(slack: float) -> None:
+    if not 0 < slack < 0.5:
+        raise ValueError(f"slack={slack}: expected a number between 0 and 0.5, such as 0.05")
