@@ -1,0 +1,80 @@
+"""Attacks in the coefficients of a random field: smooth perturbations that mean the same on every grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from sciops.grids import Grid, check_on_grid
+from sciops.robustness.attacks import Attack, pgd
+from sciops.robustness.noise import GaussianFieldNoise
+from sciops.robustness.objectives import Objective
+
+__all__ = ["coefficient_attack"]
+
+
+def coefficient_attack(
+    objective: Objective,
+    latent: Tensor,
+    grid: Grid,
+    *,
+    law: GaussianFieldNoise,
+    radius: float | Tensor,
+    transform: Callable[[Tensor], Tensor] | None = None,
+    lower: float | None = None,
+    steps: int = 50,
+    restarts: int = 3,
+    step: float | None = None,
+    seed: int,
+) -> Attack:
+    """max J(T(g + δ)) over δ = C^{1/2}z, ‖z‖₂ ≤ R: PGD in the Karhunen–Loève coefficients z of δ.
+
+    The ball is that of the Cameron–Martin norm of the law N(0, C): with smoothness 0, that of ‖·‖_h among fields of
+    law.modes modes per axis. Both are the same set of functions on every grid.
+
+    objective : (batch, channels, *grid) → (batch,)
+    latent : g (batch, channels, *grid), the field itself, or what T makes it of: T = exp for log-normal fields
+    transform : T; default the identity
+    law : with modes given, so that all grids share them
+    lower : with T the identity, keeps g + δ ≥ lower: δ is shortened where it would not be, which stays in the ball
+
+    returns : delta and size (its Cameron–Martin norm) of g, value of J
+    Raises ValueError for a law without modes, and a latent field below `lower`.
+    """
+    check_on_grid(latent, grid, "latent")
+    if law.modes is None:
+        raise ValueError("law.modes=None: expected a number of modes per axis, such as modes=8, that all grids share")
+    if lower is not None and bool((latent < lower).any()):
+        raise ValueError(f"latent has values below lower={lower:g}: the unperturbed input must be feasible")
+    wide = latent.detach().double()
+
+    def field(z: Tensor) -> Tensor:
+        delta = law.field(z, grid)
+        if lower is None:
+            return delta
+        room = (wide - lower) / (-delta).clamp_min(torch.finfo(torch.float64).tiny)
+        share = torch.where(delta < 0, room, torch.inf).flatten(1).amin(1).clamp(max=1.0)
+        return delta * share.reshape(-1, *(1,) * (delta.ndim - 1))
+
+    def shifted(z: Tensor) -> Tensor:
+        x = (wide + field(z)).to(latent.dtype)
+        x = x if lower is None else x.clamp_min(lower)  # rounding may not cross the bound
+        return x if transform is None else transform(x)
+
+    centre = torch.zeros(
+        *latent.shape[: -grid.ndim], *(law.modes,) * grid.ndim, dtype=torch.float64, device=latent.device
+    )
+    found = pgd(
+        lambda z: objective(shifted(z)),
+        centre,
+        None,
+        epsilon=radius,
+        steps=steps,
+        restarts=restarts,
+        step=step,
+        seed=seed,
+    )
+    delta = field(found.delta).detach()
+    return Attack(delta, found.value, law.norm(delta, grid), found.history)

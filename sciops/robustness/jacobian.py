@@ -1,0 +1,83 @@
+"""The slope of an operator at a field: a lower estimate of its local Lipschitz constant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from sciops.grids import Grid
+from sciops.robustness.field_norm import field_norm, weights_like
+from sciops.robustness.noise import WhiteNoise
+
+__all__ = ["dense_jacobian_norm", "jacobian_norm"]
+
+
+def jacobian_norm(
+    operator: Callable[[Tensor], Tensor],
+    a: Tensor,
+    grid: Grid,
+    *,
+    target: Grid | None = None,
+    iterations: int = 50,
+    seed: int,
+) -> tuple[Tensor, Tensor]:
+    """max_v ‖Jv‖_h/‖v‖_h by power iteration on W_in^{−1}Jᵀ W_out J, J = DG(a): never above the norm of J.
+
+    Jv is the derivative of u ↦ Jᵀu, so that only reverse derivatives are needed, of second order.
+
+    operator : (batch, channels, *grid) → (batch, channels, *target), each sample by itself
+    returns : (batch,) norms, and the directions v like a with ‖v‖_h = 1, good starts for `pgd`
+
+    A lower estimate at one point: neither a certificate nor, where G curves, a bound on a ball.
+    """
+    target = grid if target is None else target
+    x = a.detach().clone().requires_grad_(True)
+    with torch.enable_grad():
+        y = operator(x)
+        dual = torch.zeros_like(y, requires_grad=True)
+        (transposed,) = torch.autograd.grad(y, x, dual, create_graph=True)
+    inner, outer = weights_like(grid, a), weights_like(target, y)
+    start = WhiteNoise(1.0).draw(grid, a[:, 0].shape[0] * a.shape[1], seed=seed).to(a).reshape(a.shape)
+    v, best, direction = _unit(start, grid), a.new_zeros(len(a)), torch.zeros_like(a)
+    for _ in range(iterations):
+        (jv,) = torch.autograd.grad(transposed, dual, v, retain_graph=True)
+        size = field_norm(jv, target)
+        better = size > best
+        best = torch.where(better, size, best)
+        direction = torch.where(better.reshape(-1, *(1,) * (a.ndim - 1)), v, direction)
+        (back,) = torch.autograd.grad(y, x, outer * jv, retain_graph=True)
+        v = _unit(back / inner, grid)
+    return best.detach(), direction.detach()
+
+
+def dense_jacobian_norm(
+    operator: Callable[[Tensor], Tensor], a: Tensor, grid: Grid, *, target: Grid | None = None, rows: int = 64
+) -> Tensor:
+    """‖W_out^{1/2} J W_in^{−1/2}‖₂ at each field by all rows of J and a full SVD: the norm itself, for small grids.
+
+    a : (batch, channels, *grid); takes outputs × inputs numbers per sample. `rows` are made at a time
+    """
+    target = grid if target is None else target
+    norms = []
+    for sample in a:
+        x = sample[None].detach().clone().requires_grad_(True)
+        with torch.enable_grad():
+            y = operator(x)
+        parts = []
+        for start in range(0, y.numel(), rows):
+            unit = torch.zeros(min(rows, y.numel() - start), y.numel(), dtype=y.dtype, device=y.device)
+            unit[torch.arange(len(unit)), start + torch.arange(len(unit))] = 1
+            (part,) = torch.autograd.grad(y, x, unit.reshape(-1, *y.shape), retain_graph=True, is_grads_batched=True)
+            parts.append(part.flatten(1))
+        inner = weights_like(grid, a).expand(sample.shape).flatten()
+        outer = weights_like(target, y).expand(y.shape).flatten()
+        jacobian = torch.cat(parts) * outer.sqrt()[:, None] / inner.sqrt()
+        norms.append(torch.linalg.matrix_norm(jacobian, 2))
+    return torch.stack(norms)
+
+
+def _unit(v: Tensor, grid: Grid) -> Tensor:
+    size = field_norm(v, grid).reshape(-1, *(1,) * (v.ndim - 1))
+    return v / torch.where(size > 0, size, 1.0)

@@ -1,0 +1,58 @@
+"""What an attack on an operator maximises: one number a sample, differentiable in the perturbed input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sciops.grids import Grid
+from sciops.pde import adjoint
+from sciops.robustness.field_norm import field_norm
+
+__all__ = ["Objective", "distance_to", "distance_to_solver", "self_difference"]
+
+Objective = Callable[[Tensor], Tensor]
+
+
+def self_difference(operator: Callable[[Tensor], Tensor], a: Tensor, target: Grid | None) -> Objective:
+    """x ↦ ‖G(x) − G(a)‖_h: what a Lipschitz certificate bounds. Its gradient at x = a is 0.
+
+    operator : (batch, channels, *grid) → (batch, channels, *target); target : grid of the outputs, None for Euclidean
+    """
+    with torch.no_grad():
+        reference = operator(a)
+    return distance_to(operator, reference, target)
+
+
+def distance_to(operator: Callable[[Tensor], Tensor], truth: Tensor, target: Grid | None) -> Objective:
+    """x ↦ ‖G(x) − u‖_h for a fixed u, such as the true solution of the unperturbed input.
+
+    The true solution moves with the input as well: a large value need not be an error of G at x.
+    """
+
+    def objective(x: Tensor) -> Tensor:
+        return field_norm(operator(x) - truth, target)
+
+    return objective
+
+
+def distance_to_solver(
+    operator: Callable[[Tensor], Tensor], grid: Grid, *, forcing: Any = 1.0, tol: float = 1e-10
+) -> Objective:
+    """x ↦ ‖G(x) − S(x)‖_h, S the Darcy solver: the error of G at the perturbed input itself.
+
+    With K(a)u = b the discrete problem, J = ‖G − u‖_h² and Kλ = 2w(u − G):  ∂J/∂a through S is −λᵀ(∂K/∂a)u, one more
+    solve with the same matrix (`sciops.pde.adjoint`).
+
+    operator : (batch, 1, nx, ny) → the same on the same grid, in physical units; grid : nodes that reach the walls
+    Source: arXiv:2510.18989.
+    """
+
+    def objective(x: Tensor) -> Tensor:
+        u = adjoint.solve(x[:, 0], grid, forcing=forcing, tol=tol)
+        return field_norm(operator(x) - u[:, None], grid)
+
+    return objective
