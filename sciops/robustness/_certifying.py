@@ -122,7 +122,8 @@ def _bernstein(plan: Plan, selected: Tally, partition: Partition, pooled: np.nda
     shared = (partition, grow * selected.sums(), plan.samples, plan.alpha)
     by_counts = bucket_bounds(*shared)
     by_sums = bucket_bounds(*shared, squares=grow * selected.squares(), pooled_squares=grow * rest)
-    return cohen_radius(*by_sums, sigma=1.0) > cohen_radius(*by_counts, sigma=1.0)
+    soft = np.array([m.name != "argmax" for m in selected.maps])
+    return soft & (cohen_radius(*by_sums, sigma=1.0) > cohen_radius(*by_counts, sigma=1.0))
 
 
 def _bounds(

@@ -43,7 +43,7 @@ class Tally:
         self.samples[rows] += outputs.shape[1]
         if self.soft:
             f = soft_outputs([self.maps[i] for i in inputs], outputs)
-            votes = _drawn(f, [self.drawing[i] for i in inputs])
+            votes = _drawn(f, [self.drawing[i] if self.maps[i].name != "argmax" else None for i in inputs])
             self._sums[rows] += f.sum(1)
             self._squares[rows] += f.square().sum(1)
             if self._mask is not None:
@@ -75,9 +75,15 @@ def soft_outputs(maps: Sequence[SimplexMap], outputs: Tensor) -> Tensor:
     return torch.stack([m(out) for m, out in zip(maps, outputs)])
 
 
-def _drawn(f: Tensor, streams: Sequence[torch.Generator]) -> Tensor:
-    """Labels with probabilities f, by inversion; classes of probability 0 are never drawn."""
+def _drawn(f: Tensor, streams: Sequence[torch.Generator | None]) -> Tensor:
+    """Labels with probabilities f, by inversion; classes of probability 0 are never drawn. No stream: f is a vote."""
     size = f.shape[1]
-    uniform = torch.stack([torch.rand(size, generator=g, device=g.device, dtype=torch.float64) for g in streams])
+    uniform = torch.stack([_uniform(size, stream).to(f.device) for stream in streams])
     edges = f.cumsum(-1)
-    return (edges <= uniform.to(f.device)[..., None] * edges[..., -1:]).sum(-1)
+    return (edges <= uniform[..., None] * edges[..., -1:]).sum(-1)
+
+
+def _uniform(size: int, stream: torch.Generator | None) -> Tensor:
+    if stream is None:
+        return torch.zeros(size, dtype=torch.float64)
+    return torch.rand(size, generator=stream, device=stream.device, dtype=torch.float64)

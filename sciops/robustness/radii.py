@@ -50,8 +50,10 @@ def paper_radius(p_top: Any, p_other: Any = None, *, sigma: float, lipschitz: fl
     """½[Φ⁻¹(p_A)/ℓ(p_A) − Φ⁻¹(p_B)/ℓ(p_B)], ℓ(p) the slope of Φ⁻¹∘p at level p; without p_B, Φ⁻¹(p_A)/ℓ(p_A).
 
     ℓ(p) = L[Φ(r + w/2) − Φ(r − w/2)]/φ(Φ⁻¹(p)), r = P_w⁻¹(p), the largest slope that an L-Lipschitz f allows at
-    that level. It is larger further out, so that this radius is never above `lipschitz_radius`; the two meet where
-    L → ∞. Source: arXiv:2504.02412 and its code, with the slope taken at the point itself. Arguments as there.
+    that level, and never more than `lipschitz_radius`, which it meets where L → ∞. The slope is larger further out, so
+    that the form is safe where p_A ≥ ½ ≥ p_B; elsewhere, not being monotone in p, it would certify p_A < p_B, and the
+    exact radius takes its place where that is smaller.
+    Source: arXiv:2504.02412 and its code, with the slope taken at the point itself. Arguments as for the exact radius.
     """
     _check(sigma, lipschitz)
     window = 1 / (lipschitz * sigma)
@@ -64,10 +66,10 @@ def paper_radius(p_top: Any, p_other: Any = None, *, sigma: float, lipschitz: fl
             value = np.where(np.isinf(z), z, sigma * z * _density(z) / slope)
         return np.where(p < 0.5, -value, value)
 
-    top = scaled(_probability(p_top))
-    if p_other is None:
-        return top
-    return _half_gap(top, scaled(_probability(p_other)))
+    radius = scaled(_probability(p_top))
+    if p_other is not None:
+        radius = _half_gap(radius, scaled(_probability(p_other)))
+    return np.minimum(radius, lipschitz_radius(p_top, p_other, sigma=sigma, lipschitz=lipschitz))
 
 
 def margin_radius(p_top: Any, p_other: Any, *, sigma: float, lipschitz: float = math.inf) -> np.ndarray:
