@@ -13,6 +13,7 @@ from sciops.robustness.conformal import (
     coverage,
     fraction_scores,
 )
+from sciops.robustness.counts import bounds_from_counts
 from sciops.robustness.field_norm import field_norm
 from sciops.robustness.image_attacks import ImageAttack, autoattack, foolbox_attack, image_pgd, robust_accuracy
 from sciops.robustness.intervals import (
@@ -76,6 +77,7 @@ __all__ = [
     "autoattack",
     "ball_scores",
     "band_scores",
+    "bounds_from_counts",
     "bucket_bounds",
     "calibrate",
     "certify",

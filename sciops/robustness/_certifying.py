@@ -11,26 +11,11 @@ from torch import Tensor
 from sciops.robustness._noisy_outputs import NoisyOutputs
 from sciops.robustness._votes import Tally, soft_outputs
 from sciops.robustness.certificate import ABSTAIN, Certificate, Interval
-from sciops.robustness.intervals import randomized_lower
-from sciops.robustness.partitioning import (
-    Partition,
-    bucket_bounds,
-    choose_partition,
-    class_partition,
-    every_class,
-    one_bucket,
-)
+from sciops.robustness.counts import count_bounds, partition_for
+from sciops.robustness.partitioning import Partition, bucket_bounds
 from sciops.robustness.radii import Radius, cohen_radius, paper_radius
 from sciops.robustness.sequences import planned_lower, sequence_upper
 from sciops.robustness.simplex_maps import SimplexMap, choose_map, soft_radius
-
-_FIXED = {
-    "clopper_pearson": one_bucket,
-    "randomized": one_bucket,
-    "sequence": one_bucket,
-    "bonferroni": every_class,
-    "cpm": class_partition,
-}
 
 
 @dataclass(frozen=True)
@@ -99,9 +84,7 @@ def _map_of(plan: Plan, outputs: Tensor) -> SimplexMap:
 
 
 def _partition_of(plan: Plan, selected: Tally) -> Partition:
-    if plan.interval in _FIXED:
-        return _FIXED[plan.interval](selected.sums())
-    return choose_partition(selected.sums(), plan.samples, plan.alpha)
+    return partition_for(plan.interval, selected.sums(), plan.samples, plan.alpha)
 
 
 def _pooled_classes(partition: Partition) -> np.ndarray:
@@ -119,7 +102,7 @@ def _bernstein(plan: Plan, selected: Tally, partition: Partition, pooled: np.nda
     grow = plan.samples / plan.selection_samples
     mask = torch.from_numpy(pooled).to(outputs.device)[:, None]
     rest = (soft_outputs(selected.maps, outputs) * mask).sum(-1).square().sum(1).cpu().numpy()
-    shared = (partition, grow * selected.sums(), plan.samples, plan.alpha)
+    shared = (partition, np.minimum(grow * selected.sums(), plan.samples), plan.samples, plan.alpha)
     by_counts = bucket_bounds(*shared)
     by_sums = bucket_bounds(*shared, squares=grow * selected.squares(), pooled_squares=grow * rest)
     soft = np.array([m.name != "argmax" for m in selected.maps])
@@ -130,14 +113,7 @@ def _bounds(
     plan: Plan, tally: Tally, partition: Partition, bernstein: np.ndarray, uniform: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     counts, n = tally.numpy_counts(), tally.samples.cpu().numpy()
-    first = np.take_along_axis(counts, partition.order[:, :1], 1)[:, 0]
-    if plan.interval == "sequence":
-        lower = planned_lower(first, n, plan.alpha, most=plan.samples)
-        return lower, 1 - lower
-    if plan.interval == "randomized":
-        lower = randomized_lower(first, n, plan.alpha, uniform)
-        return lower, 1 - lower
-    lower, upper = bucket_bounds(partition, counts, n, plan.alpha)
+    lower, upper = count_bounds(plan.interval, partition, counts, n, plan.alpha, most=plan.samples, uniform=uniform)
     if bernstein.any():
         squares, rest = tally.squares(), tally.pooled_squares()
         soft = bucket_bounds(partition, tally.sums(), n, plan.alpha, squares=squares, pooled_squares=rest)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -122,13 +123,19 @@ def choose_map(
             continue
         partition = choose_partition(totals[None].cpu().numpy(), samples, alpha)
         grow = samples / drawn
+        expected = np.minimum(grow * totals[None].cpu().numpy(), samples)
         squares = pooled = None
         if candidate.name != "argmax":
             rest = torch.as_tensor(partition.order[0, partition.singles[0] :].copy(), device=soft.device)
             squares = grow * soft.square().sum(0)[None].cpu().numpy()
             pooled = grow * soft[:, rest].sum(-1).square().sum()[None].cpu().numpy()
         top, other = bucket_bounds(
-            partition, grow * totals[None].cpu().numpy(), samples, alpha, squares=squares, pooled_squares=pooled
+            partition,
+            np.minimum(grow * totals[None].cpu().numpy(), samples),
+            samples,
+            alpha,
+            squares=squares,
+            pooled_squares=pooled,
         )
         radius = soft_radius(top, other, candidate, sigma=sigma, lipschitz=lipschitz, classes=classes)[0]
         if radius > best:
