@@ -1,12 +1,14 @@
 """How far a map can stretch: certified spectral norms of layers, 1-Lipschitz layers, bounds of whole models."""
 
 from sciops.lipschitz.attention import attention_bound
+from sciops.lipschitz.bounds import Block, Bound, lipschitz_bound
 from sciops.lipschitz.bracket import Bracket, largest_of
 from sciops.lipschitz.convolution import convolution_norm, kernel_gram_bound
 from sciops.lipschitz.dense import dense_norm
 from sciops.lipschitz.fourier import fourier_norm
 from sciops.lipschitz.gram import gram_bracket
 from sciops.lipschitz.norms import spectral_norm
+from sciops.lipschitz.penalty import log_lipschitz_penalty
 from sciops.lipschitz.power import power_iteration
 from sciops.lipschitz.rescaling import (
     RescaledConv,
@@ -18,6 +20,8 @@ from sciops.lipschitz.rescaling import (
 )
 
 __all__ = [
+    "Block",
+    "Bound",
     "Bracket",
     "RescaledConv",
     "RescaledLinear",
@@ -31,6 +35,8 @@ __all__ = [
     "kernel_gram_bound",
     "kernel_scales",
     "largest_of",
+    "lipschitz_bound",
+    "log_lipschitz_penalty",
     "power_iteration",
     "row_scales",
     "spectral_norm",

@@ -24,6 +24,8 @@ def attention_bound(
     heads: int = 1,
     output: Any = None,
     scale: float | None = None,
+    query_bias: Any = None,
+    score_range: float = 0.0,
 ) -> Tensor:
     """Lipschitz constant, in Frobenius norms, of self-attention on N tokens with ‖x_i‖ ≤ R, from above. One head:
 
@@ -34,6 +36,8 @@ def attention_bound(
     radius : R; beyond it there is none: the constant grows like R² and softmax attention is not Lipschitz on the space
     output : (out, heads·d) W_o after the heads are joined; the identity unless given
     scale : s, 1/√d unless given
+    query_bias : b, (heads·d,), added to the queries: a becomes a' = (‖A‖ R + s‖Kᵀb‖) R wherever keys are varied
+    score_range : max − min of what is added to the scores, such as a relative bias; it adds to 2a in c
 
     The derivative of y_i = V Σ_j P_ij x_j has three parts. The values: ‖P‖₂ ≤ √c, as rows of P add up to 1 and columns
     to at most c, since scores differ by at most 2a. The queries: V C_i Aᵀ dx_i with C_i the covariance of tokens under
@@ -55,9 +59,14 @@ def attention_bound(
             "heads: expected (heads·d, channels) each"
         )
     q, k, v = (w.unflatten(0, (heads, -1)) for w in (query, key, value))
-    a = _norms(q.mT @ k).upper * ((q.shape[1] ** -0.5 if scale is None else abs(scale)) * radius**2)
-    share = tokens / (1 + (tokens - 1) * torch.exp(-2 * a))
-    gain = (share.sqrt() + a * (1 + share.sqrt())) * _UP
+    scale = q.shape[1] ** -0.5 if scale is None else abs(scale)
+    a = _norms(q.mT @ k).upper * (scale * radius**2)
+    by_key = a
+    if query_bias is not None:
+        b = torch.as_tensor(query_bias).unflatten(0, (heads, -1))
+        by_key = a + (b[:, None] @ k)[:, 0].norm(dim=1) * (scale * radius * _UP)
+    share = tokens / (1 + (tokens - 1) * torch.exp(-2 * by_key - score_range))
+    gain = (share.sqrt() * (1 + by_key) + a) * _UP
     alone = (_norms(v).upper * gain).square().sum().sqrt() * _UP
     if output is None:
         return alone

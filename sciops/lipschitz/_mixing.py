@@ -1,0 +1,92 @@
+"""Bounds of mixers and local kernels on a grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sciops.grids import Grid
+from sciops.lipschitz._attention_layers import of_multipole, of_slices, of_window
+from sciops.lipschitz._parts import Setting, UnboundedError
+from sciops.lipschitz.convolution import convolution_norm
+from sciops.lipschitz.fourier import axis_weights, spectral_map_norm
+from sciops.mixers import Convolution, MultipoleAttention, SliceAttention, SpectralMixer, WindowAttention
+from sciops.models.blocks import LocalKernel
+from sciops.models.dealiasing import _tables
+
+
+def of_mixer(mixer: nn.Module, setting: Setting, ball: float | None = None) -> tuple[Tensor | float, str]:
+    """‖mixer‖ on the setting's grid; `ball` : radius that its tokens are known to lie in."""
+    if isinstance(mixer, SpectralMixer):
+        bracket = spectral_map_norm(mixer, setting.grid, setting.grid, weighted=setting.weighted, dtype=setting.dtype)
+        return bracket.upper, f"{mixer.basis} layer, mode by mode"
+    if isinstance(mixer, Convolution):
+        periodic = setting.grid.centering == "periodic"
+        mode = "circular" if periodic else mixer.padding
+        bracket = convolution_norm(
+            setting.cast(mixer.weight), grid=setting.grid.shape, padding_mode=mode, lower_iterations=0
+        )
+        return bracket.upper * setting.ends, f"convolution, {mode} padding"
+    for kind, rule in (
+        (WindowAttention, of_window),
+        (MultipoleAttention, of_multipole),
+        (SliceAttention, of_slices),
+    ):
+        if isinstance(mixer, kind):
+            return rule(mixer, setting, ball)
+    raise UnboundedError(f"no rule for the mixer {type(mixer).__name__}")
+
+
+def of_mixer_with_skip(mixer: nn.Module, skip: Tensor, setting: Setting) -> tuple[Tensor, str]:
+    """‖x ↦ S x + mixer(x)‖ with S (out, in) at every point."""
+    apart, reason = of_mixer(mixer, setting)
+    apart, reason = setting.sigma(skip) + apart, f"‖W‖ + ‖K‖, {reason}"
+    if isinstance(mixer, SpectralMixer):
+        together = spectral_map_norm(
+            mixer, setting.grid, setting.grid, weighted=setting.weighted, skip=setting.cast(skip), dtype=setting.dtype
+        )
+        if together is not None:
+            return together.upper, f"max(‖W‖, ‖W + R(k)‖) over the modes, {mixer.basis}"
+    return apart, reason
+
+
+def of_local(kernel: LocalKernel, setting: Setting, dilation: Sequence[int]) -> Tensor:
+    """‖LocalKernel‖."""
+    mode = "circular" if setting.grid.centering == "periodic" else kernel.padding
+    weight = setting.cast(kernel.weight)
+    options = dict(dilation=tuple(dilation), groups=len(weight), padding_mode=mode, lower_iterations=0)
+    return convolution_norm(weight, grid=setting.grid.shape, **options).upper * setting.ends
+
+
+def of_finer_grid(factor: int, periodic: bool, setting: Setting) -> tuple[float, float]:
+    """Of `on_finer_grid`: (‖down‖·‖up‖, by how much `up` can exceed the largest value).
+
+    Between the two the map is pointwise, so the norm on the finer grid may be any; it is the quadrature's.
+    """
+    if factor == 1:
+        return 1.0, 1.0
+    grid = setting.grid
+    kind = "periodic" if periodic or grid.centering == "periodic" else grid.centering
+    gain = spread = 1.0
+    for n, w in zip(grid.shape, axis_weights(grid, setting.weighted)):
+        up, down, fine = _dealiasing_tables(int(n), factor, kind)
+        root = np.sqrt(w / w.sum())
+        gain *= _sigma(np.sqrt(fine)[:, None] * up / root) * _sigma(root[:, None] * down / np.sqrt(fine))
+        spread *= float(np.abs(up).sum(1).max())
+    return gain * (1 + 1e-12), spread * (1 + 1e-12)
+
+
+@lru_cache(maxsize=64)
+def _dealiasing_tables(n: int, factor: int, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    up, down = (t.numpy() for t in _tables(n, factor, kind, torch.float64, torch.device("cpu")))
+    fine = Grid((up.shape[0],), None, kind).weights()
+    return up, down, fine / fine.sum()
+
+
+def _sigma(matrix: np.ndarray) -> float:
+    return float(np.linalg.norm(matrix, 2)) * (1 + 8 * math.prod(matrix.shape) ** 0.5 * 2.3e-16)

@@ -1,0 +1,175 @@
+"""Which rule bounds which model; wrappers, and models with solvers inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sciops._axis_matrices import axes_of
+from sciops.grids import Grid
+from sciops.lipschitz._classifier_bounds import of_classifier
+from sciops.lipschitz._mixing import _sigma, of_mixer
+from sciops.lipschitz._neuralop_bounds import of_neuralop
+from sciops.lipschitz._parts import Part, Row, Setting, UnboundedError, chain, inside, one, shown
+from sciops.lipschitz._spine import of_operator
+from sciops.lipschitz._torch_layers import of_sequence
+from sciops.lipschitz.fourier import axis_weights, is_neuralop_conv
+from sciops.mixers import MIXERS
+from sciops.models.apply import config_of, unwrapped
+from sciops.models.classifier import Classifier
+from sciops.models.corrector import Corrector
+from sciops.models.effective_coefficient import EffectiveCoefficient
+from sciops.models.latent import Latent
+from sciops.models.neuralop import NeuralopModel
+from sciops.models.normalized import Normalized
+from sciops.models.operator import Operator
+from sciops.models.stepper import Stepper
+from sciops.models.symmetry import SymmetryAveraged, symmetries
+from sciops.resampling import resample
+
+_SOLVER = (
+    "a solver inside: its solution is no Lipschitz function of the coefficient from L² to L², and varies without limit "
+    "where the coefficient nears zero"
+)
+
+
+def walk(model: nn.Module, setting: Setting) -> Part:
+    """The bound of a model on the setting's grid, in the setting's norm."""
+    model = unwrapped(model)
+    for kind, rule in _RULES:
+        if isinstance(model, kind):
+            return rule(model, setting)
+    if is_neuralop_conv(model):
+        from sciops.lipschitz.fourier import fourier_norm
+
+        bracket = fourier_norm(model, setting.grid, weighted=setting.weighted)
+        return one(type(model).__name__, lambda: (bracket.upper, "mode by mode"))
+    return one(type(model).__name__, lambda: _refuse(f"no rule for {type(model).__name__}"))
+
+
+def _refuse(reason: str):
+    raise UnboundedError(reason)
+
+
+def _of_mixer(model: nn.Module, setting: Setting) -> Part:
+    return one(type(model).__name__, lambda: of_mixer(model, setting))
+
+
+def _of_wrapped_neuralop(model: NeuralopModel, setting: Setting) -> Part:
+    """It knows no weights of points: the quadrature norm enters at the two ends."""
+    part = of_neuralop(model.model, setting)
+    if not setting.weighted or part.value is None:
+        return part
+    ends = setting.ends
+    return chain([part, one("norm", lambda: (ends, "√(max w / min w): every point counts alike inside"))])
+
+
+def _of_sequence(model: nn.Sequential, setting: Setting) -> Part:
+    part = of_sequence(model, setting)
+    if not setting.weighted or part.value is None or part.flat:
+        return part
+    ends = setting.ends
+    return chain([part, one("norm", lambda: (ends, "√(max w / min w): every point counts alike inside"))])
+
+
+def _of_normalized(model: Normalized, setting: Setting) -> Part:
+    parts = []
+    if model.input is not None:
+        parts.append(one("input scale", lambda: ((1 / model.input.std).max() * (1 + 1e-15), "largest 1/std")))
+    parts.append(walk(model.model, setting))
+    if model.output is not None:
+        parts.append(one("output scale", lambda: (model.output.std.max(), "largest std")))
+    return chain(parts)
+
+
+def _of_symmetry_averaged(model: SymmetryAveraged, setting: Setting) -> Part:
+    symmetries(setting.grid, model.group)  # raises where the grid lacks them
+    mean = one("mean", lambda: (1.0, "moves of the grid change no norm, and the mean is no larger than its parts"))
+    return chain([walk(model.model, setting), mean])
+
+
+def _of_latent(model: Latent, setting: Setting) -> Part:
+    outer, latent = setting.grid, model.grid
+    if outer == latent:
+        return walk(model.model, setting)
+    walls = model.wall == "zero" and "periodic" not in (latent.centering, outer.centering)
+    known = walls and model.output_method in ("sine", "cubic", "linear")
+    there = one(
+        "to latent", lambda: (_resampling(model.input_method, outer, latent, False, setting), model.input_method)
+    )
+    back = one(
+        "from latent", lambda: (_resampling(model.output_method, latent, outer, known, setting), model.output_method)
+    )
+    return chain([there, walk(model.model, setting.on(latent)), back])
+
+
+def _resampling(method: str, source: Grid, target: Grid, wall: bool, setting: Setting) -> float:
+    """‖V^½ P W^−½‖, axis by axis, with the weights of the two grids."""
+    factor = 1.0
+    axes = zip(
+        axes_of(source), axes_of(target), axis_weights(source, setting.weighted), axis_weights(target, setting.weighted)
+    )
+    for a, b, w, v in axes:
+        options: dict[str, Any] = {}
+        if method == "sine" or wall:
+            options["wall"] = "zero"
+        if method == "fourier" and a.centering == "node":
+            options["aligned"] = False
+        matrix = resample(np.eye(a.size), a, b, method, **options).T
+        factor *= _sigma(np.sqrt(v)[:, None] * matrix / np.sqrt(w))
+    return factor
+
+
+def _of_stepper(model: Stepper, setting: Setting) -> Part:
+    """f_{k+1} = last + S(x_k), ‖f_{k+1}‖ ≤ ℓ‖x_k‖, with the window x_k of at most √(1 + Σ f²) (1 for what stays)."""
+    inner = walk(model.model, setting)
+    rows = inside("step", inner)
+    if inner.value is None:
+        return Part(None, rows)
+    if model.training and model.noise:
+        return Part(None, [*rows, Row("steps", None, "noise in training: call model.eval()")])
+    step = 1 + inner.value if model.residual else inner.value
+    constants = _constants(model)
+    frames: list[Tensor] = []
+    for k in range(model.steps):
+        stays = k < model.history or constants
+        seen = [f.square() for f in frames[max(0, k - model.history) :]]
+        frames.append(step * (sum(seen) + (1.0 if stays else 0.0)) ** 0.5 if seen else step * torch.ones_like(step))
+    value = frames[-1] if model.frames == 1 else sum(f.square() for f in frames) ** 0.5
+    plus = "1 + " if model.residual else ""
+    reason = f"{model.steps} steps of at most {plus}{shown(inner.value)}, {model.frames} frames returned"
+    return Part(value, [*rows, Row("steps", value, reason)])
+
+
+def _constants(model: Stepper) -> bool:
+    """Whether there may be channels beside the frames, as far as the description says."""
+    try:
+        options = config_of(model)["options"]
+        while "in_channels" not in options:
+            options = options["model"]["options"]
+    except (TypeError, KeyError):
+        return True
+    return options["in_channels"] > model.history * model.channels
+
+
+def _of_corrector(model: Corrector, setting: Setting) -> Part:
+    rows = inside("network", walk(model.model, setting))
+    return Part(None, [Row("solve", None, _SOLVER), *rows])
+
+
+_RULES: tuple[tuple[type[nn.Module] | tuple[type[nn.Module], ...], Callable[[Any, Setting], Part]], ...] = (
+    (Operator, of_operator),
+    (Classifier, of_classifier),
+    (NeuralopModel, _of_wrapped_neuralop),
+    (Normalized, _of_normalized),
+    (SymmetryAveraged, _of_symmetry_averaged),
+    (Latent, _of_latent),
+    (Stepper, _of_stepper),
+    ((Corrector, EffectiveCoefficient), _of_corrector),
+    (tuple(MIXERS.values()), _of_mixer),
+    (nn.Sequential, _of_sequence),
+)

@@ -1,0 +1,100 @@
+"""Bounds of the spine and of its blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from sciops.lipschitz._mixing import of_finer_grid, of_local, of_mixer, of_mixer_with_skip
+from sciops.lipschitz._parts import Part, Setting, UnboundedError, chain, one, shown
+from sciops.lipschitz._pointwise import GELU, of_gate, of_layers, of_norm
+from sciops.models.blocks import ClassicBlock, ResidualBlock
+from sciops.models.operator import Operator
+
+
+def of_operator(model: Operator, setting: Setting) -> Part:
+    """Lift of the field's own channels, since coordinates do not vary with it; blocks; norm; projection; wall."""
+    dilation = model.dilation(setting.grid)
+    parts = [one("lift", lambda: of_layers(model.lift, setting, model.in_channels))]
+    parts += [of_block(f"block {i}", block, setting, dilation) for i, block in enumerate(model.blocks)]
+    parts += [of_last_norm(model.norm, setting)] if not isinstance(model.norm, nn.Identity) else []
+    parts.append(one("project", lambda: of_layers(model.project, setting)))
+    if model.wall == "zero":
+        parts.append(one("wall", lambda: (1.0, "zeros on the wall")))
+    return chain(parts)
+
+
+def of_last_norm(norm: nn.Module, setting: Setting) -> Part:
+    return one("norm", lambda: (of_norm(norm, setting)[0], "largest slope, vacuous"))
+
+
+def of_block(name: str, block: nn.Module, setting: Setting, dilation: Sequence[int]) -> Part:
+    rule = {ClassicBlock: _classic, ResidualBlock: _residual}.get(type(block))
+    if rule is None:
+        return one(name, lambda: _no_rule(block))
+    return one(name, lambda: rule(block, setting, dilation))
+
+
+def _no_rule(block: nn.Module):
+    raise UnboundedError(f"no rule for a block {type(block).__name__}")
+
+
+def _classic(block: ClassicBlock, setting: Setting, dilation: Sequence[int]) -> tuple[Tensor, str]:
+    """σ ∘ norm ∘ (W + K + local)."""
+    value, reason = of_mixer_with_skip(block.mixer, block.skip.weight, setting)
+    if block.local is not None:
+        value, reason = value + of_local(block.local, setting, dilation), reason + " + local kernel"
+    slope, _ = of_norm(block.norm, setting)
+    value = value * slope
+    if not block.last:
+        value, reason = value * (GELU * of_finer_grid(block.dealias, block.periodic, setting)[0]), f"GELU · ({reason})"
+    return value, reason
+
+
+def _residual(block: ResidualBlock, setting: Setting, dilation: Sequence[int]) -> tuple[Tensor, str]:
+    """(1 + mixing)(1 + mlp)."""
+    if block.training and block.drop_path:
+        raise UnboundedError("stochastic depth in training: call model.eval()")
+    mixed, reason = _mixing(block, setting, dilation)
+    fed = _feeding(block, setting)
+    return mixed * (1 + fed), f"{shown(mixed)} of mixing ({reason}) · (1 + {shown(fed)} of the mlp)"
+
+
+def _mixing(block: ResidualBlock, setting: Setting, dilation: Sequence[int]) -> tuple[Tensor, str]:
+    slope, ball = of_norm(block.norm1, setting)
+    bare = isinstance(block.norm1, nn.Identity) and block.after_mixer is None and block.scale1 is None
+    if bare:
+        identity = torch.eye(block.mlp_in.in_features, dtype=setting.dtype, device=block.mlp_in.weight.device)
+        value, reason = of_mixer_with_skip(block.mixer, identity, setting)
+        if block.local is not None:
+            value = value + of_local(block.local, setting, dilation)
+        return value, reason.replace("W", "1")
+    value, reason = of_mixer(block.mixer, setting, None if block.post else ball)
+    if block.local is not None:
+        value, reason = value + of_local(block.local, setting, dilation), reason + " + local kernel"
+    if block.after_mixer is not None:
+        gain = GELU * of_finer_grid(block.dealias, block.periodic, setting)[0]
+        value = value * gain * setting.sigma(_scaled(block.after_mixer.weight, block, block.scale1))
+    value = value * slope
+    if block.scale1 is not None and (block.post or block.after_mixer is None):
+        value = value * setting.cast(block.scale1).abs().max()
+    return 1 + value, f"1 + {reason}"
+
+
+def _feeding(block: ResidualBlock, setting: Setting) -> Tensor:
+    slope, ball = of_norm(block.norm2, setting)
+    ball = None if block.post else ball
+    gain, spread = of_finer_grid(block.dealias, block.periodic, setting)
+    if block.mlp_gate is None:
+        hidden = GELU * setting.sigma(block.mlp_in.weight)
+    else:
+        hidden = of_gate(block.mlp_in, block.mlp_gate, setting, setting.radius if ball is None else ball, spread)
+    value = setting.sigma(_scaled(block.mlp_out.weight, block, block.scale2)) * hidden * (gain * slope)
+    return value * setting.cast(block.scale2).abs().max() if block.scale2 is not None and block.post else value
+
+
+def _scaled(weight: Tensor, block: ResidualBlock, scale: Tensor | None) -> Tensor:
+    """diag(γ) W, where no norm comes between them."""
+    return weight if scale is None or block.post else scale[:, None] * weight
