@@ -79,7 +79,10 @@ def torus_norm(weight: Tensor, torus: Sequence[int], dilation: Sequence[int], **
 
 def _symbol(rows: Tensor, chunk: Tensor, sizes, torus, kernel, dilation) -> Tensor:
     """(frequencies, groups, out, in), complex128; whole turns are taken out of the angles as integers."""
-    frequency = torch.unravel_index(chunk, tuple(sizes))
+    frequency = []
+    for n in reversed(sizes):
+        frequency.insert(0, chunk % n)
+        chunk = chunk // n
     turns = torch.zeros((len(chunk), *kernel), dtype=torch.float64, device=rows.device)
     for axis, (k, n, d) in enumerate(zip(kernel, torus, dilation)):
         tap = (torch.arange(k, device=rows.device) * d) % n

@@ -64,6 +64,8 @@ def largest_of(brackets: Iterable[Bracket]) -> Bracket:
 
 def outward(lower: Tensor, upper: Tensor, dtype: torch.dtype) -> Bracket:
     """float64 bounds in another dtype, rounded away from each other; `upper` keeps its graph."""
+    if dtype == torch.float64:
+        return Bracket(lower.detach(), upper)
     low, high = lower.detach().to(dtype), upper.to(dtype)
     low = torch.where(low.double() > lower, torch.nextafter(low, torch.zeros_like(low)), low)
     above = torch.nextafter(high.detach(), torch.full_like(high, torch.inf))

@@ -39,7 +39,7 @@ def convolution_norm(
     """σ₁ of x ↦ W ∗ pad(x) as torch's convolutions of 1 to 3 axes compute it, in a bracket.
 
     weight : (out, in/groups, *kernel), for a transposed convolution (in, out/groups, *kernel)
-    grid : points per axis of the input; None bounds the norms on all grids at once
+    grid : points per axis of the input; None bounds the norms on all grids at once that torch pads
     padding : ``same``, ``valid`` or points per axis on either side; padding_mode : as in torch
     lower_iterations : steps of power iteration where the lower end needs it; 0 leaves it at 0
     how : method, tolerance and precision of `dense_norm`

@@ -23,7 +23,7 @@ from sciops.lipschitz.gram import (
 
 Method = Literal["auto", "gram", "eigvalsh", "svdvals"]
 
-_FEW = 32
+_ONE, _MANY, _LOOK = 64, 12, 128
 
 
 def dense_norm(
@@ -42,14 +42,14 @@ def dense_norm(
     Raises ValueError for an unknown method, an empty matrix or entries that are not finite.
     """
     matrix, hand_back = as_tensor(matrix, "matrix")
-    check_matrix(matrix)
+    largest = check_matrix(matrix)
     if method not in ("auto", "gram", "eigvalsh", "svdvals"):
         raise ValueError(f"method={method!r}: expected 'auto', 'gram', 'eigvalsh' or 'svdvals'")
     name = chosen_method(matrix) if method == "auto" else method
     if name == "gram":
         bracket = gram_bracket(matrix, tolerance=tolerance, precision=precision)
     else:
-        bracket = _direct(matrix, name, precision, tolerance if method == "auto" else None)
+        bracket = _direct(matrix, largest, name, precision, tolerance if method == "auto" else None)
     return Bracket(hand_back(bracket.lower), hand_back(bracket.upper))
 
 
@@ -57,25 +57,31 @@ def chosen_method(matrix: Tensor) -> str:
     """What ``auto`` takes for a matrix or batch: by device, size and count, as measured by ``studies.spectral_norms``.
 
     * CUDA: ``gram``, matrix products alone
-    * CPU, one matrix with a side of at most 32: ``svdvals``, the fewest calls
-    * CPU, else: ``eigvalsh``, which needs one Gram matrix; where that alone brings the Schatten-4 norm within the
-      tolerance (one singular value stands out), nothing is left to do
+    * CPU, a short side of at most 64 of one matrix, of at most 12 in a batch: ``svdvals``, the fewest calls
+    * CPU, else: ``eigvalsh``, one product and an eigenvalue problem of the short side. From 128 on the product is
+      looked at first: where it brings the Schatten-4 norm within the tolerance, one singular value stands out and
+      nothing is left to do.
     """
     if matrix.device.type != "cpu":
         return "gram"
-    if matrix.shape[:-2].numel() == 1 and min(matrix.shape[-2:]) <= _FEW:
-        return "svdvals"
-    return "eigvalsh"
+    most = _ONE if matrix.shape[:-2].numel() == 1 else _MANY
+    return "svdvals" if min(matrix.shape[-2:]) <= most else "eigvalsh"
 
 
-def _direct(matrix: Tensor, method: str, precision: Precision, tolerance: float | None) -> Bracket:
+def _direct(matrix: Tensor, largest: Tensor, method: str, precision: Precision, tolerance: float | None) -> Bracket:
     tall = matrix if matrix.shape[-2] >= matrix.shape[-1] else matrix.mH
     if precision == "double" or tall.dtype.itemsize < 4:
         tall = tall.to(torch.complex128 if tall.is_complex() else torch.float64)
-    scale = power_of_two(tall)
-    tall = tall / scale.to(tall.real.dtype if tall.is_complex() else tall.dtype)[..., None, None]
+    real = tall.real.dtype if tall.is_complex() else tall.dtype
+    most = 2.0 ** (200 if real is torch.float64 else 30)  # squares of such entries neither overflow nor vanish
+    scale = None
+    if not bool(((largest > 1 / most) & (largest < most)).all()):
+        scale = power_of_two(tall)
+        tall = tall / scale.to(real)[..., None, None]
     low, high = _by_singular_values(tall) if method == "svdvals" else _by_eigenvalues(tall, tolerance)
-    return outward(low * scale * (1 - 1e-15), high * scale * (1 + 1e-15), result_dtype(matrix))
+    if scale is not None:
+        low, high = low * scale, high * scale
+    return outward(low, high, result_dtype(matrix))
 
 
 def _by_singular_values(tall: Tensor) -> tuple[Tensor, Tensor]:
@@ -89,7 +95,7 @@ def _by_eigenvalues(tall: Tensor, tolerance: float | None) -> tuple[Tensor, Tens
     gram = tall.mH @ tall
     trace = gram.detach().diagonal(dim1=-2, dim2=-1).real.double().sum(-1)
     loss = product_loss(tall.shape[-2], tall) * trace
-    if tolerance is not None:
+    if tolerance is not None and tall.shape[-1] >= _LOOK:
         fourth = squares(gram)
         low = rayleigh(tall, gram)
         high = (fourth.detach().sqrt() * (1 + sum_loss(gram)) + loss).sqrt()

@@ -50,12 +50,14 @@ def gram_bracket(
     return outward(lower, upper, result_dtype(matrix))
 
 
-def check_matrix(matrix: Tensor) -> None:
-    """Raises ValueError in one line for what has no spectral norm."""
+def check_matrix(matrix: Tensor) -> Tensor:
+    """The largest entry of each matrix; ValueError in one line for what has no spectral norm."""
     if matrix.ndim < 2 or 0 in matrix.shape:
         raise ValueError(f"matrix of shape {tuple(matrix.shape)}: expected (..., rows, columns), none of them 0")
-    if not bool(torch.isfinite(matrix).all()):
+    largest = largest_entry(matrix)
+    if not bool(torch.isfinite(largest).all()):
         raise ValueError("the weight holds NaN or infinite entries: it has no spectral norm")
+    return largest
 
 
 def result_dtype(matrix: Tensor) -> torch.dtype:
@@ -89,9 +91,15 @@ def frobenius(matrix: Tensor) -> Tensor:
     return squares(matrix).sqrt()
 
 
+def largest_entry(matrix: Tensor) -> Tensor:
+    """max|a_ij|, of real and imaginary parts where there are two, (...); NaN where there is one."""
+    flat = torch.view_as_real(matrix.detach().resolve_conj()) if matrix.is_complex() else matrix.detach()
+    return flat.abs().amax(tuple(range(matrix.ndim - 2, flat.ndim)))
+
+
 def power_of_two(matrix: Tensor) -> Tensor:
     """2^e per matrix with max|a_ij| in [½, 1)·2^e, at most 2^±1000, in float64: a scale that rounds nothing."""
-    exponent = torch.frexp(matrix.detach().abs().amax((-2, -1)).double()).exponent
+    exponent = torch.frexp(largest_entry(matrix).double()).exponent
     return torch.exp2(exponent.clamp(-1000, 1000).double())
 
 
