@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,10 @@ CELLS_IN_CACHE = 2048  # of a core
 
 @dataclass(frozen=True)
 class Band:
-    """Rows `start` to `stop` of the first grid axis of one field; windows do not reach out of it."""
+    """Rows `start` to `stop` of the first grid axis of one field; windows do not reach out of it.
+
+    across : start and stop on the other axes; empty: all of them
+    """
 
     field: int
     sample: int | None
@@ -29,6 +33,7 @@ class Band:
     start: int
     stop: int
     tiling: Tiling
+    across: tuple[tuple[int, int], ...] = ()
 
     @cached_property
     def windows(self) -> int:
@@ -40,7 +45,10 @@ class Band:
             x = x[self.sample : self.sample + self.batch]
         elif self.batch != x.shape[0]:
             x = x.flatten(0, 1)[None]
-        return x[:, self.start : self.stop]
+        x = x[:, self.start : self.stop]
+        for axis, (start, stop) in enumerate(self.across, start=2):
+            x = x.narrow(axis, start, stop - start)
+        return x
 
 
 @dataclass(frozen=True)
@@ -103,7 +111,7 @@ def groups_of(
     groups: list[list[Band]] = []
     for field, shape in enumerate(shapes):
         limit = min(cells, windows * Tiling(shape[1:], window, stride, whole).tokens)
-        if shift and max(shape[1:]) > window:
+        if shift:
             bands = _shifted_bands(field, shape, window, shift, limit)
         else:
             bands = _bands(field, shape, window, stride, limit, whole)
@@ -132,25 +140,26 @@ def _bands(field: int, shape: tuple[int, ...], window: int, stride: int, limit: 
 
 
 def _shifted_bands(field: int, shape: tuple[int, ...], window: int, shift: int, limit: int) -> Iterator[Band]:
+    """Bands of whole windows, and along every border those of the windows that it cuts off, which are just smaller."""
     batch, *sizes = shape
-    lead = tuple(window - shift if n > window else 0 for n in sizes)
-    whole = Tiling(tuple(sizes), window, window, lead=lead)
-    cells = math.prod(whole.padded)
-    if cells <= limit:
-        samples = limit // cells
+    for (first, last), *across in itertools.product(*(_segments(n, window, shift) for n in sizes)):
+        others = tuple(stop - start for start, stop in across)
+        cells = (last - first) * math.prod(others)
+        samples = max(1, limit // cells)
+        rows = last - first if cells <= limit else max(1, limit // (window * math.prod(others))) * window
         for sample in range(0, batch, samples):
-            yield Band(field, sample, min(samples, batch - sample), 0, sizes[0], whole)
-        return
-    rows = max(1, limit // (window * math.prod(whole.padded[1:]))) * window
-    for sample in range(batch):
-        start, stop = 0, rows - lead[0]
-        while start < sizes[0]:
-            stop = min(stop, sizes[0])
-            # only the first band starts inside a window
-            first = lead[0] if start == 0 else 0
-            tiling = Tiling((stop - start, *sizes[1:]), window, window, lead=(first, *lead[1:]))
-            yield Band(field, sample, 1, start, stop, tiling)
-            start, stop = stop, stop + rows
+            for start in range(first, last, rows):
+                stop = min(start + rows, last)
+                tiling = Tiling((stop - start, *others), window, window)
+                yield Band(field, sample, min(samples, batch - sample), start, stop, tiling, tuple(across))
+
+
+def _segments(n: int, window: int, shift: int) -> list[tuple[int, int]]:
+    """Start and stop of the cut-off first window, of all whole windows, and of the cut-off last one."""
+    if n <= window:
+        return [(0, n)]
+    end = n - (n - shift) % window
+    return [(a, b) for a, b in ((0, shift), (shift, end), (end, n)) if a < b]
 
 
 @uncompiled
@@ -163,6 +172,27 @@ def _mask(group: Group, token_first: bool, dtype: torch.dtype, device: torch.dev
             parts.append(band.tiling.cut(exists, token_first)[..., 0] > 0)
         exists = torch.cat(parts, 1 if token_first else 0)
         return torch.zeros(exists.shape, dtype=dtype, device=device).masked_fill(~exists, -torch.inf)
+
+
+def joined(pieces: Sequence[tuple[Band, Tensor]], axes: int) -> Tensor:
+    """The field whose shifted bands hold these cells: samples, rows and then the other axes are put together."""
+    boxes: dict[tuple[tuple[int, int], ...], dict[tuple[int, int], list[Tensor]]] = {}
+    for band, cells in pieces:
+        boxes.setdefault(band.across, {}).setdefault((band.start, band.stop), []).append(cells)
+    parts = {}
+    for across, rows in boxes.items():
+        parts[across] = cat([cat(rows[place], 0) for place in sorted(rows)], 1)
+    for axis in reversed(range(2, axes + 1)):
+        lines: dict[tuple[tuple[int, int], ...], list[Tensor]] = {}
+        for across in sorted(parts):
+            lines.setdefault(across[:-1], []).append(parts[across])
+        parts = {across: cat(line, axis) for across, line in lines.items()}
+    return parts[()]
+
+
+def cat(parts: list[Tensor], axis: int) -> Tensor:
+    """The parts along an axis, without a copy where there is one."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts, axis)
 
 
 def cells_in_cache() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -21,37 +20,26 @@ class Tiling:
     A grid that fits into the window is one window of its own size, unless `whole`. Otherwise the last window may reach
     beyond the grid; the cells it finds there do not exist: they are zero, masked as keys, and cropped from the result.
     Where windows overlap, the results are averaged over the windows that hold the cell.
-
-    lead : cells that the first window has before the grid, per axis; none unless given. They do not exist either.
     """
 
     sizes: tuple[int, ...]
     window: int
     stride: int
     whole: bool = False
-    lead: tuple[int, ...] = ()
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """Cells of one window, per axis."""
-        return tuple(
-            self.window if self.whole or before else min(n, self.window) for n, before in zip(self.sizes, self.before)
-        )
-
-    @cached_property
-    def before(self) -> tuple[int, ...]:
-        """`lead`, spelled out."""
-        return self.lead or (0,) * len(self.sizes)
+        return tuple(self.window if self.whole else min(n, self.window) for n in self.sizes)
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
         """Windows per axis."""
-        ends = [n + before for n, before in zip(self.sizes, self.before)]
-        return tuple(1 if n <= self.window else -(-(n - self.window) // self.stride) + 1 for n in ends)
+        return tuple(1 if n <= self.window else -(-(n - self.window) // self.stride) + 1 for n in self.sizes)
 
     @cached_property
     def padded(self) -> tuple[int, ...]:
-        """Cells per axis from the start of the first window to the end of the last."""
+        """Cells per axis up to the end of the last window."""
         return tuple((c - 1) * self.stride + w for c, w in zip(self.counts, self.shape))
 
     @property
@@ -65,7 +53,7 @@ class Tiling:
 
     def cut(self, x: Tensor, token_first: bool, out: Tensor | None = None) -> Tensor:
         """(batch, *sizes, channel) → (windows, tokens, channel), or (tokens, windows, channel) if `token_first`."""
-        x = pad_to(x, self.padded, self.before)
+        x = pad_to(x, self.padded)
         if self.overlapping:
             for axis in range(len(self.sizes)):
                 x = x.index_select(axis + 1, _members(self, axis, x.device))
@@ -86,7 +74,7 @@ class Tiling:
                 shape = (*y.shape[: axis + 1], n, *y.shape[axis + 2 :])
                 y = y.new_zeros(shape).index_add(axis + 1, _members(self, axis, y.device), y)
             y = y * _coverage(self, y.dtype, y.device)
-        return crop_to(y, self.sizes, self.before)
+        return crop_to(y, self.sizes)
 
     def write(self, y: Tensor, token_first: bool, out: Tensor, add: bool) -> None:
         """`join` into `out`, a view of (batch, *sizes, channel), or added to what is there."""
@@ -111,20 +99,19 @@ class Tiling:
         return (*cells, *windows, 2 * d + 1) if token_first else (*windows, *cells, 2 * d + 1)
 
 
-def pad_to(x: Tensor, sizes: tuple[int, ...], before: Sequence[int] = ()) -> Tensor:
-    """Zeros around every grid axis of (batch, *grid, channel): `before` of them ahead, the rest at the end."""
-    before = before or (0,) * len(sizes)
-    missing = [n - m - b for n, m, b in zip(sizes, x.shape[1:-1], before)]
-    if not any(missing) and not any(before):
+def pad_to(x: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """Zeros after the last cell of every grid axis of (batch, *grid, channel)."""
+    missing = [n - m for n, m in zip(sizes, x.shape[1:-1])]
+    if not any(missing):
         return x
-    return F.pad(x, [0, 0, *(p for pair in zip(reversed(before), reversed(missing)) for p in pair)])
+    return F.pad(x, [0, 0, *(p for m in reversed(missing) for p in (0, m))])
 
 
-def crop_to(x: Tensor, sizes: tuple[int, ...], before: Sequence[int] = ()) -> Tensor:
-    """The inverse of `pad_to`: `sizes` cells of every grid axis of (batch, *grid, channel) after `before`."""
-    for axis, (n, start) in enumerate(zip(sizes, before or (0,) * len(sizes)), start=1):
+def crop_to(x: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """The first cells of every grid axis of (batch, *grid, channel)."""
+    for axis, n in enumerate(sizes, start=1):
         if x.shape[axis] != n:
-            x = x.narrow(axis, start, n)
+            x = x.narrow(axis, 0, n)
     return x
 
 

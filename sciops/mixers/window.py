@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.mixers._banded_attention import Work, banded_attention
-from sciops.mixers._bands import Group, cells_in_cache, checkpointed, groups_of
+from sciops.mixers._bands import Band, Group, cat, cells_in_cache, checkpointed, groups_of, joined
 from sciops.mixers._relative_position import ContinuousBias, TableBias
 
 _WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once
@@ -159,16 +159,15 @@ class WindowAttention(nn.Module):
 
     def _recorded(self, groups: tuple[Group, ...], fused: bool, *inputs: Tensor | None) -> list[Tensor]:
         """`attend` in torch's own operations."""
-        parts: dict[int, list[Tensor]] = {}
+        parts: dict[int, list[tuple[Band, Tensor]]] = {}
         for group in groups:
             call = partial(self._attend_group, group, fused)
             outputs = checkpointed(call, inputs) if self.recompute else call(*inputs)
             for band, y in zip(group.bands, outputs):
-                parts.setdefault(band.field, []).append(y)
-        return [
-            (parts[i][0] if len(parts[i]) == 1 else torch.cat(parts[i], 1)).reshape(x.shape)
-            for i, x in enumerate(inputs[5:])
-        ]
+                parts.setdefault(band.field, []).append((band, y))
+        if self.shift:
+            return [joined(parts[i], x.ndim - 2) for i, x in enumerate(inputs[5:])]
+        return [cat([y for _, y in parts[i]], 1).reshape(x.shape) for i, x in enumerate(inputs[5:])]
 
     def _attend_group(self, group: Group, fused: bool, gamma, beta, w_qkv, w_o, b_o, *fields: Tensor) -> list[Tensor]:
         cut = [band.tiling.cut(band.of(fields[band.field]), False) for band in group.bands]
