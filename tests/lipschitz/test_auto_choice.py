@@ -43,7 +43,7 @@ def test_one_gram_matrix_serves_where_one_singular_value_stands_out(monkeypatch)
     bracket = dense_norm(easy, tolerance=1e-3)
     assert bracket.contains(truth) and float(bracket.gap) <= 1e-3
     fourth = (torch.linalg.svdvals(easy) ** 4).sum() ** 0.25
-    assert torch.allclose(bracket.upper, fourth, rtol=1e-12)
+    assert torch.allclose(bracket.upper, fourth, rtol=1e-10)
     assert float(exact.gap) < 1e-11  # nothing short of round-off passes a tolerance of 0
     with pytest.raises(AssertionError, match="eigenvalues were computed"):  # one easy matrix of two is not enough
         dense_norm(torch.stack([easy, hard]))
