@@ -128,6 +128,20 @@ _PAPERS = {
             "",
         ]
     ),
+    "gram_iteration": _arxiv(
+        "delattre2023efficient",
+        "Efficient Bound of Lipschitz Constant for Convolutional Layers by Gram Iteration",
+        "Delattre, Blaise and Barthélemy, Quentin and Araujo, Alexandre and Allauzen, Alexandre",
+        "2305.16173",
+        2023,
+    ),
+    "zero_padding_norms": _arxiv(
+        "delattre2024spectral",
+        "Spectral Norm of Convolutional Layers with Circular and Zero Paddings",
+        "Delattre, Blaise and Barthélemy, Quentin and Allauzen, Alexandre",
+        "2402.00240",
+        2024,
+    ),
     "etdrk": "\n".join(
         [
             "@article{cox2002exponential,",
@@ -212,6 +226,7 @@ _METHODS = {
     "darcy": ("fno",),
     "darcy_solver": ("black_box_multigrid",),
     "etdrk": ("etdrk",),
+    "gram_iteration": ("gram_iteration", "zero_padding_norms"),
     "pushforward": ("pushforward",),
     "correlation_time": ("jax_cfd",),
     "lpsda": ("lpsda",),
