@@ -61,20 +61,21 @@ def dense_jacobian_norm(
     """
     target = grid if target is None else target
     norms = []
-    for sample in a:
-        x = sample[None].detach().clone().requires_grad_(True)
+    for sample in a.detach():
+        x = sample.expand(rows, *sample.shape).clone().requires_grad_(True)
         with torch.enable_grad():
-            y = operator(x)
+            y = operator(x)  # the same output in every row, each with a unit vector of its own
+        outputs = y[0].numel()
         parts = []
-        for start in range(0, y.numel(), rows):
-            unit = torch.zeros(min(rows, y.numel() - start), y.numel(), dtype=y.dtype, device=y.device)
-            unit[torch.arange(len(unit)), start + torch.arange(len(unit))] = 1
-            (part,) = torch.autograd.grad(y, x, unit.reshape(-1, *y.shape), retain_graph=True, is_grads_batched=True)
-            parts.append(part.flatten(1))
+        for start in range(0, outputs, rows):
+            count = min(rows, outputs - start)
+            unit = torch.zeros(rows, outputs, dtype=y.dtype, device=y.device)
+            unit[torch.arange(count), start + torch.arange(count)] = 1
+            (part,) = torch.autograd.grad(y, x, unit.reshape(y.shape), retain_graph=True)
+            parts.append(part[:count].flatten(1))
         inner = weights_like(grid, a).expand(sample.shape).flatten()
-        outer = weights_like(target, y).expand(y.shape).flatten()
-        jacobian = torch.cat(parts) * outer.sqrt()[:, None] / inner.sqrt()
-        norms.append(torch.linalg.matrix_norm(jacobian, 2))
+        outer = weights_like(target, y).expand(y[0].shape).flatten()
+        norms.append(torch.linalg.matrix_norm(torch.cat(parts) * outer.sqrt()[:, None] / inner.sqrt(), 2))
     return torch.stack(norms)
 
 
