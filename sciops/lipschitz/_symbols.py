@@ -62,7 +62,7 @@ def torus_norm(weight: Tensor, torus: Sequence[int], dilation: Sequence[int], **
     with torch.no_grad():
         for start in range(0, count, at_once):
             chunk = torch.arange(start, min(start + at_once, count), device=weight.device)
-            bracket = dense_norm(_symbol(rows, chunk, sizes, torus, kernel, dilation), **how)
+            bracket = dense_norm(symbol(rows, chunk, sizes, torus, kernel, dilation), **how)
             if float(bracket.upper.max()) > best:
                 best, upper = float(bracket.upper.max()), bracket.upper.max()
                 where = start + int(bracket.upper.amax(-1).argmax())
@@ -72,12 +72,12 @@ def torus_norm(weight: Tensor, torus: Sequence[int], dilation: Sequence[int], **
     lower, upper = (lower - loss).clamp_min(0), upper + loss
     if weight.requires_grad and torch.is_grad_enabled():
         chunk = torch.tensor([where], device=weight.device)
-        largest = dense_norm(_symbol(rows, chunk, sizes, torus, kernel, dilation), **how).upper.max()
+        largest = dense_norm(symbol(rows, chunk, sizes, torus, kernel, dilation), **how).upper.max()
         upper = upper + (largest - largest.detach())
     return Bracket(lower, upper)
 
 
-def _symbol(rows: Tensor, chunk: Tensor, sizes, torus, kernel, dilation) -> Tensor:
+def symbol(rows: Tensor, chunk: Tensor, sizes, torus, kernel, dilation) -> Tensor:
     """(frequencies, groups, out, in), complex128; whole turns are taken out of the angles as integers."""
     frequency = []
     for n in reversed(sizes):

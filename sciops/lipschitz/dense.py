@@ -23,7 +23,7 @@ from sciops.lipschitz.gram import (
 
 Method = Literal["auto", "gram", "eigvalsh", "svdvals"]
 
-_ONE, _MANY, _LOOK = 64, 12, 128
+_ONE, _MANY, _LOOK = 64, 12, 200
 
 
 def dense_norm(
@@ -58,7 +58,7 @@ def chosen_method(matrix: Tensor) -> str:
 
     * CUDA: ``gram``, matrix products alone
     * CPU, a short side of at most 64 of one matrix, of at most 12 in a batch: ``svdvals``, the fewest calls
-    * CPU, else: ``eigvalsh``, one product and an eigenvalue problem of the short side. From 128 on the product is
+    * CPU, else: ``eigvalsh``, one product and an eigenvalue problem of the short side. From 200 on the product is
       looked at first: where it brings the Schatten-4 norm within the tolerance, one singular value stands out and
       nothing is left to do.
     """
