@@ -76,10 +76,5 @@ def attention_bound(
     return torch.minimum(together, (inside * gain).sum()) * _UP
 
 
-def castin_bound(norm_value: float, norm_score: float, tokens: int, radius: float) -> float:
-    """√3 ‖V‖ (‖A‖² R⁴ (4N + 1) + N)^½, the bound of Castin, Ablin and Peyré (arXiv:2312.14820) for one head."""
-    return math.sqrt(3 * (norm_score**2 * radius**4 * (4 * tokens + 1) + tokens)) * norm_value
-
-
 def _norms(batch: Tensor) -> Bracket:
     return dense_norm(batch, method="svdvals")
