@@ -44,7 +44,7 @@ def certify_group(source: NoisyOutputs, x: Tensor, plan: Plan) -> Certificate:
     selected = Tally(maps, classes, x.device, drawing=drawing)
     selected.add(everyone, outputs)
     partition = _partition_of(plan, selected)
-    pooled = _pooled_classes(partition)
+    pooled = partition.pooled_classes()
     bernstein = _bernstein(plan, selected, partition, pooled, outputs)
     tally = Tally(maps, classes, x.device, drawing=drawing, pooled=pooled)
     candidate = partition.order[:, 0]
@@ -85,13 +85,6 @@ def _map_of(plan: Plan, outputs: Tensor) -> SimplexMap:
 
 def _partition_of(plan: Plan, selected: Tally) -> Partition:
     return partition_for(plan.interval, selected.sums(), plan.samples, plan.alpha)
-
-
-def _pooled_classes(partition: Partition) -> np.ndarray:
-    """(inputs, classes) bool: members of the pooled rest."""
-    rank = np.empty_like(partition.order)
-    np.put_along_axis(rank, partition.order, np.arange(rank.shape[1])[None], 1)
-    return (rank >= partition.singles[:, None]) & partition.pooled[:, None]
 
 
 def _bernstein(plan: Plan, selected: Tally, partition: Partition, pooled: np.ndarray, outputs: Tensor) -> np.ndarray:

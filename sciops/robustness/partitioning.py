@@ -38,6 +38,12 @@ class Partition:
     pooled: np.ndarray
     shares: np.ndarray
 
+    def pooled_classes(self) -> np.ndarray:
+        """(inputs, classes) bool: members of the bucket that the rest shares."""
+        rank = np.empty_like(self.order)
+        np.put_along_axis(rank, self.order, np.arange(rank.shape[1])[None], 1)
+        return (rank >= self.singles[:, None]) & self.pooled[:, None]
+
 
 def one_bucket(selection: Any) -> Partition:
     """{first class} and all of α for it, p_B = 1 − p_A (Cohen). selection : counts (inputs, classes)"""

@@ -114,30 +114,23 @@ def choose_map(
     """
     candidates = tuple(maps) if maps is not None else default_maps()
     drawn, classes = outputs.shape
+    soft = torch.stack([candidate(outputs) for candidate in candidates])
     vote = int(SimplexMap()(outputs).sum(0).argmax())
+    sums = soft.sum(1).cpu().numpy()
+    partition = choose_partition(sums, samples, alpha)
+    rest = torch.from_numpy(partition.pooled_classes()).to(soft)
+    pooled = (soft * rest[:, None]).sum(-1).square().sum(1).cpu().numpy()
+    squares = soft.square().sum(1).cpu().numpy()
+    grow = samples / drawn
+    expected = np.minimum(grow * sums, samples)
+    by_sums = bucket_bounds(partition, expected, samples, alpha, squares=grow * squares, pooled_squares=grow * pooled)
+    by_counts = bucket_bounds(partition, expected, samples, alpha)
     best, chosen = -math.inf, SimplexMap()
-    for candidate in candidates:
-        soft = candidate(outputs)
-        totals = soft.sum(0)
-        if int(totals.argmax()) != vote:
+    for i, candidate in enumerate(candidates):
+        if int(sums[i].argmax()) != vote:
             continue
-        partition = choose_partition(totals[None].cpu().numpy(), samples, alpha)
-        grow = samples / drawn
-        expected = np.minimum(grow * totals[None].cpu().numpy(), samples)
-        squares = pooled = None
-        if candidate.name != "argmax":
-            rest = torch.as_tensor(partition.order[0, partition.singles[0] :].copy(), device=soft.device)
-            squares = grow * soft.square().sum(0)[None].cpu().numpy()
-            pooled = grow * soft[:, rest].sum(-1).square().sum()[None].cpu().numpy()
-        top, other = bucket_bounds(
-            partition,
-            np.minimum(grow * totals[None].cpu().numpy(), samples),
-            samples,
-            alpha,
-            squares=squares,
-            pooled_squares=pooled,
-        )
-        radius = soft_radius(top, other, candidate, sigma=sigma, lipschitz=lipschitz, classes=classes)[0]
+        top, other = (bound[i] for bound in (by_counts if candidate.name == "argmax" else by_sums))
+        radius = float(soft_radius(top, other, candidate, sigma=sigma, lipschitz=lipschitz, classes=classes))
         if radius > best:
             best, chosen = radius, candidate
     return chosen
@@ -153,4 +146,4 @@ def soft_radius(top, other, simplex: SimplexMap, *, sigma: float, lipschitz: flo
     if math.isinf(lipschitz * simplex.lipschitz):  # Cohen's is never below that margin's
         return radius
     margin = margin_radius(top, other, sigma=sigma, lipschitz=lipschitz * simplex.lipschitz)
-    return radius.clip(min=margin)
+    return np.maximum(radius, margin)
