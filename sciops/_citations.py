@@ -203,6 +203,34 @@ _PAPERS = {
         "2102.01010",
         2021,
     ),
+    "cohen": _arxiv(
+        "cohen2019certified",
+        "Certified Adversarial Robustness via Randomized Smoothing",
+        "Cohen, Jeremy M. and Rosenfeld, Elan and Kolter, J. Zico",
+        "1902.02918",
+        2019,
+    ),
+    "lvm_rs": _arxiv(
+        "delattre2023lipschitz",
+        "The Lipschitz-Variance-Margin Tradeoff for Enhanced Randomized Smoothing",
+        "Delattre, Blaise and Araujo, Alexandre and Barth{\\'e}lemy, Quentin and Allauzen, Alexandre",
+        "2309.16883",
+        2023,
+    ),
+    "bridging": _arxiv(
+        "delattre2025bridging",
+        "Bridging the Theoretical Gap in Randomized Smoothing",
+        "Delattre, Blaise and Caillon, Paul and Barth{\\'e}lemy, Quentin and Fagnou, Erwan and Allauzen, Alexandre",
+        "2504.02412",
+        2025,
+    ),
+    "smoothing_sequences": _arxiv(
+        "voracek2024treatment",
+        "Treatment of Statistical Estimation Problems in Randomized Smoothing for Adversarial Robustness",
+        "Vor{\\'a}{\\v{c}}ek, V{\\'a}clav",
+        "2406.17830",
+        2024,
+    ),
 }
 
 # Names as users type them: models, mixers, remedies, optimisers, solvers, data laws.
@@ -232,6 +260,7 @@ _METHODS = {
     "lpsda": ("lpsda",),
     "pdebench": ("pdebench",),
     "the-well": ("the_well",),
+    "randomized_smoothing": ("cohen", "lvm_rs", "bridging", "smoothing_sequences"),
 }
 
 CITATIONS: dict[str, str] = {name: "\n".join(_PAPERS[key] for key in keys) for name, keys in _METHODS.items()}
