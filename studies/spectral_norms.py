@@ -24,7 +24,7 @@ from tqdm.auto import tqdm
 from sciops.lipschitz import kernel_gram_bound, power_iteration, spectral_norm
 from sciops.lipschitz._symbols import torus_norm
 from sciops.lipschitz.convolution import bridge_factor
-from sciops.plotting import figure, series
+from sciops.plotting import LINES, figure, series
 from sciops.runs import RunFolder
 from studies._norm_cases import check_cases
 from studies._norm_speed import automatic_choice, error_against_time, orthogonal_steps, shares_below
@@ -220,7 +220,7 @@ def _print(results: dict[str, Any], config: Config) -> None:
 def _draw_speed(results: dict[str, Any], path: Path) -> None:
     names = list(dict.fromkeys(row["problem"] for row in results["speed"]))
     columns = min(2, len(names))
-    with figure(path, -(-len(names) // columns), columns, width=4.0, height=3.0) as (_, axes):
+    with figure(path, -(-len(names) // columns), columns, width=5.6, height=2.7) as (_, axes):
         for axis, name in zip(axes.flat, names):
             rows = [row for row in results["speed"] if row["problem"] == name]
             for method, style in zip(dict.fromkeys(row["method"] for row in rows), series()):
@@ -229,13 +229,11 @@ def _draw_speed(results: dict[str, Any], path: Path) -> None:
                 axis.loglog(
                     [1e3 * row["seconds"] for row in own],
                     [max(row["error"], 1e-16) for row in own],
-                    label=f"{method} ({below:.0%} below)",
+                    label=f"{method}: {below:.0%}",
                     **style,
                 )
             axis.set(title=name, xlabel="time of one call (ms)", ylabel="|estimate / σ₁ − 1|")
-            low, high = axis.get_ylim()
-            axis.set_ylim(low, high * (high / low) ** 0.45)  # room for the names
-            axis.legend(loc="upper right")
+            axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), title="share of estimates below σ₁")
         for axis in list(axes.flat)[len(names) :]:
             axis.set_visible(False)
 
@@ -245,12 +243,13 @@ def _draw_ladder(results: dict[str, Any], config: Config, path: Path) -> None:
     with figure(path, 1, 1, width=5.6, height=3.6) as (_, axes):
         axis = axes[0, 0]
         for name, style in zip((name for name in rows[0] if name not in ("n", "spectral_norm")), series()):
+            if name.startswith("Gram of kernels"):
+                style = style | {"color": "0.45", "marker": None, "linestyle": LINES[int(name[-1])]}
             known = [row for row in rows if row[name] is not None]
             label = f"{name} (no bound)" if name in _NOT_BOUNDS else name
             axis.plot([row["n"] for row in known], [row[name] for row in known], label=label, **style)
         k, c = config.ladder_kernel, config.ladder_channels
         axis.set_xscale("log", base=2)
-        axis.set_yscale("log")
         axis.set_xticks([row["n"] for row in rows], [str(row["n"]) for row in rows])
         axis.set_xticks([], minor=True)
         axis.set(title=f"zero padding, {c} to {c} channels, {k}×{k}", xlabel="points per axis n", ylabel="bound of σ₁")
