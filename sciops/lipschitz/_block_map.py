@@ -43,9 +43,10 @@ class BlockMap:
         """
         if not self.diagonal:
             raise ValueError("a map between different coefficients cannot be added to a skip mode by mode")
-        blocks = self.blocks + skip.to(self.blocks.dtype)
+        skip = skip.to(self.blocks)
+        blocks = self.blocks + skip
         if not self.complete:
-            blocks = torch.cat([blocks, skip.to(blocks.dtype)[None]])
+            blocks = torch.cat([blocks, skip[None]])
         return largest(blocks)
 
 

@@ -16,7 +16,8 @@ from sciops.models.operator import Operator
 
 def of_operator(model: Operator, setting: Setting) -> Part:
     """Lift of the field's own channels, since coordinates do not vary with it; blocks; norm; projection; wall."""
-    dilation = model.dilation(setting.grid)
+    grid = model.grid_for(torch.empty(1, model.in_channels, *setting.grid.shape, device="meta"), setting.grid)
+    dilation = model.dilation(grid)
     parts = [one("lift", lambda: of_layers(model.lift, setting, model.in_channels))]
     parts += [of_block(f"block {i}", block, setting, dilation) for i, block in enumerate(model.blocks)]
     parts += [of_last_norm(model.norm, setting)] if not isinstance(model.norm, nn.Identity) else []

@@ -48,6 +48,7 @@ class WallMap:
         """σ₁ of x ↦ S x + this with one S (out, in) at every point; None where modes are not orthogonal."""
         if not self.projects or self.high > 1 + 1e-9:
             return None
+        skip = skip.to(self.blocks)
         blocks = self.blocks + skip
         if not self.complete:
             blocks = torch.cat([blocks, skip[None]])

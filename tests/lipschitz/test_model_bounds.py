@@ -462,3 +462,12 @@ def test_errors_are_told():
         lipschitz_bound(model, Grid((8, 8)))
     with pytest.raises(ValueError, match="radius"):
         lipschitz_bound(model, Grid((16, 16)), radius=-1)
+
+
+@pytest.mark.gpu
+def test_the_same_on_a_gpu():
+    for seed in range(40):
+        model, grid, local = random_case(seed)
+        radius = 2.0 if local else None
+        expected = lipschitz_bound(model, grid, radius=radius).value
+        assert lipschitz_bound(model.cuda(), grid, radius=radius).value == pytest.approx(expected, rel=1e-9)
