@@ -49,7 +49,8 @@ def convolution_norm(
     * circular, dk − d = all the padding, stride | n: max over the torus n of ‖F‖₂, exact
     * circular, padding that falls short: the same from above; more: times √(the most copies of an output)
     * circular, stride ∤ n or no grid: that of stride 1 from above
-    * zeros, valid: max over the torus n + p (rounded up to the stride), on which the zeros fill the gap
+    * zeros, valid: max over the torus n + p or n + d·(k − 1), whichever is less (rounded up to the stride): the zeros
+      fill the gap, so that nothing wraps
     * reflect, replicate: norm of the pad map times that of ``valid`` on the padded grid
     * no grid: sup_ω ‖F‖₂ ≤ max over an N-point torus · Π cos(π d/N)^{-1}, per axis (Ehlich & Zeller 1964)
     * groups: the largest; transposed: that of its adjoint
@@ -170,10 +171,11 @@ def _circular(blocks, grid, pads: Pads, reach, stride, dilation, how) -> tuple[B
 
 
 def _flat(blocks, grid, pads: Pads, reach, stride, dilation, how) -> Bracket:
-    """Zero padding: on a torus with room for the zeros nothing wraps."""
+    """Zero padding: on a torus with room for the zeros nothing wraps, whatever its size; the better of two."""
     gap = [min(max(p), r) for p, r in zip(pads, reach)]
-    torus = tuple(-(-(n + g) // s) for n, g, s in zip(grid, gap, stride))
-    return _on_torus(blocks, torus, stride, dilation, how)
+    tori = {tuple(-(-(n + g) // s) for n, g, s in zip(grid, room, stride)) for room in (gap, reach)}
+    brackets = [_on_torus(blocks, torus, stride, dilation, how) for torus in sorted(tori)]
+    return min(brackets, key=lambda bracket: float(bracket.upper.detach()))
 
 
 def _on_torus(blocks, coarse, stride, dilation, how) -> Bracket:
