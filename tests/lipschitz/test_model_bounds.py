@@ -10,8 +10,10 @@ from torch import nn
 from sciops import Grid, build_model
 from sciops.datasets.normalizers import Normalizer
 from sciops.lipschitz import RescaledConv, RescaledLinear, RescaledResidual, RescaledSpectral
+from sciops.lipschitz._attention_layers import _copies
 from sciops.lipschitz.bounds import lipschitz_bound
 from sciops.mixers import MIXERS, Convolution, MultipoleAttention, SliceAttention, SpectralMixer, WindowAttention
+from sciops.mixers._windows import Tiling
 from sciops.models.apply import apply_model
 from sciops.models.blocks import LocalKernel
 from sciops.models.latent import Latent
@@ -173,6 +175,18 @@ def test_mixers_alone(name, options, most, axes):
         if centering != "node":
             ratios.append(bound.value / true)
     assert min(ratios) < most
+
+
+@pytest.mark.parametrize(("sizes", "window", "stride"), [((7,), 3, 1), ((5, 6), 2, 1), ((8, 5), 3, 2)])
+def test_overlapping_windows_copy_and_average(sizes, window, stride):
+    """‖cut‖·‖join‖ as matrices: Jacobians of attention do not come near enough to see that factor."""
+    tiling = Tiling(sizes, window, stride)
+    count = int(np.prod(sizes))
+    cut = tiling.cut(torch.eye(count, dtype=torch.float64).reshape(count, *sizes, 1), False)
+    cells = cut.numel() // count
+    join = tiling.join(torch.eye(cells, dtype=torch.float64).reshape(-1, tiling.tokens, 1), False)
+    norms = [float(torch.linalg.matrix_norm(m.reshape(rows, -1), 2)) for m, rows in ((cut, count), (join, cells))]
+    assert _copies(tiling) == pytest.approx(norms[0] * norms[1], rel=1e-10) and norms[0] > 1.4
 
 
 class _ChannelsFirst(nn.Module):
