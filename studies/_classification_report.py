@@ -57,7 +57,7 @@ def targets(results: Mapping[str, Any], config: Any) -> list[dict[str, Any]]:
         found.append(target(what, rows["multipole"]["accuracy"] - best["accuracy"], least=-POINTS) | {"spread": note})
     curve = results["curve"]
     if len(curve) > 1:
-        first, last = min(curve), max(curve)
+        first, last = sorted(curve)[-2:]  # small images cost what calling the layers costs
         for name, bounds in (("multipole", {"most": 1.15}), ("attention", {})):
             if name in curve[last]:
                 slope = exponent(curve, name, first, last)
@@ -134,12 +134,12 @@ def draw(results: Mapping[str, Any], config: Any, folder: Path) -> None:
                 axis.errorbar([scale * row[key]], [row["accuracy"]], yerr=bars, label=row["name"], **point)
             axis.set_xscale("log")
             axis.set_xlabel(label)
-            _round_ticks(axis, [scale * row[key] for row in rows])
+            _round_ticks(axis.xaxis, [scale * row[key] for row in rows])
         axes[0, 0].set_ylabel("test accuracy (%)")
         high, wide = results["grid"]
         fig.suptitle(
             f"{config.data}, {high}×{wide}, about {rows[0]['parameters'] / 1000:.0f}k parameters, {config.epochs} "
-            f"epochs; bars: {len(config.seeds)} seeds",
+            f"epochs; bars: range over {len(config.seeds)} seed(s)",
             fontsize=9,
         )
         fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=min(6, len(rows)))
@@ -157,13 +157,15 @@ def draw(results: Mapping[str, Any], config: Any, folder: Path) -> None:
             axis.set_xticks([], minor=True)
             axis.set_xlabel(f"pixels, {config.curve_batch} images a step")
             axis.set_ylabel(label)
+            _round_ticks(axis.yaxis, [scale * curve[n][name][key] for n in sizes for name in names])
         axes[0, 0].legend()
 
 
 def _round_ticks(axis: Any, values: list[float]) -> None:
-    """Ticks at 1, 2, 5 times powers of ten around the values, written plainly."""
-    low, high = min(values) / 1.3, max(values) * 1.3
-    ticks = [m * 10.0**e for e in range(-3, 7) for m in (1, 2, 5) if low <= m * 10.0**e <= high]
-    axis.set_xlim(low, high)
-    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axis.set_xticks([], minor=True)
+    """Ticks of a log axis at 1, 2, 5 times powers of ten around the values (at powers alone where many), plainly."""
+    low, high = max(min(values), 1e-3) / 1.3, max(*values, 1e-3) * 1.3
+    steps = (1,) if high > 500 * low else (1, 2, 5)
+    ticks = [m * 10.0**e for e in range(-4, 7) for m in steps if low <= m * 10.0**e <= high]
+    axis.axes.set(**{f"{axis.axis_name}lim": (low, high)})
+    axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.set_ticks([], minor=True)

@@ -180,7 +180,7 @@ def test_a_logit_that_is_not_finite_is_wrong():
 
 def test_digits_are_learned():
     data = load_images("digits", test=360, validation=0)
-    config = replace(QUIET, epochs=15, batch_size=32, learning_rate=5e-3, label_smoothing=0.05, normalize=False)
+    config = replace(QUIET, epochs=10, batch_size=32, learning_rate=5e-3, label_smoothing=0.05, normalize=False)
     run = fit(network(channels=1, classes=10, width=16), data, config)
     assert evaluate(run.model, data.test, {"error": error_rate})["error"].mean() < 0.05
     # the same images with labels that say nothing are not: what was learned is in the images
@@ -190,7 +190,7 @@ def test_digits_are_learned():
         classes=data.train.classes,
         levels=16,
     )
-    control = fit(network(channels=1, classes=10, width=16), Splits(shuffled), replace(config, epochs=3))
+    control = fit(network(channels=1, classes=10, width=16), Splits(shuffled), replace(config, epochs=1))
     assert evaluate(control.model, data.test, {"error": error_rate})["error"].mean() > 0.7
 
 
