@@ -83,8 +83,8 @@ def _show_digits(sigma: str, found: dict[str, Any]) -> None:
     for question in found["questions"]:
         print(
             f"is R ≥ {question['target']:g}? mean {question['mean_samples']:.0f}, median "
-            f"{question['median_samples']:.0f} of {found['most_samples']} samples; yes {question['certified']:.3f} (all samples: "
-            f"{question['certified_by_fixed']:.3f}, lost {question['lost']})"
+            f"{question['median_samples']:.0f} of {found['most_samples']} samples; yes {question['certified']:.3f} "
+            f"(all samples: {question['certified_by_fixed']:.3f}, lost {question['lost']})"
         )
 
 
@@ -113,7 +113,7 @@ def _draw_scenarios(rows: list, path: Path) -> None:
 
 
 def _draw_curves(by_sigma: dict, path: Path, curves: Any) -> None:
-    with figure(path, 1, len(by_sigma), width=3.4, height=3.0, sharey=True) as (_, axes):
+    with figure(path, 1, len(by_sigma), width=3.4, height=3.2, sharey=True) as (fig, axes):
         for axis, (sigma, found) in zip(axes.flat, by_sigma.items()):
             largest = 1.05 * max(max(values) for values in found["radii"].values())
             at = np.linspace(0, largest, 200)
@@ -125,7 +125,7 @@ def _draw_curves(by_sigma: dict, path: Path, curves: Any) -> None:
                 axis.plot(attack["radii"], attack["accuracy"], "k.-", linewidth=0.8, label="soft, under PGD")
             axis.set(title=f"σ = {sigma}", xlabel="ℓ₂ radius (pixels in [0, 1])", xlim=(0, largest), ylim=(0, 1.02))
         axes[0, 0].set_ylabel("certified accuracy")
-        axes[0, 0].legend(loc="lower left")
+        fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=7)
 
 
 def _interval_curves(found: dict) -> list[tuple[str, list]]:
@@ -145,12 +145,12 @@ def _radius_curves(found: dict) -> list[tuple[str, list]]:
 
 
 def _draw_stopping(by_sigma: dict, path: Path) -> None:
-    with figure(path) as (_, axes):
+    with figure(path) as (fig, axes):
         axis = axes[0, 0]
         for (sigma, found), style in zip(by_sigma.items(), series()):
             ratio = [question["target"] / float(sigma) for question in found["questions"]]
             share = [question["mean_samples"] / found["most_samples"] for question in found["questions"]]
             axis.semilogy(ratio, share, label=f"σ = {sigma}", **style)
-        axis.axhline(1.0, color="0.4", linewidth=0.8)
+        axis.axhline(1.0, color="0.4", linewidth=0.8, label="no stopping")
         axis.set(xlabel="r/σ of the question “is R ≥ r?”", ylabel="mean samples / planned samples")
-        axis.legend()
+        fig.legend(loc="outside lower center", ncols=4)
