@@ -36,6 +36,7 @@ def summary(records: Mapping[str, list[dict[str, Any]]], costs: Mapping[str, Any
                 "validation": float(np.mean([run["validation"] for run in runs])),
                 "seeds": len(runs),
                 "parameters": runs[0]["parameters"],
+                "rate": runs[0]["rate"],
                 "training seconds": float(np.mean([run["seconds"] for run in runs])),
                 "seconds": costs[name]["seconds"],
                 "bytes": costs[name]["bytes"],
@@ -95,15 +96,19 @@ def print_report(results: Mapping[str, Any], config: Any) -> None:
     width = max(len(row["name"]) for row in results["summary"])
     print(
         f"{'':{width}} {'accuracy %':>10} {'± sd':>6} {'seeds from–to':>15} {'validation':>10} {'ms/step':>8} "
-        f"{'MB/step':>8} {'s/run':>7} {'parameters':>10}"
+        f"{'MB/step':>8} {'s/run':>7} {'parameters':>10} {'rate':>8}"
     )
     for row in sorted(results["summary"], key=lambda row: -row["accuracy"]):
         deviation = "" if row["deviation"] is None else f"{row['deviation']:.2f}"
         print(
             f"{row['name']:{width}} {row['accuracy']:>10.2f} {deviation:>6} {row['low']:>8.2f}–{row['high']:<6.2f} "
             f"{row['validation']:>10.2f} {1e3 * row['seconds']:>8.1f} {row['bytes'] / 2**20:>8.1f} "
-            f"{row['training seconds']:>7.1f} {row['parameters']:>10}"
+            f"{row['training seconds']:>7.1f} {row['parameters']:>10} {row['rate']:>8.2g}"
         )
+    for name, runs in results["runs"].items():
+        for number, run in enumerate(runs):
+            if run["stopped"]:
+                print(f"{name}, run {number}: {run['stopped']}")
     print(
         f"standard error that {images['test']} test images leave of one accuracy: "
         f"{max(row['sampling'] for row in results['summary']):.2f} points"

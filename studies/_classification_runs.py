@@ -71,9 +71,9 @@ def in_colour(data: Splits, config: Any) -> Splits:
     return Splits(**{name: _repeated(part, wanted) for name, part in parts.items() if part is not None})
 
 
-def record(name: str, spec: Mapping[str, Any], seed: int, data: Splits, config: Any) -> dict[str, Any]:
+def record(name: str, spec: Mapping[str, Any], seed: int, rate: float, data: Splits, config: Any) -> dict[str, Any]:
     """The run's record, from disk where the same run was made before; a run that was stopped goes on."""
-    settings = training(config, seed)
+    settings = training(config, seed, rate)
     made_by = plain(
         {
             "model": spec["model"],
@@ -98,13 +98,13 @@ def record(name: str, spec: Mapping[str, Any], seed: int, data: Splits, config: 
     return json.loads(text)["record"]
 
 
-def training(config: Any, seed: int) -> TrainConfig:
-    """How every arm is trained."""
+def training(config: Any, seed: int, rate: float) -> TrainConfig:
+    """How every arm is trained; a loss that is not finite ends a run at its last good epoch."""
     return TrainConfig(
         objective="cross_entropy",
         epochs=config.epochs,
         batch_size=config.batch_size,
-        learning_rate=config.learning_rate,
+        learning_rate=rate,
         weight_decay=config.weight_decay,
         betas=(0.9, 0.98),
         schedule=config.schedule,
@@ -117,19 +117,25 @@ def training(config: Any, seed: int) -> TrainConfig:
         precision=config.precision,
         seed=seed,
         device=config.device,
+        on_nonfinite="stop",
         progress=False,
     )
 
 
 def trained_and_tested(spec: Mapping[str, Any], seed: int, data: Splits, settings: TrainConfig) -> dict[str, Any]:
-    """Accuracies in per cent, of the epoch with the best validation, and what the training took."""
+    """Accuracies in per cent, of the epoch with the best validation, and what the training took.
+
+    stopped : why a run whose loss was not finite ended; its best epoch counts, and a validation of 0 where it has none
+    """
     run = fit(built(spec, seed), data, settings)
     wrong = evaluate(run.model, data.test, {"error": error_rate}, batch_size=100)["error"]
     return {
         "accuracy": 100 * (1 - float(wrong.mean())),
-        "validation": 100 * (1 - run.best),
+        "validation": 0.0 if run.best is None else 100 * (1 - run.best),
+        "stopped": run.stopped,
+        "rate": settings.learning_rate,
         "best_epoch": run.best_epoch,
-        "loss": run.history[-1]["loss"],
+        "loss": run.history[-1]["loss"] if run.history else None,
         "curve": [100 * (1 - record["validation"]) for record in run.history if "validation" in record],
         "wrong": np.flatnonzero(wrong),
         "seconds": run.seconds,

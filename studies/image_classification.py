@@ -7,10 +7,10 @@
     python -m studies.image_classification --preset fashion --init swin.safetensors    # fine-tuning
 
 Multipole, window (shifted, as in Swin), full and spectral stages of one classifier, and ViT and Swin V2 of
-transformers: all with the same number of parameters to 3 %, the same images in the same order, epochs, rates and
-augmentation, several seeds. The parameters of the best validation are tested once. Then what a training step costs,
-and how that grows with the image. Is multipole attention within half a point of the best of ViT, Swin V2 and full
-attention?
+transformers: all with the same number of parameters to 3 %, the same images in the same order, epochs and augmentation,
+several seeds; each at that of the learning rates which validates best with the first seed. The parameters of the best
+validation are tested once. Then what a training step costs, and how that grows with the image. Is multipole attention
+within half a point of the best of ViT, Swin V2 and full attention?
 
 With --init, window and multipole classifiers of the file's size start from the weights and, beside them, from nothing.
 
@@ -55,8 +55,8 @@ class Config:
     """passes over the training images"""
     batch_size: int = 32
     """images a step"""
-    learning_rate: float = 5e-3
-    """peak rate of AdamW"""
+    learning_rates: tuple[float, ...] = (5e-3,)
+    """peak rates of AdamW; of several, each classifier gets the one that validates best with the first seed"""
     weight_decay: float = 0.05
     """of matrices"""
     schedule: Literal["onecycle", "cosine", "constant"] = "onecycle"
@@ -99,11 +99,11 @@ class Config:
 
 _FASHION = Config(
     data="fashion-mnist",
-    samples=(20_000, 3_000, None),
+    samples=(14_000, 2_000, None),
     parameters=100_000,
     patch=2,
     epochs=3,
-    learning_rate=3e-3,
+    learning_rates=(1.5e-3, 4e-3),
     augment="flip",
     curve=(28, 56, 112, 224),
     curve_arms=("multipole", "window", "attention"),
@@ -116,11 +116,11 @@ PRESETS = {
     "fashion56": Config(
         data="fashion-mnist",
         size=56,
-        samples=(5_000, 1_500, 4_000),
+        samples=(8_000, 1_500, 4_000),
         parameters=100_000,
         patch=4,
-        epochs=6,
-        learning_rate=3e-3,
+        epochs=3,
+        learning_rates=(2.5e-3,),
         augment="flip",
         curve=(),
         output=Path("runs/image_classification/fashion56"),
@@ -133,7 +133,7 @@ PRESETS = {
         depths=(2, 4),
         epochs=60,
         batch_size=128,
-        learning_rate=2e-3,
+        learning_rates=(5e-4, 1e-3, 2e-3),
         augment="crop_flip",
         label_smoothing=0.1,
         mixup=0.2,
@@ -165,13 +165,8 @@ def run(config: Config) -> dict[str, Any]:
     folder = RunFolder(config.output)
     folder.describe(config, seeds=[config.data_seed, *config.seeds], methods=["mano", "adamw"])
     specs = specifications(data.train, config)
-    records: dict[str, list[dict[str, Any]]] = {name: [] for name in specs}
     with threads(config.threads):
-        plan = [(seed, name) for seed in config.seeds for name in specs]
-        with tqdm(plan, unit="run", disable=None) as bar:
-            for seed, name in bar:
-                bar.set_postfix_str(f"{name}, seed {seed}")
-                records[name].append(record(name, specs[name], seed, data, config))
+        records = _trained(specs, data, config)
         costs = step_costs(specs, data.train, config)
         curve = cost_curve(specs, data.train, config)
     images = {part: len(getattr(data, part)) for part in ("train", "validation", "test")}
@@ -189,8 +184,30 @@ def _check(config: Config) -> None:
     unknown = [name for name in (*config.arms, *config.curve_arms) if name not in NAMES]
     if unknown:
         raise ValueError(f"--arms {unknown[0]}: expected some of {', '.join(NAMES)}")
-    if not config.arms or not config.seeds:
-        raise ValueError("--arms and --seeds: expected at least one of each")
+    if not (config.arms and config.seeds and config.learning_rates):
+        raise ValueError("--arms, --seeds and --learning-rates: expected at least one of each")
+
+
+def _trained(specs: dict[str, Any], data: Any, config: Config) -> dict[str, list[dict[str, Any]]]:
+    """The records of every arm, one a seed, at its rate; the first seed tries all rates."""
+    first, *others = config.seeds
+    records: dict[str, list[dict[str, Any]]] = {}
+    runs = len(specs) * (len(config.learning_rates) + len(others))
+    with tqdm(total=runs, unit="run", disable=None) as bar:
+
+        def done(name: str, seed: int, rate: float) -> dict[str, Any]:
+            bar.set_postfix_str(f"{name}, seed {seed}, rate {rate:g}")
+            found = record(name, specs[name], seed, rate, data, config)
+            bar.update()
+            return found
+
+        for name in specs:
+            tried = [done(name, first, rate) for rate in config.learning_rates]
+            records[name] = [max(tried, key=lambda one: one["validation"])]
+        for seed in others:
+            for name in specs:
+                records[name].append(done(name, seed, records[name][0]["rate"]))
+    return records
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ SMALL = Config(
     depths=(1, 1),
     epochs=3,
     batch_size=16,
-    learning_rate=1e-2,
+    learning_rates=(1e-2, 1e-4),
     seeds=(0, 1),
     rounds=1,
     curve=(8, 16),
@@ -44,7 +44,7 @@ def results(config):
         return run(config)
 
 
-def test_rows_are_means_of_the_runs(results):
+def test_rows_are_means_of_the_runs(config, results):
     rows = {row["name"]: row for row in results["summary"]}
     for name, made in results["runs"].items():
         accuracies = [100 * (1 - len(one["wrong"]) / 80) for one in made]
@@ -53,6 +53,10 @@ def test_rows_are_means_of_the_runs(results):
         assert rows[name]["deviation"] == pytest.approx(abs(accuracies[0] - accuracies[1]) / math.sqrt(2))
         assert abs(rows[name]["parameters"] / 6000 - 1) < 0.03, "equal parameters"
         assert all(one["steps"] == 39 and one["validation"] == max(one["curve"]) for one in made)
+    for row in rows.values():
+        tried = [json.loads(p.read_text()) for p in (config.output / "records").glob(f"{row['name']}_0_*.json")]
+        best = max(tried, key=lambda one: one["record"]["validation"])["record"]
+        assert len(tried) == 2 and best["validation"] == results["runs"][row["name"]][0]["validation"]
     losses = [one["loss"] for made in results["runs"].values() for one in made]
     assert min(losses) < math.log(10) < 2 * min(losses), "39 steps are better than guessing, not much"
     gap = rows["multipole"]["accuracy"] - rows["attention"]["accuracy"]
@@ -74,7 +78,7 @@ def test_finished_runs_are_kept_and_a_broken_arm_misses_the_target(config, resul
     assert (config.output / "figures" / "accuracy.png").exists() and (config.output / "figures" / "cost.png").exists()
     # another rate is another run
     with pytest.raises(pytest.fail.Exception, match="trained again"):
-        run(replace(config, learning_rate=1e-4))
+        run(replace(config, learning_rates=(1e-3,)))
 
 
 def test_a_step_is_one_of_training_and_its_memory_grows_with_the_image(results, config):
@@ -112,6 +116,14 @@ def test_fine_tuning_starts_from_the_weights(config, tmp_path):
     features = {name: model.features(x) for name, model in models.items()}
     torch.testing.assert_close(features["multipole, from weights"], features["window, from weights"])
     assert not torch.allclose(features["multipole"], features["multipole, from weights"])
+
+
+def test_a_run_that_diverges_is_reported_and_does_not_validate(config):
+    data = load_images("digits", train=40, validation=20, test=20)
+    spec = runs.specifications(data.train, config)["attention"]
+    wild = replace(runs.training(config, 0, 1e30), clip=None)
+    found = runs.trained_and_tested(spec, 0, data, wild)
+    assert "lower learning_rate" in found["stopped"] and found["validation"] == 0 and found["loss"] is None
 
 
 def test_refusals():
