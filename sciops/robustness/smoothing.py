@@ -40,7 +40,7 @@ def certify(
     lipschitz: float = math.inf,
     radius: Radius = "exact",
     target: float | None = None,
-    batch_size: int = 4096,
+    batch_size: int | None = None,
     generator: torch.Generator | None = None,
     progress: bool = False,
 ) -> Certificate:
@@ -59,6 +59,7 @@ def certify(
         "probabilities", of every component. Of no use for argmax.
     radius : "exact" for the Lipschitz constant, "paper" (arXiv:2504.02412) or "cohen" (L = ∞)
     target : r of the question "is R ≥ r?", for "sequence": an input is left as soon as that is certified or refuted
+    batch_size : rows given to the classifier at a time; None: 4096 small inputs, or 2²³ numbers
     generator : of the noise, on any device; None seeds from torch's own. Results do not depend on batch_size, but for
         the rounding of the classifier's arithmetic.
 
@@ -76,7 +77,7 @@ def certify(
     if not lipschitz > 0:
         raise ValueError(f"lipschitz={lipschitz}: expected a bound above 0, or inf where none is known")
     plan = Plan(sigma, samples, alpha, interval, selection_samples, simplex, lipschitz, radius, target)
-    source = NoisyOutputs(classifier, sigma, batch_size, generator)
+    source = NoisyOutputs(classifier, sigma, batch_size or _rows(x), generator)
     parts = []
     with tqdm(total=len(x), unit="input", desc="certifying", disable=None if progress else True, leave=False) as bar:
         step = source.group(x, samples)
@@ -94,7 +95,7 @@ def predict(
     sigma: float,
     samples: int = 1000,
     alpha: float = 0.001,
-    batch_size: int = 4096,
+    batch_size: int | None = None,
     generator: torch.Generator | None = None,
     progress: bool = False,
 ) -> Prediction:
@@ -103,7 +104,7 @@ def predict(
     The label differs from g(x) with probability at most α. Arguments as for `certify`. Source: arXiv:1902.02918.
     """
     _check(x, sigma, samples, alpha, 1, batch_size)
-    source = NoisyOutputs(classifier, sigma, batch_size, generator)
+    source = NoisyOutputs(classifier, sigma, batch_size or _rows(x), generator)
     counted = []
     step = source.group(x, samples)
     for first in tqdm(range(0, len(x), step), unit="batch", desc="predicting", disable=None if progress else True):
@@ -122,7 +123,7 @@ def predict(
     return Prediction(torch.where(p_value <= alpha, counts.argmax(-1), ABSTAIN), counts, p_value)
 
 
-def _check(x: Tensor, sigma: float, samples: int, alpha: float, selection_samples: int, batch_size: int) -> None:
+def _check(x: Tensor, sigma: float, samples: int, alpha: float, selection_samples: int, batch_size: int | None) -> None:
     if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim < 2 or not len(x):
         got = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
         raise ValueError(f"x is {got}: expected a floating tensor (inputs, ...) with at least one input")
@@ -130,8 +131,12 @@ def _check(x: Tensor, sigma: float, samples: int, alpha: float, selection_sample
         raise ValueError(f"sigma={sigma}: expected a positive standard deviation of the noise, in units of x")
     if not 0 < alpha < 1:
         raise ValueError(f"alpha={alpha}: expected a level between 0 and 1, such as 0.001")
-    if samples < 2 or selection_samples < 1 or batch_size < 1:
+    if samples < 2 or selection_samples < 1 or (batch_size is not None and batch_size < 1):
         raise ValueError(
             f"samples={samples}, selection_samples={selection_samples}, batch_size={batch_size}: "
             "expected at least 2, 1 and 1"
         )
+
+
+def _rows(x: Tensor) -> int:
+    return max(1, min(4096, (1 << 23) // x[0].numel()))
