@@ -18,7 +18,7 @@ def show(results: dict[str, Any], config: Any) -> None:
         cells = "".join(f"{row[key]:>12.6f}" for key in ("random", "attack", "true"))
         print(f"{row['operator']:<24}{row['points']:>6}{cells}{row['certificate']:>14.9f}")
 
-    print("\nrelative L² error; certificate L from ‖·‖_h to ‖·‖_h; Jacobian norm at the first attacked field(s)")
+    print("\nrelative L² error; certificate L from ‖·‖_h to ‖·‖_h; largest Jacobian norm at the same fields")
     heads = "".join(f"{f'error {n}²':>12}" for n in config.grids) + "".join(f"{f'L {n}²':>12}" for n in config.grids)
     print(f"{'model':<16}{heads}{'power it.':>12}{'whole J':>12}")
     for row in results["models"]:

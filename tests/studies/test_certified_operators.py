@@ -32,8 +32,8 @@ CONFIG = study.Config(
     power_iterations=10,
     coverage_steps=2,
     smoothing_grids=(9, 17),
-    smoothing_samples=300,
-    smoothing_slack=0.2,
+    smoothing_samples=200,
+    smoothing_slack=0.25,
     noise_modes=4,
 )
 
@@ -125,6 +125,7 @@ def test_coverage_and_smoothing_faults_are_noticed(results):
 
 def test_a_certificate_that_is_too_small_ends_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(study, "certificate", lambda model, grid: 1e-9)
+    monkeypatch.setattr(study, "draw", lambda *_: None)
     config = replace(CONFIG, grids=(9,), output=tmp_path, smoothing_grids=(), penalties=(0.0,), chosen=0.0, splits=2)
     with pytest.raises(RuntimeError, match="above certificate"):
         study.run(config)
