@@ -66,7 +66,7 @@ def of_local(kernel: LocalKernel, setting: Setting, dilation: Sequence[int]) -> 
 def of_finer_grid(factor: int, periodic: bool, setting: Setting) -> tuple[float, float]:
     """Of `on_finer_grid`: (‖down‖·‖up‖, by how much `up` can exceed the largest value).
 
-    Between the two the map is pointwise, so the norm on the finer grid may be any; it is the quadrature's.
+    Between the two the map is pointwise, so the norm on the finer grid may be any: the better of two.
     """
     if factor == 1:
         return 1.0, 1.0
@@ -76,7 +76,9 @@ def of_finer_grid(factor: int, periodic: bool, setting: Setting) -> tuple[float,
     for n, w in zip(grid.shape, axis_weights(grid, setting.weighted)):
         up, down, fine = _dealiasing_tables(int(n), factor, kind)
         root = np.sqrt(w / w.sum())
-        gain *= _sigma(np.sqrt(fine)[:, None] * up / root) * _sigma(root[:, None] * down / np.sqrt(fine))
+        gain *= min(
+            _sigma(f[:, None] * up / root) * _sigma(root[:, None] * down / f) for f in (fine, np.ones_like(fine))
+        )
         spread *= float(np.abs(up).sum(1).max())
     return gain * (1 + 1e-12), spread * (1 + 1e-12)
 
@@ -85,7 +87,7 @@ def of_finer_grid(factor: int, periodic: bool, setting: Setting) -> tuple[float,
 def _dealiasing_tables(n: int, factor: int, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     up, down = (t.numpy() for t in _tables(n, factor, kind, torch.float64, torch.device("cpu")))
     fine = Grid((up.shape[0],), None, kind).weights()
-    return up, down, fine / fine.sum()
+    return up, down, np.sqrt(fine)
 
 
 def _sigma(matrix: np.ndarray) -> float:

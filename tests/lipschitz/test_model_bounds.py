@@ -1,6 +1,7 @@
 """Bounds of whole models never lie below the norm of a Jacobian, in the norm they speak of."""
 
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,11 +12,14 @@ from sciops import Grid, build_model
 from sciops.datasets.normalizers import Normalizer
 from sciops.lipschitz import RescaledConv, RescaledLinear, RescaledResidual, RescaledSpectral
 from sciops.lipschitz._attention_layers import _copies
+from sciops.lipschitz._mixing import of_finer_grid
+from sciops.lipschitz._parts import Setting
 from sciops.lipschitz.bounds import lipschitz_bound
 from sciops.mixers import MIXERS, Convolution, MultipoleAttention, SliceAttention, SpectralMixer, WindowAttention
 from sciops.mixers._windows import Tiling
 from sciops.models.apply import apply_model
 from sciops.models.blocks import LocalKernel
+from sciops.models.dealiasing import on_finer_grid
 from sciops.models.latent import Latent
 from sciops.models.normalized import Normalized
 from sciops.models.operator import Operator
@@ -69,7 +73,7 @@ def random_case(seed):
     """A small model, the grid and whether its bound is one for a ball."""
     rng = np.random.default_rng(seed)
     pick = lambda *values: values[rng.integers(len(values))]  # noqa: E731
-    axes = pick(1, 1, 2)
+    axes = pick(1, 1, 1, 2)
     shape = tuple(int(rng.integers(5, 9)) if axes == 1 else int(rng.integers(5, 7)) for _ in range(axes))
     centering = pick("periodic", "node", "cell")
     grid = Grid(shape, centering=centering)
@@ -187,6 +191,24 @@ def test_overlapping_windows_copy_and_average(sizes, window, stride):
     join = tiling.join(torch.eye(cells, dtype=torch.float64).reshape(-1, tiling.tokens, 1), False)
     norms = [float(torch.linalg.matrix_norm(m.reshape(rows, -1), 2)) for m, rows in ((cut, count), (join, cells))]
     assert _copies(tiling) == pytest.approx(norms[0] * norms[1], rel=1e-10) and norms[0] > 1.4
+
+
+@pytest.mark.parametrize(("n", "centering"), [(4, "periodic"), (5, "periodic"), (4, "node"), (4, "cell")])
+def test_nonlinearities_on_a_finer_grid(n, centering):
+    """Against every pattern of slopes ±1 on the finer grid, from the map itself: the slope of f at each point is ±1."""
+    grid = Grid((n,), centering=centering)
+    eye = torch.eye(n, dtype=torch.float64)[..., None]
+    points = on_finer_grid(lambda u: u, (eye,), grid, 1, False).shape[1] * 2 - (centering == "node")
+    signs = torch.tensor(list(product((-1.0, 1.0), repeat=points)), dtype=torch.float64)
+    worst = {True: 0.0, False: 0.0}
+    for pattern in signs[: len(signs) // 2]:
+        matrix = on_finer_grid(lambda u, s=pattern: u * s[:, None], (eye,), grid, 2, False)[..., 0].T
+        for weighted in worst:
+            w = torch.from_numpy(grid.weights() if weighted else np.ones(n)).sqrt()
+            worst[weighted] = max(worst[weighted], float(torch.linalg.matrix_norm(w[:, None] * matrix / w, 2)))
+    for weighted, true in worst.items():
+        gain, _ = of_finer_grid(2, False, Setting(grid, weighted, torch.float64, None, False))
+        assert true <= gain * (1 + 1e-12) and gain < 1.5 * true
 
 
 class _ChannelsFirst(nn.Module):
