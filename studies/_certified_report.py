@@ -93,9 +93,7 @@ def draw(results: dict[str, Any], config: Any, folder: Path) -> None:
             line[0].set_ylabel("change of output (% of ‖G(a)‖)")
         for axis in axes[-1]:
             axis.set_xlabel("ε (% of ‖a‖)")
-        low, high = axes[0, 0].get_ylim()
-        axes[0, 0].set_ylim(low, high * (high / low) ** 0.3)  # room for the names
-        axes[0, 0].legend(loc="upper left")
+        axes[-1, 0].legend(loc="upper left")
     with figure(folder / "certificates.png", 1, 1 + len(models), width=3.2, height=2.7) as (_, axes):
         _draw_accuracy(axes[0, 0], results, config)
         for axis, model in zip(axes[0, 1:], models):

@@ -47,7 +47,6 @@ def phase_flip_attack(
     if not 0 <= budget <= 1:
         raise ValueError(f"budget={budget}: expected a share of the domain, between 0 and 1")
     a = a.detach()
-    other = phases.sum() - a
     other = torch.where(a == phases[0], phases[1], phases[0])
     weights = weights_like(grid, a).double().flatten()
     limit = budget * float(weights.sum()) * (1 + 1e-12)
