@@ -92,7 +92,7 @@ class Config:
     """largest perturbation at a point, over the mean coefficient, in the coverage under attack"""
     coverage_steps: int = 6
     """of PGD there"""
-    smoothing_grids: tuple[int, ...] = (33, 65)
+    smoothing_grids: tuple[int, ...] = (17, 33)
     """grids of center smoothing; none leaves it out"""
     smoothing_samples: int = 500
     """noisy outputs per step of center smoothing"""
