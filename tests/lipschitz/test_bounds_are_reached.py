@@ -26,7 +26,7 @@ def aligned(model):
             if p.is_complex() or name.endswith("parts.0.weight"):
                 p.zero_()
             elif p.ndim > 1 and "skips" not in name and "local" not in name:
-                p.fill_(1.0 / p.shape[1])
+                p.fill_(4.0 / p.shape[1])
             elif "bias" in name:
                 p.zero_()
             else:
@@ -55,6 +55,18 @@ def test_the_spine(block, options):
     bound = lipschitz_bound(model, grid).value
     activations = sum(isinstance(m, nn.GELU) for m in model.modules()) + (1 if block == "classic" else 4)
     assert true <= bound <= true * GELU**activations * (1 + 1e-6)
+
+
+def test_gated_maps_in_the_ball_of_their_tokens():
+    model = Operator(1, 1, width=3, depth=1, norm="none", ndim=1, coordinates="none", mixer_options={"modes": (2,)})
+    model, grid = aligned(model).double(), Grid((7,), centering="periodic")
+    x = torch.full((1, 1, 7), 100.0, dtype=torch.float64)
+    tokens = []
+    hook = model.blocks[0].mlp_in.register_forward_pre_hook(lambda _, inputs: tokens.append(inputs[0].detach()))
+    true = stretch(model, grid, x)
+    hook.remove()
+    bound = lipschitz_bound(model, grid, radius=float(tokens[0].norm(dim=-1).max()) * (1 + 1e-12)).value
+    assert true <= bound <= true * GELU**4 * (1 + 1e-3)
 
 
 VARIANTS = [
