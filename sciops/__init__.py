@@ -21,6 +21,8 @@ _ROOMS = (
     "models",
     "training",
     "spectral",
+    "lipschitz",
+    "robustness",
     "evaluation",
     "runs",
     "plotting",
