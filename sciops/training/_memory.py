@@ -197,4 +197,6 @@ def _number(value: Any) -> Any:
     """ "nan", "inf" and "-inf" back to floats."""
     if isinstance(value, dict):
         return {key: _number(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_number(item) for item in value]
     return float(value) if isinstance(value, str) else value

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,6 +33,9 @@ class TrainConfig:
     objective: str = "relative_l2"  # name in sciops.training.OBJECTIVES
     gradient_weight: float = 0.0  # times the relative L2 error of the field's gradient, added to the objective
     gradients: str = "backprop"  # name in sciops.training.GRADIENTS
+    gradient_options: Mapping[str, Any] = field(default_factory=dict)  # keyword options of that rule; a value
+    # {share: value} changes through the training: {0: 1, 0.5: 2} is 1 in its first half and 2 in its second
+    diagnose_every: int | None = None  # steps between two comparisons of the rule's gradient with backpropagation's
     precision: Precision = "float32"  # bf16 and fp16 autocast the model; parameters and losses stay float32
     augment: Augmentation = "none"  # fields: random symmetries of the square, axes swapped or all eight; images with
     # labels: random crops of the padded image, mirror images left to right, or both
@@ -59,7 +63,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         from sciops.training._tasks import task_of
-        from sciops.training.gradients import GRADIENTS
+        from sciops.training.gradients import GRADIENTS, check_options
         from sciops.training.objectives import OBJECTIVES
 
         for name in (
@@ -70,6 +74,7 @@ class TrainConfig:
             "checkpoint_every",
             "stop_after",
             "crop_padding",
+            "diagnose_every",
         ):
             value = getattr(self, name)
             if value is not None and (int(value) != value or value < 1):
@@ -111,6 +116,7 @@ class TrainConfig:
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {', '.join(allowed)}")
+        check_options(self.gradients, self.gradient_options)
         task_of(self).check_config()
 
     def identity(self) -> dict[str, Any]:
@@ -122,7 +128,14 @@ class TrainConfig:
 
 
 # Options that came later, with the value that changes nothing.
-_LATER = {"ema": None, "crop_padding": None, "mixup": 0.0, "label_smoothing": 0.0}
+_LATER = {
+    "ema": None,
+    "crop_padding": None,
+    "mixup": 0.0,
+    "label_smoothing": 0.0,
+    "gradient_options": {},
+    "diagnose_every": None,
+}
 
 # Where and how long a call runs, in which pieces, and what it shows; a resumed run may change these.
 _INCIDENTAL = {

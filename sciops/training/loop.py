@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,10 @@ from sciops.training._setup import (
 from sciops.training._step import loss_function, set_rates, to_batch
 from sciops.training._tasks import task_of
 from sciops.training._validation import validate
-from sciops.training.batches import batches_per_epoch, epoch_steps, micro_batches
+from sciops.training.batches import Batch, batches_per_epoch, epoch_steps, micro_batches
 from sciops.training.config import TrainConfig
-from sciops.training.gradients import GRADIENTS
+from sciops.training.gradients import GRADIENTS, options_at
+from sciops.training.gradients._diagnosis import Diagnosis
 
 
 class NonFiniteLoss(RuntimeError):
@@ -53,7 +55,8 @@ class Run:
         ``config.keep``
     history : one dict per epoch: epoch, step, loss (mean over the training fields), rate, gradient_norm (mean over the
         steps, before clipping), seconds, and where it was validated validation and validation_by_grid (mean relative
-        L2 in physical units; of labels the error rate)
+        L2 in physical units; of labels the error rate); with ``diagnose_every`` diagnosis, a list of {"step", "cosine",
+        "norm_ratio"} of the rule's gradient to backpropagation's, by group of parameters (`Diagnosis`)
     best_epoch, best : epoch and value of the least validation; without validation data the last epoch and None
     epochs, steps : done so far, over all calls that this run was resumed by
     seconds : of training alone, validation and checkpoints excluded, over all those calls
@@ -175,7 +178,17 @@ def _train_epoch(
 ) -> dict[str, Any]:
     """One pass over the training fields; returns the epoch's record, without validation."""
     sizes = [len(dataset) for dataset in train]
-    rule, loss_fn = GRADIENTS[config.gradients], loss_function(config, scaler)
+    loss_fn, diagnosis = loss_function(config, scaler), Diagnosis(front, config)
+
+    def gradients(rule: Callable[..., Tensor], step: Iterable[tuple[Batch, int]]) -> Tensor:
+        """The loss of a step, whose gradients by `rule` are then in `.grad`; its last micro-batch has number 0."""
+        optimizer.zero_grad(set_to_none=True)
+        losses = []
+        for batch, number in step:
+            with processes.backward(front, parameters, last=number == 0), autocast(config, processes.device):
+                losses.append(rule(front, loss_fn, batch))
+        return sum(losses[1:], losses[0])
+
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     # a CPU is asked after every step, before the parameters change; a GPU once in a while, since asking stalls it
     ask_every = 1 if processes.device.type == "cpu" else 32
@@ -191,16 +204,19 @@ def _train_epoch(
         for pieces in parts:
             if losses and _out_of_time(run, config):
                 break
-            rate = set_rates(optimizer, run.seconds / config.seconds if config.seconds else run.steps / total, config)
-            optimizer.zero_grad(set_to_none=True)
-            step_losses = []
-            for number, (piece, weight) in enumerate(pieces, 1):
-                grid = train[piece.dataset].grid
-                batch = to_batch(next(batches), piece, weight, grid, config, processes.device)
-                last = number == len(pieces)
-                with processes.backward(front, parameters, last=last), autocast(config, processes.device):
-                    step_losses.append(rule(front, loss_fn, batch))
-            loss = sum(step_losses[1:], step_losses[0])
+            done = run.seconds / config.seconds if config.seconds else run.steps / total
+            rate = set_rates(optimizer, done, config)
+            rule = partial(GRADIENTS[config.gradients], **options_at(config.gradient_options, done))
+            step = (
+                (to_batch(next(batches), piece, weight, train[piece.dataset].grid, config, processes.device), number)
+                for number, (piece, weight) in enumerate(pieces, 1 - len(pieces))
+            )
+            if diagnosis.is_due(run.steps):
+                step = list(step)
+                diagnosis.remember_truth(lambda step=step: gradients(GRADIENTS["backprop"], step))
+            loss = gradients(rule, step)
+            if diagnosis.is_due(run.steps):
+                diagnosis.compare(run.steps + 1)
             scaler.unscale_(optimizer)
             norm = processes.gradient_norm(parameters)
             run.steps += 1
@@ -227,6 +243,7 @@ def _train_epoch(
         "rate": rate,
         "gradient_norm": mean_norm,
         "seconds": run.seconds,
+        **({"diagnosis": diagnosis.found} if diagnosis.found else {}),
     }
 
 

@@ -1,8 +1,9 @@
-"""Rules that fill ``.grad``: each a function ``rule(model, loss_fn, batch) -> loss``.
+"""Rules that fill ``.grad``: each a function ``rule(model, loss_fn, batch, *, …) -> loss``.
 
 model : called as ``model(x, grid)``; what `fit` passes averages gradients over the processes during ``backward``
 loss_fn : ``loss_fn(prediction, batch)`` → the scalar to be differentiated
 batch : `sciops.training.Batch`, with ``.x``, ``.y`` (batch, channel, *grid) and ``.grid``
+… : the rule's options, keywords all; `fit` takes them from ``TrainConfig.gradient_options``
 returns : that scalar; on return every trained parameter's gradient has been added to its ``.grad``
 
 `fit` picks the rule by ``TrainConfig.gradients``, and calls it once for every micro-batch of a step (``accumulate``). A
@@ -11,8 +12,9 @@ rule that fills ``.grad`` without ``loss.backward()`` has to average over the pr
 
 from __future__ import annotations
 
+from sciops.training.gradients._options import check_options, options_at
 from sciops.training.gradients.backprop import backprop
 
 GRADIENTS = {"backprop": backprop}
 
-__all__ = ["GRADIENTS", "backprop"]
+__all__ = ["GRADIENTS", "backprop", "check_options", "options_at"]
