@@ -12,7 +12,12 @@ from sciops.models.latent import Latent
 from sciops.models.mano import mano
 from sciops.models.normalized import Normalized
 from sciops.models.operator import Operator
+from sciops.models.orthogonal import OrthogonalNet
+from sciops.models.orthogonal_layers import OrthogonalConvolution, UnitarySpectral
+from sciops.models.orthogonal_matrices import bjorck, polar
+from sciops.models.orthogonality import orthogonality_defect, orthogonalize_
 from sciops.models.persistence import load_model, read_config, save_model
+from sciops.models.recurrent import Recurrent, forecast
 from sciops.models.registry import MODELS, build_model, model_from_config
 from sciops.models.stepper import Stepper
 from sciops.models.swin_weights import SwinReport, load_swin_weights, swin_options
@@ -28,20 +33,29 @@ __all__ = [
     "Latent",
     "Normalized",
     "Operator",
+    "OrthogonalConvolution",
+    "OrthogonalNet",
+    "Recurrent",
     "Stepper",
     "SwinReport",
     "SymmetryAveraged",
+    "UnitarySpectral",
     "apply_model",
+    "bjorck",
     "build_model",
     "check_operator",
     "classifier_arms",
     "fno",
+    "forecast",
     "hybrid",
     "load_model",
     "load_swin_weights",
     "mano",
     "match_parameters",
     "model_from_config",
+    "orthogonality_defect",
+    "orthogonalize_",
+    "polar",
     "read_config",
     "save_model",
     "swin_options",

@@ -20,6 +20,8 @@ from sciops.models.mano import mano
 from sciops.models.neuralop import NeuralopModel
 from sciops.models.normalized import Normalized
 from sciops.models.operator import Operator
+from sciops.models.orthogonal import OrthogonalNet
+from sciops.models.recurrent import Recurrent
 from sciops.models.stepper import Stepper
 from sciops.models.symmetry import SymmetryAveraged
 
@@ -30,7 +32,9 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "hybrid": hybrid,
     "corrector": corrector,
     "effective_coefficient": effective_coefficient,
+    "recurrent": Recurrent,
     "classifier": Classifier,
+    "orthogonal": OrthogonalNet,
     "transformers:ViT": partial(HuggingFaceClassifier, "ViT"),
     "transformers:SwinV2": partial(HuggingFaceClassifier, "SwinV2"),
     "neuralop:FNO": partial(NeuralopModel, "FNO"),

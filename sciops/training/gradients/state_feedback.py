@@ -1,0 +1,252 @@
+"""Gradients through time with a diagonal in place of the derivative of each step: diagonal state feedback (DSF).
+
+Source: Caillon, Fagnou and Allauzen, arXiv:2503.23104. Modes that are not in the paper are named in `Feedback`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from sciops.models._cells import Layer, layers_of, unfolded
+from sciops.models.apply import grid_for
+from sciops.models.recurrent import BACKWARDS, Recurrent
+from sciops.models.stepper import Stepper
+from sciops.training.gradients._feedback import MODES, Feedback
+from sciops.training.gradients._fourier_feedback import FIELD_MODES, field_feedback
+from sciops.training.gradients._scan import Coefficient, Diagonal, Kernel, reverse_scan
+from sciops.training.gradients.backprop import backprop
+
+
+def state_feedback(
+    model: nn.Module,
+    loss_fn: Callable[[Tensor, Any], Tensor],
+    batch: Any,
+    *,
+    feedback: str | None = None,
+    kernel: Kernel = "auto",
+    **options: Any,
+) -> Tensor:
+    """ĝ_t = ∂loss/∂s_t |_outside + Λ ĝ_{t+1}; dθ = Σ_t (∂s_t/∂θ)ᵀ ĝ_t: adds to ``.grad`` and returns the loss.
+
+    The forward pass is the model's own; only the derivative of a state by the one before it is replaced, by Λ. All
+    else is exact: within a step, from layer to layer, and out of the states.
+
+    model : with `Recurrent` models in it (feedback: a mode of `Feedback`, default "linspace", and its options), or one
+        `Stepper` (feedback: "identity", the default, or another mode of `field_feedback`, and its options), whose steps
+        then follow one another without gradient and meet in Λ; a step that sees several frames feeds back through the
+        last of them
+    kernel : of `reverse_scan`
+
+    Raises ValueError for a model without steps in time, and for a Stepper whose loss sees its last frame alone.
+    """
+    recurrent = [m for m in model.modules() if isinstance(m, Recurrent)]
+    steppers = [m for m in model.modules() if isinstance(m, Stepper)]
+    if len(steppers) > 1 or bool(steppers) == bool(recurrent):
+        found = f"{len(steppers)} Stepper and {len(recurrent)} Recurrent" if steppers or recurrent else "neither"
+        raise ValueError(
+            "gradients='state_feedback' replaces derivatives from one time to the next: expected one Stepper, or "
+            f"Recurrent models, and found {found}; for blocks that differ with depth pass gradients='highway'"
+        )
+    with ExitStack() as stack:
+        if steppers:
+            stack.enter_context(_stepping(steppers[0], feedback or "identity", kernel, options))
+        for one in recurrent:
+            how = one.going_back("state_feedback", feedback=feedback or "linspace", kernel=kernel, **options)
+            stack.enter_context(how)
+        return backprop(model, loss_fn, batch)
+
+
+def state_feedback_rnn(
+    rnn: nn.Module,
+    x: Tensor,
+    state: Any = None,
+    *,
+    feedback: str | Tensor | Sequence[Feedback] = "linspace",
+    lengths: Tensor | None = None,
+    kernel: Kernel = "auto",
+    **options: Any,
+) -> tuple[Tensor, Any]:
+    """What rnn(x, state) returns, with gradients by state feedback.
+
+    rnn : nn.RNN, nn.GRU or nn.LSTM, of one direction, any number of layers, without dropout between them
+    x, state : as the module takes them, x with a batch axis; a state that is trained has the gradient of the first step
+    feedback : a mode of `Feedback`; Λ itself, (n,), for every layer; or one `Feedback` a layer (`make_feedback`), which
+        estimates need to last from call to call. n = 2·hidden for an LSTM: [h; c]
+    lengths : (batch,) steps of each sequence; outputs beyond are 0, last states those at the end of each
+    options : of `Feedback`, where `feedback` is a mode
+
+    Raises ValueError for modules this is not defined for, and a Λ of another size.
+    """
+    layers = layers_of(rnn)
+    if x.ndim != 3:
+        raise ValueError(f"x has shape {tuple(x.shape)}; expected three axes, with a batch")
+    z = x.movedim(1, 0) if rnn.batch_first else x
+    n = layers[0].state_size
+    if isinstance(state, tuple):
+        state = torch.cat(state, -1)
+    states = z.new_zeros(len(layers), z.shape[1], n) if state is None else state
+    feedbacks = make_feedback(rnn, feedback, **options) if isinstance(feedback, str) else feedback
+    ends = []
+    for i, layer in enumerate(layers):
+        given = feedbacks if isinstance(feedbacks, Tensor) else feedbacks[i]
+        z, end = _layer(layer, z, states[i], given, lengths, kernel)
+        ends.append(end)
+    last = torch.stack(ends)
+    if isinstance(rnn, nn.LSTM):
+        last = tuple(s.contiguous() for s in last.chunk(2, -1))
+    return z.movedim(0, 1) if rnn.batch_first else z, last
+
+
+def make_feedback(rnn: nn.Module, mode: str = "linspace", **options: Any) -> list[Feedback]:
+    """One `Feedback` for every layer of nn.RNN, nn.GRU or nn.LSTM, in the dtype and on the device of its weights.
+
+    Their ``.value`` belong to the weights, unit by unit: register them as buffers to save them.
+    """
+    place = lambda layer: dict(dtype=layer.weight.dtype, device=layer.weight.device)  # noqa: E731
+    return [Feedback(torch.zeros(one.state_size, **place(one)), mode=mode, **options) for one in layers_of(rnn)]
+
+
+def with_feedback(
+    states: Tensor,
+    coefficient: Coefficient | Callable[[Tensor], Coefficient],
+    *,
+    mask: Tensor | None = None,
+    kernel: Kernel = "auto",
+) -> Tensor:
+    """The states as they are; the gradient e_t that reaches them becomes ĝ_t = e_t + Kᴴ ĝ_{t+1} on its way back.
+
+    states : (steps, batch, …), each made from a state before it without gradient
+    coefficient : of `reverse_scan`, or a function of e that returns one
+    """
+    if not (torch.is_grad_enabled() and states.requires_grad):
+        return states
+    return _FedBack.apply(states, coefficient, mask, kernel)
+
+
+def state_feedback_recurrence(
+    step: Callable[[Tensor, Tensor], Tensor],
+    x: Tensor,
+    initial: Tensor,
+    *,
+    coefficient: Coefficient,
+    mask: Tensor | None = None,
+    kernel: Kernel = "auto",
+) -> Tensor:
+    """s_t = step(x_t, s_{t−1}) for any cell, with gradients by state feedback: (steps, batch, …).
+
+    step : takes x (rows, …) and states (rows, …), whatever the number of rows; called once a step without gradient, and
+        once for all steps with it
+    x : (steps, batch, …); initial : (batch, …), whose gradient is that of the first step
+    """
+    with torch.no_grad():
+        states = [initial]
+        for t in range(len(x)):
+            states.append(step(x[t], states[-1]))
+    before = torch.cat([initial[None], torch.stack(states)[1:-1]])
+    again = step(x.flatten(0, 1), before.flatten(0, 1)).unflatten(0, x.shape[:2])
+    return with_feedback(again, coefficient, mask=mask, kernel=kernel)
+
+
+class _FedBack(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, coefficient: Any, mask: Tensor | None, kernel: str) -> Tensor:
+        ctx.how = coefficient, mask, kernel
+        return states.view_as(states)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, outside: Tensor) -> tuple[Tensor | None, ...]:
+        coefficient, mask, kernel = ctx.how
+        if callable(coefficient):
+            coefficient = coefficient(outside)
+        return reverse_scan(outside, coefficient, mask=mask, kernel=kernel), None, None, None
+
+
+@torch.compiler.disable
+def _layer(
+    layer: Layer, x: Tensor, initial: Tensor, feedback: Feedback | Tensor, lengths: Tensor | None, kernel: Kernel
+) -> tuple[Tensor, Tensor]:
+    """(outputs, last state) of one layer; time first."""
+    size, mask = layer.state_size, None
+    given = feedback if isinstance(feedback, Tensor) else feedback.value
+    if given.shape != (size,):
+        raise ValueError(
+            f"Λ has shape {tuple(given.shape)}; a state of this layer has {size} numbers: expected ({size},)"
+        )
+    if lengths is not None:
+        mask = torch.arange(len(x), device=x.device)[:, None] < lengths.to(x.device)
+        x = x.masked_fill(~mask[..., None], 0)
+    # a state that is evaluated again has to be the same: no rounding in between
+    with torch.autocast(x.device.type, enabled=False):
+        dtype = layer.weight.dtype
+        states, previous, gates = unfolded(layer, x.to(dtype), initial.to(dtype))
+        if torch.is_grad_enabled() and states.requires_grad:
+            coefficient = (
+                Diagonal(feedback.detach())
+                if isinstance(feedback, Tensor)
+                else feedback.coefficient(layer, x.to(dtype), previous, gates, mask)
+            )
+            states = with_feedback(states, coefficient, mask=mask, kernel=kernel)
+    outputs = states[..., : layer.width]
+    if mask is None:
+        return outputs, states[-1]
+    return outputs.masked_fill(~mask[..., None], 0), states[lengths.to(x.device) - 1, torch.arange(x.shape[1])]
+
+
+def _in_recurrent(
+    layer: Layer,
+    x: Tensor,
+    initial: Tensor,
+    *,
+    lengths: Tensor | None,
+    memory: tuple[Tensor, Tensor],
+    feedback: str = "linspace",
+    kernel: Kernel = "auto",
+    **options: Any,
+) -> tuple[Tensor, Tensor]:
+    value, calls = memory
+    return _layer(layer, x, initial, Feedback(value, feedback, calls=calls, **options), lengths, kernel)
+
+
+@contextmanager
+def _stepping(stepper: Stepper, mode: str, kernel: Kernel, options: dict[str, Any]) -> Iterator[None]:
+    """The stepper's steps follow one another without gradient, and its frames are fed back."""
+    if stepper.gradient == "pushforward":
+        raise ValueError("gradients='state_feedback' needs all frames of a Stepper: pass Stepper(gradient='full')")
+
+    def fed_back(_: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: Tensor) -> Tensor:
+        x = inputs[0] if inputs else named["x"]
+        grid = inputs[1] if len(inputs) > 1 else named.get("grid")
+        frames = output.unflatten(1, (stepper.steps, stepper.channels)).movedim(1, 0)
+        first = x[:, (stepper.history - 1) * stepper.channels : stepper.history * stepper.channels]
+        coefficient = field_feedback(mode, grid_for(stepper.model, x, grid), frames.detach(), first.detach(), **options)
+        return with_feedback(frames, coefficient, kernel=kernel).movedim(0, 1).flatten(1, 2)
+
+    before, handle = stepper.gradient, stepper.register_forward_hook(fed_back, with_kwargs=True)
+    stepper.gradient = "detached"
+    try:
+        yield
+    finally:
+        stepper.gradient = before
+        handle.remove()
+
+
+BACKWARDS["state_feedback"] = _in_recurrent
+
+__all__ = [
+    "FIELD_MODES",
+    "MODES",
+    "Feedback",
+    "field_feedback",
+    "make_feedback",
+    "state_feedback",
+    "state_feedback_recurrence",
+    "state_feedback_rnn",
+    "with_feedback",
+]
