@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from sciops.training.gradients._options import check_options, options_at
 from sciops.training.gradients.backprop import backprop
+from sciops.training.gradients.state_feedback import state_feedback
 
-GRADIENTS = {"backprop": backprop}
+GRADIENTS = {"backprop": backprop, "state_feedback": state_feedback}
 
-__all__ = ["GRADIENTS", "backprop", "check_options", "options_at"]
+__all__ = ["GRADIENTS", "backprop", "check_options", "options_at", "state_feedback"]
