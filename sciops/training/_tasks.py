@@ -14,7 +14,7 @@ from torch import Tensor
 from sciops import metrics
 from sciops.grids import Grid
 from sciops.training.image_augmentation import IMAGE_AUGMENTATIONS, augmented, draw, mixed
-from sciops.training.objectives import OBJECTIVES, error_rate, relative_gradient
+from sciops.training.objectives import LABEL_OBJECTIVES, OBJECTIVES, error_rate, relative_gradient
 from sciops.training.objectives.classification import smoothed
 from sciops.training.symmetry import apply_symmetry, check_symmetric
 
@@ -127,9 +127,6 @@ class Labels:
         return error_rate(prediction, target)
 
 
-_LABELS = ("cross_entropy",)
-
-
 def task_of(config: Any) -> Fields | Labels:
     """The task that the config's objective belongs to."""
-    return (Labels if config.objective in _LABELS else Fields)(config)
+    return (Labels if config.objective in LABEL_OBJECTIVES else Fields)(config)

@@ -21,8 +21,10 @@ OBJECTIVES = {
     "mse": mse,
     "cross_entropy": cross_entropy,
 }
+LABEL_OBJECTIVES = ("cross_entropy",)  # their targets are probabilities of classes, not fields
 
 __all__ = [
+    "LABEL_OBJECTIVES",
     "OBJECTIVES",
     "cross_entropy",
     "difference_energy",
