@@ -13,9 +13,10 @@ rule that fills ``.grad`` without ``loss.backward()`` has to average over the pr
 from __future__ import annotations
 
 from sciops.training.gradients._options import check_options, options_at
+from sciops.training.gradients._recurrent import highway_rnn
 from sciops.training.gradients.backprop import backprop
 from sciops.training.gradients.state_feedback import state_feedback
 
 GRADIENTS = {"backprop": backprop, "state_feedback": state_feedback}
 
-__all__ = ["GRADIENTS", "backprop", "check_options", "options_at", "state_feedback"]
+__all__ = ["GRADIENTS", "backprop", "check_options", "highway_rnn", "options_at", "state_feedback"]
