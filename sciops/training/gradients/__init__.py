@@ -15,8 +15,19 @@ from __future__ import annotations
 from sciops.training.gradients._options import check_options, options_at
 from sciops.training.gradients._recurrent import highway_rnn
 from sciops.training.gradients.backprop import backprop
+from sciops.training.gradients.forward_only import feedback_matrix, forward_only, project_
 from sciops.training.gradients.state_feedback import state_feedback
 
-GRADIENTS = {"backprop": backprop, "state_feedback": state_feedback}
+GRADIENTS = {"backprop": backprop, "forward_only": forward_only, "state_feedback": state_feedback}
 
-__all__ = ["GRADIENTS", "backprop", "check_options", "highway_rnn", "options_at", "state_feedback"]
+__all__ = [
+    "GRADIENTS",
+    "backprop",
+    "check_options",
+    "feedback_matrix",
+    "forward_only",
+    "highway_rnn",
+    "options_at",
+    "project_",
+    "state_feedback",
+]

@@ -1,0 +1,284 @@
+"""Learning by two forward passes, without a backward one through the activations: FOTON, and PEPITA beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from functools import lru_cache
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from sciops.models.apply import apply_model, unwrapped
+from sciops.training.gradients._linear_stack import LinearStack, Pass, read_stack, run_stack
+from sciops.training.gradients._projecting import grid_of, keeper_of, project_
+
+__all__ = ["feedback_matrix", "forward_only", "project_"]
+
+LARGEST_RANDOM = 10**8  # numbers of a random projection
+FAR = 0.05  # relative defect from which a parametrised layer is not taken for orthogonal
+
+
+def forward_only(
+    model: Callable[..., Tensor],
+    loss_fn: Callable[[Tensor, Any], Tensor],
+    batch: Any,
+    *,
+    method: Literal["foton", "pepita"] = "foton",
+    amplitude: float = 1.0,
+    temperature: float = 1.0,
+    feedback: Literal["exact", "random"] = "exact",
+    feedback_every: int = 1,
+    projection: Literal["bjorck", "polar", "none"] = "bjorck",
+    iterations: int = 6,
+    project_every: int = 1,
+    allow_widening: bool = False,
+    lift: bool | None = None,
+    scale: float = 0.05,
+    seed: int = 0,
+) -> Tensor:
+    """Fills ``.grad`` from the clean pass h and the pass h′ on x − ε F e; returns the detached loss.
+
+        FOTON     F e = W_1ᵀ … W_Lᵀ e,   ∂W_l = (h_l − h′_l)ᵀ h_{l−1} / ε,   ∂W_L = eᵀ h_{L−1},   W_l W_lᵀ = I for l < L
+        PEPITA    F random and fixed,     ∂W_l = (h_l − h′_l)ᵀ h′_{l−1} / ε,  ∂W_L = eᵀ h′_{L−1}
+
+    with e = ∂loss/∂y at the output y of the stack, per sample; biases get Σ (h_l − h′_l)/ε over the batch. FOTON
+    (arXiv:2512.20668) is backpropagation, exactly, where activations are linear: W_l … W_1 W_1ᵀ … W_lᵀ = I leaves
+    W_{l+1}ᵀ … W_Lᵀ e. With activations φ it weighs the error by φ′ of the layers before l, backpropagation by those
+    behind. PEPITA: arXiv:2201.11665.
+
+    model : any whose trained parameters lie in one `nn.Sequential` of linear layers (`nn.Linear`, circular or
+        parametrised `nn.Conv`, `OrthogonalConvolution`, `SpectralMixer`, `UnitarySpectral`), elementwise activations,
+        dropout (one mask for both passes) and rearrangements; what lies around it, normalisers for instance, may be
+        anything without parameters
+    amplitude : ε. 1 is the paper's; as ε → 0 differences become derivatives
+    temperature : T, the loss is that of T·(prediction), and its error is not multiplied by T
+    feedback : "random" takes PEPITA's F for FOTON
+    feedback_every : F is kept for so many calls
+    projection : how hidden layers are made orthogonal in place after each optimiser step; the first call does so by
+        itself, with singular values, where they are not yet. "none" leaves the weights to the caller
+    iterations : of Björck's
+    project_every : steps between two projections, counted from the first call of the process
+    allow_widening : take hidden layers with more outputs than inputs (columns are made orthonormal then): the error
+        outside of what the inputs reach is lost. PEPITA takes them anyway
+    lift : the first linear layer widens by intent: FOTON injects the error behind it and trains it by the injected
+        error itself. None asks the model (`OrthogonalNet` says so for kind="spectral")
+    scale, seed : F of PEPITA is Gaussian with this standard deviation
+
+    Each layer's weights are differentiated alone. F e is computed from layer to layer, transposed, or, where all are
+    `nn.Linear`, as a matrix. The projection hangs on the optimiser's step (torch's global post hook), acts on steps
+    after a call of this rule alone, and ends with the model.
+
+    Raises TypeError, with the reason, for models that are no such stack; ValueError for widening layers, for a
+    parametrised layer whose rows are not orthonormal, and for half precision.
+    """
+    _check_options(method, amplitude, temperature, feedback, feedback_every, projection, project_every, iterations)
+    inner = unwrapped(model)
+    stack = read_stack(inner, lift)
+    _check_precision(stack)
+    foton = method == "foton"
+    keeper, new = keeper_of(stack)
+
+    def clean() -> tuple[Pass, Tensor, Tensor]:
+        return _clean_pass(inner, stack, loss_fn, batch, temperature, differentiable=foton)
+
+    run, loss, g = clean()
+    if foton:
+        _check_widths(stack, run, allow_widening)
+        keeper.watch(stack, [grid_of(stack.steps[i][1], run.inputs[i].shape) for i in stack.hidden])
+        keeper.method, keeper.iterations, keeper.every = projection, iterations, project_every
+        if new and projection != "none":
+            _check_parametrized(stack, run)
+            if not keeper.is_close():
+                keeper.project()
+                run, loss, g = clean()
+        keeper.pending = True
+    weight = getattr(batch, "weight", 1 / len(g))
+    e = g / weight
+    start = stack.start if foton else 0
+    z = run.inputs[start].detach()
+    with torch.no_grad():
+        if foton and feedback == "exact":
+            u = _feedback(stack, run, e, start, keeper, feedback_every)
+        else:
+            shape = z[0].numel(), e[0].numel()
+            u = (e.flatten(1) @ random_feedback(*shape, scale, seed, e.dtype, e.device).mT).reshape(z.shape)
+        keeper.calls += 1
+    again = run_stack(stack.steps, z - amplitude * u, first=start, differentiable=not foton, masks=run.masks)
+    source = run if foton else again
+    gradients: dict[nn.Parameter, Tensor] = {}
+    for i in stack.linear:
+        if i == stack.linear[-1]:
+            cotangent = source.transposed(g, i + 1)
+        elif i < start:  # the lift, behind whose activation the error enters
+            cotangent = u * weight
+        else:
+            cotangent = (run.hidden[i] - again.hidden[i]) * (weight / amplitude)
+        own = [p for p in stack.steps[i][1].parameters() if p.requires_grad]
+        for p, value in zip(own, source.weight_gradients(i, cotangent, own) if own else ()):
+            if value is not None:
+                gradients[p] = gradients[p] + value if p in gradients else value
+    _add(gradients)
+    return loss
+
+
+def feedback_matrix(model: nn.Module, *, lift: bool | None = None) -> Tensor:
+    """F = W_1ᵀ … W_Lᵀ : (inputs, outputs) of a stack of `nn.Linear`, multiplied out, without a lift.
+
+    Raises TypeError for stacks with other layers.
+    """
+    stack = read_stack(model, lift)
+    if not _dense(stack):
+        raise TypeError("feedback_matrix: expected nn.Linear layers on vectors alone; others act without their matrix")
+    return _matrix(stack)
+
+
+@lru_cache(maxsize=8)
+def random_feedback(
+    inputs: int, outputs: int, scale: float, seed: int, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """PEPITA's F: Gaussian (inputs, outputs) of standard deviation `scale`, the same for the same seed."""
+    if inputs * outputs > LARGEST_RANDOM:
+        raise ValueError(f"a random projection of {inputs}×{outputs} numbers: expected at most {LARGEST_RANDOM:.0e}")
+    values = torch.randn(inputs, outputs, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return (scale * values).to(dtype=dtype, device=device)
+
+
+def _clean_pass(
+    model: nn.Module, stack: LinearStack, loss_fn: Any, batch: Any, temperature: float, *, differentiable: bool
+) -> tuple[Pass, Tensor, Tensor]:
+    """The stack's clean run, the loss, and ∂loss/∂(its output), without the temperature."""
+    runs: list[tuple[Pass, Tensor]] = []
+
+    def forward(z: Tensor) -> Tensor:
+        run = run_stack(stack.steps, z.detach(), differentiable=differentiable)
+        runs.append((run, run.outputs[-1].detach().requires_grad_()))
+        return runs[-1][1]
+
+    with _replaced(stack.sequential, forward), torch.enable_grad():
+        prediction = apply_model(model, batch.x, batch.grid)
+        loss = loss_fn(prediction * temperature if temperature != 1 else prediction, batch)
+        if len(runs) != 1:
+            raise TypeError(f"forward_only: the model runs its stack {len(runs)} times: expected once")
+        (g,) = torch.autograd.grad(loss, runs[0][1])
+    return runs[0][0], loss.detach(), g / temperature
+
+
+@contextmanager
+def _replaced(module: nn.Module, forward: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    module.forward = forward
+    try:
+        with torch.compiler.set_stance("force_eager"):  # what was compiled has the old forward in it
+            yield
+    finally:
+        del module.forward
+
+
+def _feedback(stack: LinearStack, run: Pass, e: Tensor, start: int, keeper: Any, every: int) -> Tensor:
+    """F e with F of this call, or of the last one that is a multiple of `every`."""
+    fresh = every == 1 or keeper.feedback is None or keeper.calls % every == 0
+    if _dense(stack):
+        if fresh:
+            keeper.feedback = _matrix(stack)
+        return (e @ keeper.feedback.mT).reshape(run.inputs[start].shape)
+    if every == 1:
+        return run.transposed(e, start)
+    if fresh:
+        keeper.feedback = deepcopy(stack.steps)
+    kept = run_stack(keeper.feedback, run.inputs[start].detach(), first=start, differentiable=True, masks=run.masks)
+    return kept.transposed(e, start)
+
+
+def _dense(stack: LinearStack) -> bool:
+    """nn.Linear layers on vectors, so that F is one matrix."""
+    kinds = [type(module) for kind, module in stack.steps if kind != "elementwise"]
+    flat = not stack.lift and kinds[0] is nn.Flatten
+    return all(kind is nn.Linear for kind in kinds[flat:])
+
+
+@torch.no_grad()
+def _matrix(stack: LinearStack) -> Tensor:
+    head, *others = reversed([stack.steps[i][1].weight for i in stack.linear[stack.lift :]])
+    product = head
+    for weight in others:
+        product = product @ weight
+    return product.mT
+
+
+def _add(gradients: dict[nn.Parameter, Tensor]) -> None:
+    """Adds to ``.grad``, the mean over the processes where there are several."""
+    values = list(gradients.values())
+    if (
+        torch.distributed.is_available()
+        and torch.distributed.is_initialized()
+        and torch.distributed.get_world_size() > 1
+    ):
+        flat = torch.cat([value.flatten() for value in values])
+        torch.distributed.all_reduce(flat)
+        pieces = (flat / torch.distributed.get_world_size()).split([value.numel() for value in values])
+        values = [piece.view_as(value) for piece, value in zip(pieces, values)]
+    for p, value in zip(gradients, values):
+        p.grad = value if p.grad is None else p.grad + value
+
+
+def _check_options(method, amplitude, temperature, feedback, feedback_every, projection, project_every, iterations):
+    for name, value, allowed in (
+        ("method", method, ("foton", "pepita")),
+        ("feedback", feedback, ("exact", "random")),
+        ("projection", projection, ("bjorck", "polar", "none")),
+    ):
+        if value not in allowed:
+            raise ValueError(f"forward_only: {name}={value!r}: expected {' or '.join(map(repr, allowed))}")
+    for name, value in (("amplitude", amplitude), ("temperature", temperature)):
+        if not (value > 0 and math.isfinite(value)):
+            raise ValueError(f"forward_only: {name}={value!r}: expected a positive number")
+    for name, value in (
+        ("feedback_every", feedback_every),
+        ("project_every", project_every),
+        ("iterations", iterations),
+    ):
+        if int(value) != value or value < 1:
+            raise ValueError(f"forward_only: {name}={value!r}: expected a whole number of at least 1")
+
+
+def _check_precision(stack: LinearStack) -> None:
+    parameters = list(stack.sequential.parameters())
+    if any(torch.is_autocast_enabled(p.device.type) for p in parameters[:1]) or any(
+        p.dtype in (torch.float16, torch.bfloat16) for p in parameters
+    ):
+        raise ValueError(
+            "forward_only takes differences of two passes, which half precision rounds away; pass precision='float32'"
+        )
+    if any(type(p) is not nn.Parameter or hasattr(p, "full_tensor") for p in parameters):
+        raise ValueError("forward_only projects whole matrices, which strategy='fsdp' spreads; pass strategy='ddp'")
+
+
+def _check_widths(stack: LinearStack, run: Pass, allowed: bool) -> None:
+    for i in stack.hidden:
+        inputs, outputs = run.inputs[i][0].numel(), run.outputs[i][0].numel()
+        if outputs > inputs and not allowed:
+            first = "; the first may be declared a lift, lift=True" if i == stack.linear[0] else ""
+            raise ValueError(
+                f"{stack.steps[i][1]} widens {inputs} numbers to {outputs}: the error outside of what its input "
+                f"reaches would be lost; pass allow_widening=True to accept that, or narrower layers{first}"
+            )
+
+
+def _check_parametrized(stack: LinearStack, run: Pass) -> None:
+    """Measures W Wᵀ v = v for hidden layers that keep themselves orthogonal."""
+    for i in stack.hidden:
+        layer, leaf, out = stack.steps[i][1], run.inputs[i], run.outputs[i]
+        if not nn.utils.parametrize.is_parametrized(layer):
+            continue
+        v = torch.randn(out.shape, generator=torch.Generator().manual_seed(0)).to(out)
+        (back,) = torch.autograd.grad(out, leaf, v, retain_graph=True)
+        with torch.no_grad():
+            defect = float((layer(back) - layer(torch.zeros_like(back)) - v).norm() / v.norm())
+        if defect > FAR:
+            raise ValueError(
+                f"{layer}: its parametrisation leaves ‖W Wᵀ v − v‖ = {defect:.2g} ‖v‖ for random v; expected an "
+                "orthogonal one, or a layer without, which is projected"
+            )
