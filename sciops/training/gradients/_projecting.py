@@ -13,12 +13,11 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from sciops.models.orthogonality import can_be_projected, orthogonality_defect, orthogonalize_
 from sciops.training.gradients._linear_stack import LinearStack, read_stack, run_stack
 
-CLOSE = 1e-3  # of the squared singular values; further away a stack is projected before its first step
-
 
 class Keeper:
     """Projects the hidden layers of one stack after optimiser steps whose gradient came from its rule.
 
+    ready : set by the rule when it has looked at the layers and found or made them orthogonal
     pending : set by the rule; a step without it, of another rule, changes nothing
     feedback : what the rule keeps of an earlier step's projection; calls : how often it ran
     """
@@ -27,7 +26,8 @@ class Keeper:
         self.layers: list[nn.Module] = []
         self.shapes: list[tuple[int, ...] | None] = []
         self.method, self.iterations, self.every = "none", 6, 1
-        self.pending, self.steps, self.calls, self.feedback = False, 0, 0, None
+        self.ready, self.pending, self.feedback = False, False, None
+        self.steps = self.calls = 0
         # the hook holds this object, never the stack, so that it goes when the stack goes
         self._handle = register_optimizer_step_post_hook(self._after_step)
         weakref.finalize(stack.sequential, self._handle.remove)
@@ -39,7 +39,11 @@ class Keeper:
         self.layers, self.shapes = [layer for layer, _ in chosen], [shape for _, shape in chosen]
 
     def is_close(self) -> bool:
-        return all(orthogonality_defect(layer, shape) <= CLOSE for layer, shape in zip(self.layers, self.shapes))
+        """Orthogonal to half of the digits, so that a resumed run is not projected once more."""
+        return all(
+            orthogonality_defect(layer, shape) <= torch.finfo(next(layer.parameters()).dtype).eps ** 0.5
+            for layer, shape in zip(self.layers, self.shapes)
+        )
 
     def project(self, method: str = "polar", iterations: int = 6) -> None:
         orthogonalize_(self.layers, shapes=self.shapes, method=method, iterations=iterations)
@@ -59,13 +63,11 @@ class Keeper:
 _KEEPERS: weakref.WeakKeyDictionary[nn.Sequential, Keeper] = weakref.WeakKeyDictionary()
 
 
-def keeper_of(stack: LinearStack) -> tuple[Keeper, bool]:
-    """The stack's keeper, and whether it is new."""
+def keeper_of(stack: LinearStack) -> Keeper:
     found = _KEEPERS.get(stack.sequential)
     if found is None:
         found = _KEEPERS[stack.sequential] = Keeper(stack)
-        return found, True
-    return found, False
+    return found
 
 
 def grid_of(layer: nn.Module, shape: Sequence[int]) -> tuple[int, ...] | None:

@@ -80,7 +80,7 @@ def forward_only(
     stack = read_stack(inner, lift)
     _check_precision(stack)
     foton = method == "foton"
-    keeper, new = keeper_of(stack)
+    keeper = keeper_of(stack)
 
     def clean() -> tuple[Pass, Tensor, Tensor]:
         return _clean_pass(inner, stack, loss_fn, batch, temperature, differentiable=foton)
@@ -90,11 +90,12 @@ def forward_only(
         _check_widths(stack, run, allow_widening)
         keeper.watch(stack, [grid_of(stack.steps[i][1], run.inputs[i].shape) for i in stack.hidden])
         keeper.method, keeper.iterations, keeper.every = projection, iterations, project_every
-        if new and projection != "none":
+        if not keeper.ready and projection != "none":
             _check_parametrized(stack, run)
             if not keeper.is_close():
                 keeper.project()
                 run, loss, g = clean()
+            keeper.ready = True
         keeper.pending = True
     weight = getattr(batch, "weight", 1 / len(g))
     e = g / weight
@@ -262,8 +263,9 @@ def _check_widths(stack: LinearStack, run: Pass, allowed: bool) -> None:
         if outputs > inputs and not allowed:
             first = "; the first may be declared a lift, lift=True" if i == stack.linear[0] else ""
             raise ValueError(
-                f"{stack.steps[i][1]} widens {inputs} numbers to {outputs}: the error outside of what its input "
-                f"reaches would be lost; pass allow_widening=True to accept that, or narrower layers{first}"
+                f"forward_only: step {i}, {type(stack.steps[i][1]).__name__}, widens {inputs} numbers to {outputs}: "
+                "the error outside of what its input reaches would be lost; pass allow_widening=True to take it, or "
+                f"narrower layers{first}"
             )
 
 
@@ -279,6 +281,6 @@ def _check_parametrized(stack: LinearStack, run: Pass) -> None:
             defect = float((layer(back) - layer(torch.zeros_like(back)) - v).norm() / v.norm())
         if defect > FAR:
             raise ValueError(
-                f"{layer}: its parametrisation leaves ‖W Wᵀ v − v‖ = {defect:.2g} ‖v‖ for random v; expected an "
-                "orthogonal one, or a layer without, which is projected"
+                f"forward_only: the parametrisation of step {i}, {type(layer).__name__}, leaves ‖W Wᵀ v − v‖ = "
+                f"{defect:.2g} ‖v‖ for random v; expected an orthogonal one, or a layer without, which is projected"
             )
