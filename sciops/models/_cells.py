@@ -49,49 +49,57 @@ def layers_of(rnn: nn.Module) -> list[Layer]:
     return [Layer(kind, *(getattr(rnn, f"{n}_l{i}", None) for n in names)) for i in range(rnn.num_layers)]
 
 
-def step(layer: Layer, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor | None]:
-    """(s_t, gate) of inputs x_t (…, features) and states s_{t−1} (…, n), for any leading axes.
+class Unfolded(NamedTuple):
+    """All steps of a layer, (time, batch, n), each made from `previous` without gradient into the step before it.
 
-    gate : what multiplies s_{t−1} directly: z of a GRU, [0; f] of an LSTM, None of a vanilla RNN
+    gates : what multiplies s_{t−1} directly: z of a GRU, [0; f] of an LSTM, None of a vanilla RNN
+    slope : ∂h_t/∂c_t of an LSTM whose h was made from c as a given (`apart`), (time, batch, d); else None
     """
+
+    states: Tensor
+    previous: Tensor
+    gates: Tensor | None
+    slope: Tensor | None
+
+
+def step(layer: Layer, x: Tensor, state: Tensor, *, apart: bool = False) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """(s_t, gate, slope) of inputs x_t (…, features) and states s_{t−1} (…, n), of any leading axes: see `Unfolded`."""
     if layer.kind == "lstm":
         h, c = state.chunk(2, -1)
-        return _lstm(*_lstm_gates(layer, x, h), c)
+        return _lstm(*_lstm_gates(layer, x, h), c, apart)
     a = nn.functional.linear(x, layer.input_weight, layer.input_bias)
     b = nn.functional.linear(state, layer.weight, layer.bias)
     if layer.kind != "gru":
-        return getattr(torch, layer.kind)(a + b), None
+        return getattr(torch, layer.kind)(a + b), None, None
     (ar, az, an), (br, bz, bn) = a.chunk(3, -1), b.chunk(3, -1)
     z = torch.sigmoid(az + bz)
     n = torch.tanh(an + torch.sigmoid(ar + br) * bn)
-    return n + z * (state - n), z
+    return n + z * (state - n), z, None
 
 
-def unfolded(layer: Layer, x: Tensor, initial: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-    """(states, previous, gates), each (time, batch, n): torch's fused loop without gradient, then all steps at once.
+def unfolded(layer: Layer, x: Tensor, initial: Tensor, *, apart: bool = False) -> Unfolded:
+    """All states by torch's fused loop without gradient, then all steps at once with it, time folded into the batch.
 
-    The loop gives s_1 … s_T; s_t is then evaluated again from x_t and s_{t−1} with time folded into the batch, so that
-    ``states`` have gradients with respect to weights, x and, in the first step, `initial`, but not from step to step.
+    Gradients reach weights, x and, from the first step, `initial`.
     """
     h0 = initial[:, : layer.width]
     with torch.no_grad():
         h, _ = fused(layer, x, initial)
     before = torch.cat([h0[None], h[:-1]])
     if layer.kind != "lstm":
-        states, gates = step(layer, x, before)
-        return states, before, gates
+        states, gates, _ = step(layer, x, before)
+        return Unfolded(states, before, gates, None)
     gated = _lstm_gates(layer, x, before)
-    cells = [initial[None, :, layer.width :]]
+    first = initial[None, :, layer.width :]
     with torch.no_grad():
         i, f, g, _ = gated
         added = i * g
-        memory = torch.empty_like(added)
-        last = cells[0][0]
+        memory, last = torch.empty_like(added), first[0]
         for t in range(len(x) - 1):
             last = torch.addcmul(added[t], f[t], last, out=memory[t])
-    c = torch.cat([*cells, memory[:-1]])
-    states, gates = _lstm(*gated, c)
-    return states, torch.cat([before, c], -1), gates
+    c = torch.cat([first, memory[:-1]])
+    states, gates, slope = _lstm(*gated, c, apart)
+    return Unfolded(states, torch.cat([before, c], -1), gates, slope)
 
 
 def fused(layer: Layer, x: Tensor, initial: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -120,9 +128,11 @@ def _lstm_gates(layer: Layer, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Ten
     return torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
 
 
-def _lstm(i: Tensor, f: Tensor, g: Tensor, o: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+def _lstm(i: Tensor, f: Tensor, g: Tensor, o: Tensor, c: Tensor, apart: bool) -> tuple[Tensor, Tensor, Tensor | None]:
     c = f * c + i * g
-    return torch.cat([o * torch.tanh(c), c], -1), torch.cat([torch.zeros_like(f), f], -1)
+    q = torch.tanh(c.detach() if apart else c)
+    slope = (o * (1 - q * q)).detach() if apart else None
+    return torch.cat([o * q, c], -1), torch.cat([torch.zeros_like(f), f], -1), slope
 
 
 _REMEDY = {

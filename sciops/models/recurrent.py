@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops.grids import Grid
-from sciops.models._cells import Layer, fused, layers_of
+from sciops.models._cells import fused, layers_of
 from sciops.models.apply import unwrapped
 from sciops.models.blocks import pointwise
 from sciops.models.normalized import Normalized
@@ -21,13 +21,14 @@ CELLS = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 LAYOUTS = ("channels", "sequence")
 
 
-def exact(layer: Layer, x: Tensor, initial: Tensor, *, lengths: Tensor | None, memory: Any) -> tuple[Tensor, Tensor]:
+def exact(rnn: nn.Module, x: Tensor, initial: Tensor, *, lengths: Tensor | None, memory: Any) -> tuple[Tensor, Tensor]:
     """Backpropagation through time, by torch's fused loop."""
+    (layer,) = layers_of(rnn)
     return fused(layer, x, initial, lengths)
 
 
 def truncated(
-    layer: Layer, x: Tensor, initial: Tensor, *, lengths: Tensor | None, memory: Any, steps: int = 16
+    rnn: nn.Module, x: Tensor, initial: Tensor, *, lengths: Tensor | None, memory: Any, steps: int = 16
 ) -> tuple[Tensor, Tensor]:
     """Backpropagation through time in stretches of `steps` steps, without gradient from one to the one before it.
 
@@ -35,6 +36,7 @@ def truncated(
     """
     if int(steps) != steps or steps < 1:
         raise ValueError(f"steps={steps!r}: expected a whole number of at least 1")
+    (layer,) = layers_of(rnn)
     outputs, last = [], initial
     for start in range(0, len(x), steps):
         part, before = x[start : start + steps], last if start == 0 else last.detach()
@@ -54,7 +56,7 @@ def truncated(
     return torch.cat(outputs), last
 
 
-# name → (layer, x, initial, *, lengths, memory, **options) → (outputs, last state); `sciops.training` adds its own
+# name → (rnn, x, initial, *, lengths, memory, **options) → (outputs, last state); `sciops.training` adds its own
 BACKWARDS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {"exact": exact, "truncated": truncated}
 _OF_TRAINING = ("state_feedback", "highway")
 
@@ -199,8 +201,7 @@ class Recurrent(nn.Module):
         if name not in BACKWARDS:
             raise ValueError(f"backward={name!r} is a rule of sciops.training: import sciops.training before training")
         memory = self.feedback[i], self.feedback_calls[i]
-        (layer,) = layers_of(self.cells[i])
-        return BACKWARDS[name](layer, z, first, lengths=lengths, memory=memory, **options)
+        return BACKWARDS[name](self.cells[i], z, first, lengths=lengths, memory=memory, **options)
 
     def _first(self, i: int, x: Tensor, state: Tensor | None) -> Tensor:
         shape = (len(self.cells), x.shape[1], self.feedback.shape[1])

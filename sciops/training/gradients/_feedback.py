@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciops.models._cells import Layer, step
-from sciops.training.gradients._scan import Coefficient, Diagonal
+from sciops.models._cells import Layer, Unfolded, step
+from sciops.training.gradients._scan import Diagonal
 
 MODES = ("linspace", "zero", "constant", "gate", "least_squares", "hutchinson", "gate_varying")
 _GATED = ("gate", "gate_varying")
@@ -36,6 +36,10 @@ class Feedback:
         "hutchinson"    λ_i = mean of (Jᵀs ⊙ s)_i, s = ±1: the diagonal of J averaged over states; `probes` draws,
             every `every`-th batch
         "gate_varying"  K_t = diag(gate_t), a diagonal for each step: Highway-BP with k = 0
+    through_output : of an LSTM. True: what feeds back through Λ of c is all that reaches c_t, also by way of
+        h_t = o tanh(c_t), so that f is the exact path from c to c. False, as in the paper's released code: what reaches
+        [h; c] from outside, which for c is nothing, but from the last state. Default: False for "linspace", which is
+        that code's, True for the others
     momentum : share of a new estimate in `value`, once there are as many as make their mean noisier
     bounds : estimates are clipped to these
     generator : of the signs; torch's global one where None
@@ -47,6 +51,7 @@ class Feedback:
     value: Tensor
     mode: str = "linspace"
     level: float | None = None
+    through_output: bool | None = None
     every: int = 50
     momentum: float = 0.1
     probes: int = 1
@@ -67,23 +72,29 @@ class Feedback:
         if not self.bounds[0] <= self.bounds[1]:
             raise ValueError(f"bounds={self.bounds!r}: expected (low, high) with low ≤ high")
 
+    @property
+    def apart(self) -> bool:
+        """`through_output`, its default resolved."""
+        return self.mode != "linspace" if self.through_output is None else self.through_output
+
     def coefficient(
-        self, layer: Layer, x: Tensor, previous: Tensor, gates: Tensor | None, mask: Tensor | None
-    ) -> Coefficient | Callable[[Tensor], Coefficient]:
+        self, layer: Layer, x: Tensor, steps: Unfolded, mask: Tensor | None
+    ) -> Diagonal | Callable[[Tensor], Diagonal]:
         """Λ for this batch; where it depends on the gradients, a function of what reaches the states from outside.
 
-        x (time, batch, features), previous and gates (time, batch, n), mask (time, batch) or None
+        x (time, batch, features), steps as `apart` says, mask (time, batch) or None
         """
+        gates = steps.gates
         if self.mode in _GATED and gates is None:
             raise ValueError(
-                f"feedback={self.mode!r} needs a gate: a vanilla RNN has none; pass another, or a gated cell"
+                f"feedback={self.mode!r} needs a gate, and a vanilla RNN has none: pass another, or a gated cell"
             )
         if self.mode == "gate_varying":
             return Diagonal(gates.detach())
-        layer, x, previous = layer.detached(), x.detach(), previous.detach()
+        layer, x, previous = layer.detached(), x.detach(), steps.previous.detach()
         # the first transition leads from the initial state, to which no gradient is fed back
         there = None if mask is None else mask[1:]
-        advance = lambda i, s: step(layer, i, s)[0]  # noqa: E731
+        advance = lambda i, s: step(layer, i, s, apart=self.apart)[0]  # noqa: E731
         with torch.no_grad():
             due = len(x) > 1 and int(self.calls) % (1 if self.mode == "gate" else self.every) == 0
             self.calls.add_(1)
@@ -96,8 +107,8 @@ class Feedback:
             if self.mode != "least_squares" or not due:
                 return Diagonal(self.value.clone())
 
-        def of_gradients(outside: Tensor) -> Coefficient:
-            self._update(least_squares(advance, x, previous, outside), self.every)
+        def of_gradients(outside: Tensor) -> Diagonal:
+            self._update(least_squares(advance, x, previous, outside, steps.slope), self.every)
             return Diagonal(self.value.clone())
 
         return of_gradients
@@ -135,15 +146,31 @@ def hutchinson(
     return total / probes
 
 
-def least_squares(advance: Callable[[Tensor, Tensor], Tensor], x: Tensor, previous: Tensor, outside: Tensor) -> Tensor:
-    """(n,): Σ (Jᵀg)_i g_i / Σ g_i² over steps and batch, 0 where g vanishes; g_{t−1} = outside_{t−1} + J_tᵀ g_t."""
-    above, below, g = 0, 0, outside[-1]
+def least_squares(
+    advance: Callable[[Tensor, Tensor], Tensor],
+    x: Tensor,
+    previous: Tensor,
+    outside: Tensor,
+    slope: Tensor | None = None,
+) -> Tensor:
+    """(n,): Σ (Jᵀg)_i g_i / Σ g_i² over steps and batch, 0 where g vanishes; g_{t−1} = outside_{t−1} + J_tᵀ g_t.
+
+    slope : ∂h_t/∂c_t of [h; c] where advance takes c as given to h; g of c is then what comes through h too
+    """
+
+    def whole(g: Tensor, t: int) -> Tensor:
+        if slope is None:
+            return g
+        h, c = g.chunk(2, -1)
+        return torch.cat([h, c + slope[t] * h], -1)
+
+    above, below, g = 0, 0, whole(outside[-1], -1)
     for t in range(len(x) - 1, 0, -1):
         with torch.enable_grad():
             p = previous[t].detach().requires_grad_()
             (pulled,) = torch.autograd.grad(advance(x[t], p), p, g)
         above, below = above + (pulled * g).sum(0), below + (g * g).sum(0)
-        g = outside[t - 1] + pulled
+        g = whole(outside[t - 1] + pulled, t - 1)
     return torch.where(below > 0, above / below.clamp_min(torch.finfo(below.dtype).tiny), torch.zeros_like(below))
 
 

@@ -25,8 +25,8 @@ def field_feedback(mode: str, grid: Grid, frames: Tensor, first: Tensor, **optio
 
     mode : "identity"  Λ = I: a step changes little
         "zero", "constant" (level)  Λ = 0, or level·I
-        "symbol" (symbol)  F⁻¹ λ(k) F: a complex tensor, or nested lists of its real and imaginary parts, {"real",
-            "imag"}, of the half spectrum of rfftn, with or without a leading axis of channels
+        "symbol" (symbol)  F⁻¹ λ(k) F, on the half spectrum of rfftn, with or without a leading axis of channels: a
+            complex tensor, or nested lists that end in pairs [real part, imaginary part]
         "heat" (diffusivity ν, dt)  λ = e^{−ν|k|²dt};   "advection" (velocity c, dt, diffusivity ν = 0)
             λ = e^{−i c·k dt − ν|k|²dt}, exact where this is what a step does
         "least_squares"  λ(k) = Σ û_{t+1} ū̂_t / Σ |û_t|² of the frames themselves, at most 1 in modulus: the symbol
@@ -82,7 +82,6 @@ def fitted_symbol(before: Tensor, after: Tensor, axes: tuple[int, ...]) -> Tenso
 
 
 def _given(symbol: Any) -> Tensor:
-    if isinstance(symbol, dict):
-        real, imaginary = (torch.as_tensor(symbol[name], dtype=torch.float64) for name in ("real", "imag"))
-        return torch.complex(real, imaginary)
-    return torch.as_tensor(symbol)
+    if isinstance(symbol, Tensor):
+        return symbol
+    return torch.view_as_complex(torch.tensor(symbol, dtype=torch.float64))

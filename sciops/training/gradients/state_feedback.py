@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from sciops.models.recurrent import BACKWARDS, Recurrent
 from sciops.models.stepper import Stepper
 from sciops.training.gradients._feedback import MODES, Feedback
 from sciops.training.gradients._fourier_feedback import FIELD_MODES, field_feedback
+from sciops.training.gradients._recurrent import highway_rnn
 from sciops.training.gradients._scan import Coefficient, Diagonal, Kernel, reverse_scan
 from sciops.training.gradients.backprop import backprop
 
@@ -29,18 +31,28 @@ def state_feedback(
     batch: Any,
     *,
     feedback: str | None = None,
+    level: float | None = None,
+    through_output: bool | None = None,
+    every: int | None = None,
+    momentum: float | None = None,
+    probes: int | None = None,
+    bounds: tuple[float, float] | None = None,
+    symbol: Any = None,
+    velocity: float | Sequence[float] | None = None,
+    diffusivity: float | None = None,
+    dt: float | None = None,
     kernel: Kernel = "auto",
-    **options: Any,
 ) -> Tensor:
     """ĝ_t = ∂loss/∂s_t |_outside + Λ ĝ_{t+1}; dθ = Σ_t (∂s_t/∂θ)ᵀ ĝ_t: adds to ``.grad`` and returns the loss.
 
     The forward pass is the model's own; only the derivative of a state by the one before it is replaced, by Λ. All
     else is exact: within a step, from layer to layer, and out of the states.
 
-    model : with `Recurrent` models in it (feedback: a mode of `Feedback`, default "linspace", and its options), or one
-        `Stepper` (feedback: "identity", the default, or another mode of `field_feedback`, and its options), whose steps
-        then follow one another without gradient and meet in Λ; a step that sees several frames feeds back through the
-        last of them
+    model : with `Recurrent` models in it, or one `Stepper`, whose steps then follow one another without gradient and
+        meet in Λ; a step that sees several frames feeds back through the last of them
+    feedback : for recurrent models a mode of `Feedback`, default "linspace", with level, through_output, every,
+        momentum, probes and bounds as there; for a stepper one of `field_feedback`, default "identity", with level,
+        symbol, velocity, diffusivity and dt
     kernel : of `reverse_scan`
 
     Raises ValueError for a model without steps in time, and for a Stepper whose loss sees its last frame alone.
@@ -53,10 +65,16 @@ def state_feedback(
             "gradients='state_feedback' replaces derivatives from one time to the next: expected one Stepper, or "
             f"Recurrent models, and found {found}; for blocks that differ with depth pass gradients='highway'"
         )
+    named = dict(
+        level=level, through_output=through_output, every=every, momentum=momentum, probes=probes, bounds=bounds
+    )
+    named |= dict(symbol=symbol, velocity=velocity, diffusivity=diffusivity, dt=dt)
+    options = {name: value for name, value in named.items() if value is not None}
     with ExitStack() as stack:
         if steppers:
             stack.enter_context(_stepping(steppers[0], feedback or "identity", kernel, options))
         for one in recurrent:
+            _check_options(options)
             how = one.going_back("state_feedback", feedback=feedback or "linspace", kernel=kernel, **options)
             stack.enter_context(how)
         return backprop(model, loss_fn, batch)
@@ -113,20 +131,14 @@ def make_feedback(rnn: nn.Module, mode: str = "linspace", **options: Any) -> lis
 
 
 def with_feedback(
-    states: Tensor,
-    coefficient: Coefficient | Callable[[Tensor], Coefficient],
-    *,
-    mask: Tensor | None = None,
-    kernel: Kernel = "auto",
+    states: Tensor, coefficient: Coefficient, *, mask: Tensor | None = None, kernel: Kernel = "auto"
 ) -> Tensor:
     """The states as they are; the gradient e_t that reaches them becomes ĝ_t = e_t + Kᴴ ĝ_{t+1} on its way back.
 
     states : (steps, batch, …), each made from a state before it without gradient
-    coefficient : of `reverse_scan`, or a function of e that returns one
+    coefficient, mask, kernel : of `reverse_scan`
     """
-    if not (torch.is_grad_enabled() and states.requires_grad):
-        return states
-    return _FedBack.apply(states, coefficient, mask, kernel)
+    return _fed_back(states, lambda e: reverse_scan(e, coefficient, mask=mask, kernel=kernel))
 
 
 def state_feedback_recurrence(
@@ -153,19 +165,20 @@ def state_feedback_recurrence(
     return with_feedback(again, coefficient, mask=mask, kernel=kernel)
 
 
+def _fed_back(states: Tensor, solve: Callable[[Tensor], Tensor]) -> Tensor:
+    return _FedBack.apply(states, solve) if torch.is_grad_enabled() and states.requires_grad else states
+
+
 class _FedBack(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, states: Tensor, coefficient: Any, mask: Tensor | None, kernel: str) -> Tensor:
-        ctx.how = coefficient, mask, kernel
+    def forward(ctx: Any, states: Tensor, solve: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.solve = solve
         return states.view_as(states)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, outside: Tensor) -> tuple[Tensor | None, ...]:
-        coefficient, mask, kernel = ctx.how
-        if callable(coefficient):
-            coefficient = coefficient(outside)
-        return reverse_scan(outside, coefficient, mask=mask, kernel=kernel), None, None, None
+    def backward(ctx: Any, outside: Tensor) -> tuple[Tensor, None]:
+        return ctx.solve(outside), None
 
 
 @torch.compiler.disable
@@ -176,31 +189,44 @@ def _layer(
     size, mask = layer.state_size, None
     given = feedback if isinstance(feedback, Tensor) else feedback.value
     if given.shape != (size,):
-        raise ValueError(
-            f"Λ has shape {tuple(given.shape)}; a state of this layer has {size} numbers: expected ({size},)"
-        )
+        raise ValueError(f"Λ has shape {tuple(given.shape)}; a state of this layer has {size} numbers: pass ({size},)")
     if lengths is not None:
         mask = torch.arange(len(x), device=x.device)[:, None] < lengths.to(x.device)
         x = x.masked_fill(~mask[..., None], 0)
     # a state that is evaluated again has to be the same: no rounding in between
     with torch.autocast(x.device.type, enabled=False):
-        dtype = layer.weight.dtype
-        states, previous, gates = unfolded(layer, x.to(dtype), initial.to(dtype))
+        x = x.to(layer.weight.dtype)
+        apart = isinstance(feedback, Tensor) or feedback.apart
+        steps = unfolded(layer, x, initial.to(x.dtype), apart=apart)
+        states = steps.states
         if torch.is_grad_enabled() and states.requires_grad:
-            coefficient = (
-                Diagonal(feedback.detach())
-                if isinstance(feedback, Tensor)
-                else feedback.coefficient(layer, x.to(dtype), previous, gates, mask)
-            )
-            states = with_feedback(states, coefficient, mask=mask, kernel=kernel)
+            found = Diagonal(given) if given is feedback else feedback.coefficient(layer, x, steps, mask)
+            states = _fed_back(states, partial(_solve, found, steps.slope, mask, kernel))
     outputs = states[..., : layer.width]
     if mask is None:
         return outputs, states[-1]
-    return outputs.masked_fill(~mask[..., None], 0), states[lengths.to(x.device) - 1, torch.arange(x.shape[1])]
+    ends = lengths.to(x.device) - 1, torch.arange(x.shape[1], device=x.device)
+    return outputs.masked_fill(~mask[..., None], 0), states[ends]
+
+
+def _solve(
+    coefficient: Diagonal | Callable[[Tensor], Diagonal],
+    slope: Tensor | None,
+    mask: Tensor | None,
+    kernel: Kernel,
+    outside: Tensor,
+) -> Tensor:
+    """ĝ of what reaches the states from outside; with `slope`, of [h; c], first of h, then of c with what h adds."""
+    found = coefficient if isinstance(coefficient, Diagonal) else coefficient(outside)
+    if slope is None:
+        return reverse_scan(outside, found, mask=mask, kernel=kernel)
+    (h, c), (of_h, of_c) = outside.chunk(2, -1), found.values.chunk(2, -1)
+    h = reverse_scan(h, Diagonal(of_h), mask=mask, kernel=kernel)
+    return torch.cat([h, reverse_scan(c + slope * h, Diagonal(of_c), mask=mask, kernel=kernel)], -1)
 
 
 def _in_recurrent(
-    layer: Layer,
+    rnn: nn.Module,
     x: Tensor,
     initial: Tensor,
     *,
@@ -210,8 +236,24 @@ def _in_recurrent(
     kernel: Kernel = "auto",
     **options: Any,
 ) -> tuple[Tensor, Tensor]:
-    value, calls = memory
+    (value, calls), (layer,) = memory, layers_of(rnn)
     return _layer(layer, x, initial, Feedback(value, feedback, calls=calls, **options), lengths, kernel)
+
+
+def _highway(
+    rnn: nn.Module, x: Tensor, initial: Tensor, *, lengths: Tensor | None, memory: Any, **options: Any
+) -> tuple[Tensor, Tensor]:
+    mask = None if lengths is None else torch.arange(len(x), device=x.device)[:, None] < lengths.to(x.device)
+    lstm = isinstance(rnn, nn.LSTM)
+    first = tuple(s[None] for s in initial.chunk(2, -1)) if lstm else initial[None]
+    outputs, last = highway_rnn(rnn, x, first, mask=mask, **options)
+    return outputs, torch.cat(last, -1)[0] if lstm else last[0]
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    of_fields = [name for name in ("symbol", "velocity", "diffusivity", "dt") if name in options]
+    if of_fields:
+        raise ValueError(f"{of_fields[0]} is of feedback for a Stepper; the states of a Recurrent model are no fields")
 
 
 @contextmanager
@@ -237,7 +279,8 @@ def _stepping(stepper: Stepper, mode: str, kernel: Kernel, options: dict[str, An
         handle.remove()
 
 
-BACKWARDS["state_feedback"] = _in_recurrent
+# the ways back of `Recurrent` that are rules
+BACKWARDS |= {"state_feedback": _in_recurrent, "highway": _highway}
 
 __all__ = [
     "FIELD_MODES",
