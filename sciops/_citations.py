@@ -231,6 +231,13 @@ _PAPERS = {
         "2406.17830",
         2024,
     ),
+    "state_feedback": _arxiv(
+        "caillon2025fast",
+        "Fast Training of Recurrent Neural Networks with Stationary State Feedbacks",
+        "Caillon, Paul and Fagnou, Erwan and Allauzen, Alexandre",
+        "2503.23104",
+        2025,
+    ),
 }
 
 # Names as users type them: models, mixers, remedies, optimisers, solvers, data laws.
@@ -261,6 +268,7 @@ _METHODS = {
     "pdebench": ("pdebench",),
     "the-well": ("the_well",),
     "randomized_smoothing": ("cohen", "lvm_rs", "bridging", "smoothing_sequences"),
+    "state_feedback": ("state_feedback",),
 }
 
 CITATIONS: dict[str, str] = {name: "\n".join(_PAPERS[key] for key in keys) for name, keys in _METHODS.items()}
