@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -114,7 +114,7 @@ class OrthogonalNet(nn.Module):
             parts += [layer, ACTIVATIONS[activation](), *([nn.Dropout(dropout)] if dropout else [])]
         self.stack = nn.Sequential(*parts, *last)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, grid: Any = None) -> Tensor:
         if self.kind == "spectral":
             return self.stack(x.movedim(1, -1)).movedim(-1, 1)
         return self.stack(x)

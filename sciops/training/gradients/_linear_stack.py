@@ -105,13 +105,14 @@ def read_stack(model: nn.Module, lift: bool | None = None) -> LinearStack:
 class Pass:
     """One run through the stack.
 
-    first : the step it began with
+    steps, first : the stack's, and the one that it began with
     inputs, outputs : of every step; of linear steps and rearrangements, where the run was `differentiable`, each output
-        hangs on its own input alone
+        hangs on its own input alone, but for `nn.Linear`, whose derivatives are written out
     hidden : by linear step, its output behind the activation
     masks : what dropout multiplied by, by step
     """
 
+    steps: Sequence[tuple[Kind, nn.Module]]
     first: int
     inputs: list[Tensor] = field(default_factory=list)
     outputs: list[Tensor] = field(default_factory=list)
@@ -122,14 +123,20 @@ class Pass:
         """W_sᵀ … W_Lᵀ u, activations left out, for the linear steps L, …, s = `down_to` (its first one)."""
         down_to = self.first if down_to is None else down_to
         for step in reversed(range(down_to, self.first + len(self.inputs))):
-            leaf, out = self.inputs[step - self.first], self.outputs[step - self.first]
-            if out.requires_grad:
+            kind, module = self.steps[step]
+            if type(module) is nn.Linear:
+                u = u @ module.weight.detach()
+            elif kind != "elementwise":
+                leaf, out = self.inputs[step - self.first], self.outputs[step - self.first]
                 (u,) = torch.autograd.grad(out, leaf, u, retain_graph=True)
         return u
 
     def weight_gradients(self, step: int, cotangent: Tensor, parameters: Sequence[nn.Parameter]) -> Sequence[Any]:
         """The derivative of Σ cotangent · (output of this one layer) in its own parameters."""
-        out = self.outputs[step - self.first]
+        module, leaf, out = self.steps[step][1], self.inputs[step - self.first], self.outputs[step - self.first]
+        if type(module) is nn.Linear:
+            flat = cotangent.flatten(0, -2)
+            return [flat.mT @ leaf.flatten(0, -2) if p is module.weight else flat.sum(0) for p in parameters]
         return torch.autograd.grad(out, list(parameters), cotangent, allow_unused=True)
 
 
@@ -145,7 +152,7 @@ def run_stack(
 
     masks : of dropout, from an earlier run; drawn where there are none
     """
-    run = Pass(first)
+    run = Pass(steps, first)
     last = None
     for i, (kind, module) in enumerate(steps[first:], start=first):
         if kind == "elementwise":
@@ -159,8 +166,9 @@ def run_stack(
                     out = module(z.clone() if getattr(module, "inplace", False) else z)
             z = out
         else:
-            leaf = z.detach().requires_grad_(differentiable)
-            with torch.set_grad_enabled(differentiable):
+            recorded = differentiable and type(module) is not nn.Linear
+            leaf = z.detach().requires_grad_(recorded)
+            with torch.set_grad_enabled(recorded):
                 out = module(leaf)
             z = out.detach()
             last = i if kind == "linear" else last
