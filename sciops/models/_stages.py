@@ -88,10 +88,13 @@ class Stage(nn.Module):
         if self.position is not None:
             x = self.position(x)
         x = pad_to(x, tuple(max(n, self.least) for n in x.shape[1:-1]))
-        grid = _cells(tuple(x.shape[1:-1]))
+        return self.run_blocks(x, _cells(tuple(x.shape[1:-1])), (1, 1))
+
+    def run_blocks(self, h: Tensor, grid: Grid, dilation: tuple[int, ...]) -> Tensor:
+        """All blocks of h (batch, H, W, width); what rules for the gradient replace."""
         for block in self.blocks:
-            x = block(x, grid, (1, 1))
-        return x
+            h = block(h, grid, dilation)
+        return h
 
 
 @uncompiled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from sciops.grids import Grid
 from sciops.models.dealiasing import on_finer_grid
 from sciops.models.norms import make_norm
+
+# (g, r): a step h ← r(h, g(h)) of a block, r cheap; None for r is the sum h + g(h)
+Layer = tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor] | None]
 
 
 class ResidualBlock(nn.Module):
@@ -60,29 +63,39 @@ class ResidualBlock(nn.Module):
         self.scale1, self.scale2 = (None if s is None else nn.Parameter(s) for s in scales)
 
     def forward(self, x: Tensor, grid: Grid, dilation: Sequence[int]) -> Tensor:
+        x = x + self._mixed(x, grid, dilation)
+        return x + self._fed_forward(x, grid)
+
+    def layers(self, grid: Grid, dilation: Sequence[int]) -> list[Layer]:
+        """The two steps h ← h + g(h) that forward takes, each as (g, None)."""
+        return [(lambda x: self._mixed(x, grid, dilation), None), (lambda x: self._fed_forward(x, grid), None)]
+
+    def _mixed(self, x: Tensor, grid: Grid, dilation: Sequence[int]) -> Tensor:
         z = x if self.post else self.norm1(x)
         mixed = self.mixer(z, grid)
         if self.local is not None:
             mixed = mixed + self.local(z, grid, dilation)
         if self.after_mixer is not None:
             mixed = self.after_mixer(on_finer_grid(F.gelu, (mixed,), grid, self.dealias, self.periodic))
-        x = self._joined(x, mixed, self.norm1, self.scale1)
+        return self._branch(mixed, self.norm1, self.scale1)
+
+    def _fed_forward(self, x: Tensor, grid: Grid) -> Tensor:
         z = x if self.post else self.norm2(x)
         if self.mlp_gate is None:
             hidden = on_finer_grid(F.gelu, (self.mlp_in(z),), grid, self.dealias, self.periodic)
         else:
             hidden = on_finer_grid(_gated, (self.mlp_in(z), self.mlp_gate(z)), grid, self.dealias, self.periodic)
-        return self._joined(x, self.mlp_out(hidden), self.norm2, self.scale2)
+        return self._branch(self.mlp_out(hidden), self.norm2, self.scale2)
 
-    def _joined(self, x: Tensor, branch: Tensor, norm: nn.Module, scale: Tensor | None) -> Tensor:
+    def _branch(self, branch: Tensor, norm: nn.Module, scale: Tensor | None) -> Tensor:
         if self.post:
             branch = norm(branch)
         if scale is not None:
             branch = scale * branch
         if self.drop_path and self.training:
-            kept = torch.rand(x.shape[0], *(1,) * (x.ndim - 1), device=x.device) >= self.drop_path
+            kept = torch.rand(branch.shape[0], *(1,) * (branch.ndim - 1), device=branch.device) >= self.drop_path
             branch = branch * kept.to(branch.dtype) / (1 - self.drop_path)
-        return x + branch
+        return branch
 
 
 class ClassicBlock(nn.Module):
@@ -108,10 +121,18 @@ class ClassicBlock(nn.Module):
         self.norm = make_norm(norm, channels)
 
     def forward(self, x: Tensor, grid: Grid, dilation: Sequence[int]) -> Tensor:
-        y = self.skip(x) + self.mixer(x, grid)
-        if self.local is not None:
-            y = y + self.local(x, grid, dilation)
-        y = self.norm(y)
+        return self._joined(x, self._mixed(x, grid, dilation), grid)
+
+    def layers(self, grid: Grid, dilation: Sequence[int]) -> list[Layer]:
+        """The one step h ← r(h, g(h)) that forward takes, as (g, r): r(h, z) = σ(n(Wh + b + z))."""
+        return [(lambda x: self._mixed(x, grid, dilation), lambda x, z: self._joined(x, z, grid))]
+
+    def _mixed(self, x: Tensor, grid: Grid, dilation: Sequence[int]) -> Tensor:
+        mixed = self.mixer(x, grid)
+        return mixed if self.local is None else mixed + self.local(x, grid, dilation)
+
+    def _joined(self, x: Tensor, mixed: Tensor, grid: Grid) -> Tensor:
+        y = self.norm(self.skip(x) + mixed)
         return y if self.last else on_finer_grid(F.gelu, (y,), grid, self.dealias, self.periodic)
 
 

@@ -154,13 +154,17 @@ class Operator(nn.Module):
             xi = coordinate_channels(grid, self.coordinates, x.dtype, x.device)
             h = torch.cat([h, xi.expand(x.shape[0], *xi.shape)], dim=-1)
         h = self.lift(h)
-        dilation = self.dilation(grid)
-        for block in self.blocks:
-            h = block(h, grid, dilation)
+        h = self.run_blocks(h, grid, self.dilation(grid))
         y = self.project(self.norm(h)).movedim(-1, 1)
         if self.wall == "zero":
             y = y * wall_mask(grid, y.dtype, y.device)
         return y
+
+    def run_blocks(self, h: Tensor, grid: Grid, dilation: Sequence[int]) -> Tensor:
+        """B_depth ∘ … ∘ B_1 of h (batch, *grid, width); what rules for the gradient replace."""
+        for block in self.blocks:
+            h = block(h, grid, dilation)
+        return h
 
     def grid_for(self, x: Tensor, grid: Grid | None = None) -> Grid:
         """The grid that x (batch, channels, *grid) lies on.

@@ -14,20 +14,32 @@ from __future__ import annotations
 
 from sciops.training.gradients._options import check_options, options_at
 from sciops.training.gradients._recurrent import highway_rnn
+from sciops.training.gradients._stack import Layer, norm_after_sum, relu_after_sum
 from sciops.training.gradients.backprop import backprop
 from sciops.training.gradients.forward_only import feedback_matrix, forward_only, project_
+from sciops.training.gradients.highway import highway, highway_stack
 from sciops.training.gradients.state_feedback import state_feedback
 
-GRADIENTS = {"backprop": backprop, "forward_only": forward_only, "state_feedback": state_feedback}
+GRADIENTS = {
+    "backprop": backprop,
+    "highway": highway,
+    "forward_only": forward_only,
+    "state_feedback": state_feedback,
+}
 
 __all__ = [
     "GRADIENTS",
+    "Layer",
     "backprop",
     "check_options",
     "feedback_matrix",
     "forward_only",
+    "highway",
     "highway_rnn",
+    "highway_stack",
+    "norm_after_sum",
     "options_at",
     "project_",
+    "relu_after_sum",
     "state_feedback",
 ]

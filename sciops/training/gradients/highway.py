@@ -1,0 +1,110 @@
+"""Highway-BP: the gradient through a residual stack in k sweeps over all layers at once (arXiv:2501.17086)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import Function, once_differentiable
+
+from sciops.training.gradients._batched import BatchedLayers
+from sciops.training.gradients._layerwise import LayerByLayer
+from sciops.training.gradients._stack import Layer, layers_of, running_stacks
+from sciops.training.gradients._sweeps import sweeps
+
+Engine = Literal["loop", "batched"]
+ENGINES = {"loop": LayerByLayer, "batched": BatchedLayers}
+
+
+def highway(
+    model: Callable[..., Tensor],
+    loss_fn: Callable[[Tensor, Any], Tensor],
+    batch: Any,
+    *,
+    iterations: int = 2,
+    gamma: float | str = 0.0,
+    engine: Engine = "loop",
+) -> Tensor:
+    """Adds the gradient of Highway-BP to ``.grad``: exact for what follows the stacks of the model, and within them the
+    sum over paths that leave the residual stream at most `iterations` times.
+
+    model : with an `Operator` or `Classifier` in it; between stacks, as between the stages of a classifier and the
+        steps of a `Stepper`, gradients are exact
+    iterations, gamma, engine : as in `highway_stack`
+    returns : the detached loss
+
+    Raises ValueError where the rule is not defined, saying why.
+    """
+    with running_stacks(model, partial(highway_stack, iterations=iterations, gamma=gamma, engine=engine)):
+        loss = loss_fn(model(batch.x, batch.grid), batch)
+    loss.backward()
+    return loss.detach()
+
+
+def highway_stack(
+    layers: Sequence[Layer | nn.Module | tuple[nn.Module, Callable]],
+    x: Tensor,
+    *,
+    iterations: int = 2,
+    gamma: float | str = 0.0,
+    engine: Engine = "loop",
+    states: bool = False,
+) -> Tensor | tuple[Tensor, ...]:
+    """h_L of h_0 = x, h_i = r_i(h_{i−1}, g_i(h_{i−1})), with the backward pass
+
+        w⁰ = S(∂ℓ),   wᵏ⁺¹ = w⁰ + S(Jᵀ wᵏ),   (S v)_i = v_i + K_{i+1}ᵀ (S v)_{i+1},
+
+    J_i = ∂r/∂z ∂g_i/∂h the costly part of ∂h_i/∂h_{i−1}, K_i = ∂r/∂h the cheap one: the identity for h + g(h). All
+    products with Jᵀ of a sweep are independent. w_i is exact for k ≥ L − i, so that parameters have their exact
+    gradient from k = L − 1 on, and x from k = L on.
+
+    layers : modules m for h ← h + m(h), pairs (g, r), or `Layer`s (`relu_after_sum`, `norm_after_sum`); all states
+        have the shape of x. Forward hooks of the modules inside run; gradients reach x and the layers' parameters alone
+    iterations : k
+    gamma : share of K that is counted with J, of all layers; 1 is the fixed-point iteration. "hutchinson": for every
+        layer and step the minimiser of ‖J + γK‖ in [0, 1], −⟨J, K⟩/⟨K, K⟩, estimated with one random vector of signs
+        from torch's global generator
+    engine : "loop", one graph a layer; "batched", for layers h + m(h) of equal modules: all in one call of
+        `torch.func.vmap`, on the states that a forward pass without gradient leaves
+    states : return (h_1, …, h_L), for losses on each
+
+    Raises ValueError for bad options, and for layers whose gradients would be lost or that change the shape.
+    """
+    if int(iterations) != iterations or iterations < 0:
+        raise ValueError(f"iterations={iterations!r}: expected a whole number of at least 0")
+    if gamma != "hutchinson" and not (isinstance(gamma, (int, float)) and 0 <= gamma <= 1):
+        raise ValueError(f"gamma={gamma!r}: expected a share in [0, 1] or 'hutchinson'")
+    if engine not in ENGINES:
+        raise ValueError(f"engine={engine!r}: expected one of {', '.join(ENGINES)}")
+    layers = layers_of(layers)
+    parameters = list(dict.fromkeys(p for layer in layers for p in layer.parameters()))
+    if not torch.is_grad_enabled() or not layers or not (x.requires_grad or parameters):
+        outputs = []
+        for layer in layers:
+            outputs.append(x := layer(x))
+        return tuple(outputs) if states else x
+    outputs = _Stack.apply(ENGINES[engine](layers), int(iterations), gamma, x, *parameters)
+    return outputs if states else outputs[-1]
+
+
+class _Stack(Function):
+    """(h_1, …, h_L) of h_0 and the parameters; the gradients are made by an engine's sweeps."""
+
+    @staticmethod
+    def forward(ctx: Any, engine: Any, iterations: int, gamma: float | str, x: Tensor, *parameters: Tensor) -> Any:
+        ctx.engine, ctx.options, ctx.parameters = engine, (iterations, gamma), parameters
+        ctx.set_materialize_grads(False)
+        return tuple(engine.forward(x, parameters))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        if ctx.engine is None:
+            raise RuntimeError("the graph of a stack is freed after one backward pass; run the forward pass again")
+        engine, ctx.engine = ctx.engine, None
+        to_x = ctx.needs_input_grad[3]
+        w = sweeps(engine, gradients, *ctx.options, to_first=to_x)
+        return None, None, None, w[0] if to_x else None, *engine.to_parameters(w, ctx.parameters)
