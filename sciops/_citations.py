@@ -238,6 +238,20 @@ _PAPERS = {
         "2503.23104",
         2025,
     ),
+    "foton": _arxiv(
+        "caillon2025forward",
+        "Forward Only Learning for Orthogonal Neural Networks of any Depth",
+        "Caillon, Paul and Colagrande, Alex and Fagnou, Erwan and Delattre, Blaise and Allauzen, Alexandre",
+        "2512.20668",
+        2025,
+    ),
+    "pepita": _arxiv(
+        "dellaferrera2022error",
+        "Error-driven Input Modulation: Solving the Credit Assignment Problem without a Backward Pass",
+        "Dellaferrera, Giorgia and Kreiman, Gabriel",
+        "2201.11665",
+        2022,
+    ),
 }
 
 # Names as users type them: models, mixers, remedies, optimisers, solvers, data laws.
@@ -269,6 +283,8 @@ _METHODS = {
     "the-well": ("the_well",),
     "randomized_smoothing": ("cohen", "lvm_rs", "bridging", "smoothing_sequences"),
     "state_feedback": ("state_feedback",),
+    "foton": ("foton",),
+    "pepita": ("pepita",),
 }
 
 CITATIONS: dict[str, str] = {name: "\n".join(_PAPERS[key] for key in keys) for name, keys in _METHODS.items()}
