@@ -1,0 +1,225 @@
+"""Learning by two forward passes against backpropagation, from 3 to 50 layers: errors, angles, and what carries them.
+
+    python -m studies.forward_only
+    python -m studies.forward_only --preset fashion      # convolutions on 28×28 images; see data_gen.fashion_mnist
+    python -m studies.forward_only --preset full
+
+FOTON (arXiv:2512.20668) makes the perturbed pass of PEPITA (arXiv:2201.11665) carry the error of backpropagation: its
+projection is the transposed network, and its hidden layers are orthogonal. The study trains networks of equal layers by
+FOTON, by backpropagation with the same constraint and without it, by PEPITA, and with all but the last layer left as
+drawn: Darcy coefficients to 16 principal components of the pressure, digits by dense layers, images by orthogonal
+convolutions. Every arm and depth has the rate (and the scale of its random matrix) that validates best with the first
+seed. Is it the gradient where layers are linear? Does it train at any depth? Does it beat PEPITA?
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from sciops.runs import RunFolder
+from studies._forward_only_report import claims, draw, print_report, summary
+from studies._forward_only_runs import ABLATIONS, ARMS, RANDOM, Spec, linear_difference, task_of, train_once
+
+
+@dataclass(frozen=True)
+class Config:
+    tasks: tuple[str, ...] = ("darcy", "dense:digits")
+    """"darcy", or "dense:" and a name or folder of images"""
+    depths: tuple[int, ...] = (3, 10, 30, 50)
+    """hidden layers of the dense networks"""
+    arms: tuple[str, ...] = ARMS
+    """ways to train"""
+    ablations: tuple[str, ...] = ABLATIONS
+    """what is taken from FOTON in turn"""
+    ablation_depth: int = 10
+    """hidden layers there"""
+    images: str = "digits"
+    """images of the convolutional networks, a name or folder; empty: none"""
+    image_depths: tuple[int, ...] = (2, 6)
+    """their hidden layers"""
+    image_samples: tuple[int, int, int] = (1257, 180, 360)
+    """training, validation and test images, of dense networks too"""
+    fields: tuple[int, int, int] = (800, 100, 200)
+    """training, validation and test fields of "darcy" """
+    width: int = 64
+    """numbers in a hidden layer"""
+    activation: str = "tanh"
+    """of hidden layers: a name in sciops.models.orthogonal.ACTIVATIONS"""
+    steps: int = 200
+    """of SGD with a cosine decay of the rate"""
+    batch: int = 50
+    """samples a step"""
+    rates: tuple[float, ...] = (0.03, 0.1, 0.3)
+    """peak rates to choose from"""
+    scales: tuple[float, ...] = (0.005, 0.05)
+    """deviations of a random matrix to choose from"""
+    angles: int = 9
+    """how often in a training the gradient is compared with the true one"""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """of the initial weights, the order of the samples, and the random matrices"""
+    workers: int = 2
+    """processes that train side by side, one thread each; 1: none but this one"""
+    output: Path = Path("runs/forward_only")
+    """folder for results.json and the figures"""
+
+
+PRESETS = {
+    "quick": Config(),
+    "fashion": Config(
+        tasks=(),
+        ablations=(),
+        images="fashion-mnist",
+        image_depths=(2, 8),
+        image_samples=(4000, 1000, 4000),
+        steps=400,
+        output=Path("runs/forward_only_fashion"),
+    ),
+    "full": Config(
+        images="fashion-mnist",
+        image_depths=(2, 8, 20),
+        image_samples=(1257, 180, 360),
+        steps=2000,
+        rates=(0.01, 0.03, 0.1, 0.3, 1.0),
+        scales=(0.001, 0.005, 0.02, 0.1),
+        seeds=(0, 1, 2, 3, 4),
+        angles=21,
+        output=Path("runs/forward_only_full"),
+    ),
+}
+
+
+def run(config: Config) -> dict[str, Any]:
+    """Trains, prints the tables, writes results.json, figures/errors.png and figures/cosines.png; returns the results.
+
+    Raises ValueError for unknown arms and tasks; FileNotFoundError for images that are not there.
+    """
+    _check(config)
+    folder = RunFolder(config.output)
+    folder.describe(config, seeds=config.seeds, methods=["foton", "pepita"])
+    cases = [(task, arm, depth) for task in config.tasks for depth in config.depths for arm in config.arms]
+    cases += [(task, arm, config.ablation_depth) for task in config.tasks for arm in config.ablations]
+    if config.images:
+        task = f"convolution:{config.images}"
+        cases += [(task, arm, depth) for depth in config.image_depths for arm in config.arms]
+    cases = list(dict.fromkeys(cases))
+    references = {task: task_of(task, _samples(task, config)).reference for task in dict.fromkeys(c[0] for c in cases)}
+    runs = _train(cases, config)
+    kinds = ("dense", "convolution", "spectral")
+    depths = sorted({*config.depths, *(config.image_depths if config.images else ())})
+    results: dict[str, Any] = {
+        "references": references,
+        "linear": {kind: {str(depth): linear_difference(kind, depth) for depth in depths} for kind in kinds},
+        "runs": runs,
+    }
+    results["summary"] = summary(runs, config)
+    results["claims"] = claims(results, config)
+    folder.write_results(results)
+    draw(results, config, folder.figures)
+    print_report(results, config)
+    print(f"\nresults.json and figures in {folder.path}")
+    return results
+
+
+def _train(cases: Sequence[tuple[str, str, int]], config: Config) -> list[dict[str, Any]]:
+    """One record a training: every rate with the first seed, then the other seeds at each case's best."""
+    first, *others = config.seeds
+    tries = [spec for case in cases for spec in _specs(case, first, config)]
+    with tqdm(total=len(tries) + len(cases) * len(others), unit="run", disable=None) as bar:
+        found = _all(tries, config, bar.update)
+        records = []
+        chosen: dict[tuple, dict[str, Any]] = {}
+        for spec, record in zip(tries, found):
+            records.append(_record(spec, record))
+            case = (spec.task, spec.arm, spec.depth)
+            if case not in chosen or _order(records[-1]) < _order(chosen[case]):
+                chosen[case] = records[-1]
+        for best in chosen.values():
+            best["chosen"] = True
+        rest = [
+            replace(spec, seed=seed)
+            for spec, record in zip(tries, records[: len(tries)])
+            if record["chosen"]
+            for seed in others
+        ]
+        records += [
+            _record(spec, record) | {"chosen": True} for spec, record in zip(rest, _all(rest, config, bar.update))
+        ]
+    return records
+
+
+def _all(specs: Sequence[Spec], config: Config, done: Callable[[], Any]) -> list[dict[str, Any]]:
+    """The records of the specs, in their order, by as many processes as the config says."""
+    if config.workers == 1 or len(specs) < 2:
+        found = []
+        for spec in specs:
+            found.append(train_once(spec))
+            done()
+        return found
+    # the longest first, so that no process is left with one at the end
+    order = sorted(range(len(specs)), key=lambda i: -specs[i].depth)
+    with ProcessPoolExecutor(config.workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        waiting = {i: pool.submit(train_once, specs[i]) for i in order}
+        for future in waiting.values():
+            future.add_done_callback(lambda _: done())
+        return [waiting[i].result() for i in range(len(specs))]
+
+
+def _specs(case: tuple[str, str, int], seed: int, config: Config) -> list[Spec]:
+    task, arm, depth = case
+    return [
+        Spec(
+            task=task,
+            arm=arm,
+            depth=depth,
+            rate=rate,
+            seed=seed,
+            steps=config.steps,
+            batch=config.batch,
+            width=config.width,
+            activation=config.activation,
+            samples=_samples(task, config),
+            scale=scale,
+            angles=0 if arm == "head alone" else config.angles,
+        )
+        for rate in config.rates
+        for scale in (config.scales if arm in RANDOM else (0.0,))
+    ]
+
+
+def _record(spec: Spec, record: dict[str, Any]) -> dict[str, Any]:
+    own = {name: getattr(spec, name) for name in ("task", "arm", "depth", "rate", "scale", "seed")}
+    return own | {"chosen": False} | record
+
+
+def _order(record: dict[str, Any]) -> tuple[float, float]:
+    """Least validation error first; among equal ones the least loss. What is not a number comes last."""
+    return tuple(value if value == value else float("inf") for value in (record["validation"], record["loss"]))
+
+
+def _samples(task: str, config: Config) -> tuple[int, int, int]:
+    return config.fields if task == "darcy" else config.image_samples
+
+
+def _check(config: Config) -> None:
+    for name, values, known in (("arms", config.arms, ARMS), ("ablations", config.ablations, ABLATIONS)):
+        unknown = [value for value in values if value not in known]
+        if unknown:
+            raise ValueError(f"--{name} {unknown[0]!r}: expected some of {', '.join(known)}")
+    for task in config.tasks:
+        if task != "darcy" and not task.startswith("dense:"):
+            raise ValueError(f"--tasks {task!r}: expected 'darcy', or 'dense:' and the name of images")
+    if not (config.seeds and config.rates and config.scales and (config.tasks or config.images)):
+        raise ValueError("--seeds, --rates, --scales, and --tasks or --images: expected at least one of each")
+
+
+if __name__ == "__main__":
+    from sciops._command import command
+
+    command(run, PRESETS)
