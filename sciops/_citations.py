@@ -231,6 +231,14 @@ _PAPERS = {
         "2406.17830",
         2024,
     ),
+    "highway": _arxiv(
+        "fagnou2025accelerated",
+        "Accelerated Training through Iterative Gradient Propagation along the Residual Path",
+        "Fagnou, Erwan and Caillon, Paul and Delattre, Blaise and Allauzen, Alexandre",
+        "2501.17086",
+        2025,
+        "ICLR 2025",
+    ),
     "state_feedback": _arxiv(
         "caillon2025fast",
         "Fast Training of Recurrent Neural Networks with Stationary State Feedbacks",
@@ -282,6 +290,7 @@ _METHODS = {
     "pdebench": ("pdebench",),
     "the-well": ("the_well",),
     "randomized_smoothing": ("cohen", "lvm_rs", "bridging", "smoothing_sequences"),
+    "highway": ("highway",),
     "state_feedback": ("state_feedback",),
     "foton": ("foton",),
     "pepita": ("pepita",),
