@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops.grids import Grid
-from sciops.models._cells import fused, layers_of
+from sciops.models._cells import fused, layers_of, step
 from sciops.models.apply import unwrapped
 from sciops.models.blocks import pointwise
 from sciops.models.normalized import Normalized
@@ -25,6 +25,20 @@ def exact(rnn: nn.Module, x: Tensor, initial: Tensor, *, lengths: Tensor | None,
     """Backpropagation through time, by torch's fused loop."""
     (layer,) = layers_of(rnn)
     return fused(layer, x, initial, lengths)
+
+
+def loop(rnn: nn.Module, x: Tensor, initial: Tensor, *, lengths: Tensor | None, memory: Any) -> tuple[Tensor, Tensor]:
+    """The same step by step in Python: slow, and what the others are measured against."""
+    (layer,) = layers_of(rnn)
+    states = [initial]
+    for t in range(len(x)):
+        states.append(step(layer, x[t], states[-1])[0])
+    states = torch.stack(states[1:])
+    outputs = states[..., : layer.width]
+    if lengths is None:
+        return outputs, states[-1]
+    ends = lengths.to(x.device) - 1, torch.arange(x.shape[1], device=x.device)
+    return outputs.masked_fill(~_mask(lengths, x), 0), states[ends]
 
 
 def truncated(
@@ -57,7 +71,7 @@ def truncated(
 
 
 # name → (rnn, x, initial, *, lengths, memory, **options) → (outputs, last state); `sciops.training` adds its own
-BACKWARDS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {"exact": exact, "truncated": truncated}
+BACKWARDS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {"exact": exact, "loop": loop, "truncated": truncated}
 _OF_TRAINING = ("state_feedback", "highway")
 
 
@@ -74,9 +88,10 @@ class Recurrent(nn.Module):
     layout : "channels", (batch, channels, time), the form of fields on a grid of times; or "sequence", (batch, time,
         sensors)
     learn_state : trains the first states; zeros otherwise
-    backward : how gradients go back through time: "exact"; "truncated" (options: steps); and from `sciops.training`
-        "state_feedback" and "highway", with the options of those rules. The rules of `fit` by the same names override
-        it. What the model computes does not depend on it
+    backward : how gradients go back through time: "exact"; "loop", the same in Python; "truncated" (option: steps);
+        once `sciops.training` is imported "state_feedback" and "highway" too, with the options of `Feedback` and of
+        `highway_rnn`. What the model computes does not depend on it. Rules of `fit` that go back through time by
+        themselves override it
     backward_options : those options
 
     forward(x, grid=None, *, state=None, lengths=None, return_state=False)

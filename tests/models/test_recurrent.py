@@ -52,7 +52,7 @@ def test_is_the_stack_written_out(cell, random):
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("backward", ["exact", "truncated", "state_feedback", "highway"])
+@pytest.mark.parametrize("backward", ["exact", "loop", "truncated", "state_feedback", "highway"])
 def test_causal_and_resumable_and_the_same_whatever_the_way_back(cell, backward, random):
     if (cell, backward) == ("rnn", "highway"):
         return
@@ -91,8 +91,16 @@ def test_truncation_cuts_between_stretches(cell, steps, random):
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("backward, options", [("exact", {}), ("truncated", {"steps": 3}), ("state_feedback", {}),
-                                               ("highway", {"iterations": 2})])  # fmt: skip
+@pytest.mark.parametrize(
+    "backward, options",
+    [
+        ("exact", {}),
+        ("loop", {}),
+        ("truncated", {"steps": 3}),
+        ("state_feedback", {}),
+        ("highway", {"iterations": 2}),
+    ],
+)
 def test_lengths_tell_sequences_apart(cell, backward, options, random):
     if (cell, backward) == ("rnn", "highway"):
         return
@@ -180,7 +188,7 @@ def test_fit_learns_and_goes_on_bit_equal(feedback, tmp_path):
 def test_refusals(random):
     with pytest.raises(ValueError, match="cell='qrnn': expected one of rnn, gru, lstm"):
         Recurrent(1, 1, cell="qrnn")
-    with pytest.raises(ValueError, match="backward='bptt': expected one of exact, truncated, "):
+    with pytest.raises(ValueError, match="backward='bptt': expected one of exact, loop, truncated, "):
         Recurrent(1, 1, backward="bptt")
     with pytest.raises(ValueError, match="residual=True with 1 channels in and 2 out"):
         Recurrent(1, 2, residual=True)
