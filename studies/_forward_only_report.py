@@ -174,6 +174,10 @@ def _draw_errors(axis: Any, task: str, results: dict[str, Any], config: Any) -> 
     axis.set_yscale("log")
     axis.set_xticks(depths, map(str, depths))
     axis.set_xticks([], minor=True)
+    low, high = axis.get_ylim()
+    ticks = [t for t in (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.9) if low <= t <= high]
+    axis.set_yticks(ticks, [f"{t:g}" for t in ticks])
+    axis.set_yticks([], minor=True)
     kind = "relative $L^2$ error" if task == "darcy" else "error rate"
     axis.set(title=task, xlabel="hidden layers", ylabel=f"{kind}, test")
 

@@ -15,9 +15,11 @@ seed. Is it the gradient where layers are linear? Does it train at any depth? Do
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,44 +133,43 @@ def _train(cases: Sequence[tuple[str, str, int]], config: Config) -> list[dict[s
     """One record a training: every rate with the first seed, then the other seeds at each case's best."""
     first, *others = config.seeds
     tries = [spec for case in cases for spec in _specs(case, first, config)]
-    with tqdm(total=len(tries) + len(cases) * len(others), unit="run", disable=None) as bar:
-        found = _all(tries, config, bar.update)
-        records = []
-        chosen: dict[tuple, dict[str, Any]] = {}
-        for spec, record in zip(tries, found):
-            records.append(_record(spec, record))
+    with _crew(config.workers) as call, tqdm(total=len(tries) + len(cases) * len(others), disable=None) as bar:
+        records = [_record(spec, found) for spec, found in zip(tries, _all(tries, call, bar.update))]
+        best: dict[tuple, int] = {}
+        for i, spec in enumerate(tries):
             case = (spec.task, spec.arm, spec.depth)
-            if case not in chosen or _order(records[-1]) < _order(chosen[case]):
-                chosen[case] = records[-1]
-        for best in chosen.values():
-            best["chosen"] = True
-        rest = [
-            replace(spec, seed=seed)
-            for spec, record in zip(tries, records[: len(tries)])
-            if record["chosen"]
-            for seed in others
-        ]
-        records += [
-            _record(spec, record) | {"chosen": True} for spec, record in zip(rest, _all(rest, config, bar.update))
-        ]
-    return records
+            if case not in best or _order(records[i]) < _order(records[best[case]]):
+                best[case] = i
+        for i in best.values():
+            records[i]["chosen"] = True
+        rest = [replace(tries[i], seed=seed) for i in best.values() for seed in others]
+        found = _all(rest, call, bar.update)
+    return records + [_record(spec, one) | {"chosen": True} for spec, one in zip(rest, found)]
 
 
-def _all(specs: Sequence[Spec], config: Config, done: Callable[[], Any]) -> list[dict[str, Any]]:
-    """The records of the specs, in their order, by as many processes as the config says."""
-    if config.workers == 1 or len(specs) < 2:
-        found = []
-        for spec in specs:
-            found.append(train_once(spec))
-            done()
-        return found
-    # the longest first, so that no process is left with one at the end
-    order = sorted(range(len(specs)), key=lambda i: -specs[i].depth)
-    with ProcessPoolExecutor(config.workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        waiting = {i: pool.submit(train_once, specs[i]) for i in order}
-        for future in waiting.values():
-            future.add_done_callback(lambda _: done())
-        return [waiting[i].result() for i in range(len(specs))]
+@contextmanager
+def _crew(workers: int) -> Iterator[Callable[[Spec], Future]]:
+    """Hands a training to one of so many processes, or does it at once where there is one."""
+    if workers > 1:
+        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+            yield partial(pool.submit, train_once)
+        return
+
+    def now(spec: Spec) -> Future:
+        done: Future = Future()
+        done.set_result(train_once(spec))
+        return done
+
+    yield now
+
+
+def _all(specs: Sequence[Spec], call: Callable[[Spec], Future], done: Callable[[], Any]) -> list[dict[str, Any]]:
+    """The records of the specs, in their order; the deepest go first, so that none is left alone at the end."""
+    waiting: dict[int, Future] = {}
+    for i in sorted(range(len(specs)), key=lambda i: -specs[i].depth):
+        waiting[i] = call(specs[i])
+        waiting[i].add_done_callback(lambda _: done())
+    return [waiting[i].result() for i in range(len(specs))]
 
 
 def _specs(case: tuple[str, str, int], seed: int, config: Config) -> list[Spec]:
