@@ -181,7 +181,7 @@ def check_arms(task: Task, config: Config) -> None:
     flat = lambda g: torch.cat([v.flatten() for v in g.values()])  # noqa: E731
     for arm in config.arms:
         other, found = gradient(model, task, batch, way_back(arm, config.truncation))
-        if not abs(other - loss) <= 1e-4 * abs(loss):
+        if not abs(other - loss) <= 1e-5 * abs(loss):
             raise RuntimeError(f"{task.name}, {arm}: the loss is {other:.6g}, that of BPTT {loss:.6g}")
         if arm == "BPTT":
             require_equal(f"{task.name}, {arm}", flat(found), flat(truth), 1e-4)
