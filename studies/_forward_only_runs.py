@@ -175,7 +175,7 @@ def train_once(spec: Spec) -> dict[str, Any]:
         optimizer.zero_grad()
         loss = rule(model, task.loss, batch)
         if not math.isfinite(float(loss)):
-            break
+            return {"angles": angles, **dict.fromkeys(("train", "validation", "test", "loss"), math.inf)}
         if step in compared:
             angles.append({"step": step, **angle(model, task, batch)})
         optimizer.step()

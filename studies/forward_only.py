@@ -54,7 +54,7 @@ class Config:
     """numbers in a hidden layer"""
     activation: str = "tanh"
     """of hidden layers: a name in sciops.models.orthogonal.ACTIVATIONS"""
-    steps: int = 200
+    steps: int = 160
     """of SGD with a cosine decay of the rate"""
     batch: int = 50
     """samples a step"""

@@ -1,6 +1,8 @@
 """FOTON is backpropagation on orthogonal linear stacks, differs where theory says so, and keeps any optimiser whole."""
 
 import gc
+import subprocess
+import sys
 import weakref
 from copy import deepcopy
 from types import SimpleNamespace
@@ -399,6 +401,49 @@ def test_fit_trains_by_it_and_goes_on_bit_for_bit(tmp_path):
     folder = sciops.save_model(run.model, tmp_path / "model")
     with torch.no_grad():
         assert torch.equal(sciops.load_model(folder)(x, grid), run.model(x, grid))
+
+
+_TWO = """
+import sys, torch
+from types import SimpleNamespace
+from sciops.models import OrthogonalNet
+from sciops.training.gradients import forward_only
+
+torch.manual_seed(0)
+torch.distributed.init_process_group("gloo")
+rank = torch.distributed.get_rank()
+net = OrthogonalNet(1, 3, shape=(8,), width=8, depth=3).double()
+forward_only(net, lambda p, b: p.sum(), SimpleNamespace(x=torch.ones(2, 1, 8).double(), y=None, grid=None))
+net.zero_grad()
+x, y = torch.randn(6, 1, 8).double(), torch.randn(6, 3).double()
+part = slice(0, 2) if rank == 0 else slice(2, 6)
+batch = SimpleNamespace(x=x[part], y=y[part], grid=None, weight=2 / 6)
+front = torch.nn.parallel.DistributedDataParallel(net)
+for _ in range(2):
+    forward_only(front, lambda p, b: ((p - b.y) ** 2).sum() / 2 * b.weight, batch)
+shared = [p.grad / 2 for p in net.parameters()]
+net.zero_grad()
+torch.distributed.destroy_process_group()
+forward_only(net, lambda p, b: ((p - b.y) ** 2).sum() / 12, SimpleNamespace(x=x, y=y, grid=None))
+worst = max(float((a - p.grad).abs().max() / p.grad.abs().max()) for a, p in zip(shared, net.parameters()))
+sys.exit(0 if worst < 1e-12 else f"gradients differ by {worst}")
+"""
+
+
+@pytest.mark.slow
+def test_several_processes_average(tmp_path):
+    (tmp_path / "two.py").write_text(_TWO)
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--master-port",
+        str(_free_port()),
+    ]
+    done = subprocess.run([*command, str(tmp_path / "two.py")], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 # --- refusals -------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -49,17 +50,17 @@ class LinearStack:
     steps: tuple[tuple[Kind, nn.Module], ...]
     lift: bool
 
-    @property
+    @cached_property
     def linear(self) -> list[int]:
         """Where the linear layers stand among the steps."""
         return [i for i, (kind, _) in enumerate(self.steps) if kind == "linear"]
 
-    @property
+    @cached_property
     def hidden(self) -> list[int]:
         """Those that must keep lengths: all but the last, and but the lift."""
         return self.linear[1 if self.lift else 0 : -1]
 
-    @property
+    @cached_property
     def start(self) -> int:
         """The step whose input is perturbed: the first one, or the first behind the lift and its activation."""
         if not self.lift:

@@ -24,6 +24,7 @@ class Keeper:
 
     def __init__(self, stack: LinearStack) -> None:
         self.layers: list[nn.Module] = []
+        self._own: set[int] = set()
         self.shapes: list[tuple[int, ...] | None] = []
         self.method, self.iterations, self.every = "none", 6, 1
         self.ready, self.pending, self.feedback = False, False, None
@@ -36,7 +37,9 @@ class Keeper:
         """The layers to project, and the grids that they act on."""
         chosen = [(stack.steps[i][1], shape) for i, shape in zip(stack.hidden, shapes)]
         chosen = [(layer, shape) for layer, shape in chosen if can_be_projected(layer)]
-        self.layers, self.shapes = [layer for layer, _ in chosen], [shape for _, shape in chosen]
+        layers, self.shapes = [layer for layer, _ in chosen], [shape for _, shape in chosen]
+        if layers != self.layers:
+            self.layers, self._own = layers, {id(p) for layer in layers for p in layer.parameters()}
 
     def is_close(self) -> bool:
         """Orthogonal to half of the digits, so that a resumed run is not projected once more."""
@@ -51,8 +54,7 @@ class Keeper:
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if not self.pending or self.method == "none":
             return
-        own = {id(p) for layer in self.layers for p in layer.parameters()}
-        if not any(id(p) in own for group in optimizer.param_groups for p in group["params"]):
+        if not any(id(p) in self._own for group in optimizer.param_groups for p in group["params"]):
             return
         self.pending = False
         self.steps += 1

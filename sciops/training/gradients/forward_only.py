@@ -105,7 +105,7 @@ def forward_only(
         if foton and feedback == "exact":
             u = _feedback(stack, run, e, start, keeper, feedback_every)
         else:
-            shape = z[0].numel(), e[0].numel()
+            shape = z.shape[1:].numel(), e.shape[1:].numel()
             u = (e.flatten(1) @ random_feedback(*shape, scale, seed, e.dtype, e.device).mT).reshape(z.shape)
         keeper.calls += 1
     again = run_stack(stack.steps, z - amplitude * u, first=start, differentiable=not foton, masks=run.masks)
@@ -259,7 +259,7 @@ def _check_precision(stack: LinearStack) -> None:
 
 def _check_widths(stack: LinearStack, run: Pass, allowed: bool) -> None:
     for i in stack.hidden:
-        inputs, outputs = run.inputs[i][0].numel(), run.outputs[i][0].numel()
+        inputs, outputs = run.inputs[i].shape[1:].numel(), run.outputs[i].shape[1:].numel()
         if outputs > inputs and not allowed:
             first = "; the first may be declared a lift, lift=True" if i == stack.linear[0] else ""
             raise ValueError(
