@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sciops.plotting import figure, series
-from studies._feedback_summary import EQUAL_TIME, verdicts
+from studies._feedback_summary import EQUAL_TIME, paired, verdicts
 from studies._feedback_training import ARMS, OURS
 
 _SAID = (
@@ -51,6 +51,7 @@ def print_report(results: Mapping[str, Any]) -> None:
             )
             end = f"   {row['diverged']} diverged" if row["diverged"] else ""
             print(f"{_name(row['arm']):20}" + "".join(f"{c:>{w}}" for c, w in zip(cells, widths)) + end)
+    _print_rollouts(results["rollout"])
     lengths = list(dict.fromkeys(row["length"] for row in results["gradient_seconds"]))
     print("\none forward and backward pass, milliseconds" + "".join(f"{f'T = {n}':>12}" for n in lengths))
     for arm in dict.fromkeys(row["arm"] for row in results["gradient_seconds"]):
@@ -59,6 +60,26 @@ def print_report(results: Mapping[str, Any]) -> None:
     print()
     for line in verdicts(rows):
         print(line)
+
+
+def _print_rollouts(rows: list[Mapping[str, Any]]) -> None:
+    if not rows:
+        return
+    print("\nrollouts of an FNO on Kuramoto–Sivashinsky: relative L2 error of the last frame")
+    heads = ("test", "± seeds", "− Λ = 0", "seconds", "cosine", "norm ratio")
+    print(f"{'':20}" + "".join(f"{head:>{width}}" for head, width in zip(heads, (9, 9, 19, 9, 17, 17))))
+    cut = [row["test"] for row in rows if row["arm"].endswith("(Λ = 0)")]
+    for arm in dict.fromkeys(row["arm"] for row in rows):
+        mine = [row for row in rows if row["arm"] == arm]
+        tests = np.array([row["test"] for row in mine])
+        mean, error = paired(tests, cut)
+        looks = [" ".join(f"{v:.2f}" for v in np.mean([[c[k] for c in row["closeness"]] for row in mine], 0))
+                 for k in ("cosine", "norm_ratio")]  # fmt: skip
+        spread = tests.std(ddof=1) if len(tests) > 1 else float("nan")
+        print(
+            f"{arm:20}{tests.mean():9.4f}{spread:9.2g}{f'{mean:+.2g} ± {error:.1g}':>19}"
+            f"{np.mean([row['seconds'] for row in mine]):9.2f}{looks[0]:>17}{looks[1]:>17}"
+        )
 
 
 def draw(results: Mapping[str, Any], folder: Path) -> None:

@@ -38,8 +38,8 @@ def summary(tasks: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]
                     "test": _mean(of_arm, "test"),
                     "spread": _deviation([r["test"] for r in of_arm]),
                     "closed": float((cut - _mean(of_arm, "test")) / (cut - exact)) if cut != exact else float("nan"),
-                    "against_truncation": _paired(of_arm, chosen["FT-BPTT"]),
-                    "against_equal_time": _paired(of_arm, chosen[EQUAL_TIME]),
+                    "against_truncation": paired(_tests(of_arm), _tests(chosen["FT-BPTT"])),
+                    "against_equal_time": paired(_tests(of_arm), _tests(chosen[EQUAL_TIME])),
                     "seconds": _mean(of_arm, "seconds"),
                     "speed": _mean(chosen["BPTT"], "seconds") / _mean(of_arm, "seconds"),
                     "cosine": _looks(of_arm, "cosine"),
@@ -78,8 +78,9 @@ def clear_sign(difference: Sequence[float]) -> int:
     return int(np.sign(mean)) if abs(mean) > 2 * error else 0
 
 
-def _paired(runs: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> list[float]:
-    differences = [a["test"] - b["test"] for a, b in zip(runs, others)]
+def paired(values: Sequence[float], others: Sequence[float]) -> list[float]:
+    """[mean, standard error] of the differences, seed by seed."""
+    differences = [a - b for a, b in zip(values, others)]
     return [float(np.mean(differences)), _deviation(differences) / len(differences) ** 0.5]
 
 
@@ -91,6 +92,10 @@ def _at_best_rate(runs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     rates = dict.fromkeys(r["rate"] for r in runs)
     best = min(rates, key=lambda rate: np.mean([r["validation"] for r in runs if r["rate"] == rate]))
     return sorted((r for r in runs if r["rate"] == best), key=lambda r: r["seed"])
+
+
+def _tests(runs: Sequence[Mapping[str, Any]]) -> list[float]:
+    return [r["test"] for r in runs]
 
 
 def _mean(runs: Sequence[Mapping[str, Any]], key: str) -> float:

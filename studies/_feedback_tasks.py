@@ -76,14 +76,18 @@ def text_task(corpus: str, *, length: int, batch: int, width: int, depth: int, c
     )
 
 
-def readings(sequences: int, times: int, *, every: float = 0.5, seed: int) -> np.ndarray:
-    """(sequences, times, sensors) of Kuramoto–Sivashinsky on an interval of 22, 64 points, `every` 0.5; float32."""
+def snapshots(sequences: int, times: int, *, every: float = 0.5, seed: int) -> np.ndarray:
+    """(sequences, times, points) of Kuramoto–Sivashinsky on an interval of 22, 64 points, `every` 0.5; float32."""
     grid = Grid((POINTS,), LENGTH, "periodic")
     start = 0.1 * np.random.default_rng(seed).standard_normal((sequences, POINTS))
     start -= start.mean(1, keepdims=True)
     when = _SETTLE + every * np.arange(times)
-    u = kuramoto_sivashinsky.solve(start, grid, times=when, dt=0.1).u
-    return u[..., :: POINTS // SENSORS].astype(np.float32)
+    return kuramoto_sivashinsky.solve(start, grid, times=when, dt=0.1).u.astype(np.float32)
+
+
+def readings(sequences: int, times: int, *, seed: int) -> np.ndarray:
+    """(sequences, times, sensors): every 16th point of `snapshots`."""
+    return snapshots(sequences, times, seed=seed)[..., :: POINTS // SENSORS]
 
 
 def sensor_task(length: int, *, batch: int, width: int, depth: int, cell: str, sequences: int, seed: int) -> Task:

@@ -8,7 +8,8 @@ equation. It is trained by every way back through time from the same starts on t
 to stretches (TBPTT) or to single steps (FT-BPTT), by state feedback in its modes, and by Highway-BP; and once more by
 BPTT with as many steps, and a schedule of its own, as fit into the time of state feedback. Held-out error, training
 time, and cosine and norm ratio of the gradient through training; then the time of one gradient by length. Where an
-effect is within the spread of the seeds, the table says so.
+effect is within the spread of the seeds, the table says so. Last, a Fourier neural operator that steps the whole field
+of the same equation is trained on rollouts, Λ the identity or diagonal in the Fourier basis.
 
 Text: `apt-get install bible-kjv` (or debian-handbook); without either, Python's own reference texts.
 """
@@ -26,6 +27,8 @@ from tqdm.auto import tqdm
 from sciops.datasets.text import CORPORA, read_corpus
 from sciops.runs import RunFolder
 from studies._feedback_report import draw, print_report
+from studies._feedback_rollout import ARMS as ROLLOUT_ARMS
+from studies._feedback_rollout import rollouts
 from studies._feedback_summary import EQUAL_TIME, summary
 from studies._feedback_tasks import SENSORS, Task, recurrent, sensor_task, text_task
 from studies._feedback_training import ARMS, gradient, train, way_back
@@ -66,6 +69,12 @@ class Config:
     """steps in a stretch of TBPTT"""
     looks: int = 4
     """validations and comparisons of gradients in a training"""
+    rollout_steps: int = 25
+    """optimiser steps of the neural operator on rollouts; 0 leaves them out"""
+    rollout_frames: int = 6
+    """own steps of the operator, all in the loss"""
+    rollout_width: int = 12
+    """channels of the operator"""
     timed_lengths: tuple[int, ...] = (64, 256, 1024)
     """lengths at which one gradient is timed"""
     rounds: int = 7
@@ -90,6 +99,9 @@ PRESETS = {
         rates=(1e-3, 3e-3, 6e-3),
         seeds=5,
         looks=10,
+        rollout_steps=4000,
+        rollout_frames=16,
+        rollout_width=48,
         rounds=21,
     ),
 }
@@ -138,6 +150,7 @@ def run(config: Config) -> dict[str, Any]:
         "tasks": tasks,
         "runs": rows,
         "summary": summary(tasks, rows),
+        "rollout": rollout_rows(config),
         "gradient_seconds": time_gradients(config),
         "truncation": config.truncation,
     }
@@ -146,6 +159,22 @@ def run(config: Config) -> dict[str, Any]:
     print_report(results)
     print(f"\nresults.json and figures in {folder.path}")
     return results
+
+
+def rollout_rows(config: Config) -> list[dict[str, Any]]:
+    """The trainings of a neural operator that steps the whole field (`rollouts`)."""
+    if config.rollout_steps == 0:
+        return []
+    trainings = rollouts(
+        steps=config.rollout_steps,
+        frames=config.rollout_frames,
+        seeds=config.seeds,
+        batch=config.batch,
+        width=config.rollout_width,
+        sequences=config.sequences,
+        rate=config.rates[0],
+    )
+    return list(tqdm(trainings, total=len(ROLLOUT_ARMS) * config.seeds, unit="rollout training"))
 
 
 def _share_of_time(rows: list[dict[str, Any]]) -> float:

@@ -26,7 +26,19 @@ def config(tmp_path, **options):
     return study.Config(
         **{
             **dict(corpus="python", arms=ARMS, text_lengths=(8,), sensor_lengths=(9,), sensor_steps=(3,), text_steps=3),
-            **dict(width=8, batch=4, sequences=8, held_out=6, seeds=2, looks=2, timed_lengths=(6,), rounds=1),
+            **dict(
+                width=8,
+                batch=4,
+                sequences=8,
+                held_out=6,
+                seeds=2,
+                looks=2,
+                timed_lengths=(6,),
+                rounds=1,
+                rollout_steps=2,
+                rollout_frames=3,
+                rollout_width=4,
+            ),
             **dict(output=tmp_path, **options),
         }
     )
@@ -42,6 +54,8 @@ def test_a_small_run_leaves_its_numbers(tmp_path, capsys):
     shorter = [r for r in results["runs"] if r["arm"] == EQUAL_TIME]
     assert len(shorter) == 4 and all(1 <= r["steps"] <= 3 for r in shorter)
     assert all(math.isfinite(r["test"]) and len(r["history"]) == 3 for r in results["runs"] if r["arm"] != EQUAL_TIME)
+    fed = {row["arm"]: row["closeness"][0] for row in results["rollout"]}
+    assert fed["BPTT"]["cosine"] == pytest.approx(1) and fed["one step (Λ = 0)"]["cosine"] < 0.9999
     for name in ("loss_against_time", "error_by_arm", "cosine"):
         assert (tmp_path / "figures" / f"{name}.png").stat().st_size > 10_000
     printed = capsys.readouterr().out
