@@ -46,7 +46,7 @@ class Config:
     """training fields"""
     test: int = 100
     data_seed: int = 0
-    epochs: int = 6
+    epochs: int = 5
     batch_size: int = 8
     learning_rate: float = 4e-3
     looks: int = 8

@@ -13,6 +13,7 @@ rule that fills ``.grad`` without ``loss.backward()`` has to average over the pr
 from __future__ import annotations
 
 from sciops.training.gradients._options import check_options, options_at
+from sciops.training.gradients._pipeline import PlacedStack
 from sciops.training.gradients._recurrent import highway_rnn
 from sciops.training.gradients._stack import Layer, norm_after_sum, relu_after_sum
 from sciops.training.gradients.backprop import backprop
@@ -30,6 +31,7 @@ GRADIENTS = {
 __all__ = [
     "GRADIENTS",
     "Layer",
+    "PlacedStack",
     "backprop",
     "check_options",
     "feedback_matrix",
