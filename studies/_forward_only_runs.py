@@ -39,6 +39,7 @@ class Spec:
     batch: int
     width: int
     activation: str
+    optimizer: str
     samples: tuple[int, int, int]
     scale: float = 0.0
     angles: int = 0  # how often the gradient is compared with the true one
@@ -150,7 +151,7 @@ def rule_of(spec: Spec) -> tuple[Callable[..., Tensor], Callable[[nn.Module], No
 
 
 def train_once(spec: Spec) -> dict[str, Any]:
-    """SGD with a cosine decay of the rate; the record of the run, its errors infinite where it diverged."""
+    """Training with a cosine decay of the rate; the record of the run, its errors infinite where it diverged."""
     torch.set_num_threads(1)
     task = task_of(spec.task, spec.samples)
     torch.manual_seed(spec.seed)
@@ -159,7 +160,8 @@ def train_once(spec: Spec) -> dict[str, Any]:
         for layer in model.stack[:-1]:
             layer.requires_grad_(False)
     rule, after = rule_of(spec)
-    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=spec.rate)
+    make = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[spec.optimizer]
+    optimizer = make([p for p in model.parameters() if p.requires_grad], lr=spec.rate)
     random = np.random.default_rng(spec.seed)
     x, y = task.parts[0]
     compared = {round(t) for t in np.linspace(0, spec.steps - 1, spec.angles)} if spec.angles else set()

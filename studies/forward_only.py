@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tqdm.auto import tqdm
 
@@ -34,7 +34,7 @@ from studies._forward_only_runs import ABLATIONS, ARMS, RANDOM, Spec, linear_dif
 class Config:
     tasks: tuple[str, ...] = ("darcy", "dense:digits")
     """"darcy", or "dense:" and a name or folder of images"""
-    depths: tuple[int, ...] = (3, 10, 30, 50)
+    depths: tuple[int, ...] = (3, 10, 30)
     """hidden layers of the dense networks"""
     arms: tuple[str, ...] = ARMS
     """ways to train"""
@@ -55,11 +55,13 @@ class Config:
     activation: str = "tanh"
     """of hidden layers: a name in sciops.models.orthogonal.ACTIVATIONS"""
     steps: int = 160
-    """of SGD with a cosine decay of the rate"""
+    """of the optimiser, with a cosine decay of the rate"""
     batch: int = 50
     """samples a step"""
-    rates: tuple[float, ...] = (0.03, 0.1, 0.3)
-    """peak rates to choose from"""
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    """plain SGD, or Adam"""
+    rates: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+    """peak rates to choose from, from the middle outwards"""
     scales: tuple[float, ...] = (0.005, 0.05)
     """deviations of a random matrix to choose from"""
     angles: int = 9
@@ -84,13 +86,11 @@ PRESETS = {
         output=Path("runs/forward_only_fashion"),
     ),
     "full": Config(
+        depths=(3, 10, 30, 50),
         images="fashion-mnist",
         image_depths=(2, 8, 20),
-        image_samples=(1257, 180, 360),
-        steps=2000,
-        rates=(0.01, 0.03, 0.1, 0.3, 1.0),
+        steps=600,
         scales=(0.001, 0.005, 0.02, 0.1),
-        seeds=(0, 1, 2, 3, 4),
         angles=21,
         output=Path("runs/forward_only_full"),
     ),
@@ -130,21 +130,39 @@ def run(config: Config) -> dict[str, Any]:
 
 
 def _train(cases: Sequence[tuple[str, str, int]], config: Config) -> list[dict[str, Any]]:
-    """One record a training: every rate with the first seed, then the other seeds at each case's best."""
+    """One record a training: with the first seed at the rates that the choice needs, then the other seeds at the best.
+
+    Each case, and scale, starts in the middle of the rates and goes on to the neighbours of its best one, until both
+    are worse or there is none.
+    """
     first, *others = config.seeds
-    tries = [spec for case in cases for spec in _specs(case, first, config)]
-    with _crew(config.workers) as call, tqdm(total=len(tries) + len(cases) * len(others), disable=None) as bar:
-        records = [_record(spec, found) for spec, found in zip(tries, _all(tries, call, bar.update))]
-        best: dict[tuple, int] = {}
-        for i, spec in enumerate(tries):
+    ladder = sorted(config.rates)
+    middle = len(ladder) // 2
+    found: dict[Spec, dict[str, Any]] = {}
+    plans = [_specs(case, scale, first, config) for case in cases for scale in _scales(case, config)]
+    with _crew(config.workers) as call, tqdm(unit="run", disable=None) as bar:
+        wanted = {plan[i] for plan in plans for i in {max(middle - 1, 0), middle}}
+        while wanted:
+            found |= zip(wanted, _all([*wanted], call, bar.update))
+            near = ((plan, _best(plan, found)) for plan in plans)
+            wanted = {plan[j] for plan, i in near for j in (i - 1, i + 1) if 0 <= j < len(ladder)} - found.keys()
+        records = {spec: _record(spec, one) for spec, one in found.items()}
+        best: dict[tuple, Spec] = {}
+        for spec in records:
             case = (spec.task, spec.arm, spec.depth)
-            if case not in best or _order(records[i]) < _order(records[best[case]]):
-                best[case] = i
-        for i in best.values():
-            records[i]["chosen"] = True
-        rest = [replace(tries[i], seed=seed) for i in best.values() for seed in others]
-        found = _all(rest, call, bar.update)
-    return records + [_record(spec, one) | {"chosen": True} for spec, one in zip(rest, found)]
+            if case not in best or _order(found[spec]) < _order(found[best[case]]):
+                best[case] = spec
+        for spec in best.values():
+            records[spec]["chosen"] = True
+        rest = [replace(spec, seed=seed) for spec in best.values() for seed in others]
+        again = _all(rest, call, bar.update)
+    every = [*records.values(), *(_record(spec, one) | {"chosen": True} for spec, one in zip(rest, again))]
+    place = {case: i for i, case in enumerate(cases)}
+    return sorted(every, key=lambda r: (place[r["task"], r["arm"], r["depth"]], r["seed"], r["scale"], r["rate"]))
+
+
+def _best(plan: Sequence[Spec], found: dict[Spec, dict[str, Any]]) -> int:
+    return min((i for i, spec in enumerate(plan) if spec in found), key=lambda i: _order(found[plan[i]]))
 
 
 @contextmanager
@@ -172,7 +190,8 @@ def _all(specs: Sequence[Spec], call: Callable[[Spec], Future], done: Callable[[
     return [waiting[i].result() for i in range(len(specs))]
 
 
-def _specs(case: tuple[str, str, int], seed: int, config: Config) -> list[Spec]:
+def _specs(case: tuple[str, str, int], scale: float, seed: int, config: Config) -> list[Spec]:
+    """The trainings of a case by rate, the lowest first."""
     task, arm, depth = case
     return [
         Spec(
@@ -185,13 +204,17 @@ def _specs(case: tuple[str, str, int], seed: int, config: Config) -> list[Spec]:
             batch=config.batch,
             width=config.width,
             activation=config.activation,
+            optimizer=config.optimizer,
             samples=_samples(task, config),
             scale=scale,
             angles=0 if arm == "head alone" else config.angles,
         )
-        for rate in config.rates
-        for scale in (config.scales if arm in RANDOM else (0.0,))
+        for rate in sorted(config.rates)
     ]
+
+
+def _scales(case: tuple[str, str, int], config: Config) -> tuple[float, ...]:
+    return config.scales if case[1] in RANDOM else (0.0,)
 
 
 def _record(spec: Spec, record: dict[str, Any]) -> dict[str, Any]:
