@@ -111,7 +111,7 @@ def sensor_task(length: int, *, batch: int, width: int, depth: int, cell: str, s
         name=f"sensors, T = {length}",
         about=f"{SENSORS} sensors on Kuramoto–Sivashinsky, next readings",
         steps=length,
-        unit="MSE of readings of unit variance",
+        unit="MSE, readings of unit variance",
         model=lambda seed: recurrent(seed, SENSORS, SENSORS, width, depth, cell, residual=True),
         draw=draw,
         loss=loss,

@@ -64,23 +64,26 @@ def evaluate(model: Recurrent, task: Task, batches: list[Any]) -> float:
     return sum(loss * count for loss, count in losses) / sum(count for _, count in losses)
 
 
-def train(task: Task, arm: str, *, seed: int, steps: int, rate: float, truncation: int, looks: int) -> dict[str, Any]:
+def train(
+    task: Task, arm: str, *, seed: int, steps: int, rate: float, truncation: int, looks: int, comparisons: int
+) -> dict[str, Any]:
     """One model, AdamW with a one-cycle rate, clipped at 1; all arms of a seed share the start and the batches.
 
-    looks : how often in training it is validated and its gradient compared; neither counts as time
+    looks, comparisons : how often in training it is validated, and its gradient compared; neither counts as time
 
     returns : {"history": [{"step", "seconds", "validation"}], "closeness": [{"step", "cosine", "norm_ratio"}], "test",
         "seconds", "step_seconds" (median), "diverged"}
     """
     model, generator, way = task.model(seed), torch.Generator().manual_seed(seed), way_back(arm, truncation)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
-    look_at = {round(i * steps / looks) for i in range(looks + 1)}
+    look_at, compare_at = ({round(i * steps / n) for i in range(n + 1)} for n in (looks, comparisons))
     history, close, seconds, each, diverged = [], [], 0.0, [], False
     for number in range(steps + 1):
         batch = task.draw(generator)
         if number in look_at:
             value = evaluate(model, task, task.validation)
             history.append({"step": number, "seconds": seconds, "validation": task.shown(value)})
+        if number in compare_at:
             close.append({"step": number, **closeness(model, task, batch, way)})
         if number == steps:
             break

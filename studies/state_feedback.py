@@ -68,7 +68,9 @@ class Config:
     truncation: int = 16
     """steps in a stretch of TBPTT"""
     looks: int = 4
-    """validations and comparisons of gradients in a training"""
+    """validations in a training"""
+    comparisons: int = 2
+    """comparisons of the gradient with the true one in a training"""
     rollout_steps: int = 25
     """optimiser steps of the neural operator on rollouts; 0 leaves them out"""
     rollout_frames: int = 6
@@ -77,7 +79,7 @@ class Config:
     """channels of the operator"""
     timed_lengths: tuple[int, ...] = (64, 256, 1024)
     """lengths at which one gradient is timed"""
-    rounds: int = 7
+    rounds: int = 5
     """rounds of timing"""
     output: Path = Path("runs/state_feedback")
     """folder for results.json and the figures"""
@@ -99,6 +101,7 @@ PRESETS = {
         rates=(1e-3, 3e-3, 6e-3),
         seeds=5,
         looks=10,
+        comparisons=10,
         rollout_steps=4000,
         rollout_frames=16,
         rollout_width=48,
@@ -129,7 +132,15 @@ def run(config: Config) -> dict[str, Any]:
     with tqdm(total=total, unit="training") as bar:
 
         def trained(task: Task, steps: int, arm: str, **how: Any) -> dict[str, Any]:
-            row = train(task, arm, steps=steps, truncation=config.truncation, looks=config.looks, **how)
+            row = train(
+                task,
+                arm,
+                steps=steps,
+                truncation=config.truncation,
+                looks=config.looks,
+                comparisons=config.comparisons,
+                **how,
+            )
             folder.log({k: v for k, v in row.items() if k not in ("history", "closeness")})
             bar.set_postfix({"task": task.name, "arm": arm}, refresh=False)
             bar.update()
@@ -254,7 +265,7 @@ def _check(config: Config) -> None:
             f"--sensor-steps {config.sensor_steps}: expected one number for each of --sensor-lengths "
             f"{config.sensor_lengths}"
         )
-    for name in ("seeds", "looks", "rounds", "truncation"):
+    for name in ("seeds", "looks", "comparisons", "rounds", "truncation"):
         if getattr(config, name) < 1:
             raise ValueError(f"--{name} {getattr(config, name)}: expected at least 1")
 
