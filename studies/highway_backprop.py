@@ -212,7 +212,7 @@ def _draw_cosines(results: dict[str, Any], config: Config, path: Path) -> None:
                 axis.plot(share, cosine.mean(0), label=arm, **style)
                 axis.fill_between(share, cosine.min(0), cosine.max(0), color=style["color"], alpha=0.15, linewidth=0)
             axis.set(title=f"{name.upper()}, {2 * config.blocks} layers", xlabel="share of the training")
-            axis.set_ylabel("cosine with backpropagation's gradient")
+            axis.set_ylabel("cosine with the true gradient")
             axis.legend()
         axis, styles = axes[0, -1], series()
         for k in config.iterations:
@@ -239,6 +239,7 @@ def _draw_times(results: dict[str, Any], path: Path) -> None:
             steps = list(dict.fromkeys(row["steps"] for row in rows))
             axis.set_xticks(steps, [str(t) for t in steps])
             axis.set_xticks([], minor=True)
+            axis.yaxis.set_minor_formatter("")
             axis.set(title=title, xlabel="steps T of the GRU", ylabel="milliseconds")
         axes[0, 0].legend()
 

@@ -284,7 +284,7 @@ def _draw(results: dict[str, Any], path: Path) -> None:
             xlabel="sweeps k", ylabel="times as fast as in turns", title=f"backward, {results['layers']} layers"
         )
         axes[0, 0].set_ylim(bottom=0)
-        axes[0, 1].set(xlabel="sweeps k", ylabel="cosine with backpropagation's gradient", title="at the start")
+        axes[0, 1].set(xlabel="sweeps k", ylabel="cosine with the true gradient", title="at the start")
         axes[0, 0].legend()
         for axis in axes[0]:
             axis.set_xticks(k)

@@ -10,7 +10,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from sciops.training.gradients._layerwise import LayerByLayer
-from sciops.training.gradients._scan import reverse_scan
 from sciops.training.gradients._stack import Layer, layers_of
 
 
@@ -98,23 +97,29 @@ class PlacedStack:
         gradient = self.output.grad if self.last else torch.empty_like(self.output)
         dist.broadcast(gradient, group=self.group, group_src=self.count - 1)
         gradient = gradient.to(engine.dtype)
-        # from the state behind this process's layers to the ones in front of it
-        powers = torch.tensor([float(keep) ** (own - n) for n in range(own + 1)], dtype=engine.dtype)
-        powers = powers.to(gradient.device).reshape(-1, *(1,) * gradient.ndim)
-        first = w = powers * (keep ** sum(self.counts[self.rank + 1 :]) * gradient)
-        v = torch.zeros_like(w)
+        outside = keep ** sum(self.counts[self.rank + 1 :]) * gradient
+        w = self._with_tail(None, outside, keep)
+        products: list[Tensor] = []
         for k in range(min(iterations, depth)):
             # as in `sweeps`: what the last layers send down does not change any more
             layers = range(max(0, min(own, depth - k - before)))
-            for n, product in zip(layers, engine.products(layers, w)):
-                v[n] = product + gamma * w[n + 1] if gamma else product
-            u = reverse_scan(v, keep)
-            w = first + u + powers * self._behind(u[0], keep)
+            new = [p + gamma * w[n + 1] if gamma else p for n, p in enumerate(engine.products(layers, w))]
+            products = [*new, *products[len(new) :]]
+            sums: list[Tensor] = []
+            for product in reversed(products):
+                sums.append(product + keep * sums[-1] if sums else product)
+            w = self._with_tail(sums[::-1], outside + self._behind(sums[-1], keep), keep)
         for p, g in zip(self.parameters, engine.to_parameters(w, self.parameters)):
             if g is not None:
                 p.grad = g if p.grad is None else p.grad + g
         self.engine = None
         return w[0].to(self.x.dtype)
+
+    def _with_tail(self, sums: Sequence[Tensor] | None, tail: Tensor, keep: float) -> list[Tensor]:
+        """Of the states in front of and behind this process's layers: sums of its own, and what lies behind them."""
+        own = len(self.layers)
+        tails = [tail if keep == 1 else keep ** (own - n) * tail for n in range(own + 1)]
+        return tails if sums is None else [*(s + t for s, t in zip(sums, tails)), tail]
 
     def _behind(self, total: Tensor, keep: float) -> Tensor:
         """S v at the state behind this process's layers, of the totals of the processes after it."""

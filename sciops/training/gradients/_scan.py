@@ -150,13 +150,14 @@ def _aligned(mask: Tensor, ndim: int) -> Tensor:
 
 def _choice(v: Tensor, factors: Tensor, plain: bool, varying: bool, matrix: bool) -> str:
     """The fastest for the size in measurements: a loop pays for every step what it costs to start an operation."""
-    if plain:
-        return "cumsum"
     steps, entries = len(v), math.prod(v.shape[1:])
     on_cpu = v.device.type == "cpu"
+    # torch's sum along the first axis reads memory column by column on a CPU
+    if plain and not (on_cpu and entries >= 1024):
+        return "cumsum"
     small = entries <= 128 and not matrix if on_cpu else entries * steps * (v.shape[-1] if matrix else 1) <= 2**26
     # where K grows, a transform rounds to the largest u, and the last ones are far smaller
-    if not varying and small and not matrix and steps >= 64 and bool((factors.abs() <= 1).all()):
+    if not (varying or matrix or plain) and small and steps >= 64 and bool((factors.abs() <= 1).all()):
         return "fft"
     return "associative" if small and steps >= (4096 if on_cpu else 64) else "loop"
 
