@@ -33,7 +33,7 @@ def print_report(results: Mapping[str, Any]) -> None:
                 f"{row['test']:.4g}",
                 f"{row['spread']:.2g}",
                 *("{:+.2g} ± {:.1g}".format(*row[f"against_{other}"]) for other in ("truncation", "equal_time")),
-                f"{row['closed']:.0%}",
+                "–" if np.isnan(row["closed"]) else f"{row['closed']:.0%}",
                 f"{row['seconds']:.2f}",
                 f"{row['speed']:.2f}",
                 " ".join(f"{value:.2f}" for value in row["cosine"]),
