@@ -14,7 +14,7 @@ def summary(tasks: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]
     """One row a task and arm, at the rate with the least mean validation error.
 
     test, spread : mean and standard deviation over the seeds
-    closed : share of the gap between FT-BPTT and BPTT that the arm closes, of the means; nan where BPTT is not the better
+    closed : share of the gap between FT-BPTT and BPTT that the arm closes, of the means; nan where BPTT is not better
         beyond two standard errors
     against_truncation, against_equal_time : mean and standard error of the paired difference to FT-BPTT, and to BPTT in
         the same time, seed by seed; negative is better
