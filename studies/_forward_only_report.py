@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from sciops.plotting import figure, series
-from studies._forward_only_runs import RANDOM
 
 GROUPS = ("first", "middle", "last")
 
@@ -20,10 +19,8 @@ def summary(runs: Sequence[dict[str, Any]], config: Any) -> list[dict[str, Any]]
     for task, arm, depth in dict.fromkeys((r["task"], r["arm"], r["depth"]) for r in runs):
         own = [r for r in runs if (r["task"], r["arm"], r["depth"]) == (task, arm, depth) and r["chosen"]]
         own.sort(key=lambda r: r["seed"])
-        rate, scale = own[0]["rate"], own[0]["scale"]
+        rate, scale, hidden = own[0]["rate"], own[0]["scale"], own[0]["hidden"]
         errors = [r["test"] for r in own]
-        edges = [rate in (min(config.rates), max(config.rates)) and len(config.rates) > 1]
-        edges += [arm in RANDOM and scale in (min(config.scales), max(config.scales)) and len(config.scales) > 2]
         rows.append(
             {
                 "task": task,
@@ -31,7 +28,8 @@ def summary(runs: Sequence[dict[str, Any]], config: Any) -> list[dict[str, Any]]
                 "depth": depth,
                 "rate": rate,
                 "scale": scale,
-                "edge": any(edges),
+                "hidden": hidden,
+                "edge": rate in (min(config.rates), max(config.rates)),
                 "errors": errors,
                 "test": float(np.mean(errors)),
                 "train": float(np.mean([r["train"] for r in own])),
@@ -90,7 +88,9 @@ def print_report(results: dict[str, Any], config: Any) -> None:
         depths = sorted({r["depth"] for r in rows})
         said = ", ".join(f"{name} {value:.3f}" for name, value in reference.items())
         kind = "relative L2 error of the pressure" if task == "darcy" else "error rate"
-        print(f"\n{task}: {kind} on test data, mean over {len(config.seeds)} seeds [least, greatest] @ rate; {said}")
+        print(
+            f"\n{task}: {kind} on test data, mean over {len(config.seeds)} seeds [least, greatest]\n@ rate, share of hidden layers or scale of F; {said}"
+        )
         print(f"{'':<22}" + "".join(f"{f'{depth} layers':>30}" for depth in depths))
         for arm in dict.fromkeys(r["arm"] for r in rows):
             cells = []
@@ -112,14 +112,14 @@ def print_report(results: dict[str, Any], config: Any) -> None:
     for one in results["claims"]:
         seen = ", ".join(map(str, one["seen"])) or "none"
         print(f"  {one['claim']}: seen at {seen}; not at {', '.join(map(str, one['not seen'])) or 'none'}")
-    print("A star marks a choice at the edge of its grid: a wider one might find better.")
+    print("A star marks a rate at the end of its ladder: a longer one might find better.")
 
 
 def _cell(row: dict[str, Any]) -> str:
-    scale = f"/{row['scale']:g}" if row["scale"] else ""
+    option = f",{row['scale'] or row['hidden']:g}" if row["arm"] != "head alone" else ""
     edge = "*" if row["edge"] else ""
     spread = f"[{min(row['errors']):.3f}, {max(row['errors']):.3f}]"
-    return f"{row['test']:.3f} {spread}@{row['rate']:g}{scale}{edge}"
+    return f"{row['test']:.3f} {spread}@{row['rate']:g}{option}{edge}"
 
 
 def draw(results: dict[str, Any], config: Any, folder: Path) -> None:

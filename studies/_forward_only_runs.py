@@ -41,7 +41,8 @@ class Spec:
     activation: str
     optimizer: str
     samples: tuple[int, int, int]
-    scale: float = 0.0
+    scale: float = 0.0  # deviation of a random matrix
+    hidden: float = 1.0  # rate of hidden layers, times the last one's
     angles: int = 0  # how often the gradient is compared with the true one
 
 
@@ -161,7 +162,10 @@ def train_once(spec: Spec) -> dict[str, Any]:
             layer.requires_grad_(False)
     rule, after = rule_of(spec)
     make = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[spec.optimizer]
-    optimizer = make([p for p in model.parameters() if p.requires_grad], lr=spec.rate)
+    groups = [{"params": [*model.stack[-1].parameters()], "share": 1.0}]
+    if spec.arm != "head alone":
+        groups.append({"params": [*model.stack[:-1].parameters()], "share": spec.hidden})
+    optimizer = make(groups, lr=spec.rate)
     random = np.random.default_rng(spec.seed)
     x, y = task.parts[0]
     compared = {round(t) for t in np.linspace(0, spec.steps - 1, spec.angles)} if spec.angles else set()
@@ -173,7 +177,8 @@ def train_once(spec: Spec) -> dict[str, Any]:
             order = [*random.permutation(len(x))]
         chosen, order = order[: spec.batch], order[spec.batch :]
         batch = Batch(x[chosen], y[chosen])
-        optimizer.param_groups[0]["lr"] = spec.rate * 0.5 * (1 + math.cos(math.pi * step / spec.steps))
+        for group in optimizer.param_groups:
+            group["lr"] = group["share"] * spec.rate * 0.5 * (1 + math.cos(math.pi * step / spec.steps))
         optimizer.zero_grad()
         loss = rule(model, task.loss, batch)
         if not math.isfinite(float(loss)):

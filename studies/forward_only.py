@@ -8,8 +8,9 @@ FOTON (arXiv:2512.20668) makes the perturbed pass of PEPITA (arXiv:2201.11665) c
 projection is the transposed network, and its hidden layers are orthogonal. The study trains networks of equal layers by
 FOTON, by backpropagation with the same constraint and without it, by PEPITA, and with all but the last layer left as
 drawn: Darcy coefficients to 16 principal components of the pressure, digits by dense layers, images by orthogonal
-convolutions. Every arm and depth has the rate (and the scale of its random matrix) that validates best with the first
-seed. Is it the gradient where layers are linear? Does it train at any depth? Does it beat PEPITA?
+convolutions. Every arm and depth has the rate, and the share of it for hidden layers (or the scale of the random
+matrix, which acts like one), that validate best with the first seed. Is it the gradient where layers are linear? Does
+it train at any depth? Does it beat PEPITA?
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ class Config:
     """peak rates to choose from, from the middle outwards"""
     scales: tuple[float, ...] = (0.005, 0.05)
     """deviations of a random matrix to choose from"""
+    hidden: tuple[float, ...] = (0.1, 1.0)
+    """rates of hidden layers to choose from, times the last layer's; for arms without a random matrix"""
     angles: int = 9
     """how often in a training the gradient is compared with the true one"""
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -91,6 +94,7 @@ PRESETS = {
         image_depths=(2, 8, 20),
         steps=600,
         scales=(0.001, 0.005, 0.02, 0.1),
+        hidden=(0.03, 0.1, 0.3, 1.0),
         angles=21,
         output=Path("runs/forward_only_full"),
     ),
@@ -132,14 +136,14 @@ def run(config: Config) -> dict[str, Any]:
 def _train(cases: Sequence[tuple[str, str, int]], config: Config) -> list[dict[str, Any]]:
     """One record a training: with the first seed at the rates that the choice needs, then the other seeds at the best.
 
-    Each case, and scale, starts in the middle of the rates and goes on to the neighbours of its best one, until both
+    Each case, and option, starts in the middle of the rates and goes on to the neighbours of its best one, until both
     are worse or there is none.
     """
     first, *others = config.seeds
     ladder = sorted(config.rates)
     middle = len(ladder) // 2
     found: dict[Spec, dict[str, Any]] = {}
-    plans = [_specs(case, scale, first, config) for case in cases for scale in _scales(case, config)]
+    plans = [_specs(case, option, first, config) for case in cases for option in _options(case, config)]
     with _crew(config.workers) as call, tqdm(unit="run", disable=None) as bar:
         wanted = {plan[i] for plan in plans for i in {max(middle - 1, 0), middle}}
         while wanted:
@@ -158,7 +162,9 @@ def _train(cases: Sequence[tuple[str, str, int]], config: Config) -> list[dict[s
         again = _all(rest, call, bar.update)
     every = [*records.values(), *(_record(spec, one) | {"chosen": True} for spec, one in zip(rest, again))]
     place = {case: i for i, case in enumerate(cases)}
-    return sorted(every, key=lambda r: (place[r["task"], r["arm"], r["depth"]], r["seed"], r["scale"], r["rate"]))
+    return sorted(
+        every, key=lambda r: (place[r["task"], r["arm"], r["depth"]], r["seed"], r["hidden"], r["scale"], r["rate"])
+    )
 
 
 def _best(plan: Sequence[Spec], found: dict[Spec, dict[str, Any]]) -> int:
@@ -190,7 +196,7 @@ def _all(specs: Sequence[Spec], call: Callable[[Spec], Future], done: Callable[[
     return [waiting[i].result() for i in range(len(specs))]
 
 
-def _specs(case: tuple[str, str, int], scale: float, seed: int, config: Config) -> list[Spec]:
+def _specs(case: tuple[str, str, int], option: dict[str, float], seed: int, config: Config) -> list[Spec]:
     """The trainings of a case by rate, the lowest first."""
     task, arm, depth = case
     return [
@@ -206,19 +212,24 @@ def _specs(case: tuple[str, str, int], scale: float, seed: int, config: Config) 
             activation=config.activation,
             optimizer=config.optimizer,
             samples=_samples(task, config),
-            scale=scale,
             angles=0 if arm == "head alone" else config.angles,
+            **option,
         )
         for rate in sorted(config.rates)
     ]
 
 
-def _scales(case: tuple[str, str, int], config: Config) -> tuple[float, ...]:
-    return config.scales if case[1] in RANDOM else (0.0,)
+def _options(case: tuple[str, str, int], config: Config) -> list[dict[str, float]]:
+    """What is chosen besides the rate: how fast hidden layers learn, by their own rate or through a random matrix."""
+    if case[1] == "head alone":
+        return [{}]
+    if case[1] in RANDOM:
+        return [{"scale": scale} for scale in config.scales]
+    return [{"hidden": share} for share in config.hidden]
 
 
 def _record(spec: Spec, record: dict[str, Any]) -> dict[str, Any]:
-    own = {name: getattr(spec, name) for name in ("task", "arm", "depth", "rate", "scale", "seed")}
+    own = {name: getattr(spec, name) for name in ("task", "arm", "depth", "rate", "hidden", "scale", "seed")}
     return own | {"chosen": False} | record
 
 
@@ -239,8 +250,8 @@ def _check(config: Config) -> None:
     for task in config.tasks:
         if task != "darcy" and not task.startswith("dense:"):
             raise ValueError(f"--tasks {task!r}: expected 'darcy', or 'dense:' and the name of images")
-    if not (config.seeds and config.rates and config.scales and (config.tasks or config.images)):
-        raise ValueError("--seeds, --rates, --scales, and --tasks or --images: expected at least one of each")
+    if not (config.seeds and config.rates and config.scales and config.hidden and (config.tasks or config.images)):
+        raise ValueError("--seeds, --rates, --scales, --hidden, and --tasks or --images: expected at least one of each")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ CONFIG = study.Config(
     batch=20,
     rates=(0.03, 0.1),
     scales=(0.02,),
+    hidden=(1.0,),
     angles=3,
     seeds=(0, 1),
     workers=1,
@@ -32,7 +33,7 @@ CONFIG = study.Config(
 
 
 def spec(**changes):
-    return replace(study._specs(("dense:digits", "foton", 2), 0.0, 0, CONFIG)[1], **changes)
+    return replace(study._specs(("dense:digits", "foton", 2), {}, 0, CONFIG)[1], **changes)
 
 
 def test_a_small_run_leaves_its_numbers(tmp_path, capsys):
@@ -129,6 +130,14 @@ def test_claims_need_every_seed():
     said = {c["claim"]: c["seen"] for c in study.claims({"linear": {}, "summary": rows}, CONFIG)}
     assert said["t: FOTON errs less than PEPITA"] == []
     assert [seen for claim, seen in said.items() if "last layer alone" in claim] == [[5]]
+
+
+def test_hidden_layers_have_their_own_rate():
+    torch.manual_seed(0)
+    frozen = runs.train_once(spec(arm="backprop, free", hidden=0.0, angles=0))
+    alone = runs.train_once(spec(arm="head alone", angles=0))
+    assert frozen == alone
+    assert runs.train_once(spec(arm="backprop, free", hidden=0.5, angles=0)) != alone
 
 
 def test_runs_that_diverge_come_last():
