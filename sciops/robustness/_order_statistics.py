@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from scipy.stats import binom, norm
-
 
 def lower_index(n: int, p: float, alpha: float) -> int:
     """The largest k ≥ 0 with P(Bin(n, p) ≤ k − 1) ≤ α:  P(X_(k) > Q_p) ≤ α.  0 where no sample is low enough."""
+
+    from scipy.stats import binom
+
     # ppf starts next to the answer; the two loops make it exact whatever it rounds
     k = int(max(binom.ppf(alpha, n, p), 0)) if 0 < p < 1 else (n if p >= 1 else 0)
     k = min(max(k, 0), n)
@@ -24,4 +25,7 @@ def upper_index(n: int, p: float, alpha: float) -> int:
 
 def shifted(p: float, shift: float) -> float:
     """Φ(Φ^{−1}(p) + shift): the most that an event of probability p can have after the mean moved by `shift` σ."""
+
+    from scipy.stats import norm
+
     return float(norm.cdf(norm.ppf(p) + shift))

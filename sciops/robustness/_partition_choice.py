@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import special
 
 _HEAD = 16  # classes looked at one by one; the others enter by their sum and their largest
 _DRAWS = 16
@@ -82,6 +81,8 @@ def _mean_radius(
     samples: float,
     alpha: float,
 ) -> np.ndarray:
+    from scipy import special
+
     head = p.shape[-1] - 1
     lower = _wilson(p[..., 0], samples, alpha * shares[0], -1)
     upper = np.zeros_like(lower)
@@ -99,6 +100,8 @@ def _mean_radius(
 
 
 def _wilson(p: np.ndarray, n: float, level: float, sign: int) -> np.ndarray:
+    from scipy import special
+
     if level == 0:
         return np.full_like(p, 1.0 if sign > 0 else 0.0)
     z = -special.ndtri(level)

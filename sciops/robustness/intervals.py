@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 _HALVINGS = 60  # of [0, 1]: to 1e-18, below the spacing of doubles
 
@@ -20,6 +19,9 @@ def clopper_pearson_lower(successes: Any, trials: Any, alpha: Any) -> np.ndarray
     Raises ValueError for successes outside 0 … trials or a level outside [0, 1).
     Source: Clopper & Pearson 1934.
     """
+
+    from scipy import special
+
     k, n, level = _counts(successes, trials, alpha)
     quantile = special.betaincinv(np.maximum(k, 1.0), n - k + 1, level)
     return np.where((k == 0) | (level == 0), 0.0, quantile)
@@ -27,6 +29,9 @@ def clopper_pearson_lower(successes: Any, trials: Any, alpha: Any) -> np.ndarray
 
 def clopper_pearson_upper(successes: Any, trials: Any, alpha: Any) -> np.ndarray:
     """sup{p : P(Binomial(n, p) ≤ k) > α}: the 1 − α quantile of Beta(k + 1, n − k), 1 for k = n."""
+
+    from scipy import special
+
     k, n, level = _counts(successes, trials, alpha)
     quantile = special.betainccinv(k + 1, np.maximum(n - k, 1.0), level)
     return np.where((k == n) | (level == 0), 1.0, quantile)
@@ -40,6 +45,9 @@ def randomized_lower(successes: Any, trials: Any, alpha: Any, uniform: Any) -> n
         u gives a larger one
     Solved by bisection and rounded down. Source: Stevens 1950; arXiv:2406.17830 uses it for smoothing.
     """
+
+    from scipy import special
+
     k, n, level = _counts(successes, trials, alpha)
     u = np.asarray(uniform, dtype=np.float64)
     if ((u < 0) | (u > 1)).any():

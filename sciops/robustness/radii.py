@@ -17,7 +17,6 @@ import math
 from typing import Any, Literal
 
 import numpy as np
-from scipy import special
 
 Radius = Literal["exact", "paper", "cohen"]
 
@@ -55,6 +54,9 @@ def paper_radius(p_top: Any, p_other: Any = None, *, sigma: float, lipschitz: fl
     exact radius takes its place where that is smaller.
     Source: arXiv:2504.02412 and its code, with the slope taken at the point itself. Arguments as for the exact radius.
     """
+
+    from scipy import special
+
     _check(sigma, lipschitz)
     window = 1 / (lipschitz * sigma)
 
@@ -96,11 +98,17 @@ def smoothed_lipschitz(lipschitz: float, *, sigma: float, span: float = 1.0) -> 
 
 def window_probability(radius: Any, window: float) -> np.ndarray:
     """P_w(r) = (1/w) ∫_{r−w/2}^{r+w/2} Φ(v) dv: a ramp of width wσ, smoothed, at rσ from its middle."""
+
+    from scipy import special
+
     return _window_mean(special.ndtr, np.asarray(radius, dtype=np.float64), window)
 
 
 def window_quantile(p: Any, window: float) -> np.ndarray:
     """P_w⁻¹(p); −∞ and ∞ at 0 and 1, Φ⁻¹ for w = 0."""
+
+    from scipy import special
+
     p = _probability(p)
     centre = special.ndtri(p)
     if window == 0:
@@ -123,6 +131,9 @@ def window_quantile(p: Any, window: float) -> np.ndarray:
 
 def _window_mean(function: Any, r: np.ndarray, window: float) -> np.ndarray:
     """Mean over [r − w/2, r + w/2] of Φ or φ: by quadrature for narrow windows, where differences cancel."""
+
+    from scipy import special
+
     if window <= 1:
         return function(r[..., None] + window / 2 * _NODES) @ _WEIGHTS / 2
     primitive = special.ndtr if function is _density else _primitive
@@ -131,6 +142,9 @@ def _window_mean(function: Any, r: np.ndarray, window: float) -> np.ndarray:
 
 def _primitive(v: np.ndarray) -> np.ndarray:
     """H(v) = vΦ(v) + φ(v) = ∫_{−∞}^v Φ."""
+
+    from scipy import special
+
     return v * special.ndtr(v) + _density(v)
 
 

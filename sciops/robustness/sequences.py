@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from sciops.robustness.intervals import clopper_pearson_lower
 
@@ -29,6 +28,9 @@ def log_evidence(total: Any, samples: Any, claim: Any) -> np.ndarray:
     returns : float64, broadcast; ∞ for p₀ = 0 and s > 0, −∞ for p₀ = 1
     Raises ValueError where s lies outside 0 … t.
     """
+
+    from scipy import special
+
     s, t = _sums(total, samples)
     p = np.asarray(claim, dtype=np.float64)
     a, b = s + 1, t - s + 1

@@ -15,7 +15,6 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
-from scipy import special
 from torch import Tensor
 from tqdm.auto import tqdm
 
@@ -103,6 +102,9 @@ def predict(
 
     The label differs from g(x) with probability at most α. Arguments as for `certify`. Source: arXiv:1902.02918.
     """
+
+    from scipy import special
+
     _check(x, sigma, samples, alpha, 1, batch_size)
     source = NoisyOutputs(classifier, sigma, batch_size or _rows(x), generator)
     counted = []

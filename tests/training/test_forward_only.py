@@ -439,8 +439,7 @@ def test_several_processes_average(tmp_path):
         "torch.distributed.run",
         "--nproc-per-node",
         "2",
-        "--master-port",
-        str(_free_port()),
+        "--standalone",
     ]
     done = subprocess.run([*command, str(tmp_path / "two.py")], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
