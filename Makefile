@@ -24,7 +24,7 @@ lint: $(VENV)/.installed-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-docs: $(VENV)/.installed-cluster,docs,fast
+docs: $(VENV)/.installed-cluster,docs,fast,vision
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 clean:
