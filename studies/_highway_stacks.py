@@ -20,7 +20,7 @@ from studies._timing import interleaved
 
 MODELS: dict[str, dict[str, Any]] = {
     "fno": dict(width=12, modes=(5, 5)),
-    "mano": dict(width=12, heads=2, window=4),
+    "mano": dict(width=12, heads=2, window=2),
 }
 
 
