@@ -88,9 +88,8 @@ def print_report(results: dict[str, Any], config: Any) -> None:
         depths = sorted({r["depth"] for r in rows})
         said = ", ".join(f"{name} {value:.3f}" for name, value in reference.items())
         kind = "relative L2 error of the pressure" if task == "darcy" else "error rate"
-        print(
-            f"\n{task}: {kind} on test data, mean over {len(config.seeds)} seeds [least, greatest]\n@ rate, share of hidden layers or scale of F; {said}"
-        )
+        print(f"\n{task}: {kind} on test data, mean over {len(config.seeds)} seeds [least, greatest]")
+        print(f"@ rate, and share of hidden layers or scale of F; {said}")
         print(f"{'':<22}" + "".join(f"{f'{depth} layers':>30}" for depth in depths))
         for arm in dict.fromkeys(r["arm"] for r in rows):
             cells = []

@@ -61,7 +61,7 @@ class Config:
     """samples a step"""
     optimizer: Literal["sgd", "adam"] = "sgd"
     """plain SGD, or Adam"""
-    rates: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+    rates: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
     """peak rates to choose from, from the middle outwards"""
     scales: tuple[float, ...] = (0.005, 0.05)
     """deviations of a random matrix to choose from"""
