@@ -65,7 +65,7 @@ class Config:
     """peak rates to choose from, from the middle outwards"""
     scales: tuple[float, ...] = (0.005, 0.05)
     """deviations of a random matrix to choose from"""
-    hidden: tuple[float, ...] = (0.1, 1.0)
+    hidden: tuple[float, ...] = (0.01, 0.1, 1.0)
     """rates of hidden layers to choose from, times the last layer's; for arms without a random matrix"""
     angles: int = 9
     """how often in a training the gradient is compared with the true one"""
@@ -93,8 +93,7 @@ PRESETS = {
         images="fashion-mnist",
         image_depths=(2, 8, 20),
         steps=600,
-        scales=(0.001, 0.005, 0.02, 0.1),
-        hidden=(0.03, 0.1, 0.3, 1.0),
+        scales=(0.0005, 0.005, 0.05),
         angles=21,
         output=Path("runs/forward_only_full"),
     ),
