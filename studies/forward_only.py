@@ -63,7 +63,7 @@ class Config:
     """plain SGD, or Adam"""
     rates: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
     """peak rates to choose from, from the middle outwards"""
-    scales: tuple[float, ...] = (0.005, 0.05)
+    scales: tuple[float, ...] = (0.0005, 0.005, 0.05)
     """deviations of a random matrix to choose from"""
     hidden: tuple[float, ...] = (0.01, 0.1, 1.0)
     """rates of hidden layers to choose from, times the last layer's; for arms without a random matrix"""
@@ -93,7 +93,6 @@ PRESETS = {
         images="fashion-mnist",
         image_depths=(2, 8, 20),
         steps=600,
-        scales=(0.0005, 0.005, 0.05),
         angles=21,
         output=Path("runs/forward_only_full"),
     ),
