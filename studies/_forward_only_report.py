@@ -90,13 +90,13 @@ def print_report(results: dict[str, Any], config: Any) -> None:
         kind = "relative L2 error of the pressure" if task == "darcy" else "error rate"
         print(f"\n{task}: {kind} on test data, mean over {len(config.seeds)} seeds [least, greatest]")
         print(f"@ rate, and share of hidden layers or scale of F; {said}")
-        print(f"{'':<22}" + "".join(f"{f'{depth} layers':>30}" for depth in depths))
+        print(f"{'':<22}" + "".join(f"{f'{depth} layers':>32}" for depth in depths))
         for arm in dict.fromkeys(r["arm"] for r in rows):
             cells = []
             for depth in depths:
                 row = next((r for r in rows if (r["arm"], r["depth"]) == (arm, depth)), None)
                 cells.append("" if row is None else _cell(row))
-            print(f"{arm:<22}" + "".join(f"{cell:>30}" for cell in cells))
+            print(f"{arm:<22}" + "".join(f"{cell:>32}" for cell in cells))
         print("cosine to the true gradient, first / middle / last hidden layer, at the start → end; ratio of norms")
         for row in rows:
             if row["angles"] and row["arm"] not in ("backprop, orthogonal", "backprop, free"):
