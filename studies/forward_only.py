@@ -116,7 +116,7 @@ def run(config: Config) -> dict[str, Any]:
     references = {task: task_of(task, _samples(task, config)).reference for task in dict.fromkeys(c[0] for c in cases)}
     runs = _train(cases, config)
     kinds = ("dense", "convolution", "spectral")
-    depths = sorted({*config.depths, *(config.image_depths if config.images else ())})
+    depths = sorted({*(config.depths if config.tasks else ()), *(config.image_depths if config.images else ())})
     results: dict[str, Any] = {
         "references": references,
         "linear": {kind: {str(depth): linear_difference(kind, depth) for depth in depths} for kind in kinds},
