@@ -12,7 +12,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from sciops.models import Recurrent
 from sciops.training import rate_factor
-from sciops.training.gradients._diagnosis import compared
+from sciops.training.gradients import compared
 from studies._feedback_tasks import Task
 
 # arm → (way back, options); K of truncation is filled in by the study

@@ -18,7 +18,7 @@ from sciops.grids import Grid
 from sciops.models import OrthogonalNet
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, log_normal
-from sciops.training.gradients import backprop, forward_only, project_
+from sciops.training.gradients import backprop, compared, forward_only, project_
 
 ARMS = ("foton", "backprop, orthogonal", "backprop, free", "pepita", "head alone")
 ABLATIONS = ("no projection", "random F", "stale F")
@@ -168,7 +168,7 @@ def train_once(spec: Spec) -> dict[str, Any]:
     optimizer = make(groups, lr=spec.rate)
     random = np.random.default_rng(spec.seed)
     x, y = task.parts[0]
-    compared = {round(t) for t in np.linspace(0, spec.steps - 1, spec.angles)} if spec.angles else set()
+    looks = {round(t) for t in np.linspace(0, spec.steps - 1, spec.angles)} if spec.angles else set()
     angles: list[dict[str, float]] = []
     order: list[int] = []
     model.train()
@@ -183,7 +183,7 @@ def train_once(spec: Spec) -> dict[str, Any]:
         loss = rule(model, task.loss, batch)
         if not math.isfinite(float(loss)):
             return {"angles": angles, **dict.fromkeys(("train", "validation", "test", "loss"), math.inf)}
-        if step in compared:
+        if step in looks:
             angles.append({"step": step, **angle(model, task, batch)})
         optimizer.step()
         after(model)
@@ -214,15 +214,10 @@ def angle(model: nn.Module, task: Task, batch: Batch) -> dict[str, float]:
     """Cosine between ``.grad`` and the true gradient, of the weights of the first, middle and last hidden layer and of
     all together; and all their ratio of norms."""
     layers = [m for m in model.stack if any(True for _ in m.parameters())][:-1]
-    weights = [[p for p in layer.parameters() if p.ndim > 1] for layer in layers]
-    flat = [p for group in weights for p in group]
-    true = torch.autograd.grad(task.loss(model(batch.x), batch), flat)
-    pairs, start = [], 0
-    for group in weights:
-        mine = torch.cat([p.grad.flatten() for p in group])
-        pairs.append((mine, torch.cat([g.flatten() for g in true[start : start + len(group)]])))
-        start += len(group)
-    whole = tuple(torch.cat(side) for side in zip(*pairs))
-    named = {"first": pairs[0], "middle": pairs[len(pairs) // 2], "last": pairs[-1], "hidden": whole}
-    found = {name: float(F.cosine_similarity(a, b, dim=0)) for name, (a, b) in named.items()}
-    return found | {"ratio": float(whole[0].norm() / whole[1].norm())}
+    weights = {f"{i}.{j}": p for i, layer in enumerate(layers) for j, p in enumerate(layer.parameters()) if p.ndim > 1}
+    true = torch.autograd.grad(task.loss(model(batch.x), batch), list(weights.values()))
+    places = {"first": 0, "middle": len(layers) // 2, "last": len(layers) - 1}
+    groups = {place: [name for name in weights if name.startswith(f"{i}.")] for place, i in places.items()}
+    found = compared({name: p.grad for name, p in weights.items()}, dict(zip(weights, true)), groups)
+    cosines = {"hidden" if name == "all" else name: value for name, value in found["cosine"].items()}
+    return cosines | {"ratio": found["norm_ratio"]["all"]}

@@ -15,7 +15,7 @@ from sciops.models import build_model
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, two_phase
 from sciops.training import GRADIENTS, Batch, TrainConfig, evaluate, fit
-from sciops.training.gradients._diagnosis import compared, groups_of
+from sciops.training.gradients import compared, groups_of
 from studies._timing import interleaved
 
 MODELS: dict[str, dict[str, Any]] = {

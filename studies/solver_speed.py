@@ -163,7 +163,8 @@ def _compare(a: np.ndarray, config: Config, repeats: int, peers: dict[str, Calla
         A, b = systems[i]
         for form in forms:
             seconds, solution = _timed(darcy.solve, a, tol=config.tol, backend=form, threads=1)
-            reference = solution.u[i, 1:-1, 1:-1] if form == "numba" else reference
+            if form == "numba":
+                reference = solution.u[i, 1:-1, 1:-1]
             times[form].append(seconds / len(a))
             residuals[form].append(_check(form, A, b, solution.u[i, 1:-1, 1:-1], reference, config.tol))
             iterations[form] = int(solution.iterations.max())

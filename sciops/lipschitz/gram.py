@@ -61,6 +61,7 @@ def check_matrix(matrix: Tensor) -> Tensor:
 
 
 def result_dtype(matrix: Tensor) -> torch.dtype:
+    """float64 for matrices of double precision, float32 for all others."""
     return torch.float64 if matrix.dtype in (torch.float64, torch.complex128) else torch.float32
 
 
@@ -88,6 +89,7 @@ def squares(matrix: Tensor) -> Tensor:
 
 
 def frobenius(matrix: Tensor) -> Tensor:
+    """‖·‖_F over the last two axes, (...)."""
     return squares(matrix).sqrt()
 
 

@@ -14,6 +14,7 @@ from sciops.robustness.conformal import (
     fraction_scores,
 )
 from sciops.robustness.counts import bounds_from_counts
+from sciops.robustness.darcy_stability import darcy_lipschitz, neighbour_ratio
 from sciops.robustness.field_norm import field_norm
 from sciops.robustness.image_attacks import ImageAttack, autoattack, foolbox_attack, image_pgd, robust_accuracy
 from sciops.robustness.intervals import (
@@ -90,6 +91,7 @@ __all__ = [
     "coefficient_attack",
     "cohen_radius",
     "coverage",
+    "darcy_lipschitz",
     "dense_jacobian_norm",
     "distance_to",
     "distance_to_solver",
@@ -108,6 +110,7 @@ __all__ = [
     "mean_shift",
     "mean_smoothing",
     "median_smoothing",
+    "neighbour_ratio",
     "one_bucket",
     "paper_radius",
     "pgd",

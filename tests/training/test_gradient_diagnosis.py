@@ -14,7 +14,7 @@ from sciops.datasets import Splits, TensorFields
 from sciops.grids import Grid
 from sciops.models import build_model
 from sciops.training import GRADIENTS, TrainConfig, fit
-from sciops.training.gradients._diagnosis import compared, groups_of
+from sciops.training.gradients import compared, groups_of
 
 QUIET = TrainConfig(epochs=3, batch_size=4, accumulate=2, precision="float64", progress=False)
 

@@ -22,6 +22,7 @@ import threading
 from pathlib import Path
 
 from sciops.datasets._messages import shown
+from sciops.datasets.readers._hdf5_visit import PER_OBJECT
 
 _SECONDS, _PER_BYTE, _MOST = 0.25, 3e-7, 120.0  # of computing that a file may take, by its size; its objects add to it
 _PATIENCE, _SILENT = 60.0, 256  # seconds that disks may take; the status of a process that waits for longer
@@ -61,8 +62,9 @@ class Guard:
             status = self.seen[key]
         if status is None:
             return
+        allowed = f"{seconds:.2g} s of computing, {1e3 * PER_OBJECT:g} ms an object"
         what = {
-            -signal.SIGPROF: f"holds the HDF5 library up (more than {seconds:.2g} s of computing, 5 ms an object)",
+            -signal.SIGPROF: f"holds the HDF5 library up (more than {allowed})",
             3: "makes the HDF5 library ask for gigabytes of memory",
             4: "has attributes that the HDF5 library cannot list",
             _SILENT: f"keeps the HDF5 library waiting (for more than {_PATIENCE:.0f} s)",

@@ -19,7 +19,7 @@ from typing import Any
 _QUICK = 0.1  # seconds
 _READ = 1 << 24  # bytes of numbers that are read; of larger arrays the first and the last one
 _ROWS = 64
-_PER_OBJECT = 0.005  # seconds of computing that each object adds to what the file may take
+PER_OBJECT = 0.005  # seconds of computing that each object adds to what the file may take
 _MEMORY = 1 << 29  # bytes that a file may ask for, besides twice its size
 _NO_MEMORY = re.compile("memory allocation|unable to allocate|can't allocate|no space available", re.IGNORECASE)
 
@@ -38,7 +38,7 @@ def visit(path: str) -> None:
         nonlocal left
         remaining, _ = signal.getitimer(signal.ITIMER_PROF)
         if remaining:
-            signal.setitimer(signal.ITIMER_PROF, remaining + _PER_OBJECT)
+            signal.setitimer(signal.ITIMER_PROF, remaining + PER_OBJECT)
         try:
             keys = list(item.attrs)
         except Exception as error:

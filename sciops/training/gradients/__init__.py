@@ -12,6 +12,7 @@ rule that fills ``.grad`` without ``loss.backward()`` has to average over the pr
 
 from __future__ import annotations
 
+from sciops.training.gradients._diagnosis import compared, groups_of
 from sciops.training.gradients._options import check_options, options_at
 from sciops.training.gradients._pipeline import PlacedStack
 from sciops.training.gradients._recurrent import highway_rnn
@@ -34,8 +35,10 @@ __all__ = [
     "PlacedStack",
     "backprop",
     "check_options",
+    "compared",
     "feedback_matrix",
     "forward_only",
+    "groups_of",
     "highway",
     "highway_rnn",
     "highway_stack",
