@@ -1,8 +1,10 @@
 """Mixers: the parts of a model that move information between grid points, (batch, *grid, channels) → same."""
 
+from sciops.mixers._sequence import SequenceMixer
 from sciops.mixers.attention import FullAttention
 from sciops.mixers.convolution import Convolution
 from sciops.mixers.multipole import MultipoleAttention
+from sciops.mixers.self_attention import SelfAttention
 from sciops.mixers.slices import SliceAttention
 from sciops.mixers.spectral import SpectralMixer
 from sciops.mixers.window import WindowAttention
@@ -14,6 +16,7 @@ MIXERS = {
     "attention": FullAttention,
     "slices": SliceAttention,
     "convolution": Convolution,
+    "self_attention": SelfAttention,
 }
 
 __all__ = [
@@ -21,6 +24,8 @@ __all__ = [
     "Convolution",
     "FullAttention",
     "MultipoleAttention",
+    "SelfAttention",
+    "SequenceMixer",
     "SliceAttention",
     "SpectralMixer",
     "WindowAttention",

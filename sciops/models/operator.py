@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from sciops._json import plain
 from sciops.grids import Grid
 from sciops.mixers import MIXERS
+from sciops.models._mixer_options import options_by_mixer, spelled_out
 from sciops.models.blocks import ClassicBlock, LocalKernel, ResidualBlock, pointwise
 from sciops.models.features import COORDINATES, coordinate_channels, coordinate_count, wall_mask
 from sciops.models.norms import make_norm
@@ -88,7 +88,7 @@ class Operator(nn.Module):
         names = (mixer,) if isinstance(mixer, str) else tuple(mixer)
         for name in names:
             _check(name in MIXERS, f"mixer={name!r}: expected one of {tuple(MIXERS)}")
-        options = _options_by_name(names, dict(mixer_options or {}))
+        options = options_by_mixer(names, dict(mixer_options or {}))
         reference = Grid.from_dict(dict(grid)) if isinstance(grid, Mapping) else grid
 
         self.in_channels, self.out_channels = in_channels, out_channels
@@ -99,7 +99,7 @@ class Operator(nn.Module):
             reference is None or reference.ndim == self.ndim,
             f"ndim={ndim}: the grid has {reference.ndim if reference is not None else 0} axes; leave ndim out",
         )
-        options = {name: _spelled_out(name, options[name], self.ndim) for name in options}
+        options = {name: spelled_out(name, options[name], self.ndim) for name in options}
         self.coordinates = _automatic(names, options, reference) if coordinates == "auto" else coordinates
         _check(self.coordinates in COORDINATES, f"coordinates={coordinates!r}: expected 'auto' or one of {COORDINATES}")
         self.reference_spacing = _spacing(reference_spacing, reference, self.ndim)
@@ -217,28 +217,6 @@ def description(name: str, **options: Any) -> dict[str, Any]:
 def _check(condition: bool, message: str) -> None:
     if not condition:
         raise ValueError(message)
-
-
-def _options_by_name(names: Sequence[str], options: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    by_name = {name: options for name in names}
-    by_mixer = options and set(options) <= set(names)
-    if by_mixer and all(isinstance(one, Mapping) for one in options.values()):  # slices is an option of slices too
-        by_name = {name: dict(options.get(name, {})) for name in names}
-    elif len(set(names)) > 1 and options:
-        raise ValueError(f"mixer_options has the keys {list(options)}; expected one dict per mixer in {list(names)}")
-    return {name: {k: tuple(v) if isinstance(v, list) else v for k, v in o.items()} for name, o in by_name.items()}
-
-
-def _spelled_out(name: str, given: dict[str, Any], ndim: int) -> dict[str, Any]:
-    """The options of a mixer with its defaults, so that a saved model does not change when a default does."""
-    parameters = inspect.signature(MIXERS[name]).parameters.values()
-    defaults = {p.name: p.default for p in parameters if p.name not in ("channels", "out_channels")}
-    unknown = [key for key in given if key not in defaults]
-    if unknown:
-        raise TypeError(f"mixer {name!r}: unknown option {unknown[0]!r}; it takes {', '.join(sorted(defaults))}")
-    if "axes" in defaults:
-        defaults["axes"] = ndim
-    return {**defaults, **given}
 
 
 def _is_fourier(name: str, options: Mapping[str, Any]) -> bool:

@@ -1,0 +1,180 @@
+"""`SelfAttention`: softmax attention along a sequence, whole or in a window, causal or not."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sciops.mixers._sequence import SequenceMixer, lengths_of, put, tail
+
+
+class AttentionState(NamedTuple):
+    """keys, values : (batch, capacity, heads, d), the first `count` entries of every sequence written; with a window
+    (batch, window − 1, heads, d), the last ones. count : (batch,). longest : largest count."""
+
+    keys: Tensor
+    values: Tensor
+    count: Tensor
+    longest: int
+
+
+class SelfAttention(SequenceMixer):
+    """y_i = W_o Σ_j softmax_j(q_i·k_j/√d + b_{ij}) v_j over the tokens j that i may see (arXiv:1706.03762).
+
+    channels : a multiple of `heads`
+    causal : j ≤ i
+    window : |i − j| < window as well: O(n·window) time and memory, and a state of window − 1 tokens
+    positions : "none"; "rope", queries and keys turned by angles that grow with their position (arXiv:2104.09864);
+        "alibi", b_{ij} = −m_h·|i − j| with slopes m_h = 2^{−8(h+1)/heads} (arXiv:2108.12409)
+
+    x : (batch, n, channels) → same. No LayerNorm inside; torch's fused kernel where a window or ALiBi does not forbid it.
+
+    Raises ValueError when heads do not divide channels, for an odd d with "rope", and for a window below 1.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        heads: int = 4,
+        causal: bool = False,
+        window: int | None = None,
+        positions: Literal["none", "rope", "alibi"] = "none",
+    ) -> None:
+        super().__init__(channels, causal=causal)
+        if heads < 1 or channels % heads:
+            raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
+        if window is not None and window < 1:
+            raise ValueError(f"window={window}: expected at least 1 token")
+        if positions not in ("none", "rope", "alibi"):
+            raise ValueError(f"positions={positions!r}: expected 'none', 'rope' or 'alibi'")
+        if positions == "rope" and (channels // heads) % 2:
+            raise ValueError(f"positions='rope' turns pairs of channels: {channels // heads} a head is odd")
+        self.heads, self.window, self.positions = heads, window, positions
+        self.qkv = nn.Linear(channels, 3 * channels, bias=False)
+        self.out = nn.Linear(channels, channels)
+        if positions == "alibi":
+            slopes = 2.0 ** (-8 * torch.arange(1, heads + 1) / heads)
+            self.register_buffer("slopes", slopes.view(heads, 1, 1), persistent=False)
+
+    def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
+        q, k, v = self._projected(x, None)
+        if self.window is not None and self.window < x.shape[1]:
+            return self._merged(self._in_blocks(q, k, v, mask))
+        plain = self.positions != "alibi"
+        if plain and (mask is None or self.causal):  # padding at the end is after every token, which do not see it
+            return self._merged(_attend(q, k, v, causal=self.causal))
+        at = torch.arange(x.shape[1], device=x.device)
+        return self._merged(_attend(q, k, v, self._bias(at, at, q.dtype, mask)))
+
+    def prefill(
+        self, x: Tensor, state: AttentionState | None = None, *, mask: Tensor | None = None
+    ) -> tuple[Tensor, AttentionState]:
+        if not self.causal:
+            return super().prefill(x, state, mask=mask)
+        mask = self.check(x, mask)
+        lengths = lengths_of(x, mask)
+        count = torch.zeros_like(lengths) if state is None else state.count
+        q, k, v = self._projected(x, count)
+        at = count[:, None] + torch.arange(x.shape[1], device=x.device)
+        if self.window is None:
+            longest = 0 if state is None else state.longest
+            keys, values = (
+                put(None if state is None else old, new, count, longest)
+                for old, new in (((state and state.keys), k), ((state and state.values), v))
+            )
+            longest += x.shape[1]
+            k, v = keys[:, :longest], values[:, :longest]
+            of_keys = torch.arange(longest, device=x.device).expand(len(x), -1)
+        else:
+            empty = k.new_zeros(len(x), self.window - 1, *k.shape[2:])
+            old = (empty, empty) if state is None else (state.keys, state.values)
+            keys, values = (tail(before, new, lengths) for before, new in zip(old, (k, v)))
+            longest = x.shape[1] + (0 if state is None else state.longest)
+            k, v = (torch.cat([before, new], dim=1) for before, new in zip(old, (k, v)))
+            before = count[:, None] + torch.arange(1 - self.window, 0, device=x.device)
+            of_keys = torch.cat([before, at], dim=1)
+        y = self._merged(_attend(q, k, v, self._bias(at, of_keys, q.dtype, None)))
+        if mask is not None:
+            y = y * mask.unsqueeze(-1).to(y.dtype)
+        return y, AttentionState(keys, values, count + lengths, longest)
+
+    def _projected(self, x: Tensor, first: Tensor | None) -> list[Tensor]:
+        """q, k, v (batch, n, heads, d), turned to the positions first … first + n − 1."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
+        if self.positions == "rope":
+            at = torch.arange(x.shape[1], device=x.device)
+            at = at if first is None else at + first[:, None]
+            q, k = rotated(q, at), rotated(k, at)
+        return [q, k, v]
+
+    def _merged(self, y: Tensor) -> Tensor:
+        return self.out(y.flatten(-2))
+
+    def _bias(self, at: Tensor, of_keys: Tensor, dtype: torch.dtype, mask: Tensor | None) -> Tensor:
+        """What is added to the scores of queries at `at` (…, n) with keys at `of_keys` (…, m): (…, heads or 1, n, m).
+
+        Keys at positions below 0 do not exist. mask : (batch, m), keys that are tokens
+        """
+        apart = at[..., :, None] - of_keys[..., None, :]
+        seen = (of_keys >= 0)[..., None, :].expand(apart.shape)
+        if self.causal:
+            seen = seen & (apart >= 0)
+        if self.window is not None:
+            seen = seen & (apart.abs() < self.window)
+        if mask is not None:
+            seen = seen & mask[..., None, :]
+        seen, apart = seen.unsqueeze(-3), apart.unsqueeze(-3)
+        bias = (
+            -self.slopes.to(dtype) * apart.abs().to(dtype)
+            if self.positions == "alibi"
+            else torch.zeros((), dtype=dtype)
+        )
+        # −∞ in all of a row, that of a padded query, would be 0/0
+        return torch.where(seen, bias.to(at.device), torch.finfo(dtype).min)
+
+    def _in_blocks(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """Blocks of `window` tokens, each with the keys of itself and its neighbours."""
+        batch, n, w = q.shape[0], q.shape[1], self.window
+        blocks = -(-n // w)
+        q, k, v = (F.pad(z, (0, 0, 0, 0, 0, blocks * w - n)).unflatten(1, (blocks, w)) for z in (q, k, v))
+        shifts = (1, 0) if self.causal else (1, 0, -1)
+        k, v = (torch.cat([_shifted(z, s) for s in shifts], dim=2) for z in (k, v))
+        at = torch.arange(blocks * w, device=q.device).view(blocks, w)
+        of_keys = torch.cat([at - s * w for s in shifts], dim=1)
+        there = (of_keys < n).expand(batch, -1, -1)
+        if mask is not None:
+            padded = F.pad(mask, (0, blocks * w - n))
+            there = there & padded[:, of_keys.clamp(0, blocks * w - 1)]
+        y = _attend(q, k, v, self._bias(at, of_keys, q.dtype, there))
+        return y.flatten(1, 2)[:, :n]
+
+    def extra_repr(self) -> str:
+        window = "" if self.window is None else f", window={self.window}"
+        return f"{self.channels}, heads={self.heads}, causal={self.causal}{window}, positions={self.positions!r}"
+
+
+def rotated(x: Tensor, at: Tensor, base: float = 10_000.0) -> Tensor:
+    """x (batch, n, heads, d) with channels c and c + d/2 turned by the angle at·base^{−2c/d}; at (n,) or (batch, n)."""
+    half = x.shape[-1] // 2
+    rates = base ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
+    angles = (at.to(torch.float64)[..., None] * rates).unsqueeze(-2)
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, causal: bool = False) -> Tensor:
+    """Attention of q, k, v (…, n, heads, d)."""
+    q, k, v = (z.transpose(-2, -3) for z in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=causal).transpose(-2, -3)
+
+
+def _shifted(blocks: Tensor, by: int) -> Tensor:
+    """Block b − by in the place of block b, zeros where there is none; (batch, blocks, …)."""
+    if by == 0:
+        return blocks
+    return F.pad(blocks, (0, 0, 0, 0, 0, 0, max(by, 0), max(-by, 0)))[:, max(-by, 0) : blocks.shape[1] + max(-by, 0)]

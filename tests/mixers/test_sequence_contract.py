@@ -1,0 +1,156 @@
+"""What every mixer along a sequence promises: causality, padding that does not matter, prefill = steps = forward."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sciops.mixers import MIXERS
+from sciops.mixers._sequence import copied, selected
+
+CHANNELS, LENGTH, LENGTHS = 8, 23, (23, 1, 14)
+
+# name, options; a causal and a bidirectional mixer are made of each, but where options say which
+CASES = [
+    ("self_attention", {}),
+    ("self_attention", dict(heads=2, window=5)),
+    ("self_attention", dict(heads=2, window=40, positions="rope")),
+    ("self_attention", dict(positions="rope")),
+    ("self_attention", dict(positions="alibi")),
+    ("self_attention", dict(positions="alibi", window=4)),
+]
+BOTH = [(n, {**o, "causal": c}) for n, o in CASES for c in (([o["causal"]]) if "causal" in o else (True, False))]
+CAUSAL = [case for case in BOTH if case[1]["causal"]]
+
+
+def named(cases):
+    return [pytest.param(*case, id="-".join([case[0], *(f"{k}={v}" for k, v in case[1].items())])) for case in cases]
+
+
+def made(name, options, dtype=torch.float64):
+    torch.manual_seed(0)
+    mixer = MIXERS[name](CHANNELS, **options).double()
+    with torch.no_grad():
+        for parameter in mixer.parameters():  # nothing may hide behind an initial zero
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return mixer.to(dtype).eval()
+
+
+def tokens(batch=3, n=LENGTH, dtype=torch.float64):
+    return torch.randn(batch, n, CHANNELS, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).to(dtype)
+
+
+def close(a, b, tolerance=1e-11):
+    torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name, options", named(BOTH))
+def test_padding_does_not_matter(name, options):
+    mixer, x, lengths = made(name, options), tokens(), torch.tensor(LENGTHS)
+    mask = torch.arange(LENGTH) < lengths[:, None]
+    y = mixer(torch.where(mask[..., None], x, 1e3), mask=mask)
+    for i, length in enumerate(LENGTHS):
+        close(y[i, :length], mixer(x[i : i + 1, :length])[0])
+        assert not y[i, length:].any()
+
+
+@pytest.mark.parametrize("name, options", named(CAUSAL))
+def test_later_tokens_are_not_seen(name, options):
+    mixer, x = made(name, options), tokens()
+    changed = x.clone()
+    changed[:, 12:] += 10.0
+    close(mixer(x)[:, :12], mixer(changed)[:, :12], 1e-10)
+    x.requires_grad_()
+    for t in (0, 7, 16):
+        (gradient,) = torch.autograd.grad(mixer(x)[:, t].sin().sum(), x)
+        assert gradient[:, t + 1 :].abs().max() < 1e-12 < gradient[:, t].abs().max()
+
+
+@pytest.mark.parametrize("name, options", named([case for case in BOTH if not case[1]["causal"]]))
+def test_a_bidirectional_one_sees_both_sides(name, options):
+    mixer, x = made(name, options), tokens().requires_grad_()
+    (gradient,) = torch.autograd.grad(mixer(x)[:, 11].sin().sum(), x)
+    assert gradient[:, 10].abs().max() > 1e-9 and gradient[:, 12].abs().max() > 1e-9
+
+
+@pytest.mark.parametrize("name, options", named(CAUSAL))
+@pytest.mark.parametrize("cuts", [(23,), (1, 22), (9, 4, 10), (16, 7)])
+def test_stretches_go_on_where_the_last_ended(name, options, cuts):
+    mixer, x = made(name, options), tokens()
+    state, parts = None, []
+    for part in x.split(cuts, dim=1):
+        y, state = mixer.prefill(part, state)
+        parts.append(y)
+    close(torch.cat(parts, 1), mixer(x))
+
+
+@pytest.mark.parametrize("name, options", named(CAUSAL))
+@pytest.mark.parametrize("first", [0, 1, 13])
+def test_steps_go_on_after_a_prefill(name, options, first):
+    mixer, x = made(name, options), tokens()
+    with torch.no_grad():
+        expected = mixer(x)
+        state, got = (None, []) if first == 0 else (mixer.prefill(x[:, :first])[1], [])
+        for t in range(first, LENGTH):
+            y, state = mixer.step(x[:, t], state)
+            got.append(y)
+    close(torch.stack(got, 1), expected[:, first:])
+
+
+@pytest.mark.parametrize("name, options", named(CAUSAL))
+def test_sequences_of_different_lengths_go_on_together(name, options):
+    mixer, x, more = made(name, options), tokens(), tokens(n=9).flip(0)
+    mask = torch.arange(LENGTH) < torch.tensor(LENGTHS)[:, None]
+    with torch.no_grad():
+        _, state = mixer.prefill(torch.where(mask[..., None], x, 1e3), mask=mask)
+        stretch, state = mixer.prefill(more[:, :5], state)
+        kept = copied(state)
+        steps = []
+        for t in range(5, 9):
+            y, state = mixer.step(more[:, t], state)
+            steps.append(y)
+        got = torch.cat([stretch, torch.stack(steps, 1)], 1)
+        for i, length in enumerate(LENGTHS):
+            close(got[i], mixer(torch.cat([x[i, :length], more[i]])[None])[0, length:])
+        rows = torch.tensor([2, 0])
+        again, _ = mixer.step(more[rows, 5], selected(kept, rows))
+        close(again, steps[0][rows])
+
+
+@pytest.mark.parametrize("name, options", named(CAUSAL))
+def test_gradients_through_steps_are_those_of_the_whole(name, options):
+    mixer, x = made(name, options), tokens(batch=2, n=9)
+    weights = torch.randn(2, 9, CHANNELS, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    whole = torch.autograd.grad((mixer(x) * weights).sum(), list(mixer.parameters()))
+    y, state = mixer.prefill(x[:, :4])
+    outputs = [y]
+    for t in range(4, 9):
+        y, state = mixer.step(x[:, t], state)
+        outputs.append(y[:, None])
+    stepped = torch.autograd.grad((torch.cat(outputs, 1) * weights).sum(), list(mixer.parameters()))
+    for a, b in zip(whole, stepped):
+        close(a, b, 1e-10)
+
+
+@pytest.mark.parametrize("name, options", named(BOTH))
+def test_half_precision_and_float32_follow_float64(name, options):
+    exact = made(name, options)(tokens())
+    for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 0.1)):
+        y = made(name, options, dtype)(tokens(dtype=dtype))
+        assert y.dtype == dtype
+        assert ((y.double() - exact).norm() / exact.norm()) < tolerance
+
+
+def test_errors_say_what_was_expected():
+    mixer = MIXERS["self_attention"](8, causal=True)
+    with pytest.raises(ValueError, match="tokens after padding"):
+        mixer(tokens(1, 4, torch.float32), mask=torch.tensor([[True, False, True, True]]))
+    with pytest.raises(ValueError, match=r"expected booleans \(batch, n\)"):
+        mixer(tokens(1, 4, torch.float32), mask=torch.ones(1, 5, dtype=torch.bool))
+    with pytest.raises(ValueError, match="expected .*8 channels"):
+        mixer(torch.zeros(1, 4, 7))
+    with pytest.raises(ValueError, match="pass causal=True"):
+        MIXERS["self_attention"](8).prefill(torch.zeros(1, 4, 8))
+    for options in (dict(heads=3), dict(window=0), dict(positions="sine"), dict(positions="rope", heads=8)):
+        with pytest.raises(ValueError):
+            MIXERS["self_attention"](8, **options)
