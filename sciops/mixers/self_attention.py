@@ -30,7 +30,7 @@ class SelfAttention(SequenceMixer):
     positions : "none"; "rope", queries and keys turned by angles that grow with their position (arXiv:2104.09864);
         "alibi", b_{ij} = −m_h·|i − j| with slopes m_h = 2^{−8(h+1)/heads} (arXiv:2108.12409)
 
-    x : (batch, n, channels) → same. No LayerNorm inside; torch's fused kernel where a window or ALiBi does not forbid it.
+    x : (batch, n, channels) → same. No LayerNorm inside; torch's fused kernel for what it can do.
 
     Raises ValueError when heads do not divide channels, for an odd d with "rope", and for a window below 1.
     """

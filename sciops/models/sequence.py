@@ -126,7 +126,7 @@ class SequenceStack(nn.Module):
     """norm ∘ B_depth ∘ … ∘ B_1 on sequences (batch, n, width), each B a `SequenceBlock`.
 
     mixer : a name in `MIXERS` whose class is a `SequenceMixer`, or several that alternate block by block
-    mixer_options : keyword options of the mixer; for several mixers, options by mixer name. `causal` comes from the stack
+    mixer_options : keyword options of the mixer; for several, options by name; `causal` comes from the stack
     causal : every output depends on earlier tokens alone; gives `prefill` and `step`
     norm, mlp_ratio, local, dropout : see `SequenceBlock`; a norm of "instance" would mix tokens and is refused
     depth : 0 leaves the norm alone
