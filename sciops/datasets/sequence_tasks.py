@@ -13,10 +13,11 @@ NOT_ASKED = -100  # what torch's cross-entropy leaves out
 class SequenceTask:
     """Sequences, and what is asked where.
 
-    tokens : (samples, length) int64 in 0 … symbols − 1
-    targets : (samples, length) int64, the symbol asked for at a position from the tokens up to it; −100: nothing is
+    tokens : (samples, length) int64 in 0 … symbols − 1, or (samples, length, parts): a token of several symbols
+    targets : (samples, length) int64, the symbol asked for at a position from the tokens up to it; −100: nothing is.
+        (samples, length, answers) where several are asked at once
     symbols : size of the alphabet, of tokens and targets
-    groups : name → (samples, length) int64, what kind of question it is ("distance", "hop"), −1 where nothing is asked
+    groups : name → int64, as the targets, what kind of question it is ("distance", "hop"), −1 where nothing is asked
 
     Raises ValueError for shapes and kinds that differ from these, symbols outside the alphabet, and groups that are
     negative where something is asked.
@@ -28,9 +29,9 @@ class SequenceTask:
     groups: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        parts = {"tokens": self.tokens, "targets": self.targets, **self.groups}
-        for name, part in parts.items():
-            if part.ndim != 2 or part.shape != self.tokens.shape or part.dtype != np.int64:
+        for name, part in {"tokens": self.tokens, "targets": self.targets, **self.groups}.items():
+            like = self.targets.shape if name in self.groups else (*self.tokens.shape[:2], *part.shape[2:])
+            if part.ndim not in (2, 3) or part.shape != like or part.dtype != np.int64:
                 raise ValueError(
                     f"{name} of {part.dtype} and shape {part.shape}: expected int64, (samples, length) as the tokens"
                 )
@@ -47,7 +48,7 @@ class SequenceTask:
 
     @property
     def asked(self) -> np.ndarray:
-        """(samples, length), True where something is asked."""
+        """As the targets, True where something is asked."""
         return self.targets != NOT_ASKED
 
 
