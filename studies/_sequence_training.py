@@ -1,0 +1,178 @@
+"""Training of token models on symbol tasks: one record a training, kept in a folder and read back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from sciops._json import plain, write_json
+from sciops.datasets.sequence_tasks import SequenceTask
+from sciops.models.sequence import SequenceStack
+from sciops.training.schedule import rate_factor
+
+
+class TokenModel(nn.Module):
+    """Embedding, `SequenceStack`, linear head: tokens (batch, n) → logits (batch, n, symbols).
+
+    options : of the stack, as mixer="recurrence", mixer_options={"pattern": "squares"}
+    """
+
+    def __init__(self, symbols: int, *, width: int = 64, depth: int = 1, causal: bool = True, **options: Any) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(symbols, width)
+        nn.init.normal_(self.embedding.weight, std=0.5)
+        self.stack = SequenceStack(width, depth, causal=causal, **options)
+        self.head = nn.Linear(width, symbols)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.stack(self.embedding(tokens)))
+
+
+def train_tokens(
+    model: nn.Module | Mapping[str, Any],
+    training: Callable[..., SequenceTask] | SequenceTask,
+    test: SequenceTask,
+    *,
+    steps: int,
+    batch: int = 64,
+    rate: float = 3e-3,
+    seed: int = 0,
+    weight_decay: float = 0.01,
+    clip: float = 1.0,
+    checks: int = 8,
+    checked: int = 256,
+    device: str = "cpu",
+    progress: str | None = None,
+) -> dict[str, Any]:
+    """Trains by AdamW, one cycle of the rate, cross-entropy at the asked positions; returns what `test` then says.
+
+    model : tokens (batch, n) → logits (batch, n, symbols), or options of `TokenModel`, initialised from `seed`
+    training : maker(samples, seed=…) → task, of which every step sees fresh samples; or a task, shuffled by epoch
+    clip : largest norm of a gradient
+    checks : how often, evenly over the training, the first `checked` test sequences are asked
+    progress : name of a progress bar, None for none
+
+    returns : plain numbers. accuracy (share of right answers), whole (share of sequences without a wrong one), groups
+        {name: {"value", "accuracy", "count" (lists)}}, loss (mean of the last 5 % of steps), curve [{"step", "loss",
+        "accuracy"}], parameters, seconds (of training), steps, batch, rate, seed
+
+    Raises RuntimeError naming the step at which a loss is not finite.
+    """
+    torch.manual_seed(seed)
+    net = model if isinstance(model, nn.Module) else TokenModel(test.symbols, **model)
+    net = net.to(device).train()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=rate, betas=(0.9, 0.98), weight_decay=weight_decay)
+    due = {round(steps * (i + 1) / checks) for i in range(checks)}
+    small = _part(test, slice(0, checked))
+    losses: list[Tensor] = []
+    curve: list[dict[str, float]] = []
+    seconds, since = 0.0, time.perf_counter()
+    bar = tqdm(_batches(training, steps, batch, seed), total=steps, desc=progress, disable=progress is None or None)
+    for step, task in enumerate(bar, 1):
+        for group in optimizer.param_groups:
+            group["lr"] = rate * rate_factor("onecycle", (step - 1) / steps)
+        tokens, targets = (torch.from_numpy(part).to(device) for part in (task.tokens, task.targets))
+        asked = targets != -100
+        loss = F.cross_entropy(net(tokens)[asked], targets[asked])
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), clip)
+        optimizer.step()
+        losses.append(loss.detach())
+        if step in due:
+            recent = float(torch.stack(losses[-max(1, steps // checks) :]).mean())
+            seconds += time.perf_counter() - since
+            if not np.isfinite(recent):
+                first = 1 + next(i for i, value in enumerate(losses) if not torch.isfinite(value))
+                raise RuntimeError(f"the loss is not finite from step {first} on: pass a smaller rate than {rate}")
+            accuracy = evaluate(net, small, batch=batch)["accuracy"]
+            curve.append({"step": step, "loss": recent, "accuracy": accuracy})
+            bar.set_postfix(loss=f"{recent:.3f}", accuracy=f"{accuracy:.3f}")
+            since = time.perf_counter()
+    seconds += time.perf_counter() - since
+    return {
+        **evaluate(net, test, batch=batch),
+        "loss": float(torch.stack(losses[-max(1, steps // 20) :]).mean()),
+        "curve": curve,
+        "parameters": sum(p.numel() for p in net.parameters()),
+        "seconds": seconds,
+        "steps": steps,
+        "batch": batch,
+        "rate": rate,
+        "seed": seed,
+    }
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, task: SequenceTask, *, batch: int = 64) -> dict[str, Any]:
+    """{"accuracy", "whole", "groups"} of a model on a task, as `train_tokens` returns them."""
+    device = next(model.parameters()).device
+    training, model = model.training, model.eval()
+    said = [
+        model(torch.from_numpy(task.tokens[i : i + batch]).to(device)).argmax(-1).cpu().numpy()
+        for i in range(0, len(task), batch)
+    ]
+    model.train(training)
+    asked = task.asked
+    right = np.concatenate(said) == task.targets
+    groups = {}
+    for name, group in task.groups.items():
+        values, which, count = np.unique(group[asked], return_inverse=True, return_counts=True)
+        shares = np.bincount(which, weights=right[asked], minlength=len(values)) / count
+        groups[name] = {"value": values.tolist(), "accuracy": shares.tolist(), "count": count.tolist()}
+    return {
+        "accuracy": float(right[asked].mean()),
+        "whole": float((right | ~asked).all(axis=1).mean()),
+        "groups": groups,
+    }
+
+
+def kept(folder: str | Path, name: str, spec: Mapping[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The record of `spec` in a folder, read where it is there, else made and written: {"name", "spec", **make()}.
+
+    spec : everything that decides the record, in JSON's kinds; records of one name and different specs lie side by side
+    """
+    spec = plain(spec)
+    digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:12]
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
+    path = Path(folder) / f"{safe}-{digest}.json"
+    if path.exists():
+        record = json.loads(path.read_text())
+        if record.get("spec") == spec:
+            return record
+    record = plain({"name": name, "spec": spec, **make()})
+    write_json(path, record)
+    return record
+
+
+def _batches(
+    training: Callable[..., SequenceTask] | SequenceTask, steps: int, batch: int, seed: int
+) -> Iterator[SequenceTask]:
+    """`steps` batches: fresh ones, no two trainings' and no step's alike, or epochs of a fixed set in a drawn order."""
+    rng = np.random.default_rng([seed, 1])
+    if callable(training):
+        at_once = 32  # makers have a cost a call
+        for start in range(0, steps, at_once):
+            drawn = training(batch * min(at_once, steps - start), seed=int(rng.integers(2**62)))
+            yield from (_part(drawn, slice(i, i + batch)) for i in range(0, len(drawn), batch))
+        return
+    batch, order = min(batch, len(training)), np.empty(0, dtype=np.int64)
+    for _ in range(steps):
+        if len(order) < batch:
+            order = np.concatenate([order, rng.permutation(len(training))])
+        yield _part(training, order[:batch])
+        order = order[batch:]
+
+
+def _part(task: SequenceTask, rows: Any) -> SequenceTask:
+    return SequenceTask(task.tokens[rows], task.targets[rows], task.symbols)
