@@ -24,18 +24,33 @@ from sciops.training.schedule import rate_factor
 class TokenModel(nn.Module):
     """Embedding, `SequenceStack`, linear head: tokens (batch, n) → logits (batch, n, symbols).
 
+    Tokens of several symbols, (batch, n, parts), have the sum of their embeddings.
+
+    answers : asked for at once; 0 gives the shape above, more (batch, n, answers, symbols)
     options : of the stack, as mixer="recurrence", mixer_options={"pattern": "squares"}
     """
 
-    def __init__(self, symbols: int, *, width: int = 64, depth: int = 1, causal: bool = True, **options: Any) -> None:
+    def __init__(
+        self,
+        symbols: int,
+        *,
+        answers: int = 0,
+        width: int = 64,
+        depth: int = 1,
+        causal: bool = True,
+        **options: Any,
+    ) -> None:
         super().__init__()
+        self.answers = answers
         self.embedding = nn.Embedding(symbols, width)
         nn.init.normal_(self.embedding.weight, std=0.5)
         self.stack = SequenceStack(width, depth, causal=causal, **options)
-        self.head = nn.Linear(width, symbols)
+        self.head = nn.Linear(width, max(1, answers) * symbols)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return self.head(self.stack(self.embedding(tokens)))
+        x = self.embedding(tokens)
+        logits = self.head(self.stack(x if tokens.ndim == 2 else x.sum(2)))
+        return logits.unflatten(-1, (self.answers, -1)) if self.answers else logits
 
 
 def train_tokens(
@@ -56,7 +71,7 @@ def train_tokens(
 ) -> dict[str, Any]:
     """Trains by AdamW, one cycle of the rate, cross-entropy at the asked positions; returns what `test` then says.
 
-    model : tokens (batch, n) → logits (batch, n, symbols), or options of `TokenModel`, initialised from `seed`
+    model : tokens → logits (*targets, symbols), or options of `TokenModel`, initialised from `seed`
     training : maker(samples, seed=…) → task, of which every step sees fresh samples; or a task, shuffled by epoch
     clip : largest norm of a gradient
     checks : how often, evenly over the training, the first `checked` test sequences are asked
@@ -69,7 +84,8 @@ def train_tokens(
     Raises RuntimeError naming the step at which a loss is not finite.
     """
     torch.manual_seed(seed)
-    net = model if isinstance(model, nn.Module) else TokenModel(test.symbols, **model)
+    answers = test.targets.shape[2] if test.targets.ndim == 3 else 0
+    net = model if isinstance(model, nn.Module) else TokenModel(test.symbols, answers=answers, **model)
     net = net.to(device).train()
     optimizer = torch.optim.AdamW(net.parameters(), lr=rate, betas=(0.9, 0.98), weight_decay=weight_decay)
     due = {round(steps * (i + 1) / checks) for i in range(checks)}
@@ -132,7 +148,7 @@ def evaluate(model: nn.Module, task: SequenceTask, *, batch: int = 64) -> dict[s
         groups[name] = {"value": values.tolist(), "accuracy": shares.tolist(), "count": count.tolist()}
     return {
         "accuracy": float(right[asked].mean()),
-        "whole": float((right | ~asked).all(axis=1).mean()),
+        "whole": float((right | ~asked).reshape(len(right), -1).all(1).mean()),
         "groups": groups,
     }
 

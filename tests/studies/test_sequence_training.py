@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from sciops.datasets import SequenceTask, copy, needle
+from sciops.datasets import SequenceTask, copy, needle, packed_pointers
 from studies._sequence_training import TokenModel, _batches, evaluate, kept, train_tokens
 
 SMALL = dict(width=16, depth=1, mixer="self_attention", mixer_options=dict(heads=2, positions="rope"))
@@ -60,6 +60,20 @@ def test_batches_are_fresh_or_epochs():
     names = {tuple(row): i for i, row in enumerate(fixed.tokens.tolist())}
     seen = [names[tuple(row)] for part in _batches(fixed, 5, 4, seed=0) for row in part.tokens.tolist()]
     assert sorted(seen[:10]) == sorted(seen[10:]) == list(range(10)) and seen[:10] != seen[10:]
+
+
+def test_tokens_of_several_symbols_and_several_answers():
+    maker = partial(packed_pointers, length=4, chains=2, values=2, properties=2)
+    test = maker(100, seed=5)
+    record = train_tokens(SMALL, maker, test, steps=150, batch=32, rate=1e-2)
+    hops = dict(zip(record["groups"]["hop"]["value"], record["groups"]["hop"]["accuracy"]))
+    assert hops[0] > 0.95 and sum(record["groups"]["hop"]["count"]) == 800
+    # the order of the parts of a token does not matter, their symbols do
+    model = TokenModel(test.symbols, answers=2, **SMALL).eval()
+    tokens = torch.from_numpy(test.tokens)
+    assert model(tokens).shape == (100, 4, 2, test.symbols)
+    torch.testing.assert_close(model(tokens.flip(-1)), model(tokens))
+    assert not torch.allclose(model(tokens.roll(1, 1)), model(tokens))
 
 
 def test_records_are_made_once(tmp_path):
