@@ -62,6 +62,7 @@ class TrainStudyConfig(TrainConfig):
     depth: int = 4  # blocks
     modes: int = 12  # per axis, lowered to what the coarsest training grid holds; for models that have modes
     options: tuple[str, ...] = ()  # further options of the model, as name=value: basis=sine local=true window=4
+    rule_options: tuple[str, ...] = ()  # options of the rule for gradients, as name=value: iterations=2
     symmetrize: bool = False  # also test the average over a field and its transpose
     seed: int = 0  # of the model's initial parameters, the order of the fields, augmentation and dropout
     folder: Annotated[Path, tyro.conf.arg(aliases=("--output",))] = Path("runs/train")  # where everything goes
@@ -224,7 +225,7 @@ def _build(config: TrainStudyConfig, task: str, train: list[Any]) -> nn.Module:
     from sciops.models import build_model
 
     options: dict[str, Any] = {"width": config.width, "depth": config.depth}
-    options |= dict(_option(text) for text in config.options)
+    options |= dict(_option(text, "options") for text in config.options)
     grid: Grid = train[0].grid
     if config.model in ("fno", "hybrid") or config.model.startswith("neuralop:"):
         periodic = options.get("basis", "fourier") == "fourier"
@@ -241,11 +242,11 @@ def _build(config: TrainStudyConfig, task: str, train: list[Any]) -> nn.Module:
         return build_model(config.model, **channels, **options)
 
 
-def _option(text: str) -> tuple[str, Any]:
+def _option(text: str, where: str) -> tuple[str, Any]:
     """("local", True) from "local=true": the value is JSON where it can be read as such, text otherwise."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise ValueError(f"options has {text!r}: expected name=value, such as basis=sine or local=true")
+        raise ValueError(f"{where} has {text!r}: expected name=value, such as basis=sine or local=true")
     try:
         return name, json.loads(value)
     except json.JSONDecodeError:
@@ -253,7 +254,12 @@ def _option(text: str) -> tuple[str, Any]:
 
 
 def _train_config(config: TrainStudyConfig) -> TrainConfig:
-    return TrainConfig(**{f.name: getattr(config, f.name) for f in fields(TrainConfig)})
+    asked = {f.name: getattr(config, f.name) for f in fields(TrainConfig)}
+    asked["gradient_options"] = {
+        **config.gradient_options,
+        **dict(_option(o, "rule_options") for o in config.rule_options),
+    }
+    return TrainConfig(**asked)
 
 
 def _cited() -> dict[str, str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from sciops.training.gradients import highway_rnn
+from sciops.models import build_model
+from sciops.training.gradients import backprop, highway, highway_rnn
 
 STEPS, BATCH, INPUTS, HIDDEN = 8, 3, 4, 5
 
@@ -177,6 +180,36 @@ def test_under_autocast_it_computes_in_the_precision_of_the_weights():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         outputs, _ = highway_rnn(rnn, x)
     torch.testing.assert_close(outputs, rnn(x)[0])
+
+
+@dataclass(frozen=True)
+class Readings:
+    x: Tensor
+    y: Tensor
+    grid: None = None
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("gamma", [0.0, 0.3])
+def test_a_recurrent_model_trains_by_the_rule(cell, gamma):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = build_model("recurrent", in_channels=2, out_channels=1, width=6, depth=2, cell=cell).double()
+        with torch.no_grad():
+            for p in model.parameters():
+                p.mul_(2)
+    batch = Readings(draw(3, 2, STEPS), draw(3, 1, STEPS, seed=1))
+
+    def gradients(rule, **options):
+        model.zero_grad()
+        rule(model, lambda y, b: (y - b.y).square().mean(), batch, **options)
+        return [p.grad for p in model.parameters() if p.grad is not None]
+
+    true = gradients(backprop)
+    errors = [relative(gradients(highway, iterations=k, gamma=gamma), true) for k in (STEPS - 1, STEPS - 2, 0)]
+    assert errors[0] < 1e-13 < 1e-9 < errors[1] < errors[2]
+    with pytest.raises(ValueError, match="gamma='hutchinson': over the steps of a Recurrent"):
+        highway(model, lambda y, b: y.sum(), batch, gamma="hutchinson")
 
 
 def test_refusals():

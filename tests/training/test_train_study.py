@@ -91,16 +91,29 @@ def test_modes_are_what_the_coarsest_training_grid_holds_and_it_says_so(real_dat
     ],
 )
 def test_options_are_json_where_they_can_be(text, expected):
-    assert _option(text) == expected
+    assert _option(text, "options") == expected
 
 
 def test_bad_requests_are_one_line(real_data, tmp_path):
     with pytest.raises(ValueError, match="expected name=value"):
-        _option("local")
+        _option("local", "options")
     with pytest.raises(ValueError, match="pass --data FILE"):
         run(replace(PRESETS["quick"], folder=tmp_path))
     with pytest.raises(TypeError, match="unknown option 'bases'"):
         run(small(real_data, tmp_path / "x", options=("bases=sine",)))
+
+
+def test_a_rule_for_gradients_gets_its_options(real_data, tmp_path):
+    few = small(real_data, tmp_path / "a", epochs=1, gradients="highway", rule_options=("iterations=0",))
+    all_of_them = replace(few, folder=tmp_path / "b", rule_options=("iterations=20",))
+    by_backprop = replace(few, folder=tmp_path / "c", gradients="backprop", rule_options=())
+    for config in (few, all_of_them, by_backprop):
+        run(config)
+    weights = [torch.cat([p.flatten() for p in load_model(tmp_path / name / "model").parameters()]) for name in "abc"]
+    torch.testing.assert_close(weights[1], weights[2], rtol=1e-3, atol=1e-4)
+    assert (weights[0] - weights[2]).abs().max() > 1e-3
+    with pytest.raises(ValueError, match="no option 'sweeps'"):
+        run(replace(few, folder=tmp_path / "d", rule_options=("sweeps=3",)))
 
 
 def heat_file(folder, samples=30, times=9):

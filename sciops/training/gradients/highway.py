@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
+from sciops.models.recurrent import Recurrent
 from sciops.training.gradients._batched import BatchedLayers
 from sciops.training.gradients._layerwise import LayerByLayer
 from sciops.training.gradients._stack import Layer, layers_of, running_stacks
@@ -31,14 +33,25 @@ def highway(
     """Adds the gradient of Highway-BP to ``.grad``: exact for what follows the stacks of the model, and within them the
     sum over paths that leave the residual stream at most `iterations` times.
 
-    model : with an `Operator` or `Classifier` in it; between stacks, as between the stages of a classifier and the
-        steps of a `Stepper`, gradients are exact
-    iterations, gamma, engine : as in `highway_stack`
+    model : with `Operator`, `Classifier` or `Recurrent` models in it; between stacks, as between the stages of a
+        classifier and the steps of a `Stepper`, gradients are exact. In a `Recurrent` the sweeps go over time, as in
+        `highway_rnn`, and from layer to layer gradients are exact
+    iterations, gamma, engine : as in `highway_stack`; over time gamma is a number, and there are no engines
     returns : the detached loss
 
     Raises ValueError where the rule is not defined, saying why.
     """
-    with running_stacks(model, partial(highway_stack, iterations=iterations, gamma=gamma, engine=engine)):
+    recurrent = [one for one in model.modules() if isinstance(one, Recurrent)]
+    with contextlib.ExitStack() as contexts:
+        if recurrent and (engine != "loop" or isinstance(gamma, str)):
+            raise ValueError(
+                f"engine={engine!r}, gamma={gamma!r}: over the steps of a Recurrent expected engine='loop' and a number"
+            )
+        for one in recurrent:
+            contexts.enter_context(one.going_back("highway", iterations=iterations, gamma=gamma))
+        if not recurrent or any(hasattr(one, "run_blocks") for one in model.modules()):
+            run = partial(highway_stack, iterations=iterations, gamma=gamma, engine=engine)
+            contexts.enter_context(running_stacks(model, run))
         loss = loss_fn(model(batch.x, batch.grid), batch)
     loss.backward()
     return loss.detach()
