@@ -6,8 +6,10 @@ from sciops.models.classifier import Classifier, classifier_arms, match_paramete
 from sciops.models.corrector import Corrector
 from sciops.models.effective_coefficient import EffectiveCoefficient
 from sciops.models.fno import fno
+from sciops.models.generation import Generated, beam_search, generate
 from sciops.models.huggingface import HuggingFaceClassifier
 from sciops.models.hybrid import hybrid
+from sciops.models.language import LanguageModel
 from sciops.models.latent import Latent
 from sciops.models.mano import mano
 from sciops.models.normalized import Normalized
@@ -29,7 +31,9 @@ __all__ = [
     "Classifier",
     "Corrector",
     "EffectiveCoefficient",
+    "Generated",
     "HuggingFaceClassifier",
+    "LanguageModel",
     "Latent",
     "Normalized",
     "Operator",
@@ -41,12 +45,14 @@ __all__ = [
     "SymmetryAveraged",
     "UnitarySpectral",
     "apply_model",
+    "beam_search",
     "bjorck",
     "build_model",
     "check_operator",
     "classifier_arms",
     "fno",
     "forecast",
+    "generate",
     "hybrid",
     "load_model",
     "load_swin_weights",

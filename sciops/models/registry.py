@@ -15,6 +15,7 @@ from sciops.models.effective_coefficient import EffectiveCoefficient, effective_
 from sciops.models.fno import fno
 from sciops.models.huggingface import HuggingFaceClassifier
 from sciops.models.hybrid import hybrid
+from sciops.models.language import LanguageModel
 from sciops.models.latent import Latent
 from sciops.models.mano import mano
 from sciops.models.neuralop import NeuralopModel
@@ -25,6 +26,21 @@ from sciops.models.recurrent import Recurrent
 from sciops.models.stepper import Stepper
 from sciops.models.symmetry import SymmetryAveraged
 
+
+def _of_tokens(make: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """The class of a model that has symbols where others have channels, to be called as these are."""
+
+    def build(*, in_channels: int = 1, out_channels: int = 1, **options: Any) -> nn.Module:
+        if (in_channels, out_channels) != (1, 1):
+            raise ValueError(
+                f"{make.__name__} takes tokens, not in_channels={in_channels} and out_channels={out_channels}: pass "
+                "symbols, how many different tokens there are"
+            )
+        return make(**options)
+
+    return build
+
+
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "operator": Operator,
     "fno": fno,
@@ -34,6 +50,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "effective_coefficient": effective_coefficient,
     "recurrent": Recurrent,
     "classifier": Classifier,
+    "language": _of_tokens(LanguageModel),
     "orthogonal": OrthogonalNet,
     "transformers:ViT": partial(HuggingFaceClassifier, "ViT"),
     "transformers:SwinV2": partial(HuggingFaceClassifier, "SwinV2"),
@@ -48,7 +65,8 @@ def build_model(name: str, *, in_channels: int = 1, out_channels: int = 1, **opt
 
     All take (batch, in_channels, *grid) and carry `.config`, {"name", "options"}, from which `load_model` builds them
     again. Operators take an optional grid too and return (batch, out_channels, *grid); "classifier" and
-    "transformers:…" take images and return logits (batch, out_channels). The options are those of the function or class
+    "transformers:…" take images and return logits (batch, out_channels); "language" takes tokens (batch, n), `symbols`
+    of them instead of channels, and returns logits (batch, n, symbols). The options are those of the function or class
     in `MODELS`.
 
     Raises ValueError for an unknown name and TypeError for an unknown option, naming the known ones.

@@ -1,0 +1,232 @@
+"""What a language model goes on with, from its states: `generate` draws, `beam_search` looks for the likeliest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sciops.mixers._sequence import selected
+
+
+class Generated(NamedTuple):
+    """What follows each prompt.
+
+    tokens : (batch, tokens) int64, without the prompt; of a beam search (batch, beams, tokens), the likeliest first.
+        After a `stop` token, which is still there, zeros
+    lengths : (batch,) or (batch, beams): how many of them were made
+    log_probabilities : as tokens: log p of each under the model itself, before temperature and filters; 0 after the end
+    """
+
+    tokens: Tensor
+    lengths: Tensor
+    log_probabilities: Tensor
+
+
+def generate(
+    model: nn.Module,
+    prompt: Tensor | Sequence[Sequence[int]],
+    *,
+    tokens: int,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    stop: int | Sequence[int] | None = None,
+    mask: Tensor | None = None,
+    generator: torch.Generator | None = None,
+) -> Generated:
+    """w_{t+1} ~ softmax(filter(z_t/temperature)), z_t the logits after the prompt and w_1 … w_t; argmax z_t at 0.
+
+    model : with `prefill` and `step`, as `LanguageModel`; in evaluation mode for the time of the call
+    prompt : (batch, n) tokens, with `mask` (batch, n) where they are padded at the end; or a list of prompts of any
+        lengths of at least 1
+    tokens : at most so many are made of each
+    top_k, top_p : see `filtered`; top_k first, both after the temperature
+    stop : one or several tokens that end a sequence; ended ones are taken out of the batch
+    generator : of the draws, on the model's device; torch's own where None
+
+    Raises ValueError for an empty prompt, and numbers out of range.
+    """
+    if not temperature >= 0:
+        raise ValueError(f"temperature={temperature!r}: expected a number of at least 0; 0 takes the likeliest")
+    _check_filters(top_k, top_p)
+    prompt, mask = _padded(prompt, mask, model)
+    _check_count("tokens", tokens)
+    ends = _ends(stop, prompt.device)
+    made = torch.zeros(len(prompt), tokens, dtype=torch.int64, device=prompt.device)
+    lengths = torch.full((len(prompt),), tokens, device=prompt.device)
+    rows = torch.arange(len(prompt), device=prompt.device)  # those that go on
+    with _evaluating(model):
+        logits, states = _begun(model, prompt, mask)
+        scores = _log_softmax(logits).new_zeros(made.shape)
+        for t in range(tokens):
+            if t:
+                logits, states = model.step(made[rows, t - 1], states)
+            log_p = _log_softmax(logits)
+            if temperature == 0:
+                drawn = log_p.argmax(-1)
+            else:
+                kept = filtered(log_p / temperature, top_k=top_k, top_p=top_p).softmax(-1)
+                drawn = torch.multinomial(kept, 1, generator=generator).squeeze(1)
+            made[rows, t] = drawn
+            scores[rows, t] = log_p.gather(1, drawn[:, None]).squeeze(1)
+            if ends is not None:
+                ended = torch.isin(drawn, ends)
+                if ended.any():
+                    lengths[rows[ended]] = t + 1
+                    left = (~ended).nonzero().squeeze(1)
+                    if not len(left):
+                        break
+                    rows, states = rows[left], selected(states, left)
+    return Generated(made, lengths, scores)
+
+
+def filtered(logits: Tensor, *, top_k: int | None = None, top_p: float | None = None) -> Tensor:
+    """logits (…, symbols) with −∞ for symbols that are not to be drawn.
+
+    top_k : keeps the k likeliest (arXiv:1805.04833)
+    top_p : keeps the likeliest that together reach the probability p, the one that reaches it included
+        (arXiv:1904.09751)
+
+    Symbols of equal logits are kept or dropped one by one. Raises ValueError for k below 1 and p outside 0 < p ≤ 1.
+    """
+    _check_filters(top_k, top_p)
+    if top_k is not None and top_k < logits.shape[-1]:
+        best = logits.topk(top_k, dim=-1)
+        logits = torch.full_like(logits, -torch.inf).scatter(-1, best.indices, best.values)
+    if top_p is not None and top_p < 1:
+        ordered, order = logits.sort(dim=-1, descending=True, stable=True)
+        p = ordered.softmax(-1)
+        beyond = p.cumsum(-1) - p >= top_p  # those before it reach p already
+        beyond[..., 0] = False
+        logits = torch.empty_like(logits).scatter(-1, order, ordered.masked_fill(beyond, -torch.inf))
+    return logits
+
+
+def beam_search(
+    model: nn.Module,
+    prompt: Tensor | Sequence[Sequence[int]],
+    *,
+    tokens: int,
+    beams: int = 4,
+    stop: int | Sequence[int] | None = None,
+    length_power: float = 0.0,
+    mask: Tensor | None = None,
+) -> Generated:
+    """The `beams` continuations of largest Σ_t log p(w_t | …)/length^{length_power} that such a search finds.
+
+    At every token the `beams` likeliest continuations of all that were kept are kept; those that end with a `stop`
+    token stay as they are. Exhaustive, so exact, where beams ≥ symbols^tokens. length_power : 0 compares sums, 1 means
+    of log-probabilities, which does not prefer short sequences (arXiv:1609.08144 has 0.6 with another offset).
+
+    model, prompt, mask, stop : as in `generate`. Of fewer continuations than beams the last
+    are none: their log-probabilities hold −∞.
+    """
+    prompt, mask = _padded(prompt, mask, model)
+    _check_count("tokens", tokens)
+    _check_count("beams", beams)
+    ends, batch, device = _ends(stop, prompt.device), len(prompt), prompt.device
+    made = torch.zeros(batch, beams, 0, dtype=torch.int64, device=device)
+    lengths = torch.zeros(batch, beams, dtype=torch.int64, device=device)
+    ended = torch.zeros(batch, beams, dtype=torch.bool, device=device)
+    first = torch.arange(batch, device=device)[:, None] * beams
+    with _evaluating(model):
+        logits, states = _begun(model, prompt, mask)
+        states = selected(states, torch.arange(batch, device=device).repeat_interleave(beams))
+        logits = logits.repeat_interleave(beams, 0)
+        scores = _log_softmax(logits).new_zeros(made.shape)
+        for t in range(tokens):
+            if t:
+                logits, states = model.step(made[..., -1].flatten(), states)
+            log_p = _log_softmax(logits).view(batch, beams, -1)
+            if t == 0:  # all beams are the same one still
+                log_p[:, 1:] = -torch.inf
+            # an ended one goes on in one way, by a 0 that costs nothing
+            only = torch.full_like(log_p, -torch.inf)
+            only[..., 0] = 0.0
+            log_p = torch.where(ended[..., None], only, log_p)
+            long = (lengths + ~ended).double()
+            total = (scores.double().sum(-1)[..., None] + log_p) / long[..., None] ** length_power
+            best = total.flatten(1).topk(beams, dim=1).indices
+            parent, drawn = best // log_p.shape[-1], best % log_p.shape[-1]
+            new = log_p.flatten(1).gather(1, best)
+            made = torch.cat([made.gather(1, parent[..., None].expand(-1, -1, t)), drawn[..., None]], -1)
+            scores = torch.cat([scores.gather(1, parent[..., None].expand(-1, -1, t)), new[..., None]], -1)
+            ended = ended.gather(1, parent)
+            lengths = lengths.gather(1, parent) + ~ended
+            if ends is not None:
+                ended = ended | torch.isin(drawn, ends)
+            if ended.all():
+                break
+            states = selected(states, (first + parent).flatten())
+    left = (0, tokens - made.shape[-1])
+    return Generated(nn.functional.pad(made, left), lengths, nn.functional.pad(scores, left))
+
+
+def _begun(model: nn.Module, prompt: Tensor, mask: Tensor | None) -> tuple[Tensor, Any]:
+    """(logits (batch, symbols) after the last token of each prompt, the states there)."""
+    logits, states = model.prefill(prompt, mask=mask)
+    if mask is None:
+        return logits[:, -1], states
+    return logits[torch.arange(len(prompt), device=prompt.device), mask.sum(1) - 1], states
+
+
+def _log_softmax(logits: Tensor) -> Tensor:
+    return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def _padded(
+    prompt: Tensor | Sequence[Sequence[int]], mask: Tensor | None, model: nn.Module
+) -> tuple[Tensor, Tensor | None]:
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    if not isinstance(prompt, Tensor):
+        if mask is not None:
+            raise ValueError("mask is for prompts that are one tensor; a list of prompts has its own lengths")
+        rows = [torch.as_tensor(row, dtype=torch.int64) for row in prompt]
+        if not rows:
+            raise ValueError("no prompts: expected at least one")
+        lengths = torch.tensor([len(row) for row in rows])
+        prompt = nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        if len(set(lengths.tolist())) > 1:
+            mask = torch.arange(prompt.shape[1]) < lengths[:, None]
+    if prompt.ndim != 2 or prompt.shape[0] < 1:
+        raise ValueError(f"prompt has shape {tuple(prompt.shape)}: expected (batch, n), or a list of prompts")
+    counts = torch.full((len(prompt),), prompt.shape[1]) if mask is None else mask.sum(1)
+    if (counts < 1).any():
+        raise ValueError(
+            f"prompt {int((counts < 1).nonzero()[0])} is empty: begin with one token, such as the tokenizer's end"
+        )
+    return prompt.to(device), None if mask is None else mask.to(device)
+
+
+def _ends(stop: int | Sequence[int] | None, device: torch.device) -> Tensor | None:
+    if stop is None:
+        return None
+    return torch.tensor([stop] if isinstance(stop, int) else list(stop), dtype=torch.int64, device=device)
+
+
+def _check_filters(top_k: int | None, top_p: float | None) -> None:
+    if top_k is not None:
+        _check_count("top_k", top_k)
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"top_p={top_p!r}: expected a probability in 0 < p ≤ 1")
+
+
+def _check_count(name: str, value: int) -> None:
+    if int(value) != value or value < 1:
+        raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
