@@ -7,6 +7,7 @@ from sciops.mixers.multipole import MultipoleAttention
 from sciops.mixers.self_attention import SelfAttention
 from sciops.mixers.slices import SliceAttention
 from sciops.mixers.spectral import SpectralMixer
+from sciops.mixers.state_space import StateSpaceMixer
 from sciops.mixers.window import WindowAttention
 
 MIXERS = {
@@ -17,6 +18,7 @@ MIXERS = {
     "slices": SliceAttention,
     "convolution": Convolution,
     "self_attention": SelfAttention,
+    "state_space": StateSpaceMixer,
 }
 
 __all__ = [
@@ -28,5 +30,6 @@ __all__ = [
     "SequenceMixer",
     "SliceAttention",
     "SpectralMixer",
+    "StateSpaceMixer",
     "WindowAttention",
 ]

@@ -18,6 +18,8 @@ CASES = [
     ("self_attention", dict(positions="rope")),
     ("self_attention", dict(positions="alibi")),
     ("self_attention", dict(positions="alibi", window=4)),
+    ("state_space", dict(state=6)),
+    ("state_space", dict(state=2, heads=4, gate=False, dt_scale=0.5)),
 ]
 BOTH = [(n, {**o, "causal": c}) for n, o in CASES for c in (([o["causal"]]) if "causal" in o else (True, False))]
 CAUSAL = [case for case in BOTH if case[1]["causal"]]

@@ -1,0 +1,244 @@
+"""`StateSpaceMixer`: gated long convolutions with the kernels of a diagonal state space, both ways or causal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sciops.mixers._diagonal_kernel import DiagonalKernel, circular
+from sciops.mixers._exponential_sums import exponential_sum, weighted_past
+from sciops.mixers._long_convolution import convolved, fast_length
+from sciops.mixers._precision import full_precision, working_dtype
+from sciops.mixers._sequence import SequenceMixer, lengths_of
+
+_CHUNK = 16_384  # tokens of a prefill that are convolved at once; a state joins the chunks
+
+
+class StateSpaceState(NamedTuple):
+    """s_t = Σ_{j ≤ t} e^{ΔA(t−j)} z_j of every channel, (batch, channels, state/2) complex: its size is that of the
+    first token, however many follow."""
+
+    past: Tensor
+
+
+class StateSpaceMixer(SequenceMixer):
+    """y = W_o(g ⊙ (K ⊛ z + D ⊙ z)) + b_o with z = W_k x + b_k, masked, and g = W_q x + b_q (S4D: arXiv:2206.11893,
+    both ways and gated: LOCOST, arXiv:2401.17919).
+
+    Both ways,  (K ⊛ z)_i = Σ_{j≤i} K→_{i−j} z_j + Σ_{j≥i} K←_{j−i} z_j: lag 0 receives both kernels, and D. Causal, the
+    first sum alone, which is s_t = e^{ΔA} s_{t−1} + z_t with (K ⊛ z)_t = 2 Re Σ_n C̄_n s_{t,n}, a state of fixed size.
+    K is that of `DiagonalKernel`. O(n log n) time, O(n) memory on the way there and back; no positions are added, and n
+    may be larger than in training.
+
+    state : N, real numbers a channel, N/2 complex modes; even
+    heads : channels that share a kernel, c with c mod (channels/heads); 1 gives each its own
+    causal : output t depends on inputs up to t alone
+    gate : False leaves g out
+    dt_min, dt_max : range of Δ at the start
+    dt_scale : factor on Δ; 1/r on a grid refined by r
+    reference_spacing : does so by itself: Δ is multiplied by the grid's spacing over this one, a length or one an axis
+    periodic : convolves around the ring of points with the periodised kernel; "auto" on periodic grids, unless there is
+        a mask. Not for causal ones
+    axes : of the grid, each with kernels of its own along its lines, the results summed; 1 uses the same for all
+    flatten : reads a grid of more axes row by row instead, as one sequence
+
+    x : (batch, *grid, channels) → same
+
+    Raises ValueError for an odd state, heads that do not divide channels, an empty range of Δ, a periodic causal one, a
+    mask on a ring, and a grid whose number of axes is not `axes`.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        state: int = 64,
+        heads: int = 1,
+        causal: bool = False,
+        gate: bool = True,
+        dt_min: float = 1e-3,
+        dt_max: float = 0.1,
+        dt_scale: float = 1.0,
+        reference_spacing: float | Sequence[float] | None = None,
+        periodic: Literal["auto"] | bool = "auto",
+        axes: int = 1,
+        flatten: bool = False,
+    ) -> None:
+        super().__init__(channels, causal=causal)
+        if state < 2 or state % 2:
+            raise ValueError(f"state={state}: expected an even number, real and imaginary parts of state/2 modes")
+        if heads < 1 or channels % heads:
+            raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
+        if not 0 < dt_min <= dt_max:
+            raise ValueError(f"dt_min={dt_min}, dt_max={dt_max}: expected 0 < dt_min ≤ dt_max")
+        if not dt_scale > 0:
+            raise ValueError(f"dt_scale={dt_scale}: expected a positive factor")
+        if periodic not in ("auto", True, False):
+            raise ValueError(f"periodic={periodic!r}: expected 'auto', True or False")
+        if periodic is True and causal:
+            raise ValueError("periodic=True with causal=True: on a ring every point is before every other; drop one")
+        if axes < 1 or (axes > 1 and flatten):
+            raise ValueError(f"axes={axes}, flatten={flatten}: expected at least 1, and exactly 1 where flattened")
+        self.heads, self.state, self.periodic, self.axes, self.flatten = heads, state, periodic, axes, flatten
+        self.dt_scale, self.reference_spacing = dt_scale, _lengths(reference_spacing)
+        self.key = nn.Linear(channels, channels)
+        self.query = nn.Linear(channels, channels) if gate else None
+        self.out = nn.Linear(channels, channels)
+        kernels, directions = channels // heads, 1 if causal else 2
+        self.kernel = DiagonalKernel(
+            kernels, state // 2, directions=directions, axes=axes, dt_min=dt_min, dt_max=dt_max
+        )
+        self.skip = nn.Parameter(torch.randn(kernels))
+
+    def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
+        self._check_axes(1)
+        if mask is not None and self.periodic is True:
+            raise ValueError("a mask with periodic=True: padding would lie on the ring; pass periodic=False or 'auto'")
+        ring = mask is None and self._on_ring(grid)
+        return self._output(x, self._convolved(self._input(x, mask), 0, self._scale(grid, -1), ring))
+
+    def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
+        if self.flatten:
+            z = self._input(x.flatten(1, -2), None)
+            return self._output(x, self._convolved(z, 0, self._scale(grid, -1), self.periodic is True).view(x.shape))
+        self._check_axes(x.ndim - 2)
+        z, ring = self._input(x, None), self._on_ring(grid)
+        y = self._convolved(z, 0, self._scale(grid, 0), ring)
+        for axis in range(1, x.ndim - 2):
+            y = y + self._convolved(z, axis, self._scale(grid, axis), ring)
+        return self._output(x, y)
+
+    def prefill(
+        self, x: Tensor, state: StateSpaceState | None = None, *, mask: Tensor | None = None
+    ) -> tuple[Tensor, StateSpaceState]:
+        if not self.causal:
+            return super().prefill(x, state, mask=mask)
+        mask = self.check(x, mask)
+        z, past, parts, kernels = self._input(x, mask), None if state is None else state.past, [], {}
+        with full_precision(x):
+            rates, coefficients = self.kernel.rates_and_coefficients(0, scale=self.dt_scale, dtype=z.dtype)
+            for start in range(0, x.shape[1], _CHUNK):
+                piece = z[:, start : start + _CHUNK]
+                length = piece.shape[1]
+                if length not in kernels:
+                    kernels[length] = self._lags(length, 0, self.dt_scale, False, z.dtype)
+                y = convolved(self._by_kernel(piece), *kernels[length])
+                if past is not None:
+                    y = y + exponential_sum(coefficients[0] * rates.exp() * self._shared(past), rates, length)
+                parts.append(y.flatten(1, 2).mT)
+                past = self._after(past, piece, None if mask is None else mask[:, start : start + _CHUNK], rates)
+            if past is None:
+                past = torch.zeros(len(x), self.channels, self.state // 2, dtype=rates.dtype, device=x.device)
+        return self._output(x, torch.cat(parts, 1) if parts else z), StateSpaceState(past)
+
+    def step(self, x: Tensor, state: StateSpaceState | None = None) -> tuple[Tensor, StateSpaceState]:
+        if not self.causal:
+            return super().step(x, state)
+        z = self._input(x, None)
+        with full_precision(x):
+            rates, coefficients = self.kernel.rates_and_coefficients(0, scale=self.dt_scale, dtype=z.dtype)
+            by_kernel = z.unflatten(1, (self.heads, -1))
+            past = by_kernel.unsqueeze(-1).to(rates.dtype).expand(*by_kernel.shape, rates.shape[-1])
+            if state is not None:
+                past = torch.addcmul(past, self._shared(state.past), rates.exp())
+            y = 2 * (past * coefficients[0]).sum(-1).real + self.skip.to(z.dtype) * by_kernel
+        return self._output(x, y.flatten(1, 2)), StateSpaceState(past.flatten(1, 2))
+
+    def _input(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        z = self.key(x)
+        if mask is not None:  # after the bias, which padding would have as well
+            z = z * mask.unsqueeze(-1).to(z.dtype)
+        return z.to(working_dtype(z))
+
+    def _output(self, x: Tensor, y: Tensor) -> Tensor:
+        if self.query is None:
+            return self.out(y.to(x.dtype))
+        g = self.query(x)
+        return self.out(g * y.to(g.dtype))
+
+    def _convolved(self, z: Tensor, axis: int, scale: float, ring: bool) -> Tensor:
+        """K ⊛ z, with D ⊙ z on the first axis, along an axis of z (batch, *grid, channels)."""
+        with full_precision(z):
+            lines = self._by_kernel(z, axis + 1)
+            y = convolved(lines, *self._lags(lines.shape[-1], axis, scale, ring, z.dtype))
+            return y.flatten(-3, -2).movedim(-1, axis + 1)
+
+    def _lags(self, length: int, axis: int, scale: float, ring: bool, dtype: torch.dtype) -> tuple[Tensor, int]:
+        """The kernel of a circular convolution, (kernels, lags), and the length of the circle."""
+        n = fast_length(2 * length - 1)
+        if ring and fast_length(length) == length:
+            n = length
+        sampled = self.kernel(length, axis=axis % self.axes, scale=scale, periodic=ring, dtype=dtype)
+        return circular(sampled, None if axis else self.skip, n, periodic=ring), n
+
+    def _by_kernel(self, z: Tensor, axis: int = 1) -> Tensor:
+        """z (batch, *grid, channels) → (batch, *other axes, heads, kernels, n)."""
+        return z.movedim(axis, -1).unflatten(-2, (self.heads, -1))
+
+    def _shared(self, past: Tensor) -> Tensor:
+        return past.unflatten(1, (self.heads, -1))
+
+    def _after(self, past: Tensor | None, z: Tensor, mask: Tensor | None, rates: Tensor) -> Tensor:
+        """The state after z (batch, n, channels), 0 at padding."""
+        n, lengths = z.shape[1], lengths_of(z, mask)
+        if mask is not None:  # the last tokens of all sequences side by side
+            at = torch.arange(n, device=z.device) - (n - lengths)[:, None]
+            z = z.gather(1, at.clamp(min=0).unsqueeze(-1).expand_as(z)) * (at >= 0).unsqueeze(-1).to(z.dtype)
+        new = weighted_past(self._by_kernel(z), rates)
+        if past is not None:
+            new = new + self._shared(past) * (rates * lengths.view(-1, 1, 1, 1).to(z.dtype)).exp()
+        return new.flatten(1, 2)
+
+    def _on_ring(self, grid: Any) -> bool:
+        if self.periodic == "auto":
+            return not self.causal and grid is not None and grid.centering == "periodic"
+        return self.periodic
+
+    def _scale(self, grid: Any, axis: int) -> float:
+        if self.reference_spacing is None or grid is None:
+            return self.dt_scale
+        return (
+            self.dt_scale * grid.spacing[axis] / self.reference_spacing[axis if len(self.reference_spacing) > 1 else 0]
+        )
+
+    def _check_axes(self, axes: int) -> None:
+        if self.axes not in (1, axes):
+            raise ValueError(
+                f"axes={self.axes} for a grid of {axes}: pass axes={axes}, or axes=1 for kernels that all share"
+            )
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.channels}, state={self.state}, heads={self.heads}, causal={self.causal}, periodic={self.periodic!r}"
+        )
+
+
+def state_space_groups(model: nn.Module, *, weight_decay: float, rate: float | None = None) -> list[dict[str, Any]]:
+    """Groups for `torch.optim.AdamW`: matrices with weight decay; vectors without; A, B and Δ of every
+    `StateSpaceMixer` without, and with a learning rate of their own where `rate` is given.
+
+    Decay pulls A and Δ towards another memory, and a rate that suits matrices makes it jump. `sciops.training` decays
+    matrices alone, and these are vectors, so it needs no groups.
+    """
+    dynamics = {id(p) for m in model.modules() if isinstance(m, DiagonalKernel) for p in m.dynamics()}
+    trained = [p for p in model.parameters() if p.requires_grad]
+    rest = [p for p in trained if id(p) not in dynamics]
+    groups = [
+        {"params": [p for p in rest if p.ndim >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in rest if p.ndim < 2], "weight_decay": 0.0},
+        {"params": [p for p in trained if id(p) in dynamics], "weight_decay": 0.0}
+        | ({} if rate is None else {"lr": rate}),
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def _lengths(value: float | Sequence[float] | None) -> tuple[float, ...] | None:
+    if value is None:
+        return None
+    values = (float(value),) if isinstance(value, (int, float)) else tuple(float(v) for v in value)
+    if not values or min(values) <= 0:
+        raise ValueError(f"reference_spacing={value!r}: expected a positive length, or one an axis")
+    return values
