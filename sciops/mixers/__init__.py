@@ -4,6 +4,7 @@ from sciops.mixers._sequence import SequenceMixer
 from sciops.mixers.attention import FullAttention
 from sciops.mixers.convolution import Convolution
 from sciops.mixers.multipole import MultipoleAttention
+from sciops.mixers.polynomial import PolynomialMixer
 from sciops.mixers.self_attention import SelfAttention
 from sciops.mixers.slices import SliceAttention
 from sciops.mixers.spectral import SpectralMixer
@@ -18,6 +19,7 @@ MIXERS = {
     "slices": SliceAttention,
     "convolution": Convolution,
     "self_attention": SelfAttention,
+    "polynomial": PolynomialMixer,
     "state_space": StateSpaceMixer,
 }
 
@@ -26,6 +28,7 @@ __all__ = [
     "Convolution",
     "FullAttention",
     "MultipoleAttention",
+    "PolynomialMixer",
     "SelfAttention",
     "SequenceMixer",
     "SliceAttention",

@@ -20,6 +20,9 @@ CASES = [
     ("self_attention", dict(positions="alibi", window=4)),
     ("state_space", dict(state=6)),
     ("state_space", dict(state=2, heads=4, gate=False, dt_scale=0.5)),
+    ("polynomial", {}),
+    ("polynomial", dict(degree=3, expansion=1, variant="coefficients", gate_heads=4, groups=2)),
+    ("polynomial", dict(gate_heads=2, groups=2, gate="hardsigmoid", rope=True)),
 ]
 BOTH = [(n, {**o, "causal": c}) for n, o in CASES for c in (([o["causal"]]) if "causal" in o else (True, False))]
 CAUSAL = [case for case in BOTH if case[1]["causal"]]

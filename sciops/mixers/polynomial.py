@@ -1,0 +1,280 @@
+"""`PolynomialMixer`: every token reads one average of polynomial features of all through a gate of its own."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from sciops.grids import Grid
+from sciops.mixers._polynomial_features import PolynomialFeatures
+from sciops.mixers._precision import full_precision, working_dtype
+from sciops.mixers._running_sums import running_sums
+from sciops.mixers._sequence import SequenceMixer, lengths_of
+from sciops.mixers.self_attention import rotated
+
+_GATES = {"sigmoid": torch.sigmoid, "hardsigmoid": F.hardsigmoid}
+_LEAST = 256  # tokens of a stretch, however large the batch
+
+
+class PolynomialState(NamedTuple):
+    """total : (batch, features) Σ_j F(x_j), float32 or wider; count : (batch,) tokens in it, int64."""
+
+    total: Tensor
+    count: Tensor
+
+
+class PolynomialMixer(SequenceMixer):
+    """y_i = W_o (S_i ⊙ H_i) + b_o,  S_i = σ(W_s x_i + b_s),  H_i = Σ_j w_ij F(x_j) / Σ_j w_ij: O(n) in time and memory.
+
+    variant : F of degree k = `degree`, with m = `expansion`·channels,
+        "branch" (arXiv:2411.12663, 2603.00683): g = φ(W_p x + b_p) cut into g_1 … g_k of m channels each,
+            F = (g_1, g_1 g_2, …, g_1 ⋯ g_k) of k·m channels, φ = GELU
+        "coefficients" (arXiv:2604.06129): z = φ(W_h x) of m channels, F = Σ_p α_p ⊙ z^p, φ = leaky ReLU clamped to
+            −0.1 … 6, no b_o; α starts within ±0.001 and b_s at 0, so that the mixer starts near 0
+    activation : φ, "gelu", "clipped" or "identity"; None for the variant's
+    gate : σ, "sigmoid" or "hardsigmoid", clamp(x/6 + ½, 0, 1)
+    gate_heads : numbers S that a token has, each for as many neighbouring features; None for one a feature
+    groups : W_p or W_h have so many diagonal blocks
+    causal : j ≤ i, every token weighing alike, whatever the grid; w is else the grid's quadrature, so that H is a mean
+        over the domain on any grid of any number of axes, and the order of the points does not matter
+    block : with causal=True, i also sees the rest of its own block, tokens q·block … (q + 1)·block − 1: frames
+    rope : F(x_j) is turned by angles that grow with j − i (arXiv:2104.09864), features c and c + half a pair. Turning
+        the mean back by i before the gate makes y depend on j − i alone, which a gate turned by i, as in the authors'
+        code, does not unless W_o weighs both of a pair alike. Counts tokens, so one axis only
+    chunk : tokens of a batch that are worked on at a time (256 a sequence at least); of longer ones training keeps
+        the inputs alone and computes the features again on the way back. None: everything at once
+
+    The causal state is (ΣF, count), O(channels) whatever was seen. With `block`, stretches given to `prefill` begin
+    where a block does, so that all but the last hold whole blocks, and there is no `step`.
+
+    x : (batch, n, channels) → same; `cross` for a context that is not x. Sums are taken in float32 at least.
+
+    Raises ValueError for sizes below 1, gate_heads that do not divide the features, groups that do not divide channels
+    and m, an odd number of features with rope, and a block without causal.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        degree: int = 2,
+        expansion: float = 2,
+        variant: Literal["branch", "coefficients"] = "branch",
+        causal: bool = False,
+        block: int | None = None,
+        activation: Literal["gelu", "clipped", "identity"] | None = None,
+        gate: Literal["sigmoid", "hardsigmoid"] = "sigmoid",
+        gate_heads: int | None = None,
+        groups: int = 1,
+        rope: bool = False,
+        chunk: int | None = 4096,
+    ) -> None:
+        super().__init__(channels, causal=causal)
+        given = dict(degree=degree, block=block, gate_heads=gate_heads, groups=groups, chunk=chunk)
+        for name, value in given.items():
+            if value is not None and (int(value) != value or value < 1):
+                raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
+        if block is not None and not causal:
+            raise ValueError(f"block={block}: blocks follow one another in time, pass causal=True")
+        if gate not in _GATES:
+            raise ValueError(f"gate={gate!r}: expected one of {', '.join(_GATES)}")
+        width = round(expansion * channels)
+        self.polynomial = PolynomialFeatures(
+            channels, width, degree=degree, variant=variant, activation=activation, groups=groups
+        )
+        self.features = self.polynomial.features
+        self.gate_heads = self.features if gate_heads is None else gate_heads
+        if self.features % self.gate_heads:
+            raise ValueError(f"gate_heads={gate_heads} do not divide the {self.features} features: pass one that does")
+        if rope and self.features % 2:
+            raise ValueError(f"rope=True turns pairs of features: {self.features} is odd")
+        self.block, self.gate, self.rope, self.chunk = block, gate, rope, chunk
+        self.to_gate = nn.Linear(channels, self.gate_heads)
+        self.out = nn.Linear(self.features, channels, bias=variant == "branch")
+        if variant == "coefficients":
+            nn.init.zeros_(self.to_gate.bias)
+
+    def mix(self, x: Tensor, mask: Tensor | None, grid: Grid | None) -> Tensor:
+        if self.causal:
+            return self._scan(x, mask, None)[0]
+        x = _only_tokens(x, mask)
+        return self._read(x, self._means(x, self._quadrature(x, mask, grid)))
+
+    def mix_grid(self, x: Tensor, grid: Grid | None) -> Tensor:
+        if self.rope:
+            raise ValueError(f"rope=True counts tokens along one axis; x has shape {tuple(x.shape)}: pass rope=False")
+        return super().mix_grid(x, grid)
+
+    def cross(self, x: Tensor, context: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Each token of x (batch, m, channels) reads the mean over what it may see of context (batch, n, channels).
+
+        mask : booleans (batch, m, n), or (batch, 1, n), the same for every token of x; it alone says what is seen,
+            causal or not. A token that sees nothing has H = 0. Work O(m + n), and O(mn) where the mask differs by token
+
+        Raises ValueError for shapes that do not fit.
+        """
+        self.check(x), self.check(context)
+        shapes = [(len(x), rows, context.shape[1]) for rows in (x.shape[1], 1)]
+        if x.ndim != 3 or context.ndim != 3 or len(context) != len(x):
+            raise ValueError(
+                f"context of shape {tuple(context.shape)} for x of shape {tuple(x.shape)}: expected as many sequences"
+            )
+        if mask is None:
+            weights = context.new_ones(1, 1, context.shape[1], dtype=working_dtype(context))
+        elif mask.dtype != torch.bool or mask.shape not in shapes:
+            raise ValueError(
+                f"mask of {mask.dtype} and shape {tuple(mask.shape)}: expected booleans {shapes[0]} or {shapes[1]}"
+            )
+        else:
+            context = _only_tokens(context, mask.any(1))
+            weights = mask.to(working_dtype(context))
+        return self._read(x, self._means(context, weights))
+
+    def prefill(
+        self, x: Tensor, state: PolynomialState | None = None, *, mask: Tensor | None = None
+    ) -> tuple[Tensor, PolynomialState]:
+        if not self.causal:
+            return super().prefill(x, state, mask=mask)
+        mask = self.check(x, mask)
+        if self.block and state is not None and (state.count % self.block).any():
+            within = state.count[state.count % self.block > 0][0]
+            raise ValueError(
+                f"a stretch begins at token {int(within)}, within a block of {self.block}: end every stretch but the "
+                "last with a whole block"
+            )
+        y, state = self._scan(x, mask, state)
+        return (y if mask is None else y * mask.unsqueeze(-1).to(y.dtype)), state
+
+    def step(self, x: Tensor, state: PolynomialState | None = None) -> tuple[Tensor, PolynomialState]:
+        if self.block:
+            raise ValueError(f"block={self.block} tokens see one another: pass a whole block to prefill")
+        return super().step(x, state)
+
+    def _scan(self, x: Tensor, mask: Tensor | None, state: PolynomialState | None) -> tuple[Tensor, PolynomialState]:
+        x = _only_tokens(x, mask)
+        if state is None:
+            total = x.new_zeros(len(x), self.features, dtype=working_dtype(x))
+            state = PolynomialState(total, torch.zeros(len(x), dtype=torch.int64, device=x.device))
+        total, count = state
+        block = self.block or 1
+        size = max(1, self._stretch(x) // block) * block
+        parts = x.split(size, dim=1)
+        masks = [None] * len(parts) if mask is None else mask.split(size, dim=1)
+        outputs = []
+        for part, there in zip(parts, masks):
+            y, total = _stretched(len(parts), self._scanned, part, there, total, count)
+            count = count + lengths_of(part, there)
+            outputs.append(y)
+        return _joined(outputs), PolynomialState(total, count)
+
+    def _scanned(self, x: Tensor, mask: Tensor | None, total: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+        """y of a stretch after `count` tokens with the sum `total`, and the sum after it."""
+        n, block = x.shape[1], self.block or 1
+        at = count[:, None] + torch.arange(n, device=x.device) if self.rope else None
+        f = self.polynomial.combined(self.polynomial.powers(x))
+        f = f if at is None else _turned(f, at)
+        f = f if mask is None else f * mask.unsqueeze(-1).to(f.dtype)
+        if block > 1:
+            f = F.pad(f, (0, 0, 0, -n % block)).unflatten(1, (-1, block)).sum(2)
+        sums = total.unsqueeze(1) + running_sums(f)
+        ends = count[:, None] + torch.arange(block, n + block, block, device=x.device)
+        seen = torch.minimum(ends, (count + lengths_of(x, mask))[:, None]).clamp(min=1)
+        mean = sums / seen.unsqueeze(-1).to(sums.dtype)
+        if block > 1:
+            mean = mean.repeat_interleave(block, dim=1)[:, :n]
+        return self._gated(x, mean, at), sums[:, -1].clone()  # a view would keep all of the sums
+
+    def _quadrature(self, x: Tensor, mask: Tensor | None, grid: Grid | None) -> Tensor:
+        """(batch or 1, 1, n) weights of the tokens."""
+        dtype = working_dtype(x)
+        if grid is not None and grid.size != x.shape[1]:
+            raise ValueError(f"x has {x.shape[1]} tokens, but the grid is {grid.shape}: pass the grid x was sampled on")
+        if grid is None or grid.centering != "node":  # other rules weigh every point alike
+            weights = x.new_ones(1, 1, x.shape[1], dtype=dtype)
+        else:
+            weights = _weights(grid, dtype, x.device)
+        return weights if mask is None else weights * mask.unsqueeze(1).to(dtype)
+
+    def _means(self, x: Tensor, weights: Tensor) -> Tensor:
+        """Σ_j w_rj F(x_j) / Σ_j w_rj, (batch, r, features), of weights (batch or 1, r, n); 0 where they sum to 0."""
+        size = weights.sum(-1, keepdim=True)
+        weights = weights / torch.where(size > 0, size, 1.0)
+        stretch = self._stretch(x)
+        places = torch.arange(x.shape[1], device=x.device).split(stretch)
+        parts = list(zip(x.split(stretch, dim=1), weights.split(stretch, dim=-1), places))
+        means = [_stretched(len(parts), self._averaged, *part) for part in parts]
+        return means[0] if len(means) == 1 else torch.stack(means).sum(0)
+
+    def _averaged(self, x: Tensor, weights: Tensor, at: Tensor) -> Tensor:
+        powers = self.polynomial.powers(x)
+        with full_precision(x):
+            if self.rope:
+                return weights @ _turned(self.polynomial.combined(powers), at)
+            return self.polynomial.combined([weights @ power for power in powers])
+
+    def _read(self, x: Tensor, mean: Tensor) -> Tensor:
+        """y of gates of x (batch, m, channels) and means (batch, m or 1, features)."""
+        stretch = self._stretch(x)
+        parts = x.split(stretch, dim=1)
+        if mean.shape[1] == 1 and x.shape[1] >= self.channels and not self.rope:
+            # W_o (S ⊙ H) = (W_o diag H) S spares an array of the features of every token
+            heads = mean.unflatten(-1, (self.gate_heads, -1)).squeeze(1)
+            with full_precision(x):
+                weight = self.out.weight.to(heads.dtype).unflatten(1, heads.shape[1:])
+                read = torch.einsum("bgc,ogc->bgo", heads, weight)
+            return _joined([_stretched(len(parts), self._folded, part, read) for part in parts])
+        places = torch.arange(x.shape[1], device=x.device).split(stretch) if self.rope else [None] * len(parts)
+        means = mean.split(stretch, dim=1) if mean.shape[1] > 1 else [mean] * len(parts)
+        return _joined([_stretched(len(parts), self._gated, *part) for part in zip(parts, means, places)])
+
+    def _folded(self, x: Tensor, read: Tensor) -> Tensor:
+        gates = self._gates(x)
+        y = gates @ read.to(gates.dtype)
+        return y if self.out.bias is None else y + self.out.bias.to(y.dtype)
+
+    def _gated(self, x: Tensor, mean: Tensor, at: Tensor | None) -> Tensor:
+        gates = self._gates(x)
+        mean = mean if at is None else _turned(mean, -at)
+        heads = mean.to(gates.dtype).unflatten(-1, (self.gate_heads, -1))
+        return self.out((gates.unsqueeze(-1) * heads).flatten(-2))
+
+    def _gates(self, x: Tensor) -> Tensor:
+        return _GATES[self.gate](self.to_gate(x))
+
+    def _stretch(self, x: Tensor) -> int:
+        return max(1, x.shape[1]) if self.chunk is None else max(_LEAST, self.chunk // max(1, len(x)))
+
+    def extra_repr(self) -> str:
+        block = "" if self.block is None else f", block={self.block}"
+        return f"{self.channels}, causal={self.causal}{block}, gate_heads={self.gate_heads}, rope={self.rope}"
+
+
+def _stretched(stretches: int, function: Any, *arguments: Any) -> Any:
+    """function(*arguments), of which the way back keeps the arguments alone where there are several stretches."""
+    if stretches == 1 or not torch.is_grad_enabled():
+        return function(*arguments)
+    return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)
+
+
+def _only_tokens(x: Tensor, mask: Tensor | None) -> Tensor:
+    """x with 0 at padding, where it may hold anything."""
+    return x if mask is None else x.masked_fill(~mask.unsqueeze(-1), 0.0)
+
+
+def _turned(f: Tensor, at: Tensor) -> Tensor:
+    """f (batch, n or 1, features) turned to the positions `at`, (n,) or (batch, n)."""
+    return rotated(f.unsqueeze(-2), at).squeeze(-2)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+
+@lru_cache(maxsize=8)
+def _weights(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.as_tensor(grid.weights().reshape(1, 1, -1), dtype=dtype, device=device)
