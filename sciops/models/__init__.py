@@ -5,6 +5,7 @@ from sciops.models.check import CheckTable, check_operator
 from sciops.models.classifier import Classifier, classifier_arms, match_parameters
 from sciops.models.corrector import Corrector
 from sciops.models.effective_coefficient import EffectiveCoefficient
+from sciops.models.encoder_decoder import EncoderDecoder
 from sciops.models.fno import fno
 from sciops.models.generation import Generated, beam_search, generate
 from sciops.models.huggingface import HuggingFaceClassifier
@@ -31,6 +32,7 @@ __all__ = [
     "Classifier",
     "Corrector",
     "EffectiveCoefficient",
+    "EncoderDecoder",
     "Generated",
     "HuggingFaceClassifier",
     "LanguageModel",

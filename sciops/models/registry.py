@@ -12,6 +12,7 @@ from sciops.datasets.normalizers import Normalizer
 from sciops.models.classifier import Classifier
 from sciops.models.corrector import Corrector, corrector
 from sciops.models.effective_coefficient import EffectiveCoefficient, effective_coefficient
+from sciops.models.encoder_decoder import EncoderDecoder
 from sciops.models.fno import fno
 from sciops.models.huggingface import HuggingFaceClassifier
 from sciops.models.hybrid import hybrid
@@ -51,6 +52,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "recurrent": Recurrent,
     "classifier": Classifier,
     "language": _of_tokens(LanguageModel),
+    "encoder_decoder": _of_tokens(EncoderDecoder),
     "orthogonal": OrthogonalNet,
     "transformers:ViT": partial(HuggingFaceClassifier, "ViT"),
     "transformers:SwinV2": partial(HuggingFaceClassifier, "SwinV2"),
@@ -66,8 +68,8 @@ def build_model(name: str, *, in_channels: int = 1, out_channels: int = 1, **opt
     All take (batch, in_channels, *grid) and carry `.config`, {"name", "options"}, from which `load_model` builds them
     again. Operators take an optional grid too and return (batch, out_channels, *grid); "classifier" and
     "transformers:…" take images and return logits (batch, out_channels); "language" takes tokens (batch, n), `symbols`
-    of them instead of channels, and returns logits (batch, n, symbols). The options are those of the function or class
-    in `MODELS`.
+    of them instead of channels, and returns logits (batch, n, symbols), "encoder_decoder" two sequences of them. The
+    options are those of the function or class in `MODELS`.
 
     Raises ValueError for an unknown name and TypeError for an unknown option, naming the known ones.
 

@@ -1,0 +1,208 @@
+"""A decoder of T5's kind: causal self-attention with relative positions, attention to a source, gated feed-forward."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sciops.mixers._sequence import lengths_of, put
+from sciops.models.norms import RMSNorm
+
+
+class Memory(NamedTuple):
+    """What a layer reads of the sources: keys and values (sources, heads, m, d), computed once a source."""
+
+    keys: Tensor
+    values: Tensor
+
+
+class LayerState(NamedTuple):
+    """Keys and values of the tokens so far, (batch, capacity, heads, d)."""
+
+    keys: Tensor
+    values: Tensor
+
+
+class DecoderState(NamedTuple):
+    """layers : one `LayerState` a layer. source : (batch,) the source that each sequence belongs to.
+    count : (batch,) tokens of each. longest : the largest count."""
+
+    layers: list[LayerState]
+    source: Tensor
+    count: Tensor
+    longest: int
+
+
+def relative_bucket(apart: Tensor, *, buckets: int = 32, max_distance: int = 128) -> Tensor:
+    """The bucket of a key `apart` tokens before its query: apart itself below h = buckets/2, then logarithmic,
+
+        h + ⌊(buckets − h)·log(apart/h)/log(max_distance/h)⌋,  at most buckets − 1;  0 for a key after its query.
+
+    T5's rule for decoders (arXiv:1910.10683). apart : whole numbers; returns int64 of the same shape.
+    """
+    exact = buckets // 2
+    apart = apart.clamp(min=0)
+    ratio = (apart.clamp(min=exact).double() / exact).log() / math.log(max_distance / exact)
+    far = exact + (ratio * (buckets - exact)).long()
+    return torch.where(apart < exact, apart, far.clamp(max=buckets - 1))
+
+
+class Attention(nn.Module):
+    """W_o softmax(s·q kᵀ + b) v by heads of width d, without biases; s = 1 as in T5, or 1/√d where `scaled`."""
+
+    def __init__(self, width: int, heads: int, head_width: int, *, scaled: bool) -> None:
+        super().__init__()
+        self.heads, self.scale = heads, head_width**-0.5 if scaled else 1.0
+        self.q, self.k, self.v = (nn.Linear(width, heads * head_width, bias=False) for _ in range(3))
+        self.o = nn.Linear(heads * head_width, width, bias=False)
+        # T5 starts with queries smaller by √d in the place of the scale
+        nn.init.normal_(self.q.weight, std=width**-0.5 * (1.0 if scaled else head_width**-0.5))
+        for layer in (self.k, self.v):
+            nn.init.normal_(layer.weight, std=width**-0.5)
+        nn.init.normal_(self.o.weight, std=(heads * head_width) ** -0.5)
+
+    def projected(self, layer: nn.Linear, x: Tensor) -> Tensor:
+        """(batch, n, heads, d)."""
+        return layer(x).unflatten(-1, (self.heads, -1))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+        """q, k, v (batch, heads, n or m, d) → (batch, heads, n, d)."""
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=self.scale)
+
+    def across(self, x: Tensor, memory: Memory, bias: Tensor | None, source: Tensor | None) -> Tensor:
+        """Attention to the sources of the rows of x (batch, n, width); without `source` row b belongs to source b.
+
+        Rows of one source side by side, as the beams of a search are, read its keys as queries of one sequence.
+        """
+        q, keys, values = self.projected(self.q, x).transpose(1, 2), *memory
+        sources, groups = len(keys), 1
+        if source is not None:
+            groups = len(source) // sources
+            in_order = torch.arange(sources, device=source.device).repeat_interleave(groups)
+            if len(in_order) != len(source) or not torch.equal(in_order, source):
+                keys, values, groups = keys[source], values[source], 1
+                bias = None if bias is None else bias[source]
+        n = q.shape[2]
+        q = q.unflatten(0, (-1, groups)).transpose(1, 2).flatten(2, 3)
+        y = self.attend(q, keys, values, bias)
+        y = y.unflatten(2, (groups, n)).transpose(1, 2).flatten(0, 1)
+        return self.o(y.transpose(1, 2).flatten(-2))
+
+
+class DecoderBlock(nn.Module):
+    """x ← x + self(n₁x);  x ← x + across(n₂x, source);  x ← x + W_o(gelu(W_g n₃x) ⊙ W_i n₃x), RMSNorms without bias."""
+
+    def __init__(self, width: int, hidden: int, heads: int, head_width: int, *, scaled: bool, dropout: float) -> None:
+        super().__init__()
+        self.norm1, self.norm2, self.norm3 = (RMSNorm(width) for _ in range(3))
+        self.within = Attention(width, heads, head_width, scaled=scaled)
+        self.across = Attention(width, heads, head_width, scaled=scaled)
+        self.gate, self.value = nn.Linear(width, hidden, bias=False), nn.Linear(width, hidden, bias=False)
+        self.out = nn.Linear(hidden, width, bias=False)
+        for layer in (self.gate, self.value):
+            nn.init.normal_(layer.weight, std=width**-0.5)
+        nn.init.normal_(self.out.weight, std=hidden**-0.5)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        bias: Tensor,
+        memory: Memory,
+        memory_bias: Tensor | None,
+        before: LayerState | None = None,
+        state: DecoderState | None = None,
+        keep: bool = False,
+    ) -> tuple[Tensor, LayerState | None]:
+        z, after = self.norm1(x), None
+        q, k, v = (self.within.projected(layer, z) for layer in (self.within.q, self.within.k, self.within.v))
+        if keep:
+            after = LayerState(
+                *(
+                    put(before and before[i], new, state.count, state.longest - x.shape[1])
+                    for i, new in enumerate((k, v))
+                )
+            )
+            k, v = (z[:, : state.longest] for z in after)
+        y = self.within.attend(*(z.transpose(1, 2) for z in (q, k, v)), bias)
+        x = x + self.dropout(self.within.o(y.transpose(1, 2).flatten(-2)))
+        source = state.source if keep else None
+        x = x + self.dropout(self.across.across(self.norm2(x), memory, memory_bias, source))
+        z = self.norm3(x)
+        hidden = F.gelu(self.gate(z), approximate="tanh") * self.value(z)
+        return x + self.dropout(self.out(hidden)), after
+
+
+class T5Decoder(nn.Module):
+    """The blocks, a bias b_{h, bucket(i − j)} of every head that all self-attentions share, and a last norm.
+
+    forward(x (batch, n, width), memories, memory_bias) → (batch, n, width)
+    advance(…, state) → the same for tokens that follow those of the state, and the state after them
+    """
+
+    def __init__(
+        self,
+        width: int,
+        depth: int,
+        *,
+        hidden: int,
+        heads: int,
+        head_width: int,
+        buckets: int,
+        max_distance: int,
+        scaled: bool,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.max_distance = max_distance
+        self.positions = nn.Embedding(buckets, heads)
+        nn.init.normal_(self.positions.weight, std=width**-0.5)
+        self.blocks = nn.ModuleList(
+            DecoderBlock(width, hidden, heads, head_width, scaled=scaled, dropout=dropout) for _ in range(depth)
+        )
+        self.norm = RMSNorm(width)
+
+    def memories(self, encoded: Tensor) -> list[Memory]:
+        """Keys and values of every layer, for encoded sources (sources, m, width)."""
+        return [
+            Memory(*(b.across.projected(layer, encoded).transpose(1, 2) for layer in (b.across.k, b.across.v)))
+            for b in self.blocks
+        ]
+
+    def forward(self, x: Tensor, memories: list[Memory], memory_bias: Tensor | None) -> Tensor:
+        at = torch.arange(x.shape[1], device=x.device)
+        bias = self.bias(at, at).to(x.dtype)
+        for block, memory in zip(self.blocks, memories):
+            x, _ = block(x, bias, memory, memory_bias)
+        return self.norm(x)
+
+    def advance(
+        self,
+        x: Tensor,
+        memories: list[Memory],
+        memory_bias: Tensor | None,
+        state: DecoderState | None,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, DecoderState]:
+        if state is None:
+            rows = torch.arange(len(x), device=x.device)
+            state = DecoderState([None] * len(self.blocks), rows, torch.zeros_like(rows), 0)
+        longest = state.longest + x.shape[1]
+        now = state._replace(longest=longest)
+        at = state.count[:, None] + torch.arange(x.shape[1], device=x.device)
+        bias = self.bias(at, torch.arange(longest, device=x.device)).to(x.dtype)
+        layers = []
+        for block, memory, before in zip(self.blocks, memories, state.layers):
+            x, after = block(x, bias, memory, memory_bias, before, now, keep=True)
+            layers.append(after)
+        return self.norm(x), DecoderState(layers, state.source, state.count + lengths_of(x, mask), longest)
+
+    def bias(self, at: Tensor, of_keys: Tensor) -> Tensor:
+        """b of queries at `at` (…, n) and keys at `of_keys` (m,), −∞ for later keys: (…, heads, n, m)."""
+        apart = at[..., :, None] - of_keys
+        bucket = relative_bucket(apart, buckets=self.positions.num_embeddings, max_distance=self.max_distance)
+        return self.positions(bucket).movedim(-1, -3).masked_fill((apart < 0).unsqueeze(-3), -torch.inf)
