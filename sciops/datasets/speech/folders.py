@@ -1,0 +1,149 @@
+"""Recordings in folders: LibriSpeech's layout, and audio with one text file each."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from sciops.datasets._messages import shown
+from sciops.datasets.speech.corpus import Utterance
+from sciops.datasets.speech.sentences import normalized
+
+SUFFIXES = (".flac", ".wav")
+
+
+class SpeechFiles:
+    """Recordings that are read when they are asked for: files[i] is an `Utterance`, without phonemes.
+
+    paths, texts, speakers : of n recordings. Texts are lower-cased and stripped of punctuation; `sentences` are they.
+    Several channels of a recording are averaged.
+    """
+
+    def __init__(self, paths: list[Path], texts: list[str], speakers: list[str]) -> None:
+        self.paths, self.texts, self.speakers = tuple(paths), tuple(map(normalized, texts)), tuple(speakers)
+        self.sentences, self.factors = self.texts, {}
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Utterance:
+        i = range(len(self))[index]
+        audio, rate = read_audio(self.paths[i])
+        return Utterance(audio, rate, self.texts[i], self.speakers[i], self.sentences[i])
+
+
+def read_librispeech(folder: str | os.PathLike) -> SpeechFiles:
+    """A folder speaker/chapter/*.flac|wav with *.trans.txt beside them, lines of "NAME THE TEXT".
+
+    Raises FileNotFoundError for a missing folder, ValueError for a recording without a text, a text without a
+    recording, and a line without a text, naming the file.
+    """
+    folder = _existing(folder)
+    paths, texts, speakers = [], [], []
+    for listing in sorted(folder.glob("*/*/*.trans.txt")):
+        for number, line in enumerate(_lines(listing), 1):
+            name, _, text = line.strip().partition(" ")
+            if not text.strip():
+                raise ValueError(f"{listing}: line {number} has no text; expected a recording's name and what is said")
+            found = [listing.parent / (name + suffix) for suffix in SUFFIXES]
+            found = [path for path in found if path.is_file()]
+            if not found or "/" in name:
+                raise ValueError(f"{listing}: no recording {shown(name, 80)}{' or '.join(SUFFIXES)} beside it")
+            paths.append(found[0])
+            texts.append(text)
+            speakers.append(listing.parent.parent.name)
+    known = set(paths)
+    for path in sorted(folder.glob("*/*/*")):
+        if path.suffix in SUFFIXES and path not in known and path.with_suffix(".flac") not in known:
+            raise ValueError(f"{path} has no text: expected a line for it in a .trans.txt beside it")
+    if not paths:
+        raise ValueError(f"{folder} holds no speaker/chapter/*.trans.txt with recordings")
+    return SpeechFiles(paths, texts, speakers)
+
+
+def read_flat(folder: str | os.PathLike) -> SpeechFiles:
+    """A folder of name.wav|flac with name.txt beside each; a file's speaker is its name up to the first "_" or "-".
+
+    Raises FileNotFoundError for a missing folder, ValueError for a recording without a text and a text without a
+    recording, naming the file.
+    """
+    folder = _existing(folder)
+    paths = [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
+    texts = []
+    for path in paths:
+        text = path.with_suffix(".txt")
+        if not text.is_file():
+            raise ValueError(f"{path} has no text: expected {text.name} beside it")
+        texts.append(" ".join(_lines(text)))
+    stems = {path.stem for path in paths}
+    for text in sorted(folder.glob("*.txt")):
+        if text.stem not in stems:
+            raise ValueError(f"{text} has no recording: expected {text.stem}{' or '.join(SUFFIXES)} beside it")
+    if not paths:
+        raise ValueError(f"{folder} holds no recordings ({', '.join(SUFFIXES)})")
+    speakers = [path.stem.replace("-", "_").partition("_")[0] for path in paths]
+    return SpeechFiles(paths, texts, speakers)
+
+
+def read_audio(path: str | os.PathLike) -> tuple[np.ndarray, int]:
+    """(audio (samples,) float32, sample rate) of a .wav or .flac file; ValueError for one that cannot be read."""
+    path = Path(path)
+    if path.suffix.lower() == ".wav":
+        return read_wav(path)
+    try:
+        import soundfile
+    except (ImportError, OSError):
+        raise ImportError(f"{path}: files of {path.suffix} need soundfile: pip install 'sciops[speech]'") from None
+    try:
+        audio, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    except Exception as error:  # what its C library says of damaged files
+        raise _damaged(path, error) from None
+    return _one_channel(path, audio), int(rate)
+
+
+def read_wav(path: str | os.PathLike) -> tuple[np.ndarray, int]:
+    """(audio (samples,) float32 in [−1, 1), sample rate) of a WAV file of 8, 16, 24 or 32 bits, or floats."""
+    from scipy.io import wavfile
+
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # a file cut short is a warning to scipy
+            warnings.filterwarnings("ignore", message="Chunk .*not understood")
+            rate, samples = wavfile.read(path)
+    except Exception as error:  # anything at all, on damaged files
+        raise _damaged(path, error) from None
+    if samples.dtype == np.uint8:
+        samples = (samples.astype(np.float32) - 128) / 128
+    elif samples.dtype.kind == "i":
+        samples = (samples / float(2 ** (8 * samples.dtype.itemsize - 1))).astype(np.float32)
+    return _one_channel(path, np.asarray(samples, np.float32).reshape(len(samples), -1)), int(rate)
+
+
+def _one_channel(path: Path, audio: np.ndarray) -> np.ndarray:
+    if not audio.size or not np.isfinite(audio).all():
+        raise ValueError(f"{path}: {'no samples' if not audio.size else 'samples that are not finite'}; remove it")
+    return np.ascontiguousarray(audio[:, 0] if audio.shape[1] == 1 else audio.mean(1))
+
+
+def _damaged(path: Path, error: Exception) -> ValueError:
+    return ValueError(f"{path}: not a recording that can be read ({shown(str(error), 200)}); remove or replace it")
+
+
+def _existing(folder: str | os.PathLike) -> Path:
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder}: no such folder")
+    return folder
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: not text in UTF-8") from None
