@@ -1,0 +1,220 @@
+"""One operator task for every mixer: the same network, data and training, in which the mixer alone differs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from sciops.grids import Grid
+from sciops.metrics import relative_l2
+from sciops.mixers import MIXERS
+from sciops.models._mixer_options import options_by_mixer, spelled_out
+from sciops.models.features import coordinate_channels, coordinate_count
+from sciops.models.norms import make_norm
+from sciops.training.schedule import rate_factor
+
+Mixer = str | Sequence[str]
+
+
+@dataclass(frozen=True)
+class FieldTask:
+    """x ↦ y, (samples, *grid) float32 in units of the training set's deviation: training and test on `grid`, and the
+    same test functions on `fine`, a grid of half the spacing that training never sees."""
+
+    name: str
+    grid: Grid
+    fine: Grid
+    train: tuple[Tensor, Tensor]
+    test: tuple[Tensor, Tensor]
+    test_fine: tuple[Tensor, Tensor]
+    coordinates: str
+    kernel: int
+
+
+class FieldNet(nn.Module):
+    """u = Q ∘ norm ∘ B_depth ∘ … ∘ B_1 ∘ P(x, ξ), (batch, *grid) → same, with blocks
+
+    h ← h + conv(n₁h);  h ← h + mixer(n₂h);  h ← h + W₂(W₀n₃h ⊙ GELU(W₁n₃h)).
+
+    conv : depthwise, `task.kernel` taps an axis, spread on a finer grid so that it keeps its physical reach; a periodic
+        grid is wrapped, others go on with their nearest value
+    mixer : a name in `MIXERS`, or several that alternate block by block; options by name for several
+    """
+
+    def __init__(
+        self, task: FieldTask, mixer: Mixer, mixer_options: Mapping[str, Any] | None, *, width: int, depth: int
+    ) -> None:
+        super().__init__()
+        names = (mixer,) if isinstance(mixer, str) else tuple(mixer)
+        for name in names:
+            if name not in MIXERS:
+                raise ValueError(f"mixer={name!r}: expected one of {', '.join(MIXERS)}")
+        ndim = task.grid.ndim
+        options = options_by_mixer(names, dict(mixer_options or {}))
+        options = {name: spelled_out(name, options[name], ndim) for name in options}
+        self.coordinates, self.reference = task.coordinates, task.grid
+        self.lift = nn.Linear(1 + coordinate_count(task.coordinates, ndim), width)
+        self.blocks = nn.ModuleList()
+        for i in range(depth):
+            name = names[i % len(names)]
+            taps = (nn.Conv1d, nn.Conv2d)[ndim - 1](width, width, task.kernel, groups=width)
+            parts = {"conv": taps, "mixer": MIXERS[name](width, **options[name])}
+            parts |= {f"norm{j}": make_norm("rms", width) for j in (1, 2, 3)}
+            parts |= {name: nn.Linear(width, 2 * width) for name in ("mlp_in", "mlp_gate")}
+            self.blocks.append(nn.ModuleDict(parts | {"mlp_out": nn.Linear(2 * width, width)}))
+        self.norm, self.project = make_norm("rms", width), nn.Linear(width, 1)
+
+    def forward(self, x: Tensor, grid: Grid) -> Tensor:
+        xi = coordinate_channels(grid, self.coordinates, x.dtype, x.device)
+        h = self.lift(torch.cat([x.unsqueeze(-1), xi.expand(len(x), *xi.shape)], dim=-1))
+        spread = [max(1, round(a / b)) for a, b in zip(self.reference.spacing, grid.spacing)]
+        for block in self.blocks:
+            h = h + _convolved(block["conv"], block["norm1"](h), spread, wrap=grid.centering == "periodic")
+            h = h + block["mixer"](block["norm2"](h), grid)
+            z = block["norm3"](h)
+            h = h + block["mlp_out"](block["mlp_in"](z) * F.gelu(block["mlp_gate"](z)))
+        return self.project(self.norm(h)).squeeze(-1)
+
+
+def _convolved(conv: nn.Module, z: Tensor, spread: list[int], *, wrap: bool) -> Tensor:
+    z = z.movedim(-1, 1)
+    margins = [m for size, s in zip(reversed(conv.kernel_size), reversed(spread)) for m in 2 * [size // 2 * s]]
+    z = F.pad(z, margins, mode="circular" if wrap else "replicate")
+    convolve = F.conv1d if len(spread) == 1 else F.conv2d
+    return convolve(z, conv.weight, conv.bias, dilation=tuple(spread), groups=conv.groups).movedim(1, -1)
+
+
+def train_field(
+    task: FieldTask,
+    mixer: Mixer,
+    mixer_options: Mapping[str, Any] | None = None,
+    *,
+    seed: int,
+    steps: int,
+    width: int = 48,
+    depth: int = 4,
+    batch: int = 16,
+    rate: float = 3e-3,
+    progress: str | None = None,
+) -> dict[str, Any]:
+    """Trains a `FieldNet` on relative L² by AdamW with one cycle of the rate, gradients clipped at 1.
+
+    progress : name of a progress bar, None for none
+
+    returns : plain numbers. error, error_fine (mean relative L² over the test functions, on the grid of training and on
+        the finer one), input_error (that of y = x), mean_error (that of the training set's mean), loss (mean of the
+        last 5 % of steps), curve [{"step", "loss"}], parameters, seconds (of training), and what was asked for
+
+    Raises RuntimeError naming the step at which the loss is not finite.
+    """
+    torch.manual_seed(seed)
+    net = FieldNet(task, mixer, mixer_options, width=width, depth=depth)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=1e-4)
+    generator, order = torch.Generator().manual_seed(seed), torch.empty(0, dtype=torch.int64)
+    x, y = task.train
+    batch = min(batch, len(x))
+    losses: list[float] = []
+    started = time.perf_counter()
+    bar = tqdm(range(steps), desc=progress, disable=progress is None or None)
+    for step in bar:
+        if len(order) < batch:
+            order = torch.cat([order, torch.randperm(len(x), generator=generator)])
+        chosen, order = order[:batch], order[batch:]
+        for group in optimizer.param_groups:
+            group["lr"] = rate * rate_factor("onecycle", step / steps)
+        loss = relative_l2(net(x[chosen], task.grid), y[chosen], task.grid).mean()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+        if not np.isfinite(losses[-1]):
+            raise RuntimeError(f"{task.name}, {mixer}: the loss is not finite at step {step}: pass a rate below {rate}")
+        bar.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
+    seconds = time.perf_counter() - started
+    tenth = max(1, steps // 10)
+    test = task.test
+    mean = y.mean(0, keepdim=True).expand_as(test[1])
+    return {
+        "task": task.name,
+        "mixer": mixer if isinstance(mixer, str) else list(mixer),
+        "mixer_options": dict(mixer_options or {}),
+        "seed": seed,
+        "steps": steps,
+        "width": width,
+        "depth": depth,
+        "batch": batch,
+        "rate": rate,
+        "error": error_on(net, test, task.grid),
+        "error_fine": error_on(net, task.test_fine, task.fine),
+        "input_error": float(relative_l2(test[0], test[1], task.grid).mean()),
+        "mean_error": float(relative_l2(mean, test[1], task.grid).mean()),
+        "loss": float(np.mean(losses[-max(1, steps // 20) :])),
+        "curve": [{"step": i + tenth, "loss": float(np.mean(losses[i : i + tenth]))} for i in range(0, steps, tenth)],
+        "parameters": sum(p.numel() for p in net.parameters()),
+        "seconds": seconds,
+    }
+
+
+@torch.no_grad()
+def error_on(net: nn.Module, pair: tuple[Tensor, Tensor], grid: Grid, *, batch: int = 16) -> float:
+    """Mean relative L² of a net over pairs (x, y) on a grid."""
+    net.eval()
+    errors = [relative_l2(net(x, grid), y, grid) for x, y in zip(pair[0].split(batch), pair[1].split(batch))]
+    net.train()
+    return float(torch.cat(errors).mean())
+
+
+def cached_arrays(folder: Path | None, name: str, make: Any) -> dict[str, np.ndarray]:
+    """What make() gives, read back from folder/name.npz where it is there; not kept where the folder is None."""
+    path = None if folder is None else Path(folder) / f"{name}.npz"
+    if path is not None and path.exists():
+        with np.load(path, allow_pickle=False) as stored:
+            return dict(stored)
+    arrays = make()
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{name}.partial.npz")
+        np.savez(partial, **arrays)
+        partial.replace(path)
+    return arrays
+
+
+def field_task(
+    name: str,
+    arrays: Mapping[str, np.ndarray],
+    grids: tuple[Grid, Grid],
+    *,
+    train: int,
+    coordinates: str,
+    kernel: int,
+    centre: float = 0.0,
+) -> FieldTask:
+    """The task of arrays x, y, x_fine, y_fine (samples, *grid), the first `train` of them for training.
+
+    centre : taken from x before it is scaled
+    """
+    x, y = (arrays[key][:train] for key in ("x", "y"))
+    units = {"x": float((x - centre).std()), "y": float(y.std())}
+    tensors = {}
+    for key, values in arrays.items():
+        shifted = values - centre if key[0] == "x" else values
+        tensors[key] = torch.from_numpy(np.ascontiguousarray(shifted / units[key[0]])).float()
+    return FieldTask(
+        name,
+        *grids,
+        (tensors["x"][:train], tensors["y"][:train]),
+        (tensors["x"][train:], tensors["y"][train:]),
+        (tensors["x_fine"][train:], tensors["y_fine"][train:]),
+        coordinates,
+        kernel,
+    )
