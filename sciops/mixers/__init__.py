@@ -5,6 +5,7 @@ from sciops.mixers.attention import FullAttention
 from sciops.mixers.convolution import Convolution
 from sciops.mixers.multipole import MultipoleAttention
 from sciops.mixers.polynomial import PolynomialMixer
+from sciops.mixers.resolvent import ResolventAttention
 from sciops.mixers.self_attention import SelfAttention
 from sciops.mixers.slices import SliceAttention
 from sciops.mixers.spectral import SpectralMixer
@@ -19,6 +20,7 @@ MIXERS = {
     "slices": SliceAttention,
     "convolution": Convolution,
     "self_attention": SelfAttention,
+    "resolvent": ResolventAttention,
     "polynomial": PolynomialMixer,
     "state_space": StateSpaceMixer,
 }
@@ -29,6 +31,7 @@ __all__ = [
     "FullAttention",
     "MultipoleAttention",
     "PolynomialMixer",
+    "ResolventAttention",
     "SelfAttention",
     "SequenceMixer",
     "SliceAttention",

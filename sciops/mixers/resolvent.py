@@ -1,0 +1,210 @@
+"""`ResolventAttention`: attention that follows chains of any length in one layer, by solving with its own matrix."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sciops.mixers._precision import full_precision, working_dtype
+from sciops.mixers._resolvent import iterations, resolvent, solve
+from sciops.mixers._sequence import SequenceMixer, lengths_of, put
+from sciops.mixers.self_attention import rotated
+
+LEARNED_LIMIT = 0.999  # of a learned γ, so that 1/(1 − γ), the condition number, stays bounded
+
+
+class ResolventState(NamedTuple):
+    """keys, z : (batch, capacity, heads, d), z = γy + (1−γ)v, the first `count` entries of every sequence written.
+    count : (batch,). longest : largest count."""
+
+    keys: Tensor
+    z: Tensor
+    count: Tensor
+    longest: int
+
+
+class ResolventAttention(SequenceMixer):
+    """Y = (1−γ) A (I − γA)⁻¹ V = (1−γ) Σ_{ℓ≥1} γ^{ℓ−1} A^ℓ V with A the matrix of softmax attention (arXiv:2410.05565).
+
+    A^ℓ counts paths of ℓ links: to follow a chain through n tokens, which takes log₂ n layers of attention, one is
+    enough. The weight of a chain's end falls as γ^ℓ. The rows of the whole operator sum to 1.
+
+    channels : a multiple of `heads`
+    gamma : 0 ≤ γ < 1, 0 is softmax attention; or "learned", one a head, 0.999·sigmoid(g), from 0.9
+    causal : A_{ij} = 0 for j > i; one triangular solve
+    strict : A_{ii} = 0 as well. Rows then sum to less than 1, and the first token's y is 0
+    positions : "none", "rope" or "alibi", as in `SelfAttention`
+    bidirectional : what a mixer that is not causal does
+        "sum", ½(Y_past + Y_future), A over the tokens up to i and from i on: two triangular solves
+        "fixed_point", A over all tokens, by Z ← A(γZ + (1−γ)V) until γ^T ≤ tolerance: then ‖Y − Z‖ ≤ tolerance·‖Y‖ in
+            the largest entry; T = 132 for γ = 0.9 and 1e-6
+        "dense", A over all tokens, by an LU decomposition: O(n³)
+
+    x : (batch, n, channels) → same, O(n²·channels). A field of more axes is read row by row.
+
+    Half precision is solved in float32.
+    Raises ValueError when heads do not divide channels, for γ outside [0, 1), and for unknown names.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        heads: int = 4,
+        gamma: float | Literal["learned"] = 0.9,
+        causal: bool = False,
+        strict: bool = False,
+        positions: Literal["none", "rope", "alibi"] = "none",
+        bidirectional: Literal["sum", "fixed_point", "dense"] = "sum",
+        tolerance: float = 1e-6,
+    ) -> None:
+        super().__init__(channels, causal=causal)
+        check_options(channels, heads, gamma, positions, bidirectional, tolerance)
+        self.heads, self.gamma, self.strict, self.positions = heads, gamma, strict, positions
+        self.bidirectional, self.tolerance = bidirectional, tolerance
+        self.qkv = nn.Linear(channels, 3 * channels, bias=False)
+        self.out = nn.Linear(channels, channels)
+        if gamma == "learned":
+            self.gate = nn.Parameter(first_gate(heads))
+        if positions == "alibi":
+            self.register_buffer("slopes", alibi_slopes(heads), persistent=False)
+
+    def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
+        q, k, v = self._projected(x, None)
+        n, gamma = x.shape[1], self._gamma(q)
+        at = torch.arange(n, device=x.device)
+        apart = at[:, None] - at
+        with full_precision(x):
+            if self.causal:
+                y = resolvent(self._attention(q, k, apart, apart >= self.strict), v, gamma, "lower")
+            elif self.bidirectional == "sum":
+                past = resolvent(self._attention(q, k, apart, apart >= self.strict), v, gamma, "lower")
+                future = self._attention(q, k, apart, with_tokens(-apart >= self.strict, mask, apart == 0))
+                y = (past + resolvent(future, v, gamma, "upper")) / 2
+            else:
+                others = (apart != 0) | torch.tensor(not self.strict, device=x.device)
+                A = self._attention(q, k, apart, with_tokens(others, mask, apart == 0))
+                how = "dense" if self.bidirectional == "dense" else iterations(gamma, self.tolerance)
+                y = resolvent(A, v, gamma, how)
+        return self._merged(y, x)
+
+    def prefill(
+        self, x: Tensor, state: ResolventState | None = None, *, mask: Tensor | None = None
+    ) -> tuple[Tensor, ResolventState]:
+        if not self.causal:
+            return super().prefill(x, state, mask=mask)
+        mask = self.check(x, mask)
+        lengths, n = lengths_of(x, mask), x.shape[1]
+        count = torch.zeros_like(lengths) if state is None else state.count
+        longest = 0 if state is None else state.longest
+        q, k, v = self._projected(x, count)
+        gamma = self._gamma(q)
+        own = torch.arange(n, device=x.device)
+        at = count[:, None] + own
+        own_apart = (own[:, None] - own).expand(len(x), n, n)
+        with full_precision(x):
+            if longest:
+                before = torch.arange(longest, device=x.device)
+                apart = torch.cat([at[..., None] - before, own_apart], -1)
+                seen = torch.cat([(before < count[:, None])[:, None].expand(-1, n, -1), own_apart >= self.strict], -1)
+                keys = torch.cat([heads_first(state.keys[:, :longest]).to(k.dtype), k], 2)
+                A = self._attention(q, keys, apart, seen)
+                A, known = A[..., longest:], A[..., :longest] @ heads_first(state.z[:, :longest]).to(v.dtype)
+                y = solve(A, known + (1 - gamma) * (A @ v), gamma, "lower")
+            else:
+                y = resolvent(self._attention(q, k, own_apart[0], own_apart[0] >= self.strict), v, gamma, "lower")
+            z = gamma * y + (1 - gamma) * v
+        old = (None, None) if state is None else (state.keys, state.z)
+        keys, z = (put(before, heads_last(new), count, longest) for before, new in zip(old, (k, z)))
+        y = self._merged(y, x)
+        if mask is not None:
+            y = y * mask.unsqueeze(-1).to(y.dtype)
+        return y, ResolventState(keys, z, count + lengths, longest + n)
+
+    def _gamma(self, like: Tensor) -> Tensor | float:
+        if self.gamma == "learned":
+            return LEARNED_LIMIT * self.gate.to(like.dtype).sigmoid()
+        return self.gamma
+
+    def _projected(self, x: Tensor, first: Tensor | None) -> list[Tensor]:
+        """q, k, v (batch, heads, n, d) in the working precision, turned to the positions first … first + n − 1."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
+        dtype = working_dtype(q)
+        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+        if self.positions == "rope":
+            at = torch.arange(x.shape[1], device=x.device)
+            at = at if first is None else at + first[:, None]
+            q, k = rotated(q, at), rotated(k, at)
+        return [heads_first(z) for z in (q, k, v)]
+
+    def _attention(self, q: Tensor, k: Tensor, apart: Tensor, seen: Tensor) -> Tensor:
+        """A (batch, heads, n, m); apart, seen : (n, m) or (batch, n, m), i − j and whether i sees j."""
+        slopes = self.slopes if self.positions == "alibi" else None
+        return attention(q, k, apart, seen, slopes=slopes, strict=self.strict)
+
+    def _merged(self, y: Tensor, x: Tensor) -> Tensor:
+        return self.out(heads_last(y).flatten(-2).to(x.dtype))
+
+    def extra_repr(self) -> str:
+        direction = "causal" if self.causal else self.bidirectional
+        return f"{self.channels}, heads={self.heads}, gamma={self.gamma}, {direction}, positions={self.positions!r}"
+
+
+def attention(
+    q: Tensor, k: Tensor, apart: Tensor, seen: Tensor, *, slopes: Tensor | None = None, strict: bool = False
+) -> Tensor:
+    """softmax_j(q_i·k_j/√d − slope·|i − j|) over the j that i sees, 0 elsewhere.
+
+    q : (batch, heads, n, d), k : (batch, heads, m, d); apart, seen : (n, m) or (batch, n, m); slopes : (heads, 1, 1)
+    strict : there may be rows that see none, which are 0
+    """
+    seen, apart = (z if z.ndim == 2 else z.unsqueeze(1) for z in (seen, apart))
+    scores = (q * q.shape[-1] ** -0.5) @ k.mT
+    if slopes is not None:
+        scores = scores - slopes.to(scores.dtype) * apart.abs()
+    A = scores.masked_fill(~seen, torch.finfo(scores.dtype).min).softmax(-1)
+    return A * seen.any(-1, keepdim=True) if strict else A
+
+
+def with_tokens(seen: Tensor, mask: Tensor | None, itself: Tensor) -> Tensor:
+    """seen (n, n) of the tokens that there are; what stands for none sees itself alone."""
+    if mask is None:
+        return seen
+    return torch.where(mask[:, :, None], seen & mask[:, None, :], itself)
+
+
+def heads_first(z: Tensor) -> Tensor:
+    return z.transpose(1, 2)
+
+
+def heads_last(z: Tensor) -> Tensor:
+    return z.transpose(1, 2)
+
+
+def first_gate(heads: int) -> Tensor:
+    """(heads, 1, 1) g with 0.999·sigmoid(g) = 0.9."""
+    return torch.full((heads, 1, 1), math.log(0.9 / (LEARNED_LIMIT - 0.9)))
+
+
+def alibi_slopes(heads: int) -> Tensor:
+    return (2.0 ** (-8 * torch.arange(1, heads + 1) / heads)).view(heads, 1, 1)
+
+
+def check_options(
+    channels: int, heads: int, gamma: float | str, positions: str, bidirectional: str, tolerance: float
+) -> None:
+    if heads < 1 or channels % heads:
+        raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
+    if gamma != "learned" and (isinstance(gamma, str) or not 0 <= gamma < 1):
+        raise ValueError(f"gamma={gamma!r}: expected 0 ≤ γ < 1 or 'learned'")
+    if positions not in ("none", "rope", "alibi"):
+        raise ValueError(f"positions={positions!r}: expected 'none', 'rope' or 'alibi'")
+    if positions == "rope" and (channels // heads) % 2:
+        raise ValueError(f"positions='rope' turns pairs of channels: {channels // heads} a head is odd")
+    if bidirectional not in ("sum", "fixed_point", "dense"):
+        raise ValueError(f"bidirectional={bidirectional!r}: expected 'sum', 'fixed_point' or 'dense'")
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tolerance={tolerance}: expected 0 < tolerance < 1")
