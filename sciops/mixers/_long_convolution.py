@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 # numbers transformed at a time; small enough for the cache of a CPU, large enough to fill a GPU
-_AT_ONCE = {"cpu": 2**18, "cuda": 2**25}
+_AT_ONCE = {"cpu": 2**20, "cuda": 2**25}
 
 
 @lru_cache(maxsize=512)
