@@ -1,8 +1,9 @@
-"""Real texts that are on many a machine, as sequences of characters: for language models without a download."""
+"""Texts: files and folders of them, real ones that are on many a machine, and sequences of characters of a text."""
 
 from __future__ import annotations
 
 import html
+import os
 import re
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["CORPORA", "Characters", "characters", "read_corpus"]
+__all__ = ["CORPORA", "Characters", "characters", "read_corpus", "read_documents", "read_text"]
 
 HANDBOOK = Path("/usr/share/doc/debian-handbook/html/en-US")
 CORPORA = {
@@ -41,6 +42,39 @@ def read_corpus(name: str) -> str:
     if not pages:
         raise FileNotFoundError(f"{HANDBOOK} has no pages: apt-get install debian-handbook")
     return "\n".join(_plain(page.read_text(encoding="utf-8")) for page in pages)
+
+
+def read_text(path: str | os.PathLike) -> str:
+    """The text of a UTF-8 file, without a byte order mark.
+
+    Raises FileNotFoundError, and ValueError for a file that is not UTF-8, naming the first byte that is not.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: expected a text file; read_documents reads folders")
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} does not exist: expected a text file") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not UTF-8 text: byte {error.start} is 0x{error.object[error.start]:02x}; convert it "
+            f"(iconv -f ENCODING -t UTF-8)"
+        ) from None
+
+
+def read_documents(path: str | os.PathLike, *, pattern: str = "*.txt") -> dict[str, str]:
+    """name → text of a text file, or of every file below a folder that `pattern` names, in the order of their names.
+
+    Raises FileNotFoundError where there is none, ValueError for one that is not UTF-8.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        return {path.name: read_text(path)}
+    files = sorted(file for file in path.rglob(pattern) if file.is_file())
+    if not files:
+        raise FileNotFoundError(f"{path} has no files {pattern}: pass pattern, such as '*.md'")
+    return {file.relative_to(path).as_posix(): read_text(file) for file in files}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
-"""What a table of errors says: paired comparisons with their uncertainty, and errors against time."""
+"""What a table of errors says: paired comparisons with their uncertainty, errors against time, cost of a text."""
 
 from sciops.evaluation.paired import Verdict, paired_verdict
+from sciops.evaluation.perplexity import TextScores, score_text
 from sciops.evaluation.rollout import (
     RolloutErrors,
     correlation,
@@ -12,17 +13,23 @@ from sciops.evaluation.rollout import (
     rollout_errors,
     window_errors,
 )
+from sciops.evaluation.rouge import Rouge, mean_rouge, rouge
 
 __all__ = [
     "RolloutErrors",
+    "Rouge",
+    "TextScores",
     "Verdict",
     "correlation",
     "correlation_time",
     "errors_against_time",
     "frame_errors",
+    "mean_rouge",
     "paired_verdict",
     "persistence",
     "rollout",
     "rollout_errors",
+    "rouge",
+    "score_text",
     "window_errors",
 ]

@@ -37,7 +37,7 @@ def examine(
     train: Sequence[Any], config: TrainConfig, loader: Loader, *, normalize: bool
 ) -> tuple[str, tuple[Normalizer, Normalizer | None] | None]:
     """(a checksum of the training fields and grids, their (input, output) normalisers or None), in one pass. Labels
-    have no output normaliser.
+    have no output normaliser, tokens none at all.
 
     The fields go by in blocks, each read while the one before is looked at, so that they need not fit in memory; the
     checksum does not depend on the blocks. `loader` has the training sets as its first.
@@ -89,7 +89,7 @@ def _checked(
         for (number, indices), block in zip(plan, blocks):
             now = [block["x"].shape[1], block["y"].shape[1]]
             channels += [] if channels else now
-            if now != channels:
+            if sides and now != channels:
                 raise ValueError(
                     f"training set {number} has (in, out) channels {tuple(now)}, the first {tuple(channels)}"
                 )
@@ -103,7 +103,7 @@ def _checked(
                         f"in {key!r}; sciops validate FILE lists such samples, load_splits(train=…) leaves them out"
                     )
                 checksums[key] = zlib.crc32(np.ascontiguousarray(values.cpu().numpy()).data, checksums[key])
-            yield torch.cat([block[side] for side in sides], 1)
+            yield torch.cat([block[side] for side in sides or ("x",)], 1)
 
 
 def _normalizer(mean: Tensor, std: Tensor) -> Normalizer:

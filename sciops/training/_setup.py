@@ -12,14 +12,16 @@ from torch import Tensor, nn
 from sciops.grids import Grid
 from sciops.models import Normalized, apply_model
 from sciops.training._sharding import is_sharded
+from sciops.training._tasks import task_of
 from sciops.training.config import TrainConfig
 
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def wants_normalizers(model: nn.Module, config: TrainConfig) -> bool:
-    """Whether normalisers are to be fitted: unless the config says no, or the model has its own."""
-    return config.normalize and not any(isinstance(module, Normalized) for module in model.modules())
+    """Whether normalisers are to be fitted: not of tokens, nor where the config says no or the model has its own."""
+    own = any(isinstance(module, Normalized) for module in model.modules())
+    return config.normalize and bool(task_of(config).normalized) and not own
 
 
 def prepared(model: nn.Module, normalizers: tuple[nn.Module, nn.Module] | None, config: TrainConfig) -> nn.Module:

@@ -13,6 +13,8 @@ from sciops.training.batches import Batch, Step
 from sciops.training.config import TrainConfig
 from sciops.training.schedule import cycled_beta1, rate_factor
 
+_OUT_CHANNELS = "set out_channels to the number of target fields or classes"
+
 
 def dtype_of(config: TrainConfig) -> torch.dtype:
     return torch.float64 if config.precision == "float64" else torch.float32
@@ -22,22 +24,24 @@ def to_batch(
     fields: Mapping[str, Tensor], step: Step, weight: float, grid: Grid, config: TrainConfig, device: torch.device
 ) -> Batch:
     """The samples of a step on the device, each augmented as it was drawn."""
-    x, y = (fields[key].to(device, dtype_of(config)) for key in ("x", "y"))
-    return Batch(*task_of(config).moved(x, y, step.codes, grid), grid, weight)
+    task = task_of(config)
+    x, y = task.placed(fields["x"], fields["y"], device, dtype_of(config))
+    return Batch(*task.moved(x, y, step.codes, grid), grid, weight)
 
 
 def loss_function(config: TrainConfig, scaler: torch.amp.GradScaler) -> Callable[[Tensor, Batch], Tensor]:
     """The one place where samples are reduced: Σ over this micro-batch's samples times the batch's weight."""
-    task = task_of(config)
+    task, dtype = task_of(config), dtype_of(config)
 
     def loss_fn(prediction: Tensor, batch: Batch) -> Tensor:
-        if prediction.shape != batch.y.shape:
+        expected = task.expected(batch.y)
+        if len(expected) != prediction.ndim or any(n not in (None, m) for n, m in zip(expected, prediction.shape)):
             raise ValueError(
                 f"the model returned {tuple(prediction.shape)} for targets of shape {tuple(batch.y.shape)}; "
-                "set out_channels to the number of target fields or classes"
+                + ("expected logits (batch, n, symbols)" if None in expected else _OUT_CHANNELS)
             )
         with torch.autocast(batch.y.device.type, enabled=False):
-            losses = task.losses(prediction.to(batch.y.dtype), batch.y, batch.grid)
+            losses = task.losses(prediction.to(dtype), batch.y, batch.grid)
             return scaler.scale(losses.sum() * batch.weight)
 
     return loss_fn

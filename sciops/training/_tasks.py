@@ -1,4 +1,4 @@
-"""What differs between training on fields and on labels, in one place: how samples are drawn, moved, and judged.
+"""What differs between training on fields, labels and tokens, in one place: how samples are drawn, moved, judged.
 
 A task is made from a config; the rest of the loop is the same for all.
 """
@@ -14,20 +14,41 @@ from torch import Tensor
 from sciops import metrics
 from sciops.grids import Grid
 from sciops.training.image_augmentation import IMAGE_AUGMENTATIONS, augmented, draw, mixed
-from sciops.training.objectives import LABEL_OBJECTIVES, OBJECTIVES, error_rate, relative_gradient
+from sciops.training.objectives import (
+    LABEL_OBJECTIVES,
+    OBJECTIVES,
+    TOKEN_OBJECTIVES,
+    error_rate,
+    relative_gradient,
+    token_cross_entropy,
+)
 from sciops.training.objectives.classification import smoothed
 from sciops.training.symmetry import apply_symmetry, check_symmetric
 
 FIELD_AUGMENTATIONS = ("none", "transpose", "square")
 
 
-class Fields:
-    """Inputs and targets are fields on one grid; symmetries move both; the error is the relative L2."""
+class _Task:
+    """What tasks share."""
 
-    normalized = ("x", "y")  # what normalisers are fitted on
+    normalized: tuple[str, ...] = ()  # what normalisers are fitted on, which then is alike in all training sets
 
     def __init__(self, config: Any) -> None:
         self.config, self.objective = config, OBJECTIVES[config.objective]
+
+    def placed(self, x: Tensor, y: Tensor, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """(x, y) of a batch on the device of the model, in the kind of numbers it computes with."""
+        return x.to(device, dtype), y.to(device, dtype)
+
+    def expected(self, target: Tensor) -> tuple[int | None, ...]:
+        """The shape of the prediction of `target`; None where any size will do."""
+        return tuple(target.shape)
+
+
+class Fields(_Task):
+    """Inputs and targets are fields on one grid; symmetries move both; the error is the relative L2."""
+
+    normalized = ("x", "y")
 
     def check_config(self) -> None:
         """Raises ValueError for options that are for labels."""
@@ -70,13 +91,10 @@ class Fields:
         return metrics.relative_l2(prediction, target)
 
 
-class Labels:
+class Labels(_Task):
     """Targets are distributions over classes; images are cropped, mirrored and mixed; the error is the error rate."""
 
     normalized = ("x",)
-
-    def __init__(self, config: Any) -> None:
-        self.config, self.objective = config, OBJECTIVES[config.objective]
 
     def check_config(self) -> None:
         """Raises ValueError for options that are for fields, or without effect."""
@@ -127,6 +145,52 @@ class Labels:
         return error_rate(prediction, target)
 
 
-def task_of(config: Any) -> Fields | Labels:
+class Tokens(_Task):
+    """Inputs and targets are whole numbers, (batch, n); the error is the mean negative log-probability, in nats."""
+
+    def check_config(self) -> None:
+        """Raises ValueError for options that are for fields or images."""
+        config = self.config
+        for name, idle in (("gradient_weight", 0.0), ("mixup", 0.0), ("crop_padding", None), ("augment", "none")):
+            if getattr(config, name) != idle:
+                raise ValueError(
+                    f"{name}={getattr(config, name)!r} does nothing to tokens: leave it out with "
+                    f"objective={config.objective!r}"
+                )
+
+    def check_data(self, dataset: Any) -> None:
+        one = dataset.batch(np.arange(1))
+        for name in ("x", "y"):
+            if one[name].ndim != 2 or one[name].is_floating_point() or one[name].shape != one["x"].shape:
+                raise ValueError(
+                    f"{name} of one sample is {one[name].dtype} {tuple(one[name].shape)}; "
+                    f"objective={self.config.objective!r} expects whole numbers (1, n) in x and y: "
+                    "sciops.datasets.TokenWindows, TokenSequences"
+                )
+
+    def placed(self, x: Tensor, y: Tensor, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        return x.to(device, torch.int64), y.to(device, torch.int64)
+
+    def expected(self, target: Tensor) -> tuple[int | None, ...]:
+        return (*target.shape, None)
+
+    def draw(self, random: np.random.Generator, indices: np.ndarray) -> np.ndarray:
+        return np.zeros(len(indices), np.int64)
+
+    def reads(self, indices: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        return indices
+
+    def moved(self, x: Tensor, y: Tensor, codes: np.ndarray, grid: Grid) -> tuple[Tensor, Tensor]:
+        return x, y
+
+    def losses(self, prediction: Tensor, target: Tensor, grid: Grid) -> Tensor:
+        return self.objective(prediction, target, grid, smoothing=self.config.label_smoothing)
+
+    def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
+        return token_cross_entropy(prediction, target)
+
+
+def task_of(config: Any) -> Fields | Labels | Tokens:
     """The task that the config's objective belongs to."""
-    return (Labels if config.objective in LABEL_OBJECTIVES else Fields)(config)
+    kinds = dict.fromkeys(LABEL_OBJECTIVES, Labels) | dict.fromkeys(TOKEN_OBJECTIVES, Tokens)
+    return kinds.get(config.objective, Fields)(config)

@@ -24,23 +24,23 @@ def validate(
     model: nn.Module, validation: Sequence[Any], first: int, loader: Loader, config: TrainConfig, processes: Processes
 ) -> dict[str, Any]:
     """The task's mean error, over all validation sets and of each by its grid: of fields the relative L2 in physical
-    units, every point alike; of labels the error rate.
+    units, every point alike; of labels the error rate; of tokens the negative log-probability, each sequence alike.
 
     first : number of the first validation set in `loader`
     """
     model.eval()
-    errors = task_of(config).errors
+    task, dtype = task_of(config), dtype_of(config)
     means: dict[str, float] = {}
     for number, dataset in enumerate(validation, first):
         total = torch.zeros((), dtype=torch.float64, device=processes.device)
         parts = _parts(len(dataset), 4 * config.batch_size, processes)  # without a graph more fits
         with closing(loader.batches([(number, part) for part, _ in parts])) as batches:
             for (_, counts), fields in zip(parts, batches):
-                x, y = (fields[key].to(processes.device, dtype_of(config)) for key in ("x", "y"))
+                x, y = task.placed(fields["x"], fields["y"], processes.device, dtype)
                 with torch.no_grad(), autocast(config, processes.device):
                     prediction = apply_model(model, x, dataset.grid)
                 if counts:
-                    total += errors(prediction.to(y.dtype), y).double().sum()
+                    total += task.errors(prediction.to(dtype), y).double().sum()
         name = name_of(dataset.grid)
         while name in means:
             name += "'"

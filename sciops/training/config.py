@@ -41,7 +41,7 @@ class TrainConfig:
     # labels: random crops of the padded image, mirror images left to right, or both
     crop_padding: int | None = None  # pixels that a crop may go beyond the image; None: an eighth of its side
     mixup: float = 0.0  # α of λ ~ Beta(α, α): images and labels are mixed in pairs ("cross_entropy" only)
-    label_smoothing: float = 0.0  # share of a label that is spread evenly over the classes ("cross_entropy" only)
+    label_smoothing: float = 0.0  # share of a label that is spread evenly over the classes or symbols (not of fields)
     normalize: bool = True  # fit normalisers on the training fields and wrap the model in Normalized
     grid_order: Literal["mixed", "sequential"] = "mixed"  # several training grids: in every epoch, or one after another
     grid_shares: tuple[float, ...] | None = None  # share of the batches (mixed) or epochs (sequential) per grid

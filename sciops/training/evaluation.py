@@ -71,7 +71,8 @@ def _batches(model: nn.Module, dataset: Any, batch_size: int) -> Iterator[tuple[
         with torch.no_grad(), Loader([dataset]) as loader, closing(loader.batches(plan)) as batches:
             for batch in batches:
                 x, y = batch["x"].to(device), batch["y"].to(device)
-                if first is not None and first.is_floating_point():
+                tokens = x.ndim == 2 and not x.is_floating_point()  # whole numbers are what their model takes
+                if first is not None and first.is_floating_point() and not tokens:
                     x = x.to(first.dtype)
                 yield apply_model(model, x, dataset.grid), y
     finally:

@@ -55,8 +55,9 @@ class Run:
         ``config.keep``
     history : one dict per epoch: epoch, step, loss (mean over the training fields), rate, gradient_norm (mean over the
         steps, before clipping), seconds, and where it was validated validation and validation_by_grid (mean relative
-        L2 in physical units; of labels the error rate); with ``diagnose_every`` diagnosis, a list of {"step", "cosine",
-        "norm_ratio"} of the rule's gradient to backpropagation's, by group of parameters (`Diagnosis`)
+        L2 in physical units; of labels the error rate, of tokens nats a token); with ``diagnose_every`` diagnosis, a
+        list of {"step", "cosine", "norm_ratio"} of the rule's gradient to backpropagation's, by group of parameters
+        (`Diagnosis`)
     best_epoch, best : epoch and value of the least validation; without validation data the last epoch and None
     epochs, steps : done so far, over all calls that this run was resumed by
     seconds : of training alone, validation and checkpoints excluded, over all those calls
@@ -88,7 +89,9 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
         one grid a batch; ``.validation`` may be None or a list too, and the mean over its datasets selects the best
         epoch. Where a dataset's ``.lazy`` is true its batches come from a disk: they are read while the step before
         runs (``config.loader_workers``), and ``.close()`` is called at the end. With objective "cross_entropy" y holds
-        probabilities (batch, classes), one-hot labels as a rule (`sciops.datasets.images`)
+        probabilities (batch, classes), one-hot labels as a rule (`sciops.datasets.images`); with objective
+        "token_cross_entropy" x and y hold tokens (batch, n), y −100 where nothing is asked
+        (`sciops.datasets.TokenWindows`, `TokenSequences`), and the model returns logits (batch, n, symbols)
     config : `TrainConfig`; the defaults where None
 
     Losses and metrics are in physical units: unless ``normalize=False``, normalisers are fitted on the training fields

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sciops.datasets import text as module
-from sciops.datasets.text import CORPORA, characters, read_corpus
+from sciops.datasets.text import CORPORA, characters, read_corpus, read_documents, read_text
 
 
 def test_numbers_are_the_text():
@@ -51,3 +51,27 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch):
         assert package in CORPORA[name]
     with pytest.raises(ValueError, match="corpus 'koran': expected one of bible"):
         read_corpus("koran")
+
+
+def test_files_and_folders_are_read_in_the_order_of_their_names(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "b.txt").write_text("zwei ü", encoding="utf-8")
+    (tmp_path / "sub" / "a.txt").write_bytes(b"\xef\xbb\xbfone\r\n")
+    (tmp_path / "note.md").write_text("three")
+    assert read_text(tmp_path / "b.txt") == "zwei ü"
+    assert read_documents(tmp_path) == {"b.txt": "zwei ü", "sub/a.txt": "one\r\n"}
+    assert list(read_documents(tmp_path)) == ["b.txt", "sub/a.txt"]
+    assert read_documents(tmp_path, pattern="*.md") == {"note.md": "three"}
+    assert read_documents(tmp_path / "b.txt") == {"b.txt": "zwei ü"}
+
+
+def test_what_is_no_text_is_refused_in_one_line(tmp_path):
+    (tmp_path / "latin.txt").write_bytes("voilà".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"latin.txt is not UTF-8 text: byte 4 is 0xe0; convert it \(iconv"):
+        read_documents(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"has no files \*.rst: pass pattern"):
+        read_documents(tmp_path, pattern="*.rst")
+    with pytest.raises(FileNotFoundError, match="none.txt does not exist"):
+        read_text(tmp_path / "none.txt")
+    with pytest.raises(ValueError, match="is a folder"):
+        read_text(tmp_path)

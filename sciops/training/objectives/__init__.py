@@ -1,6 +1,7 @@
 """Losses: each a function ``objective(prediction, target, grid) -> (batch,)``, one value per sample, in physical units.
 
-prediction, target : (batch, channel, *grid) tensors; of ``cross_entropy`` (batch, classes) logits and probabilities
+prediction, target : (batch, channel, *grid) tensors; of ``cross_entropy`` (batch, classes) logits and probabilities; of
+    ``token_cross_entropy`` (batch, n, symbols) logits and (batch, n) tokens
 grid : `sciops.Grid`; its spacing scales the derivatives
 
 Reduction over samples happens in one place, `sciops.training.fit`: the mean over the batch. Unlike
@@ -12,6 +13,7 @@ from __future__ import annotations
 from sciops.training.objectives.classification import cross_entropy, error_rate
 from sciops.training.objectives.gradient import difference_energy, h1, relative_gradient
 from sciops.training.objectives.norms import mse, relative_l2, relative_mse
+from sciops.training.objectives.tokens import token_cross_entropy
 
 OBJECTIVES = {
     "relative_l2": relative_l2,
@@ -20,12 +22,15 @@ OBJECTIVES = {
     "relative_mse": relative_mse,
     "mse": mse,
     "cross_entropy": cross_entropy,
+    "token_cross_entropy": token_cross_entropy,
 }
 LABEL_OBJECTIVES = ("cross_entropy",)  # their targets are probabilities of classes, not fields
+TOKEN_OBJECTIVES = ("token_cross_entropy",)  # inputs and targets are whole numbers, one a position
 
 __all__ = [
     "LABEL_OBJECTIVES",
     "OBJECTIVES",
+    "TOKEN_OBJECTIVES",
     "cross_entropy",
     "difference_energy",
     "error_rate",
@@ -34,4 +39,5 @@ __all__ = [
     "relative_gradient",
     "relative_l2",
     "relative_mse",
+    "token_cross_entropy",
 ]

@@ -1,0 +1,26 @@
+"""The loss of models that say what the next token is."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from sciops.grids import Grid
+
+NOT_ASKED = -100
+
+
+def token_cross_entropy(
+    prediction: Tensor, target: Tensor, grid: Grid | None = None, *, smoothing: float = 0.0
+) -> Tensor:
+    """−Σ_t log softmax(z_t)[w_t] / (number of t), over the positions t of a sequence where something is asked; nats.
+
+    prediction : (batch, n, symbols) logits z; target : (batch, n) whole numbers w, −100 where nothing is asked
+    smoothing : ε of the targets (1 − ε)·δ_w + ε/symbols (arXiv:1512.00567, section 7)
+    returns : (batch,); 0 for a sequence in which nothing is asked. Sequences of which more is asked do not weigh more
+    """
+    losses = F.cross_entropy(
+        prediction.flatten(0, 1), target.flatten(), reduction="none", ignore_index=NOT_ASKED, label_smoothing=smoothing
+    )
+    asked = (target != NOT_ASKED).sum(1)
+    return losses.view(target.shape).sum(1) / asked.clamp(min=1)

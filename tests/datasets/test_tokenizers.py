@@ -1,0 +1,112 @@
+"""Tokenizers give a text back, learn the pairs a naive count finds, and live in files that anyone may read."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from sciops.datasets import encode_documents, load_tokenizer, tokenizer_for
+from sciops.datasets.tokenizers import Symbols
+
+pytest.importorskip("tokenizers")
+TEXT = "low low low low low lower lower newest newest newest newest newest newest widest widest widest ünïcödé 𝔸\n" * 3
+HOSTILE = ["", "a", " <|end|> x", "  two  spaces\t\n\r\n", "ünïcödé 😀 𝔸 \x00\x7f", "\ufffd", "日本語のテキスト"]
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return tokenizer_for(TEXT, 300)
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, TEXT])
+def test_byte_pairs_give_every_text_back(pairs, text):
+    tokens = pairs.encode(text)
+    assert pairs.decode(tokens) == text
+    assert pairs.end not in tokens and (tokens < len(pairs)).all()
+    assert pairs.decode([*tokens, pairs.end]) == text
+
+
+def test_every_pair_was_the_most_frequent_when_it_was_joined():
+    words = Counter({" low": 50, " lower": 20, " newest": 61, " widest": 33, " ünïn": 7})
+    pairs = tokenizer_for("".join(word * n for word, n in words.items()), 257 + 12)
+    left = Counter({tuple(bytes([b]) for b in word.encode()): n for word, n in words.items()})
+    for learned in range(257, 257 + 12):
+        counts = Counter()
+        for word, n in left.items():
+            for pair in zip(word, word[1:]):
+                counts[pair] += n
+        joined = pairs.decode([learned]).encode()
+        (pair,) = {p for p, n in counts.items() if b"".join(p) == joined and n == max(counts.values())}
+        left = Counter({_merged(word, *pair): n for word, n in left.items()})
+    for word, parts in zip(words, left):
+        if word.isascii():  # a lone byte of a longer character spells nothing
+            assert [pairs.decode([t]).encode() for t in pairs.encode(word)] == list(parts)
+        assert len(pairs.encode(word)) == len(parts)
+
+
+def _merged(word, a, b):
+    out, i = [], 0
+    while i < len(word):
+        step = 2 if word[i : i + 2] == (a, b) else 1
+        out.append(b"".join(word[i : i + step]))
+        i += step
+    return tuple(out)
+
+
+def test_characters_are_numbers_and_the_rare_ones_are_unknown():
+    tokenizer = tokenizer_for("aaabbc\ufffd", 4, "characters")
+    assert tokenizer.symbols == "ab\ufffd" and len(tokenizer) == 4
+    np.testing.assert_array_equal(tokenizer.encode("abcba😀"), [1, 2, 3, 2, 1, 3])
+    assert tokenizer.decode([1, 2, 0, 3]) == "ab\ufffd"
+    whole = tokenizer_for(TEXT, 100, "characters")
+    assert whole.decode(whole.encode(TEXT)) == TEXT
+
+
+@pytest.mark.parametrize("kind", ["bpe", "characters"])
+def test_saved_ones_come_back_from_json(kind, tmp_path):
+    tokenizer = tokenizer_for(TEXT, 300, kind)
+    path = tokenizer.save(tmp_path / "run")
+    assert path == tmp_path / "run" / "tokenizer.json" and path.read_bytes().startswith(b"{")
+    for again in (load_tokenizer(tmp_path / "run"), load_tokenizer(path)):
+        assert len(again) == len(tokenizer) and again.end == tokenizer.end
+        for text in (*HOSTILE, TEXT):
+            np.testing.assert_array_equal(again.encode(text), tokenizer.encode(text))
+    assert tokenizer.save(tmp_path / "again.json").read_bytes() == path.read_bytes()
+
+
+def test_documents_end_and_are_held_in_small_numbers(pairs):
+    few = tokenizer_for(TEXT, 100, "characters")
+    tokens = encode_documents(few, ["low", "", "er"])
+    assert tokens.dtype == np.uint8
+    assert tokens.tolist() == [*few.encode("low"), 0, 0, *few.encode("er"), 0]
+    assert encode_documents(pairs, [TEXT]).dtype == np.uint16
+    assert encode_documents(few, []).size == 0
+
+
+def test_other_files_and_sizes_are_refused_in_one_line(tmp_path, pairs, monkeypatch):
+    (tmp_path / "a.json").write_text("{}")
+    (tmp_path / "b.json").write_text("cos\nsystem")
+    (tmp_path / "c.json").write_text('{"model": {"type": "none"}}')
+    for name, message in (("a", "holds no tokenizer"), ("b", "is not JSON"), ("c", "c.json: ")):
+        with pytest.raises(ValueError, match=message):
+            load_tokenizer(tmp_path / f"{name}.json")
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        load_tokenizer(tmp_path)
+    with pytest.raises(ValueError, match="no token '</s>'; pass end"):
+        load_tokenizer(pairs.save(tmp_path / "d.json"), end="</s>")
+    for text, size, kind, message in (
+        ("", 300, "bpe", "no characters"),
+        ("a", 256, "bpe", "at least 257"),
+        ("a", 2, "characters", "at least 3"),
+        ("a", 9, "words", "expected 'bpe' or 'characters'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tokenizer_for(text, size, kind)
+    with pytest.raises(ValueError, match="different characters"):
+        Symbols("aa\ufffd")
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(ImportError, match=r"pip install 'sciops\[text\]'"):
+        tokenizer_for("abc", 300)
