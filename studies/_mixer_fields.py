@@ -48,10 +48,18 @@ class FieldNet(nn.Module):
     conv : depthwise, `task.kernel` taps an axis, spread on a finer grid so that it keeps its physical reach; a periodic
         grid is wrapped, others go on with their nearest value
     mixer : a name in `MIXERS`, or several that alternate block by block; options by name for several
+    mlp_ratio : hidden width of the last branch over `width`
     """
 
     def __init__(
-        self, task: FieldTask, mixer: Mixer, mixer_options: Mapping[str, Any] | None, *, width: int, depth: int
+        self,
+        task: FieldTask,
+        mixer: Mixer,
+        mixer_options: Mapping[str, Any] | None,
+        *,
+        width: int,
+        depth: int,
+        mlp_ratio: float = 2.0,
     ) -> None:
         super().__init__()
         names = (mixer,) if isinstance(mixer, str) else tuple(mixer)
@@ -63,14 +71,14 @@ class FieldNet(nn.Module):
         options = {name: spelled_out(name, options[name], ndim) for name in options}
         self.coordinates, self.reference = task.coordinates, task.grid
         self.lift = nn.Linear(1 + coordinate_count(task.coordinates, ndim), width)
-        self.blocks = nn.ModuleList()
+        self.blocks, hidden = nn.ModuleList(), max(1, round(mlp_ratio * width))
         for i in range(depth):
             name = names[i % len(names)]
             taps = (nn.Conv1d, nn.Conv2d)[ndim - 1](width, width, task.kernel, groups=width)
             parts = {"conv": taps, "mixer": MIXERS[name](width, **options[name])}
             parts |= {f"norm{j}": make_norm("rms", width) for j in (1, 2, 3)}
-            parts |= {name: nn.Linear(width, 2 * width) for name in ("mlp_in", "mlp_gate")}
-            self.blocks.append(nn.ModuleDict(parts | {"mlp_out": nn.Linear(2 * width, width)}))
+            parts |= {name: nn.Linear(width, hidden) for name in ("mlp_in", "mlp_gate")}
+            self.blocks.append(nn.ModuleDict(parts | {"mlp_out": nn.Linear(hidden, width)}))
         self.norm, self.project = make_norm("rms", width), nn.Linear(width, 1)
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
@@ -102,6 +110,7 @@ def train_field(
     steps: int,
     width: int = 48,
     depth: int = 4,
+    mlp_ratio: float = 2.0,
     batch: int = 16,
     rate: float = 3e-3,
     progress: str | None = None,
@@ -117,7 +126,7 @@ def train_field(
     Raises RuntimeError naming the step at which the loss is not finite.
     """
     torch.manual_seed(seed)
-    net = FieldNet(task, mixer, mixer_options, width=width, depth=depth)
+    net = FieldNet(task, mixer, mixer_options, width=width, depth=depth, mlp_ratio=mlp_ratio)
     optimizer = torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=1e-4)
     generator, order = torch.Generator().manual_seed(seed), torch.empty(0, dtype=torch.int64)
     x, y = task.train
@@ -152,6 +161,7 @@ def train_field(
         "steps": steps,
         "width": width,
         "depth": depth,
+        "mlp_ratio": mlp_ratio,
         "batch": batch,
         "rate": rate,
         "error": error_on(net, test, task.grid),
