@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from sciops._compiling import uncompiled
 from sciops.grids import Grid
 from sciops.mixers._polynomial_features import PolynomialFeatures
 from sciops.mixers._precision import full_precision, working_dtype
@@ -17,7 +18,8 @@ from sciops.mixers._running_sums import running_sums
 from sciops.mixers._sequence import SequenceMixer, lengths_of
 from sciops.mixers.self_attention import rotated
 
-_GATES = {"sigmoid": torch.sigmoid, "hardsigmoid": F.hardsigmoid}
+# torch's own hardsigmoid has no second derivative
+_GATES = {"sigmoid": torch.sigmoid, "hardsigmoid": lambda x: (x / 6 + 0.5).clamp(0, 1)}
 _LEAST = 256  # tokens of a stretch, however large the batch
 
 
@@ -275,6 +277,9 @@ def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
+@uncompiled
 @lru_cache(maxsize=8)
 def _weights(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.as_tensor(grid.weights().reshape(1, 1, -1), dtype=dtype, device=device)
+    # an inference tensor kept here could not take part in a later training step
+    with torch.inference_mode(False):
+        return torch.from_numpy(grid.weights().reshape(1, 1, -1)).to(dtype=dtype, device=device)
