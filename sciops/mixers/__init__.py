@@ -3,13 +3,17 @@
 from sciops.mixers._sequence import SequenceMixer
 from sciops.mixers.attention import FullAttention
 from sciops.mixers.convolution import Convolution
+from sciops.mixers.linear_attention import LinearAttention
 from sciops.mixers.multipole import MultipoleAttention
 from sciops.mixers.polynomial import PolynomialMixer
+from sciops.mixers.pooling import MeanPool, NoMixer
+from sciops.mixers.recurrence import StructuredRecurrence
 from sciops.mixers.resolvent import ResolventAttention
 from sciops.mixers.self_attention import SelfAttention
 from sciops.mixers.slices import SliceAttention
 from sciops.mixers.spectral import SpectralMixer
 from sciops.mixers.state_space import StateSpaceMixer
+from sciops.mixers.token_mixing import solve_links, solve_mixing
 from sciops.mixers.window import WindowAttention
 
 MIXERS = {
@@ -20,6 +24,10 @@ MIXERS = {
     "slices": SliceAttention,
     "convolution": Convolution,
     "self_attention": SelfAttention,
+    "recurrence": StructuredRecurrence,
+    "linear_attention": LinearAttention,
+    "mean_pool": MeanPool,
+    "none": NoMixer,
     "resolvent": ResolventAttention,
     "polynomial": PolynomialMixer,
     "state_space": StateSpaceMixer,
@@ -29,13 +37,19 @@ __all__ = [
     "MIXERS",
     "Convolution",
     "FullAttention",
+    "LinearAttention",
+    "MeanPool",
     "MultipoleAttention",
+    "NoMixer",
     "PolynomialMixer",
     "ResolventAttention",
     "SelfAttention",
     "SequenceMixer",
     "SliceAttention",
     "SpectralMixer",
+    "StructuredRecurrence",
     "StateSpaceMixer",
     "WindowAttention",
+    "solve_links",
+    "solve_mixing",
 ]

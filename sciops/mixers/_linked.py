@@ -1,0 +1,116 @@
+"""Products and triangular solves along links: tables (n, r) of positions in place of n×n matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+class LinkedProducts(torch.autograd.Function):
+    """s_{ik} = q_i · key_{links(i, k)}, 0 where a link is −1.
+
+    q (batch, heads, n, d), keys (batch, heads, m, d), links (n, r) or (batch, n, r) → (batch, heads, n, r)
+    """
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, keys: Tensor, links: Tensor) -> Tensor:
+        ctx.save_for_backward(q, keys, links)
+        return products(q, keys, links)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        q, keys, links = ctx.saved_tensors
+        of_q, of_keys = torch.zeros_like(q), torch.zeros_like(keys)
+        weights = gradient.masked_fill(_per_head(links < 0), 0)
+        for k in range(links.shape[-1]):
+            weight = weights[..., k, None]
+            of_q.addcmul_(weight, gathered(keys, links[..., k]))
+            add_at(of_keys, links[..., k], weight * q)
+        return of_q, of_keys, None
+
+
+class LinkedSolve(torch.autograd.Function):
+    """y_i = α_i x_i + Σ_k w_{ik} y_{links(i, k)}: (I − B)^{-1} diag(α) x, chunk by chunk.
+
+    α (batch, heads, n), w (batch, heads, n, r), links (n, r) or (batch, n, r) below i or −1, x (batch, heads, n, d)
+
+    The gradient is the transposed system, solved from the last chunk to the first: λ = (I − B)^{-T} g, then
+    ∂x = α λ, ∂α_i = λ_i·x_i and ∂w_{ik} = λ_i·y_{links(i, k)}.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, alpha: Tensor, weights: Tensor, links: Tensor, x: Tensor, chunk: int) -> Tensor:
+        weights = weights.masked_fill(_per_head(links < 0), 0)
+        y = alpha.unsqueeze(-1) * x
+        for start in range(0, x.shape[2], chunk):
+            part = slice(start, start + chunk)
+            tile, outer, old = _tile(weights, links, part)
+            rhs = y[:, :, part]
+            if start:
+                earlier = gathered(y[:, :, :start], old.flatten(-2)).unflatten(2, old.shape[-2:])
+                rhs = rhs + (outer.unsqueeze(-2) @ earlier).squeeze(-2)
+            y[:, :, part] = torch.linalg.solve_triangular(tile, rhs, upper=False, unitriangular=True)
+        ctx.save_for_backward(alpha, weights, links, x, y)
+        ctx.chunk = chunk
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, Tensor, None]:
+        alpha, weights, links, x, y = ctx.saved_tensors
+        adjoint = gradient.clone(memory_format=torch.contiguous_format)
+        for start in reversed(range(0, x.shape[2], ctx.chunk)):
+            part = slice(start, start + ctx.chunk)
+            tile, outer, old = _tile(weights, links, part)
+            here = torch.linalg.solve_triangular(tile.mT, adjoint[:, :, part], upper=True, unitriangular=True)
+            adjoint[:, :, part] = here
+            if start:
+                spread = (outer.unsqueeze(-1) * here.unsqueeze(-2)).flatten(2, 3)
+                add_at(adjoint[:, :, :start], old.flatten(-2), spread)
+        of_alpha = (adjoint * x).sum(-1)
+        return of_alpha, products(adjoint, y, links), None, alpha.unsqueeze(-1) * adjoint, None
+
+
+def products(q: Tensor, keys: Tensor, links: Tensor) -> Tensor:
+    """What `LinkedProducts` gives, column by column, so that no (n, r, d) array is made."""
+    out = q.new_empty(*q.shape[:3], links.shape[-1])
+    for k in range(links.shape[-1]):
+        torch.sum(q * gathered(keys, links[..., k]), -1, out=out[..., k])
+    return out.masked_fill_(_per_head(links < 0), 0)
+
+
+def gathered(values: Tensor, at: Tensor) -> Tensor:
+    """values (batch, heads, m, d) at positions (k,) or (batch, k), −1 read as 0: (batch, heads, k, d)."""
+    at = at.clamp(min=0)
+    if at.ndim == 1:
+        return values.index_select(2, at)
+    return values.gather(2, at[:, None, :, None].expand(-1, values.shape[1], -1, values.shape[3]))
+
+
+def add_at(values: Tensor, at: Tensor, new: Tensor) -> None:
+    """Adds new (batch, heads, k, d) to values (batch, heads, m, d) at positions as `gathered` reads them."""
+    at = at.clamp(min=0)
+    if at.ndim == 1:
+        values.index_add_(2, at, new)
+    else:
+        values.scatter_add_(2, at[:, None, :, None].expand_as(new), new)
+
+
+def _tile(weights: Tensor, links: Tensor, part: slice) -> tuple[Tensor, Tensor, Tensor]:
+    """(I − B inside a chunk, weights of links to before it and 0 else, those links with −1 else)."""
+    links, weights, start = links[..., part, :], weights[:, :, part], part.start
+    inside = links >= start
+    n = links.shape[-2]
+    tile = weights.new_zeros(*weights.shape[:2], n, n)
+    at = _per_head((links - start).clamp(min=0)).expand_as(weights)
+    tile.scatter_add_(-1, at, -weights.masked_fill(_per_head(~inside), 0))
+    return tile, weights.masked_fill(_per_head(inside), 0), links.masked_fill(inside, -1)
+
+
+def _per_head(table: Tensor) -> Tensor:
+    """(n, r) as it is, (batch, n, r) as (batch, 1, n, r)."""
+    return table if table.ndim == 2 else table.unsqueeze(1)

@@ -1,0 +1,170 @@
+"""`LinearAttention`: attention whose scores are products of features, so that its past is one matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sciops.mixers._precision import full_precision, working_dtype
+from sciops.mixers._sequence import SequenceMixer, lengths_of
+
+_CHUNK = 64
+
+
+class LinearState(NamedTuple):
+    """matrix (batch, heads, d, d) = Σ_j γ^{i−j} φ(k_j) v_jᵀ. norm (batch, heads, d) = Σ_j γ^{i−j} φ(k_j), or
+    (batch, heads, 1) = Σ_j γ^{i−j} for identity features."""
+
+    matrix: Tensor
+    norm: Tensor
+
+
+class LinearAttention(SequenceMixer):
+    """y_i = W_o Σ_j γ^{|i−j|} (φ(q_i)·φ(k_j)) v_j / c_i, over j ≤ i where causal (arXiv:2006.16236).
+
+    channels : a multiple of `heads`
+    features : "elu", φ = elu + 1 and c_i = Σ_j γ^{|i−j|} φ(q_i)·φ(k_j), an average of values; "identity", φ(u) = u and
+        c_i = √d Σ_j γ^{|i−j|}, signed weights (Galerkin attention without its norms, arXiv:2105.14995)
+    decay : γ in 0 … 1, one for all heads or one each (retention, arXiv:2307.08621); None: 1
+
+    x : (batch, n, channels) → same, O(n d²) a head; on a grid, without causal, sums over j carry its quadrature
+    weights. The causal state is one d×d matrix and one vector a head.
+
+    Raises ValueError for heads that do not divide channels, unknown features, and decays outside 0 < γ ≤ 1.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        heads: int = 4,
+        features: Literal["elu", "identity"] = "elu",
+        decay: float | Sequence[float] | None = None,
+        causal: bool = False,
+    ) -> None:
+        super().__init__(channels, causal=causal)
+        if heads < 1 or channels % heads:
+            raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
+        if features not in ("elu", "identity"):
+            raise ValueError(f"features={features!r}: expected 'elu' or 'identity'")
+        decays = (
+            (1.0 if decay is None else decay,) * heads if decay is None or isinstance(decay, (int, float)) else decay
+        )
+        if len(decays) != heads or not all(0 < gamma <= 1 for gamma in decays):
+            raise ValueError(f"decay={decay}: expected a number in 0 < γ ≤ 1, or one for each of {heads} heads")
+        self.heads, self.features = heads, features
+        self.decays = None if decay is None else tuple(float(gamma) for gamma in decays)
+        self.qkv = nn.Linear(channels, 3 * channels, bias=False)
+        self.out = nn.Linear(channels, channels)
+
+    def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
+        q, k, v, ones = self._projected(x, mask)
+        with full_precision(x):
+            if self.causal:
+                num, norm, _ = self._scan(q, k, v, ones, None)
+                return self._merged(num, norm, x.dtype)
+            if grid is not None:
+                weights = torch.as_tensor(grid.weights(), dtype=q.dtype, device=q.device).flatten().unsqueeze(-1)
+                weights = weights / weights.mean()
+                k, ones = k * weights, ones * weights
+            if self.decays is None:
+                num, norm = q @ (k.mT @ v), self._product(q, (k if self.features == "elu" else ones).sum(2))
+            else:
+                forward = self._scan(q, k, v, ones, None)
+                backward = self._scan(*(part.flip(2) for part in (q, k, v, ones)), None)
+                own = (q * k).sum(-1)
+                num = forward[0] + backward[0].flip(2) - own.unsqueeze(-1) * v
+                norm = forward[1] + backward[1].flip(2) - (own if self.features == "elu" else ones.squeeze(-1))
+            return self._merged(num, norm, x.dtype)
+
+    def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
+        return self.mix(x.flatten(1, -2), None, grid).reshape(x.shape)
+
+    def prefill(
+        self, x: Tensor, state: LinearState | None = None, *, mask: Tensor | None = None
+    ) -> tuple[Tensor, LinearState]:
+        if not self.causal:
+            return super().prefill(x, state, mask=mask)
+        mask = self.check(x, mask)
+        q, k, v, ones = self._projected(x, mask)
+        with full_precision(x):
+            num, norm, after = self._scan(q, k, v, ones, state)
+            if mask is not None and self.decays is not None:  # a sequence does not fade while others go on
+                after = self._at_lengths(k, v, ones, lengths_of(x, mask), state)
+            y = self._merged(num, norm, x.dtype)
+        return (y if mask is None else y * mask.unsqueeze(-1).to(y.dtype)), after
+
+    def _projected(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """φ(q), φ(k), v (batch, heads, n, d) and ones (batch, heads, n, 1); the last three are 0 at padding."""
+        dtype = working_dtype(x)
+        q, k, v = self.qkv(x).to(dtype).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        if self.features == "elu":
+            q, k = F.elu(q) + 1, F.elu(k) + 1
+        else:
+            q = q * q.shape[-1] ** -0.5
+        ones = q.new_ones(()).expand(*q.shape[:3], 1)
+        if mask is not None:
+            there = mask[:, None, :, None]
+            k, v, ones = (part.masked_fill(~there, 0) for part in (k, v, ones))
+        return q, k, v, ones
+
+    def _scan(
+        self, q: Tensor, k: Tensor, v: Tensor, ones: Tensor, state: LinearState | None
+    ) -> tuple[Tensor, Tensor, LinearState]:
+        """Sums over j ≤ i of weights times values, and of the weights, chunk by chunk; and the state after all."""
+        n, count = q.shape[2], min(_CHUNK, q.shape[2])
+        elu = self.features == "elu"
+        gamma = self._gamma(q)
+        at = torch.arange(count, device=q.device)
+        apart = at[:, None] - at
+        decay = torch.where(apart >= 0, gamma[:, None, None] ** apart.clamp(min=0), 0)
+        fall = gamma[:, None] ** (at + 1)
+        if state is None:
+            state = self._empty(q, v)
+        s, z = state
+        numerators, norms = [], []
+        for start in range(0, n, count):
+            qc, kc, vc, oc = (part[:, :, start : start + count] for part in (q, k, v, ones))
+            c = qc.shape[2]
+            scores = (qc @ kc.mT) * decay[:, :c, :c]
+            numerators.append(scores @ vc + fall[:, :c, None] * (qc @ s))
+            weights = scores.sum(-1) if elu else (decay[:, :c, :c] @ oc).squeeze(-1)
+            norms.append(weights + fall[:, :c] * self._product(qc, z))
+            to_end = (gamma[:, None] ** (c - 1 - at[:c])).unsqueeze(-1)
+            s = gamma[:, None, None] ** c * s + (to_end * kc).mT @ vc
+            z = gamma[:, None] ** c * z + (to_end * (kc if elu else oc)).sum(2)
+        return torch.cat(numerators, 2), torch.cat(norms, 2), LinearState(s, z)
+
+    def _at_lengths(
+        self, k: Tensor, v: Tensor, ones: Tensor, lengths: Tensor, state: LinearState | None
+    ) -> LinearState:
+        gamma = self._gamma(k)
+        left = (lengths[:, None] - 1 - torch.arange(k.shape[2], device=k.device)).clamp(min=0)
+        to_end = (gamma[:, None] ** left[:, None]).unsqueeze(-1)
+        fade = (gamma ** lengths[:, None]).unsqueeze(-1)
+        old = self._empty(k, v) if state is None else state
+        matrix = fade.unsqueeze(-1) * old.matrix + (to_end * k).mT @ v
+        return LinearState(matrix, fade * old.norm + (to_end * (k if self.features == "elu" else ones)).sum(2))
+
+    def _empty(self, k: Tensor, v: Tensor) -> LinearState:
+        size = k.shape[-1] if self.features == "elu" else 1
+        return LinearState(k.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1]), k.new_zeros(*k.shape[:2], size))
+
+    def _gamma(self, like: Tensor) -> Tensor:
+        return torch.tensor(self.decays or (1.0,) * self.heads, dtype=like.dtype, device=like.device)
+
+    def _product(self, q: Tensor, z: Tensor) -> Tensor:
+        """(batch, heads, n): features of the queries with a norm (batch, heads or 1, d or 1)."""
+        return (q * z.unsqueeze(2)).sum(-1) if self.features == "elu" else z.expand(-1, q.shape[1], q.shape[2])
+
+    def _merged(self, num: Tensor, norm: Tensor, dtype: torch.dtype) -> Tensor:
+        y = num / norm.clamp(min=torch.finfo(norm.dtype).tiny).unsqueeze(-1)
+        return self.out(y.transpose(1, 2).flatten(2).to(dtype))
+
+    def extra_repr(self) -> str:
+        decay = "" if self.decays is None else f", decay={self.decays}"
+        return f"{self.channels}, heads={self.heads}, features={self.features!r}{decay}, causal={self.causal}"

@@ -1,0 +1,96 @@
+"""`MeanPool`: tokens that hear of each other through one mean; `NoMixer`: not at all."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sciops.mixers._precision import working_dtype
+from sciops.mixers._sequence import SequenceMixer, lengths_of
+
+
+class PoolState(NamedTuple):
+    """total (batch, hidden), the sum of summaries; count (batch,), of tokens."""
+
+    total: Tensor
+    count: Tensor
+
+
+class MeanPool(SequenceMixer):
+    """y_i = W_o GELU(W_l x_i + W_m s̄), s̄ = mean_j GELU(W_s x_j): SummaryMixing in one layer (arXiv:2307.07421).
+
+    hidden : size of the summary, `channels` where None; then as many weights as self-attention of the same channels
+    causal : the mean over j ≤ i
+    On a grid, without causal, the mean is that of its quadrature weights.
+
+    x : (batch, n, channels) → same; a field of more axes has one mean over all. O(n) time, and a state of one vector.
+    """
+
+    def __init__(self, channels: int, *, hidden: int | None = None, causal: bool = False) -> None:
+        super().__init__(channels, causal=causal)
+        hidden = channels if hidden is None else hidden
+        if hidden < 1:
+            raise ValueError(f"hidden={hidden}: expected at least 1")
+        self.of_token, self.of_summary = nn.Linear(channels, hidden), nn.Linear(channels, hidden)
+        self.of_mean = nn.Linear(hidden, hidden, bias=False)
+        self.out = nn.Linear(hidden, channels)
+
+    def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
+        if self.causal:
+            return self._causal(x, mask, None)[0]
+        s = self._summaries(x, mask)
+        weights = None if grid is None else torch.as_tensor(grid.weights(), dtype=s.dtype, device=s.device).flatten()
+        if weights is None or mask is not None:
+            mean = s.sum(1, keepdim=True) / lengths_of(x, mask).clamp(min=1).view(-1, 1, 1)
+        else:
+            mean = (weights / weights.sum() @ s).unsqueeze(1)
+        return self._read(x, mean)
+
+    def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
+        return self.mix(x.flatten(1, -2), None, grid).reshape(x.shape)
+
+    def prefill(
+        self, x: Tensor, state: PoolState | None = None, *, mask: Tensor | None = None
+    ) -> tuple[Tensor, PoolState]:
+        if not self.causal:
+            return super().prefill(x, state, mask=mask)
+        mask = self.check(x, mask)
+        y, state = self._causal(x, mask, state)
+        return (y if mask is None else y * mask.unsqueeze(-1).to(y.dtype)), state
+
+    def _causal(self, x: Tensor, mask: Tensor | None, state: PoolState | None) -> tuple[Tensor, PoolState]:
+        s = self._summaries(x, mask)
+        count = torch.zeros_like(lengths_of(x, mask)) if state is None else state.count
+        sums = s.cumsum(1) if state is None else state.total.unsqueeze(1) + s.cumsum(1)
+        at = count[:, None] + torch.arange(1, x.shape[1] + 1, device=x.device)
+        return self._read(x, sums / at.unsqueeze(-1)), PoolState(sums[:, -1], count + lengths_of(x, mask))
+
+    def _summaries(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        s = F.gelu(self.of_summary(x)).to(working_dtype(x))
+        return s if mask is None else s.masked_fill(~mask.unsqueeze(-1), 0)
+
+    def _read(self, x: Tensor, mean: Tensor) -> Tensor:
+        return self.out(F.gelu(self.of_token(x) + self.of_mean(mean.to(x.dtype))))
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, causal={self.causal}"
+
+
+class NoState(NamedTuple):
+    """What a token that hears of nothing has to remember."""
+
+
+class NoMixer(SequenceMixer):
+    """y = 0: in a residual block tokens pass as they are, each by itself. The baseline without mixing."""
+
+    def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
+        return torch.zeros_like(x)
+
+    def prefill(self, x: Tensor, state: NoState | None = None, *, mask: Tensor | None = None) -> tuple[Tensor, NoState]:
+        if not self.causal:
+            return super().prefill(x, state, mask=mask)
+        self.check(x, mask)
+        return torch.zeros_like(x), NoState()

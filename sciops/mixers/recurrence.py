@@ -1,0 +1,308 @@
+"""`StructuredRecurrence`: outputs that depend on earlier outputs along a chosen pattern of links."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sciops.mixers._linked import LinkedProducts, gathered
+from sciops.mixers._links import FOREVER, Links
+from sciops.mixers._precision import full_precision, working_dtype
+from sciops.mixers._sequence import SequenceMixer, lengths_of, put
+from sciops.mixers.token_mixing import linked_solution, solve_mixing
+
+_BIASES = 128  # offsets with a bias of their own; those after share the last
+
+
+class RecurrenceState(NamedTuple):
+    """keys, outputs : (batch, slots, heads, d), of the tokens that later ones can be linked to. at : (batch, slots),
+    their rising positions, −1 in empty slots in front; None where all tokens are kept, slot p the token p. count :
+    (batch,). longest : largest count."""
+
+    keys: Tensor
+    outputs: Tensor
+    at: Tensor | None
+    count: Tensor
+    longest: int
+
+
+class DecodeCost(NamedTuple):
+    """What one more token costs. links : earlier outputs it reads. kept : tokens in the cache. multiply_adds : of the
+    query with keys, and of weights with outputs and the value. numbers : keys and outputs in the cache."""
+
+    links: int
+    kept: int
+    multiply_adds: int
+    numbers: int
+
+
+class StructuredRecurrence(SequenceMixer):
+    """y_i = p_ii v_i + Σ_{j ∈ links(i)} p_ij y_j in every head, then W_o y: Y = (I − B)^{-1} diag(p_ii) V.
+
+    p_i = softmax over {i} ∪ links(i) of w·x_i for the token itself and q_i·k_j/√d + b_k − log r_i for the link of index
+    k among r_i, so that a token starts with half of its weight on itself, and rows of (I − B)^{-1} A are averages: no
+    output is larger than the largest value (arXiv:2605.31367 with coefficients of our own).
+
+    channels : a multiple of `heads`
+    pattern : links to i − f(k): "powers" f = 2^k, "squares" k² + 1, "dense" all earlier tokens, "first_order" i − 1
+        alone, a gated recurrence, "order" the last `order` tokens; or a tuple of rising offsets
+    cache_efficient : f(k) is rounded to a lattice, so that the cache holds the links of the next token and no more;
+        O(log n) tokens for "powers", O(√n) for "squares". Without it they keep all tokens, other patterns the last
+        max f
+    coefficients : "softmax", above; "chacal", Y = (1 − γ)P(I − γP)^{-1}V for the same P = (p_ij), the links of
+        arXiv:2410.05565 thinned out
+    gamma : γ of "chacal"
+    causal : without it a second recurrence, with biases and w of its own, runs from the end
+    merge : of the two directions: "sum", or "concatenate" before W_o
+    rows : on grids of more axes, which are read row by row, a token is linked to the one a row before it as well
+
+    x : (batch, n, channels) → same. O(n r d) time and O(n r) memory for r links a token; "dense" O(n² d) and O(n²).
+    Half precisions are solved in float32.
+
+    Raises ValueError for heads that do not divide channels, unknown patterns, coefficients and merges, offsets that do
+    not rise from at least 1 (from 1 where cache_efficient), an order below 1, γ outside 0.05 … 1, and a "dense" cache
+    that should be small.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        heads: int = 4,
+        pattern: str | Sequence[int] = "powers",
+        order: int = 4,
+        cache_efficient: bool = False,
+        coefficients: Literal["softmax", "chacal"] = "softmax",
+        gamma: float = 0.9,
+        causal: bool = False,
+        merge: Literal["sum", "concatenate"] = "sum",
+        rows: bool = True,
+    ) -> None:
+        super().__init__(channels, causal=causal)
+        if heads < 1 or channels % heads:
+            raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
+        if coefficients not in ("softmax", "chacal"):
+            raise ValueError(f"coefficients={coefficients!r}: expected 'softmax' or 'chacal'")
+        if not 0.05 <= gamma < 1:
+            raise ValueError(f"gamma={gamma}: expected 0.05 ≤ γ < 1")
+        if merge not in ("sum", "concatenate"):
+            raise ValueError(f"merge={merge!r}: expected 'sum' or 'concatenate'")
+        if pattern == "dense" and cache_efficient:
+            raise ValueError("pattern='dense' is linked to all tokens: cache_efficient=True needs another pattern")
+        offsets = _offsets(pattern, order)
+        if cache_efficient and not isinstance(offsets, str) and offsets[0] != 1:
+            raise ValueError(f"pattern={offsets} with cache_efficient=True: expected 1 as the first offset")
+        self.links = Links(offsets, cache_efficient)
+        self.heads, self.coefficients, self.gamma, self.merge, self.rows = heads, coefficients, gamma, merge, rows
+        directions = 1 if causal else 2
+        table = _BIASES if isinstance(self.links.pattern, str) else min(_BIASES, len(self.links.pattern))
+        self.qkv = nn.Linear(channels, 3 * channels, bias=False)
+        self.itself = nn.Linear(channels, directions * heads)
+        nn.init.zeros_(self.itself.bias)
+        self.biases = nn.Parameter(torch.zeros(directions, heads, table + 1))  # the last is that of a row before
+        self.out = nn.Linear(2 * channels if merge == "concatenate" and not causal else channels, channels)
+
+    def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
+        return self._both(x, mask, None)
+
+    def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
+        return self._both(x.flatten(1, -2), None, x.shape[-2] if self.rows else None).reshape(x.shape)
+
+    def prefill(
+        self, x: Tensor, state: RecurrenceState | None = None, *, mask: Tensor | None = None
+    ) -> tuple[Tensor, RecurrenceState]:
+        if not self.causal:
+            return super().prefill(x, state, mask=mask)
+        mask, n = self.check(x, mask), x.shape[1]
+        lengths = lengths_of(x, mask)
+        q, k, v, itself = self._projected(x)
+        itself = itself[0]
+        if state is None:
+            y, z = self._solved(q, k, v, itself, 0, None)
+            count, longest, keys, outputs, at = torch.zeros_like(lengths), 0, k, z, None
+        else:
+            count, longest = state.count, state.longest
+            # all earlier tokens in front of the new ones: slots 0 … m − 1, then m …
+            m = longest if state.at is None else state.at.shape[1]
+            keys = torch.cat([state.keys[:, :m].transpose(1, 2), k], 2)
+            old = state.outputs[:, :m].transpose(1, 2)
+            linked = self.links.table(count[:, None] + torch.arange(n, device=x.device), longest + n - 1)
+            slots = _slots(linked, state.at, count, m)
+            p_self, p = self._weights(q, keys, slots, itself, 0)
+            alpha, weights = self._coefficients(p_self, p)
+            x_new = alpha.unsqueeze(-1) * v
+            before = slots.masked_fill(slots >= m, -1)
+            for c in range(slots.shape[-1]) if m else ():
+                weight = weights[..., c].masked_fill((before[..., c] < 0)[:, None], 0)
+                x_new = x_new + weight.unsqueeze(-1) * gathered(old, before[..., c])
+            z = linked_solution(torch.ones_like(alpha), weights, (slots - m).clamp(min=-1), x_new)
+            y, outputs, at = self._read(z, v), torch.cat([old, z], 2), state.at
+        new_count, longest = count + lengths, longest + n
+        kept = self.links.kept(new_count, longest)
+        if kept is None:
+            new = (k.transpose(1, 2), z.transpose(1, 2))
+            stored = (None, None) if state is None else (state.keys, state.outputs)
+            keys, outputs = (put(old, part, count, longest - n) for old, part in zip(stored, new))
+        else:
+            slots = _slots(kept, at, count, outputs.shape[2] - n)
+            keys, outputs = (
+                gathered(part, slots).masked_fill((slots < 0)[:, None, :, None], 0).transpose(1, 2)
+                for part in (keys, outputs)
+            )
+        out = self._merged(y, x.dtype)
+        if mask is not None:
+            out = out * mask.unsqueeze(-1).to(out.dtype)
+        return out, RecurrenceState(keys, outputs, kept, new_count, longest)
+
+    def step(self, x: Tensor, state: RecurrenceState | None = None) -> tuple[Tensor, RecurrenceState]:
+        if state is None or not self.causal:
+            return super().step(x, state)
+        q, k, v, itself = self._projected(x.unsqueeze(1))
+        linked = self.links.table(state.count[:, None], state.longest)
+        slots = _slots(linked, state.at, state.count, state.keys.shape[1])
+        near = slots[:, 0]
+        keys, outputs = (gathered(part.transpose(1, 2), near) for part in (state.keys, state.outputs))
+        at = torch.arange(near.shape[1], device=x.device).where(near >= 0, -1)
+        p_self, p = self._weights(q, keys, at[:, None], itself[0], 0)
+        alpha, weights = self._coefficients(p_self, p)
+        z = alpha.unsqueeze(-1) * v + weights @ outputs
+        new = (k.transpose(1, 2), z.transpose(1, 2))
+        count, longest = state.count + 1, state.longest + 1
+        kept = self.links.kept(count, longest)
+        stored = (state.keys, state.outputs)
+        if kept is None:
+            keys, outputs = (put(old, part, state.count, state.longest) for old, part in zip(stored, new))
+        else:
+            slots = _slots(kept, state.at, state.count, state.keys.shape[1])
+            keys, outputs = (
+                gathered(torch.cat([old, part], 1).transpose(1, 2), slots)
+                .masked_fill((slots < 0)[:, None, :, None], 0)
+                .transpose(1, 2)
+                for old, part in zip(stored, new)
+            )
+        return self._merged(self._read(z, v), x.dtype).squeeze(1), RecurrenceState(keys, outputs, kept, count, longest)
+
+    def decode_cost(self, seen: int) -> DecodeCost:
+        """What the token after `seen` ≥ 0 others costs, in all heads, counted from the links; projections left out."""
+        position = torch.tensor([seen])
+        links = int((self.links.table(position, seen) >= 0).sum())
+        kept = self.links.kept(position, seen)
+        kept = seen if kept is None else int((kept >= 0).sum())
+        return DecodeCost(links, kept, (2 * links + 1) * self.channels, 2 * kept * self.channels)
+
+    def _both(self, x: Tensor, mask: Tensor | None, row: int | None) -> Tensor:
+        q, k, v, itself = self._projected(x)
+        outputs = [self._solved(q, k, v, itself[0], 0, row)[0]]
+        if not self.causal:
+            n = x.shape[1]
+            at = torch.arange(n, device=x.device)
+            if mask is not None:
+                at = mask.sum(1, keepdim=True) - 1 - at
+                at = torch.where(at < 0, torch.arange(n, device=x.device), at)  # padding stays where it is
+            else:
+                at = n - 1 - at
+            q, k, v, own = (gathered(part, at) for part in (q, k, v, itself[1].unsqueeze(-1)))
+            outputs.append(gathered(self._solved(q, k, v, own.squeeze(-1), 1, row)[0], at))
+        if self.merge == "sum":
+            return self._merged(sum(outputs), x.dtype)
+        return self._merged(torch.cat(outputs, -1), x.dtype)
+
+    def _projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """q, k, v (batch, heads, n, d) and the logits of tokens themselves (directions, batch, heads, n)."""
+        dtype = working_dtype(x)
+        q, k, v = self.qkv(x).to(dtype).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        itself = self.itself(x).to(dtype).unflatten(-1, (-1, self.heads)).permute(2, 0, 3, 1)
+        return q, k, v, itself
+
+    def _solved(
+        self, q: Tensor, k: Tensor, v: Tensor, itself: Tensor, direction: int, row: int | None
+    ) -> tuple[Tensor, Tensor]:
+        """(y, what later tokens add up, which is y too but for "chacal") of whole sequences."""
+        n = q.shape[2]
+        with full_precision(q):
+            if self.links.pattern == "dense":
+                p = self._dense(q, k, itself, direction)
+                alpha, b = self._coefficients(p.diagonal(dim1=-2, dim2=-1), p)
+                z = solve_mixing(alpha, b, v, diagonal=True)
+            else:
+                links = self.links.table(torch.arange(n, device=q.device), n - 1, row)
+                alpha, weights = self._coefficients(*self._weights(q, k, links, itself, direction, row))
+                z = linked_solution(alpha, weights, links, v)
+            return self._read(z, v), z
+
+    def _dense(self, q: Tensor, k: Tensor, itself: Tensor, direction: int) -> Tensor:
+        """p (batch, heads, n, n) with links to all earlier tokens."""
+        n = q.shape[2]
+        at = torch.arange(n, device=q.device)
+        apart = at[:, None] - at
+        bias = self.biases[direction].to(q.dtype)[:, (apart - 1).clamp(0, _BIASES - 1)]
+        scores = q @ k.mT / math.sqrt(q.shape[-1]) + bias - at.clamp(min=1).to(q.dtype).log()[:, None]
+        scores = torch.where(apart == 0, itself.unsqueeze(-1), scores)
+        return scores.masked_fill(apart < 0, -torch.inf).softmax(-1)
+
+    def _weights(
+        self, q: Tensor, keys: Tensor, links: Tensor, itself: Tensor, direction: int, row: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """p_ii (batch, heads, n) and p_ij (batch, heads, n, r) for links (n, r) or (batch, n, r) into the keys."""
+        r, table = links.shape[-1], self.biases.shape[-1] - 1
+        index = torch.arange(r, device=q.device).clamp(max=table - 1)
+        if row is not None:
+            index[-1] = table
+        there = links >= 0
+        amount = there.sum(-1, keepdim=True).clamp(min=1).to(q.dtype).log()
+        there, amount = (t if t.ndim == 2 else t.unsqueeze(1) for t in (there, amount))
+        with full_precision(q):
+            scores = LinkedProducts.apply(q, keys, links) / math.sqrt(q.shape[-1])
+            scores = scores + self.biases[direction].to(q.dtype)[:, index].unsqueeze(-2) - amount
+            scores = scores.masked_fill(~there, -torch.inf)
+            p = torch.cat([itself.unsqueeze(-1), scores], -1).softmax(-1)
+        return p[..., 0], p[..., 1:]
+
+    def _coefficients(self, p_self: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+        """α_i and β_ij of z_i = α_i v_i + Σ β_ij z_j.
+
+        "chacal" solves for z = γy + (1 − γ)v: (1 − γ p_ii) z_i = (1 − γ)v_i + γ Σ_{j<i} p_ij z_j
+        """
+        if self.coefficients == "softmax":
+            return p_self, p
+        rest = 1 - self.gamma * p_self
+        return (1 - self.gamma) / rest, self.gamma * p / rest.unsqueeze(-1)
+
+    def _read(self, z: Tensor, v: Tensor) -> Tensor:
+        return z if self.coefficients == "softmax" else (z - (1 - self.gamma) * v) / self.gamma
+
+    def _merged(self, y: Tensor, dtype: torch.dtype) -> Tensor:
+        return self.out(y.transpose(1, 2).flatten(2).to(dtype))
+
+    def extra_repr(self) -> str:
+        kind = f"{self.links.pattern!r}, cache_efficient={self.links.cache_efficient}, {self.coefficients!r}"
+        return f"{self.channels}, heads={self.heads}, pattern={kind}, causal={self.causal}"
+
+
+def _offsets(pattern: str | Sequence[int], order: int) -> str | tuple[int, ...]:
+    if pattern == "first_order":
+        return (1,)
+    if pattern == "order":
+        if order < 1:
+            raise ValueError(f"order={order}: expected at least 1")
+        return tuple(range(1, order + 1))
+    if isinstance(pattern, str):
+        if pattern not in FOREVER:
+            raise ValueError(f"pattern={pattern!r}: expected {', '.join(FOREVER)}, first_order, order, or offsets")
+        return pattern
+    offsets = tuple(int(f) for f in pattern)
+    if not offsets or offsets[0] < 1 or any(a >= b for a, b in zip(offsets, offsets[1:])):
+        raise ValueError(f"pattern={offsets}: expected rising offsets of at least 1")
+    return offsets
+
+
+def _slots(positions: Tensor, at: Tensor | None, count: Tensor, m: int) -> Tensor:
+    """Slots of positions (batch, …): of `at` (batch, m) for those below count (batch,), m + position − count after."""
+    count = count.view(-1, *(1,) * (positions.ndim - 1))
+    before = positions if at is None else torch.searchsorted(at, positions.flatten(1)).reshape(positions.shape)
+    slots = torch.where(positions >= count, m + positions - count, before)
+    return slots.masked_fill(positions < 0, -1)

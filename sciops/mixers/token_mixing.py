@@ -1,0 +1,88 @@
+"""Y = A X + B Y: one triangular system for every causal linear mixer, dense or along links (arXiv:2605.31367)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from sciops.mixers._linked import LinkedSolve
+from sciops.mixers._precision import full_precision, working_dtype
+
+
+def solve_mixing(
+    a: Tensor, b: Tensor, x: Tensor, *, method: Literal["solve", "powers"] = "solve", diagonal: bool = False
+) -> Tensor:
+    """Y = (I − B)^{-1} A X, that is y_i = Σ_j α_{ij} x_j + Σ_{j<i} β_{ij} y_j.
+
+    a : (…, n, n), or with diagonal=True (…, n), the diagonal of A
+    b : (…, n, n); what is on and above its diagonal is not read
+    x : (…, n, d) → same
+    method : "solve", one triangular solve; "powers", (I − B)^{-1} = Π_s (I + B^{2^s}) over 2^s < n, exact since
+        B^n = 0: products of matrices alone, for short sequences
+
+    Half precisions are solved in float32. A system of real attention has a = softmax(QKᵀ), b = 0; a gated recurrence
+    a diagonal and b below it alone; ChaCAL (arXiv:2410.05565) a = (1 − γ)P/(1 − γp_ii), b = γP/(1 − γp_ii).
+    Raises ValueError for shapes that do not fit and unknown methods.
+    """
+    n = x.shape[-2]
+    if b.shape[-2:] != (n, n) or a.shape[-1] != n or (not diagonal and a.shape[-2:] != (n, n)):
+        raise ValueError(
+            f"a {tuple(a.shape)}, b {tuple(b.shape)}, x {tuple(x.shape)}: expected b (…, n, n) for x (…, n, d), and a "
+            "(…, n, n), or (…, n) with diagonal=True"
+        )
+    if method not in ("solve", "powers"):
+        raise ValueError(f"method={method!r}: expected 'solve' or 'powers'")
+    dtype = working_dtype(x)
+    with full_precision(x):
+        a, b, wide = a.to(dtype), b.to(dtype), x.to(dtype)
+        rhs = a.unsqueeze(-1) * wide if diagonal else a @ wide
+        if method == "solve":
+            y = torch.linalg.solve_triangular(-b, rhs, upper=False, unitriangular=True)
+        else:
+            y, power = rhs, b.tril(-1)
+            for s in range(max(0, (n - 1).bit_length())):
+                y = y + power @ y
+                power = power @ power if 2 ** (s + 1) < n else power
+        return y.to(x.dtype)
+
+
+def solve_links(alpha: Tensor, weights: Tensor, links: Tensor, x: Tensor, *, chunk: int = 64) -> Tensor:
+    """y_i = α_i x_i + Σ_k w_{ik} y_{links(i,k)}: `solve_mixing` with a diagonal A and r entries in a row of B.
+
+    alpha : (batch, heads, n); weights : (batch, heads, n, r); x : (batch, heads, n, d) → same
+    links : (n, r) or (batch, n, r) int64, positions below i; −1 is no link, whatever its weight
+    chunk : tokens solved at once: n/chunk steps one after the other, O(n (r + chunk) d) work, O(n r) memory. The result
+        does not depend on it but for round-off
+
+    Half precisions are solved in float32; gradients of first order. Raises ValueError for shapes that do not fit, for
+    links at or after their token, and for a chunk below 1.
+    """
+    n, r = weights.shape[-2:]
+    batch = () if links.ndim == 2 else (x.shape[0],)
+    if x.ndim != 4 or alpha.shape != x.shape[:3] or weights.shape[:3] != x.shape[:3] or links.shape != (*batch, n, r):
+        raise ValueError(
+            f"alpha {tuple(alpha.shape)}, weights {tuple(weights.shape)}, links {tuple(links.shape)}, x "
+            f"{tuple(x.shape)}: expected (batch, heads, n), (batch, heads, n, r), ([batch,] n, r), (batch, heads, n, d)"
+        )
+    if chunk < 1:
+        raise ValueError(f"chunk={chunk}: expected at least 1 token")
+    if (links >= torch.arange(n, device=links.device)[:, None]).any():
+        raise ValueError("links at or after their own token: expected links(i, k) < i, or −1 for none")
+    return linked_solution(alpha, weights, links, x, chunk)
+
+
+def linked_solution(alpha: Tensor, weights: Tensor, links: Tensor, x: Tensor, chunk: int = 64) -> Tensor:
+    """`solve_links` of arguments that are known to fit."""
+    dtype = working_dtype(x)
+    with full_precision(x):
+        return LinkedSolve.apply(alpha.to(dtype), weights.to(dtype), links, x.to(dtype), chunk).to(x.dtype)
+
+
+def linked_matrix(weights: Tensor, links: Tensor) -> Tensor:
+    """B (batch, heads, n, n) of weights (batch, heads, n, r) at links (n, r) or (batch, n, r), −1 left out."""
+    n = weights.shape[-2]
+    links = (links if links.ndim == 2 else links.unsqueeze(1)).expand_as(weights)
+    b = weights.new_zeros(*weights.shape[:-1], n)
+    return b.scatter_add(-1, links.clamp(min=0), weights.masked_fill(links < 0, 0))
