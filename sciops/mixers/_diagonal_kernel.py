@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.mixers._exponential_sums import expm1, exponential_sum, phi
@@ -14,11 +15,15 @@ _STEEPEST = 50.0  # |a| ≤ 50: Re A = −e^a stays below 0 and finite in float3
 
 
 class DiagonalKernel(nn.Module):
-    """K_l = 2 Re Σ_n C_n B_n (e^{ΔA_n} − 1)/A_n · e^{ΔA_n l} (S4D with zero-order hold, arXiv:2206.11893).
+    """K_l = ∫₀^Δ (k(lΔ + s) w(s) + k((l − 1)Δ + s) (1 − w(s))) ds of k(t) = 2 Re Σ_n C_n B_n e^{A_n t}, 0 for t < 0.
+
+    w = 1, hold="zero", is S4D's 2 Re Σ C_n B_n (e^{ΔA_n} − 1)/A_n · e^{ΔA_n l} (arXiv:2206.11893), exact for inputs
+    that keep their value over a step: grids agree to first order in it. w = 1 − s/Δ, hold="first", is exact for inputs
+    that are linear between points: grids agree to second order.
 
     A_n = −e^{a_n} + iω_n with e^a = ½, ω_n = πn at the start (S4D-Lin), B_n = 1, C_n complex normal, log Δ uniform
-    between dt_min and dt_max; all are learned. K samples a continuous function of time and carries the weight of its
-    quadrature: on steps r times smaller it is that of Δ/r.
+    between dt_min and dt_max; all are learned. K carries the weight of its quadrature: on steps r times smaller it is
+    that of Δ/r.
 
     kernels : H; modes : N/2, one of each conjugate pair; directions : kernels with C of their own and A, B, Δ in
         common; axes : sets of all of these
@@ -27,9 +32,11 @@ class DiagonalKernel(nn.Module):
     model is cast to: a frequency off by 2⁻⁹ is another kernel a few hundred tokens on.
     """
 
-    def __init__(self, kernels: int, modes: int, *, directions: int, axes: int, dt_min: float, dt_max: float) -> None:
+    def __init__(
+        self, kernels: int, modes: int, *, directions: int, axes: int, dt_min: float, dt_max: float, hold: str
+    ) -> None:
         super().__init__()
-        self.shape = (axes, kernels, modes)
+        self.hold, self.shape = hold, (axes, kernels, modes)
         count = math.prod(self.shape)
         low, high = math.log(dt_min), math.log(dt_max)
         self.log_dt = nn.Parameter(low + (high - low) * torch.rand(axes * kernels))
@@ -42,21 +49,32 @@ class DiagonalKernel(nn.Module):
         """A, B and Δ, which want no weight decay and often a smaller rate."""
         return [self.log_dt, self.log_decay, self.frequency, self.into]
 
-    def rates_and_coefficients(self, axis: int, *, scale: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """ΔA (H, modes) and C B (e^{ΔA} − 1)/A (directions, H, modes), complex, with Δ times `scale`; dtype: real."""
+    def discretised(self, axis: int, *, scale: float, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
+        """(r, now, before) with K_l = 2 Re Σ_n (now_n e^{r_n l} + before_n e^{r_n (l − 1)}), the second from l = 1 on.
+
+        r = ΔA, (H, modes) complex; now, before : (directions, H, modes) complex, before None where it is 0
+        scale : factor on Δ; dtype : real, of the parts
+        """
         dt = scale * self.log_dt.to(dtype).view(self.shape[:2])[axis].exp().unsqueeze(-1)
         decay = self.log_decay.to(dtype).view(self.shape)[axis].clamp(-_STEEPEST, _STEEPEST).exp()
         rates = torch.complex(-dt * decay, dt * self.frequency.to(dtype).view(self.shape)[axis])
-        into = torch.view_as_complex(self.into.to(dtype).view(*self.shape, 2)[axis])
-        out_of = torch.view_as_complex(self.out_of.to(dtype)[axis])
-        return rates, out_of * (into * dt * phi(rates))
+        weight = torch.view_as_complex(self.into.to(dtype).view(*self.shape, 2)[axis]) * dt
+        weight = torch.view_as_complex(self.out_of.to(dtype)[axis]) * weight
+        first, second = phi(rates)
+        if self.hold == "zero":
+            return rates, weight * first, None
+        return rates, weight * second, weight * (first - second)
 
     def forward(self, length: int, *, axis: int = 0, scale: float = 1.0, periodic: bool, dtype: torch.dtype) -> Tensor:
         """K_0 … K_{length−1}, (directions, H, length); periodic: Σ_m K_{l + m·length}, what a ring of points sees."""
-        rates, coefficients = self.rates_and_coefficients(axis, scale=scale, dtype=dtype)
-        if periodic:
-            coefficients = -coefficients / expm1(length * rates)
-        return exponential_sum(coefficients, rates, length)
+        rates, now, before = self.discretised(axis, scale=scale, dtype=dtype)
+        turns = -1 / expm1(length * rates) if periodic else 1  # 1 + e^{rL} + e^{2rL} + …
+        kernel = exponential_sum(now * turns, rates, length)
+        if before is None:
+            return kernel
+        kept = length if periodic else length - 1
+        later = exponential_sum(before * turns, rates, kept)
+        return kernel + (later.roll(1, -1) if periodic else F.pad(later, (1, 0)))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
         def kept(t: Tensor) -> Tensor:

@@ -39,13 +39,15 @@ def expm1(z: Tensor) -> Tensor:
     return torch.complex(torch.expm1(x) * y.cos() - 2 * (y / 2).sin().square(), x.exp() * y.sin())
 
 
-def phi(z: Tensor) -> Tensor:
-    """(e^z − 1)/z of complex z, 1 at 0."""
-    small = z.abs() < 1e-3
-    away = torch.where(small, torch.ones_like(z), z)
-    near = torch.where(small, z, torch.zeros_like(z))
-    series = 1 + near / 2 * (1 + near / 3 * (1 + near / 4 * (1 + near / 5)))
-    return torch.where(small, series, expm1(away) / away)
+def phi(z: Tensor) -> tuple[Tensor, Tensor]:
+    """φ₁ = (e^z − 1)/z and φ₂ = (e^z − 1 − z)/z² of complex z, 1 and ½ at 0."""
+    small = z.abs() < 0.5
+    away, near = torch.where(small, torch.ones_like(z), z), torch.where(small, z, torch.zeros_like(z))
+    second = torch.zeros_like(z)
+    for k in range(16, 1, -1):  # Σ z^j/(j + 2)!
+        second = (second * near + 1) / k
+    first = torch.where(small, 1 + near * second, expm1(away) / away)
+    return first, torch.where(small, second, (first - 1) / away)
 
 
 def _split(length: int) -> tuple[int, int]:

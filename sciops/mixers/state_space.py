@@ -37,6 +37,7 @@ class StateSpaceMixer(SequenceMixer):
     heads : channels that share a kernel, c with c mod (channels/heads); 1 gives each its own
     causal : output t depends on inputs up to t alone
     gate : False leaves g out
+    hold : "zero", as published, or "first": finer grids then agree to second order in the spacing, not to first
     dt_min, dt_max : range of Δ at the start
     dt_scale : factor on Δ; 1/r on a grid refined by r
     reference_spacing : does so by itself: Δ is multiplied by the grid's spacing over this one, a length or one an axis
@@ -59,6 +60,7 @@ class StateSpaceMixer(SequenceMixer):
         heads: int = 1,
         causal: bool = False,
         gate: bool = True,
+        hold: Literal["zero", "first"] = "zero",
         dt_min: float = 1e-3,
         dt_max: float = 0.1,
         dt_scale: float = 1.0,
@@ -72,6 +74,8 @@ class StateSpaceMixer(SequenceMixer):
             raise ValueError(f"state={state}: expected an even number, real and imaginary parts of state/2 modes")
         if heads < 1 or channels % heads:
             raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
+        if hold not in ("zero", "first"):
+            raise ValueError(f"hold={hold!r}: expected 'zero' or 'first'")
         if not 0 < dt_min <= dt_max:
             raise ValueError(f"dt_min={dt_min}, dt_max={dt_max}: expected 0 < dt_min ≤ dt_max")
         if not dt_scale > 0:
@@ -89,7 +93,7 @@ class StateSpaceMixer(SequenceMixer):
         self.out = nn.Linear(channels, channels)
         kernels, directions = channels // heads, 1 if causal else 2
         self.kernel = DiagonalKernel(
-            kernels, state // 2, directions=directions, axes=axes, dt_min=dt_min, dt_max=dt_max
+            kernels, state // 2, directions=directions, axes=axes, dt_min=dt_min, dt_max=dt_max, hold=hold
         )
         self.skip = nn.Parameter(torch.randn(kernels))
 
@@ -119,7 +123,8 @@ class StateSpaceMixer(SequenceMixer):
         mask = self.check(x, mask)
         z, past, parts, kernels = self._input(x, mask), None if state is None else state.past, [], {}
         with full_precision(x):
-            rates, coefficients = self.kernel.rates_and_coefficients(0, scale=self.dt_scale, dtype=z.dtype)
+            rates, now, before = self.kernel.discretised(0, scale=self.dt_scale, dtype=z.dtype)
+            of_past = now[0] * rates.exp() if before is None else now[0] * rates.exp() + before[0]
             for start in range(0, x.shape[1], _CHUNK):
                 piece = z[:, start : start + _CHUNK]
                 length = piece.shape[1]
@@ -127,7 +132,7 @@ class StateSpaceMixer(SequenceMixer):
                     kernels[length] = self._lags(length, 0, self.dt_scale, False, z.dtype)
                 y = convolved(self._by_kernel(piece), *kernels[length])
                 if past is not None:
-                    y = y + exponential_sum(coefficients[0] * rates.exp() * self._shared(past), rates, length)
+                    y = y + exponential_sum(of_past * self._shared(past), rates, length)
                 parts.append(y.flatten(1, 2).mT)
                 past = self._after(past, piece, None if mask is None else mask[:, start : start + _CHUNK], rates)
             if past is None:
@@ -139,12 +144,14 @@ class StateSpaceMixer(SequenceMixer):
             return super().step(x, state)
         z = self._input(x, None)
         with full_precision(x):
-            rates, coefficients = self.kernel.rates_and_coefficients(0, scale=self.dt_scale, dtype=z.dtype)
+            rates, now, before = self.kernel.discretised(0, scale=self.dt_scale, dtype=z.dtype)
             by_kernel = z.unflatten(1, (self.heads, -1))
             past = by_kernel.unsqueeze(-1).to(rates.dtype).expand(*by_kernel.shape, rates.shape[-1])
             if state is not None:
                 past = torch.addcmul(past, self._shared(state.past), rates.exp())
-            y = 2 * (past * coefficients[0]).sum(-1).real + self.skip.to(z.dtype) * by_kernel
+            y = 2 * (past * now[0]).sum(-1).real + self.skip.to(z.dtype) * by_kernel
+            if state is not None and before is not None:
+                y = y + 2 * (self._shared(state.past) * before[0]).sum(-1).real
         return self._output(x, y.flatten(1, 2)), StateSpaceState(past.flatten(1, 2))
 
     def _input(self, x: Tensor, mask: Tensor | None) -> Tensor:
