@@ -24,6 +24,7 @@ from sciops.models.normalized import Normalized
 from sciops.models.operator import Operator
 from sciops.models.orthogonal import OrthogonalNet
 from sciops.models.recurrent import Recurrent
+from sciops.models.speech import SpeechEncoder, SpeechRecognizer
 from sciops.models.stepper import Stepper
 from sciops.models.symmetry import SymmetryAveraged
 
@@ -54,6 +55,8 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "language": _of_tokens(LanguageModel),
     "encoder_decoder": _of_tokens(EncoderDecoder),
     "orthogonal": OrthogonalNet,
+    "speech": SpeechRecognizer,
+    "speech_encoder": SpeechEncoder,
     "transformers:ViT": partial(HuggingFaceClassifier, "ViT"),
     "transformers:SwinV2": partial(HuggingFaceClassifier, "SwinV2"),
     "neuralop:FNO": partial(NeuralopModel, "FNO"),

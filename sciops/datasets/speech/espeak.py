@@ -152,5 +152,5 @@ def _made(config: EspeakConfig) -> SpeechCorpus:
 
 
 def _process(given: str | None, *arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, _espeak_library.__file__, *arguments]
+    command = [sys.executable, "-P", _espeak_library.__file__, *arguments]
     return subprocess.run(command, input=given, capture_output=True, text=True, check=False)

@@ -1,0 +1,41 @@
+"""The loss of CTC, a value a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def ctc_loss(logits: Tensor, tokens: Tensor, targets: Sequence[Sequence[int]], *, blank: int = 0) -> Tensor:
+    """−log P(target)/|target| of every recording, P summed over all paths that collapse to it (Graves et al. 2006).
+
+    logits : (batch, n, symbols), the first tokens[b] of each row. targets : symbols of each recording, none the blank
+    returns : (batch,)
+
+    Raises ValueError where a target has no path: it needs as many tokens as symbols, and one more between two that are
+    the same; and for a target that is empty or holds the blank or an unknown symbol.
+    """
+    if len(targets) != len(logits):
+        raise ValueError(f"{len(targets)} targets for {len(logits)} recordings")
+    for target, count in zip(targets, tokens.tolist()):
+        if not len(target) or min(target) < 0 or max(target) >= logits.shape[-1] or blank in target:
+            raise ValueError(
+                f"target {list(target)}: expected symbols of 0 … {logits.shape[-1] - 1}, none of them {blank}"
+            )
+        if count < needed(target):
+            raise ValueError(
+                f"a target of {len(target)} symbols needs {needed(target)} tokens, the recording has {count}: leave it "
+                "out, or slow it down"
+            )
+    sizes = torch.tensor([len(target) for target in targets], device=logits.device)
+    flat = torch.tensor([k for target in targets for k in target], device=logits.device)
+    log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1).transpose(0, 1)
+    return F.ctc_loss(log_p, flat, tokens, sizes, blank=blank, reduction="none") / sizes
+
+
+def needed(target: Sequence[int]) -> int:
+    """Tokens of the shortest path that collapses to the target: its symbols, and a blank between two that are equal."""
+    return len(target) + sum(a == b for a, b in zip(target, target[1:]))

@@ -1,0 +1,252 @@
+"""BEST-RQ and CTC: codes, masks and losses against loops, nothing seen that is hidden, restarts that change nothing."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from sciops.datasets.speech import TonesConfig, tones_corpus
+from sciops.models.ctc import collapse
+from sciops.models.speech import SpeechEncoder, SpeechRecognizer
+from sciops.training import speech
+
+SMALL = dict(depth=1, local=5, front_channels=3, bins=13, mixer="polynomial")
+
+
+def encoder(seed=0, **options):
+    torch.manual_seed(seed)
+    return SpeechEncoder(out_channels=8, **{**SMALL, **options})
+
+
+def frames(lengths=(37, 16, 25), bins=13, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(n, bins, generator=generator, dtype=torch.float64).to(dtype) for n in lengths]
+
+
+def test_codes_are_the_nearest_ones():
+    quantizer = speech.RandomProjectionQuantizer(12, codes=9, code_channels=4, seed=3).double()
+    x = torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    got = quantizer(x)
+    assert torch.allclose(quantizer.codebook.norm(dim=1), torch.ones(9).double(), atol=1e-6)
+    for b, t in itertools.product(range(2), range(5)):
+        v = np.array([sum(float(x[b, t, i]) * float(quantizer.projection[i, j]) for i in range(12)) for j in range(4)])
+        v /= np.linalg.norm(v)
+        distances = [np.linalg.norm(v - quantizer.codebook[k].numpy()) for k in range(9)]
+        assert int(got[b, t]) == int(np.argmin(distances))
+    big = torch.randn(5000, 12, dtype=torch.float64)
+    assert torch.equal(quantizer(big), torch.cat([quantizer(part) for part in big.split(777)]))
+    bound = (6 / 16) ** 0.5
+    assert quantizer.projection.abs().max() <= bound and quantizer.projection.std() > bound / 3
+    same, other = (speech.RandomProjectionQuantizer(12, codes=9, code_channels=4, seed=s) for s in (3, 4))
+    assert torch.equal(same.codebook.double(), quantizer.codebook) and not torch.equal(same.codebook, other.codebook)
+    assert not list(quantizer.parameters()) and len(quantizer.state_dict()) == 2
+
+
+def test_frames_are_stacked_in_order():
+    x = torch.arange(2 * 11 * 3).reshape(2, 11, 3)
+    got = speech.stacked(x, 4)
+    assert got.shape == (2, 2, 12)
+    for b, i in itertools.product(range(2), range(2)):
+        assert got[b, i].tolist() == [int(x[b, 4 * i + j, c]) for j in range(4) for c in range(3)]
+
+
+def test_masks_hide_what_was_published():
+    tokens = torch.tensor([50, 10, 31])
+    mask = speech.span_mask(tokens, generator=torch.Generator().manual_seed(0))
+    assert mask.sum(1).tolist() == [30, 6, 19] and not mask[1, 10:].any() and not mask[2, 31:].any()
+    one = speech.span_mask(tokens, per_sequence=False, generator=torch.Generator().manual_seed(0))
+    assert (one == one[:1]).all() and one.sum(1).tolist() == [6] * 3 and not one[:, 10:].any()
+    share = np.mean(
+        [
+            float(speech.span_mask(torch.tensor([400]), probability=0.04, length=16, generator=g).float().mean())
+            for g in (torch.Generator().manual_seed(s) for s in range(20))
+        ]
+    )
+    assert share == pytest.approx(1 - (1 - 0.16) ** 4, abs=0.02)  # spans that may overlap
+    assert speech.span_mask(torch.tensor([1])).tolist() == [[True]]
+    for wrong in (dict(length=6), dict(length=0), dict(probability=0.0)):
+        with pytest.raises(ValueError, match="multiple of 4"):
+            speech.span_mask(tokens, **wrong)
+    with pytest.raises(ValueError, match="at least one whole token"):
+        speech.span_mask(torch.tensor([3, 0]))
+
+
+def test_hidden_frames_are_noise_and_the_others_are_left():
+    x = torch.full((2, 4003, 13), 7.0)
+    mask = speech.span_mask(torch.tensor([1000, 1000]), generator=torch.Generator().manual_seed(1))
+    y = speech.hidden(x, mask, generator=torch.Generator().manual_seed(2))
+    spread = torch.nn.functional.pad(mask.repeat_interleave(4, 1), (0, 3))
+    assert (y[~spread] == 7).all()
+    noise = y[spread]
+    assert abs(float(noise.mean())) < 2e-3 and float(noise.std()) == pytest.approx(0.1, abs=2e-3)
+
+
+def test_nothing_hidden_is_seen_and_targets_come_first():
+    model = speech.BestRQ(encoder(), codes=16, code_channels=4).double().eval()
+    mel, lengths = speech.padded(frames())
+    with torch.no_grad():
+        out = model(mel, lengths, torch.Generator().manual_seed(5))
+    mask = speech.span_mask(lengths // 4, generator=torch.Generator().manual_seed(5))
+    normal = model.encoder.normalize(mel, lengths)
+    assert torch.equal(out.targets, model.quantizer(speech.stacked(normal, 4))[:, : mask.shape[1]][mask])
+    loss = -out.logits.log_softmax(-1)[torch.arange(len(out.targets)), out.targets].mean()
+    assert float(out.loss) == pytest.approx(float(loss), abs=1e-12)
+    # other values where frames are hidden change the targets and nothing else
+    spread = torch.nn.functional.pad(mask.repeat_interleave(4, 1), (0, 37 - 4 * mask.shape[1]))
+    other = torch.where(spread[..., None], torch.randn_like(mel), mel)
+    with torch.no_grad():
+        again = model(other, lengths, torch.Generator().manual_seed(5))
+    assert torch.equal(out.logits, again.logits) and not torch.equal(out.targets, again.targets)
+    assert len(out.targets) == sum(round(0.6 * (n // 4)) for n in (37, 16, 25))
+
+
+def test_ctc_is_the_sum_over_all_paths():
+    logits = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    tokens, targets = torch.tensor([5, 4]), [[1, 1], [2, 1]]
+    got = speech.ctc_loss(logits, tokens, targets)
+    for i in range(2):
+        log_p, total = logits[i].log_softmax(-1), 0.0
+        for path in itertools.product(range(3), repeat=int(tokens[i])):
+            if collapse(path) == targets[i]:
+                total += float(torch.exp(sum(log_p[t, k] for t, k in enumerate(path))))
+        assert float(got[i]) == pytest.approx(-np.log(total) / 2, abs=1e-12)
+    with pytest.raises(ValueError, match="2 symbols needs 3 tokens, the recording has 2"):
+        speech.ctc_loss(logits, torch.tensor([2, 4]), targets)
+    for wrong in ([[0], [1]], [[3], [1]], [[], [1]]):
+        with pytest.raises(ValueError, match="none of them 0"):
+            speech.ctc_loss(logits, tokens, wrong)
+    with pytest.raises(ValueError, match="1 targets for 2"):
+        speech.ctc_loss(logits, tokens, [[1]])
+
+
+def levenshtein(a, b):
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        last, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
+    return row[-1]
+
+
+def test_error_rates_are_edit_distances():
+    rng = np.random.default_rng(0)
+    said = ["".join(rng.choice(list("abc "), 12)).strip() + "a" for _ in range(20)]
+    said = [" ".join(one.split()) for one in said]
+    heard = [" ".join("".join(c for c in one if rng.random() > 0.3).split()) for one in said]
+    heard[3] = ""
+    expected = sum(map(levenshtein, said, heard)) / sum(map(len, said))
+    assert speech.character_error_rate(said, heard) == pytest.approx(expected)
+    words, theirs = [one.split() for one in said], [one.split() for one in heard]
+    expected = sum(map(levenshtein, words, theirs)) / sum(map(len, words))
+    assert speech.word_error_rate(said, heard) == pytest.approx(expected)
+    phonemes, others = [["t#", "@2", "t["], ["t", "_:"]], [["t", "@2", "t[", "t["], ["_:"]]
+    assert speech.phoneme_error_rate(phonemes, others) == pytest.approx(3 / 5)
+    assert speech.phoneme_error_rate(phonemes, phonemes) == 0
+    with pytest.raises(ValueError, match="without spaces"):
+        speech.phoneme_error_rate([["a b"]], [["a"]])
+    with pytest.raises(ValueError, match="1 references, 2 hypotheses"):
+        speech.word_error_rate(["a"], ["a", "b"])
+
+
+def test_batches_cover_an_epoch_and_sort_by_length():
+    lengths = np.random.default_rng(0).integers(10, 100, 83)
+    batches = speech.LengthBatches(lengths, 4, seed=1)
+    epoch = np.concatenate([batches(step) for step in range(batches.per_epoch)])
+    assert len(epoch) == 80 == len(set(epoch.tolist()))
+    padding = np.mean([lengths[batches(s)].max() - lengths[batches(s)].mean() for s in range(20)])
+    assert padding < 0.5 * (90 / 2)
+    again = speech.LengthBatches(lengths, 4, seed=1)
+    assert (again(25) == batches(25)).all() and (again(3) == batches(3)).all()
+    with pytest.raises(ValueError, match="batches of 84"):
+        speech.LengthBatches(lengths, 84)
+
+
+def test_frames_of_recordings_need_their_sample_rate():
+    corpus = tones_corpus(TonesConfig(("ab", "ba b"), speakers=1, each=1))
+    mel = encoder().mel
+    kept = speech.MelFrames(corpus, mel, indices=[1])
+    assert len(kept) == 1 and kept[0] is kept[0]
+    assert torch.equal(kept[0], mel(torch.from_numpy(corpus[1].audio)[None])[0][0])
+    fresh = speech.MelFrames(corpus, mel, keep=False)
+    assert fresh[0] is not fresh[0] and torch.equal(fresh[1], kept[0])
+    with pytest.raises(ValueError, match="16000 Hz, the model 8000"):
+        speech.MelFrames(corpus, encoder(sample_rate=8000).mel)[0]
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def test_a_training_that_was_stopped_ends_where_one_that_was_not_does(tmp_path):
+    config = speech.SpeechTraining(steps=12, batch=2, seed=4)
+    given = frames((30, 41, 22, 37, 28), dtype=torch.float32)
+
+    def model():
+        return speech.BestRQ(encoder(dropout=0.2), codes=16, code_channels=4)
+
+    whole = model()
+    history = speech.pretrain(whole, given, config)["history"]
+    stopped = replace(config, checkpoint=tmp_path / "checkpoint", checkpoint_every=5)
+    seen = []
+
+    def at_most(steps):
+        one = model()
+
+        def loss(mel, lengths, indices, generator):
+            if len(seen) == steps:
+                raise KeyboardInterrupt
+            seen.append(indices)
+            out = one(mel, lengths, generator)
+            return out.loss, {"accuracy": float((out.logits.argmax(-1) == out.targets).float().mean())}
+
+        return one, loss
+
+    one, loss = at_most(7)
+    with pytest.raises(KeyboardInterrupt):
+        speech.fit_steps(one, given, loss, stopped)
+    one = model()
+    assert speech.pretrain(one, given, stopped)["history"] == history
+    assert torch.equal(weights(one), weights(whole))
+    with pytest.raises(ValueError, match="another configuration"):
+        speech.pretrain(model(), given, replace(stopped, rate=2e-3))
+
+
+def test_pretraining_beats_the_commonest_code():
+    # frames that repeat every 12: what is hidden follows from what is not
+    base = torch.randn(12, 13, generator=torch.Generator().manual_seed(0))
+    given = [base.repeat(8, 1).roll(4 * i, 0) for i in range(12)]
+    model = speech.BestRQ(encoder(local=9), codes=32, code_channels=4, probability=0.08)
+    before = speech.masked_accuracy(model, given)
+    speech.pretrain(model, given, speech.SpeechTraining(steps=120, batch=4, rate=1e-2))
+    after = speech.masked_accuracy(model, given)
+    assert after["commonest"] < 0.6 and after["uniform"] == 1 / 32 and after["used"] >= 2
+    assert after["accuracy"] > max(0.9, before["accuracy"]) and after["loss"] < before["loss"]
+
+
+def test_a_recognizer_learns_tones():
+    said = ("ab", "ba", "abba", "bab", "aab", "b a", "a bb", "bba")
+    corpus = tones_corpus(TonesConfig(said, speakers=2, each=2))
+    torch.manual_seed(0)
+    model = SpeechRecognizer(
+        out_channels=4, symbols=list(" ab"), width=16, **{**SMALL, "bins": 20, "front_channels": 4}
+    )
+    mels = speech.MelFrames(corpus, model.encoder.mel)
+    targets = [[" ab".index(c) + 1 for c in text] for text in corpus.texts]
+    speech.fine_tune(model, mels, targets, speech.SpeechTraining(steps=150, batch=8, rate=1e-2))
+    model.eval()
+    for beam in (None, 4):
+        found = speech.decoded(model.scores, mels, beam=beam, batch=5)
+        heard = ["".join(" ab"[k - 1] for k in one) for one in found]
+        assert speech.character_error_rate(corpus.texts, heard) < 0.1
+    one = corpus[5]
+    assert model.transcribe(torch.from_numpy(one.audio)[None]) == [speech_of(model, mels[5])]
+    with pytest.raises(RuntimeError, match="loss of step 0 is"):
+        bad = [torch.full((20, 20), float("nan"))] * 2
+        speech.fine_tune(model, bad, [[1], [2]], speech.SpeechTraining(steps=1, batch=2))
+
+
+def speech_of(model, mel):
+    (one,) = speech.decoded(model.scores, [mel])
+    return "".join(model.symbols[k - 1] for k in one)
