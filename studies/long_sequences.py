@@ -1,0 +1,166 @@
+"""What a state space does with long sequences: its cost, lengths never seen in training, and grids never seen.
+
+    python -m studies.long_sequences
+    python -m studies.long_sequences --preset medium --output runs/long_sequences
+    python -m studies.long_sequences --preset full
+
+One encoder layer on 1k to 64k tokens beside attention written out and fused; a needle found in up to 4k tokens by
+models trained on 256; Burgers' equation learnt on 256 points and asked for on 1024. Finished parts lie in the output
+folder as records and are read back when the command is given again. Layers that differ from dense float64 references
+end the run before anything is timed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sciops.runs import RunFolder
+from studies import _long_burgers, _long_layers, _long_needle
+from studies._long_report import draw, print_tables, summary
+
+
+@dataclass(frozen=True)
+class Config:
+    channels: int = 64
+    """of the layer that is timed"""
+    state: int = 32
+    """real numbers a channel of every state space"""
+    lengths: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
+    """tokens, for the times"""
+    memory_lengths: tuple[int, ...] = (1024, 4096, 16384, 65536)
+    """tokens, for the peak memory"""
+    memory_modes: tuple[str, ...] = ("training",)
+    """of training (forward and backward) and forward (without gradients)"""
+    fused_to: int = 8192
+    """longest sequence for fused attention"""
+    written_bytes: float = 2e9
+    """most memory for the matrices of attention written out"""
+    rounds: int = 3
+    """in which every mixer takes its turn; fewer above 16k tokens"""
+    needle_arms: tuple[str, ...] = _long_needle.ARMS
+    """models of the needle task"""
+    needle_train: int = 256
+    """tokens in training"""
+    needle_tests: tuple[int, ...] = (1024, 4096)
+    """tokens of the other test sequences"""
+    needle_samples: int = 64
+    """test sequences a length"""
+    needle_steps: int = 150
+    """of training"""
+    needle_batch: int = 16
+    """sequences a step"""
+    needle_rate: float = 3e-3
+    """peak learning rate"""
+    needle_width: int = 32
+    """channels"""
+    needle_depth: int = 1
+    """blocks"""
+    burgers_arms: tuple[str, ...] = tuple(_long_burgers.ARMS)
+    """models of Burgers' equation"""
+    burgers_refinements: tuple[int, ...] = (1, 2, 4)
+    """test grids in multiples of 256 points"""
+    burgers_train: int = 256
+    """functions in training"""
+    burgers_test: int = 32
+    """test functions"""
+    burgers_steps: int = 120
+    """of training"""
+    burgers_batch: int = 8
+    """functions a step"""
+    burgers_rate: float = 3e-3
+    """peak learning rate"""
+    burgers_width: int = 24
+    """channels of the state spaces; the FNO has those that give as many parameters"""
+    burgers_modes: int = 24
+    """Fourier modes of the FNO"""
+    burgers_dt_max: float = 0.03
+    """largest Δ at the start: the fastest mode, ω = π(state/2 − 1), stays below the grid's own frequency"""
+    seeds: int = 3
+    """trainings an arm"""
+    seed: int = 0
+    """of the layers that are timed"""
+    output: Path = Path("runs/long_sequences")
+    """folder for records, results.json and the figures"""
+
+
+PRESETS = {
+    "quick": Config(),
+    "medium": Config(
+        memory_lengths=(1024, 2048, 4096, 8192, 16384, 32768, 65536),
+        memory_modes=("training", "forward"),
+        fused_to=32768,
+        rounds=5,
+        needle_samples=128,
+        needle_steps=1500,
+        needle_batch=32,
+        needle_width=64,
+        needle_depth=2,
+        burgers_train=512,
+        burgers_test=64,
+        burgers_steps=1500,
+        burgers_batch=16,
+        burgers_width=32,
+    ),
+    "full": Config(
+        memory_lengths=(1024, 2048, 4096, 8192, 16384, 32768, 65536),
+        memory_modes=("training", "forward"),
+        fused_to=65536,
+        written_bytes=8e9,
+        rounds=9,
+        needle_samples=256,
+        needle_tests=(512, 1024, 2048, 4096, 16384),
+        needle_steps=20_000,
+        needle_batch=64,
+        needle_width=64,
+        needle_depth=4,
+        burgers_refinements=(1, 2, 4, 8),
+        burgers_train=1024,
+        burgers_test=128,
+        burgers_steps=30_000,
+        burgers_batch=16,
+        burgers_width=64,
+        burgers_modes=32,
+        seeds=5,
+    ),
+}
+
+
+def run(config: Config) -> dict[str, Any]:
+    """Checks, measures, trains, prints, and writes results.json and figures/; returns the results.
+
+    Raises ValueError for arms, modes and sizes that are none of the study's, RuntimeError for a layer that is wrong.
+    """
+    for flag, given, known in (
+        ("--needle-arms", config.needle_arms, _long_needle.ARMS),
+        ("--burgers-arms", config.burgers_arms, tuple(_long_burgers.ARMS)),
+        ("--memory-modes", config.memory_modes, _long_layers.MODES),
+    ):
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise ValueError(f"{flag} {unknown[0]!r}: expected of {', '.join(known)}")
+    if config.seeds < 1 or len(config.lengths) < 2:
+        raise ValueError(
+            f"--seeds {config.seeds} --lengths {config.lengths}: expected at least 1 and at least 2 lengths"
+        )
+    folder = RunFolder(config.output)
+    folder.describe(config, seeds=range(config.seeds), methods=["fno"])
+    records = folder.path / "records"
+    results: dict[str, Any] = {"checks": _long_layers.checks(config.channels, config.state, config.seed)}
+    results["times"] = _long_layers.times(config, records)
+    results["memory"] = _long_layers.memory(config, records)
+    results["needle"] = _long_needle.trainings(config, records)
+    results["burgers"] = _long_burgers.trainings(config, records)
+    results["summary"] = summary(results)
+    folder.write_results(results)
+    draw(results, folder.figures)
+    print_tables(results)
+    print(f"\nresults.json and figures in {folder.path}")
+    return results
+
+
+if __name__ == "__main__":
+    from sciops._command import command
+
+    command(run, PRESETS)
