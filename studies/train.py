@@ -2,6 +2,7 @@
 
 python -m studies.train --preset real16 --data FOLDER
 python -m studies.train --preset quick --data darcy.h5 --model mano --epochs 20
+python -m studies.train --preset quick --data darcy.h5 --mixer polynomial --options mixer_options='{"degree": 3}'
 python -m studies.train --preset burgers16 --data FOLDER
 torchrun --nproc-per-node 2 -m studies.train --preset darcy --data darcy.h5 --resolution 85
 
@@ -29,6 +30,7 @@ from sciops._command import command
 from sciops.datasets.torch_data import MEMORY_LIMIT
 from sciops.grids import Grid
 from sciops.training import TrainConfig
+from studies._train_mixers import mixer_options, with_mixer
 from studies._train_report import EVOLVING, draw_all, results_of, table
 from studies._train_tasks import channels_of, load_parts, resolved, wrapped
 
@@ -58,6 +60,7 @@ class TrainStudyConfig(TrainConfig):
     validation_samples: int | None = None  # held out to choose the epoch, where the file has no validation fields
     test_samples: int | None = None  # held out to test, where there are no test fields
     model: str = "fno"  # a name in sciops.models.MODELS, such as fno, mano, hybrid or neuralop:FNO
+    mixer: tuple[str, ...] = ()  # of sciops.mixers.MIXERS, several alternate: the model is then the spine `operator`
     width: int = 32  # channels inside
     depth: int = 4  # blocks
     modes: int = 12  # per axis, lowered to what the coarsest training grid holds; for models that have modes
@@ -157,7 +160,7 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
 
     if config.data is None:
         raise ValueError("data: which fields? pass --data FILE; `sciops generate darcy --preset quick` makes some")
-    task = resolved(config)
+    config, task = with_mixer(config), resolved(config)
     asked = {"train": config.train_samples, "validation": config.validation_samples, "test": config.test_samples}
     asked = {part: count for part, count in asked.items() if count is not None}
     parts = [load_parts(config, task, n, **asked) for n in config.resolution or (None,)]
@@ -227,11 +230,13 @@ def _build(config: TrainStudyConfig, task: str, train: list[Any]) -> nn.Module:
     options: dict[str, Any] = {"width": config.width, "depth": config.depth}
     options |= dict(_option(text, "options") for text in config.options)
     grid: Grid = train[0].grid
+    periodic = options.get("basis", "fourier") == "fourier"
+    coarsest = map(min, zip(*(dataset.grid.shape for dataset in train)))
+    most = [n // 2 if periodic else n - 2 for n in coarsest]
     if config.model in ("fno", "hybrid") or config.model.startswith("neuralop:"):
-        periodic = options.get("basis", "fourier") == "fourier"
-        coarsest = map(min, zip(*(dataset.grid.shape for dataset in train)))
-        most = [n // 2 if periodic else n - 2 for n in coarsest]
         options.setdefault("modes", tuple(min(config.modes, k) for k in most))
+    if config.mixer:
+        options |= mixer_options(config, options, grid, most)
     if not config.model.startswith("neuralop:"):
         options["grid"] = grid
         if task == "space-time":  # the input holds the time, and a period has no place of its own

@@ -212,3 +212,58 @@ def test_the_public_burgers_files_in_every_form(real_data, tmp_path):
         assert found["trajectories"] == 40 and len(found["times"]) == 16
         assert found["persistence"]["whole"] > 0.4 and found["model"]["whole"] < most
         assert (tmp_path / preset / "figures" / "frames.png").stat().st_size > 0
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory):
+    """Tiny files of the generators: waves of Burgers' equation and their later form, two-phase Darcy fields."""
+    from data_gen import burgers, darcy
+
+    folder, split = tmp_path_factory.mktemp("generated"), dict(samples=20, validation=4, test=4)
+    waves = replace(
+        burgers.PRESETS["quick"],
+        resolutions=(32,),
+        law="gaussian",
+        modes=8,
+        viscosity=0.05,
+        duration=0.5,
+        every=0.5,
+        output=folder / "burgers.h5",
+        **split,
+    )
+    burgers.run(waves)
+    darcy.run(replace(darcy.PRESETS["quick"], resolutions=(9,), output=folder / "darcy.h5", **split))
+    return folder
+
+
+@pytest.mark.parametrize("mixer", [("self_attention",), ("polynomial",), ("spectral", "polynomial")])
+@pytest.mark.parametrize(("equation", "task"), [("burgers", "final"), ("darcy", "steady")])
+def test_any_mixer_by_name(generated, equation, task, mixer, tmp_path):
+    config = replace(
+        PRESETS["quick"], data=generated / f"{equation}.h5", task=task, mixer=mixer, width=8, depth=2, epochs=40
+    )
+    results = run(replace(config, folder=tmp_path / "run", progress=False, validate_every=20, checkpoint_every=40))
+    options = json.loads((tmp_path / "run" / "model" / "config.json").read_text())["model"]["options"]
+    while "model" in options:
+        options = options["model"]["options"]
+    assert options["mixer"] == (mixer[0] if len(mixer) == 1 else list(mixer))
+    assert options["coordinates"] == ("periodic" if equation == "burgers" else "linear")
+    names = {type(part).__name__ for part in load_model(tmp_path / "run" / "model").modules()}
+    assert len(names & {"SelfAttention", "PolynomialMixer", "SpectralMixer"}) == len(mixer)
+    (row,) = (kinds["model"] for kinds in results["test"].values())
+    assert row["relative_l2"] < 0.75, "a guess of 0 has 1"
+    lines = (tmp_path / "run" / "log.jsonl").read_text().splitlines()
+    losses = [json.loads(line)["loss"] for line in lines]
+    assert losses[-1] < 0.6 * losses[0]
+
+
+def test_unknown_mixers_and_other_models_are_refused_in_one_line(generated, tmp_path):
+    config = replace(PRESETS["quick"], data=generated / "darcy.h5", folder=tmp_path)
+    for changes, message in (
+        (dict(mixer=("polynomials",)), "--mixer polynomials: expected one of spectral, multipole, .*polynomial"),
+        (dict(mixer=("polynomial",), model="mano"), "--mixer polynomial makes .* leave --model mano out"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run(replace(config, **changes))
+    with pytest.raises(TypeError, match="mixer 'polynomial': unknown option 'heads'"):
+        run(replace(config, mixer=("polynomial",), options=('mixer_options={"heads": 2}',)))
