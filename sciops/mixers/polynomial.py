@@ -14,7 +14,7 @@ from sciops._compiling import uncompiled
 from sciops.grids import Grid
 from sciops.mixers._polynomial_features import PolynomialFeatures
 from sciops.mixers._precision import full_precision, working_dtype
-from sciops.mixers._running_sums import running_sums
+from sciops.mixers._running_means import running_means
 from sciops.mixers._sequence import SequenceMixer, lengths_of
 from sciops.mixers.self_attention import rotated
 
@@ -74,7 +74,7 @@ class PolynomialMixer(SequenceMixer):
         gate_heads: int | None = None,
         groups: int = 1,
         rope: bool = False,
-        chunk: int | None = 4096,
+        chunk: int | None = 2048,
     ) -> None:
         super().__init__(channels, causal=causal)
         given = dict(degree=degree, block=block, gate_heads=gate_heads, groups=groups, chunk=chunk)
@@ -183,13 +183,12 @@ class PolynomialMixer(SequenceMixer):
         f = f if mask is None else f * mask.unsqueeze(-1).to(f.dtype)
         if block > 1:
             f = F.pad(f, (0, 0, 0, -n % block)).unflatten(1, (-1, block)).sum(2)
-        sums = total.unsqueeze(1) + running_sums(f)
         ends = count[:, None] + torch.arange(block, n + block, block, device=x.device)
         seen = torch.minimum(ends, (count + lengths_of(x, mask))[:, None]).clamp(min=1)
-        mean = sums / seen.unsqueeze(-1).to(sums.dtype)
+        mean, total = running_means(f, total, seen)
         if block > 1:
             mean = mean.repeat_interleave(block, dim=1)[:, :n]
-        return self._gated(x, mean, at), sums[:, -1].clone()  # a view would keep all of the sums
+        return self._gated(x, mean, at), total
 
     def _quadrature(self, x: Tensor, mask: Tensor | None, grid: Grid | None) -> Tensor:
         """(batch or 1, 1, n) weights of the tokens."""

@@ -8,7 +8,7 @@ import torch
 
 from sciops.grids import Grid
 from sciops.mixers import PolynomialMixer
-from sciops.mixers._running_sums import running_sums
+from sciops.mixers._running_means import running_means
 from sciops.mixers._sequence import copied
 from sciops.mixers.polynomial import PolynomialState
 from sciops.models import Operator
@@ -444,10 +444,14 @@ def test_parameters_are_counted_as_published():
     assert shared.polynomial.alpha.abs().max() <= 1e-3 and not shared.to_gate.bias.any()
 
 
-def test_running_sums_are_sums():
+def test_running_means_are_sums_over_counts():
+    total, seen = tokens(n=1, seed=9)[:, 0], torch.rand(2, 100, generator=torch.Generator().manual_seed(9)) + 1
     for n in (1, 2, 31, 32, 33, 100):
         f = tokens(n=n)
-        close(running_sums(f), f.cumsum(1), 1e-13)
+        means, after = running_means(f, total, seen[:, :n])
+        sums = total[:, None] + f.cumsum(1)
+        close(means, sums / seen[:, :n, None].double(), 1e-13)
+        close(after, sums[:, -1], 1e-13)
 
 
 @pytest.mark.parametrize("variant", ["branch", "coefficients"])
