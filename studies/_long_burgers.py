@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,8 @@ def model(arm: str, config: Any, seed: int) -> nn.Module:
     def candidate(width: int) -> nn.Module:
         return fno(1, 1, modes=(config.burgers_modes,), width=width, depth=4, block="classic", grid=grid)
 
-    width = min(range(4, 80), key=lambda w: abs(parameters(candidate(w)) - aim))
+    above = bisect_left(range(1, 512), aim, key=lambda w: parameters(candidate(w))) + 1
+    width = min((max(1, above - 1), above), key=lambda w: abs(parameters(candidate(w)) - aim))
     torch.manual_seed(seed)
     return candidate(width)
 
