@@ -34,7 +34,7 @@ def solve_mixing(
         )
     if method not in ("solve", "powers"):
         raise ValueError(f"method={method!r}: expected 'solve' or 'powers'")
-    dtype = working_dtype(x)
+    dtype = x.dtype if x.is_complex() else working_dtype(x)
     with full_precision(x):
         a, b, wide = a.to(dtype), b.to(dtype), x.to(dtype)
         rhs = a.unsqueeze(-1) * wide if diagonal else a @ wide
