@@ -18,7 +18,7 @@ from sciops.datasets.speech.corpus import (
 from sciops.datasets.speech.espeak import EspeakConfig, espeak_corpus
 from sciops.datasets.speech.flite import FliteConfig, flite_corpus
 from sciops.datasets.speech.folders import SpeechFiles, read_audio, read_flat, read_librispeech, read_wav
-from sciops.datasets.speech.noise import add_noise
+from sciops.datasets.speech.noise import add_noise, noisy
 from sciops.datasets.speech.sentences import LETTERS, normalized, sentences
 from sciops.datasets.speech.splitting import split
 from sciops.datasets.speech.tones import TonesConfig, tones_corpus
@@ -37,6 +37,7 @@ __all__ = [
     "flite_corpus",
     "joined",
     "load_corpus",
+    "noisy",
     "normalized",
     "read_audio",
     "read_flat",

@@ -6,6 +6,8 @@ from typing import Literal
 
 import numpy as np
 
+from sciops.datasets.speech.corpus import SpeechCorpus, joined
+
 
 def add_noise(
     audio: np.ndarray, snr: float, rng: np.random.Generator, *, kind: Literal["white", "pink"] = "white"
@@ -29,3 +31,14 @@ def add_noise(
         return audio.copy()
     gain = np.sqrt(power / of_noise * 10 ** (-snr / 10))
     return (audio + gain * noise).astype(audio.dtype)
+
+
+def noisy(corpus: SpeechCorpus, snr: float, *, kind: Literal["white", "pink"] = "white", seed: int = 0) -> SpeechCorpus:
+    """The corpus with `add_noise` on every recording, what the noise is depending on the seed and its number alone."""
+    recordings = []
+    for i in range(len(corpus)):
+        one = corpus[i]
+        audio = add_noise(one.audio, snr, np.random.default_rng((seed, i)), kind=kind)
+        recordings.append(one._replace(audio=audio))
+    about = {**corpus.about, "noise": {"snr": snr, "kind": kind, "seed": seed}}
+    return joined(recordings, factors=corpus.factors, **about)
