@@ -2,6 +2,7 @@
 
 from sciops.mixers._sequence import SequenceMixer
 from sciops.mixers.attention import FullAttention
+from sciops.mixers.block_resolvent import BlockResolventAttention
 from sciops.mixers.convolution import Convolution
 from sciops.mixers.linear_attention import LinearAttention
 from sciops.mixers.multipole import MultipoleAttention
@@ -29,12 +30,14 @@ MIXERS = {
     "mean_pool": MeanPool,
     "none": NoMixer,
     "resolvent": ResolventAttention,
+    "block_resolvent": BlockResolventAttention,
     "polynomial": PolynomialMixer,
     "state_space": StateSpaceMixer,
 }
 
 __all__ = [
     "MIXERS",
+    "BlockResolventAttention",
     "Convolution",
     "FullAttention",
     "LinearAttention",

@@ -1,0 +1,52 @@
+"""Sequences and grids in blocks, and back to front."""
+
+from __future__ import annotations
+
+from math import prod
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+_EXACT = 256  # rows at a time where the whole matrix is solved: the fastest of those measured
+
+
+def block_size(block: int | str, level: int, n: int) -> int:
+    """Tokens a block of a sequence of n tokens, at least 1 and at most n."""
+    if block == "auto":
+        block = _EXACT if level == 0 else round(n ** (1 / 3 if level == 1 else 1 / 2))
+    return max(1, min(int(block), n))
+
+
+def in_blocks(z: Tensor, m: int) -> Tensor:
+    """(batch, heads, n, …) → (batch, heads, K, m, …), zeros after the end."""
+    n = z.shape[2]
+    blocks = -(-n // m)
+    z = F.pad(z, (0,) * (2 * (z.ndim - 3)) + (0, blocks * m - n))
+    return z.unflatten(2, (blocks, m))
+
+
+def backwards(z: Tensor, lengths: Tensor) -> Tensor:
+    """(batch, heads, n, …) with the first length tokens of every sequence in the opposite order."""
+    at = torch.arange(z.shape[2], device=z.device)
+    at = torch.where(at < lengths[:, None], lengths[:, None] - 1 - at, at)
+    at = at[:, None].reshape(len(z), 1, -1, *(1,) * (z.ndim - 3))
+    return z.gather(2, at.expand(-1, z.shape[1], -1, *z.shape[3:]))
+
+
+def tile_order(shape: tuple[int, ...], tokens: int, device: torch.device) -> Tensor:
+    """(K, m) places of the points of a grid tile by tile, row by row in both; −1 for what a tile at the rim lacks.
+
+    tokens : about as many points a tile; tiles are cubes of round(tokens^{1/axes}) points
+    """
+    side = max(1, round(tokens ** (1 / len(shape))))
+    sides = [min(side, n) for n in shape]
+    places = F.pad(
+        torch.arange(prod(shape), device=device).reshape(shape),
+        [p for n, s in zip(reversed(shape), reversed(sides)) for p in (0, -n % s)],
+        value=-1,
+    )
+    counts = [n // s for n, s in zip(places.shape, sides)]
+    split = places.reshape([size for pair in zip(counts, sides) for size in pair])
+    axes = list(range(0, 2 * len(shape), 2)) + list(range(1, 2 * len(shape), 2))
+    return split.permute(axes).reshape(prod(counts), prod(sides))

@@ -1,0 +1,266 @@
+"""`BlockResolventAttention`: the resolvent of attention block by block, or of an attention that is cheaper to solve."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from sciops.mixers._block_decoding import BlockState, prefilled, stepped
+from sciops.mixers._block_exact import exact
+from sciops.mixers._block_layout import backwards, block_size, in_blocks, tile_order
+from sciops.mixers._block_routes import Blocks, routes_of
+from sciops.mixers._block_solve import Routes, applied, lifted, reduced, spread, structured_solve, summaries
+from sciops.mixers._precision import full_precision
+from sciops.mixers._resolvent import iterations, solve, unstable
+from sciops.mixers._sequence import lengths_of
+from sciops.mixers.resolvent import ResolventAttention, ResolventState
+
+
+class BlockResolventAttention(ResolventAttention):
+    """Y = (1−γ) A (I − γA)⁻¹ V in blocks of m tokens, with A that of softmax attention or a structured one.
+
+    level 0 : A in full, solved block after block: `ResolventAttention`'s numbers for half its work and memory O(mn)
+    level 1 : A = D + ρ C W. D, (1−ρ)·softmax over the tokens of the own block; W, the mean of a block; C, softmax of a
+        block's query over the keys of earlier blocks; ρ = sigmoid, a gate by token and head, 0 where there are none.
+        O(nmd + (n/m)²d), n^{4/3}d for m = n^{1/3}
+    level 2 : A = D + E W with one softmax over own tokens and earlier blocks. O(nmd + n²d/m), n^{3/2}d for m = √n
+
+    Rows of every A sum to 1. Levels 1 and 2 are solved exactly by Woodbury's formula through one system a block.
+    The split into blocks and a reduced system is that of arXiv:2605.22476; the algebra is not taken from it.
+
+    channels, heads, gamma, causal, positions, tolerance : as in `ResolventAttention`
+    block : m, or "auto": n^{1/3} at level 1, √n at level 2 and 256 at level 0. A mixer that decodes needs a number
+    overlap : the block before is seen token by token as well: links up to m tokens back are exact wherever the borders
+        are. Solved block after block, at the same order of work
+    combine : "woodbury"; or "additive", S_γ(D) V + the part of blocks alone, without paths that go through both
+    query : of a block at level 1: "first" of its tokens, the default where causal; "prev", the mean of the block
+        before; "mean", of its own tokens, which shows a token later ones: for bidirectional mixers, their default
+    summary : W "mean", or "learned", softmax of a linear score of the tokens
+    bidirectional : "sum", ½(past + future), each causal; "fixed_point" and "dense", D of whole tiles by LU and all
+        other blocks in C or E, the reduced system by iterations or by LU
+
+    Fields of more axes are cut into tiles, and their tokens ordered tile by tile; positions count along that order.
+
+    Raises ValueError as `ResolventAttention`, and for options that do not go together.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        heads: int = 4,
+        gamma: float | Literal["learned"] = 0.9,
+        level: Literal[0, 1, 2] = 1,
+        block: int | Literal["auto"] = "auto",
+        overlap: bool = False,
+        combine: Literal["woodbury", "additive"] = "woodbury",
+        query: Literal["first", "prev", "mean"] | None = None,
+        summary: Literal["mean", "learned"] = "mean",
+        causal: bool = False,
+        positions: Literal["none", "rope", "alibi"] = "none",
+        bidirectional: Literal["sum", "fixed_point", "dense"] = "sum",
+        tolerance: float = 1e-6,
+    ) -> None:
+        super().__init__(
+            channels,
+            heads=heads,
+            gamma=gamma,
+            causal=causal,
+            positions=positions,
+            bidirectional=bidirectional,
+            tolerance=tolerance,
+        )
+        _check(level, block, combine, query, summary, causal, overlap, bidirectional)
+        self.level, self.block, self.overlap, self.combine = level, block, overlap, combine
+        self.query, self.summary = query or ("first" if causal else "mean"), summary
+        if level == 1:
+            self.lift = nn.Linear(channels, heads)
+            nn.init.constant_(self.lift.bias, -1.0)
+        if level and summary == "learned":
+            self.score = nn.Linear(channels, heads, bias=False)
+
+    def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
+        if self.level == 0 and not self.causal and self.bidirectional != "sum":
+            return super().mix(x, mask, grid)
+        if self.block != "auto" or mask is None:
+            return self._mixed(x, mask, block_size(self.block, self.level, x.shape[1]))
+        # the block belongs to a sequence's own length, whatever it is padded to
+        sizes = [block_size("auto", self.level, n) for n in lengths_of(x, mask).tolist()]
+        y = torch.zeros_like(x)
+        for m in set(sizes):
+            rows = torch.tensor([i for i, size in enumerate(sizes) if size == m], device=x.device)
+            y = y.index_copy(0, rows, self._mixed(x[rows], mask[rows], m))
+        return y
+
+    def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
+        if self.level == 0:
+            return super().mix_grid(x, grid)
+        shape = x.shape[1:-1]
+        order = tile_order(shape, block_size(self.block, self.level, shape.numel()), x.device)
+        there = order >= 0
+        tokens = x.flatten(1, -2)[:, order.clamp_min(0).flatten()]
+        y = self._mixed(tokens, None, order.shape[1], there[None, None])
+        return x.new_zeros(x.shape).flatten(1, -2).index_copy(1, order[there], y[:, there.flatten()]).reshape(x.shape)
+
+    def prefill(
+        self, x: Tensor, state: Any = None, *, mask: Tensor | None = None
+    ) -> tuple[Tensor, BlockState | ResolventState]:
+        if self.level == 0 or not self.causal:
+            return super().prefill(x, state, mask=mask)
+        return prefilled(self, x, state, self.check(x, mask))
+
+    def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, BlockState | ResolventState]:
+        if self.level == 0 or not self.causal or state is None:
+            return super().step(x, state)
+        return stepped(self, x, state)
+
+    def _mixed(self, x: Tensor, mask: Tensor | None, m: int, there: Tensor | None = None) -> Tensor:
+        """there : (1, 1, K, m), which of the tokens stand for one, where they are tiles; with a mask they are all."""
+        q, k, v = self._projected(x, None)
+        slopes = self.slopes if self.positions == "alibi" else None
+        gamma, gate, score = self._gamma(q), *self.gates(x, q.dtype)
+        lengths, tiled = lengths_of(x, mask), there is not None
+
+        def causal(q: Tensor, k: Tensor, v: Tensor, gate: Tensor, score: Tensor, there: Tensor | None) -> Tensor:
+            if self.level == 0:
+                return exact(q, k, v, gamma, block=m, slopes=slopes)
+            return self._structured(q, k, v, gate, score, there, m, "lower")
+
+        if not self.causal and there is None:
+            there = in_blocks(torch.arange(x.shape[1], device=x.device) < lengths[:, None, None], m)
+        with full_precision(x):
+            parts = (q, k, v, gate, score)
+            if self.causal:
+                y = causal(*parts, there)
+            elif self.bidirectional == "sum":
+                turned = [backwards(z, lengths) for z in parts]
+                future = causal(*turned, there.flip(2, 3) if tiled else there)
+                y = (causal(*parts, there) + backwards(future, lengths)) / 2
+            else:
+                how = "dense" if self.bidirectional == "dense" else iterations(gamma, self.tolerance)
+                y = self._structured(*parts, there, m, how)
+        return self._merged(y, x)
+
+    def _structured(
+        self, q: Tensor, k: Tensor, v: Tensor, gate: Tensor, score: Tensor, there: Tensor | None, m: int, how: str | int
+    ) -> Tensor:
+        n = q.shape[2]
+        q, k, v, gate, score = (in_blocks(z, m) for z in (q, k, v, gate, score))
+        routes, _, _ = routes_of(
+            Blocks(q, k, gate, score, there),
+            level=self.level,
+            causal=how == "lower",
+            overlap=self.overlap,
+            query=self.query,
+            slopes=self.slopes if self.positions == "alibi" else None,
+        )
+        y, _, _ = self.solved(routes, v, how=how)
+        return y.flatten(2, 3)[:, :, :n]
+
+    def solved(
+        self,
+        routes: Routes,
+        v: Tensor,
+        *,
+        how: str | int,
+        past: Tensor | None = None,
+        known: tuple[Tensor, Tensor, Tensor] | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Y, X and U (batch, heads, K, m, d) from values v of that shape; X is what tokens pass on, U what blocks do.
+
+        past : what blocks before these give (`routes_of`)
+        known : which tokens' X and U are known (batch, 1, K, m), and these
+        """
+        gamma = self._gamma(v)
+        wide = gamma.unsqueeze(-1) if isinstance(gamma, Tensor) else gamma
+        which, known_x, known_u = known if known is not None else (None, None, None)
+
+        def given(new: Tensor, old: Tensor | None) -> Tensor:
+            return new if which is None else torch.where(which.unsqueeze(-1), old, new)
+
+        def with_past(z: Tensor, lift: Tensor | None, rate: Tensor | float) -> Tensor:
+            return z if past is None else z + rate * lifted(lift, past)
+
+        if self.combine == "woodbury":
+            x = structured_solve(routes, given(with_past(v, routes.lift, wide), known_x), wide, how)
+            if unstable(gamma):
+                return (1 - wide) * with_past(applied(routes, x), routes.lift, 1), x, x
+            return (x - v) * ((1 - gamma) / gamma), x, x
+        alone, coarse = routes._replace(far=torch.zeros_like(routes.far)), routes
+        if self.level == 1:  # blocks pass on what they have without the tokens' gates
+            free = torch.ones_like(routes.lift) if which is None else (~which).to(v.dtype).expand_as(routes.lift)
+            coarse = routes._replace(lift=free)
+        x = structured_solve(alone, given(v, known_x), wide, how)
+        u = given(with_past(v, coarse.lift, wide), known_u)
+        s = solve(reduced(coarse, routes.weights), summaries(routes.weights, u), gamma, how)
+        y = applied(alone, x) + with_past(spread(routes, s), routes.lift, 1)
+        return (1 - wide) * y, x, u + wide * spread(coarse, s)
+
+    def gates(self, x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """(batch, heads, n) each: a token's ρ before its sigmoid, its weight in the summary before the softmax."""
+        none = x.new_zeros(*x.shape[:2], self.heads)
+        gate = self.lift(x) if self.level == 1 else none
+        score = self.score(x) if self.level and self.summary == "learned" else none
+        return gate.mT.to(dtype), score.mT.to(dtype)
+
+    def extra_repr(self) -> str:
+        block = f"level={self.level}, block={self.block}, overlap={self.overlap}, combine={self.combine!r}"
+        return f"{super().extra_repr()}, {block}"
+
+
+def multiply_adds(
+    n: int, *, channels: int, heads: int, level: int, block: int, overlap: bool = False
+) -> dict[str, int]:
+    """Multiplications with an addition of one causal forward pass of a sequence by the formulas, without projections.
+
+    Keys: "scores", queries with keys; "local", solving with the tiles; "blocks", summaries and the reduced system;
+    "total". level −1 counts `ResolventAttention`: all scores of the matrix, AV left out, one triangular solve.
+    Blocks are whole, the last one too.
+    """
+    d = channels // heads
+    if level == -1:
+        parts = {"scores": n * n * d, "local": n * (n + 1) // 2 * d, "blocks": 0}
+    else:
+        m, k = block, -(-n // block)
+        triangle, pairs = m * (m + 1) // 2, k * (k - 1) // 2
+        if level == 0:
+            parts = {"scores": (m * m * (pairs + k)) * d, "local": (m * m * pairs + 2 * k * triangle) * d, "blocks": 0}
+        else:
+            seen = k + (k - 1) * overlap
+            local = k * triangle * (1 + d) + (k - 1) * overlap * m * m * d
+            rows = 1 if level == 1 else m
+            far = rows * pairs * d + k * m * d  # E s or C s, and W X
+            reduced_system = (k * m if level == 1 else m * pairs) + pairs * d
+            parts = {"scores": (seen * m * m + rows * pairs) * d, "local": local, "blocks": far + reduced_system}
+    counted = {name: heads * count for name, count in parts.items()}
+    return counted | {"total": sum(counted.values())}
+
+
+def _check(
+    level: int,
+    block: int | str,
+    combine: str,
+    query: str | None,
+    summary: str,
+    causal: bool,
+    overlap: bool,
+    bidirectional: str,
+) -> None:
+    if level not in (0, 1, 2):
+        raise ValueError(f"level={level!r}: expected 0, 1 or 2")
+    if block != "auto" and (isinstance(block, str) or block < 1):
+        raise ValueError(f"block={block!r}: expected a positive number of tokens or 'auto'")
+    if combine not in ("woodbury", "additive"):
+        raise ValueError(f"combine={combine!r}: expected 'woodbury' or 'additive'")
+    if query not in (None, "first", "prev", "mean"):
+        raise ValueError(f"query={query!r}: expected 'first', 'prev' or 'mean'")
+    if summary not in ("mean", "learned"):
+        raise ValueError(f"summary={summary!r}: expected 'mean' or 'learned'")
+    if causal and query == "mean":
+        raise ValueError(
+            "query='mean' lets a token see later ones of its block: pass 'first' or 'prev' with causal=True"
+        )
+    if overlap and not causal and bidirectional != "sum":
+        raise ValueError(f"overlap=True goes block after block: pass bidirectional='sum', not {bidirectional!r}")
