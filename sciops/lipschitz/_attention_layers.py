@@ -24,14 +24,14 @@ Ball = Tensor | float | None
 
 def of_window(mixer: WindowAttention, setting: Setting, ball: Ball) -> tuple[Tensor, str]:
     """Windows side by side have the bound of one; where they overlap, cells are copied and averaged."""
-    radius = _radius(setting, ball)
+    radius = radius_of(setting, ball)
     value, radius = _window(mixer, setting, setting.grid.shape, radius)
     return value * setting.ends, f"tokens of norm ≤ {shown(radius)}, {_tokens(mixer, setting.grid.shape)} in a window"
 
 
 def of_multipole(mixer: MultipoleAttention, setting: Setting, ball: Ball) -> tuple[Tensor, str]:
     """‖R_0‖ of R_l = A_l + a_l · U R_{l+1} D, from the coarse end."""
-    sizes, radius = tuple(setting.grid.shape), _radius(setting, ball)
+    sizes, radius = tuple(setting.grid.shape), radius_of(setting, ball)
     levels = mixer.level_count(sizes)
     shapes, radii, downs, ups = [sizes], [radius], [], []
     children = mixer.rate**mixer.axes
@@ -69,7 +69,7 @@ def of_slices(mixer: SliceAttention, setting: Setting, ball: Ball) -> tuple[Tens
     Tokens t = Σ p f with p = ωw/D, D ≥ N(w̃ + ε): ‖p‖₂ ≤ √(ω̄/(N(w̃ + ε))), and by dw: 2F √ω̄ ‖dw‖/(√N (w̃ + ε)). Back:
     ‖w‖₂ ≤ √N, and ‖O‖ ≤ √M ‖V‖F times ‖dw‖. ‖dw‖ ≤ ½ ‖S‖/τ ‖dz‖. N cancels.
     """
-    radius = _radius(setting, ball)
+    radius = radius_of(setting, ball)
     if radius is None:
         raise UnboundedError("slice attention has no bound without a ball: pass radius=")
     heads, count, d = mixer.heads, mixer.slices, mixer.channels // mixer.heads
@@ -96,7 +96,7 @@ def of_slices(mixer: SliceAttention, setting: Setting, ball: Ball) -> tuple[Tens
     return joined * (_UP * setting.ends), f"{count} slices, tokens of norm ≤ {shown(radius)}"
 
 
-def _radius(setting: Setting, ball: Ball) -> Ball:
+def radius_of(setting: Setting, ball: Ball) -> Ball:
     known = [r for r in (setting.radius, ball) if r is not None]
     return min(known, key=shown) if known else None
 

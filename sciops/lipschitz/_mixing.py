@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from sciops.grids import Grid
 from sciops.lipschitz._attention_layers import of_multipole, of_slices, of_window
 from sciops.lipschitz._parts import Setting, UnboundedError
+from sciops.lipschitz._sequence_mixers import of_sequence_mixer
 from sciops.lipschitz.convolution import convolution_norm
 from sciops.lipschitz.fourier import axis_weights, spectral_map_norm
-from sciops.mixers import Convolution, MultipoleAttention, SliceAttention, SpectralMixer, WindowAttention
+from sciops.mixers import Convolution, MultipoleAttention, SequenceMixer, SliceAttention, SpectralMixer, WindowAttention
 from sciops.models.blocks import LocalKernel
 from sciops.models.dealiasing import _tables
 
@@ -36,6 +37,7 @@ def of_mixer(mixer: nn.Module, setting: Setting, ball: float | None = None) -> t
         (WindowAttention, of_window),
         (MultipoleAttention, of_multipole),
         (SliceAttention, of_slices),
+        (SequenceMixer, of_sequence_mixer),
     ):
         if isinstance(mixer, kind):
             return rule(mixer, setting, ball)
