@@ -84,13 +84,13 @@ class NoState(NamedTuple):
 
 
 class NoMixer(SequenceMixer):
-    """y = 0: in a residual block tokens pass as they are, each by itself. The baseline without mixing."""
+    """y = 0·x: in a residual block tokens pass as they are, each by itself. The baseline without mixing."""
 
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
-        return torch.zeros_like(x)
+        return 0 * x
 
     def prefill(self, x: Tensor, state: NoState | None = None, *, mask: Tensor | None = None) -> tuple[Tensor, NoState]:
         if not self.causal:
             return super().prefill(x, state, mask=mask)
         self.check(x, mask)
-        return torch.zeros_like(x), NoState()
+        return 0 * x, NoState()

@@ -169,7 +169,8 @@ class StructuredRecurrence(SequenceMixer):
         at = torch.arange(near.shape[1], device=x.device).where(near >= 0, -1)
         p_self, p = self._weights(q, keys, at[:, None], itself[0], 0)
         alpha, weights = self._coefficients(p_self, p)
-        z = alpha.unsqueeze(-1) * v + weights @ outputs
+        with full_precision(x):
+            z = alpha.unsqueeze(-1) * v + weights @ outputs
         new = (k.transpose(1, 2), z.transpose(1, 2))
         count, longest = state.count + 1, state.longest + 1
         kept = self.links.kept(count, longest)
@@ -207,9 +208,9 @@ class StructuredRecurrence(SequenceMixer):
                 at = n - 1 - at
             q, k, v, own = (gathered(part, at) for part in (q, k, v, itself[1].unsqueeze(-1)))
             outputs.append(gathered(self._solved(q, k, v, own.squeeze(-1), 1, row)[0], at))
-        if self.merge == "sum":
-            return self._merged(sum(outputs), x.dtype)
-        return self._merged(torch.cat(outputs, -1), x.dtype)
+        if self.merge == "sum" or self.causal:
+            outputs = [sum(outputs)]
+        return self._merged(torch.cat(outputs, 1), x.dtype)
 
     def _projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """q, k, v (batch, heads, n, d) and the logits of tokens themselves (directions, batch, heads, n)."""

@@ -1,0 +1,142 @@
+"""Linear attention and means against sums over pairs; no mixer leaves tokens as they are."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from sciops.grids import Grid
+from sciops.mixers import LinearAttention, MeanPool, NoMixer
+from sciops.models import Operator
+from sciops.models.sequence import SequenceStack
+
+
+def close(a, b, tolerance=1e-11):
+    torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+def drawn(*shape, seed=1):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def pairs(mixer, x, weights=None):
+    """Σ over all pairs of one sequence (n, channels)."""
+    heads, d, n = mixer.heads, mixer.channels // mixer.heads, len(x)
+    q, k, v = (x @ mixer.qkv.weight.T).reshape(n, 3, heads, d).unbind(1)
+    gamma = mixer.decays or (1.0,) * heads
+    weights = torch.ones(n, dtype=x.dtype) if weights is None else weights
+    y = torch.zeros(n, heads, d, dtype=x.dtype)
+    for h in range(heads):
+        for i in range(n):
+            total, norm = 0, 0
+            for j in range(i + 1 if mixer.causal else n):
+                w = weights[j] * gamma[h] ** abs(i - j)
+                if mixer.features == "elu":
+                    score = (F.elu(q[i, h]) + 1) @ (F.elu(k[j, h]) + 1)
+                    norm = norm + w * score
+                else:
+                    score = q[i, h] @ k[j, h]
+                    norm = norm + w * d**0.5
+                total = total + w * score * v[j, h]
+            y[i, h] = total / norm
+    return mixer.out(y.flatten(1))
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("features", ["elu", "identity"])
+@pytest.mark.parametrize("decay", [None, 0.9, (0.5, 1.0)])
+def test_it_is_the_sum_over_pairs(causal, features, decay):
+    torch.manual_seed(0)
+    mixer = LinearAttention(8, heads=2, features=features, decay=decay, causal=causal).double()
+    x = drawn(2, 11, 8)
+    with torch.no_grad():
+        for one, got in zip(x, mixer(x)):
+            close(got, pairs(mixer, one))
+
+
+@pytest.mark.parametrize("features", ["elu", "identity"])
+@pytest.mark.parametrize("decay", [None, (0.99, 0.3)])
+def test_chunks_do_not_show(features, decay):
+    """150 tokens are three chunks; one token at a time has none."""
+    torch.manual_seed(0)
+    mixer = LinearAttention(8, heads=2, features=features, decay=decay, causal=True).double()
+    x = drawn(2, 150, 8)
+    with torch.no_grad():
+        state, steps = None, []
+        for t in range(150):
+            y, state = mixer.step(x[:, t], state)
+            steps.append(y)
+        close(mixer(x), torch.stack(steps, 1))
+    assert state.matrix.shape == (2, 2, 4, 4) and state.norm.shape == (2, 2, 4 if features == "elu" else 1)
+
+
+@pytest.mark.parametrize("features", ["elu", "identity"])
+def test_a_grid_gives_its_quadrature_weights(features):
+    torch.manual_seed(0)
+    mixer, grid, x = LinearAttention(8, heads=2, features=features).double(), Grid((4, 3)), drawn(1, 4, 3, 8)
+    weights = torch.from_numpy(grid.weights()).flatten()
+    assert weights.min() < weights.max()
+    with torch.no_grad():
+        close(mixer(x, grid)[0].flatten(0, 1), pairs(mixer, x[0].flatten(0, 1), weights))
+        close(mixer(x)[0].flatten(0, 1), pairs(mixer, x[0].flatten(0, 1)))
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_mean_is_a_mean(causal):
+    torch.manual_seed(0)
+    mixer, x = MeanPool(8, hidden=5, causal=causal).double(), drawn(2, 13, 8)
+    with torch.no_grad():
+        s = F.gelu(mixer.of_summary(x))
+        for i, got in enumerate(mixer(x).unbind(1)):
+            mean = s[:, : i + 1 if causal else None].mean(1)
+            local = x[:, i] @ mixer.of_token.weight.T + mixer.of_token.bias
+            close(got, mixer.out(F.gelu(local + mean @ mixer.of_mean.weight.T)))
+        if not causal:
+            field, grid = drawn(1, 4, 3, 8), Grid((4, 3))
+            weights = torch.from_numpy(grid.weights() / grid.weights().sum()).flatten()
+            mean = (weights[:, None] * F.gelu(mixer.of_summary(field[0].flatten(0, 1)))).sum(0)
+            expected = mixer.out(F.gelu(mixer.of_token(field[0]) + mixer.of_mean(mean)))
+            close(mixer(field, grid)[0], expected)
+
+
+def test_a_mean_has_the_weights_of_attention():
+    count = sum(p.numel() for p in MeanPool(64).parameters() if p.ndim == 2)
+    assert count == 4 * 64**2
+
+
+def test_without_a_mixer_tokens_do_not_hear_of_each_other():
+    torch.manual_seed(0)
+    stack, x = SequenceStack(8, 2, mixer="none", causal=True).double(), drawn(2, 6, 8)
+    with torch.no_grad():
+        y = stack(x)
+        close(y, torch.stack([stack(x[:, t : t + 1])[:, 0] for t in range(6)], 1))
+        first, state = stack.prefill(x[:, :4])
+        steps = []
+        for t in (4, 5):
+            out, state = stack.step(x[:, t], state)
+            steps.append(out)
+        close(torch.cat([first, torch.stack(steps, 1)], 1), y)
+    assert not NoMixer(8)(x).any() and not list(NoMixer(8).parameters())
+    with pytest.raises(ValueError, match="causal=True"):
+        NoMixer(8).prefill(x)
+
+
+@pytest.mark.parametrize("ndim", [1, 2])
+@pytest.mark.parametrize("mixer", ["linear_attention", "mean_pool", "none"])
+def test_they_carry_an_operator(mixer, ndim):
+    torch.manual_seed(0)
+    model = Operator(1, 1, width=8, depth=2, mixer=mixer, ndim=ndim)
+    x = torch.randn(2, 1, *(9,) * ndim)
+    y = model(x)
+    assert torch.isfinite(y).all() and y.shape == x.shape
+    (y * torch.randn_like(y)).sum().backward()
+    for name, parameter in model.named_parameters():
+        unseen = mixer == "none" and (".norm1." in name or name.endswith("after_mixer.weight"))  # about a mixer's 0
+        assert (parameter.grad.abs().max() > 0) != unseen, name
+
+
+def test_options_that_do_not_fit_are_refused():
+    for options in (dict(heads=3), dict(features="exp"), dict(decay=1.5), dict(decay=(0.5, 0.5)), dict(decay=0.0)):
+        with pytest.raises(ValueError, match="expected|divide"):
+            LinearAttention(8, **options)
+    with pytest.raises(ValueError, match="hidden=0"):
+        MeanPool(8, hidden=0)
