@@ -246,6 +246,36 @@ _PAPERS = {
         "2503.23104",
         2025,
     ),
+    "s4d": _arxiv(
+        "gu2022parameterization",
+        "On the Parameterization and Initialization of Diagonal State Space Models",
+        "Gu, Albert and Gupta, Ankit and Goel, Karan and Ré, Christopher",
+        "2206.11893",
+        2022,
+    ),
+    "locost": _arxiv(
+        "lebronnec2024locost",
+        "LOCOST: State-Space Models for Long Document Abstractive Summarization",
+        "Le Bronnec, Florian and Duong, Song and Ravaut, Mathieu and Allauzen, Alexandre and Chen, Nancy F. and "
+        "Guigue, Vincent and Lumbreras, Alberto and Soulier, Laure and Gallinari, Patrick",
+        "2401.17919",
+        2024,
+    ),
+    "pegasus": _arxiv(
+        "zhang2020pegasus",
+        "PEGASUS: Pre-training with Extracted Gap-sentences for Abstractive Summarization",
+        "Zhang, Jingqing and Zhao, Yao and Saleh, Mohammad and Liu, Peter J.",
+        "1912.08777",
+        2020,
+    ),
+    "t5": _arxiv(
+        "raffel2020exploring",
+        "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+        "Raffel, Colin and Shazeer, Noam and Roberts, Adam and Lee, Katherine and Narang, Sharan and Matena, Michael "
+        "and Zhou, Yanqi and Li, Wei and Liu, Peter J.",
+        "1910.10683",
+        2020,
+    ),
     "foton": _arxiv(
         "caillon2025forward",
         "Forward Only Learning for Orthogonal Neural Networks of any Depth",
@@ -292,6 +322,9 @@ _METHODS = {
     "randomized_smoothing": ("cohen", "lvm_rs", "bridging", "smoothing_sequences"),
     "highway": ("highway",),
     "state_feedback": ("state_feedback",),
+    "state_space": ("s4d", "locost"),
+    "encoder_decoder": ("t5", "locost"),
+    "gap_sentences": ("pegasus",),
     "foton": ("foton",),
     "pepita": ("pepita",),
 }

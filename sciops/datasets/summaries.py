@@ -12,7 +12,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sciops._words import words
 from sciops.datasets._docstrings import cleaned
@@ -55,13 +55,13 @@ def package_descriptions(
     Raises FileNotFoundError where neither is there.
     """
     status, lists = Path(status), Path(lists)
-    found = [(status, "Description")] if status.exists() else []
-    found += [(path, "Description-en") for path in sorted(lists.glob("*_Translation-en*"))]
+    translations = [(path, "Description-en") for path in sorted(lists.glob("*_Translation-en*"))]
+    found = ([(status, "Description")] if status.exists() else []) + translations
     if not found:
         raise FileNotFoundError(f"{status} and {lists}/*_Translation-en: neither is here; they are a Debian system's")
     described = [(stanza, field) for path, field in found for stanza in _stanzas(_read(path)) if field in stanza]
     sources = {}
-    if len(found) > (found[0][0] == status):
+    if translations:
         for path in sorted(lists.glob("*_Packages*")):
             sources |= {s["Package"]: s["Source"] for s in _stanzas(_read(path)) if "Source" in s}
     pairs = []
@@ -218,9 +218,19 @@ def _documented(path: Path) -> Iterator[tuple[str, str]]:
             tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
         return
-    for node in ast.walk(tree):
+    for node in _definitions(tree):
+        docstring = ast.get_docstring(node)
+        pair = cleaned(docstring) if docstring else None
+        if pair:
+            yield pair
+
+
+def _definitions(tree: ast.Module) -> Iterator[Any]:
+    """The module, and the classes and functions in it, in the order of the file; expressions are not entered."""
+    waiting: list[Any] = [tree]
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            docstring = ast.get_docstring(node)
-            pair = cleaned(docstring) if docstring else None
-            if pair:
-                yield pair
+            yield node
+        for field in ("cases", "finalbody", "orelse", "handlers", "body"):
+            waiting.extend(reversed(getattr(node, field, None) or ()))
