@@ -60,21 +60,23 @@ class DiagonalKernel(nn.Module):
         rates = torch.complex(-dt * decay, dt * self.frequency.to(dtype).view(self.shape)[axis])
         weight = torch.view_as_complex(self.into.to(dtype).view(*self.shape, 2)[axis]) * dt
         weight = torch.view_as_complex(self.out_of.to(dtype)[axis]) * weight
-        first, second = phi(rates)
+        whole = phi(rates, 1)
         if self.hold == "zero":
-            return rates, weight * first, None
-        return rates, weight * second, weight * (first - second)
+            return rates, weight * whole, None
+        falling = phi(rates, 2)
+        return rates, weight * falling, weight * (whole - falling)
 
     def forward(self, length: int, *, axis: int = 0, scale: float = 1.0, periodic: bool, dtype: torch.dtype) -> Tensor:
         """K_0 … K_{length−1}, (directions, H, length); periodic: Σ_m K_{l + m·length}, what a ring of points sees."""
         rates, now, before = self.discretised(axis, scale=scale, dtype=dtype)
-        turns = -1 / expm1(length * rates) if periodic else 1  # 1 + e^{rL} + e^{2rL} + …
-        kernel = exponential_sum(now * turns, rates, length)
+        coefficients = now if before is None else torch.cat([now, before])
+        if periodic:
+            coefficients = -coefficients / expm1(length * rates)  # (1 + e^{rL} + e^{2rL} + …) of them
+        kernel = exponential_sum(coefficients, rates, length)
         if before is None:
             return kernel
-        kept = length if periodic else length - 1
-        later = exponential_sum(before * turns, rates, kept)
-        return kernel + (later.roll(1, -1) if periodic else F.pad(later, (1, 0)))
+        kernel, later = kernel.chunk(2)
+        return kernel + (later.roll(1, -1) if periodic else F.pad(later[..., :-1], (1, 0)))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
         def kept(t: Tensor) -> Tensor:

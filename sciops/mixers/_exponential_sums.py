@@ -6,9 +6,12 @@ real matrix product, which autograd keeps. Memory and exponentials are O(M·√L
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import Function
 
 
 def exponential_sum(coefficients: Tensor, rates: Tensor, length: int) -> Tensor:
@@ -39,15 +42,33 @@ def expm1(z: Tensor) -> Tensor:
     return torch.complex(torch.expm1(x) * y.cos() - 2 * (y / 2).sin().square(), x.exp() * y.sin())
 
 
-def phi(z: Tensor) -> tuple[Tensor, Tensor]:
-    """φ₁ = (e^z − 1)/z and φ₂ = (e^z − 1 − z)/z² of complex z, 1 and ½ at 0."""
-    small = z.abs() < 0.5
-    away, near = torch.where(small, torch.ones_like(z), z), torch.where(small, z, torch.zeros_like(z))
-    second = torch.zeros_like(z)
-    for k in range(16, 1, -1):  # Σ z^j/(j + 2)!
-        second = (second * near + 1) / k
-    first = torch.where(small, 1 + near * second, expm1(away) / away)
-    return first, torch.where(small, second, (first - 1) / away)
+def phi(z: Tensor, k: int) -> Tensor:
+    """φ_k(z) = Σ_j z^j/(j + k)! of complex z: (e^z − 1)/z for k = 1, (e^z − 1 − z)/z² for k = 2, without cancellation.
+
+    Derivatives of every order exist: φ_k′ = φ_k − k φ_{k+1}.
+    """
+    return _Phi.apply(z, k)
+
+
+class _Phi(Function):
+    @staticmethod
+    def forward(ctx, z, k):
+        ctx.save_for_backward(z)
+        ctx.k = k
+        small = z.abs() < 0.5
+        terms = [1 / math.factorial(j + k) for j in range(1, 16)]
+        near = torch.where(small, z, 0.0).unsqueeze(-1).expand(*z.shape, len(terms)).cumprod(-1)
+        series = 1 / math.factorial(k) + near @ torch.tensor(terms, dtype=z.dtype, device=z.device)
+        away = torch.where(small, 1.0, z)
+        direct = expm1(away) / away
+        for j in range(1, k):
+            direct = (direct - 1 / math.factorial(j)) / away
+        return torch.where(small, series, direct)
+
+    @staticmethod
+    def backward(ctx, g):
+        (z,) = ctx.saved_tensors
+        return g * (phi(z, ctx.k) - ctx.k * phi(z, ctx.k + 1)).conj(), None
 
 
 def _split(length: int) -> tuple[int, int]:
