@@ -261,6 +261,32 @@ _PAPERS = {
         "2401.17919",
         2024,
     ),
+    "best_rq": _arxiv(
+        "chiu2022self",
+        "Self-supervised Learning with Random-projection Quantizer for Speech Recognition",
+        "Chiu, Chung-Cheng and Qin, James and Zhang, Yu and Yu, Jiahui and Wu, Yonghui",
+        "2202.01855",
+        2022,
+    ),
+    "polynomial_speech": _arxiv(
+        "feillet2026polynomial",
+        "Polynomial Mixing for Efficient Self-supervised Speech Encoders",
+        "Feillet, Eva and Whetten, Ryan and Picard, David and Allauzen, Alexandre",
+        "2603.00683",
+        2026,
+    ),
+    "ctc": "\n".join(
+        [
+            "@inproceedings{graves2006connectionist,",
+            "  title = {{Connectionist Temporal Classification: Labelling Unsegmented Sequence Data with Recurrent "
+            "Neural Networks}},",
+            "  author = {Graves, Alex and Fern{\\'a}ndez, Santiago and Gomez, Faustino and Schmidhuber, J{\\\"u}rgen},",
+            "  booktitle = {International Conference on Machine Learning},",
+            "  year = {2006},",
+            "}",
+            "",
+        ]
+    ),
     "pegasus": _arxiv(
         "zhang2020pegasus",
         "PEGASUS: Pre-training with Extracted Gap-sentences for Abstractive Summarization",
@@ -325,6 +351,9 @@ _METHODS = {
     "state_space": ("s4d", "locost"),
     "encoder_decoder": ("t5", "locost"),
     "gap_sentences": ("pegasus",),
+    "best_rq": ("best_rq",),
+    "polynomial_speech": ("polynomial_speech",),
+    "ctc": ("ctc",),
     "foton": ("foton",),
     "pepita": ("pepita",),
 }
