@@ -1,0 +1,222 @@
+"""Small language models on a real text, with one mixer or another: perplexity, bits per byte, and what they write.
+
+    python -m studies.language_model
+    python -m studies.language_model --corpus book.txt --arms attention "polynomial + local" --text-prompt "Once upon"
+    python -m studies.language_model --preset full --output runs/language_model
+
+The text is cut in three, byte pairs are trained on the first part, every model on the same windows of it. Perplexity a
+token depends on the tokenizer; bits per byte of the test text do not, so that runs with other vocabularies (or
+``--kind characters``, where no character is rare) can be compared. Models have equal numbers of parameters by the
+hidden widths of their blocks. Each lies with its tokenizer in the run's folder, for `load_model` and `load_tokenizer`;
+the same command goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from sciops._json import plain, write_json
+from sciops.models import LanguageModel, generate, load_model, save_model
+from sciops.plotting import figure, series
+from sciops.runs import RunFolder
+from studies._mixer_arms import ARMS, Arm, chosen_arms, matched_ratio, parameters_of
+from studies._text_training import TextData, text_data, train_language
+
+
+@dataclass(frozen=True)
+class Config:
+    arms: tuple[str, ...] = ("attention", "ChaCAL", "polynomial + local")
+    """mixers, by their names in studies.mixer_zoo"""
+    corpus: str = "auto"
+    """a name in sciops.datasets.text.CORPORA, a text file or a folder of them; auto: the first corpus that is there"""
+    kind: Literal["bpe", "characters"] = "bpe"
+    """tokens: byte pairs, which need the extra text, or characters"""
+    vocabulary: int = 1024
+    """most tokens"""
+    width: int = 96
+    """channels inside"""
+    depth: int = 2
+    """blocks"""
+    local: int = 4
+    """taps of the short causal convolution of every block; 0 leaves it out"""
+    dropout: float = 0.0
+    """share of the entries of every branch that training drops"""
+    context: int = 128
+    """tokens of a window"""
+    steps: int = 150
+    """steps of each training"""
+    batch: int = 8
+    """windows a step"""
+    rate: float = 3e-3
+    """largest learning rate"""
+    seeds: int = 1
+    """trainings of each arm; the first one is saved"""
+    scored: int = 20_000
+    """tokens of the test text that are scored"""
+    text_prompt: str = ""
+    """what samples go on with; none: the beginning of the test text"""
+    sampled: int = 60
+    """tokens of a sample"""
+    temperature: float = 0.8
+    """of the samples"""
+    top_p: float = 0.95
+    """of the samples"""
+    device: str = "auto"
+    """a CUDA device where there is one"""
+    output: Path = Path("runs/language_model")
+    """folder for models, results.json and the figure"""
+
+
+PRESETS = {
+    "quick": Config(),
+    "medium": Config(steps=1000, seeds=2, depth=3, width=128, output=Path("runs/language_model_medium")),
+    "full": Config(
+        arms=tuple(ARMS),
+        vocabulary=4096,
+        width=256,
+        depth=6,
+        dropout=0.1,
+        context=512,
+        steps=10_000,
+        batch=32,
+        rate=1e-3,
+        seeds=3,
+        scored=200_000,
+        output=Path("runs/language_model_full"),
+    ),
+}
+
+
+def run(config: Config) -> dict[str, Any]:
+    """Trains, scores, samples, prints; writes the models, results.json and figures/language_model.png.
+
+    Raises ValueError for an unknown arm, FileNotFoundError for a text that is not there; RuntimeError, after writing,
+    where a model is no better than the frequencies of tokens.
+    """
+    arms = chosen_arms(config.arms)
+    folder = RunFolder(config.output)
+    folder.describe(config, seeds=range(config.seeds))
+    data = text_data(config.corpus, kind=config.kind, size=config.vocabulary, folder=folder.path)
+    print(
+        f"{data.name}: {len(data.train):,} tokens to train on, {len(data.validation):,} to validate, "
+        f"{len(data.test):,} to test, of {len(data.tokenizer)} kinds"
+    )
+    runs = [trained(name, arms[name], seed, data, config, folder) for name in arms for seed in range(config.seeds)]
+    prompt = config.text_prompt or data.tokenizer.decode(data.test[:12])
+    samples = {name: sample(folder.path / _safe(name), data, prompt, config) for name in arms}
+    results = {"corpus": data.name, "rows": summary(runs), "runs": runs, "prompt": prompt, "samples": samples}
+    folder.write_results(results)
+    _draw(runs, folder.figures / "language_model.png")
+    _print(results)
+    print(f"\nmodels, results.json and figures/language_model.png in {folder.path}")
+    worse = [r["arm"] for r in runs if not r["perplexity"] < r["unigram_perplexity"]]
+    if worse:
+        raise RuntimeError(f"no better than the frequencies of tokens: {', '.join(dict.fromkeys(worse))}")
+    return results
+
+
+def trained(name: str, arm: Arm, seed: int, data: TextData, config: Config, folder: RunFolder) -> dict[str, Any]:
+    """The record of one training, read back where it has ended with the same options."""
+    where = folder.path / _safe(name) / f"seed{seed}"
+    options = model_options(arm, config, len(data.tokenizer))
+    training = {key: getattr(config, key) for key in ("context", "steps", "batch", "rate", "scored")}
+    spec = plain({"arm": name, "seed": seed, "corpus": data.name, "kind": config.kind, **options, **training})
+    path = where / "record.json"
+    if path.exists():
+        record = json.loads(path.read_text())
+        if record["spec"] == spec:
+            return record
+        raise ValueError(f"{path} is of a training with other options: pass another --output")
+    model, found = train_language(
+        data, options, seed=seed, folder=where, device=config.device, progress=True, **training
+    )
+    save_model(model.cpu(), where / "model", extra={"arm": name, "perplexity": found["perplexity"]})
+    data.tokenizer.save(where / "model")
+    record = plain({"arm": name, "seed": seed, **found, "spec": spec})
+    write_json(path, record)
+    return record
+
+
+def model_options(arm: Arm, config: Config, symbols: int) -> dict[str, Any]:
+    """Options of the arm's `LanguageModel`, with the hidden width that gives it attention's parameters."""
+    size = dict(width=config.width, depth=config.depth, local=config.local, dropout=config.dropout)
+
+    def made(of: Arm, ratio: float) -> LanguageModel:
+        return LanguageModel(symbols, mixer=of.mixer, mixer_options=of.tokens, mlp_ratio=ratio, **size)
+
+    wanted = parameters_of(made(ARMS["attention"], 2.0))
+    ratio = matched_ratio(lambda r: made(arm, r), wanted, width=config.width, depth=config.depth)
+    return dict(size, mixer=arm.mixer, mixer_options=dict(arm.tokens), mlp_ratio=ratio)
+
+
+def sample(where: Path, data: TextData, prompt: str, config: Config) -> str:
+    """What the saved model of the first seed goes on with."""
+    model = load_model(where / "seed0" / "model")
+    tokens = [data.tokenizer.encode(prompt).tolist() or [data.tokenizer.end]]
+    found = generate(
+        model,
+        tokens,
+        tokens=config.sampled,
+        temperature=config.temperature,
+        top_p=config.top_p if config.temperature else None,
+        stop=data.tokenizer.end,
+        generator=torch.Generator().manual_seed(0),
+    )
+    return data.tokenizer.decode(found.tokens[0, : int(found.lengths[0])])
+
+
+def summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One row an arm: means over its seeds, and the standard deviation of the bits per byte."""
+    rows = []
+    for arm in dict.fromkeys(r["arm"] for r in runs):
+        mine = [r for r in runs if r["arm"] == arm]
+        keys = ("perplexity", "character_perplexity", "bits_per_byte", "unigram_perplexity", "parameters", "seconds")
+        row = {key: float(np.mean([r[key] for r in mine])) for key in keys}
+        bits = [r["bits_per_byte"] for r in mine]
+        spread = float(np.std(bits, ddof=1)) if len(mine) > 1 else None
+        rows.append({"arm": arm, "seeds": len(mine), "spread": spread, **row})
+    return rows
+
+
+def _print(results: Mapping[str, Any]) -> None:
+    print(f"\n{'':20}{'perplexity':>12}{'a character':>13}{'bits per byte':>20}{'parameters':>12}{'seconds':>9}")
+    for row in results["rows"]:
+        bits = f"{row['bits_per_byte']:.4f}" + ("" if row["spread"] is None else f" ± {row['spread']:.4f}")
+        print(
+            f"{row['arm']:20}{row['perplexity']:>12.2f}{row['character_perplexity']:>13.3f}"
+            f"{bits:>20}{row['parameters']:>12,.0f}{row['seconds']:>9.1f}"
+        )
+    print(f"{'token frequencies':20}{results['rows'][0]['unigram_perplexity']:>12.2f}")
+    print(f"\nafter {results['prompt']!r}:")
+    for arm, text in results["samples"].items():
+        print(f"  {arm}: {text!r}")
+
+
+def _draw(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Bits per byte against the time of training, a point a training."""
+    with figure(path, width=3.6) as (_, axes):
+        axis = axes[0, 0]
+        for style, arm in zip(series(), dict.fromkeys(r["arm"] for r in runs)):
+            bits = [r["bits_per_byte"] for r in runs if r["arm"] == arm]
+            seconds = [r["seconds"] for r in runs if r["arm"] == arm]
+            axis.plot(seconds, bits, label=arm, **(style | {"linestyle": ""}))
+        axis.set_xlabel("training time, s")
+        axis.set_ylabel("bits per byte of the test text")
+        axis.legend()
+
+
+def _safe(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
+
+
+if __name__ == "__main__":
+    from sciops._command import command
+
+    command(run, PRESETS)
