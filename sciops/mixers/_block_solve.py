@@ -9,8 +9,6 @@ from torch import Tensor
 
 from sciops.mixers._resolvent import solve
 
-_TINY = 24  # tiles up to this size are inverted by products of powers, larger ones solved
-
 
 class Routes(NamedTuple):
     """A_s of K blocks of m tokens, with leading axes (batch, heads).
@@ -166,15 +164,11 @@ class _Tiles:
     """T = (I − γD)⁻¹ by tiles, (…, K, m, m), applied to the left and to the right; `at` picks one tile."""
 
     def __init__(self, tiles: Tensor, gamma: Tensor | float, how: str | int) -> None:
-        self.lower = how == "lower"
         system = -gamma * tiles
         system.diagonal(dim1=-2, dim2=-1).add_(1)
-        self.inverted = tiles.shape[-1] <= _TINY or not self.lower
-        if not self.lower:
-            system = torch.linalg.inv(system)
-        elif self.inverted:
-            system = inverse_by_powers(system)
-        self.system = system
+        self.inverted = how != "lower"
+        # batched triangular solves beat the product (I + N)(I + N²)… of the nilpotent part at every size of tile
+        self.system = torch.linalg.inv(system) if self.inverted else system
 
     def solve(self, r: Tensor, at: int | None = None) -> Tensor:
         system = self.system if at is None else self.system[..., at, :, :]
@@ -187,21 +181,6 @@ class _Tiles:
     def rows(self, w: Tensor) -> Tensor:
         """w T (…, K, m) of one row w a tile."""
         return self.transposed(w.unsqueeze(-1)).squeeze(-1)
-
-
-def inverse_by_powers(system: Tensor) -> Tensor:
-    """L⁻¹ of lower L (…, m, m): (I − N)⁻¹ = (I + N)(I + N²)(I + N⁴)…, N = I − diag(L)⁻¹L, whose power m is 0."""
-    m, diagonal = system.shape[-1], system.diagonal(dim1=-2, dim2=-1)
-    power = system / -diagonal.unsqueeze(-1)
-    power.diagonal(dim1=-2, dim2=-1).zero_()
-    inverse = power.clone()
-    inverse.diagonal(dim1=-2, dim2=-1).add_(1)
-    reach = 2
-    while reach < m:
-        power = power @ power
-        inverse = inverse + power @ inverse
-        reach *= 2
-    return inverse / diagonal.unsqueeze(-2)
 
 
 def _of_blocks(gamma: Tensor | float) -> Tensor | float:

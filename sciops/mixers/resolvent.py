@@ -76,17 +76,17 @@ class ResolventAttention(SequenceMixer):
         q, k, v = self._projected(x, None)
         n, gamma = x.shape[1], self._gamma(q)
         at = torch.arange(n, device=x.device)
-        apart = at[:, None] - at
+        i, j = at[:, None], at
         with full_precision(x):
             if self.causal:
-                y = resolvent(self._attention(q, k, apart, apart >= self.strict), v, gamma, "lower")
+                y = resolvent(self._attention(q, k, i, j, i >= j + self.strict), v, gamma, "lower")
             elif self.bidirectional == "sum":
-                past = resolvent(self._attention(q, k, apart, apart >= self.strict), v, gamma, "lower")
-                future = self._attention(q, k, apart, with_tokens(-apart >= self.strict, mask, apart == 0))
+                past = resolvent(self._attention(q, k, i, j, i >= j + self.strict), v, gamma, "lower")
+                future = self._attention(q, k, i, j, with_tokens(j >= i + self.strict, mask, i == j))
                 y = (past + resolvent(future, v, gamma, "upper")) / 2
             else:
-                others = (apart != 0) | torch.tensor(not self.strict, device=x.device)
-                A = self._attention(q, k, apart, with_tokens(others, mask, apart == 0))
+                others = i != j if self.strict else torch.ones(n, n, dtype=torch.bool, device=x.device)
+                A = self._attention(q, k, i, j, with_tokens(others, mask, i == j))
                 how = "dense" if self.bidirectional == "dense" else iterations(gamma, self.tolerance)
                 y = resolvent(A, v, gamma, how)
         return self._merged(y, x)
@@ -104,18 +104,18 @@ class ResolventAttention(SequenceMixer):
         gamma = self._gamma(q)
         own = torch.arange(n, device=x.device)
         at = count[:, None] + own
-        own_apart = (own[:, None] - own).expand(len(x), n, n)
+        past = own[:, None] >= own + self.strict
         with full_precision(x):
             if longest:
-                before = torch.arange(longest, device=x.device)
-                apart = torch.cat([at[..., None] - before, own_apart], -1)
-                seen = torch.cat([(before < count[:, None])[:, None].expand(-1, n, -1), own_apart >= self.strict], -1)
+                before = torch.arange(longest, device=x.device).expand(len(x), -1)
+                known = (before < count[:, None])[:, None].expand(-1, n, -1)
+                seen = torch.cat([known, past.expand(len(x), n, n)], -1)
                 keys = torch.cat([heads_first(state.keys[:, :longest]).to(k.dtype), k], 2)
-                A = self._attention(q, keys, apart, seen)
+                A = self._attention(q, keys, at[..., None], torch.cat([before, at], -1)[:, None], seen)
                 A, known = A[..., longest:], A[..., :longest] @ heads_first(state.z[:, :longest]).to(v.dtype)
                 y = solve(A, known + (1 - gamma) * (A @ v), gamma, "lower")
             else:
-                y = resolvent(self._attention(q, k, own_apart[0], own_apart[0] >= self.strict), v, gamma, "lower")
+                y = resolvent(self._attention(q, k, own[:, None], own, past), v, gamma, "lower")
             z = gamma * y + (1 - gamma) * v
         old = (None, None) if state is None else (state.keys, state.z)
         keys, z = (put(before, heads_last(new), count, longest) for before, new in zip(old, (k, z)))
@@ -140,10 +140,17 @@ class ResolventAttention(SequenceMixer):
             q, k = rotated(q, at), rotated(k, at)
         return [heads_first(z) for z in (q, k, v)]
 
-    def _attention(self, q: Tensor, k: Tensor, apart: Tensor, seen: Tensor) -> Tensor:
-        """A (batch, heads, n, m); apart, seen : (n, m) or (batch, n, m), i − j and whether i sees j."""
-        slopes = self.slopes if self.positions == "alibi" else None
-        return attention(q, k, apart, seen, slopes=slopes, strict=self.strict)
+    def _attention(self, q: Tensor, k: Tensor, i: Tensor, j: Tensor, seen: Tensor) -> Tensor:
+        """softmax_j(q_i·k_j/√d − slope·|i − j|) over the j that i sees, 0 elsewhere: (batch, heads, n, m).
+
+        q : (batch, heads, n, d), k : (batch, heads, m, d); i, j, seen : broadcast to (n, m) or (batch, n, m)
+        """
+        i, j, seen = (z if z.ndim <= 2 else z.unsqueeze(1) for z in (i, j, seen))
+        scores = (q * q.shape[-1] ** -0.5) @ k.mT
+        if self.positions == "alibi":
+            scores -= self.slopes.to(scores.dtype) * (i - j).abs()
+        A = scores.masked_fill_(~seen, torch.finfo(scores.dtype).min).softmax(-1)
+        return A * seen.any(-1, keepdim=True) if self.strict else A  # a row that sees none is 0
 
     def _merged(self, y: Tensor, x: Tensor) -> Tensor:
         return self.out(heads_last(y).flatten(-2).to(x.dtype))
@@ -151,22 +158,6 @@ class ResolventAttention(SequenceMixer):
     def extra_repr(self) -> str:
         direction = "causal" if self.causal else self.bidirectional
         return f"{self.channels}, heads={self.heads}, gamma={self.gamma}, {direction}, positions={self.positions!r}"
-
-
-def attention(
-    q: Tensor, k: Tensor, apart: Tensor, seen: Tensor, *, slopes: Tensor | None = None, strict: bool = False
-) -> Tensor:
-    """softmax_j(q_i·k_j/√d − slope·|i − j|) over the j that i sees, 0 elsewhere.
-
-    q : (batch, heads, n, d), k : (batch, heads, m, d); apart, seen : (n, m) or (batch, n, m); slopes : (heads, 1, 1)
-    strict : there may be rows that see none, which are 0
-    """
-    seen, apart = (z if z.ndim == 2 else z.unsqueeze(1) for z in (seen, apart))
-    scores = (q * q.shape[-1] ** -0.5) @ k.mT
-    if slopes is not None:
-        scores = scores - slopes.to(scores.dtype) * apart.abs()
-    A = scores.masked_fill(~seen, torch.finfo(scores.dtype).min).softmax(-1)
-    return A * seen.any(-1, keepdim=True) if strict else A
 
 
 def with_tokens(seen: Tensor, mask: Tensor | None, itself: Tensor) -> Tensor:
