@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+_TILE = 64  # keys up to which all products are cheaper than those along links, column by column
+
 
 class LinkedProducts(torch.autograd.Function):
     """s_{ik} = q_i · key_{links(i, k)}, 0 where a link is −1.
@@ -24,8 +26,12 @@ class LinkedProducts(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         q, keys, links = ctx.saved_tensors
-        of_q, of_keys = torch.zeros_like(q), torch.zeros_like(keys)
         weights = gradient.masked_fill(_per_head(links < 0), 0)
+        if keys.shape[2] <= _TILE:
+            whole = q.new_zeros(*q.shape[:3], keys.shape[2])
+            whole.scatter_add_(-1, _per_head(links.clamp(min=0)).expand_as(weights), weights)
+            return whole @ keys, whole.mT @ q, None
+        of_q, of_keys = torch.zeros_like(q), torch.zeros_like(keys)
         for k in range(links.shape[-1]):
             weight = weights[..., k, None]
             of_q.addcmul_(weight, gathered(keys, links[..., k]))
@@ -77,10 +83,14 @@ class LinkedSolve(torch.autograd.Function):
 
 def products(q: Tensor, keys: Tensor, links: Tensor) -> Tensor:
     """What `LinkedProducts` gives, column by column, so that no (n, r, d) array is made."""
+    missing = _per_head(links < 0)
+    if keys.shape[2] <= _TILE:
+        at = _per_head(links.clamp(min=0)).expand(*q.shape[:3], -1)
+        return (q @ keys.mT).gather(-1, at).masked_fill_(missing, 0)
     out = q.new_empty(*q.shape[:3], links.shape[-1])
     for k in range(links.shape[-1]):
         torch.sum(q * gathered(keys, links[..., k]), -1, out=out[..., k])
-    return out.masked_fill_(_per_head(links < 0), 0)
+    return out.masked_fill_(missing, 0)
 
 
 def gathered(values: Tensor, at: Tensor) -> Tensor:

@@ -169,7 +169,9 @@ def test_a_sparse_pattern_of_all_tokens_is_the_dense_one():
         close(a, b, 1e-10)
 
 
-def test_products_along_links_have_the_right_gradients():
+@pytest.mark.parametrize("tile", [64, 0])
+def test_products_along_links_have_the_right_gradients(tile, monkeypatch):
+    monkeypatch.setattr("sciops.mixers._linked._TILE", tile)
     q, keys = drawn(2, 2, 5, 3).requires_grad_(), drawn(2, 2, 7, 3, seed=2).requires_grad_()
     for links in (torch.tensor([[-1, 0], [6, 2], [1, 1], [-1, -1], [3, 5]]), torch.randint(-1, 7, (2, 5, 2))):
         assert torch.autograd.gradcheck(LinkedProducts.apply, (q, keys, links))
