@@ -31,23 +31,20 @@ def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "arm": arm,
             "seeds": list(by_seed),
             "rouge": [entry["rouge"] for entry in by_seed.values()],
-            "validation": [_best(entry) for entry in by_seed.values()],
+            "validation": [entry["validation"] for entry in by_seed.values()],
             "test_loss": [entry["test_loss"] for entry in by_seed.values()],
+            "rates": [entry["rate"] for entry in by_seed.values()],
             "seconds": [entry["seconds"] for entry in by_seed.values()],
         }
         if arm != PRETRAINED and ours:
             shared = [seed for seed in by_seed if seed in ours]
             row["beaten by pre-training"] = {
                 "rouge": [sum(ours[s]["rouge"][i] > by_seed[s]["rouge"][i] for s in shared) for i in range(3)],
-                "validation": sum(_best(ours[s]) < _best(by_seed[s]) for s in shared),
+                "validation": sum(ours[s]["validation"] < by_seed[s]["validation"] for s in shared),
                 "of": len(shared),
             }
         rows.append(row)
     return rows
-
-
-def _best(entry: dict[str, Any]) -> float:
-    return min(point["validation"] for point in entry["curve"])
 
 
 def print_report(results: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ class Sizes:
     heads: int
     batch: int
     rate: float
+    tuning: tuple[float, ...]
     dropout: float
     pretraining: int
     steps: int
@@ -67,7 +68,8 @@ def train_once(
 ) -> dict[str, Any]:
     """{"parameters", "pretraining": …, "fine": one entry for each number of summaries in `few`}, see `fit`.
 
-    The summaries of a seed are the same for all arms, the fewer among the more.
+    The summaries of a seed are the same for all arms, the fewer among the more. Of the rates of fine-tuning that which
+    validates best is judged; "validation by rate" has the others.
     """
     torch.manual_seed(seed)
     model = model_of(corpus.symbols, corpus.start, corpus.tokenizer.end, encoder, sizes).to(device)
@@ -79,16 +81,21 @@ def train_once(
     chosen = np.random.default_rng(seed).permutation(len(corpus.train))
     record["fine"] = []
     for count in few:
-        tuned = copy.deepcopy(model)
         pairs = [corpus.train[i] for i in chosen[:count]]
         steps = sizes.steps + (sizes.pretraining if arm == LONGER else 0)
-        entry = fit(
-            tuned, pairs, corpus.validation, steps=steps, seed=seed + 1000, sizes=sizes, device=device, best=True
-        )
+        tried = []
+        for rate in sizes.tuning:
+            tuned, given = copy.deepcopy(model), replace(sizes, rate=rate)
+            how = fit(
+                tuned, pairs, corpus.validation, steps=steps, seed=seed + 1000, sizes=given, device=device, best=True
+            )
+            tried.append((min(point["validation"] for point in how["curve"]), rate, how, tuned))
+        validation, rate, entry, tuned = min(tried, key=lambda one: one[:2])
         predictions = summarise(tuned, corpus, sizes, device)
         scores = mean_rouge(predictions, [pair.summary for pair in corpus.texts])
-        entry |= {"few": count, "rouge": list(scores), "test_loss": loss_on(tuned, corpus.test, sizes.batch, device)}
-        entry["written"] = predictions[:20]
+        entry |= {"few": count, "rate": rate, "validation": validation, "rouge": list(scores)}
+        entry |= {"test_loss": loss_on(tuned, corpus.test, sizes.batch, device), "written": predictions[:20]}
+        entry["validation by rate"] = {str(one[1]): one[0] for one in tried}
         record["fine"].append(entry)
     return record
 
@@ -182,12 +189,16 @@ def summarise(model: EncoderDecoder, corpus: Corpus, sizes: Sizes, device: str) 
 
 
 def _groups(model: nn.Module, rate: float) -> list[dict[str, Any]]:
-    groups = []
+    """One group for all parameters of about one size, to two digits; vectors have a tenth of the rate, and no decay."""
+    groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
     for parameter in model.parameters():
         matrix = parameter.ndim > 1
-        size = float(parameter.detach().square().mean().sqrt()) if matrix else 0.1
-        groups.append({"params": [parameter], "lr": rate * max(size, 1e-3), "weight_decay": 0.01 if matrix else 0.0})
-    return groups
+        size = max(1e-3, float(parameter.detach().square().mean().sqrt())) if matrix else 0.1
+        groups.setdefault((matrix, float(f"{size:.1e}")), []).append(parameter)
+    return [
+        {"params": parameters, "lr": rate * size, "weight_decay": 0.01 if matrix else 0.0}
+        for (matrix, size), parameters in groups.items()
+    ]
 
 
 def _drawn(pairs: list[Pair], steps: int, batch: int, seed: int) -> Iterator[list[int]]:

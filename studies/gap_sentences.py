@@ -1,14 +1,14 @@
 """Does pre-training on gap sentences help a summariser that has seen few summaries? Real texts, ROUGE, three seeds.
 
     python -m studies.gap_sentences                           # some hundred steps
-    python -m studies.gap_sentences --preset medium           # enough of them to be evidence, one encoder
+    python -m studies.gap_sentences --preset medium           # some thousand, one encoder
     python -m studies.gap_sentences --preset full             # both encoders, wider, on a GPU with --device cuda
 
 Texts are long package descriptions and the bodies of docstrings that are on the machine, summaries their first lines.
 An encoder–decoder with a state-space encoder (LOCOST, arXiv:2401.17919) learns to write the principal sentences of
-training texts, which are masked in its source (PEGASUS, arXiv:1912.08777), then few summaries; or these alone, for as
-many steps, or for as many as both together. Every arm has the weights of the check that validates best, and the rate of
-all is the same. The first words of the text are the baseline that needs no training. Then the cost of a step with a
+training texts, which are masked in its source (PEGASUS, arXiv:1912.08777), then few summaries; or these alone, for as many
+steps, or for as many as both together. Every arm has the weights and the rate of fine-tuning that validate best, of the
+same choices. The first words of the text are the baseline that needs no training. Then the cost of a step with a
 state-space encoder and one of attention of equal parameters, by the length of the source.
 """
 
@@ -47,8 +47,8 @@ class Config:
     """texts for validation, and for testing, at most"""
     few: tuple[int, ...] = (300,)
     """summaries to fine-tune on"""
-    arms: tuple[str, ...] = ARMS
-    """what comes before them"""
+    arms: tuple[str, ...] = ARMS[:2]
+    """what comes before them: gap sentences; nothing ("from scratch"); nothing, and as many steps more on them"""
     encoders: tuple[str, ...] = ("state_space",)
     """mixers of the encoder: state_space, self_attention"""
     width: int = 64
@@ -63,13 +63,15 @@ class Config:
     """in training"""
     batch: int = 8
     """pairs a step"""
-    rate: float = 0.03
-    """peak rate, times the root mean square of a matrix at the start"""
-    pretraining: int = 400
+    rate: float = 0.05
+    """peak rate of pre-training, times the root mean square of a matrix at the start"""
+    tuning: tuple[float, ...] = (0.05,)
+    """such rates of fine-tuning, of which the one that validates best is judged"""
+    pretraining: int = 320
     """steps on gap sentences"""
-    steps: int = 120
+    steps: int = 100
     """of fine-tuning"""
-    checks: int = 8
+    checks: int = 5
     """validations of a training"""
     beams: int = 1
     """of the search for a summary; 1 takes the likeliest token"""
@@ -93,12 +95,13 @@ PRESETS = {
     "quick": Config(),
     "medium": Config(
         sources=_PACKAGES[:6],
-        width=96,
-        pretraining=4000,
-        steps=400,
         few=(500,),
-        batch=12,
-        checks=16,
+        arms=ARMS,
+        batch=16,
+        tuning=(0.02, 0.05),
+        pretraining=2500,
+        steps=250,
+        checks=12,
         held_out=300,
         lengths=(128, 512, 2048, 8192),
         output=Path("runs/gap_sentences_medium"),
@@ -110,7 +113,9 @@ PRESETS = {
         target_length=64,
         held_out=1000,
         few=(100, 300, 1000, 3000),
+        arms=ARMS,
         encoders=("state_space", "self_attention"),
+        tuning=(0.01, 0.02, 0.05),
         width=256,
         depth=4,
         batch=64,
