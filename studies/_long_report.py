@@ -103,11 +103,14 @@ def print_tables(results: dict[str, Any]) -> None:
         ("milliseconds of one layer, one sequence, one thread", results["times"], "seconds", 1e3),
         ("peak memory in MB beyond weights and input", results["memory"], "bytes", 1e-6),
     ):
+        if not rows:
+            continue
         print(f"\n{title}\n{'tokens':>8} {'':10}" + "".join(f"{name:>24}" for name in MIXERS))
         for row in rows:
             cells = (f"{row[key][name] * unit:>24.4g}" if name in row[key] else f"{'–':>24}" for name in MIXERS)
             print(f"{row['length']:>8} {row['mode']:10}" + "".join(cells))
-    print("\nexponents in the number of tokens (L log L is a little above 1), over all lengths and over the upper half")
+    if found["slopes"]:
+        print("\nexponents in tokens (L log L is a little above 1), over all lengths and over the upper half")
     for row in found["slopes"]:
         print(f"  {row['what']:7}{row['mode']:10}{row['mixer']:24}{row['slope']:.2f}  {row['late']:.2f}")
     for mode, length in found["crossover"].items():
@@ -115,7 +118,8 @@ def print_tables(results: dict[str, Any]) -> None:
         print(f"state space faster than fused attention, {mode}: {where}")
     for row in found["ratios"]:
         print(f"memory, {row['mode']}, over {row['against']} at {row['length']} tokens: {row['ratio']:.3g}")
-    print("\nthe paper (whole models): up to 50 % less memory in training, up to 87 % less at inference")
+    if found["ratios"]:
+        print("\nthe paper (whole models): up to 50 % less memory in training, up to 87 % less at inference")
     if found["needle"]:
         chance = found["needle"][0]["chance"]
         lengths = list(found["needle"][0]["lengths"])
@@ -131,7 +135,8 @@ def print_tables(results: dict[str, Any]) -> None:
         for row in found["burgers"]:
             cells = (_shown(row["errors"][n], "{:.4f} ± {:.4f}") for n in points)
             print(f"{row['arm']:46}" + "".join(f"{c:>18}" for c in cells) + f"{row['parameters']:>12}")
-    print_targets(found["targets"])
+    if found["targets"]:
+        print_targets(found["targets"])
 
 
 def _shown(pair: Sequence[float] | None, form: str = "{:.3f} ± {:.3f}") -> str:
@@ -141,7 +146,15 @@ def _shown(pair: Sequence[float] | None, form: str = "{:.3f} ± {:.3f}") -> str:
 def draw(results: dict[str, Any], folder: Path) -> None:
     """figures/cost.png: time and memory over the length; figures/generalisation.png: needle and Burgers."""
     found = results["summary"]
-    with figure(folder / "cost.png", 1, 2, width=3.6, height=3.0) as (_, axes):
+    if results["times"]:
+        _draw_cost(results, folder / "cost.png")
+    panels = [name for name in ("needle", "burgers") if found[name]]
+    if panels:
+        _draw_generalisation(found, panels, folder / "generalisation.png")
+
+
+def _draw_cost(results: dict[str, Any], path: Path) -> None:
+    with figure(path, 1, 2, width=3.6, height=3.0) as (_, axes):
         panels = (("times", "seconds", 1.0, "time (s)"), ("memory", "bytes", 1e-6, "peak memory (MB)"))
         for axis, (part, key, unit, label) in zip(axes.flat, panels):
             for name, style in zip(MIXERS, series()):
@@ -158,10 +171,10 @@ def draw(results: dict[str, Any], folder: Path) -> None:
                     axis.set_yscale("log", base=10)
             axis.set(xlabel="tokens", ylabel=label, title="one encoder layer, one sequence")
         axes[0, 0].legend(fontsize=6.5)
-    panels = [name for name in ("needle", "burgers") if found[name]]
-    if not panels:
-        return
-    with figure(folder / "generalisation.png", 1, len(panels), width=3.9, height=3.1) as (_, axes):
+
+
+def _draw_generalisation(found: dict[str, Any], panels: list[str], path: Path) -> None:
+    with figure(path, 1, len(panels), width=3.9, height=3.1) as (_, axes):
         for axis, name in zip(axes.flat, panels):
             key, label = {"needle": ("lengths", "accuracy"), "burgers": ("errors", "relative L²")}[name]
             for row, style in zip(found[name], series()):

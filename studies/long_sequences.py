@@ -23,6 +23,8 @@ from studies._long_report import draw, print_tables, summary
 
 @dataclass(frozen=True)
 class Config:
+    parts: tuple[str, ...] = ("cost", "needle", "burgers")
+    """which parts of the study"""
     channels: int = 64
     """of the layer that is timed"""
     state: int = 32
@@ -73,7 +75,7 @@ class Config:
     """peak learning rate"""
     burgers_width: int = 24
     """channels of the state spaces; the FNO has those that give as many parameters"""
-    burgers_modes: int = 24
+    burgers_modes: int = 16
     """Fourier modes of the FNO"""
     burgers_dt_max: float = 0.03
     """largest Δ at the start: the fastest mode, ω = π(state/2 − 1), stays below the grid's own frequency"""
@@ -91,17 +93,11 @@ PRESETS = {
         memory_lengths=(1024, 2048, 4096, 8192, 16384, 32768, 65536),
         memory_modes=("training", "forward"),
         fused_to=32768,
-        rounds=5,
         needle_samples=128,
-        needle_steps=1500,
-        needle_batch=32,
-        needle_width=64,
-        needle_depth=2,
+        needle_steps=600,
         burgers_train=512,
         burgers_test=64,
-        burgers_steps=1500,
-        burgers_batch=16,
-        burgers_width=32,
+        burgers_steps=800,
     ),
     "full": Config(
         memory_lengths=(1024, 2048, 4096, 8192, 16384, 32768, 65536),
@@ -121,7 +117,6 @@ PRESETS = {
         burgers_steps=30_000,
         burgers_batch=16,
         burgers_width=64,
-        burgers_modes=32,
         seeds=5,
     ),
 }
@@ -133,6 +128,7 @@ def run(config: Config) -> dict[str, Any]:
     Raises ValueError for arms, modes and sizes that are none of the study's, RuntimeError for a layer that is wrong.
     """
     for flag, given, known in (
+        ("--parts", config.parts, Config.parts),
         ("--needle-arms", config.needle_arms, _long_needle.ARMS),
         ("--burgers-arms", config.burgers_arms, tuple(_long_burgers.ARMS)),
         ("--memory-modes", config.memory_modes, _long_layers.MODES),
@@ -148,10 +144,13 @@ def run(config: Config) -> dict[str, Any]:
     folder.describe(config, seeds=range(config.seeds), methods=["fno"])
     records = folder.path / "records"
     results: dict[str, Any] = {"checks": _long_layers.checks(config.channels, config.state, config.seed)}
-    results["times"] = _long_layers.times(config, records)
-    results["memory"] = _long_layers.memory(config, records)
-    results["needle"] = _long_needle.trainings(config, records)
-    results["burgers"] = _long_burgers.trainings(config, records)
+    for name, part, measure in (
+        ("times", "cost", _long_layers.times),
+        ("memory", "cost", _long_layers.memory),
+        ("needle", "needle", _long_needle.trainings),
+        ("burgers", "burgers", _long_burgers.trainings),
+    ):
+        results[name] = measure(config, records) if part in config.parts else []
     results["summary"] = summary(results)
     folder.write_results(results)
     draw(results, folder.figures)
