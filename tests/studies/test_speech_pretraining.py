@@ -1,0 +1,145 @@
+"""The study of speech leaves its numbers, reads records back, tells a gain from none, and stops where none can be."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from sciops.datasets.speech import espeak
+from studies import _speech_report as report
+from studies import _speech_runs as runs
+from studies import speech_pretraining as study
+
+
+@pytest.fixture
+def config(tmp_path):
+    return study.Config(
+        family="tones",
+        text="python",
+        sentences=24,
+        each=3,
+        shortest=4,
+        longest=9,
+        validation=0.2,
+        test=0.3,
+        labelled=6,
+        mixers=("polynomial", "none"),
+        tuned=("polynomial",),
+        arms=("scratch", "pretrained"),
+        parameters=9_000,
+        depth=1,
+        front_channels=2,
+        bins=12,
+        codes=4,
+        pretrain_steps=5,
+        batch=8,
+        pretrain_rate=1e-2,
+        steps=4,
+        labelled_batch=4,
+        rates=(1e-3, 3e-3),
+        beam=2,
+        seeds=(0, 1),
+        cost_seconds=(),
+        corpora=tmp_path / "corpora",
+        output=tmp_path / "out",
+    )
+
+
+def with_accuracy(monkeypatch, accuracy):
+    """What the study's pre-trainings found, but for the accuracy: five steps learn nothing to rely on."""
+    true = study._pretrainings
+
+    def doctored(*arguments):
+        records = true(*arguments)
+        for one in records["polynomial"] + records["none"]:
+            one["after"]["accuracy"] = accuracy
+        return records
+
+    monkeypatch.setattr(study, "_pretrainings", doctored)
+
+
+def test_a_small_run_leaves_its_numbers_and_is_read_back(config, capsys, monkeypatch):
+    with_accuracy(monkeypatch, 0.9)
+    results = study.run(config)
+    said = capsys.readouterr().out
+    assert "language of tones" in said and "masked acc." in said and "against scratch" in said
+    stored = json.loads((config.output / "results.json").read_text())
+    assert stored["summary"] == results["summary"] and len(stored["gains"]) == 2
+    assert {path.name for path in (config.output / "figures").iterdir()} == {
+        "errors.png",
+        "masked.png",
+        "spectrogram.png",
+    }
+    assert "chiu2022self" in (config.output / "citations.bib").read_text()
+    row = results["summary"][0]
+    assert abs(row["parameters"] - 9_000) <= 270 and row["uniform"] == 1 / 4
+    assert row["accuracy"] == 0.9 and 1 / 4 <= row["commonest"] < 1
+    own = results["tuning"]["polynomial"]
+    for arm, steps in (("scratch", 4), ("pretrained", 4)):
+        assert [len(run["loss"]) for run in own[arm]] == [steps] * 2
+        tried = [
+            json.loads(path.read_text())["record"]
+            for path in (config.output / "records").glob(f"{arm}_polynomial_0_*.json")
+        ]
+        best = min(tried, key=lambda one: sum(one["validation"].values()))
+        assert len(tried) == 2 and own[arm][0]["rate"] == own[arm][1]["rate"] == best["rate"]
+        assert {"letters", "phonemes", "letters_beam", "phonemes_beam"} == set(own[arm][0]["test"])
+    longer = runs.fine_tuned(replace(config, beam=None), "polynomial", "longer", 1e-3, 0, study.prepared(config))
+    assert len(longer["loss"]) == 9 and set(longer["test"]) == {"letters", "phonemes"}
+    # both arms start from the same heads, and the pre-trained encoder is another one
+    assert own["scratch"][0]["loss"][0] != own["pretrained"][0]["loss"][0]
+    monkeypatch.setattr(study, "draw", lambda *_: None)
+    monkeypatch.setattr(runs, "fit_steps", None)
+    monkeypatch.setattr(runs, "pretrain", None)
+    assert study.run(config)["summary"] == results["summary"]
+    with_accuracy(monkeypatch, 0.0)
+    with pytest.raises(RuntimeError, match="no encoder finds masked codes"):
+        study.run(config)
+
+
+def test_a_gain_is_told_from_none():
+    def of(*values):
+        return [{"test": {"phonemes": v, "letters": 0.5}} for v in values]
+
+    rows = report.gains({"tuning": {"m": {"scratch": of(0.5, 0.6, 0.55), "pretrained": of(0.4, 0.45, 0.45)}}})
+    per, cer = rows
+    assert per["mean"] == pytest.approx(0.35 / 3) and per["verdict"] == "lower"
+    assert per["error"] == pytest.approx(math.sqrt(((0.1 - 0.35 / 3) ** 2 * 2 + (0.15 - 0.35 / 3) ** 2) / 2 / 3))
+    assert cer["mean"] == 0 and cer["verdict"] == "not seen"
+    mixed = {"m": {"scratch": of(0.5, 0.6, 0.4), "pretrained": of(0.4, 0.45, 0.45)}}
+    assert report.gains({"tuning": mixed})[0]["verdict"] == "not seen"
+    worse = {"polynomial": {"pretrained": of(0.5, 0.6)}, "m": {"pretrained": of(0.4, 0.5)}}
+    assert report.between({"tuning": worse})[0]["verdict"] == "m better"
+
+
+def test_parts_share_nothing_and_targets_are_what_was_said(config):
+    data = study.prepared(config)
+    assert data.about["family"] == "tones" and data.about["recordings"]["labelled"] == 6
+    letters = data.symbols["letters"]
+    texts = {"".join(letters[k - 1] for k in one) for one in data.test.letters}
+    trained = {"".join(letters[k - 1] for k in one) for one in data.unlabelled.letters}
+    assert texts and not texts & trained and texts <= set(data.corpus.texts)
+    for one, said in zip(data.test.letters, data.test.phonemes):
+        spoken = [data.symbols["phonemes"][k - 1] for k in said]
+        assert spoken == [letters[k - 1] for k in one if letters[k - 1] != " "]
+    with pytest.raises(ValueError, match="--labelled 9999"):
+        study.prepared(replace(config, labelled=9999))
+
+
+def test_without_espeak_tones_stand_in(config, monkeypatch):
+    from studies._speech_data import family_of
+
+    monkeypatch.setattr(espeak, "library_path", lambda: None)
+    assert family_of(replace(config, family="auto")) == "tones"
+    assert family_of(replace(config, family="espeak")) == "espeak"
+
+
+def test_refusals(config):
+    for options, said in (
+        (dict(mixers=("maxwell",)), "--mixers maxwell"),
+        (dict(tuned=("mean_pool",)), "--tuned mean_pool"),
+        (dict(arms=("half",)), "--arms half"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            study.run(replace(config, **options))
