@@ -31,7 +31,7 @@ ARMS: dict[str, Arm] = {
     "attention": Arm("self_attention", _ROPE),
     "local attention": Arm("self_attention", _WINDOW, {"window": 16}),
     "linear attention": Arm("linear_attention"),
-    "state space": Arm("state_space"),
+    "state space": Arm("state_space", {}, {"state": 16}),  # of 64, kernels each way would outweigh all the rest
     "polynomial": Arm("polynomial", _LEAN, _LEAN),
     "ChaCAL": Arm("resolvent", _ROPE),
     "Block-ChaCAL": Arm("block_resolvent"),

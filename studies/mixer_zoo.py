@@ -50,11 +50,11 @@ class Config:
     """functions trained on; a fourth as many are tested on"""
     field_size: tuple[int, int] = (32, 3)
     """width and depth of the networks of fields"""
-    field_steps: tuple[int, int] = (60, 60)
+    field_steps: tuple[int, int] = (40, 40)
     """steps of Burgers and of Darcy"""
     symbol_size: tuple[int, int] = (64, 2)
     """width and depth of the networks of symbols"""
-    symbol_steps: tuple[int, int, int] = (120, 120, 120)
+    symbol_steps: tuple[int, int, int] = (80, 80, 80)
     """steps of copying, recall and tracking"""
     symbol_lengths: tuple[int, int, int] = (12, 32, 24)
     """symbols to copy, tokens of a recall with an eighth as many pairs, tokens of tracking with four chains"""
@@ -62,7 +62,7 @@ class Config:
     """sequences a step"""
     text_size: tuple[int, int] = (64, 2)
     """width and depth of the language models"""
-    text_steps: int = 80
+    text_steps: int = 40
     """steps of language models"""
     text_context: int = 128
     """tokens of a window"""
@@ -73,12 +73,12 @@ class Config:
     rate: float = 3e-3
     """largest rate of all trainings"""
     costs: bool = True
-    """whether time, memory and cache are measured too"""
-    cost_length: int = 512
+    """whether time, memory and cache are measured too, on a machine that does nothing else"""
+    cost_length: int = 256
     """tokens of a sequence of the training step that is timed; there are four"""
     contexts: tuple[int, ...] = (128, 1024)
     """tokens before the ones whose decoding is timed"""
-    rounds: int = 5
+    rounds: int = 3
     """calls of each, in turns; the median counts"""
     workers: int = 2
     """processes that train at a time"""
@@ -92,8 +92,9 @@ _MEDIUM = dict(
     field_samples=256,
     field_steps=(300, 150),
     symbol_steps=(800, 800, 800),
-    symbol_batch=32,
     text_steps=300,
+    cost_length=1024,
+    rounds=7,
     contexts=(128, 512, 2048),
 )
 PRESETS = {
@@ -113,6 +114,7 @@ PRESETS = {
         text_context=256,
         vocabulary=4096,
         cost_length=2048,
+        rounds=9,
         contexts=(128, 512, 2048, 8192),
         output=Path("runs/mixer_zoo_full"),
     ),
@@ -182,7 +184,12 @@ def specification(config: Config, task: str) -> dict[str, Any]:
     return {
         "task": options,
         "model": {"width": width, "depth": depth},
-        "training": {"steps": steps, "batch": config.symbol_batch, "rate": config.rate, "tested": 256},
+        "training": {
+            "steps": steps,
+            "batch": config.symbol_batch,
+            "rate": config.rate,
+            "tested": 8 * config.symbol_batch,
+        },
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def made(name: str = "rope") -> LanguageModel:
 def log_p(model, prompt):
     """Of the next token, from the whole sequence, without states."""
     with torch.no_grad():
-        return model.eval()(torch.tensor([prompt]))[0, -1].log_softmax(-1)
+        return model.eval()(torch.tensor([list(prompt)]))[0, -1].log_softmax(-1)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -131,12 +132,13 @@ def test_wide_beams_find_the_best_of_all_continuations(power):
     model, tokens, stop = made(), 3, 2
     found = beam_search(model, PROMPTS, tokens=tokens, beams=SYMBOLS**tokens, stop=stop, length_power=power)
     for row, prompt in enumerate(PROMPTS):
+        after = cache(lambda said, prompt=prompt: log_p(model, [*prompt, *said]).tolist())
         ranked = []
         for words in itertools.product(range(SYMBOLS), repeat=tokens):
             length = words.index(stop) + 1 if stop in words else tokens
             if any(words[length:]):
                 continue  # the same one as that with zeros
-            score = sum(float(log_p(model, [*prompt, *words[:t]])[words[t]]) for t in range(length))
+            score = sum(after(words[:t])[words[t]] for t in range(length))
             ranked.append((score / length**power, words))
         ranked.sort(reverse=True)
         sums = found.log_probabilities[row].sum(-1) / found.lengths[row] ** power
