@@ -1,0 +1,112 @@
+"""The study of entity tracking runs, reads its trainings back, and its targets see what is off."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from studies import _entity_times, entity_tracking
+from studies._entity_report import targets
+from studies._entity_times import by_powers, counted_exponent, tile_times, times
+
+TINY = entity_tracking.Config(
+    parts=("layers", "blocks", "properties"),
+    seeds=2,
+    length=12,
+    chains=2,
+    values=4,
+    width=16,
+    steps=4,
+    softmax_steps=(4, 4),
+    softmax_rates=(1e-3, 1e-3),
+    block_length=16,
+    blocks=(8,),
+    properties=(1, 5),
+    property_steps=2,
+)
+
+
+def test_a_tiny_run_leaves_its_numbers_and_is_read_back(tmp_path, capsys, monkeypatch):
+    config = replace(TINY, output=tmp_path)
+    results = entity_tracking.run(config)
+    said = capsys.readouterr().out
+    assert "softmax, 2 layers" in said and "pointer systems" in said
+    assert [row["bound"] for row in results["layers"]] == [None, 1, 3]
+    assert [len(row["accuracies"]) for row in results["layers"]] == [2, 2, 1]
+    assert {row["name"] for row in results["blocks"]["far"]} == {
+        "dense",
+        *(f"level {level}{o}, m = 8" for level in (1, 2) for o in ("", ", overlap")),
+    }
+    inside, around = results["blocks"]["near"][0]["mass"]["8"]
+    assert 0 < inside < around <= 1 + 1e-6
+    assert (tmp_path / "figures" / "entity_tracking.png").stat().st_size > 10_000
+    assert "2410.05565" in (tmp_path / "citations.bib").read_text()
+    read = json.loads((tmp_path / "results.json").read_text())
+    assert read["layers"] == results["layers"]
+    unmet = [row["what"] for row in results["targets"] if not row["met"]]
+    assert any("worst accuracy of any hop" in what for what in unmet)  # four steps teach nothing
+
+    def never(*_, **__):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr("studies._entity_arms.train_tokens", never)
+    again = entity_tracking.run(config)
+    assert again["layers"] == results["layers"] and again["properties"] == results["properties"]
+
+
+def row(name, by_seed, bound=None, gain=0.0):
+    return {
+        "name": name,
+        "value": list(range(len(by_seed[0]))),
+        "by_seed": by_seed,
+        "by_value": by_seed[0],
+        "reach": [max((i for i, a in enumerate(r) if min(r[: i + 1]) >= 0.95), default=-1) for r in by_seed],
+        "bound": bound,
+        "late_gain": gain,
+        "steps": 10,
+    }
+
+
+def test_targets_see_what_is_off():
+    good = {"layers": [row("resolvent", [[1.0] * 6] * 2), row("softmax, 1 layer", [[1, 1, 0.5, 0.4, 0.4, 0.4]], 1)]}
+    assert all(entry["met"] for entry in targets(good))
+    late = {
+        "layers": [row("resolvent", [[1.0] * 6, [1.0] * 5 + [0.9]]), row("deep", [[1, 1, 1, 0.5, 0.4, 0.4]], 3, 0.1)]
+    }
+    worst, reach, past = targets(late)
+    assert not worst["met"] and worst["value"] == 0.9
+    assert not reach["met"] and reach["value"] == 2 and "still gaining 0.100" in reach["note"]
+    assert past["met"]
+    beyond = {"layers": [row("resolvent", [[1.0] * 6]), row("softmax, 1 layer", [[1.0] * 6], 1)]}
+    assert not targets(beyond)[-1]["met"]  # a bound that is passed is seen
+    blocks = {
+        "blocks": {"near": [{"name": "dense", "accuracy": 0.99}, {"name": "a", "accuracy": 0.95, "form": [1, True]}]}
+    }
+    assert not targets(blocks)[0]["met"]
+
+
+def test_times_compare_equal_operators_only(monkeypatch):
+    timed = times((32, 64), width=8, heads=2, rounds=1, dense_to=32, fit_from=32)
+    assert {r["n"] for r in timed["rows"] if r["name"] == "dense"} == {32}
+    assert all(r["seconds"] > 0 for r in timed["rows"]) and set(timed["exponents"]) == set(_entity_times.CONTESTANTS)
+    assert counted_exponent("dense", 64, 1, (512, 16384)) == pytest.approx(2, abs=0.01)
+    assert counted_exponent("level 1, m = n^(1/3)", 64, 1, (512, 16384)) < 1.4
+    monkeypatch.setattr(_entity_times.BlockResolventAttention, "load_state_dict", lambda self, state: None)
+    monkeypatch.setitem(_entity_times.CONTESTANTS, "level 0", dict(level=0, gamma=0.5))
+    with pytest.raises(RuntimeError, match="level 0 differs from the dense operator"):
+        times((32,), width=8, heads=2, rounds=1, dense_to=32, fit_from=32)
+
+
+def test_two_ways_to_solve_agree():
+    L = torch.eye(13, dtype=torch.float64) - 0.9 * torch.randn(2, 13, 13, dtype=torch.float64).softmax(-1).tril()
+    r = torch.randn(2, 13, 3, dtype=torch.float64)
+    torch.testing.assert_close(L @ by_powers(L, r), r, rtol=1e-10, atol=1e-10)
+    assert [row["m"] for row in tile_times((4, 8), n=16, width=4, rounds=1)] == [4, 8]
+
+
+def test_refusals(tmp_path):
+    with pytest.raises(ValueError, match="--parts speed: expected of layers"):
+        entity_tracking.run(replace(TINY, parts=("speed",), output=tmp_path))
+    with pytest.raises(ValueError, match="one of each a depth"):
+        entity_tracking.run(replace(TINY, softmax_steps=(1,), output=tmp_path))
