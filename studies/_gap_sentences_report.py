@@ -9,7 +9,7 @@ import numpy as np
 
 from sciops.evaluation import Rouge
 from sciops.plotting import PALETTE, figure, series
-from studies._gap_sentences_training import ARMS, PRETRAINED
+from studies._gap_sentences_training import ARMS, LONGER, PRETRAINED
 
 _NAMES = ("ROUGE-1", "ROUGE-2", "ROUGE-L")
 
@@ -118,7 +118,8 @@ def _draw_learning(runs: list[dict[str, Any]], path: Path) -> None:
                         **style | {"markersize": 3, "alpha": 0.75},
                     )
             few = runs[0]["fine"][-1]["few"]
-            axis.set_xscale("symlog", linthresh=10)
+            if any(run["spec"]["arm"] == LONGER for run in runs):
+                axis.set_xscale("symlog", linthresh=10)
             axis.set(
                 title=f"encoder {encoder}, {few} summaries, each seed",
                 xlabel="steps on summaries",

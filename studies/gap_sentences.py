@@ -6,9 +6,9 @@
 
 Texts are long package descriptions and the bodies of docstrings that are on the machine, summaries their first lines.
 An encoder–decoder with a state-space encoder (LOCOST, arXiv:2401.17919) learns to write the principal sentences of
-training texts, which are masked in its source (PEGASUS, arXiv:1912.08777), then few summaries; or these alone, for as many
-steps, or for as many as both together. Every arm has the weights and the rate of fine-tuning that validate best, of the
-same choices. The first words of the text are the baseline that needs no training. Then the cost of a step with a
+training texts, which are masked in its source (PEGASUS, arXiv:1912.08777), then few summaries; or these alone, for as
+many steps, or for as many as both together. Every arm has the weights and the rate of fine-tuning that validate best,
+of the same choices. The first words of the text are the baseline that needs no training. Then the cost of a step with a
 state-space encoder and one of attention of equal parameters, by the length of the source.
 """
 
@@ -55,8 +55,8 @@ class Config:
     """channels"""
     depth: int = 2
     """blocks of the encoder, and of the decoder"""
-    state: int = 32
-    """real numbers a channel in a state space; 32 gives about the parameters of attention"""
+    state: int = 16
+    """real numbers a channel in a state space; width/4 gives the parameters of attention"""
     heads: int = 4
     """of attention"""
     dropout: float = 0.1
@@ -117,6 +117,7 @@ PRESETS = {
         encoders=("state_space", "self_attention"),
         tuning=(0.01, 0.02, 0.05),
         width=256,
+        state=64,
         depth=4,
         batch=64,
         pretraining=20_000,

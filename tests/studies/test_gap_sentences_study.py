@@ -1,0 +1,186 @@
+"""The study of gap sentences on a made-up corpus: what it keeps and counts, and that its parts do what they say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from sciops.datasets.summaries import Summarised, split_summaries
+from studies import _gap_sentences_data as data
+from studies import _gap_sentences_training as training
+from studies import gap_sentences as study
+from studies._gap_sentences_report import summary
+
+CONFIG = study.Config(
+    symbols=270,
+    source_length=60,
+    target_length=12,
+    held_out=6,
+    few=(4,),
+    arms=training.ARMS,
+    width=8,
+    depth=1,
+    state=4,
+    heads=2,
+    batch=4,
+    tuning=(0.02, 0.2),
+    pretraining=4,
+    steps=2,
+    checks=2,
+    seeds=(0, 1),
+    lengths=(8, 16),
+    rounds=1,
+)
+
+
+@pytest.fixture
+def config(tmp_path):
+    pytest.importorskip("tokenizers")
+    random = np.random.default_rng(0)
+
+    def sentence():
+        return " ".join(f"w{k}" for k in random.integers(40, size=5)).capitalize() + "."
+
+    pairs = [
+        {"text": " ".join(sentence() for _ in range(6)), "summary": f"about w{i} and {i}", "group": f"g{i}"}
+        for i in range(60)
+    ]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+    return replace(CONFIG, output=tmp_path)
+
+
+@pytest.fixture
+def corpus(config):
+    path = config.output / "pairs.jsonl"
+    return data.corpus_of(path, 270, 60, 12, ratio=0.3, kept=0.0, held_out=6)
+
+
+def sizes(**changes):
+    return training.Sizes(**({name: getattr(CONFIG, name) for name in training.Sizes.__annotations__} | changes))
+
+
+def test_a_small_run_keeps_what_it_did(config, capsys, monkeypatch):
+    monkeypatch.setattr("studies._gap_sentences_costs.peak_memory", lambda *call: 1000 + call[2])
+    results = study.run(config)
+    assert [row["length"] for row in results["costs"]] == [8, 16]
+    assert results["costs"][0]["bytes"] == {"state_space": 1008, "self_attention": 1008}
+    assert {(row["arm"], row["few"]) for row in results["summary"]} == {(arm, 4) for arm in training.ARMS}
+    for run in results["runs"]:
+        for entry in run["fine"]:
+            assert str(entry["rate"]) in ("0.02", "0.2") and len(entry["validation by rate"]) == 2
+            assert entry["validation"] == min(entry["validation by rate"].values())
+            if run["spec"]["arm"] == training.PRETRAINED:  # fine-tuning starts where pre-training ended
+                start = run["pretraining"]["curve"][-1]["validation"]
+                assert entry["curve"][0]["validation"] == pytest.approx(start, abs=1e-6)
+    for name in ("learning", "rouge", "costs"):
+        assert (config.output / "figures" / f"{name}.png").stat().st_size > 10_000
+    bibliography = (config.output / "citations.bib").read_text()
+    assert all(key in bibliography for key in ("zhang2020pegasus", "lebronnec2024locost", "raffel2020exploring"))
+    said = capsys.readouterr().out
+    assert "better than from scratch, longer in ROUGE-1" in said and "baseline: first sentence" in said
+    monkeypatch.setattr(study, "train_once", lambda *call: pytest.fail("trained again"))
+    monkeypatch.setattr(study, "costs", lambda *call, **how: pytest.fail("measured again"))
+    monkeypatch.setattr(study, "draw", lambda *call: None)
+    assert study.run(config)["summary"] == results["summary"]
+
+
+def test_gaps_come_from_training_texts_alone(config, corpus):
+    lines = (config.output / "pairs.jsonl").read_text().splitlines()
+    split = split_summaries([Summarised(**json.loads(line)) for line in lines])
+    training_text = "\n".join(pair.text for pair in split.train)
+    assert not {pair.text for pair in corpus.texts} & {pair.text for pair in split.train}
+    assert len(corpus.gaps) > 40
+    for source, target in corpus.gaps:
+        written = corpus.written(target)
+        assert target[-1] == corpus.tokenizer.end and len(target) <= 12 and written in training_text
+        assert corpus.mask in source and len(source) <= 60
+        assert corpus.written([t for t in source if t != corpus.mask])[:12] in training_text
+        assert written not in corpus.written(source)  # with kept=0, what is asked for is not there
+    assert corpus.symbols == corpus.mask + 1 and corpus.mask == corpus.start + 1
+
+
+def test_best_weights_are_kept(corpus):
+    torch.manual_seed(0)
+    model = training.model_of(corpus.symbols, corpus.start, corpus.tokenizer.end, "state_space", sizes())
+    record = training.fit(
+        model,
+        corpus.train,
+        corpus.validation,
+        steps=12,
+        seed=0,
+        sizes=sizes(rate=30.0, checks=6),
+        device="cpu",
+        best=True,
+    )
+    losses = [point["validation"] for point in record["curve"]]
+    now = training.loss_on(model, corpus.validation, 4, "cpu")
+    assert now == pytest.approx(min(losses), rel=1e-5) and now < losses[-1]
+    assert record["curve"][losses.index(min(losses))]["step"] == record["best"]
+
+
+def test_the_loss_is_the_mean_over_tokens_without_padding(corpus):
+    model = training.model_of(corpus.symbols, corpus.start, corpus.tokenizer.end, "self_attention", sizes()).eval()
+    total = tokens = 0
+    for source, target in corpus.test:
+        y = torch.from_numpy(target)[None]
+        log_p = model(torch.from_numpy(source)[None], model.shifted(y)).log_softmax(-1).detach()
+        total -= float(log_p.gather(-1, y[..., None]).sum())
+        tokens += len(target)
+    assert training.loss_on(model, corpus.test, 2, "cpu") == pytest.approx(total / tokens, rel=1e-5)
+
+
+def test_summaries_come_back_in_the_order_of_the_texts(corpus, monkeypatch):
+    model = training.model_of(corpus.symbols, corpus.start, corpus.tokenizer.end, "state_space", sizes())
+
+    class Echo:
+        def __init__(self, tokens):
+            self.tokens = tokens
+
+    monkeypatch.setattr(type(model), "generate", lambda self, source, **how: Echo(source[:, : how["tokens"]]))
+    said = training.summarise(model, corpus, sizes(batch=1, target_length=3), "cpu")
+    assert said == [corpus.written(source[:3]) for source, _ in corpus.test] and len(set(said)) > 3
+
+
+def test_every_pair_is_drawn_once_an_epoch(corpus):
+    pairs = corpus.gaps[:32]
+    drawn = [i for rows in training._drawn(pairs, 16, 4, 0) for i in rows]
+    assert sorted(drawn) == sorted([*range(32)] * 2)
+    assert drawn != [i for rows in training._drawn(pairs, 16, 4, 1) for i in rows]
+
+
+def test_encoders_have_about_equal_parameters():
+    made = [
+        training.model_of(500, 498, 0, name, sizes(width=64, state=16, heads=4, depth=2))
+        for name in ("state_space", "self_attention")
+    ]
+    counts = [sum(p.numel() for p in model.encoder.parameters()) for model in made]
+    assert counts[0] == pytest.approx(counts[1], rel=0.01)
+
+
+def test_counts_of_seeds_notice_which_arm_is_better():
+    def run(arm, seed, score, loss):
+        entry = {"few": 5, "rouge": [score, score, score, score], "validation": loss, "test_loss": loss}
+        return {
+            "spec": {"encoder": "e", "arm": arm, "seed": seed},
+            "fine": [entry | {"seconds": 1.0, "rate": 0.1}],
+        }
+
+    ours = [run(training.PRETRAINED, 0, 0.3, 2.0), run(training.PRETRAINED, 1, 0.1, 2.0)]
+    theirs = [run(training.SCRATCH, 0, 0.2, 1.0), run(training.SCRATCH, 1, 0.2, 3.0), run(training.SCRATCH, 2, 0, 9.0)]
+    rows = {row["arm"]: row for row in summary([*ours, *theirs])}
+    assert rows[training.SCRATCH]["beaten by pre-training"] == {"rouge": [1, 1, 1], "validation": 1, "of": 2}
+    assert "beaten by pre-training" not in rows[training.PRETRAINED]
+
+
+def test_refusals(config):
+    for changes, message in (
+        ({"arms": ("x",)}, "--arms x: expected some of gap sentences"),
+        ({"encoders": ("window",)}, "--encoders window"),
+        ({"few": ()}, "at least one of each"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            study.run(replace(config, **changes))
