@@ -36,7 +36,7 @@ def model(arm: str, symbols: int, config: Any, seed: int) -> TokenModel:
     """Bidirectional; the question stands at the end."""
     torch.manual_seed(seed)
     if arm == "state space":
-        options = dict(mixer="state_space", mixer_options=dict(state=config.state))
+        options = dict(mixer="state_space", mixer_options=dict(state=config.needle_state))
     else:
         positions = "rope" if arm == "attention, rope" else "none"
         options = dict(mixer="self_attention", mixer_options=dict(positions=positions))
@@ -63,7 +63,9 @@ def trainings(config: Any, folder: Any) -> list[dict[str, Any]]:
                     samples=config.needle_samples,
                     width=config.needle_width,
                     depth=config.needle_depth,
-                    state=config.state,
+                    state=config.needle_state,
+                    noise=config.needle_noise,
+                    classes=CLASSES,
                 )
                 rows.append(kept(folder, f"needle-{arm}-{seed}", spec, lambda: _trained(config, arm, seed)))  # noqa: B023
     return rows
@@ -71,7 +73,8 @@ def trainings(config: Any, folder: Any) -> list[dict[str, Any]]:
 
 def _trained(config: Any, arm: str, seed: int) -> dict[str, Any]:
     makers: dict[int, Callable[..., Any]] = {
-        n: partial(needle, length=n, classes=CLASSES) for n in (config.needle_train, *config.needle_tests)
+        n: partial(needle, length=n, classes=CLASSES, noise=config.needle_noise)
+        for n in (config.needle_train, *config.needle_tests)
     }
     tests = {n: make(config.needle_samples, seed=_SEED + n) for n, make in makers.items()}
     net = model(arm, tests[config.needle_train].symbols, config, seed)

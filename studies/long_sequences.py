@@ -4,8 +4,8 @@
     python -m studies.long_sequences --preset medium --output runs/long_sequences
     python -m studies.long_sequences --preset full
 
-One encoder layer on 1k to 64k tokens beside attention written out and fused; a needle found in up to 4k tokens by
-models trained on 256; Burgers' equation learnt on 256 points and asked for on 1024. Finished parts lie in the output
+One encoder layer on 1k to 64k tokens beside attention written out and fused; a needle found in sequences 4 and 16
+times as long as those of training; Burgers' equation learnt on 256 points and asked for on 1024. Finished parts lie in the output
 folder as records and are read back when the command is given again. Layers that differ from dense float64 references
 end the run before anything is timed.
 """
@@ -43,19 +43,23 @@ class Config:
     """in which every mixer takes its turn; fewer above 16k tokens"""
     needle_arms: tuple[str, ...] = _long_needle.ARMS
     """models of the needle task"""
-    needle_train: int = 256
+    needle_train: int = 64
     """tokens in training"""
-    needle_tests: tuple[int, ...] = (1024, 4096)
+    needle_tests: tuple[int, ...] = (256, 1024)
     """tokens of the other test sequences"""
     needle_samples: int = 64
     """test sequences a length"""
-    needle_steps: int = 150
+    needle_steps: int = 300
     """of training"""
-    needle_batch: int = 16
+    needle_batch: int = 64
     """sequences a step"""
-    needle_rate: float = 3e-3
+    needle_noise: int = 4
+    """symbols of the noise"""
+    needle_state: int = 4
+    """real numbers a channel of the state space there: the fewer modes, the fewer sequences until it is learnt"""
+    needle_rate: float = 1e-2
     """peak learning rate"""
-    needle_width: int = 32
+    needle_width: int = 16
     """channels"""
     needle_depth: int = 1
     """blocks"""
@@ -93,8 +97,10 @@ PRESETS = {
         memory_lengths=(1024, 2048, 4096, 8192, 16384, 32768, 65536),
         memory_modes=("training", "forward"),
         fused_to=32768,
+        needle_train=256,
+        needle_tests=(1024, 4096),
         needle_samples=128,
-        needle_steps=600,
+        needle_steps=1000,
         burgers_train=512,
         burgers_test=64,
         burgers_steps=800,
@@ -105,8 +111,11 @@ PRESETS = {
         fused_to=65536,
         written_bytes=8e9,
         rounds=9,
+        needle_train=256,
         needle_samples=256,
         needle_tests=(512, 1024, 2048, 4096, 16384),
+        needle_noise=16,
+        needle_rate=3e-3,
         needle_steps=20_000,
         needle_batch=64,
         needle_width=64,
