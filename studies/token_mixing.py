@@ -33,7 +33,7 @@ class Config:
     """mixers, by their names in the table"""
     seeds: tuple[int, ...] = (0, 1)
     """of the initial weights and the samples"""
-    steps: tuple[int, int, int] = (1200, 700, 1200)
+    steps: tuple[int, int, int] = (1000, 1200, 1000)
     """of copy, recall and multi-hop"""
     depth: tuple[int, int, int] = (1, 2, 1)
     """blocks, likewise; recall needs a look at the neighbour before the look-up"""
@@ -51,11 +51,11 @@ class Config:
     """symbols to copy"""
     alphabet: int = 16
     """they are drawn from"""
-    recall_length: int = 64
+    recall_length: int = 32
     """tokens of a recall"""
-    pairs: int = 8
+    pairs: int = 6
     """keys and values in it"""
-    recall_symbols: int = 128
+    recall_symbols: int = 48
     """they are drawn from"""
     chain_length: int = 32
     """tokens of a multi-hop look-up"""
@@ -82,9 +82,9 @@ PRESETS = {
         heads=2,
         copy_length=12,
         alphabet=8,
-        recall_length=32,
+        recall_length=24,
         pairs=4,
-        recall_symbols=48,
+        recall_symbols=32,
         chain_length=16,
         chains=2,
         values=8,
@@ -99,6 +99,9 @@ PRESETS = {
         seeds=(0, 1, 2),
         steps=(6000, 6000, 6000),
         batch=64,
+        recall_length=64,
+        pairs=8,
+        recall_symbols=128,
         samples=2000,
         states_to=16384,
         workers=2,
