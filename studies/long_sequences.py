@@ -5,9 +5,9 @@
     python -m studies.long_sequences --preset full
 
 One encoder layer on 1k to 64k tokens beside attention written out and fused; a needle found in sequences 4 and 16
-times as long as those of training; Burgers' equation learnt on 256 points and asked for on 1024. Finished parts lie in the output
-folder as records and are read back when the command is given again. Layers that differ from dense float64 references
-end the run before anything is timed.
+times as long as those of training; Burgers' equation learnt on 256 points and asked for on 1024. Finished parts lie in
+the output folder as records and are read back when the command is given again. Layers that differ from dense float64
+references end the run before anything is timed.
 """
 
 from __future__ import annotations
