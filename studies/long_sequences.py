@@ -41,7 +41,7 @@ class Config:
     """most memory for the matrices of attention written out"""
     rounds: int = 3
     """in which every mixer takes its turn; fewer above 16k tokens"""
-    needle_arms: tuple[str, ...] = _long_needle.ARMS
+    needle_arms: tuple[str, ...] = _long_needle.ARMS[:3]
     """models of the needle task"""
     needle_train: int = 64
     """tokens in training"""
@@ -49,7 +49,7 @@ class Config:
     """tokens of the other test sequences"""
     needle_samples: int = 64
     """test sequences a length"""
-    needle_steps: int = 300
+    needle_steps: int = 500
     """of training"""
     needle_batch: int = 64
     """sequences a step"""
@@ -71,7 +71,7 @@ class Config:
     """functions in training"""
     burgers_test: int = 32
     """test functions"""
-    burgers_steps: int = 120
+    burgers_steps: int = 100
     """of training"""
     burgers_batch: int = 8
     """functions a step"""
@@ -100,7 +100,8 @@ PRESETS = {
         needle_train=256,
         needle_tests=(1024, 4096),
         needle_samples=128,
-        needle_steps=1000,
+        needle_arms=_long_needle.ARMS,
+        needle_steps=1200,
         burgers_train=512,
         burgers_test=64,
         burgers_steps=800,
@@ -116,6 +117,7 @@ PRESETS = {
         needle_tests=(512, 1024, 2048, 4096, 16384),
         needle_noise=16,
         needle_rate=3e-3,
+        needle_arms=_long_needle.ARMS,
         needle_steps=20_000,
         needle_batch=64,
         needle_width=64,
