@@ -146,19 +146,20 @@ def draw(results: Mapping[str, Any], data: Speech, folder: Path) -> None:
     """errors.png by mixer and arm, masked.png over the steps, spectrogram.png with the phonemes of one recording."""
     rows = results["summary"]
     arms = list(next(iter(results["tuning"].values())))
+    tuned = [row for row in rows if row["mixer"] in results["tuning"]]
     with figure(folder / "errors.png", 1, 2, width=3.4, height=2.9) as (fig, axes):
         for axis, (kind, short) in zip(axes[0], KINDS.items()):
             for j, arm in enumerate(arms):
-                places = [i + (j - (len(arms) - 1) / 2) * 0.8 / len(arms) for i in range(len(rows))]
-                tall = [100 * row.get(f"{arm} {kind}", math.nan) for row in rows]
+                places = [i + (j - (len(arms) - 1) / 2) * 0.8 / len(arms) for i in range(len(tuned))]
+                tall = [100 * row.get(f"{arm} {kind}", math.nan) for row in tuned]
                 axis.bar(places, tall, 0.8 / len(arms), color=PALETTE[j], alpha=0.75, label=arm)
-                for i, row in enumerate(rows):
+                for i, row in enumerate(tuned):
                     for run in results["tuning"].get(row["mixer"], {}).get(arm, []):
                         axis.plot(places[i], 100 * run["test"][kind], "o", color="black", markersize=2.5)
-            axis.set_xticks(range(len(rows)), [row["mixer"].replace("_", "\n") for row in rows])
-            axis.set_ylabel(f"{short} of new sentences by new speakers (%)")
+            axis.set_xticks(range(len(tuned)), [row["mixer"].replace("_", "\n") for row in tuned])
+            axis.set_ylabel(f"{short} (%)")
         fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-        fig.suptitle("CTC after the same fine-tuning steps; points: seeds", fontsize=9)
+        fig.suptitle("errors of new sentences by new speakers, a point a seed", fontsize=9)
     with figure(folder / "masked.png", 1, 1, width=4.6, height=3.0) as (_, axes):
         axis = axes[0, 0]
         for (mixer, runs), style in zip(results["pretraining"].items(), series()):

@@ -78,8 +78,8 @@ def fresh(config: Any, mixer: str, seed: int, data: Speech) -> SpeechEncoder:
     """An encoder before any training, whose bins have the mean and variance of all training recordings."""
     torch.manual_seed(seed)
     encoder = maker(config, mixer, data.sample_rate)()
-    for mel in data.unlabelled.frames:
-        encoder.bin_norm.update(mel[None], torch.ones(1, len(mel), dtype=torch.bool))
+    every = torch.cat(data.unlabelled.frames)[None]
+    encoder.bin_norm.update(every, torch.ones(every.shape[:2], dtype=torch.bool))
     return encoder
 
 
@@ -124,7 +124,7 @@ def fine_tuned(config: Any, mixer: str, arm: str, rate: float, seed: int, data: 
         seed=seed,
         device=config.device,
     )
-    about = _about(config, data, settings, mixer) | {"arm": arm, "labelled": config.labelled}
+    about = _about(config, data, settings, mixer) | {"arm": arm, "labelled": config.labelled, "beam": config.beam}
     if arm == "pretrained":
         start = pretrained(config, mixer, seed, data)
         about["start"] = start["key"]
@@ -177,7 +177,7 @@ def error_rates(
 
 def _about(config: Any, data: Speech, settings: SpeechTraining, mixer: str) -> dict[str, Any]:
     shape = ("parameters", "depth", "local", "front_channels", "bins", "dropout", "codes", "probability", "span")
-    parts = ("validation", "test", "labelled", "data_seed", "beam")
+    parts = ("validation", "test", "data_seed")
     named = {name: getattr(config, name) for name in (*shape, *parts)}
     return {"corpus": data.hash, "mixer": mixer, "options": OPTIONS.get(mixer), **named, "training": settings}
 

@@ -49,11 +49,11 @@ class Config:
     """of espeak-ng"""
     voices: tuple[str, ...] = ("m1", "m3", "m5", "m7", "f1", "f2", "f3", "f4")
     """of espeak-ng; accents × voices speakers"""
-    validation: float = 0.2
+    validation: float = 0.12
     """share of sentences, and of speakers, for validation"""
-    test: float = 0.25
+    test: float = 0.2
     """share of sentences, and of speakers, for the test"""
-    labelled: int = 64
+    labelled: int = 160
     """training recordings whose texts and phonemes are known"""
     mixers: tuple[str, ...] = ("polynomial", "self_attention", "mean_pool", "none")
     """names in `sciops.mixers.MIXERS`"""
@@ -79,13 +79,13 @@ class Config:
     """with which a frame begins a masked span"""
     span: int = 4
     """frames of a masked span"""
-    pretrain_steps: int = 300
+    pretrain_steps: int = 250
     """of BEST-RQ"""
     batch: int = 16
     """recordings a step there"""
     pretrain_rate: float = 3e-3
     """peak rate of AdamW there"""
-    steps: int = 200
+    steps: int = 150
     """of CTC"""
     labelled_batch: int = 8
     """recordings a step there"""
@@ -99,7 +99,7 @@ class Config:
     """lengths of recordings for the cost of a step; empty: none"""
     cost_frames: int = 1600
     """frames of a step there, in all its recordings"""
-    rounds: int = 5
+    rounds: int = 3
     """in which every mixer's step is timed"""
     threads: int = 1
     """of torch"""
@@ -119,7 +119,7 @@ PRESETS = {
         sentences=1200,
         longest=25,
         arms=("scratch", "pretrained", "longer"),
-        labelled=128,
+        labelled=400,
         pretrain_steps=1500,
         steps=500,
         rates=(1e-3, 3e-3),
