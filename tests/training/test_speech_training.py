@@ -250,3 +250,17 @@ def test_a_recognizer_learns_tones():
 def speech_of(model, mel):
     (one,) = speech.decoded(model.scores, [mel])
     return "".join(model.symbols[k - 1] for k in one)
+
+
+@pytest.mark.gpu
+def test_a_gpu_learns_what_a_cpu_learns():
+    given, history = frames((30, 41, 22, 37, 28), dtype=torch.float32), {}
+    for device in ("cpu", "cuda"):
+        model = speech.BestRQ(encoder(), codes=16, code_channels=4)
+        config = speech.SpeechTraining(steps=5, batch=2, device=device)
+        history[device] = [row["loss"] for row in speech.pretrain(model, given, config)["history"]]
+        head = SpeechRecognizer(out_channels=4, width=8, **SMALL)
+        targets = [[1, 2], [3], [1, 1], [2, 3], [3]]
+        speech.fine_tune(head, given, targets, speech.SpeechTraining(steps=3, batch=2, device=device))
+        assert len(speech.decoded(head.eval().scores, given, device=device)) == 5
+    assert np.allclose(history["cpu"], history["cuda"], rtol=1e-3)
