@@ -147,11 +147,13 @@ def draw(results: dict[str, Any], config: Any, folder: Path) -> None:
             axes.flat[0].invert_yaxis()
             handles, labels = axes.flat[0].get_legend_handles_labels()
             axes.flat[0].figure.legend(handles, labels, loc="outside lower center", ncols=4)
-    with figure(folder / "cost.png", 1, 2, width=3.6, height=3.2) as (fig, axes):
+    with figure(folder / "cost.png", 1, 2, width=3.6, height=3.9) as (_, axes):
         for axis, key, what in zip(axes.flat, ("links", "cache"), ("links read", "tokens in the cache")):
-            for (arm, row), style in zip(results["cost"].items(), series()):
-                axis.loglog(config.lengths, np.maximum(row[key], 1), label=arm, **style)
-            axis.set(xlabel="length n (tokens)", ylabel=f"{what} per decoded token", title="mean over n/2 … n")
+            alike: dict[tuple[float, ...], list[str]] = {}
+            for arm, row in results["cost"].items():
+                alike.setdefault(tuple(row[key]), []).append(arm)
+            for (values, names), style in zip(alike.items(), series()):
+                axis.loglog(config.lengths, values, label=" and ".join(names), **style)
+            axis.set(xlabel="length n (tokens)", ylabel=f"{what} a token", title="decoding, mean over n/2 … n")
             axis.set_xscale("log", base=2)
-        handles, labels = axes.flat[0].get_legend_handles_labels()
-        fig.legend(handles, labels, loc="outside lower center", ncols=3)
+            axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18))
