@@ -23,14 +23,13 @@ SYMBOLS: dict[str, Callable[..., SequenceTask]] = {"copy": copy, "mqar": mqar, "
 TASKS = (*FIELDS, *SYMBOLS, "text")
 LOCAL = 4  # taps of the short causal convolution of every block of tokens, the only order that some mixers know
 
-# task → (what its score is, whether less is better)
 SCORES = {
-    "burgers": ("relative L² error", True),
-    "darcy": ("relative L² error", True),
-    "copy": ("accuracy", False),
-    "mqar": ("accuracy", False),
-    "tracking": ("accuracy", False),
-    "text": ("perplexity a token", True),
+    "burgers": "relative L² error",
+    "darcy": "relative L² error",
+    "copy": "accuracy",
+    "mqar": "accuracy",
+    "tracking": "accuracy",
+    "text": "perplexity a token",
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops.plotting import PALETTE, figure
+from sciops.plotting import MARKERS, PALETTE, figure
 from studies._mixer_arms import NO_MIXER
 from studies._zoo_cells import SCORES
 
@@ -68,7 +68,7 @@ def print_table(results: Mapping[str, Any], config: Any) -> None:
             line += "".join(f"{cost['cache'][n]:>11.0f}" for n in contexts)
         shares = [score["parameters"] for score in row["scores"].values()]
         print(line + f"{min(shares):>7.2f}–{max(shares):.2f}")
-    print(f"\nscores: {'; '.join(f'{task}: {SCORES[task][0]}' for task in tasks)}; parameters: over attention's.")
+    print(f"\nscores: {'; '.join(f'{task}: {SCORES[task]}' for task in tasks)}; parameters: over attention's.")
     if measured:
         print(
             f"step: training step of causal blocks on 4 × {config.cost_length} tokens, one thread; MB: its peak "
@@ -102,16 +102,16 @@ def notes(results: Mapping[str, Any]) -> list[str]:
 def draw(results: Mapping[str, Any], config: Any, path: Path) -> None:
     """A panel a task and cost, a row an arm."""
     rows = results["rows"]
-    panels = [(f"{task}: {SCORES[task][0]}", SCORES[task][1], _scores(rows, task)) for task in rows[0]["scores"]]
+    panels = [(f"{task}: {SCORES[task]}", _scores(rows, task)) for task in rows[0]["scores"]]
     if rows[0]["costs"] is not None:
-        panels.append(("training step, ms", True, [[(1e3 * row["costs"]["step"], None, None)] for row in rows]))
-        panels.append(("its peak memory, MB", True, [[(row["costs"]["memory"] / 2**20, None, None)] for row in rows]))
+        panels.append(("training step, ms", [[(1e3 * row["costs"]["step"], None, None)] for row in rows]))
+        panels.append(("its peak memory, MB", [[(row["costs"]["memory"] / 2**20, None, None)] for row in rows]))
         for name, label, unit in (("decode", "one token decoded, ms", 1e3), ("cache", "cache a channel, numbers", 1.0)):
             values = [[(unit * row["costs"][name][n], None, None) for n in row["costs"][name]] for row in rows]
-            panels.append((label, True, values))
+            panels.append((label, values))
     columns = min(5, len(panels))
     with figure(path, -(-len(panels) // columns), columns, width=2.6, height=0.6 + 0.22 * len(rows)) as (_, axes):
-        for axis, (label, _, values) in zip(axes.flat, panels):
+        for axis, (label, values) in zip(axes.flat, panels):
             _draw_panel(axis, label, values, [row["arm"] for row in rows], list(_contexts(rows)))
         for i, axis in enumerate(axes.flat):
             if i >= len(panels):
@@ -123,7 +123,7 @@ def draw(results: Mapping[str, Any], config: Any, path: Path) -> None:
 def _draw_panel(axis: Any, label: str, values: list, names: list[str], contexts: list[str]) -> None:
     several = max(map(len, values)) > 1
     for series in range(max(map(len, values))):
-        color, marker = PALETTE[series % len(PALETTE)], "os^D"[series % 4]
+        color, marker = PALETTE[series % len(PALETTE)], MARKERS[series % len(MARKERS)]
         where = [(v[series], i) for i, v in enumerate(values)]
         axis.plot(
             [value for (value, _, _), _ in where],
@@ -142,13 +142,24 @@ def _draw_panel(axis: Any, label: str, values: list, names: list[str], contexts:
         axis.set_xlim(-0.04, 1.04)
     elif positive:
         axis.set_xscale("log")
+        _few_ticks(axis, [v for row in values for part in row for v in part if v is not None])
     else:
         axis.set_xscale("symlog", linthresh=1.0)
     axis.set_yticks(range(len(names)), names)
     axis.set_ylim(len(names) - 0.5, -0.5)
     axis.set_xlabel(label)
     if several:
-        axis.legend(loc="best", handletextpad=0.2)
+        axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, handletextpad=0.1, columnspacing=0.8)
+
+
+def _few_ticks(axis: Any, values: Sequence[float]) -> None:
+    """Plain numbers that do not run into each other, on a logarithmic axis of any range."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    decades = np.log10(max(values) / min(values))
+    axis.xaxis.set_major_locator(LogLocator(subs=(1,) if decades > 2 else (1, 3) if decades > 0.9 else (1, 2, 3, 5)))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _scores(rows: Sequence[Mapping[str, Any]], task: str) -> list:
