@@ -89,7 +89,7 @@ def test_windows_as_large_as_the_image_are_full_attention():
     assert (model(x) - full(x)).abs().max() < 1e-12
 
 
-@pytest.mark.parametrize("mixer", MIXERS)
+@pytest.mark.parametrize("mixer", [name for name in MIXERS if name != "none"])
 def test_every_mixer_takes_any_size_and_all_weights_learn(mixer):
     model = small(mixer, layer_scale=1.0)
     for size in ((17, 31), (1, 1), (5, 40)):
