@@ -1,6 +1,6 @@
 """Mixers: the parts of a model that move information between grid points, (batch, *grid, channels) → same."""
 
-from sciops.mixers._sequence import SequenceMixer
+from sciops.mixers._sequence import SequenceMixer, copied, selected
 from sciops.mixers.attention import FullAttention
 from sciops.mixers.block_resolvent import BlockResolventAttention
 from sciops.mixers.convolution import Convolution
@@ -53,6 +53,8 @@ __all__ = [
     "StructuredRecurrence",
     "StateSpaceMixer",
     "WindowAttention",
+    "copied",
+    "selected",
     "solve_links",
     "solve_mixing",
 ]

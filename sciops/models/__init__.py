@@ -22,6 +22,7 @@ from sciops.models.orthogonality import orthogonality_defect, orthogonalize_
 from sciops.models.persistence import load_model, read_config, save_model
 from sciops.models.recurrent import Recurrent, forecast
 from sciops.models.registry import MODELS, build_model, model_from_config
+from sciops.models.sequence import SequenceStack
 from sciops.models.speech import SpeechEncoder, SpeechRecognizer
 from sciops.models.stepper import Stepper
 from sciops.models.swin_weights import SwinReport, load_swin_weights, swin_options
@@ -43,6 +44,7 @@ __all__ = [
     "OrthogonalConvolution",
     "OrthogonalNet",
     "Recurrent",
+    "SequenceStack",
     "SpeechEncoder",
     "SpeechRecognizer",
     "Stepper",
