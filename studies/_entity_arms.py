@@ -30,8 +30,8 @@ class Arm:
     options: Mapping[str, Any]
     steps: int
     rate: float
+    tested: int
     batch: int = 32
-    tested: int = 1024
 
 
 def resolvent_model(width: int, heads: int = 1, depth: int = 1, **options: Any) -> dict[str, Any]:

@@ -45,6 +45,8 @@ class Config:
     """trainings of softmax models of more than one layer, and of overwritten variables and boxes"""
     block_seeds: int = 1
     """trainings of block forms, and with several pointer systems"""
+    tested: int = 1024
+    """test sequences; a fourth as many of the world of boxes"""
     length: int = 32
     """tokens of a pointer chain"""
     chains: int = 4
@@ -151,11 +153,13 @@ def _chain(config: Config) -> dict[str, Any]:
 
 def _layers(config: Config, folder: Path) -> list[dict[str, Any]]:
     task = _chain(config)
-    arm = Arm("resolvent, 1 layer", resolvent_model(config.width), "pointers", task, config.steps, config.rate)
+    arm = Arm(
+        "resolvent, 1 layer", resolvent_model(config.width), "pointers", task, config.steps, config.rate, config.tested
+    )
     rows = [summary(arm, trained(arm, range(config.seeds), folder)) | {"layers": 1, "bound": None}]
     for depth, (steps, rate) in enumerate(zip(config.softmax_steps, config.softmax_rates), 1):
         name = f"softmax, {depth} layer" + "s" * (depth > 1)
-        arm = Arm(name, softmax_model(config.width, depth), "pointers", task, steps, rate)
+        arm = Arm(name, softmax_model(config.width, depth), "pointers", task, steps, rate, config.tested)
         seeds = range(config.seeds if depth == 1 else config.deep_seeds)
         rows.append(summary(arm, trained(arm, seeds, folder)) | {"layers": depth, "bound": 2**depth - 1})
     return rows
@@ -166,7 +170,7 @@ def _gammas(config: Config, folder: Path) -> list[dict[str, Any]]:
     for gamma in config.gammas:
         # 0.9, the default, is not spelled out, so that the training of another part is read back
         model = resolvent_model(config.width, **({} if gamma == 0.9 else {"gamma": gamma}))
-        arm = Arm(f"γ = {gamma:g}", model, "pointers", _chain(config), config.steps, config.rate)
+        arm = Arm(f"γ = {gamma:g}", model, "pointers", _chain(config), config.steps, config.rate, config.tested)
         rows.append(summary(arm, trained(arm, range(config.seeds), folder)) | {"gamma": gamma})
     return rows
 
@@ -183,7 +187,7 @@ def _blocks(config: Config, folder: Path) -> dict[str, list[dict[str, Any]]]:
         task |= {"long_links": share} if share else {}
         rows = []
         for name, (model, form) in models.items():
-            arm = Arm(f"{name}, {kind}", model, "pointers", task, config.steps, config.rate)
+            arm = Arm(f"{name}, {kind}", model, "pointers", task, config.steps, config.rate, config.tested)
             records = trained(arm, range(config.block_seeds), folder)
             rows.append(summary(arm, records) | {"name": name, "form": form, "mass": records[0].get("mass")})
         results[kind] = rows
@@ -215,7 +219,7 @@ def _properties(config: Config, folder: Path) -> list[dict[str, Any]]:
             f"dense, {2 * heads} heads": resolvent_model(width, 2 * heads),
         }
         for name, model in models.items():
-            arm = Arm(f"{name}, {p} systems", model, "packed", task, config.property_steps, config.rate)
+            arm = Arm(f"{name}, {p} systems", model, "packed", task, config.property_steps, config.rate, config.tested)
             row = summary(arm, trained(arm, range(config.block_seeds), folder))
             rows.append(row | {"name": name, "properties": p})
     return rows
@@ -230,7 +234,7 @@ def _tasks(config: Config, folder: Path) -> dict[str, list[dict[str, Any]]]:
         "softmax, 2 layers": softmax_model(width, 2, 4, **position),
         "resolvent, 1 layer": resolvent_model(width, 4, **position),
     }.items():
-        arm = Arm(f"{name}, overwrite", model, "overwrite", written, config.task_steps, config.rate)
+        arm = Arm(f"{name}, overwrite", model, "overwrite", written, config.task_steps, config.rate, config.tested)
         rows.append(summary(arm, trained(arm, range(config.deep_seeds), folder)) | {"name": name})
     world, mixed = {"operations": 6, "boxes": 5, "items": 20}, softmax_model(width, 2, 4, **position)
     both = {**mixed, "mixer": ["self_attention", "resolvent"]}
@@ -238,7 +242,8 @@ def _tasks(config: Config, folder: Path) -> dict[str, list[dict[str, Any]]]:
     of_boxes = []
     for name, model in {"softmax, 2 layers": mixed, "softmax, then resolvent": both}.items():
         options = {**model, "local": 4}
-        arm = Arm(f"{name}, boxes", options, "boxes", world, config.task_steps, config.rate, batch=16, tested=200)
+        tested = max(1, config.tested // 4)
+        arm = Arm(f"{name}, boxes", options, "boxes", world, config.task_steps, config.rate, tested, batch=16)
         records = trained(arm, range(config.deep_seeds), folder)
         matches = [record["exact_match"] for record in records]
         row = summary(arm, records, "operations") | {"name": name, "exact": [m["rate"] for m in matches]}

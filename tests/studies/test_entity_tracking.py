@@ -13,6 +13,7 @@ from studies._entity_times import by_powers, counted_exponent, tile_times, times
 TINY = entity_tracking.Config(
     parts=("layers", "blocks", "properties"),
     seeds=2,
+    tested=48,
     length=12,
     chains=2,
     values=4,
