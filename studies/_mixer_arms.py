@@ -34,7 +34,7 @@ ARMS: dict[str, Arm] = {
     "state space": Arm("state_space", {}, {"state": 16}),  # of 64, kernels each way would outweigh all the rest
     "polynomial": Arm("polynomial", _LEAN, _LEAN),
     "ChaCAL": Arm("resolvent", _ROPE),
-    "Block-ChaCAL": Arm("block_resolvent"),
+    "Block-ChaCAL": Arm("block_resolvent", {"block": 8, **_ROPE}),  # n^{1/3} of 512; decoding needs a number
     "2^k recurrence": Arm("recurrence", {"pattern": "powers"}, {"pattern": "powers"}),
     "k²+1 recurrence": Arm("recurrence", {"pattern": "squares"}, {"pattern": "squares"}),
     "polynomial + local": Arm(

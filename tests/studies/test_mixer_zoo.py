@@ -95,6 +95,14 @@ def test_a_run_says_what_its_cells_say_and_reads_them_back(tmp_path, capsys, mon
     assert study.run(config)["cells"] == results["cells"]
 
 
+@pytest.mark.parametrize("name", ARMS)
+def test_every_arm_decodes(name):
+    decode, kept = decoder(name, 16, 2, 9, tokens=2)
+    decode()
+    decode()  # from the same states again
+    assert kept >= 0
+
+
 def test_caches_are_as_large_as_the_mixers_say():
     for name, expected in ((NO_MIXER, lambda n: 0), ("attention", lambda n: 2 * n), ("mean", None)):
         sizes = [decoder(name, 16, 1, n, tokens=1)[1] for n in (32, 128)]
