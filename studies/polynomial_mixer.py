@@ -75,7 +75,9 @@ class Config:
     fields: tuple[int, int] = (128, 32)
     """training and test functions"""
     field_steps: int = 60
-    """optimiser steps, of 16 functions each"""
+    """optimiser steps"""
+    field_batch: int = 16
+    """functions a step"""
     field_width: int = 48
     """channels of the networks, of four blocks"""
     field_rate: float = 3e-3
@@ -115,6 +117,7 @@ PRESETS = {
         points=256,
         fields=(512, 128),
         field_steps=800,
+        field_batch=8,
         recall_arms=tuple(RECALL_ARMS),
         recall_length=64,
         recall_pairs=8,
@@ -154,7 +157,7 @@ def run(config: Config) -> dict[str, Any]:
     """
     _check(config)
     folder = RunFolder(config.output)
-    folder.describe(config, seeds=config.seeds)
+    folder.describe(config, methods=["polynomial_speech"], seeds=config.seeds)
     torch.set_num_threads(1)
     timed, peaks = [], []
     layer = dict(width=config.layer_width, heads=config.heads)
@@ -182,7 +185,8 @@ def _fields(config: Config) -> list[dict[str, Any]]:
     """One record a mixer and seed on Burgers."""
     train, test = config.fields
     data = {"points": config.points, "train": train, "test": test}
-    how = {"steps": config.field_steps, "width": config.field_width, "rate": config.field_rate}
+    how = {"steps": config.field_steps, "batch": config.field_batch}
+    how |= {"width": config.field_width, "rate": config.field_rate}
     cases = [(seed, arm) for seed in config.seeds for arm in config.field_arms]
     records = []
     for seed, arm in tqdm(cases, unit="training", desc="Burgers"):

@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from sciops._compiling import uncompiled
 from sciops.grids import Grid
@@ -16,6 +15,7 @@ from sciops.mixers._polynomial_features import PolynomialFeatures
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._running_means import running_means
 from sciops.mixers._sequence import SequenceMixer, lengths_of
+from sciops.mixers._stretches import in_stretches
 from sciops.mixers.self_attention import rotated
 
 # torch's own hardsigmoid has no second derivative
@@ -49,7 +49,8 @@ class PolynomialMixer(SequenceMixer):
         the mean back by i before the gate makes y depend on j − i alone, which a gate turned by i, as in the authors'
         code, does not unless W_o weighs both of a pair alike. Counts tokens, so one axis only
     chunk : tokens of a batch that are worked on at a time (256 a sequence at least); of longer ones training keeps
-        the inputs alone and computes the features again on the way back. None: everything at once
+        the inputs alone and computes the features again on the way back. None: everything at once, as `torch.func`
+        needs it
 
     The causal state is (ΣF, count), O(channels) whatever was seen. With `block`, stretches given to `prefill` begin
     where a block does, so that all but the last hold whole blocks, and there is no `step`.
@@ -74,7 +75,7 @@ class PolynomialMixer(SequenceMixer):
         gate_heads: int | None = None,
         groups: int = 1,
         rope: bool = False,
-        chunk: int | None = 2048,
+        chunk: int | None = 1024,
     ) -> None:
         super().__init__(channels, causal=causal)
         given = dict(degree=degree, block=block, gate_heads=gate_heads, groups=groups, chunk=chunk)
@@ -158,37 +159,37 @@ class PolynomialMixer(SequenceMixer):
         return super().step(x, state)
 
     def _scan(self, x: Tensor, mask: Tensor | None, state: PolynomialState | None) -> tuple[Tensor, PolynomialState]:
-        x = _only_tokens(x, mask)
+        x, n, block = _only_tokens(x, mask), x.shape[1], self.block or 1
         if state is None:
             total = x.new_zeros(len(x), self.features, dtype=working_dtype(x))
             state = PolynomialState(total, torch.zeros(len(x), dtype=torch.int64, device=x.device))
         total, count = state
-        block = self.block or 1
-        size = max(1, self._stretch(x) // block) * block
-        parts = x.split(size, dim=1)
-        masks = [None] * len(parts) if mask is None else mask.split(size, dim=1)
-        outputs = []
-        for part, there in zip(parts, masks):
-            y, total = _stretched(len(parts), self._scanned, part, there, total, count)
-            count = count + lengths_of(part, there)
-            outputs.append(y)
-        return _joined(outputs), PolynomialState(total, count)
+        after = count + lengths_of(x, mask)
+        at = torch.arange(n, device=x.device)
+        # all up to the end of its block, as far as there are tokens
+        seen = torch.minimum(count[:, None] + (at // block + 1) * block, after[:, None]).clamp(min=1)
+        y, total = in_stretches(
+            self,
+            self._scanned,
+            x,
+            size=max(1, self._stretch(x) // block) * block,
+            carry=total,
+            along=(mask, seen, count[:, None] + at if self.rope else None),
+        )
+        return y, PolynomialState(total, after)
 
-    def _scanned(self, x: Tensor, mask: Tensor | None, total: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-        """y of a stretch after `count` tokens with the sum `total`, and the sum after it."""
-        n, block = x.shape[1], self.block or 1
-        at = count[:, None] + torch.arange(n, device=x.device) if self.rope else None
+    def _scanned(self, x: Tensor, total: Tensor, along: Any, shared: Any) -> tuple[Tensor, Tensor]:
+        """y of a stretch of whole blocks after tokens with the sum `total`, and the sum after it."""
+        (mask, seen, at), block = along, self.block or 1
         f = self.polynomial.combined(self.polynomial.powers(x))
         f = f if at is None else _turned(f, at)
         f = f if mask is None else f * mask.unsqueeze(-1).to(f.dtype)
         if block > 1:
-            f = F.pad(f, (0, 0, 0, -n % block)).unflatten(1, (-1, block)).sum(2)
-        ends = count[:, None] + torch.arange(block, n + block, block, device=x.device)
-        seen = torch.minimum(ends, (count + lengths_of(x, mask))[:, None]).clamp(min=1)
-        mean, total = running_means(f, total, seen)
+            f = F.pad(f, (0, 0, 0, -x.shape[1] % block)).unflatten(1, (-1, block)).sum(2)
+        mean, total = running_means(f, total, seen[:, ::block])
         if block > 1:
-            mean = mean.repeat_interleave(block, dim=1)[:, :n]
-        return self._gated(x, mean, at), total
+            mean = mean.repeat_interleave(block, dim=1)[:, : x.shape[1]]
+        return self._gated(x, None, (mean, at), ())[0], total
 
     def _quadrature(self, x: Tensor, mask: Tensor | None, grid: Grid | None) -> Tensor:
         """(batch or 1, 1, n) weights of the tokens."""
@@ -204,45 +205,43 @@ class PolynomialMixer(SequenceMixer):
     def _means(self, x: Tensor, weights: Tensor) -> Tensor:
         """Σ_j w_rj F(x_j) / Σ_j w_rj, (batch, r, features), of weights (batch or 1, r, n); 0 where they sum to 0."""
         size = weights.sum(-1, keepdim=True)
-        weights = weights / torch.where(size > 0, size, 1.0)
-        stretch = self._stretch(x)
-        places = torch.arange(x.shape[1], device=x.device).split(stretch)
-        parts = list(zip(x.split(stretch, dim=1), weights.split(stretch, dim=-1), places))
-        means = [_stretched(len(parts), self._averaged, *part) for part in parts]
-        return means[0] if len(means) == 1 else torch.stack(means).sum(0)
+        weights = (weights / torch.where(size > 0, size, 1.0)).mT
+        start = x.new_zeros(len(x), weights.shape[2], self.features, dtype=weights.dtype)
+        at = _places(x) if self.rope else None
+        return in_stretches(self, self._averaged, x, size=self._stretch(x), carry=start, along=(weights, at))[1]
 
-    def _averaged(self, x: Tensor, weights: Tensor, at: Tensor) -> Tensor:
+    def _averaged(self, x: Tensor, before: Tensor, along: Any, shared: Any) -> tuple[None, Tensor]:
+        weights, at = along
         powers = self.polynomial.powers(x)
         with full_precision(x):
-            if self.rope:
-                return weights @ _turned(self.polynomial.combined(powers), at)
-            return self.polynomial.combined([weights @ power for power in powers])
+            if at is not None:
+                return None, before + weights.mT @ _turned(self.polynomial.combined(powers), at)
+            return None, before + self.polynomial.combined([weights.mT @ power for power in powers])
 
     def _read(self, x: Tensor, mean: Tensor) -> Tensor:
         """y of gates of x (batch, m, channels) and means (batch, m or 1, features)."""
-        stretch = self._stretch(x)
-        parts = x.split(stretch, dim=1)
-        if mean.shape[1] == 1 and x.shape[1] >= self.channels and not self.rope:
-            # W_o (S ⊙ H) = (W_o diag H) S spares an array of the features of every token
-            heads = mean.unflatten(-1, (self.gate_heads, -1)).squeeze(1)
-            with full_precision(x):
-                weight = self.out.weight.to(heads.dtype).unflatten(1, heads.shape[1:])
-                read = torch.einsum("bgc,ogc->bgo", heads, weight)
-            return _joined([_stretched(len(parts), self._folded, part, read) for part in parts])
-        places = torch.arange(x.shape[1], device=x.device).split(stretch) if self.rope else [None] * len(parts)
-        means = mean.split(stretch, dim=1) if mean.shape[1] > 1 else [mean] * len(parts)
-        return _joined([_stretched(len(parts), self._gated, *part) for part in zip(parts, means, places)])
+        at = _places(x) if self.rope else None
+        if mean.shape[1] > 1 or at is not None or x.shape[1] < self.channels:
+            each = mean if mean.shape[1] > 1 else None
+            one = () if mean.shape[1] > 1 else (mean,)
+            return in_stretches(self, self._gated, x, size=self._stretch(x), along=(each, at), shared=one)[0]
+        # W_o (S ⊙ H) = (W_o diag H) S spares an array of the features of every token
+        heads = mean.unflatten(-1, (self.gate_heads, -1)).squeeze(1)
+        with full_precision(mean):
+            read = torch.einsum("bgc,ogc->bgo", heads, self.out.weight.to(heads.dtype).unflatten(1, heads.shape[1:]))
+        return in_stretches(self, self._folded, x, size=self._stretch(x), shared=(read,))[0]
 
-    def _folded(self, x: Tensor, read: Tensor) -> Tensor:
+    def _folded(self, x: Tensor, carry: None, along: Any, shared: Any) -> tuple[Tensor, None]:
         gates = self._gates(x)
-        y = gates @ read.to(gates.dtype)
-        return y if self.out.bias is None else y + self.out.bias.to(y.dtype)
+        y = gates @ shared[0].to(gates.dtype)
+        return (y if self.out.bias is None else y + self.out.bias.to(y.dtype)), None
 
-    def _gated(self, x: Tensor, mean: Tensor, at: Tensor | None) -> Tensor:
-        gates = self._gates(x)
+    def _gated(self, x: Tensor, carry: None, along: Any, shared: Any) -> tuple[Tensor, None]:
+        gates, (mean, at) = self._gates(x), along
+        mean = shared[0] if mean is None else mean
         mean = mean if at is None else _turned(mean, -at)
         heads = mean.to(gates.dtype).unflatten(-1, (self.gate_heads, -1))
-        return self.out((gates.unsqueeze(-1) * heads).flatten(-2))
+        return self.out((gates.unsqueeze(-1) * heads).flatten(-2)), None
 
     def _gates(self, x: Tensor) -> Tensor:
         return _GATES[self.gate](self.to_gate(x))
@@ -255,25 +254,19 @@ class PolynomialMixer(SequenceMixer):
         return f"{self.channels}, causal={self.causal}{block}, gate_heads={self.gate_heads}, rope={self.rope}"
 
 
-def _stretched(stretches: int, function: Any, *arguments: Any) -> Any:
-    """function(*arguments), of which the way back keeps the arguments alone where there are several stretches."""
-    if stretches == 1 or not torch.is_grad_enabled():
-        return function(*arguments)
-    return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)
-
-
 def _only_tokens(x: Tensor, mask: Tensor | None) -> Tensor:
     """x with 0 at padding, where it may hold anything."""
     return x if mask is None else x.masked_fill(~mask.unsqueeze(-1), 0.0)
 
 
+def _places(x: Tensor) -> Tensor:
+    """(1, n) positions of the tokens of x."""
+    return torch.arange(x.shape[1], device=x.device)[None]
+
+
 def _turned(f: Tensor, at: Tensor) -> Tensor:
-    """f (batch, n or 1, features) turned to the positions `at`, (n,) or (batch, n)."""
+    """f (batch, n, features) turned to the positions `at`, (batch or 1, n)."""
     return rotated(f.unsqueeze(-2), at).squeeze(-2)
-
-
-def _joined(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
 @uncompiled

@@ -347,6 +347,33 @@ def test_long_sequences_by_stretches_are_the_same(options, block, monkeypatch):
                 close(b, a, 1e-11)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_stretches_are_taken_again_in_the_precision_of_the_first_time(causal):
+    x, found = tokens(1, 600).float().requires_grad_(), []
+    for chunk in (None, 256):
+        torch.manual_seed(0)
+        mixer = PolynomialMixer(D, causal=causal, chunk=chunk)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = mixer(x).float().square().sum()
+        found.append([loss, *torch.autograd.grad(loss, [x, *mixer.parameters()])])
+    for a, b in zip(*found):
+        assert (a - b).norm() <= 0.02 * a.norm()
+
+
+def test_gradients_reach_an_earlier_prefill_once():
+    """The state depends on the parameters that the stretch after it reads; also in gradients of second order."""
+    x, found = tokens(1, 600).requires_grad_(), []
+    for chunk in (None, 256):
+        mixer = made(causal=True, chunk=chunk)
+        _, state = mixer.prefill(x[:, :290])
+        y = mixer.prefill(x[:, 290:], state)[0]
+        gradients = torch.autograd.grad(y.square().sum(), [x, *mixer.parameters()], create_graph=True)
+        second = torch.autograd.grad(sum(g.square().sum() for g in gradients), [x, *mixer.parameters()])
+        found.append([*gradients, *second])
+    for a, b in zip(*found):
+        close(b, a, 1e-9)
+
+
 def test_training_keeps_inputs_of_stretches_alone():
     """What autograd saves for one long sequence is a small multiple of the input, not of the features."""
     x = torch.randn(1, 4096, 8).requires_grad_()
@@ -500,3 +527,15 @@ def test_errors_say_what_was_expected():
             PolynomialMixer(D, **options)
     with pytest.raises(ValueError, match="pass causal=True"):
         PolynomialMixer(D).prefill(torch.zeros(1, 2, D))
+
+
+@pytest.mark.gpu
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "options", [dict(), dict(causal=True, rope=True), dict(causal=True, block=4, groups=2)], ids=ids
+)
+def test_a_gpu_gives_the_same(options):
+    mixer, x = made(**options, chunk=256), tokens(n=600)
+    mask = torch.arange(600) < torch.tensor([[600], [301]])
+    expected = mixer(x, mask=mask)
+    close(mixer.cuda()(x.cuda(), mask=mask.cuda()).cpu(), expected, 1e-10)
