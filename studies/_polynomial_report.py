@@ -194,7 +194,8 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
                         axis.loglog(*zip(*own), label=label, base=2, **styles[name])
                 axis.set_yscale("log", base=10)
                 axis.set_xlabel("tokens")
-                axis.legend()
+                if axis.lines:
+                    axis.legend()
             axes[0, 0].set(ylabel="time there and back (ms), one thread")
             axes[0, 1].set(ylabel="peak memory of a training pass (MB)")
     if found["fields"] or found["recall"]:
