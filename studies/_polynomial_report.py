@@ -219,6 +219,14 @@ def _dots(axis: Any, by_arm: Mapping[str, Any], kinds: Sequence[tuple[str, str]]
     axis.set_xlabel(label)
     if log:
         axis.set_xscale("log")
+        low, high = (
+            f(v for row in by_arm.values() for key, _ in kinds for v in row[key]["values"]) for f in (min, max)
+        )
+        axis.set_xlim(0.8 * low, 1.25 * high)
+        steps = [m * 10.0**k for k in range(-8, 3) for m in (1, 2, 5)]
+        ticks = [t for t in steps if 0.8 * low <= t <= 1.25 * high]
+        axis.set_xticks(ticks, [f"{t:g}" for t in ticks])
+        axis.set_xticks([], minor=True)
     else:
         axis.set_xlim(-0.02, 1.02)
     if len(kinds) > 1:
