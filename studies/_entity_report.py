@@ -38,16 +38,13 @@ def targets(results: dict[str, Any]) -> list[dict[str, Any]]:
             ]
     if "times" in results:
         timed = results["times"]
-        lengths = sorted({row["n"] for row in timed["rows"] if row["saved"] is not None})
         for name in _accurate(results):
             for what in ("forward", "both"):
-                saved = [
-                    r["saved"]["median"]
-                    for r in timed["rows"]
-                    if r["name"] == name and r["pass"] == what and r["saved"]
-                ]
-                words = f"{name}: least saved of dense, {_PASSES[what]}, n = {lengths[0]} … {lengths[-1]}"
-                rows.append(target(words, min(saved), least=0.29))
+                own = [r for r in timed["rows"] if r["name"] == name and r["pass"] == what and r["saved"]]
+                saved = {r["n"]: r["saved"]["median"] for r in own if r["n"] >= timed["fit_from"]}
+                if saved:
+                    words = f"{name}: least saved of dense, {_PASSES[what]}, n = {min(saved)} … {max(saved)}"
+                    rows.append(target(words, min(saved.values()), least=0.29))
         for name, exponents in timed["exponents"].items():
             if name.startswith("level 1"):
                 words = f"{name}: exponent of time, {_PASSES['both']}, from n = {timed['fit_from']}"

@@ -86,7 +86,6 @@ def prefilled(
         y, solved, u = mixer.solved(routes, x_known, how="lower", past=past, known=(which, x_known, u_known))
         weights = routes.weights.unsqueeze(-2)
         block_summaries = (weights @ u).squeeze(-2)
-        gained = past if mixer.level == 2 else past + routes.far @ block_summaries
     after = count + lengths
     at = (known[:, None] + torch.arange(n, device=x.device)).clamp(max=blocks * m - 1)
     y = y.flatten(2, 3).transpose(1, 2)
@@ -99,23 +98,15 @@ def prefilled(
     from_here = (position - first[:, None] * m).clamp(0, blocks * m - 1)
     renewed = (position >= count[:, None])[..., None, None]
     ring = torch.where(renewed, kept.gather(1, _wide(from_here, kept)), ring)
-    before, index = finished - first, torch.arange(blocks, device=x.device)
+    new = (finished - first)[:, None] + torch.arange(blocks, device=x.device)
     keys, summaries = (
-        put(
-            old,
-            z.transpose(1, 2).gather(1, _wide((index + before[:, None]).clamp(max=blocks - 1), z.transpose(1, 2))),
-            finished,
-            state.longest // m,
-        )
+        put(old, _picked(z, new), finished, state.longest // m)
         for old, z in ((state.keys, block_keys), (state.summaries, block_summaries))
     )
-    last = (after // m - 1 - first).clamp(0, blocks - 1)
-    mean = q.mean(3).transpose(1, 2).gather(1, _wide(last[:, None], q.mean(3).transpose(1, 2)))[:, 0]
-    query = torch.where((after // m > finished)[:, None, None], mean, state.query)
-    current = ((after - 1) // m - first).clamp(0, blocks - 1)
+    query = _picked(q.mean(3), (after // m - 1 - first)[:, None])[:, 0]
+    query = torch.where((after // m > finished)[:, None, None], query, state.query)
     if mixer.level == 1:
-        gained = gained.transpose(1, 2)
-        gained = gained.gather(1, _wide(current[:, None], gained))[:, 0]
+        gained = _picked(past + routes.far @ block_summaries, ((after - 1) // m - first)[:, None])[:, 0]
         gained = torch.where((lengths > 0)[:, None, None], gained, state.gained)
     else:
         gained = state.gained
@@ -195,6 +186,11 @@ def _scored(q: Tensor, keys: Tensor, apart: Tensor, slopes: Tensor | None) -> Te
 def _summed(weights: Tensor, z: Tensor) -> Tensor:
     """Σ_j weights_j z_j (batch, heads, d) of weights (batch, heads, n) and z (batch, n, heads, d)."""
     return (weights.unsqueeze(-2) @ z.transpose(1, 2)).squeeze(-2)
+
+
+def _picked(z: Tensor, index: Tensor) -> Tensor:
+    """(batch, k, heads, d): the blocks `index` (batch, k) of z (batch, heads, K, d), the nearest that there is."""
+    return z.transpose(1, 2).gather(1, _wide(index.clamp(0, z.shape[2] - 1), z.transpose(1, 2)))
 
 
 def _wide(index: Tensor, z: Tensor) -> Tensor:

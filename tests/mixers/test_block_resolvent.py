@@ -86,6 +86,17 @@ def test_level_0_is_the_whole_operator(n, m, gamma):
         close(a, b, 1e-11)
 
 
+def test_level_0_keeps_no_matrix_for_the_backward_pass():
+    def kept(n):
+        sizes = []
+        q, k, v = (random(1, HEADS, n, D, seed=i).requires_grad_() for i in range(3))
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
+            exact(q, k, v, 0.9, block=8)
+        return sum(sizes)
+
+    assert kept(32) == 5 * HEADS * 32 * D and kept(64) == 2 * kept(32)
+
+
 @pytest.mark.parametrize("options", [dict(causal=True), dict(), dict(causal=True, positions="alibi", gamma="learned")])
 def test_level_0_in_place_of_resolvent_attention(options):
     torch.manual_seed(0)
@@ -331,6 +342,25 @@ def test_counts_of_work_grow_as_they_should():
     assert few["scores"] == 4 + 8 and few["local"] == 4 + 2 * 2 * 3
     few = multiply_adds(4, channels=1, heads=1, level=1, block=2)
     assert few == {"scores": 8 + 1, "local": 2 * 3 * 2, "blocks": (1 + 4) + (4 + 1), "total": 31}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("options", [dict(level=0), dict(level=1, overlap=True), dict(level=2), dict(gamma="learned")])
+def test_devices_agree(options):
+    torch.manual_seed(0)
+    mixer = BlockResolventAttention(8, heads=2, block=4, causal=True, **options).double()
+    x = random(2, 21, 8).requires_grad_()
+    here = torch.autograd.grad(mixer(x).sin().sum(), [x, *mixer.parameters()])
+    there = mixer.cuda()
+    y = x.detach().cuda().requires_grad_()
+    for a, b in zip(here, torch.autograd.grad(there(y).sin().sum(), [y, *there.parameters()])):
+        close(b.cpu(), a, 1e-9)
+    state, got = None, []
+    with torch.no_grad():
+        for t in range(21):
+            out, state = there.step(y[:, t], state)
+            got.append(out)
+        close(torch.stack(got, 1), there(y), 1e-9)
 
 
 @pytest.mark.parametrize("ndim", [1, 2])
