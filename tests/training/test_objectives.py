@@ -12,9 +12,9 @@ import torch
 from sciops import metrics
 from sciops.grids import Grid
 from sciops.training import OBJECTIVES
-from sciops.training.objectives import LABEL_OBJECTIVES, difference_energy
+from sciops.training.objectives import LABEL_OBJECTIVES, TOKEN_OBJECTIVES, difference_energy
 
-FIELDS = [name for name in OBJECTIVES if name not in LABEL_OBJECTIVES]
+FIELDS = [name for name in OBJECTIVES if name not in LABEL_OBJECTIVES + TOKEN_OBJECTIVES]
 
 GRIDS = [
     Grid((5, 7), extent=((0, 1), (0, 2))),
