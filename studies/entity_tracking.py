@@ -42,9 +42,9 @@ class Config:
     seeds: int = 3
     """trainings of one layer"""
     deep_seeds: int = 1
-    """trainings of softmax models of more than one layer, and of overwritten variables and boxes"""
+    """trainings of softmax models of more than one layer"""
     block_seeds: int = 1
-    """trainings of block forms, and with several pointer systems"""
+    """trainings of block forms, with several pointer systems, on overwritten variables and on boxes"""
     tested: int = 1024
     """test sequences; a fourth as many of the world of boxes"""
     length: int = 32
@@ -98,12 +98,11 @@ PRESETS = {
     "medium": Config(
         deep_seeds=3,
         steps=500,
-        softmax_steps=(800, 2000, 4000, 4000),
-        property_steps=600,
-        properties=(1, 2, 3, 4, 5, 6, 8),
+        softmax_steps=(800, 2000, 3000, 3500),
+        property_steps=500,
+        properties=(1, 2, 4, 5, 6, 8),
         task_steps=600,
         lengths=(512, 1024, 2048, 4096, 8192, 16384),
-        rounds=5,
     ),
     "full": Config(
         seeds=5,
@@ -235,7 +234,7 @@ def _tasks(config: Config, folder: Path) -> dict[str, list[dict[str, Any]]]:
         "resolvent, 1 layer": resolvent_model(width, 4, **position),
     }.items():
         arm = Arm(f"{name}, overwrite", model, "overwrite", written, config.task_steps, config.rate, config.tested)
-        rows.append(summary(arm, trained(arm, range(config.deep_seeds), folder)) | {"name": name})
+        rows.append(summary(arm, trained(arm, range(config.block_seeds), folder)) | {"name": name})
     world, mixed = {"operations": 6, "boxes": 5, "items": 20}, softmax_model(width, 2, 4, **position)
     both = {**mixed, "mixer": ["self_attention", "resolvent"]}
     both["mixer_options"] = {name: {"heads": 4, **position} for name in both["mixer"]}
@@ -244,7 +243,7 @@ def _tasks(config: Config, folder: Path) -> dict[str, list[dict[str, Any]]]:
         options = {**model, "local": 4}
         tested = max(1, config.tested // 4)
         arm = Arm(f"{name}, boxes", options, "boxes", world, config.task_steps, config.rate, tested, batch=16)
-        records = trained(arm, range(config.deep_seeds), folder)
+        records = trained(arm, range(config.block_seeds), folder)
         matches = [record["exact_match"] for record in records]
         row = summary(arm, records, "operations") | {"name": name, "exact": [m["rate"] for m in matches]}
         of_boxes.append(row | {"exact_by_operations": matches[0]["operations"]})
