@@ -18,6 +18,7 @@ from studies._sequence_training import TokenModel, kept, train_tokens
 
 TASKS = {"pointers": pointer_chain, "packed": packed_pointers, "overwrite": overwrite, "boxes": boxes}
 TEST_SEED = 10**9  # far from the seeds of training
+OFTEN = 30  # answers that tell an accuracy
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,14 @@ def _record(arm: Arm, maker: Any, test: SequenceTask, how: dict[str, Any]) -> di
 def summary(arm: Arm, records: list[dict[str, Any]], group: str = "hop") -> dict[str, Any]:
     """One row: accuracy by seed, its mean and spread, and accuracy by group, the mean over seeds and every seed's.
 
-    "reach" : by seed, the most links up to which every hop has accuracy of at least 0.95, −1 for none
+    "reach" : by seed, the most links up to which every hop has accuracy of at least 0.95, −1 for none; as "worst", by
+    seed, among numbers of links that occur at least 30 times in the test
     """
     accuracy = [record["accuracy"] for record in records]
     values = records[0]["groups"][group]["value"]
     by_seed = [record["groups"][group]["accuracy"] for record in records]
+    counts = records[0]["groups"][group]["count"]
+    often = [i for i, count in enumerate(counts) if count >= OFTEN] or list(range(len(counts)))
     return {
         "name": arm.name,
         "accuracy": float(np.mean(accuracy)),
@@ -91,8 +95,9 @@ def summary(arm: Arm, records: list[dict[str, Any]], group: str = "hop") -> dict
         "value": values,
         "by_value": np.mean(by_seed, axis=0).tolist(),
         "by_seed": by_seed,
-        "count": records[0]["groups"][group]["count"],
-        "reach": [_reach(row) for row in by_seed],
+        "count": counts,
+        "reach": [_reach([row[i] for i in often]) for row in by_seed],
+        "worst": [min(row[i] for i in often) for row in by_seed],
         "late_gain": float(np.mean([r["curve"][-1]["accuracy"] - r["curve"][-2]["accuracy"] for r in records])),
         "steps": arm.steps,
         "batch": arm.batch,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sciops.plotting import figure, series
+from studies._entity_arms import OFTEN
 from studies._timing import print_targets, target
 
 EQUAL = 0.005  # of accuracy, below the dense operator's, that still counts as the same
@@ -19,14 +20,13 @@ def targets(results: dict[str, Any]) -> list[dict[str, Any]]:
     rows = []
     if "layers" in results:
         layers = results["layers"]
-        worst = min(min(row) for row in layers[0]["by_seed"])
+        worst = min(layers[0]["worst"])
         rows.append(target("one layer of the resolvent: worst accuracy of any hop and seed", worst, least=0.99))
         for row in layers[1:]:
             what = f"{row['name']}: links followed by every seed (accuracy ≥ 0.95), bound {row['bound']}"
-            deepest = max(row["value"])
+            deepest = max(hop for hop, count in zip(row["value"], row["count"]) if count >= OFTEN)
             rows.append(target(what, min(row["reach"]), least=min(row["bound"], deepest), note=_stopped(row)))
-            past = [share for hop, share in zip(row["value"], row["by_value"]) if hop > row["bound"]]
-            if past:
+            if deepest > row["bound"]:
                 first = row["by_value"][row["value"].index(row["bound"] + 1)]
                 rows.append(target(f"{row['name']}: accuracy one link past the bound", first, most=0.95))
     if "blocks" in results:
@@ -164,10 +164,10 @@ def draw(results: dict[str, Any], path: Path) -> None:
             axis.set_visible(False)
 
 
-def _draw_hops(axis: Any, rows: list[dict[str, Any]], least: int = 30) -> None:
+def _draw_hops(axis: Any, rows: list[dict[str, Any]]) -> None:
     """Mean accuracy by hop with a band from the lowest to the highest seed, of hops that occur often enough to tell."""
     for row, style in zip(rows, series()):
-        keep = [i for i, count in enumerate(row["count"]) if count >= least]
+        keep = [i for i, count in enumerate(row["count"]) if count >= OFTEN]
         hops, seeds = np.array(row["value"])[keep], np.array(row["by_seed"])[:, keep]
         axis.plot(hops, seeds.mean(0), label=row["name"], **style)
         axis.fill_between(hops, seeds.min(0), seeds.max(0), color=style["color"], alpha=0.15, linewidth=0)

@@ -167,10 +167,11 @@ def _layers(config: Config, folder: Path) -> list[dict[str, Any]]:
 def _gammas(config: Config, folder: Path) -> list[dict[str, Any]]:
     rows = []
     for gamma in config.gammas:
-        # 0.9, the default, is not spelled out, so that the training of another part is read back
+        # named and spelled as in the part before, so that its training is read back
         model = resolvent_model(config.width, **({} if gamma == 0.9 else {"gamma": gamma}))
-        arm = Arm(f"γ = {gamma:g}", model, "pointers", _chain(config), config.steps, config.rate, config.tested)
-        rows.append(summary(arm, trained(arm, range(config.seeds), folder)) | {"gamma": gamma})
+        name = "resolvent, 1 layer" if gamma == 0.9 else f"γ = {gamma:g}"
+        arm = Arm(name, model, "pointers", _chain(config), config.steps, config.rate, config.tested)
+        rows.append(summary(arm, trained(arm, range(config.seeds), folder)) | {"name": f"γ = {gamma:g}"})
     return rows
 
 

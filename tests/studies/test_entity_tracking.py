@@ -63,6 +63,8 @@ def row(name, by_seed, bound=None, gain=0.0):
         "by_seed": by_seed,
         "by_value": by_seed[0],
         "reach": [max((i for i, a in enumerate(r) if min(r[: i + 1]) >= 0.95), default=-1) for r in by_seed],
+        "worst": [min(r) for r in by_seed],
+        "count": [100] * len(by_seed[0]),
         "bound": bound,
         "late_gain": gain,
         "steps": 10,
