@@ -59,17 +59,21 @@ class Config:
     """training steps of one layer of the resolvent and of its block forms"""
     rate: float = 3e-3
     """largest rate of the same"""
-    softmax_steps: tuple[int, ...] = (300, 500, 400, 300)
+    softmax_steps: tuple[int, ...] = (300, 400, 300, 200)
     """training steps of softmax models of 1, 2, … layers"""
     softmax_rates: tuple[float, ...] = (3e-3, 2e-3, 2e-3, 2e-3)
     """their largest rates"""
     gammas: tuple[float, ...] = (0.5, 0.8, 0.9, 0.95)
     """γ that are compared"""
-    block_length: int = 64
+    block_length: int = 32
     """tokens of the chains for block forms"""
+    block_width: int = 64
+    """channels there: at least twice as many as tokens, whose names have to be told apart"""
+    block_steps: int = 250
+    """training steps there"""
     local: int = 8
     """farthest parent on chains of near links"""
-    blocks: tuple[int, ...] = (8, 16)
+    blocks: tuple[int, ...] = (8,)
     """tokens a block"""
     long_links: float = 0.1
     """share of far links in the second task for block forms"""
@@ -85,9 +89,9 @@ class Config:
     """pointer systems in the same tokens"""
     property_heads: int = 4
     """heads there"""
-    property_steps: int = 300
+    property_steps: int = 200
     """training steps there"""
-    task_steps: int = 120
+    task_steps: int = 100
     """training steps on overwritten variables and on boxes"""
     output: Path = Path("runs/entity_tracking")
     """folder for results.json, records and the figure"""
@@ -98,6 +102,10 @@ PRESETS = {
     "medium": Config(
         deep_seeds=3,
         steps=500,
+        block_length=64,
+        block_width=128,
+        block_steps=400,
+        blocks=(8, 16),
         softmax_steps=(800, 2000, 3000, 3500),
         property_steps=500,
         properties=(1, 2, 4, 5, 6, 8),
@@ -109,6 +117,10 @@ PRESETS = {
         deep_seeds=5,
         block_seeds=3,
         steps=1500,
+        block_length=64,
+        block_width=128,
+        block_steps=1500,
+        blocks=(8, 16),
         softmax_steps=(1500, 10_000, 20_000, 20_000),
         property_steps=3000,
         properties=(1, 2, 3, 4, 5, 6, 7, 8),
@@ -176,18 +188,18 @@ def _gammas(config: Config, folder: Path) -> list[dict[str, Any]]:
 
 
 def _blocks(config: Config, folder: Path) -> dict[str, list[dict[str, Any]]]:
-    models = {"dense": (resolvent_model(config.width), None)}
+    models = {"dense": (resolvent_model(config.block_width), None)}
     for m in config.blocks:
         for level, overlap in ((1, False), (2, False), (1, True), (2, True)):
             name = f"level {level}{', overlap' if overlap else ''}, m = {m}"
-            models[name] = (block_model(config.width, level=level, block=m, overlap=overlap), (level, overlap))
+            models[name] = (block_model(config.block_width, level=level, block=m, overlap=overlap), (level, overlap))
     results = {}
     for kind, share in (("near", 0.0), ("far", config.long_links)):
         task = {"length": config.block_length, "chains": config.chains, "values": config.values, "local": config.local}
         task |= {"long_links": share} if share else {}
         rows = []
         for name, (model, form) in models.items():
-            arm = Arm(f"{name}, {kind}", model, "pointers", task, config.steps, config.rate, config.tested)
+            arm = Arm(f"{name}, {kind}", model, "pointers", task, config.block_steps, config.rate, config.tested)
             records = trained(arm, range(config.block_seeds), folder)
             rows.append(summary(arm, records) | {"name": name, "form": form, "mass": records[0].get("mass")})
         results[kind] = rows
