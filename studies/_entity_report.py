@@ -207,6 +207,9 @@ def _draw_times(axis: Any, timed: dict[str, Any]) -> None:
         label = f"{name}: {exponents['both']:.2f}" if "both" in exponents else name
         axis.loglog([row["n"] for row in rows], [row["seconds"] for row in rows], label=label, **style)
     axis.set(xlabel="tokens", ylabel="seconds, forward and backward", title="time, and exponent in the length")
+    lengths = sorted({row["n"] for row in timed["rows"]})
+    axis.set_xticks(lengths, [str(n) for n in lengths])
+    axis.set_xticks([], minor=True)
     low, high = axis.get_ylim()
     axis.set_ylim(low, high * (high / low) ** 0.6)
     axis.legend(loc="upper left")

@@ -8,13 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_EXACT = 256  # rows at a time where the whole matrix is solved: the fastest of those measured
-
 
 def block_size(block: int | str, level: int, n: int) -> int:
     """Tokens a block of a sequence of n tokens, at least 1 and at most n."""
     if block == "auto":
-        block = _EXACT if level == 0 else round(n ** (1 / 3 if level == 1 else 1 / 2))
+        # at level 0, rows at a time, what is fastest
+        block = min(256, max(128, n // 16)) if level == 0 else round(n ** (1 / 3 if level == 1 else 1 / 2))
     return max(1, min(int(block), n))
 
 

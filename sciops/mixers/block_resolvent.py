@@ -31,7 +31,7 @@ class BlockResolventAttention(ResolventAttention):
     The split into blocks and a reduced system is that of arXiv:2605.22476; the algebra is not taken from it.
 
     channels, heads, gamma, causal, positions, tolerance : as in `ResolventAttention`
-    block : m, or "auto": n^{1/3} at level 1, √n at level 2 and 256 at level 0. A mixer that decodes needs a number
+    block : m, or "auto": n^{1/3} at level 1, √n at level 2, 128 to 256 at level 0. A mixer that decodes needs a number
     overlap : the block before is seen token by token as well: links up to m tokens back are exact wherever the borders
         are. Solved block after block, at the same order of work
     combine : "woodbury"; or "additive", S_γ(D) V + the part of blocks alone, without paths that go through both
