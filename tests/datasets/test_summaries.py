@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+
 import pytest
 
 from sciops._words import words
