@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,9 +11,6 @@ from sciops.mixers._block_routes import Before, Blocks, routes_of
 from sciops.mixers._precision import full_precision
 from sciops.mixers._resolvent import unstable
 from sciops.mixers._sequence import lengths_of, put
-
-if TYPE_CHECKING:
-    from sciops.mixers.block_resolvent import BlockResolventAttention
 
 
 class BlockState(NamedTuple):
@@ -36,7 +33,7 @@ class BlockState(NamedTuple):
     longest: int
 
 
-def empty_state(mixer: BlockResolventAttention, x: Tensor, dtype: torch.dtype) -> BlockState:
+def empty_state(mixer: Any, x: Tensor, dtype: torch.dtype) -> BlockState:
     if mixer.block == "auto":
         raise ValueError("block='auto' follows from the whole length, which decoding does not know: pass a number")
     batch, heads, d = len(x), mixer.heads, mixer.channels // mixer.heads
@@ -47,9 +44,7 @@ def empty_state(mixer: BlockResolventAttention, x: Tensor, dtype: torch.dtype) -
     return BlockState(ring, zeros(0, heads, d), zeros(0, heads, d), one, one.clone(), count, 0)
 
 
-def prefilled(
-    mixer: BlockResolventAttention, x: Tensor, state: BlockState | None, mask: Tensor | None
-) -> tuple[Tensor, BlockState]:
+def prefilled(mixer: Any, x: Tensor, state: BlockState | None, mask: Tensor | None) -> tuple[Tensor, BlockState]:
     """A stretch: the unfinished blocks (and, with `overlap`, those before them) are taken up again, their x known."""
     lengths, n = lengths_of(x, mask), x.shape[1]
     count = torch.zeros_like(lengths) if state is None else state.count
@@ -113,7 +108,7 @@ def prefilled(
     return y, BlockState(ring, keys, summaries, query, gained, after, state.longest + n)
 
 
-def stepped(mixer: BlockResolventAttention, x: Tensor, state: BlockState) -> tuple[Tensor, BlockState]:
+def stepped(mixer: Any, x: Tensor, state: BlockState) -> tuple[Tensor, BlockState]:
     """One token in O(m) operations by channel, at the start of a block at level 1 and always at level 2 O(m + n/m)."""
     q, k, v = (z.squeeze(2) for z in mixer._projected(x.unsqueeze(1), state.count))
     gate, score = (z.squeeze(-1) for z in mixer.gates(x.unsqueeze(1), v.dtype))
