@@ -261,6 +261,14 @@ _PAPERS = {
         "2605.22476",
         2026,
     ),
+    "token_mixing": _arxiv(
+        "fagnou2026trading",
+        "Trading Complexity for Expressivity Through Structured Generalized Linear Token Mixing",
+        "Fagnou, Erwan and Caillon, Paul and Delattre, Blaise and Allauzen, Alexandre",
+        "2605.31367",
+        2026,
+        "ICML 2026",
+    ),
     "s4d": _arxiv(
         "gu2022parameterization",
         "On the Parameterization and Initialization of Diagonal State Space Models",
@@ -365,6 +373,7 @@ _METHODS = {
     "state_feedback": ("state_feedback",),
     "state_space": ("s4d", "locost"),
     "resolvent": ("resolvent_attention", "block_resolvent"),
+    "token_mixing": ("token_mixing",),
     "encoder_decoder": ("t5", "locost"),
     "gap_sentences": ("pegasus",),
     "best_rq": ("best_rq",),

@@ -120,7 +120,7 @@ def run(config: Config) -> dict[str, Any]:
         if unknown:
             raise ValueError(f"--{flag} {' '.join(unknown)}: expected of {', '.join(known)}")
     folder = RunFolder(config.output)
-    folder.describe(config, seeds=config.seeds)
+    folder.describe(config, seeds=config.seeds, methods=["token_mixing"])
     results: dict[str, Any] = {"runs": _train(config, folder.path / "trainings"), "cost": _costs(config)}
     results["summary"] = summary(results["runs"], config)
     results["claims"] = claims(results, config)
