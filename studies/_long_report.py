@@ -194,7 +194,7 @@ def _draw_cost(results: dict[str, Any], path: Path) -> None:
 
 
 def _draw_generalisation(found: dict[str, Any], panels: list[str], path: Path) -> None:
-    with figure(path, 1, len(panels), width=3.9, height=3.1) as (_, axes):
+    with figure(path, 1, len(panels), width=3.9, height=3.9) as (_, axes):
         for axis, name in zip(axes.flat, panels):
             key, label = {"needle": ("lengths", "accuracy"), "burgers": ("errors", "relative L²")}[name]
             for row, style in zip(found[name], series()):
@@ -208,7 +208,7 @@ def _draw_generalisation(found: dict[str, Any], panels: list[str], path: Path) -
             axis.set_xscale("log", base=2)
             axis.set_xticks(at, [str(n) for n in at])
             axis.set(ylabel=label)
-            axis.legend(fontsize=6)
+            axis.legend(fontsize=6, loc="upper center", bbox_to_anchor=(0.5, -0.2))
         if "needle" in panels:
             axis = axes[0, panels.index("needle")]
             axis.axhline(found["needle"][0]["chance"], color="0.5", linewidth=0.8)

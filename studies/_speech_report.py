@@ -173,7 +173,7 @@ def draw(results: Mapping[str, Any], data: Speech, folder: Path) -> None:
         axis.annotate("commonest code", (0.99, 100 * rows[0]["commonest"]), xycoords=("axes fraction", "data"),
                       xytext=(0, 3), textcoords="offset points", ha="right", fontsize=7.5, color="0.3")  # fmt: skip
         axis.set(xlabel="step of pre-training", ylabel="codes of masked tokens found (%)", ylim=(0, None))
-        axis.legend(loc="lower right", bbox_to_anchor=(1.0, 0.3))
+        axis.legend(loc="upper left")
     _draw_spectrogram(data, folder / "spectrogram.png")
 
 
