@@ -141,8 +141,7 @@ def _draw_panel(axis: Any, label: str, values: list, names: list[str], contexts:
     if "accuracy" in label:
         axis.set_xlim(-0.04, 1.04)
     elif positive:
-        axis.set_xscale("log")
-        _few_ticks(axis, [v for row in values for part in row for v in part if v is not None])
+        _scaled(axis, [v for row in values for part in row for v in part if v is not None])
     else:
         axis.set_xscale("symlog", linthresh=1.0)
     axis.set_yticks(range(len(names)), names)
@@ -152,11 +151,15 @@ def _draw_panel(axis: Any, label: str, values: list, names: list[str], contexts:
         axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, handletextpad=0.1, columnspacing=0.8)
 
 
-def _few_ticks(axis: Any, values: Sequence[float]) -> None:
-    """Plain numbers that do not run into each other, on a logarithmic axis of any range."""
+def _scaled(axis: Any, values: Sequence[float]) -> None:
+    """A logarithmic axis with plain numbers that do not run into each other; a linear one where the range is small."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     decades = np.log10(max(values) / min(values))
+    if decades < 0.5:
+        axis.locator_params(axis="x", nbins=4)
+        return
+    axis.set_xscale("log")
     axis.xaxis.set_major_locator(LogLocator(subs=(1,) if decades > 2 else (1, 3) if decades > 0.9 else (1, 2, 3, 5)))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.xaxis.set_minor_formatter(NullFormatter())

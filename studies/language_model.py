@@ -50,7 +50,7 @@ class Config:
     """share of the entries of every branch that training drops"""
     context: int = 128
     """tokens of a window"""
-    steps: int = 150
+    steps: int = 300
     """steps of each training"""
     batch: int = 8
     """windows a step"""
