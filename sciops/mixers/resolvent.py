@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._resolvent import iterations, resolvent, solve
 from sciops.mixers._sequence import SequenceMixer, lengths_of, put
-from sciops.mixers.self_attention import rotated
+from sciops.mixers.self_attention import alibi_slopes, check_heads, rotated
 
 LEARNED_LIMIT = 0.999  # of a learned γ, so that 1/(1 − γ), the condition number, stays bounded
 
@@ -168,10 +168,12 @@ def with_tokens(seen: Tensor, mask: Tensor | None, itself: Tensor) -> Tensor:
 
 
 def heads_first(z: Tensor) -> Tensor:
+    """(batch, n, heads, d) → (batch, heads, n, d)."""
     return z.transpose(1, 2)
 
 
 def heads_last(z: Tensor) -> Tensor:
+    """(batch, heads, n, d) → (batch, n, heads, d)."""
     return z.transpose(1, 2)
 
 
@@ -180,21 +182,13 @@ def first_gate(heads: int) -> Tensor:
     return torch.full((heads, 1, 1), math.log(0.9 / (LEARNED_LIMIT - 0.9)))
 
 
-def alibi_slopes(heads: int) -> Tensor:
-    return (2.0 ** (-8 * torch.arange(1, heads + 1) / heads)).view(heads, 1, 1)
-
-
 def check_options(
     channels: int, heads: int, gamma: float | str, positions: str, bidirectional: str, tolerance: float
 ) -> None:
-    if heads < 1 or channels % heads:
-        raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
+    """Raises ValueError for options that `ResolventAttention` refuses."""
+    check_heads(channels, heads, positions)
     if gamma != "learned" and (isinstance(gamma, str) or not 0 <= gamma < 1):
         raise ValueError(f"gamma={gamma!r}: expected 0 ≤ γ < 1 or 'learned'")
-    if positions not in ("none", "rope", "alibi"):
-        raise ValueError(f"positions={positions!r}: expected 'none', 'rope' or 'alibi'")
-    if positions == "rope" and (channels // heads) % 2:
-        raise ValueError(f"positions='rope' turns pairs of channels: {channels // heads} a head is odd")
     if bidirectional not in ("sum", "fixed_point", "dense"):
         raise ValueError(f"bidirectional={bidirectional!r}: expected 'sum', 'fixed_point' or 'dense'")
     if not 0 < tolerance < 1:

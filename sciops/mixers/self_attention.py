@@ -45,20 +45,14 @@ class SelfAttention(SequenceMixer):
         positions: Literal["none", "rope", "alibi"] = "none",
     ) -> None:
         super().__init__(channels, causal=causal)
-        if heads < 1 or channels % heads:
-            raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
+        check_heads(channels, heads, positions)
         if window is not None and window < 1:
             raise ValueError(f"window={window}: expected at least 1 token")
-        if positions not in ("none", "rope", "alibi"):
-            raise ValueError(f"positions={positions!r}: expected 'none', 'rope' or 'alibi'")
-        if positions == "rope" and (channels // heads) % 2:
-            raise ValueError(f"positions='rope' turns pairs of channels: {channels // heads} a head is odd")
         self.heads, self.window, self.positions = heads, window, positions
         self.qkv = nn.Linear(channels, 3 * channels, bias=False)
         self.out = nn.Linear(channels, channels)
         if positions == "alibi":
-            slopes = 2.0 ** (-8 * torch.arange(1, heads + 1) / heads)
-            self.register_buffer("slopes", slopes.view(heads, 1, 1), persistent=False)
+            self.register_buffer("slopes", alibi_slopes(heads), persistent=False)
 
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
         q, k, v = self._projected(x, None)
@@ -165,6 +159,21 @@ def rotated(x: Tensor, at: Tensor, base: float = 10_000.0) -> Tensor:
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     a, b = x[..., :half], x[..., half:]
     return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+
+
+def alibi_slopes(heads: int) -> Tensor:
+    """(heads, 1, 1) m_h = 2^{−8(h+1)/heads} (arXiv:2108.12409)."""
+    return (2.0 ** (-8 * torch.arange(1, heads + 1) / heads)).view(heads, 1, 1)
+
+
+def check_heads(channels: int, heads: int, positions: str) -> None:
+    """Raises ValueError when heads do not divide channels, for unknown positions, and for an odd d with "rope"."""
+    if heads < 1 or channels % heads:
+        raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
+    if positions not in ("none", "rope", "alibi"):
+        raise ValueError(f"positions={positions!r}: expected 'none', 'rope' or 'alibi'")
+    if positions == "rope" and (channels // heads) % 2:
+        raise ValueError(f"positions='rope' turns pairs of channels: {channels // heads} a head is odd")
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, causal: bool = False) -> Tensor:
