@@ -25,7 +25,7 @@ from sciops.datasets._part_making import Make, make_parts, storage
 _ANSWER = 10.0  # seconds for a scheduler to answer
 _WORKERS = 60.0  # seconds for its first worker to appear
 _SEEN = 90.0  # seconds after which a file of another machine is seen here: network file systems remember absences
-_DEATHS = 3  # times that a part may be given out again after it took its workers with it
+_DEATHS = 3  # times that a part is given out before it is blamed for the death of its workers, the last time alone
 _DECISIVE = ("sciops", "numpy", "scipy", "torch", "numba")  # what the bits of a sample may depend on
 
 
@@ -92,8 +92,11 @@ def _results(client: Any, cluster: Cluster, plan: Plan, make: Make, indices: Seq
 
     for index in indices:
         submit(index, 0)
+    suspects: list[int] = []  # a worker dies with the part it makes and those it was to make next: which one was it?
     told = False
-    while pending:
+    while pending or suspects:
+        if not pending:
+            submit(suspects.pop(), _DEATHS - 1)
         try:
             index, future = done.get(timeout=5)
         except queue.Empty:
@@ -117,7 +120,11 @@ def _results(client: Any, cluster: Cluster, plan: Plan, make: Make, indices: Seq
                 f"samples {first} … {last - 1} ended every worker that tried to make them (not enough memory?); make "
                 f"smaller parts with --chunk, now {plan.chunk}, or give the workers more; the parts made are kept"
             )
-        submit(index, attempt + 1)
+        if attempt + 2 == _DEATHS:
+            del pending[index]
+            suspects.append(index)
+        else:
+            submit(index, attempt + 1)
 
 
 def _part_on_worker(task: bytes, index: int) -> int:
