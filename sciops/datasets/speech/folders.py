@@ -71,7 +71,7 @@ def read_flat(folder: str | os.PathLike) -> SpeechFiles:
     recording, naming the file.
     """
     folder = _existing(folder)
-    paths = [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
+    paths = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in SUFFIXES]
     texts = []
     for path in paths:
         text = path.with_suffix(".txt")
@@ -89,16 +89,22 @@ def read_flat(folder: str | os.PathLike) -> SpeechFiles:
 
 
 def read_audio(path: str | os.PathLike) -> tuple[np.ndarray, int]:
-    """(audio (samples,) float32, sample rate) of a .wav or .flac file; ValueError for one that cannot be read."""
+    """(audio (samples,) float32, sample rate) of a .wav or .flac file.
+
+    Raises FileNotFoundError for a missing file, ValueError for one that cannot be read to its end, ImportError without
+    soundfile for one that is no WAV file.
+    """
     path = Path(path)
     if path.suffix.lower() == ".wav":
         return read_wav(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
     try:
         import soundfile
     except (ImportError, OSError):
         raise ImportError(f"{path}: files of {path.suffix} need soundfile: pip install 'sciops[speech]'") from None
     try:
-        audio, rate = soundfile.read(path, dtype="float32", always_2d=True)
+        audio, rate = soundfile.read(path, dtype="float32")
     except Exception as error:  # what its C library says of damaged files
         raise _damaged(path, error) from None
     return _one_channel(path, audio), int(rate)
@@ -122,13 +128,13 @@ def read_wav(path: str | os.PathLike) -> tuple[np.ndarray, int]:
         samples = (samples.astype(np.float32) - 128) / 128
     elif samples.dtype.kind == "i":
         samples = (samples / float(2 ** (8 * samples.dtype.itemsize - 1))).astype(np.float32)
-    return _one_channel(path, np.asarray(samples, np.float32).reshape(len(samples), -1)), int(rate)
+    return _one_channel(path, np.asarray(samples, np.float32)), int(rate)
 
 
 def _one_channel(path: Path, audio: np.ndarray) -> np.ndarray:
     if not audio.size or not np.isfinite(audio).all():
         raise ValueError(f"{path}: {'no samples' if not audio.size else 'samples that are not finite'}; remove it")
-    return np.ascontiguousarray(audio[:, 0] if audio.shape[1] == 1 else audio.mean(1))
+    return np.ascontiguousarray(audio if audio.ndim == 1 else audio.mean(1))
 
 
 def _damaged(path: Path, error: Exception) -> ValueError:
