@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from sciops.mixers._precision import full_precision
+
 
 def mel_filters(sample_rate: int, n_fft: int, bins: int) -> Tensor:
     """H (bins, n_fft // 2 + 1), float64: triangles over frequency that peak at 1, with corners equally spaced in mel.
@@ -35,7 +37,8 @@ class LogMel(nn.Module):
     forward(audio (batch, samples), lengths (batch,) or None) → (batch, frames, bins), frames (batch,) int64
 
     A frame is a window that lies inside the recording: 1 + ⌊(length − window)/hop⌋ of them, one for a recording that is
-    shorter. Nothing depends on what stands behind a recording's end. Half precision is computed in float32.
+    shorter. Nothing depends on what stands behind a recording's end. Half precision is computed in float32, and under
+    autocast so is all else.
 
     Raises ValueError for audio of another shape and lengths that are not in it.
     """
@@ -63,7 +66,7 @@ class LogMel(nn.Module):
             raise ValueError(f"audio of {audio.dtype}, shape {tuple(audio.shape)}: expected floats (batch, samples)")
         if lengths is None:
             lengths = torch.full((len(audio),), audio.shape[1], dtype=torch.int64, device=audio.device)
-        lengths = lengths.to(audio.device, torch.int64)
+        lengths = torch.as_tensor(lengths).to(audio.device, torch.int64)
         if lengths.shape != audio.shape[:1] or (lengths < 1).any() or (lengths > audio.shape[1]).any():
             raise ValueError(f"lengths {lengths.tolist()} for audio {tuple(audio.shape)}: expected one a recording")
         x = audio.to(torch.promote_types(audio.dtype, torch.float32))
@@ -72,11 +75,16 @@ class LogMel(nn.Module):
             x = nn.functional.pad(x, (0, self.window - x.shape[1]))
         kind = (x.device, x.dtype)
         if kind not in self._by_kind:
-            self._by_kind[kind] = tuple(part.to(*kind) for part in self._exact)
+            with torch.inference_mode(False):  # an inference tensor kept here could not take part in a later training
+                self._by_kind[kind] = tuple(part.to(*kind) for part in self._exact)
         taper, filters = self._by_kind[kind]
-        spectrum = torch.fft.rfft(x.unfold(-1, self.window, self.hop) * taper, self.n_fft)
-        power = spectrum.real.square() + spectrum.imag.square()
-        return (power @ filters).clamp(min=1e-6).log().to(audio.dtype), self.frames_of(lengths)
+        windows = x.unfold(-1, self.window, self.hop)
+        if not len(x):  # FFTs of nothing are refused
+            return audio.new_zeros(0, windows.shape[1], filters.shape[1]), self.frames_of(lengths)
+        with full_precision(x):
+            spectrum = torch.fft.rfft(windows * taper, self.n_fft)
+            power = spectrum.real.square() + spectrum.imag.square()
+            return (power @ filters).clamp(min=1e-6).log().to(audio.dtype), self.frames_of(lengths)
 
 
 class RunningNorm(nn.Module):

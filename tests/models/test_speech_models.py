@@ -94,6 +94,28 @@ def test_what_stands_behind_a_recording_is_not_read():
         mel(x.long())
 
 
+def test_frames_do_not_depend_on_the_context_they_are_computed_in():
+    # 48 000 Hz, full scale: energies that float16 does not hold
+    x = torch.sin(torch.arange(4000.0) / 4)[None]
+    expected = LogMel(sample_rate=48_000, bins=20)(x)[0]
+    assert float(expected.max()) > math.log(65504)
+    for half in (torch.float16, torch.bfloat16):
+        with torch.autocast("cpu", half):
+            assert torch.equal(LogMel(sample_rate=48_000, bins=20)(x, [4000])[0], expected)
+    mel = LogMel(sample_rate=48_000, bins=20)
+    with torch.inference_mode():
+        mel(x)
+    audio = x.clone().requires_grad_()
+    mel(audio)[0].sum().backward()
+    assert audio.grad.isfinite().all() and audio.grad.any()
+
+
+def test_no_recordings_give_no_vectors():
+    got, tokens = encoder()(torch.zeros(0, 1000, dtype=torch.float64))
+    alone, _ = encoder()(torch.zeros(1, 1000, dtype=torch.float64))
+    assert got.shape == (0, *alone.shape[1:]) and tokens.shape == (0,)
+
+
 def test_running_norm_has_the_moments_of_all_frames():
     norm = RunningNorm(4, updates=3).double()
     x = 3 + 2 * torch.randn(5, 2, 7, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

@@ -44,6 +44,16 @@ def test_codes_are_the_nearest_ones():
     assert not list(quantizer.parameters()) and len(quantizer.state_dict()) == 2
 
 
+def test_codes_are_those_of_float32_whatever_a_model_is_trained_in():
+    quantizer = speech.RandomProjectionQuantizer(52, codes=1024)
+    x = torch.randn(300, 52, generator=torch.Generator().manual_seed(2))
+    expected = quantizer(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(quantizer(x), expected)
+    rounded = x.bfloat16()
+    assert torch.equal(quantizer(rounded), quantizer(rounded.float()))
+
+
 def test_frames_are_stacked_in_order():
     x = torch.arange(2 * 11 * 3).reshape(2, 11, 3)
     got = speech.stacked(x, 4)

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from sciops.mixers._precision import full_precision, working_dtype
+
 
 def stacked(x: Tensor, count: int) -> Tensor:
     """(batch, frames, bins) → (batch, ⌊frames/count⌋, count·bins), frames in order; the rest at the end is left out."""
@@ -20,7 +22,8 @@ class RandomProjectionQuantizer(nn.Module):
     channels : of x. codes : how many. code_channels : of a code. seed : of P and the codes, buffers that are saved
 
     forward(x (…, channels)) → (…) int64, without a gradient. On a sphere the nearest code is that with the largest
-    product. x should have mean 0 and variance 1 by channel, or few codes are ever used.
+    product, taken in float32 at least, under autocast too. x should have mean 0 and variance 1 by channel, or few codes
+    are ever used.
     """
 
     def __init__(self, channels: int, *, codes: int = 8192, code_channels: int = 16, seed: int = 0) -> None:
@@ -36,8 +39,10 @@ class RandomProjectionQuantizer(nn.Module):
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
-        flat = x.reshape(-1, x.shape[-1]) @ self.projection.to(x.dtype)
-        codebook = self.codebook.to(x.dtype).T
-        # rows in parts: all products at once are codes/16 times the memory of what is compared
-        nearest = [(part @ codebook).argmax(-1) for part in flat.split(4096)]
+        wide = working_dtype(x)
+        with full_precision(x):
+            flat = x.reshape(-1, x.shape[-1]).to(wide) @ self.projection.to(wide)
+            codebook = self.codebook.to(wide).T
+            # rows in parts: all products at once are codes/16 times the memory of what is compared
+            nearest = [(part @ codebook).argmax(-1) for part in flat.split(4096)]
         return torch.cat(nearest).reshape(x.shape[:-1])
