@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from sciops.models._log_mel import LogMel, RunningNorm
 from sciops.models.ctc import beam_decode, greedy_decode
+from sciops.models.generation import _evaluating
 from sciops.models.operator import description
 from sciops.models.sequence import SequenceStack
 
@@ -171,9 +172,10 @@ class SpeechRecognizer(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        if out_channels < 2 or (symbols is not None and len(set(symbols)) != out_channels - 1):
-            named = "none" if symbols is None else f"{len(set(symbols))} different"
-            raise ValueError(f"out_channels={out_channels}, symbols: {named}; expected a blank and one for each symbol")
+        named = None if symbols is None else (len(symbols), len(set(symbols)))
+        if out_channels < 2 or named not in (None, (out_channels - 1, out_channels - 1)):
+            given = "none" if named is None else f"{named[0]}, {named[1]} of them different"
+            raise ValueError(f"out_channels={out_channels}, symbols: {given}; expected a blank and one for each symbol")
         self.encoder = SpeechEncoder(in_channels, width, dropout=dropout, **options)
         self.symbols, self.separator = None if symbols is None else tuple(symbols), separator
         layers: list[nn.Module] = []
@@ -199,15 +201,17 @@ class SpeechRecognizer(nn.Module):
     def forward(self, audio: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return self.scores(*self.encoder.log_mel(audio, lengths))
 
-    @torch.no_grad()
     def transcribe(self, audio: Tensor, lengths: Tensor | None = None, *, beam: int | None = None) -> list[str]:
         """What is said in each recording: of the best path, or of the likeliest labelling among `beam` prefixes.
+
+        As in evaluation, whatever mode the model is in: nothing is dropped, and the mean of the bins stays.
 
         Raises ValueError for a model without symbols.
         """
         if self.symbols is None:
             raise ValueError("the model has no names for its symbols: build it with symbols=…")
-        logits, tokens = self(audio, lengths)
+        with _evaluating(self):
+            logits, tokens = self(audio, lengths)
         if beam is None:
             found = greedy_decode(logits, tokens)
         else:

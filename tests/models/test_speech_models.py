@@ -188,6 +188,17 @@ def test_models_come_back_from_their_files(tmp_path):
     assert torch.equal(fresh.encoder(x, lengths)[0], alone(x, lengths)[0])
 
 
+def test_transcribing_leaves_a_model_as_it_is():
+    torch.manual_seed(0)
+    model = SpeechRecognizer(out_channels=5, symbols="abcd", width=8, dropout=0.5, **SMALL)
+    model.train().encoder.stack.eval()  # a part may be frozen
+    x, before = audio(dtype=torch.float32), {k: v.clone() for k, v in model.state_dict().items()}
+    said = model.transcribe(x, torch.tensor(LENGTHS))
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert model.training and model.encoder.training and not model.encoder.stack.training
+    assert any(said) and said == model.eval().transcribe(x, torch.tensor(LENGTHS))
+
+
 def test_refusals():
     for options, said in (
         (dict(in_channels=2), "recordings of one channel"),
@@ -197,7 +208,7 @@ def test_refusals():
     ):
         with pytest.raises(ValueError, match=said):
             SpeechEncoder(**{**dict(out_channels=8), **SMALL, **options})
-    for symbols in (["a"], ["a", "a"]):
+    for symbols in (["a"], ["a", "a"], ["a", "a", "b"]):
         with pytest.raises(ValueError, match=re.escape("expected a blank and one for each symbol")):
             SpeechRecognizer(out_channels=3, symbols=symbols, width=8, **SMALL)
     with pytest.raises(ValueError, match="no names for its symbols"):
