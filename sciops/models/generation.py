@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -197,7 +199,7 @@ def _padded(
     if not isinstance(prompt, Tensor):
         if mask is not None:
             raise ValueError("mask is for prompts that are one tensor; a list of prompts has its own lengths")
-        rows = [torch.as_tensor(row, dtype=torch.int64) for row in prompt]
+        rows = [_whole(row) for row in prompt]
         if not rows:
             raise ValueError("no prompts: expected at least one")
         lengths = torch.tensor([len(row) for row in rows])
@@ -214,10 +216,21 @@ def _padded(
     return prompt.to(device), None if mask is None else mask.to(device)
 
 
+def _whole(row: Any) -> Tensor:
+    """One prompt, (n,) int64 on the CPU."""
+    row = row.cpu().numpy() if isinstance(row, Tensor) else np.asarray(row)
+    if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
+        raise ValueError(
+            f"a prompt of {row.dtype} and shape {row.shape}: expected a list of prompts, each (n,) whole numbers; "
+            "[prompt] for one alone"
+        )
+    return torch.from_numpy(row.astype(np.int64))
+
+
 def _ends(stop: int | Sequence[int] | None, device: torch.device) -> Tensor | None:
     if stop is None:
         return None
-    return torch.tensor([stop] if isinstance(stop, int) else list(stop), dtype=torch.int64, device=device)
+    return torch.as_tensor(stop, dtype=torch.int64, device=device).reshape(-1)
 
 
 def _check_filters(top_k: int | None, top_p: float | None) -> None:
@@ -228,5 +241,5 @@ def _check_filters(top_k: int | None, top_p: float | None) -> None:
 
 
 def _check_count(name: str, value: int) -> None:
-    if int(value) != value or value < 1:
+    if not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")

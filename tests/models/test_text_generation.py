@@ -121,6 +121,20 @@ def test_draws_have_the_probabilities(options):
     np.testing.assert_allclose(found.log_probabilities[:, 1].numpy(), expected, atol=1e-12)
 
 
+def test_prompts_and_ends_of_numpy_s_are_those_of_lists():
+    model = made()
+    mapped = np.array(PROMPTS[0], np.uint16)
+    mapped.flags.writeable = False  # as a file of tokens that is mapped
+    expected = generate(model, [PROMPTS[0]], tokens=12, temperature=0)
+    assert torch.equal(generate(model, [mapped], tokens=12, temperature=0).tokens, expected.tokens)
+    assert torch.equal(generate(model, mapped[None], tokens=12, temperature=0).tokens, expected.tokens)
+    stop = expected.tokens[0, 3]
+    ended = generate(model, [mapped], tokens=12, temperature=0, stop=int(stop)).tokens
+    assert not torch.equal(ended, expected.tokens)
+    for same in (stop, np.int64(stop), [np.int64(stop)]):
+        assert torch.equal(generate(model, [mapped], tokens=12, temperature=0, stop=same).tokens, ended)
+
+
 def test_the_same_generator_draws_the_same():
     model = made()
     draws = [generate(model, PROMPTS, tokens=9, generator=torch.Generator().manual_seed(s)).tokens for s in (0, 0, 1)]
@@ -172,6 +186,9 @@ def test_errors_say_what_was_expected():
             generate(model, PROMPTS, **{"tokens": 1, **options})
     with pytest.raises(ValueError, match="prompt 1 is empty"):
         generate(model, [[1], [], [2]], tokens=1)
+    for one in ([1, 2, 3], np.array([1, 2]), "abc", [[1.5, 2.0]]):
+        with pytest.raises(ValueError, match=r"expected a list of prompts.*\[prompt\] for one alone"):
+            generate(model, one, tokens=1)
     with pytest.raises(ValueError, match="no prompts"):
         generate(model, [], tokens=1)
     with pytest.raises(ValueError, match="beams=0"):
