@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.models._t5_decoder import DecoderState, T5Decoder
-from sciops.models.generation import Generated, _evaluating, beam_search, generate
+from sciops.models._tokens import check_depths, check_positive, embedded
+from sciops.models.generation import Generated, _check_count, _evaluating, beam_search, generate
 from sciops.models.language import _without_causal
 from sciops.models.operator import description
 from sciops.models.sequence import SequenceStack
@@ -19,9 +20,9 @@ from sciops.models.sequence import SequenceStack
 class EncoderDecoder(nn.Module):
     """p(y | x) = Π_t softmax(logits_t)[y_t] with logits_t = E·D(start, y_1 … y_{t−1}; S(x)): a target y of a source x.
 
-    S is a bidirectional `SequenceStack`, with "state_space" that of LOCOST (arXiv:2401.17919) but for biases in its
-    feed-forward maps; D is T5's decoder (arXiv:1910.10683): no biases, gated GELU (tanh form), RMSNorm, and one table
-    of biases by head and relative position that all its layers share. E embeds source and target.
+    S is a bidirectional `SequenceStack`, with "state_space" that of LOCOST (arXiv:2401.17919) but for feed-forward maps
+    with biases and the exact GELU; D is T5's decoder (arXiv:1910.10683): no biases, gated GELU (tanh form), RMSNorm,
+    and one table of biases by head and relative position that all its layers share. E embeds source and target.
 
     symbols : how many different tokens there are
     width, encoder_depth, decoder_depth, mlp_ratio : of both sides
@@ -64,7 +65,9 @@ class EncoderDecoder(nn.Module):
         end: int = 1,
     ) -> None:
         super().__init__()
-        _check_sizes(symbols, width, decoder_depth, heads, head_width, buckets, max_distance, start, end)
+        check_positive(symbols=symbols, width=width, heads=heads, head_width=1 if head_width is None else head_width)
+        check_depths(encoder_depth=encoder_depth, decoder_depth=decoder_depth)
+        _check_options(symbols, width, heads, head_width, buckets, max_distance, start, end)
         self.symbols, self.start, self.end = symbols, start, end
         self.embedding = nn.Embedding(symbols, width)  # torch's own deviation of 1 is T5's
         self.dropout = nn.Dropout(dropout)
@@ -157,6 +160,7 @@ class EncoderDecoder(nn.Module):
 
         Raises ValueError for beams together with what draws.
         """
+        _check_count("beams", beams)
         draws = temperature != 0 or top_k is not None or top_p is not None
         if beams > 1 and draws:
             raise ValueError(f"beams={beams} look for the likeliest target: pass no temperature, top_k and top_p")
@@ -181,20 +185,7 @@ class EncoderDecoder(nn.Module):
         return F.pad(target[:, :-1], (1, 0), value=self.start)
 
     def embedded(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
-        if tokens.ndim != 2 or tokens.dtype not in (torch.int64, torch.int32):
-            raise ValueError(
-                f"tokens of {tokens.dtype} and shape {tuple(tokens.shape)}: expected whole numbers (batch, n), int64"
-            )
-        if mask is not None:
-            if mask.shape != tokens.shape or mask.dtype != torch.bool:
-                raise ValueError(
-                    f"mask of {mask.dtype} and shape {tuple(mask.shape)} for tokens of shape {tuple(tokens.shape)}: "
-                    "expected booleans of the same shape"
-                )
-            if (mask[:, 1:] > mask[:, :-1]).any():
-                raise ValueError("mask has tokens after padding: put the padding at the end of every sequence")
-            tokens = tokens.masked_fill(~mask, 0)
-        return self.dropout(self.embedding(tokens))
+        return self.dropout(embedded(self.embedding, tokens, mask))
 
     def logits(self, h: Tensor, mask: Tensor | None = None) -> Tensor:
         """(batch, n, symbols) of decoder states h."""
@@ -217,7 +208,7 @@ class GivenSource(nn.Module):
 
     def __init__(self, model: EncoderDecoder, encoded: Tensor, source_mask: Tensor | None) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.sources = model, len(encoded)
         self.memories = model.decoder.memories(encoded)
         self.memory_bias = _memory_bias(source_mask, encoded.dtype)
 
@@ -225,6 +216,8 @@ class GivenSource(nn.Module):
         self, tokens: Tensor, states: DecoderState | None = None, *, mask: Tensor | None = None
     ) -> tuple[Tensor, DecoderState]:
         x = self.model.embedded(tokens, mask)
+        if states is None and len(tokens) > self.sources:
+            raise ValueError(f"{len(tokens)} sequences of {self.sources} sources: expected one of each to start with")
         h, states = self.model.decoder.advance(x, self.memories, self.memory_bias, states, mask)
         return self.model.logits(h, mask), states
 
@@ -243,22 +236,9 @@ def _memory_bias(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, least)[:, None, None]
 
 
-def _check_sizes(
-    symbols: int,
-    width: int,
-    depth: int,
-    heads: int,
-    head_width: int | None,
-    buckets: int,
-    max_distance: int,
-    start: int,
-    end: int,
+def _check_options(
+    symbols: int, width: int, heads: int, head_width: int | None, buckets: int, max_distance: int, start: int, end: int
 ) -> None:
-    for name, value in dict(symbols=symbols, width=width, heads=heads, head_width=head_width or 1).items():
-        if int(value) != value or value < 1:
-            raise ValueError(f"{name}={value!r}: expected a positive whole number")
-    if int(depth) != depth or depth < 0:
-        raise ValueError(f"decoder_depth={depth!r}: expected a whole number, 0 or more")
     if head_width is None and width % heads:
         raise ValueError(f"heads={heads} do not divide width={width}: pass heads that do, or head_width")
     if buckets < 2 or max_distance <= buckets // 2:

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops.models._tokens import check_depths, check_positive, embedded
 from sciops.models.operator import description
 from sciops.models.sequence import BlockState, SequenceStack
 
@@ -67,14 +68,11 @@ class LanguageModel(nn.Module):
         tied: bool = True,
     ) -> None:
         super().__init__()
-        for name, value in dict(symbols=symbols, width=width).items():
-            if int(value) != value or value < 1:
-                raise ValueError(f"{name}={value!r}: expected a positive whole number")
-        if int(depth) != depth or depth < 0:
-            raise ValueError(f"depth={depth!r}: expected a whole number, 0 or more")
+        check_positive(symbols=symbols, width=width, **({} if longest is None else {"longest": longest}))
+        check_depths(depth=depth)
         if positions not in ("none", "sinusoidal", "learned"):
             raise ValueError(f"positions={positions!r}: expected 'none', 'sinusoidal' or 'learned'")
-        if (longest is not None) != (positions == "learned") or (longest is not None and longest < 1):
+        if (longest is not None) != (positions == "learned"):
             raise ValueError(
                 f"positions={positions!r} with longest={longest!r}: learned positions need longest, the most tokens of "
                 "a sequence, and others have no such limit"
@@ -121,7 +119,7 @@ class LanguageModel(nn.Module):
     ) -> tuple[Tensor, LanguageState]:
         x = self._embedded(tokens, mask, None if states is None else states.count)
         h, blocks = self.stack.prefill(x, None if states is None else states.blocks, mask=mask)
-        new = torch.full_like(tokens[:, 0], tokens.shape[1]) if mask is None else mask.sum(1)
+        new = tokens.new_full(tokens.shape[:1], tokens.shape[1]) if mask is None else mask.sum(1)
         return self._logits(h), LanguageState(blocks, new if states is None else states.count + new)
 
     def step(self, tokens: Tensor, states: LanguageState | None = None) -> tuple[Tensor, LanguageState]:
@@ -133,28 +131,25 @@ class LanguageModel(nn.Module):
         return self._logits(h), LanguageState(blocks, count + 1)
 
     def _embedded(self, tokens: Tensor, mask: Tensor | None, count: Tensor | None) -> Tensor:
-        if tokens.ndim != 2 or tokens.dtype not in (torch.int64, torch.int32):
+        x = embedded(self.embedding, tokens, mask)
+        if self.positions == "none":
+            return self.dropout(x)
+        at = torch.arange(tokens.shape[1], device=tokens.device)
+        if count is not None:
+            at = at + count[:, None]
+        if self.positions == "sinusoidal":
+            return self.dropout(x + self._waves(at).to(x.dtype))
+        if mask is not None:
+            at = torch.where(mask, at, 0)
+        # where nothing came before, the shape tells, and a GPU need not wait
+        if (count is not None or tokens.shape[1] > self.longest) and at.numel() and int(at.max()) >= self.longest:
             raise ValueError(
-                f"tokens of {tokens.dtype} and shape {tuple(tokens.shape)}: expected whole numbers (batch, n), int64"
+                f"a sequence of {int(at.max()) + 1} tokens: learned positions reach to longest={self.longest}"
             )
-        if mask is not None and mask.shape == tokens.shape:  # other shapes are refused by the mixers
-            tokens = tokens.masked_fill(~mask, 0)
-        x = self.embedding(tokens)
-        if self.positions != "none":
-            at = torch.arange(tokens.shape[1], device=tokens.device)
-            x = x + self._placed(at if count is None else at + count[:, None], mask).to(x.dtype)
-        return self.dropout(x)
+        return self.dropout(x + self.position(at).to(x.dtype))
 
-    def _placed(self, at: Tensor, mask: Tensor | None) -> Tensor:
-        """p at the positions `at`, counted from 0."""
-        if self.positions == "learned":
-            if mask is not None:
-                at = torch.where(mask, at, 0)
-            if at.numel() and int(at.max()) >= self.longest:
-                raise ValueError(
-                    f"a sequence of {int(at.max()) + 1} tokens: learned positions reach to longest={self.longest}"
-                )
-            return self.position(at)
+    def _waves(self, at: Tensor) -> Tensor:
+        """Sinusoidal p at the positions `at`, counted from 0."""
         width = self.embedding.embedding_dim
         rates = 10_000.0 ** (-2 * torch.arange(-(-width // 2), device=at.device, dtype=torch.float64) / width)
         angles = at[..., None].double() * rates

@@ -160,6 +160,7 @@ def test_errors_say_what_was_expected():
         (dict(positions="rope"), "positions='rope': expected 'none'"),
         (dict(positions="learned"), "learned positions need longest"),
         (dict(longest=5), "with longest=5"),
+        (dict(positions="learned", longest=2.5), "longest=2.5: expected a positive whole number"),
         (dict(mixer="spectral"), "expected one for sequences"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -174,3 +175,23 @@ def test_errors_say_what_was_expected():
         model(words().double())
     with pytest.raises(ValueError, match=r"expected \(batch,\)"):
         model.step(words())
+    for bad in (torch.tensor([[1, SYMBOLS]]), torch.tensor([[-1, 0]])):
+        with pytest.raises(ValueError, match=r"tokens from .*: expected 0 … 10; pass symbols"):
+            model(bad)
+    for mask in (torch.ones(3, 12, dtype=torch.int64), torch.ones(3, 11, dtype=torch.bool)):
+        with pytest.raises(ValueError, match="expected booleans of the same shape"):
+            model(words(), mask)
+
+
+def test_a_stretch_of_nothing_leaves_the_states_as_they_are():
+    model, w = made("rope"), words()
+    with torch.no_grad():
+        nothing, states = model.prefill(w[:, :0])
+        assert nothing.shape == (3, 0, SYMBOLS) and states.count.tolist() == [0, 0, 0]
+        y, _ = model.prefill(w, states)
+    close(y, model(w))
+
+
+def test_learned_positions_of_whole_sequences_need_no_look_at_the_values():
+    model = made("learned").to("meta")  # tensors without values; on a GPU a look at them is a wait
+    assert model(words().to("meta")).shape == (3, 12, SYMBOLS)

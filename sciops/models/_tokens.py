@@ -1,0 +1,50 @@
+"""What models of tokens share: checks of their sizes, and tokens looked up in an embedding."""
+
+from __future__ import annotations
+
+from numbers import Integral
+
+from torch import Tensor, int32, int64, nn
+from torch import bool as boolean
+
+
+def check_positive(**sizes: int) -> None:
+    for name, value in sizes.items():
+        if not isinstance(value, Integral) or value < 1:
+            raise ValueError(f"{name}={value!r}: expected a positive whole number")
+
+
+def check_depths(**depths: int) -> None:
+    for name, value in depths.items():
+        if not isinstance(value, Integral) or value < 0:
+            raise ValueError(f"{name}={value!r}: expected a whole number, 0 or more")
+
+
+def embedded(embedding: nn.Embedding, tokens: Tensor, mask: Tensor | None) -> Tensor:
+    """The rows of `embedding` for tokens (batch, n); padding is not read, and has the row of token 0.
+
+    mask : (batch, n), True where there is a token; None where there is no padding
+
+    Raises ValueError for tokens that are not whole numbers (batch, n) or, on the CPU, that the embedding does not have;
+    and for a mask of another shape or kind, or with padding before a token.
+    """
+    if tokens.ndim != 2 or tokens.dtype not in (int64, int32):
+        raise ValueError(
+            f"tokens of {tokens.dtype} and shape {tuple(tokens.shape)}: expected whole numbers (batch, n), int64"
+        )
+    if mask is not None:
+        if mask.shape != tokens.shape or mask.dtype != boolean:
+            raise ValueError(
+                f"mask of {mask.dtype} and shape {tuple(mask.shape)} for tokens of shape {tuple(tokens.shape)}: "
+                "expected booleans of the same shape"
+            )
+        if (mask[:, 1:] > mask[:, :-1]).any():
+            raise ValueError("mask has tokens after padding: put the padding at the end of every sequence")
+        tokens = tokens.masked_fill(~mask, 0)
+    try:
+        return embedding(tokens)
+    except IndexError:  # a check beforehand would make a GPU wait
+        raise ValueError(
+            f"tokens from {int(tokens.min())} to {int(tokens.max())}: expected 0 … {embedding.num_embeddings - 1}; "
+            "pass symbols, the number of different tokens, to the model"
+        ) from None
