@@ -27,6 +27,24 @@ class LayerState(NamedTuple):
     values: Tensor
 
 
+class Rows(NamedTuple):
+    """Whose rows a batch has: `each` of every source, side by side; or, one by one, those of `source` (batch,)."""
+
+    each: int = 1
+    source: Tensor | None = None
+
+    @classmethod
+    def of(cls, source: Tensor, sources: int) -> Rows:
+        each = len(source) // max(sources, 1)
+        side_by_side = torch.arange(sources, device=source.device).repeat_interleave(each)
+        if len(side_by_side) == len(source) and torch.equal(side_by_side, source):
+            return cls(each)
+        return cls(1, source)
+
+
+_ONE_EACH = Rows()
+
+
 class DecoderState(NamedTuple):
     """layers : one `LayerState` a layer. source : (batch,) the source that each sequence belongs to.
     count : (batch,) tokens of each. longest : the largest count."""
@@ -73,23 +91,16 @@ class Attention(nn.Module):
         """q, k, v (batch, heads, n or m, d) → (batch, heads, n, d)."""
         return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=self.scale)
 
-    def across(self, x: Tensor, memory: Memory, bias: Tensor | None, source: Tensor | None) -> Tensor:
-        """Attention to the sources of the rows of x (batch, n, width); without `source` row b belongs to source b.
-
-        Rows of one source side by side, as the beams of a search are, read its keys as queries of one sequence.
-        """
+    def across(self, x: Tensor, memory: Memory, bias: Tensor | None, rows: Rows) -> Tensor:
+        """Attention of x (batch, n, width) to the sources of its rows; rows of a source are queries of one sequence."""
         q, keys, values = self.projected(self.q, x).transpose(1, 2), *memory
-        sources, groups = len(keys), 1
-        if source is not None:
-            groups = len(source) // sources
-            in_order = torch.arange(sources, device=source.device).repeat_interleave(groups)
-            if len(in_order) != len(source) or not torch.equal(in_order, source):
-                keys, values, groups = keys[source], values[source], 1
-                bias = None if bias is None else bias[source]
+        if rows.source is not None:
+            keys, values = keys[rows.source], values[rows.source]
+            bias = None if bias is None else bias[rows.source]
         n = q.shape[2]
-        q = q.unflatten(0, (-1, groups)).transpose(1, 2).flatten(2, 3)
+        q = q.unflatten(0, (-1, rows.each)).transpose(1, 2).flatten(2, 3)
         y = self.attend(q, keys, values, bias)
-        y = y.unflatten(2, (groups, n)).transpose(1, 2).flatten(0, 1)
+        y = y.unflatten(2, (rows.each, n)).transpose(1, 2).flatten(0, 1)
         return self.o(y.transpose(1, 2).flatten(-2))
 
 
@@ -114,13 +125,13 @@ class DecoderBlock(nn.Module):
         bias: Tensor,
         memory: Memory,
         memory_bias: Tensor | None,
+        rows: Rows = _ONE_EACH,
         before: LayerState | None = None,
         state: DecoderState | None = None,
-        keep: bool = False,
     ) -> tuple[Tensor, LayerState | None]:
         z, after = self.norm1(x), None
         q, k, v = (self.within.projected(layer, z) for layer in (self.within.q, self.within.k, self.within.v))
-        if keep:
+        if state is not None:
             after = LayerState(
                 *(
                     put(before and before[i], new, state.count, state.longest - x.shape[1])
@@ -130,8 +141,7 @@ class DecoderBlock(nn.Module):
             k, v = (z[:, : state.longest] for z in after)
         y = self.within.attend(*(z.transpose(1, 2) for z in (q, k, v)), bias)
         x = x + self.dropout(self.within.o(y.transpose(1, 2).flatten(-2)))
-        source = state.source if keep else None
-        x = x + self.dropout(self.across.across(self.norm2(x), memory, memory_bias, source))
+        x = x + self.dropout(self.across.across(self.norm2(x), memory, memory_bias, rows))
         z = self.norm3(x)
         hidden = F.gelu(self.gate(z), approximate="tanh") * self.value(z)
         return x + self.dropout(self.out(hidden)), after
@@ -175,7 +185,7 @@ class T5Decoder(nn.Module):
 
     def forward(self, x: Tensor, memories: list[Memory], memory_bias: Tensor | None) -> Tensor:
         at = torch.arange(x.shape[1], device=x.device)
-        bias = self.bias(at, at).to(x.dtype)
+        bias = self.bias(at, at).to(x.dtype).unsqueeze(0)  # of fewer axes none of torch's fused kernels is used
         for block, memory in zip(self.blocks, memories):
             x, _ = block(x, bias, memory, memory_bias)
         return self.norm(x)
@@ -195,9 +205,10 @@ class T5Decoder(nn.Module):
         now = state._replace(longest=longest)
         at = state.count[:, None] + torch.arange(x.shape[1], device=x.device)
         bias = self.bias(at, torch.arange(longest, device=x.device)).to(x.dtype)
+        rows = Rows.of(state.source, len(memories[0].keys)) if memories else _ONE_EACH
         layers = []
         for block, memory, before in zip(self.blocks, memories, state.layers):
-            x, after = block(x, bias, memory, memory_bias, before, now, keep=True)
+            x, after = block(x, bias, memory, memory_bias, rows, before, now)
             layers.append(after)
         return self.norm(x), DecoderState(layers, state.source, state.count + lengths_of(x, mask), longest)
 

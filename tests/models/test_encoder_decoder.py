@@ -270,6 +270,8 @@ def test_refusals():
     for options, message in (
         (dict(heads=5), "do not divide width"),
         (dict(decoder_depth=-1), "decoder_depth=-1"),
+        (dict(encoder_depth=-1), "encoder_depth=-1: expected a whole number, 0 or more"),
+        (dict(head_width=0), "head_width=0: expected a positive whole number"),
         (dict(max_distance=16), "a distance above half"),
         (dict(end=SYMBOLS), "two of the symbols"),
         (dict(mixer="window"), "expected one for sequences"),
@@ -285,5 +287,26 @@ def test_refusals():
         model(drawn(1, 3), drawn(1, 3), torch.tensor([[True, False, True]]))
     with pytest.raises(ValueError, match="pass no temperature"):
         model.generate(drawn(1, 3), tokens=3, beams=2, temperature=1.0)
+    with pytest.raises(ValueError, match="beams=0: expected a whole number of at least 1"):
+        model.generate(drawn(1, 3), tokens=3, beams=0)
+    with pytest.raises(ValueError, match="3 sequences of 2 sources"):
+        model.given(drawn(2, 3)).prefill(drawn(3, 4))
+    with pytest.raises(ValueError, match="tokens from .* to 11: expected 0 … 10"):
+        model(drawn(1, 3), torch.tensor([[2, SYMBOLS]]))
     with pytest.raises(TypeError, match="unknown option"):
         made(mixer_options=dict(windows=3))
+
+
+@torch.no_grad()
+def test_self_attention_of_the_decoder_is_one_kernel(monkeypatch):
+    seen = []
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def recorded(q, k, v, *, attn_mask, scale):
+        seen.append(attn_mask)
+        return attend(q, k, v, attn_mask=attn_mask, scale=scale)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", recorded)
+    made(encoder_depth=0)(drawn(2, 5), drawn(2, 6), torch.ones(2, 5, dtype=torch.bool))
+    # torch takes biases of three axes through the whole table of scores
+    assert len(seen) == 4 and all(bias.ndim == 4 for bias in seen)
