@@ -103,28 +103,24 @@ class _Stretches(torch.autograd.Function):
         if torch.is_grad_enabled():  # of second order: recorded as a whole
             # by other names: what is shared may itself depend on x and on the parameters
             named = [None if t is None else t.view_as(t) for t in tensors]
-            whole = _Called(ctx.module, ctx.step)
-            names = [name for name, _ in whole.named_parameters()]
-            values = dict(zip(names, named[ctx.given - len(names) :]))
-            step = lambda *arguments: functional_call(whole, values, arguments)  # noqa: E731
             with ctx.autocast():
-                outputs = _recorded(step, ctx.size, *_named(named, ctx.counts))
+                outputs = _recorded(_with(ctx, named), ctx.size, *_named(named, ctx.counts))
             found = _gradients(outputs, [named[i] for i in wanted], (dy, dcarry), create_graph=True)
             for i, gradient in zip(wanted, found):
                 gradients[i] = gradient
             return None, None, None, None, *gradients
-        cut = {0, *range(2, 2 + ctx.counts[0])}
+        cut, step = {0, *range(2, 2 + ctx.counts[0])}, _with(ctx, tensors)
         for i in wanted:
             if i in cut:
                 gradients[i] = torch.zeros_like(tensors[i])
         for number, here in reversed([*enumerate(_slices(tensors[0].shape[1], ctx.size))]):
             leaves = list(tensors)
-            for i in range(2 + sum(ctx.counts)):  # parameters are read where they are
+            for i in range(2 + sum(ctx.counts)):  # parameters go in as they are
                 leaf = tensors[i] if i != 1 or carries is None else carries[number]
                 leaf = leaf[:, here] if i in cut and leaf is not None else leaf
                 leaves[i] = leaf if leaf is None else leaf.detach().requires_grad_(leaf.is_floating_point())
             with torch.enable_grad(), ctx.autocast():
-                outputs = ctx.step(*_named(leaves, ctx.counts))
+                outputs = step(*_named(leaves, ctx.counts))
             # the carry of a stretch hands the gradient on, whether the first one needs it or not
             asked = [i for i in wanted if i != 1] + ([] if carries is None else [1])
             found = dict(zip(asked, _gradients(outputs, [leaves[i] for i in asked], (_at(dy, here), dcarry))))
@@ -150,6 +146,15 @@ class _Called(nn.Module):
 
     def forward(self, *arguments: Any) -> Any:
         return self.step(*arguments)
+
+
+def _with(ctx: Any, tensors: Sequence[Any]) -> Callable[..., Any]:
+    """The step with the parameters in `tensors`: on the way back the module may hold others, as after
+    `torch.func.functional_call`."""
+    whole = _Called(ctx.module, ctx.step)
+    names = [name for name, _ in whole.named_parameters()]
+    values = dict(zip(names, tensors[ctx.given - len(names) :]))
+    return lambda *arguments: functional_call(whole, values, arguments)
 
 
 def _named(tensors: Sequence[Any], counts: tuple[int, int]) -> tuple[Any, Any, Sequence[Any], Sequence[Any]]:

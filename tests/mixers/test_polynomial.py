@@ -374,6 +374,21 @@ def test_gradients_reach_an_earlier_prefill_once():
         close(b, a, 1e-9)
 
 
+def test_gradients_belong_to_the_parameters_of_the_way_there():
+    """`functional_call` takes its parameters back before the way back."""
+    x, found = tokens(1, 600).requires_grad_(), []
+    for chunk in (None, 256):
+        mixer, noise = made(chunk=chunk), torch.Generator().manual_seed(3)
+        others = {
+            name: (p.detach() + 0.1 * torch.randn(p.shape, dtype=p.dtype, generator=noise)).requires_grad_()
+            for name, p in mixer.named_parameters()
+        }
+        y = torch.func.functional_call(mixer, others, (x,))
+        found.append(torch.autograd.grad(y.square().sum(), [x, *others.values()]))
+    for a, b in zip(*found):
+        close(b, a, 1e-10)
+
+
 def test_training_keeps_inputs_of_stretches_alone():
     """What autograd saves for one long sequence is a small multiple of the input, not of the features."""
     x = torch.randn(1, 4096, 8).requires_grad_()
