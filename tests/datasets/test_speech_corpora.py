@@ -51,6 +51,15 @@ def test_items_are_what_was_joined():
         speech.joined(given, factors={"rate": [1]})
     with pytest.raises(ValueError, match="at least one"):
         speech.joined([])
+    for wrong, said in (
+        (dict(starts=np.array([0])), "utterance 1 has 2 phonemes and 1 starts"),
+        (dict(audio=np.zeros((50, 2), np.float32)), r"utterance 1 has audio of shape \(50, 2\)"),
+        (dict(audio=np.zeros(0, np.float32)), r"utterance 1 has audio of shape \(0,\)"),
+        (dict(audio=np.full(50, np.nan)), "samples not finite"),
+        (dict(audio=np.full(50, 2**20, np.int32)), "samples of int32"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            speech.joined([given[1], given[0]._replace(**wrong)])
 
 
 def test_tones_follow_their_configuration(tones):
@@ -125,6 +134,8 @@ def test_parts_share_no_sentence_and_no_speaker(tones):
     assert len(both["validation"]) == 0 and len(both["test"])
     for names in (tones.sentences, tones.speakers):
         assert not {names[i] for i in both["train"]} & {names[i] for i in both["test"]}
+    alone, named = (speech.split(tones, by=by, validation=0, test=0.4) for by in ("speaker", ("speaker",)))
+    assert all((alone[part] == named[part]).all() for part in named)
     with pytest.raises(ValueError, match="by='accent'"):
         speech.split(tones, by=("accent",))
     with pytest.raises(ValueError, match="do not make 3 parts"):

@@ -97,7 +97,8 @@ class SpeechCorpus:
 def joined(utterances: Sequence[Utterance], *, factors: Mapping[str, Sequence[Any]] | None = None, **about: Any):
     """The `SpeechCorpus` of utterances of one sample rate; audio is rounded to 16 bits and clipped.
 
-    Raises ValueError for none at all, for different sample rates and for factors of another length.
+    Raises ValueError for none at all, for different sample rates, for factors of another length, and for an utterance
+    whose audio is not (samples,) finite numbers or whose phonemes do not each have a first sample.
     """
     if not utterances:
         raise ValueError("no utterances: expected at least one")
@@ -107,6 +108,13 @@ def joined(utterances: Sequence[Utterance], *, factors: Mapping[str, Sequence[An
     for name, values in (factors or {}).items():
         if len(values) != len(utterances):
             raise ValueError(f"factor {name!r} has {len(values)} values for {len(utterances)} utterances")
+    for i, one in enumerate(utterances):
+        if one.audio.ndim != 1 or not len(one.audio):
+            raise ValueError(f"utterance {i} has audio of shape {one.audio.shape}: expected (samples,), one channel")
+        if len(one.starts) != len(one.phonemes):
+            raise ValueError(
+                f"utterance {i} has {len(one.phonemes)} phonemes and {len(one.starts)} starts: expected one for each"
+            )
     symbols = tuple(sorted({p for u in utterances for p in u.phonemes}))
     number = {symbol: i for i, symbol in enumerate(symbols)}
     return SpeechCorpus(
@@ -126,9 +134,15 @@ def joined(utterances: Sequence[Utterance], *, factors: Mapping[str, Sequence[An
 
 
 def pcm(audio: np.ndarray) -> np.ndarray:
-    """(samples,) int16 of float audio, ±1 being full scale; int16 stays as it is."""
+    """(samples,) int16 of float audio, ±1 being full scale; int16 stays as it is.
+
+    Raises ValueError for other integers, whose full scale is not known, and for samples that are not finite.
+    """
     if audio.dtype == np.int16:
         return audio
+    if audio.dtype.kind != "f" or not np.isfinite(audio).all():
+        problem = "not finite" if audio.dtype.kind == "f" else f"of {audio.dtype}"
+        raise ValueError(f"samples {problem}: expected int16, or floats with ±1 as full scale")
     return np.clip(np.rint(audio * 32768.0), -32768, 32767).astype(np.int16)
 
 

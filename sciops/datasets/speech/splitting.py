@@ -14,22 +14,23 @@ PARTS = ("train", "validation", "test")
 def split(
     corpus: SpeechCorpus,
     *,
-    by: Sequence[str] = ("sentence",),
+    by: str | Sequence[str] = ("sentence",),
     validation: float = 0.1,
     test: float = 0.1,
     seed: int = 0,
 ) -> dict[str, np.ndarray]:
     """{"train", "validation", "test"} → indices, ascending, of utterances that share no value of any name in `by`.
 
-    by : of "sentence", "speaker" and the corpus's factors. With several names the values of each are dealt among the
+    by : one or several of "sentence", "speaker" and the corpus's factors. With several names the values of each are dealt among the
         parts, and an utterance whose values were dealt to different parts belongs to none: with sentences and speakers,
         every test utterance is a new sentence by a new speaker.
     validation, test : shares of the values of every name
 
     Raises ValueError for unknown names, shares that leave nothing for training, and a part that stays empty.
     """
+    by = (by,) if isinstance(by, str) else tuple(by)
     if not by or validation < 0 or test < 0 or validation + test >= 1:
-        raise ValueError(f"by={tuple(by)}, validation={validation}, test={test}: expected names, and shares below 1")
+        raise ValueError(f"by={by}, validation={validation}, test={test}: expected names, and shares below 1")
     rng = np.random.default_rng(seed)
     wanted = [part for part, share in zip(PARTS, (1.0, validation, test)) if share > 0]
     dealt = []
@@ -49,7 +50,7 @@ def split(
     for number, part in enumerate(PARTS):
         parts[part] = np.flatnonzero((dealt == number).all(0))
         if part in wanted and not len(parts[part]):
-            raise ValueError(f"no utterance for {part!r} with by={tuple(by)}: take larger shares, or a larger corpus")
+            raise ValueError(f"no utterance for {part!r} with by={by}: take larger shares, or a larger corpus")
     return parts
 
 
