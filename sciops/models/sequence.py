@@ -78,10 +78,9 @@ class SequenceBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        x = x + self._mixed(x, mask)
-        if self.local is not None:
-            x = x + self._convolved(x, mask)
-        return x + self._fed_forward(x)
+        for g, _ in self.layers(mask):
+            x = x + g(x)
+        return x
 
     def layers(self, mask: Tensor | None = None) -> list[tuple[Any, None]]:
         """The steps h ← h + g(h) that forward takes, each as (g, None)."""
@@ -177,9 +176,13 @@ class SequenceStack(nn.Module):
         self.norm = make_norm(norm, width)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.norm(self.run_blocks(x, mask))
+
+    def run_blocks(self, h: Tensor, mask: Tensor | None = None) -> Tensor:
+        """B_depth ∘ … ∘ B_1 of h (batch, n, width); what rules for the gradient replace."""
         for block in self.blocks:
-            x = block(x, mask)
-        return self.norm(x)
+            h = block(h, mask)
+        return h
 
     def prefill(
         self, x: Tensor, states: Sequence[BlockState] | None = None, *, mask: Tensor | None = None

@@ -11,9 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.datasets import Splits, TensorFields
+from sciops.datasets.token_data import TokenWindows
 from sciops.grids import Grid
 from sciops.models import build_model
 from sciops.models.blocks import ResidualBlock
+from sciops.models.sequence import SequenceStack
 from sciops.training import Batch, TrainConfig, fit, load_checkpoint
 from sciops.training.gradients import Layer, highway, highway_rnn, highway_stack, norm_after_sum, relu_after_sum
 from sciops.training.gradients._layerwise import LayerByLayer
@@ -302,6 +304,63 @@ def test_classifiers_stage_by_stage(order):
         for k, exact in ((4, True), (2, False)):
             found = gradients_of(model, seeded(lambda k=k: highway(wrapped, squares, IMAGES, iterations=k)))
             assert (relative(found, true) < 1e-12) == exact
+
+
+SEQUENCES = {
+    "self_attention": {},
+    "polynomial linear_attention": {"local": 3},
+    "resolvent": {},
+    "recurrence": {"norm": "layer"},
+}
+
+
+@pytest.mark.parametrize("mixers", SEQUENCES)
+def test_language_models(mixers):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = build_model(
+            "language", symbols=7, width=8, depth=2, mixer=tuple(mixers.split()), **SEQUENCES[mixers]
+        ).double()
+    tokens = torch.randint(0, 7, (3, 9), generator=torch.Generator().manual_seed(1))
+    batch = Batch(x=tokens, y=tokens.roll(-1, 1), grid=None, weight=1.0)
+    layers = sum(len(block.layers()) for block in model.stack.blocks)
+    loss = lambda prediction, batch: F.cross_entropy(prediction.mT, batch.y)  # noqa: E731
+    true = gradients_of(model, lambda: loss(model(tokens), batch).backward())
+    errors = [
+        relative(gradients_of(model, lambda k=k: highway(model, loss, batch, iterations=k)), true)
+        for k in (layers, layers - 1)
+    ]
+    assert errors[0] < 1e-13 and errors[1] > 1e-11  # the embedding, before the stack, is exact in the last sweep
+
+
+def test_fit_trains_a_language_model_as_backprop_does():
+    text = torch.randint(0, 7, (400,), generator=torch.Generator().manual_seed(2)).numpy()
+    splits = Splits(TokenWindows(text, 8), TokenWindows(text[:50], 8))
+    losses = []
+    for rule, options in (("backprop", {}), ("highway", {"iterations": 5})):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = build_model("language", symbols=7, width=8, depth=2, mixer="polynomial").double()
+            config = TrainConfig(
+                objective="token_cross_entropy", gradients=rule, gradient_options=options, epochs=2, progress=False
+            )
+            losses.append([row["validation"] for row in fit(model, splits, config).history])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)  # AdamW divides rounding by small gradients
+
+
+def test_padded_sequences_keep_their_mask():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        stack = SequenceStack(8, 2, mixer="polynomial", local=3, norm="layer").double()
+    x, mask = draw(2, 6, 8), torch.arange(6) < torch.tensor([[6], [4]])
+    batch = Batch(x=x, y=x, grid=mask, weight=1.0)
+    loss = lambda prediction, batch: prediction[batch.grid].square().sum()  # noqa: E731
+    true = gradients_of(stack, lambda: loss(stack(x, mask), batch).backward())
+    for engine in ("loop", "batched"):
+        assert (
+            relative(gradients_of(stack, lambda e=engine: highway(stack, loss, batch, iterations=6, engine=e)), true)
+            < 1e-12
+        )
 
 
 def test_a_batched_spine_and_one_that_cannot_be():

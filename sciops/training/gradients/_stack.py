@@ -84,15 +84,15 @@ def layers_of(parts: Sequence[Any]) -> list[Layer]:
     return layers
 
 
-def layers_of_block(block: nn.Module, grid: Any, dilation: Sequence[int]) -> list[Layer]:
-    """The `Layer`s of one block of the spine; raises ValueError for a block that does not show them."""
+def layers_of_block(block: nn.Module, *setting: Any) -> list[Layer]:
+    """The `Layer`s of one block that is called as block(h, *setting); raises ValueError where it does not show them."""
     if not hasattr(block, "layers"):
         raise ValueError(
-            f"{type(block).__name__} does not say what it adds to what: give it layers(grid, dilation) → [(g, r), …], "
+            f"{type(block).__name__} does not say what it adds to what: give it layers(*setting) → [(g, r), …], "
             "as sciops.models.blocks.ResidualBlock has it, or train with gradients='backprop'"
         )
-    joins = [join for _, join in block.layers(grid, dilation)]
-    return [Layer(block, _BranchOfBlock(i, grid, tuple(dilation)), join) for i, join in enumerate(joins)]
+    joins = [join for _, join in block.layers(*setting)]
+    return [Layer(block, _BranchOfBlock(i, setting), join) for i, join in enumerate(joins)]
 
 
 @dataclass(frozen=True)
@@ -100,16 +100,16 @@ class _BranchOfBlock:
     """g of layer `number` of any block; equal for equal settings, so that equal blocks are known as such."""
 
     number: int
-    grid: Any
-    dilation: tuple[int, ...]
+    setting: tuple[Any, ...]
 
     def __call__(self, block: nn.Module, h: Tensor) -> Tensor:
-        return block.layers(self.grid, self.dilation)[self.number][0](h)
+        return block.layers(*self.setting)[self.number][0](h)
 
 
 @contextlib.contextmanager
 def running_stacks(model: nn.Module, run: Callable[[list[Layer], Tensor], Tensor]) -> Iterator[None]:
-    """Within it `run` runs every stack of `model`: ``run_blocks`` of `Operator`, and of each stage of `Classifier`.
+    """Within it `run` runs every stack of `model`: ``run_blocks`` of `Operator`, `SequenceStack` and of each stage of
+    `Classifier`.
 
     Raises ValueError for models without a stack, and for compiled and sharded ones, whose blocks cannot be taken apart.
     """
@@ -117,8 +117,8 @@ def running_stacks(model: nn.Module, run: Callable[[list[Layer], Tensor], Tensor
     if not stacks:
         names = " of ".join(type(m).__name__ for m in list(unwrapped(model).modules())[:3])
         raise ValueError(
-            f"{names} shows no residual stack (run_blocks, as sciops.models.Operator and Classifier have it): run its "
-            "layers by highway_stack in its forward, or train with gradients='backprop'"
+            f"{names} shows no residual stack (run_blocks, as Operator, Classifier and SequenceStack of sciops.models "
+            "have it): run its layers by highway_stack in its forward, or train with gradients='backprop'"
         )
     if any(module._compiled_call_impl is not None for module in model.modules()):
         raise ValueError("a compiled model cannot be taken apart into layers; pass compile=False")
@@ -126,9 +126,8 @@ def running_stacks(model: nn.Module, run: Callable[[list[Layer], Tensor], Tensor
         raise ValueError("parameters are gathered block by block in FSDP, not layer by layer; pass strategy='ddp'")
     for stack in stacks:
 
-        def run_blocks(h: Tensor, grid: Any, dilation: Sequence[int], stack: nn.Module = stack) -> Tensor:
-            layers = [layer for block in stack.blocks for layer in layers_of_block(block, grid, dilation)]
-            return run(layers, h)
+        def run_blocks(h: Tensor, *setting: Any, stack: nn.Module = stack) -> Tensor:
+            return run([layer for block in stack.blocks for layer in layers_of_block(block, *setting)], h)
 
         stack.run_blocks = run_blocks
     try:
