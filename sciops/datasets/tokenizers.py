@@ -43,7 +43,10 @@ class Symbols:
         return np.where(self._points[at] == points, 1 + self._order[at], self._unknown)
 
     def decode(self, tokens: Iterable[int]) -> str:
-        return "".join(self.symbols[t - 1] for t in map(int, tokens) if t != self.end)
+        tokens = [int(t) for t in tokens]
+        if not all(0 <= t < len(self) for t in tokens):
+            raise ValueError(f"tokens from {min(tokens)} to {max(tokens)}: expected 0 … {len(self) - 1}")
+        return "".join(self.symbols[t - 1] for t in tokens if t != self.end)
 
     def save(self, path: str | os.PathLike) -> Path:
         return write_json(_file(path), {"sciops": "1", "kind": "characters", "symbols": self.symbols})
@@ -58,13 +61,17 @@ class BytePairs:
     def __init__(self, description: str, *, end: str = END) -> None:
         self._inner = _tokenizers().Tokenizer.from_str(description)
         self._inner.encode_special_tokens = True  # "<|end|>" in a text is that text, not its end
+        # files of other programs may ask for their own lengths; here a text is encoded whole, and nothing else
+        self._inner.no_truncation()
+        self._inner.no_padding()
+        self._size = 1 + max(self._inner.get_vocab().values())  # numbers may be left out
         found = self._inner.token_to_id(end)
         if found is None:
             raise ValueError(f"the tokenizer has no token {end!r}; pass end, the token that ends a text")
         self.end = found
 
     def __len__(self) -> int:
-        return self._inner.get_vocab_size()
+        return self._size
 
     def encode(self, text: str) -> np.ndarray:
         return np.array(self._inner.encode(text, add_special_tokens=False).ids, dtype=np.int64)
@@ -146,9 +153,9 @@ def load_tokenizer(path: str | os.PathLike, *, end: str = END) -> BytePairs | Sy
 def encode_documents(tokenizer: BytePairs | Symbols, texts: Iterable[str]) -> np.ndarray:
     """The texts one after another, each followed by the end: (tokens,) of the smallest of uint8, uint16 and uint32 that
     holds all tokens of the tokenizer."""
-    parts = [part for text in texts for part in (tokenizer.encode(text), [tokenizer.end])]
     kind = np.min_scalar_type(len(tokenizer) - 1)
-    return np.concatenate(parts).astype(kind) if parts else np.zeros(0, kind)
+    parts = [part.astype(kind) for text in texts for part in (tokenizer.encode(text), np.array([tokenizer.end]))]
+    return np.concatenate(parts) if parts else np.zeros(0, kind)
 
 
 def _file(path: str | os.PathLike) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 
@@ -61,6 +62,9 @@ def test_characters_are_numbers_and_the_rare_ones_are_unknown():
     assert tokenizer.symbols == "ab\ufffd" and len(tokenizer) == 4
     np.testing.assert_array_equal(tokenizer.encode("abcba😀"), [1, 2, 3, 2, 1, 3])
     assert tokenizer.decode([1, 2, 0, 3]) == "ab\ufffd"
+    for beyond in ([1, 4], [-1]):
+        with pytest.raises(ValueError, match="expected 0 … 3"):
+            tokenizer.decode(beyond)
     whole = tokenizer_for(TEXT, 100, "characters")
     assert whole.decode(whole.encode(TEXT)) == TEXT
 
@@ -75,6 +79,34 @@ def test_saved_ones_come_back_from_json(kind, tmp_path):
         for text in (*HOSTILE, TEXT):
             np.testing.assert_array_equal(again.encode(text), tokenizer.encode(text))
     assert tokenizer.save(tmp_path / "again.json").read_bytes() == path.read_bytes()
+
+
+def test_files_of_other_programs_do_not_cut_or_fill_a_text(pairs, tmp_path):
+    described = json.loads(pairs.save(tmp_path / "plain.json").read_text())
+    described["truncation"] = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
+    described["padding"] = {
+        "strategy": {"Fixed": 50},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": pairs.end,
+        "pad_type_id": 0,
+        "pad_token": "<|end|>",
+    }
+    (tmp_path / "theirs.json").write_text(json.dumps(described))
+    theirs = load_tokenizer(tmp_path / "theirs.json")
+    for text in ("low", TEXT):
+        np.testing.assert_array_equal(theirs.encode(text), pairs.encode(text))
+
+
+def test_numbers_that_are_left_out_are_counted(pairs, tmp_path):
+    described = json.loads(pairs.save(tmp_path / "plain.json").read_text())
+    vocabulary = described["model"]["vocab"]
+    vocabulary["Ġnewest"] = 70_000
+    (tmp_path / "gap.json").write_text(json.dumps(described))
+    gap = load_tokenizer(tmp_path / "gap.json")
+    assert len(gap) == 70_001
+    tokens = encode_documents(gap, ["low newest"])
+    assert tokens.max() == 70_000 and gap.decode(tokens) == "low newest"
 
 
 def test_documents_end_and_are_held_in_small_numbers(pairs):
