@@ -131,6 +131,9 @@ def open_tokens(path: str | os.PathLike) -> np.ndarray:
         tokens = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise ValueError(f"{path} is no .npy file of tokens ({error})") from None
+    if not isinstance(tokens, np.ndarray):
+        tokens.close()
+        raise ValueError(f"{path} is an archive of arrays: expected a .npy file of tokens, as write_tokens makes it")
     _check_whole(str(path), tokens, 1)
     return tokens
 

@@ -44,6 +44,9 @@ def test_files_that_hold_no_tokens_are_refused(tmp_path):
     for name in "abc":
         with pytest.raises(ValueError, match=f"{name}.npy"):
             open_tokens(tmp_path / f"{name}.npy")
+    np.savez(tmp_path / "f.npz", np.arange(3))
+    with pytest.raises(ValueError, match="f.npz is an archive of arrays: expected a .npy file"):
+        open_tokens(tmp_path / "f.npz")
     with pytest.raises(FileNotFoundError, match="d.npy does not exist"):
         open_tokens(tmp_path / "d.npy")
     with pytest.raises(ValueError, match="expected whole numbers"):
