@@ -147,6 +147,7 @@ def _contained(summaries: Iterable[str], texts: Iterable[str]) -> set[tuple[str,
         starting[of_summary[:2]].add(of_summary)
     for text in texts:
         of_text = words(text)
+        known.update(one for word in of_text if (one := (word,)) in starting)
         for i, start in enumerate(zip(of_text, of_text[1:])):
             for candidate in starting.get(start, ()):
                 if tuple(of_text[i : i + len(candidate)]) == candidate:

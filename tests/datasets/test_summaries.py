@@ -177,6 +177,10 @@ def test_a_leak_is_left_out():
     leaking = split_summaries(pairs)
     assert [p.summary for p in leaking.left_out] == [known]
     assert len(leaking.test) == len(clean.test) - 1
+    short = [p._replace(summary=f"Word{i}") for i, p in enumerate(pairs)]
+    known = split_summaries(short).test[0].summary
+    leaking = split_summaries([p._replace(text=f"{p.text} {known.lower()}.") for p in short])
+    assert [p.summary for p in leaking.left_out] == [known], "one word is a summary too"
     with pytest.raises(ValueError, match="expected some of each"):
         split_summaries(pairs[:2])
     with pytest.raises(ValueError, match="between 0 and 1/2"):
