@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sciops.models.generation import _evaluating
+
 
 @dataclass(frozen=True)
 class TextScores:
@@ -28,13 +30,13 @@ class TextScores:
 
     @property
     def perplexity(self) -> float:
-        """exp(nats/tokens); depends on the tokenizer."""
-        return math.exp(self.nats / self.tokens)
+        """exp(nats/tokens), inf where that is beyond all numbers; depends on the tokenizer."""
+        return _exp(self.nats / self.tokens)
 
     @property
     def character_perplexity(self) -> float:
         """exp(nats/characters)."""
-        return math.exp(self.nats / _told(self.characters))
+        return _exp(self.nats / _told(self.characters))
 
     @property
     def bits_per_byte(self) -> float:
@@ -73,15 +75,11 @@ def score_text(
             f"tokens of {tokens.dtype} and shape {tokens.shape}: expected at least 2 whole numbers (count,)"
         )
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    training, total = model.training, 0.0
-    model.eval()
-    try:
-        with torch.no_grad():
-            for x, y, first in _windows(tokens, context, stride, batch_size):
-                logits = model(x.to(device))[:, first:]
-                total += _nats(logits, y[:, first:].to(device))
-    finally:
-        model.train(training)
+    total = 0.0
+    with _evaluating(model):
+        for x, y, first in _windows(tokens, context, stride, batch_size):
+            logits = model(x.to(device))[:, first:]
+            total += _nats(logits, y[:, first:].to(device))
     return TextScores(
         total, len(tokens) - 1, None if text is None else len(text), None if text is None else len(text.encode())
     )
@@ -114,6 +112,13 @@ def _nats(logits: Tensor, targets: Tensor) -> float:
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     losses = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
     return float(losses.double().sum())
+
+
+def _exp(nats: float) -> float:
+    try:
+        return math.exp(nats)
+    except OverflowError:
+        return math.inf
 
 
 def _told(count: int | None) -> int:

@@ -74,6 +74,22 @@ def test_perplexities_are_those_of_counts():
         assert len(rest.encode()) > len(rest)
 
 
+def test_parts_that_were_in_evaluation_mode_stay_so():
+    model = made().train()
+    model.stack.blocks[0].eval()
+    before = [module.training for module in model.modules()]
+    score_text(model, [1, 2, 3], context=4)
+    assert [module.training for module in model.modules()] == before
+
+
+def test_a_model_that_is_far_off_has_an_infinite_perplexity():
+    model = Counting(np.ones(3))
+    model.p = nn.Parameter(torch.tensor([0.0, 1000.0, 0.0]))
+    found = score_text(model, [1, 0, 2], context=4, text="ab")
+    assert found.nats == 2000.0 and found.perplexity == found.character_perplexity == math.inf
+    assert found.bits_per_byte == pytest.approx(1000 / math.log(2))
+
+
 def test_errors_say_what_was_expected():
     for tokens, options, message in (
         ([1], {}, "at least 2 whole numbers"),
