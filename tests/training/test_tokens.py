@@ -56,6 +56,15 @@ def test_the_loss_by_its_formula():
     assert expected[2] == 0
 
 
+def test_the_loss_of_half_precision_is_that_of_its_values():
+    z, w = torch.randn(2, 300, 50, generator=torch.Generator().manual_seed(0)).bfloat16(), torch.arange(600) % 50
+    found = token_cross_entropy(z, w.view(2, 300))
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), token_cross_entropy(z.double(), w.view(2, 300)), rtol=1e-6, atol=0)
+    with pytest.raises(ValueError, match=r"logits of shape \(300, 2, 50\) for targets of shape \(2, 300\)"):
+        token_cross_entropy(z.transpose(0, 1), w.view(2, 300))
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_one_step_is_that_of_a_plain_loop(smoothing):
     rows = [text(n, seed=n) for n in (9, 4, 17, 12)]

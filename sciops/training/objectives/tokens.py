@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -17,8 +18,17 @@ def token_cross_entropy(
 
     prediction : (batch, n, symbols) logits z; target : (batch, n) whole numbers w, −100 where nothing is asked
     smoothing : ε of the targets (1 − ε)·δ_w + ε/symbols (arXiv:1512.00567, section 7)
-    returns : (batch,); 0 for a sequence in which nothing is asked. Sequences of which more is asked do not weigh more
+    returns : (batch,); 0 for a sequence in which nothing is asked. Sequences of which more is asked do not weigh more.
+        Of logits in half precision in float32
+
+    Raises ValueError for shapes that differ.
     """
+    if prediction.shape[:-1] != target.shape:
+        raise ValueError(
+            f"logits of shape {tuple(prediction.shape)} for targets of shape {tuple(target.shape)}: expected "
+            "(batch, n, symbols) and (batch, n)"
+        )
+    prediction = prediction.to(torch.promote_types(prediction.dtype, torch.float32))
     losses = F.cross_entropy(
         prediction.flatten(0, 1), target.flatten(), reduction="none", ignore_index=NOT_ASKED, label_smoothing=smoothing
     )
