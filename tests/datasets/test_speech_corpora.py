@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.io import wavfile
 
 from sciops.datasets import speech
 from sciops.datasets.speech import espeak, flite
@@ -168,79 +167,6 @@ def test_sentences_are_pieces_of_the_text():
     assert speech.normalized("rock 'n' roll's  “END”") == "rock n roll's end"
     with pytest.raises(ValueError, match="pieces of 5 to 22 characters, 99"):
         speech.sentences(text, 99, shortest=5, longest=22)
-
-
-def _wav(path, values, rate=8000):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    wavfile.write(path, rate, values)
-    return path
-
-
-def test_wav_files_of_every_kind(tmp_path):
-    wave = np.sin(np.arange(400) / 5.0)
-    kinds = [(wave * 32767).astype(np.int16), (wave * 2**31 * 0.99).astype(np.int32), wave.astype(np.float32)]
-    kinds.append((wave * 127 + 128).astype(np.uint8))
-    for i, values in enumerate(kinds):
-        audio, rate = speech.read_audio(_wav(tmp_path / f"{i}.wav", values))
-        assert rate == 8000 and audio.dtype == np.float32 and np.abs(audio - wave).max() < 0.02
-    stereo = np.stack([kinds[0], np.zeros_like(kinds[0])], 1)
-    audio, _ = speech.read_wav(_wav(tmp_path / "stereo.wav", stereo))
-    assert np.abs(audio - wave / 2).max() < 1e-3
-    good = (tmp_path / "0.wav").read_bytes()
-    for name, content in (("cut", good[:300]), ("head", good[:20]), ("text", b"hello"), ("empty", b"")):
-        (tmp_path / f"{name}.wav").write_bytes(content)
-        with pytest.raises(ValueError, match=f"{name}.wav: "):
-            speech.read_wav(tmp_path / f"{name}.wav")
-    with pytest.raises(ValueError, match="not finite"):
-        speech.read_wav(_wav(tmp_path / "nan.wav", np.full(9, np.nan, np.float32)))
-    with pytest.raises(ValueError, match="none.wav: no samples"):
-        speech.read_wav(_wav(tmp_path / "none.wav", np.zeros(0, np.int16)))
-
-
-def test_folders_like_librispeech(tmp_path):
-    wave = np.arange(100, dtype=np.int16)
-    for speaker, chapter, number in ((19, 198, 0), (19, 198, 1), (26, 495, 0)):
-        name = f"{speaker}-{chapter}-{number:04d}"
-        _wav(tmp_path / str(speaker) / str(chapter) / f"{name}.wav", wave + number)
-    first, second = tmp_path / "19/198/19-198.trans.txt", tmp_path / "26/495/26-495.trans.txt"
-    first.write_text("19-198-0000 NORTHANGER ABBEY\n19-198-0001 THIS LITTLE WORK\n")
-    second.write_text("26-495-0000 IT'S A BARGAIN\n")
-    files = speech.read_librispeech(tmp_path)
-    assert files.texts == ("northanger abbey", "this little work", "it's a bargain")
-    assert files.speakers == ("19", "19", "26") and (files[1].audio * 32768 == wave + 1).all()
-    assert {files.speakers[i] for i in speech.split(files, by=("speaker",), validation=0, test=0.5)["test"]} < {
-        "19",
-        "26",
-    }
-    first.write_text("19-198-0000 NORTHANGER ABBEY\n")
-    with pytest.raises(ValueError, match="19-198-0001.wav has no text"):
-        speech.read_librispeech(tmp_path)
-    first.write_text("19-198-0000 A\n19-198-0001 B\n19-198-0002 C\n")
-    with pytest.raises(ValueError, match="no recording 19-198-0002"):
-        speech.read_librispeech(tmp_path)
-    first.write_text("19-198-0000 A\n19-198-0001\n")
-    with pytest.raises(ValueError, match="line 2 has no text"):
-        speech.read_librispeech(tmp_path)
-    with pytest.raises(ValueError, match="holds no speaker/chapter"):
-        speech.read_librispeech(tmp_path / "19")
-    with pytest.raises(FileNotFoundError, match="no such folder"):
-        speech.read_librispeech(tmp_path / "none")
-
-
-def test_flat_folders(tmp_path):
-    _wav(tmp_path / "ann_1.wav", np.arange(9, dtype=np.int16))
-    with pytest.raises(ValueError, match="ann_1.wav has no text"):
-        speech.read_flat(tmp_path)
-    (tmp_path / "ann_1.txt").write_text("Hello, World!\n")
-    files = speech.read_flat(tmp_path)
-    assert files[0].text == "hello world" and files[0].speaker == "ann"
-    _wav(tmp_path / "Cy-2.WAV", np.arange(7, dtype=np.int16))
-    (tmp_path / "Cy-2.txt").write_text("loud")
-    files = speech.read_flat(tmp_path)
-    assert set(files.speakers) == {"ann", "Cy"} and len(files[files.texts.index("loud")].audio) == 7
-    (tmp_path / "bob.txt").write_text("alone")
-    with pytest.raises(ValueError, match="bob.txt has no recording"):
-        speech.read_flat(tmp_path)
 
 
 def test_a_missing_program_is_named_with_the_command(tmp_path, monkeypatch):
