@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,9 +22,10 @@ from sciops.training import TrainConfig, fit
 
 @dataclass(frozen=True)
 class TextData:
-    """A text in tokens: `train`, `validation` and `test` follow one another in it."""
+    """A text in tokens: `train`, `validation` and `test` follow one another in it. checksum : of its characters."""
 
     name: str
+    checksum: str
     tokenizer: Any
     train: np.ndarray
     validation: np.ndarray
@@ -44,14 +46,15 @@ def text_data(
     if cut < 1:
         raise ValueError(f"{corpus}: {len(text)} characters are too few to hold out a share of {held_out}")
     parts = [text[: -2 * cut], text[-2 * cut : -cut], text[-cut:]]
-    path = None if folder is None else Path(folder) / f"{Path(name).stem}-{kind}-{size}.json"
+    checksum = f"{zlib.crc32(text.encode()):08x}"  # files of one name may hold different texts
+    path = None if folder is None else Path(folder) / f"{Path(name).stem}-{checksum}-{kind}-{size}.json"
     if path is not None and path.exists():
         tokenizer = load_tokenizer(path)
     else:
         tokenizer = tokenizer_for(parts[0], size, kind)
         if path is not None:
             tokenizer.save(path)
-    return TextData(name, tokenizer, *(encode_documents(tokenizer, [part]) for part in parts))
+    return TextData(name, checksum, tokenizer, *(encode_documents(tokenizer, [part]) for part in parts))
 
 
 def train_language(
@@ -73,9 +76,16 @@ def train_language(
     The windows lie evenly in the training text; where there are fewer than steps·batch, they come again epoch by epoch.
     scored : tokens of the test text, at most, that the record is about, each with context/2 tokens before it or more
 
+    Raises ValueError for a text too short for one window in each part.
+
     record : plain numbers. perplexity (a token), character_perplexity, bits_per_byte, unigram_perplexity (of the
         training text's frequencies), validation (nats a token), parameters, steps, seconds (of training)
     """
+    if min(len(data.train), len(data.validation)) <= context:
+        raise ValueError(
+            f"{data.name}: {len(data.train):,} tokens to train on and {len(data.validation):,} to validate, expected "
+            f"more than context={context} of each; pass a longer text or a smaller context"
+        )
     torch.manual_seed(seed)
     model = LanguageModel(len(data.tokenizer), **options)
     needed = steps * batch

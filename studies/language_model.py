@@ -127,13 +127,14 @@ def trained(name: str, arm: Arm, seed: int, data: TextData, config: Config, fold
     where = folder.path / _safe(name) / f"seed{seed}"
     options = model_options(arm, config, len(data.tokenizer))
     training = {key: getattr(config, key) for key in ("context", "steps", "batch", "rate", "scored")}
-    spec = plain({"arm": name, "seed": seed, "corpus": data.name, "kind": config.kind, **options, **training})
+    text = {"corpus": data.name, "text": data.checksum, "kind": config.kind, "vocabulary": config.vocabulary}
+    spec = plain({"arm": name, "seed": seed, **text, **options, **training})
     path = where / "record.json"
     if path.exists():
         record = json.loads(path.read_text())
-        if record["spec"] == spec:
+        if all(spec.get(key) == value for key, value in record["spec"].items()):  # older records have fewer keys
             return record
-        raise ValueError(f"{path} is of a training with other options: pass another --output")
+        raise ValueError(f"{path} is of a training with other options, or on another text: pass another --output")
     model, found = train_language(
         data, options, seed=seed, folder=where, device=config.device, progress=True, **training
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,8 +61,18 @@ def test_the_table_is_that_of_the_saved_models(config, capsys):
     assert f"{stored['rows'][0]['perplexity']:.2f}" in said
     again = study.run(config)
     assert again["runs"] == stored["runs"] and again["samples"] == results["samples"], "read back"
-    with pytest.raises(ValueError, match="training with other options: pass another --output"):
-        study.run(replace(config, steps=61))
+    for other in (dict(steps=61), dict(vocabulary=12)):
+        with pytest.raises(ValueError, match="training with other options, or on another text: pass another --output"):
+            study.run(replace(config, **other))
+    study.text_data.cache_clear()
+    text = Path(config.corpus)
+    text.write_text(text.read_text().replace("cat", "cxt"))
+    with pytest.raises(ValueError, match="or on another text"):
+        study.run(config)
+    changed = study.text_data(config.corpus, kind="characters", size=40, folder=config.output)
+    assert "x" in changed.tokenizer.symbols and "x" not in data.tokenizer.symbols, (
+        "the tokenizer is of the text that is there"
+    )
 
 
 def test_models_that_learn_nothing_and_unknown_names_are_said(config, monkeypatch):
@@ -69,6 +80,8 @@ def test_models_that_learn_nothing_and_unknown_names_are_said(config, monkeypatc
         study.run(replace(config, arms=("attentions",)))
     with pytest.raises(FileNotFoundError, match="corpus 'nowhere'"):
         study.run(replace(config, corpus="nowhere"))
+    with pytest.raises(ValueError, match=r"tokens to train on and .* to validate, expected more than context=5000"):
+        study.run(replace(config, context=5000))
     broken = replace(config, arms=("attention",), steps=1, rate=1e-9)
     with pytest.raises(RuntimeError, match="no better than the frequencies of tokens: attention"):
         study.run(broken)
