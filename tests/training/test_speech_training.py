@@ -11,6 +11,7 @@ from sciops.datasets.speech import TonesConfig, tones_corpus
 from sciops.models.ctc import collapse
 from sciops.models.speech import SpeechEncoder, SpeechRecognizer
 from sciops.training import speech
+from sciops.training.checkpoints import load_checkpoint
 
 SMALL = dict(depth=1, local=5, front_channels=3, bins=13, mixer="polynomial")
 
@@ -219,8 +220,33 @@ def test_a_training_that_was_stopped_ends_where_one_that_was_not_does(tmp_path):
     one = model()
     assert speech.pretrain(one, given, stopped)["history"] == history
     assert torch.equal(weights(one), weights(whole))
-    with pytest.raises(ValueError, match="another configuration"):
+    with pytest.raises(ValueError, match=r"another configuration \(rate\)"):
         speech.pretrain(model(), given, replace(stopped, rate=2e-3))
+
+
+def test_a_checkpoint_is_of_one_training(tmp_path):
+    config = speech.SpeechTraining(steps=4, batch=2, checkpoint=tmp_path / "checkpoint")
+    given, small = frames((30, 41, 22, 37, 28), dtype=torch.float32), dict(codes=16, code_channels=4)
+    began = speech.pretrain(speech.BestRQ(encoder(), **small), given, config)
+    again = speech.pretrain(speech.BestRQ(encoder(seed=1), **small), given, config)
+    assert again["history"] == began["history"]
+    assert again["seconds"] >= load_checkpoint(config.checkpoint)[1]["seconds"] > 0
+    for model, recordings, said in (
+        (speech.BestRQ(encoder(), **small, probability=0.1), given, r"\(probability\)"),
+        (speech.BestRQ(encoder(), **small, seed=1), given, r"\(codes\)"),
+        (speech.BestRQ(encoder(dropout=0.5), **small), given, r"\(model\)"),
+        (speech.BestRQ(encoder(), codes=17, code_channels=4), given, "another model"),
+        (speech.BestRQ(encoder(), **small), given[:4], r"\(recordings\)"),
+    ):
+        with pytest.raises(ValueError, match=f"checkpoint is of a training .*{said}.*choose another file"):
+            speech.pretrain(model, recordings, config)
+    config = replace(config, checkpoint=tmp_path / "tuned")
+    head, targets = SpeechRecognizer(out_channels=4, width=8, **SMALL), [[1, 2], [3], [1, 1], [2, 3], [3]]
+    speech.fine_tune(head, given, targets, config)
+    with pytest.raises(ValueError, match=r"\(targets\)"):
+        speech.fine_tune(head, given, [[3], *targets[1:]], config)
+    with pytest.raises(ValueError, match=r"\(loss, model, targets\)"):
+        speech.pretrain(speech.BestRQ(encoder(), **small), given, config)
 
 
 def test_pretraining_beats_the_commonest_code():

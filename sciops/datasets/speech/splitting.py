@@ -22,8 +22,8 @@ def split(
     """{"train", "validation", "test"} → indices, ascending, of utterances that share no value of any name in `by`.
 
     by : one or several of "sentence", "speaker" and the corpus's factors. With several names the values of each are
-        dealt among the parts, and an utterance whose values were dealt to different parts belongs to none: with sentences
-        and speakers, every test utterance is a new sentence by a new speaker.
+        dealt among the parts, and an utterance whose values were dealt to different parts belongs to none: with
+        sentences and speakers, every test utterance is a new sentence by a new speaker.
     validation, test : shares of the values of every name
 
     Raises ValueError for unknown names, shares that leave nothing for training, and a part that stays empty.

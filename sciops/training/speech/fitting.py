@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from sciops._json import plain
 from sciops.models.ctc import beam_decode, greedy_decode
 from sciops.models.speech import SpeechRecognizer
 from sciops.training.checkpoints import load_checkpoint, save_checkpoint
@@ -58,21 +61,32 @@ class SpeechTraining:
     """show a bar"""
 
 
-def fit_steps(model: nn.Module, frames: Sequence[Tensor], loss: Loss, config: SpeechTraining) -> dict[str, Any]:
+def fit_steps(
+    model: nn.Module,
+    frames: Sequence[Tensor],
+    loss: Loss,
+    config: SpeechTraining,
+    *,
+    about: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Trains `model` in place; returns {"history": numbers of every step, "seconds"}.
 
     frames : log-mel frames of the recordings, see `MelFrames`
     loss : (mel, lengths, indices, generator) → loss, numbers to keep
+    about : what else makes this training, in JSON's kinds; a checkpoint is of the same
 
     Order, masks and dropout are functions of the seed and the step, so a training that goes on from its checkpoint
-    gives what one that was never stopped gives. Raises RuntimeError for a loss that is not finite, ValueError for a
-    checkpoint of another configuration.
+    gives what one that was never stopped gives; on a GPU, where sums have no fixed order, up to round-off. Raises
+    RuntimeError for a loss that is not finite, ValueError for a checkpoint of another configuration, of another model,
+    or of recordings of other lengths.
     """
     batches = LengthBatches([len(one) for one in frames], config.batch, seed=config.seed)
+    checksum = zlib.crc32(batches.lengths.astype("<i8").tobytes())
+    identity = plain({**_identity(config), "recordings": checksum, **(about or {})})
     model.to(config.device).train()
     optimizer = _optimizer(model, config)
-    step, history = _restored(model, optimizer, config)
-    began = time.perf_counter()
+    step, history, before = _restored(model, optimizer, config, identity)
+    began = time.perf_counter() - before
     devices = [config.device] if config.device.startswith("cuda") else []
     with torch.random.fork_rng(devices), tqdm(total=config.steps, initial=step, disable=not config.progress) as bar:
         while step < config.steps:
@@ -95,7 +109,8 @@ def fit_steps(model: nn.Module, frames: Sequence[Tensor], loss: Loss, config: Sp
             step += 1
             bar.update()
             if config.checkpoint is not None and (step % config.checkpoint_every == 0 or step == config.steps):
-                _keep(model, optimizer, config, step, history)
+                state = {"step": step, "history": history, "seconds": time.perf_counter() - began}
+                _keep(model, optimizer, config, {"config": identity, **state})
     return {"history": history, "seconds": time.perf_counter() - began}
 
 
@@ -109,7 +124,8 @@ def pretrain(model: BestRQ, frames: Sequence[Tensor], config: SpeechTraining) ->
         out = model(mel, lengths, generator)
         return out.loss, {"accuracy": float((out.logits.argmax(-1) == out.targets).float().mean())}
 
-    return fit_steps(model, frames, loss, config)
+    about = {"loss": "best_rq", "model": getattr(model.encoder, "config", None), "codes": model.quantizer.seed}
+    return fit_steps(model, frames, loss, config, about={**about, **model.masking, "deviation": model.deviation})
 
 
 def fine_tune(
@@ -123,13 +139,15 @@ def fine_tune(
         logits, tokens = model.scores(mel, lengths)
         return ctc_loss(logits, tokens, [targets[i] for i in indices]).mean(), {}
 
-    return fit_steps(model, frames, loss, config)
+    checksum = zlib.crc32(json.dumps(plain(targets)).encode())
+    about = {"loss": "ctc", "model": getattr(model, "config", None), "targets": checksum}
+    return fit_steps(model, frames, loss, config, about=about)
 
 
 @torch.no_grad()
 def masked_accuracy(model: BestRQ, frames: Sequence[Tensor], *, batch: int = 32, seed: int = 0) -> dict[str, float]:
     """Of all masked tokens: "accuracy", "loss", and what can be had without listening, the share "commonest" of the
-    commonest code and 1/codes as "uniform". The masks depend on the seed alone."""
+    commonest code and 1/codes as "uniform", and of the codes "used". The masks depend on the seed and on `batch`."""
     model.eval()
     generator, right, loss, codes = torch.Generator().manual_seed(seed), 0, 0.0, []
     for indices in _in_order(len(frames), batch):
@@ -203,28 +221,30 @@ def _identity(config: SpeechTraining) -> dict[str, Any]:
     return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(config).items() if k not in free}
 
 
-def _keep(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    config: SpeechTraining,
-    step: int,
-    history: list[dict[str, float]],
-) -> None:
+def _keep(model: nn.Module, optimizer: torch.optim.Optimizer, config: SpeechTraining, state: dict[str, Any]) -> None:
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
-    for i, state in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{i}.{name}": torch.as_tensor(value) for name, value in state.items()}
-    save_checkpoint(config.checkpoint, tensors, {"config": _identity(config), "step": step, "history": history})
+    for i, of_parameter in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{i}.{name}": torch.as_tensor(value) for name, value in of_parameter.items()}
+    save_checkpoint(config.checkpoint, tensors, state)
 
 
 def _restored(
-    model: nn.Module, optimizer: torch.optim.Optimizer, config: SpeechTraining
-) -> tuple[int, list[dict[str, float]]]:
+    model: nn.Module, optimizer: torch.optim.Optimizer, config: SpeechTraining, identity: Mapping[str, Any]
+) -> tuple[int, list[dict[str, float]], float]:
+    """(steps done, their history, their seconds), the model and the optimiser being put where they were then."""
     if config.checkpoint is None or not Path(config.checkpoint).exists():
-        return 0, []
+        return 0, [], 0.0
     tensors, state = load_checkpoint(config.checkpoint)
-    if state["config"] != _identity(config):
-        raise ValueError(f"{config.checkpoint} is of a training with another configuration: choose another file")
+    # one that was written before more was kept is compared by what it has
+    other = [name for name, value in state["config"].items() if identity.get(name) != value]
+    if other:
+        raise ValueError(
+            f"{config.checkpoint} is of a training with another configuration ({', '.join(other)}): choose another file"
+        )
     named = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
+    shapes = {name: value.shape for name, value in model.state_dict().items()}
+    if shapes != {name: value.shape for name, value in named.items()}:
+        raise ValueError(f"{config.checkpoint} is of a training of another model: choose another file")
     model.load_state_dict(named)
     moments: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
@@ -232,4 +252,4 @@ def _restored(
             _, i, which = name.split(".", 2)
             moments.setdefault(int(i), {})[which] = value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
-    return state["step"], list(state["history"])
+    return state["step"], list(state["history"]), state.get("seconds", 0.0)

@@ -28,6 +28,7 @@ class RandomProjectionQuantizer(nn.Module):
 
     def __init__(self, channels: int, *, codes: int = 8192, code_channels: int = 16, seed: int = 0) -> None:
         super().__init__()
+        self.seed = seed
         if min(channels, codes, code_channels) < 1:
             raise ValueError(f"channels={channels}, codes={codes}, code_channels={code_channels}: expected at least 1")
         generator = torch.Generator().manual_seed(seed)
