@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops.datasets.sequence_tasks import NOT_ASKED, SequenceTask
+from sciops.datasets.sequence_tasks import NOT_ASKED, SequenceTask, positive
 
 _WORDS = ("<pad>", ".", "box", "contains", "nothing", "move", "contents", "from", "to", "put", "into", "remove", "?")
 
@@ -44,11 +44,14 @@ def boxes(
 
     The setting of Kim & Schuster (ACL 2023), generated anew. Raises ValueError for sizes that do not fit.
     """
+    positive(samples=samples)
     if boxes < 2 or most < 1 or operations < 0 or items < boxes * most:
         raise ValueError(
             f"boxes={boxes}, most={most}, operations={operations}, items={items}: expected at least 2, 1 and 0, and "
             f"{boxes * most} items to fill the boxes"
         )
+    if not expected >= 0:
+        raise ValueError(f"expected={expected} items a box: expected at least 0")
     if asked is not None and not 1 <= asked <= boxes:
         raise ValueError(f"asked={asked}: expected 1 … {boxes} boxes")
     rng = np.random.default_rng(seed)
@@ -71,6 +74,8 @@ def exact_match(said: np.ndarray, task: SequenceTask) -> dict[str, Any]:
     said : (samples, length); returns {"rate", "operations": {"value", "rate", "count" (lists)}}
     """
     box, touched = task.groups["box"], task.groups["operations"]
+    if said.shape != box.shape:
+        raise ValueError(f"said of shape {said.shape}: expected a symbol at each position of the task, {box.shape}")
     sample = np.broadcast_to(np.arange(len(task))[:, None], box.shape)
     asked = task.asked
     key = sample[asked] * (box.max() + 1) + box[asked]

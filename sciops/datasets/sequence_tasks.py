@@ -59,7 +59,7 @@ def copy(samples: int, *, length: int = 24, alphabet: int = 16, seed: int) -> Se
     alphabet : symbols to copy; the signs of the beginning and of the separator are the two after them
     groups : "place", 0 … m − 1
     """
-    _positive(samples=samples, length=length, alphabet=alphabet)
+    positive(samples=samples, length=length, alphabet=alphabet)
     drawn = np.random.default_rng(seed).integers(0, alphabet, (samples, length))
     begin, separator = (np.full((samples, 1), alphabet + i) for i in (0, 1))
     tokens = np.concatenate([begin, drawn, separator, drawn[:, :-1]], axis=1)
@@ -82,7 +82,7 @@ def mqar(
     What is neither pair nor question is drawn among all symbols. The layout of zoology's data (arXiv:2312.04927).
     Raises ValueError where the pairs, or the keys, do not fit.
     """
-    _positive(samples=samples, pairs=pairs)
+    positive(samples=samples, pairs=pairs)
     if length % 2 or 4 * pairs > length:
         raise ValueError(f"length={length} for pairs={pairs}: expected an even length of at least {4 * pairs}")
     half = symbols // 2
@@ -108,7 +108,7 @@ def associative_recall(samples: int, *, pairs: int = 16, keys: int = 16, values:
     Every sequence draws a value for each key, and `pairs` keys with replacement: a key may come again, with its value.
     keys are the symbols 0 … keys − 1, values those after. groups : "distance", tokens since the last such value
     """
-    _positive(samples=samples, pairs=pairs, keys=keys, values=values)
+    positive(samples=samples, pairs=pairs, keys=keys, values=values)
     rng = np.random.default_rng(seed)
     meaning = keys + rng.integers(0, values, (samples, keys))
     drawn = rng.integers(0, keys, (samples, pairs))
@@ -129,7 +129,7 @@ def needle(samples: int, *, length: int = 256, classes: int = 8, noise: int = 16
     classes are the symbols 0 … classes − 1, then `noise` symbols, then the question. length : tokens, with the question
     groups : "distance", tokens from the needle to the question, 1 … length − 1
     """
-    _positive(samples=samples, classes=classes, noise=noise)
+    positive(samples=samples, classes=classes, noise=noise)
     if length < 2:
         raise ValueError(f"length={length}: expected at least 2, a needle and a question")
     rng = np.random.default_rng(seed)
@@ -153,7 +153,8 @@ def _nothing(tokens: np.ndarray, value: int = NOT_ASKED) -> np.ndarray:
     return np.full(tokens.shape, value, dtype=np.int64)
 
 
-def _positive(**sizes: int) -> None:
+def positive(**sizes: int) -> None:
+    """Raises ValueError for sizes below 1, naming the first."""
     for name, size in sizes.items():
         if size < 1:
             raise ValueError(f"{name}={size}: expected at least 1")

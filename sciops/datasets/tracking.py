@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sciops.datasets.sequence_tasks import SequenceTask
+from sciops.datasets.sequence_tasks import SequenceTask, positive
 
 
 def pointer_chain(
@@ -37,8 +37,7 @@ def pointer_chain(
 
     Raises ValueError for fewer tokens or a smaller `local` than chains, and for long links without `local`.
     """
-    if not 1 <= chains <= length or values < 1:
-        raise ValueError(f"chains={chains}, values={values}: expected 1 ≤ chains ≤ length={length} and values ≥ 1")
+    _check_chains(samples, length, chains, values)
     rng = np.random.default_rng(seed)
     parents = _parents(rng, samples, length, chains, local, balanced)
     if long_links:
@@ -62,8 +61,7 @@ def packed_pointers(samples: int, *, length: int, chains: int, values: int, prop
     """
     if properties < 1:
         raise ValueError(f"properties={properties}: expected at least 1")
-    if not 1 <= chains <= length or values < 1:
-        raise ValueError(f"chains={chains}, values={values}: expected 1 ≤ chains ≤ length={length} and values ≥ 1")
+    _check_chains(samples, length, chains, values)
     rng = np.random.default_rng(seed)
     names = rng.permuted(np.tile(np.arange(length), (samples, 1)), axis=1)
     parts, targets, hops = [names], [], []
@@ -92,6 +90,7 @@ def overwrite(
     groups : "hop", links to the literal; "stale", earlier writes of the same x_b, 0 for literals
     symbols : 2·variables + values
     """
+    positive(samples=samples, length=length)
     if variables < 2 or values < 1 or not 0 <= literals <= 1:
         raise ValueError(
             f"variables={variables}, values={values}, literals={literals}: expected ≥ 2, ≥ 1 and a share in 0 … 1"
@@ -117,6 +116,12 @@ def overwrite(
         columns.append(np.stack([a, what, 2 * variables + answer, hop, stale]))
     a, what, answers, hop, stale = np.stack(columns, axis=-1)
     return SequenceTask(np.stack([a, what], -1), answers, 2 * variables + values, {"hop": hop, "stale": stale})
+
+
+def _check_chains(samples: int, length: int, chains: int, values: int) -> None:
+    positive(samples=samples)
+    if not 1 <= chains <= length or values < 1:
+        raise ValueError(f"chains={chains}, values={values}: expected 1 ≤ chains ≤ length={length} and values ≥ 1")
 
 
 def _parents(

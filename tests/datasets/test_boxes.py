@@ -83,5 +83,12 @@ def test_a_box_is_right_where_all_its_words_are():
 def test_refusals():
     with pytest.raises(ValueError, match="21 items to fill"):
         generated(1, items=10, seed=0)
+    with pytest.raises(ValueError, match="samples=0: expected at least 1"):
+        generated(0, seed=0)
+    with pytest.raises(ValueError, match="expected=-1 items a box"):
+        generated(1, expected=-1, seed=0)
+    task = generated(1, operations=1, seed=0)
+    with pytest.raises(ValueError, match=r"said of shape \(1, 5\): expected a symbol at each position"):
+        exact_match(task.targets[:, :5], task)
     with pytest.raises(ValueError, match="asked=9: expected 1 … 7"):
         generated(1, asked=9, seed=0)

@@ -116,5 +116,9 @@ def test_refusals():
         tracking.pointer_chain(1, length=9, chains=3, values=2, long_links=0.1, seed=0)
     with pytest.raises(ValueError, match="properties=0"):
         tracking.packed_pointers(1, length=9, chains=3, values=2, properties=0, seed=0)
+    with pytest.raises(ValueError, match="samples=-1: expected at least 1"):
+        tracking.pointer_chain(-1, length=9, chains=3, values=2, seed=0)
+    with pytest.raises(ValueError, match="length=0: expected at least 1"):
+        tracking.overwrite(1, length=0, variables=2, values=2, seed=0)
     with pytest.raises(ValueError, match="variables=1"):
         tracking.overwrite(1, length=9, variables=1, values=2, seed=0)
