@@ -24,16 +24,19 @@ def solve_mixing(
 
     Half precisions are solved in float32. A system of real attention has a = softmax(QKᵀ), b = 0; a gated recurrence
     a diagonal and b below it alone; ChaCAL (arXiv:2410.05565) a = (1 − γ)P/(1 − γp_ii), b = γP/(1 − γp_ii).
-    Raises ValueError for shapes that do not fit and unknown methods.
+    Raises ValueError for shapes that do not fit and unknown methods, TypeError for complex a or b with a real x.
     """
-    n = x.shape[-2]
-    if b.shape[-2:] != (n, n) or a.shape[-1] != n or (not diagonal and a.shape[-2:] != (n, n)):
+    n = x.shape[-2] if x.ndim > 1 else -1
+    if b.shape[-2:] != (n, n) or a.shape[-1:] != (n,) or (not diagonal and a.shape[-2:] != (n, n)):
         raise ValueError(
             f"a {tuple(a.shape)}, b {tuple(b.shape)}, x {tuple(x.shape)}: expected b (…, n, n) for x (…, n, d), and a "
             "(…, n, n), or (…, n) with diagonal=True"
         )
     if method not in ("solve", "powers"):
         raise ValueError(f"method={method!r}: expected 'solve' or 'powers'")
+    if (a.is_complex() or b.is_complex()) and not x.is_complex():
+        both = torch.promote_types(a.dtype, b.dtype)
+        raise TypeError(f"a of {a.dtype} and b of {b.dtype} with x of {x.dtype}: expected a complex x, x.to({both})")
     dtype = x.dtype if x.is_complex() else working_dtype(x)
     with full_precision(x):
         a, b, wide = a.to(dtype), b.to(dtype), x.to(dtype)
@@ -57,18 +60,20 @@ def solve_links(alpha: Tensor, weights: Tensor, links: Tensor, x: Tensor, *, chu
         does not depend on it but for round-off
 
     Half precisions are solved in float32; gradients of first order. Raises ValueError for shapes that do not fit, for
-    links at or after their token, and for a chunk below 1.
+    links at or after their token, and for a chunk below 1; TypeError for links that are not int64.
     """
-    n, r = weights.shape[-2:]
-    batch = () if links.ndim == 2 else (x.shape[0],)
-    if x.ndim != 4 or alpha.shape != x.shape[:3] or weights.shape[:3] != x.shape[:3] or links.shape != (*batch, n, r):
+    batch = x.shape[:1] if links.ndim == 3 else ()
+    table = (*batch, *weights.shape[2:])
+    if x.ndim != 4 or alpha.shape != x.shape[:3] or weights.shape[:-1] != x.shape[:3] or links.shape != table:
         raise ValueError(
             f"alpha {tuple(alpha.shape)}, weights {tuple(weights.shape)}, links {tuple(links.shape)}, x "
             f"{tuple(x.shape)}: expected (batch, heads, n), (batch, heads, n, r), ([batch,] n, r), (batch, heads, n, d)"
         )
+    if links.dtype != torch.int64:
+        raise TypeError(f"links of {links.dtype}: expected torch.int64")
     if chunk < 1:
         raise ValueError(f"chunk={chunk}: expected at least 1 token")
-    if (links >= torch.arange(n, device=links.device)[:, None]).any():
+    if (links >= torch.arange(x.shape[2], device=links.device)[:, None]).any():
         raise ValueError("links at or after their own token: expected links(i, k) < i, or −1 for none")
     return linked_solution(alpha, weights, links, x, chunk)
 

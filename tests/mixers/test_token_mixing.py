@@ -190,5 +190,13 @@ def test_errors_name_what_was_expected():
         solve_links(a, torch.ones(2, 3, 4, 2), -torch.ones(4, 1, dtype=torch.int64), x)
     with pytest.raises(ValueError, match="diagonal=True"):
         solve_mixing(a, torch.ones(4, 4), x)
+    with pytest.raises(ValueError, match=r"x \(4,\): expected"):
+        solve_mixing(torch.ones(4), torch.ones(4, 4), torch.ones(4), diagonal=True)
+    with pytest.raises(TypeError, match=r"expected a complex x, x.to\(torch.complex64\)"):
+        solve_mixing(a, 1j * torch.ones(4, 4), x, diagonal=True)
+    with pytest.raises(TypeError, match="links of torch.float32: expected torch.int64"):
+        solve_links(a, torch.ones(2, 3, 4, 1), -torch.ones(4, 1), x)
+    with pytest.raises(ValueError, match=r"weights \(4,\), .*: expected"):
+        solve_links(a, torch.ones(4), -torch.ones(4, 1, dtype=torch.int64), x)
     with pytest.raises(ValueError, match="'solve' or 'powers'"):
         solve_mixing(a, torch.ones(4, 4), x, diagonal=True, method="inverse")
