@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sciops.mixers._precision import full_precision
 from sciops.mixers._resolvent import solve
 
 
@@ -49,17 +50,18 @@ class _Exact(torch.autograd.Function):
         gamma = ctx.gamma if gamma is None else gamma
         scale = q.shape[-1] ** -0.5
         of_q, of_k, back = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)  # back is AᵀΛ
-        for first in reversed(range(0, v.shape[-2], ctx.block)):
-            here = slice(first, first + ctx.block)
-            A = _rows(q, k, slopes, first, ctx.block)
-            end = A.shape[-1]
-            own = A[..., first:]
-            dual = solve(own.mT, g[..., here, :] + gamma * back[..., here, :], gamma, "upper")
-            back[..., :end, :] += A.mT @ dual
-            of_A = dual @ z[..., :end, :].mT
-            of_scores = A * (of_A - (A * of_A).sum(-1, keepdim=True))
-            of_q[..., here, :] = of_scores @ k[..., :end, :]
-            of_k[..., :end, :] += of_scores.mT @ q[..., here, :]
+        with full_precision(g):
+            for first in reversed(range(0, v.shape[-2], ctx.block)):
+                here = slice(first, first + ctx.block)
+                A = _rows(q, k, slopes, first, ctx.block)
+                end = A.shape[-1]
+                own = A[..., first:]
+                dual = solve(own.mT, g[..., here, :] + gamma * back[..., here, :], gamma, "upper")
+                back[..., :end, :] += A.mT @ dual
+                of_A = dual @ z[..., :end, :].mT
+                of_scores = A * (of_A - (A * of_A).sum(-1, keepdim=True))
+                of_q[..., here, :] = of_scores @ k[..., :end, :]
+                of_k[..., :end, :] += of_scores.mT @ q[..., here, :]
         of_gamma = None
         if ctx.needs_input_grad[3]:
             of_gamma = (back * (y - v)).sum_to_size(1, *gamma.shape).reshape(gamma.shape)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from sciops.mixers._precision import full_precision
 from sciops.mixers._resolvent import solve
 
 
@@ -93,16 +94,16 @@ class _StructuredSolve(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, gamma, *parts = ctx.saved_tensors
         gamma = ctx.gamma if gamma is None else gamma
-        dual = _solved_transposed(Routes(*parts), g, gamma, ctx.how)
-        # X = R + γA_sX: what moves A_s or γ moves X as it would move R
         needed = ctx.needs_input_grad[2:]
         leaves = [z.detach().requires_grad_(n) if isinstance(z, Tensor) else z for z, n in zip((gamma, *parts), needed)]
         asked = [z for z, n in zip(leaves, needed) if n]
         grads: Any = iter(())
-        if asked:
-            with torch.enable_grad():
-                moved = leaves[0] * applied(Routes(*leaves[1:]), x)
-            grads = iter(torch.autograd.grad(moved, asked, dual))
+        with full_precision(g):
+            dual = _solved_transposed(Routes(*parts), g, gamma, ctx.how)
+            if asked:  # X = R + γA_sX: what moves A_s or γ moves X as it would move R
+                with torch.enable_grad():
+                    moved = leaves[0] * applied(Routes(*leaves[1:]), x)
+                grads = iter(torch.autograd.grad(moved, asked, dual))
         return None, dual, *(next(grads) if n else None for n in needed)
 
 

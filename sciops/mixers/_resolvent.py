@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sciops.mixers._precision import full_precision
+
 _SMALL = 0.1  # below, (X − V)/γ would lose digits to cancellation
 
 
@@ -76,9 +78,10 @@ class _Resolvent(torch.autograd.Function):
         A, v, y, *rest = ctx.saved_tensors
         gamma = rest[0] if rest else ctx.gamma
         how = {"lower": "upper", "upper": "lower"}.get(ctx.how, ctx.how)
-        dual = solve(A.mT, g, gamma, how)
-        back = A.mT @ dual if unstable(gamma) else (dual - g) / gamma
-        of_A = dual @ (gamma * y + (1 - gamma) * v).mT if ctx.needs_input_grad[0] else None
+        with full_precision(g):
+            dual = solve(A.mT, g, gamma, how)
+            back = A.mT @ dual if unstable(gamma) else (dual - g) / gamma
+            of_A = dual @ (gamma * y + (1 - gamma) * v).mT if ctx.needs_input_grad[0] else None
         if of_A is not None and ctx.how in ("lower", "upper"):
             of_A = of_A.tril() if ctx.how == "lower" else of_A.triu()
         of_gamma = None
