@@ -53,8 +53,24 @@ class SequenceMixer(nn.Module):
         raise ValueError(f"{type(self).__name__} with causal={self.causal} has no states: pass causal=True")
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        self.check_step(x, state)
         y, state = self.prefill(x.unsqueeze(1), state)
         return y.squeeze(1), state
+
+    def check_step(self, x: Tensor, state: Any) -> None:
+        """Raises ValueError unless x is one token of every sequence, and the state, if any, one of as many."""
+        if x.ndim != 2 or x.shape[-1] != self.channels:
+            raise ValueError(
+                f"x has shape {tuple(x.shape)}; expected one token of every sequence, (batch, {self.channels} channels)"
+            )
+        _check_batch(x, state)
+
+    def check_stretch(self, x: Tensor, mask: Tensor | None, state: Any) -> Tensor | None:
+        """`check` of a stretch (batch, n, channels), and of the state to go on from: None, or of as many sequences."""
+        if x.ndim != 3:
+            raise ValueError(f"x has shape {tuple(x.shape)}; expected a stretch (batch, n, {self.channels} channels)")
+        _check_batch(x, state)
+        return self.check(x, mask)
 
     def check(self, x: Tensor, mask: Tensor | None = None) -> Tensor | None:
         """The mask, None where nothing is masked; raises ValueError for shapes that do not fit and gaps in the mask."""
@@ -70,6 +86,14 @@ class SequenceMixer(nn.Module):
         if (mask[:, 1:] > mask[:, :-1]).any():
             raise ValueError("mask has tokens after padding: put the padding at the end of every sequence")
         return mask
+
+
+def _check_batch(x: Tensor, state: Any) -> None:
+    part = next((part for part in state or () if isinstance(part, Tensor)), None)
+    if part is not None and len(part) != len(x):
+        raise ValueError(
+            f"x has {len(x)} sequences, the state {len(part)}: go on with all of them, or pick some with `selected`"
+        )
 
 
 def lengths_of(x: Tensor, mask: Tensor | None) -> Tensor:

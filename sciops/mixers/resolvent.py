@@ -96,7 +96,7 @@ class ResolventAttention(SequenceMixer):
     ) -> tuple[Tensor, ResolventState]:
         if not self.causal:
             return super().prefill(x, state, mask=mask)
-        mask = self.check(x, mask)
+        mask = self.check_stretch(x, mask, state)
         lengths, n = lengths_of(x, mask), x.shape[1]
         count = torch.zeros_like(lengths) if state is None else state.count
         longest = 0 if state is None else state.longest
