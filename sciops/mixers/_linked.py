@@ -8,7 +8,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from sciops.mixers._precision import full_precision
+
 _TILE = 64  # keys up to which all products are cheaper than those along links, column by column
+
+
+def _all_are_cheaper(keys: Tensor, links: Tensor) -> bool:
+    return keys.shape[2] <= max(_TILE, 2 * links.shape[-1])
 
 
 class LinkedProducts(torch.autograd.Function):
@@ -27,10 +33,11 @@ class LinkedProducts(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         q, keys, links = ctx.saved_tensors
         weights = gradient.masked_fill(_per_head(links < 0), 0)
-        if keys.shape[2] <= _TILE:
+        if _all_are_cheaper(keys, links):
             whole = q.new_zeros(*q.shape[:3], keys.shape[2])
             whole.scatter_add_(-1, _per_head(links.clamp(min=0)).expand_as(weights), weights)
-            return whole @ keys, whole.mT @ q, None
+            with full_precision(q):
+                return whole @ keys, whole.mT @ q, None
         of_q, of_keys = torch.zeros_like(q), torch.zeros_like(keys)
         for k in range(links.shape[-1]):
             weight = weights[..., k, None]
@@ -78,13 +85,15 @@ class LinkedSolve(torch.autograd.Function):
                 spread = (outer.unsqueeze(-1) * here.unsqueeze(-2)).flatten(2, 3)
                 add_at(adjoint[:, :, :start], old.flatten(-2), spread)
         of_alpha = (adjoint * x).sum(-1)
-        return of_alpha, products(adjoint, y, links), None, alpha.unsqueeze(-1) * adjoint, None
+        with full_precision(x):
+            of_weights = products(adjoint, y, links)
+        return of_alpha, of_weights, None, alpha.unsqueeze(-1) * adjoint, None
 
 
 def products(q: Tensor, keys: Tensor, links: Tensor) -> Tensor:
     """What `LinkedProducts` gives, column by column, so that no (n, r, d) array is made."""
     missing = _per_head(links < 0)
-    if keys.shape[2] <= _TILE:
+    if _all_are_cheaper(keys, links):
         at = _per_head(links.clamp(min=0)).expand(*q.shape[:3], -1)
         return (q @ keys.mT).gather(-1, at).masked_fill_(missing, 0)
     out = q.new_empty(*q.shape[:3], links.shape[-1])
@@ -95,6 +104,8 @@ def products(q: Tensor, keys: Tensor, links: Tensor) -> Tensor:
 
 def gathered(values: Tensor, at: Tensor) -> Tensor:
     """values (batch, heads, m, d) at positions (k,) or (batch, k), −1 read as 0: (batch, heads, k, d)."""
+    if not values.shape[2]:  # all that can be asked for is −1
+        return values.new_zeros(*values.shape[:2], at.shape[-1], values.shape[3])
     at = at.clamp(min=0)
     if at.ndim == 1:
         return values.index_select(2, at)

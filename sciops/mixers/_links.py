@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -80,3 +81,30 @@ def lattice(offsets: Sequence[int]) -> list[int]:
     for before, after in zip(offsets, offsets[1:]):
         steps.append(steps[-1] * -(-(after - before) // steps[-1]))
     return steps
+
+
+def offsets_of(pattern: str | Sequence[int], order: int) -> str | tuple[int, ...]:
+    """The pattern of `Links` that a name or offsets stand for; raises ValueError for others."""
+    if pattern == "first_order":
+        return (1,)
+    if pattern == "order":
+        if not isinstance(order, Integral) or order < 1:
+            raise ValueError(f"order={order!r}: expected a whole number of at least 1")
+        return tuple(range(1, order + 1))
+    if isinstance(pattern, str):
+        if pattern not in FOREVER:
+            raise ValueError(f"pattern={pattern!r}: expected {', '.join(FOREVER)}, first_order, order, or offsets")
+        return pattern
+    offsets = tuple(pattern) if isinstance(pattern, Iterable) else ()
+    whole = all(isinstance(f, Integral) for f in offsets)
+    if not offsets or not whole or offsets[0] < 1 or any(a >= b for a, b in zip(offsets, offsets[1:])):
+        raise ValueError(f"pattern={pattern!r}: expected rising whole offsets of at least 1, such as (1, 4, 9)")
+    return tuple(int(f) for f in offsets)
+
+
+def slots_of(positions: Tensor, at: Tensor | None, count: Tensor, m: int) -> Tensor:
+    """Slots of positions (batch, …): of `at` (batch, m) for those below count (batch,), m + position − count after."""
+    count = count.view(-1, *(1,) * (positions.ndim - 1))
+    before = positions if at is None else torch.searchsorted(at, positions.flatten(1)).reshape(positions.shape)
+    slots = torch.where(positions >= count, m + positions - count, before)
+    return slots.masked_fill(positions < 0, -1)

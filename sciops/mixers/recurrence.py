@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops.mixers._linked import LinkedProducts, gathered
-from sciops.mixers._links import FOREVER, Links
+from sciops.mixers._links import Links, offsets_of, slots_of
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._sequence import SequenceMixer, lengths_of, put
 from sciops.mixers.token_mixing import linked_solution, solve_mixing
@@ -93,7 +93,7 @@ class StructuredRecurrence(SequenceMixer):
             raise ValueError(f"merge={merge!r}: expected 'sum' or 'concatenate'")
         if pattern == "dense" and cache_efficient:
             raise ValueError("pattern='dense' is linked to all tokens: cache_efficient=True needs another pattern")
-        offsets = _offsets(pattern, order)
+        offsets = offsets_of(pattern, order)
         if cache_efficient and not isinstance(offsets, str) and offsets[0] != 1:
             raise ValueError(f"pattern={offsets} with cache_efficient=True: expected 1 as the first offset")
         self.links = Links(offsets, cache_efficient)
@@ -117,7 +117,7 @@ class StructuredRecurrence(SequenceMixer):
     ) -> tuple[Tensor, RecurrenceState]:
         if not self.causal:
             return super().prefill(x, state, mask=mask)
-        mask, n = self.check(x, mask), x.shape[1]
+        mask, n = self.check_stretch(x, mask, state), x.shape[1]
         lengths = lengths_of(x, mask)
         q, k, v, itself = self._projected(x)
         itself = itself[0]
@@ -130,16 +130,7 @@ class StructuredRecurrence(SequenceMixer):
             m = longest if state.at is None else state.at.shape[1]
             keys = torch.cat([state.keys[:, :m].transpose(1, 2), k], 2)
             old = state.outputs[:, :m].transpose(1, 2)
-            linked = self.links.table(count[:, None] + torch.arange(n, device=x.device), longest + n - 1)
-            slots = _slots(linked, state.at, count, m)
-            p_self, p = self._weights(q, keys, slots, itself, 0)
-            alpha, weights = self._coefficients(p_self, p)
-            x_new = alpha.unsqueeze(-1) * v
-            before = slots.masked_fill(slots >= m, -1)
-            for c in range(slots.shape[-1]) if m else ():
-                weight = weights[..., c].masked_fill((before[..., c] < 0)[:, None], 0)
-                x_new = x_new + weight.unsqueeze(-1) * gathered(old, before[..., c])
-            z = linked_solution(torch.ones_like(alpha), weights, (slots - m).clamp(min=-1), x_new)
+            z = self._continued(q, keys, v, itself, old, state)
             y, outputs, at = self._read(z, v), torch.cat([old, z], 2), state.at
         new_count, longest = count + lengths, longest + n
         kept = self.links.kept(new_count, longest)
@@ -148,7 +139,7 @@ class StructuredRecurrence(SequenceMixer):
             stored = (None, None) if state is None else (state.keys, state.outputs)
             keys, outputs = (put(old, part, count, longest - n) for old, part in zip(stored, new))
         else:
-            slots = _slots(kept, at, count, outputs.shape[2] - n)
+            slots = slots_of(kept, at, count, outputs.shape[2] - n)
             keys, outputs = (
                 gathered(part, slots).masked_fill((slots < 0)[:, None, :, None], 0).transpose(1, 2)
                 for part in (keys, outputs)
@@ -161,9 +152,10 @@ class StructuredRecurrence(SequenceMixer):
     def step(self, x: Tensor, state: RecurrenceState | None = None) -> tuple[Tensor, RecurrenceState]:
         if state is None or not self.causal:
             return super().step(x, state)
+        self.check_step(x, state)
         q, k, v, itself = self._projected(x.unsqueeze(1))
         linked = self.links.table(state.count[:, None], state.longest)
-        slots = _slots(linked, state.at, state.count, state.keys.shape[1])
+        slots = slots_of(linked, state.at, state.count, state.keys.shape[1])
         near = slots[:, 0]
         keys, outputs = (gathered(part.transpose(1, 2), near) for part in (state.keys, state.outputs))
         at = torch.arange(near.shape[1], device=x.device).where(near >= 0, -1)
@@ -178,7 +170,7 @@ class StructuredRecurrence(SequenceMixer):
         if kept is None:
             keys, outputs = (put(old, part, state.count, state.longest) for old, part in zip(stored, new))
         else:
-            slots = _slots(kept, state.at, state.count, state.keys.shape[1])
+            slots = slots_of(kept, state.at, state.count, state.keys.shape[1])
             keys, outputs = (
                 gathered(torch.cat([old, part], 1).transpose(1, 2), slots)
                 .masked_fill((slots < 0)[:, None, :, None], 0)
@@ -235,13 +227,45 @@ class StructuredRecurrence(SequenceMixer):
                 z = linked_solution(alpha, weights, links, v)
             return self._read(z, v), z
 
-    def _dense(self, q: Tensor, k: Tensor, itself: Tensor, direction: int) -> Tensor:
-        """p (batch, heads, n, n) with links to all earlier tokens."""
-        n = q.shape[2]
+    def _continued(
+        self, q: Tensor, keys: Tensor, v: Tensor, itself: Tensor, old: Tensor, state: RecurrenceState
+    ) -> Tensor:
+        """z of new tokens, with the outputs `old` (batch, heads, m, d) and the keys of old and new ones."""
+        n, m, count = q.shape[2], old.shape[2], state.count
+        if self.links.pattern == "dense":
+            with full_precision(q):
+                p = self._dense(q, keys, itself, 0, count)
+                alpha, b = self._coefficients(p[..., m:].diagonal(dim1=-2, dim2=-1), p)
+                known = alpha.unsqueeze(-1) * v + b[..., :m] @ old
+                return solve_mixing(torch.ones_like(alpha), b[..., m:], known, diagonal=True)
+        linked = self.links.table(count[:, None] + torch.arange(n, device=q.device), state.longest + n - 1)
+        slots = slots_of(linked, state.at, count, m)
+        alpha, weights = self._coefficients(*self._weights(q, keys, slots, itself, 0))
+        known = alpha.unsqueeze(-1) * v
+        before = slots.masked_fill(slots >= m, -1)
+        for c in range(slots.shape[-1]) if m else ():
+            weight = weights[..., c].masked_fill((before[..., c] < 0)[:, None], 0)
+            known = known + weight.unsqueeze(-1) * gathered(old, before[..., c])
+        return linked_solution(torch.ones_like(alpha), weights, (slots - m).clamp(min=-1), known)
+
+    def _dense(self, q: Tensor, k: Tensor, itself: Tensor, direction: int, count: Tensor | None = None) -> Tensor:
+        """p (batch, heads, n, m) with links to all earlier tokens.
+
+        count : (batch,) tokens that are known, whose keys are the first of the m; the last n are those of the queries
+        """
+        n, m = q.shape[2], k.shape[2]
         at = torch.arange(n, device=q.device)
         apart = at[:, None] - at
+        if m > n:
+            before = torch.arange(m - n, device=q.device)
+            at = count[:, None] + at
+            earlier = (at[..., None] - before).masked_fill((before >= count[:, None])[:, None], -1)
+            apart = torch.cat([earlier, apart.expand(len(q), n, n)], -1)
         bias = self.biases[direction].to(q.dtype)[:, (apart - 1).clamp(0, _BIASES - 1)]
-        scores = q @ k.mT / math.sqrt(q.shape[-1]) + bias - at.clamp(min=1).to(q.dtype).log()[:, None]
+        amount = at.clamp(min=1).to(q.dtype).log()[..., None]
+        if m > n:
+            bias, amount, apart = bias.transpose(0, 1), amount.unsqueeze(1), apart.unsqueeze(1)
+        scores = q @ k.mT / math.sqrt(q.shape[-1]) + bias - amount
         scores = torch.where(apart == 0, itself.unsqueeze(-1), scores)
         return scores.masked_fill(apart < 0, -torch.inf).softmax(-1)
 
@@ -282,28 +306,3 @@ class StructuredRecurrence(SequenceMixer):
     def extra_repr(self) -> str:
         kind = f"{self.links.pattern!r}, cache_efficient={self.links.cache_efficient}, {self.coefficients!r}"
         return f"{self.channels}, heads={self.heads}, pattern={kind}, causal={self.causal}"
-
-
-def _offsets(pattern: str | Sequence[int], order: int) -> str | tuple[int, ...]:
-    if pattern == "first_order":
-        return (1,)
-    if pattern == "order":
-        if order < 1:
-            raise ValueError(f"order={order}: expected at least 1")
-        return tuple(range(1, order + 1))
-    if isinstance(pattern, str):
-        if pattern not in FOREVER:
-            raise ValueError(f"pattern={pattern!r}: expected {', '.join(FOREVER)}, first_order, order, or offsets")
-        return pattern
-    offsets = tuple(int(f) for f in pattern)
-    if not offsets or offsets[0] < 1 or any(a >= b for a, b in zip(offsets, offsets[1:])):
-        raise ValueError(f"pattern={offsets}: expected rising offsets of at least 1")
-    return offsets
-
-
-def _slots(positions: Tensor, at: Tensor | None, count: Tensor, m: int) -> Tensor:
-    """Slots of positions (batch, …): of `at` (batch, m) for those below count (batch,), m + position − count after."""
-    count = count.view(-1, *(1,) * (positions.ndim - 1))
-    before = positions if at is None else torch.searchsorted(at, positions.flatten(1)).reshape(positions.shape)
-    slots = torch.where(positions >= count, m + positions - count, before)
-    return slots.masked_fill(positions < 0, -1)
