@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from sciops.mixers._block_layout import block_size
 from sciops.mixers._block_routes import Before, Blocks, routes_of
 from sciops.mixers._precision import full_precision
 from sciops.mixers._resolvent import unstable
@@ -35,7 +36,11 @@ class BlockState(NamedTuple):
 
 def empty_state(mixer: Any, x: Tensor, dtype: torch.dtype) -> BlockState:
     if mixer.block == "auto":
-        raise ValueError("block='auto' follows from the whole length, which decoding does not know: pass a number")
+        # going on with the block of a first stretch would be another operator than that of the whole sequence
+        raise ValueError(
+            "block='auto' follows from the whole length, which decoding does not know: pass the number that it was in "
+            f"training, block={block_size('auto', mixer.level, 512)} for 512 tokens; the weights are the same"
+        )
     batch, heads, d = len(x), mixer.heads, mixer.channels // mixer.heads
     size = mixer.block * (1 + mixer.overlap)
     zeros = lambda *shape: torch.zeros(batch, *shape, dtype=dtype, device=x.device)  # noqa: E731
@@ -49,8 +54,11 @@ def prefilled(mixer: Any, x: Tensor, state: BlockState | None, mask: Tensor | No
     lengths, n = lengths_of(x, mask), x.shape[1]
     count = torch.zeros_like(lengths) if state is None else state.count
     q, k, v = mixer._projected(x, count)
+    gates = mixer.gates(x, v.dtype)
     if state is None:
         state = empty_state(mixer, x, v.dtype)
+    if not x.numel():
+        return mixer._merged(v, x), state
     m, d, ring = mixer.block, v.shape[-1], state.ring
     finished = count // m
     first = (finished - int(mixer.overlap)).clamp_min(0)
@@ -58,7 +66,7 @@ def prefilled(mixer: Any, x: Tensor, state: BlockState | None, mask: Tensor | No
     longest_known = min(int(known.max()), ring.shape[1])
     blocks = -(-(longest_known + n) // m)
     with full_precision(x):
-        new = torch.cat([q, k, v, v, *(z.unsqueeze(-1) for z in mixer.gates(x, v.dtype))], -1).transpose(1, 2)
+        new = torch.cat([q, k, v, v, *(z.unsqueeze(-1) for z in gates)], -1).transpose(1, 2)
         place = torch.arange(blocks * m, device=x.device)
         is_known = place < known[:, None]
         old = ring.gather(1, _wide((first[:, None] * m + place) % ring.shape[1], ring))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.mixers._block_decoding import BlockState, prefilled, stepped
@@ -31,7 +33,8 @@ class BlockResolventAttention(ResolventAttention):
     The split into blocks and a reduced system is that of arXiv:2605.22476; the algebra is not taken from it.
 
     channels, heads, gamma, causal, positions, tolerance : as in `ResolventAttention`
-    block : m, or "auto": n^{1/3} at level 1, √n at level 2, 128 to 256 at level 0. A mixer that decodes needs a number
+    block : m, or "auto": n^{1/3} at level 1, √n at level 2, 128 to 256 at level 0. At levels 1 and 2 what a token gets
+        then depends on the length of its sequence too, and a mixer that decodes needs a number
     overlap : the block before is seen token by token as well: links up to m tokens back are exact wherever the borders
         are. Solved block after block, at the same order of work
     combine : "woodbury"; or "additive", S_γ(D) V + the part of blocks alone, without paths that go through both
@@ -84,15 +87,20 @@ class BlockResolventAttention(ResolventAttention):
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
         if self.level == 0 and not self.causal and self.bidirectional != "sum":
             return super().mix(x, mask, grid)
-        if self.block != "auto" or mask is None:
+        if self.level == 0 or self.block != "auto" or mask is None or not len(x):
             return self._mixed(x, mask, block_size(self.block, self.level, x.shape[1]))
         # the block belongs to a sequence's own length, whatever it is padded to
-        sizes = [block_size("auto", self.level, n) for n in lengths_of(x, mask).tolist()]
-        y = torch.zeros_like(x)
-        for m in set(sizes):
-            rows = torch.tensor([i for i, size in enumerate(sizes) if size == m], device=x.device)
-            y = y.index_copy(0, rows, self._mixed(x[rows], mask[rows], m))
-        return y
+        rows_of: dict[int, list[int]] = {}
+        lengths = lengths_of(x, mask).tolist()
+        for row, n in enumerate(lengths):
+            rows_of.setdefault(block_size("auto", self.level, n), []).append(row)
+        parts = []
+        for m, rows in rows_of.items():
+            at, longest = torch.tensor(rows, device=x.device), max(1, *(lengths[row] for row in rows))
+            part = self._mixed(x[at, :longest], mask[at, :longest], m)
+            parts.append(F.pad(part, (0, 0, 0, x.shape[1] - part.shape[1])))
+        order = torch.tensor([row for rows in rows_of.values() for row in rows], device=x.device)
+        return torch.cat(parts)[order.argsort()]
 
     def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
         if self.level == 0:
@@ -102,18 +110,20 @@ class BlockResolventAttention(ResolventAttention):
         there = order >= 0
         tokens = x.flatten(1, -2)[:, order.clamp_min(0).flatten()]
         y = self._mixed(tokens, None, order.shape[1], there[None, None])
-        return x.new_zeros(x.shape).flatten(1, -2).index_copy(1, order[there], y[:, there.flatten()]).reshape(x.shape)
+        places = order.flatten().argsort()[-shape.numel() :]  # −1 comes first
+        return y[:, places].reshape(x.shape)
 
     def prefill(
         self, x: Tensor, state: Any = None, *, mask: Tensor | None = None
     ) -> tuple[Tensor, BlockState | ResolventState]:
         if self.level == 0 or not self.causal:
             return super().prefill(x, state, mask=mask)
-        return prefilled(self, x, state, self.check(x, mask))
+        return prefilled(self, x, state, self.check_stretch(x, mask, state))
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, BlockState | ResolventState]:
         if self.level == 0 or not self.causal or state is None:
             return super().step(x, state)
+        self.check_step(x, state)
         return stepped(self, x, state)
 
     def _mixed(self, x: Tensor, mask: Tensor | None, m: int, there: Tensor | None = None) -> Tensor:
@@ -250,8 +260,8 @@ def _check(
 ) -> None:
     if level not in (0, 1, 2):
         raise ValueError(f"level={level!r}: expected 0, 1 or 2")
-    if block != "auto" and (isinstance(block, str) or block < 1):
-        raise ValueError(f"block={block!r}: expected a positive number of tokens or 'auto'")
+    if block != "auto" and (not isinstance(block, Integral) or block < 1):
+        raise ValueError(f"block={block!r}: expected a positive whole number of tokens or 'auto'")
     if combine not in ("woodbury", "additive"):
         raise ValueError(f"combine={combine!r}: expected 'woodbury' or 'additive'")
     if query not in (None, "first", "prev", "mean"):
