@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops._compiling import constant
 from sciops.mixers._precision import full_precision, working_dtype
+from sciops.mixers._quadrature import check_grid, quadrature
 from sciops.mixers._sequence import SequenceMixer, lengths_of
 
 _CHUNK = 64
@@ -62,14 +64,16 @@ class LinearAttention(SequenceMixer):
         self.out = nn.Linear(channels, channels)
 
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
+        if not self.causal:
+            check_grid(x, grid)
         q, k, v, ones = self._projected(x, mask)
         with full_precision(x):
             if self.causal:
                 num, norm, _ = self._scan(q, k, v, ones, None)
                 return self._merged(num, norm, x.dtype)
-            if grid is not None:
-                weights = torch.as_tensor(grid.weights(), dtype=q.dtype, device=q.device).flatten().unsqueeze(-1)
-                weights = weights / weights.mean()
+            weights = quadrature(grid, q.dtype, q.device)
+            if weights is not None:
+                weights = (weights / weights.mean()).unsqueeze(-1)
                 k, ones = k * weights, ones * weights
             if self.decays is None:
                 num, norm = q @ (k.mT @ v), self._product(q, (k if self.features == "elu" else ones).sum(2))
@@ -82,7 +86,8 @@ class LinearAttention(SequenceMixer):
             return self._merged(num, norm, x.dtype)
 
     def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
-        return self.mix(x.flatten(1, -2), None, grid).reshape(x.shape)
+        check_grid(x, grid)
+        return super().mix_grid(x, grid)
 
     def prefill(
         self, x: Tensor, state: LinearState | None = None, *, mask: Tensor | None = None
@@ -96,14 +101,14 @@ class LinearAttention(SequenceMixer):
             if mask is not None and self.decays is not None:  # a sequence does not fade while others go on
                 after = self._at_lengths(k, v, ones, lengths_of(x, mask), state)
             y = self._merged(num, norm, x.dtype)
-        return (y if mask is None else y * mask.unsqueeze(-1).to(y.dtype)), after
+        return (y if mask is None else y.masked_fill(~mask.unsqueeze(-1), 0)), after
 
     def _projected(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """φ(q), φ(k), v (batch, heads, n, d) and ones (batch, heads, n, 1); the last three are 0 at padding."""
         dtype = working_dtype(x)
         q, k, v = self.qkv(x).to(dtype).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         if self.features == "elu":
-            q, k = F.elu(q) + 1, F.elu(k) + 1
+            q, k = _positive(q), _positive(k)
         else:
             q = q * q.shape[-1] ** -0.5
         ones = q.new_ones(()).expand(*q.shape[:3], 1)
@@ -116,7 +121,7 @@ class LinearAttention(SequenceMixer):
         self, q: Tensor, k: Tensor, v: Tensor, ones: Tensor, state: LinearState | None
     ) -> tuple[Tensor, Tensor, LinearState]:
         """Sums over j ≤ i of weights times values, and of the weights, chunk by chunk; and the state after all."""
-        n, count = q.shape[2], min(_CHUNK, q.shape[2])
+        n, count = q.shape[2], max(1, min(_CHUNK, q.shape[2]))
         elu = self.features == "elu"
         gamma = self._gamma(q)
         at = torch.arange(count, device=q.device)
@@ -137,6 +142,8 @@ class LinearAttention(SequenceMixer):
             to_end = (gamma[:, None] ** (c - 1 - at[:c])).unsqueeze(-1)
             s = gamma[:, None, None] ** c * s + (to_end * kc).mT @ vc
             z = gamma[:, None] ** c * z + (to_end * (kc if elu else oc)).sum(2)
+        if not numerators:
+            return v, v.sum(-1), LinearState(s, z)
         return torch.cat(numerators, 2), torch.cat(norms, 2), LinearState(s, z)
 
     def _at_lengths(
@@ -155,7 +162,7 @@ class LinearAttention(SequenceMixer):
         return LinearState(k.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1]), k.new_zeros(*k.shape[:2], size))
 
     def _gamma(self, like: Tensor) -> Tensor:
-        return torch.tensor(self.decays or (1.0,) * self.heads, dtype=like.dtype, device=like.device)
+        return _decays(self.decays or (1.0,) * self.heads, like.dtype, like.device)
 
     def _product(self, q: Tensor, z: Tensor) -> Tensor:
         """(batch, heads, n): features of the queries with a norm (batch, heads or 1, d or 1)."""
@@ -168,3 +175,15 @@ class LinearAttention(SequenceMixer):
     def extra_repr(self) -> str:
         decay = "" if self.decays is None else f", decay={self.decays}"
         return f"{self.channels}, heads={self.heads}, features={self.features!r}{decay}, causal={self.causal}"
+
+
+def _positive(u: Tensor) -> Tensor:
+    """elu(u) + 1, with all its digits where it is small: −1 + e^u + 1 would lose them, and is 0 from u = −17 on."""
+    return u.relu() + u.clamp(max=0).exp()
+
+
+@constant
+@lru_cache(maxsize=32)
+def _decays(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        return torch.tensor(values, dtype=dtype, device=device)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops._compiling import uncompiled
 from sciops.grids import Grid
 from sciops.mixers._polynomial_features import PolynomialFeatures
 from sciops.mixers._precision import full_precision, working_dtype
+from sciops.mixers._quadrature import check_grid, quadrature
 from sciops.mixers._running_means import running_means
 from sciops.mixers._sequence import SequenceMixer, lengths_of
 from sciops.mixers._stretches import in_stretches
@@ -111,6 +110,7 @@ class PolynomialMixer(SequenceMixer):
     def mix_grid(self, x: Tensor, grid: Grid | None) -> Tensor:
         if self.rope:
             raise ValueError(f"rope=True counts tokens along one axis; x has shape {tuple(x.shape)}: pass rope=False")
+        check_grid(x, grid)
         return super().mix_grid(x, grid)
 
     def cross(self, x: Tensor, context: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -193,13 +193,10 @@ class PolynomialMixer(SequenceMixer):
 
     def _quadrature(self, x: Tensor, mask: Tensor | None, grid: Grid | None) -> Tensor:
         """(batch or 1, 1, n) weights of the tokens."""
+        check_grid(x, grid)
         dtype = working_dtype(x)
-        if grid is not None and grid.size != x.shape[1]:
-            raise ValueError(f"x has {x.shape[1]} tokens, but the grid is {grid.shape}: pass the grid x was sampled on")
-        if grid is None or grid.centering != "node":  # other rules weigh every point alike
-            weights = x.new_ones(1, 1, x.shape[1], dtype=dtype)
-        else:
-            weights = _weights(grid, dtype, x.device)
+        weights = quadrature(grid, dtype, x.device)
+        weights = x.new_ones(1, 1, x.shape[1], dtype=dtype) if weights is None else weights.view(1, 1, -1)
         return weights if mask is None else weights * mask.unsqueeze(1).to(dtype)
 
     def _means(self, x: Tensor, weights: Tensor) -> Tensor:
@@ -267,11 +264,3 @@ def _places(x: Tensor) -> Tensor:
 def _turned(f: Tensor, at: Tensor) -> Tensor:
     """f (batch, n, features) turned to the positions `at`, (batch or 1, n)."""
     return rotated(f.unsqueeze(-2), at).squeeze(-2)
-
-
-@uncompiled
-@lru_cache(maxsize=8)
-def _weights(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:
-    # an inference tensor kept here could not take part in a later training step
-    with torch.inference_mode(False):
-        return torch.from_numpy(grid.weights().reshape(1, 1, -1)).to(dtype=dtype, device=device)

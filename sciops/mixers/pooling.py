@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.mixers._precision import working_dtype
+from sciops.mixers._quadrature import check_grid, quadrature
 from sciops.mixers._sequence import SequenceMixer, lengths_of
 
 
@@ -41,16 +42,21 @@ class MeanPool(SequenceMixer):
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
         if self.causal:
             return self._causal(x, mask, None)[0]
+        check_grid(x, grid)
         s = self._summaries(x, mask)
-        weights = None if grid is None else torch.as_tensor(grid.weights(), dtype=s.dtype, device=s.device).flatten()
-        if weights is None or mask is not None:
+        weights = quadrature(grid, s.dtype, s.device)
+        if weights is None:
             mean = s.sum(1, keepdim=True) / lengths_of(x, mask).clamp(min=1).view(-1, 1, 1)
-        else:
+        elif mask is None:
             mean = (weights / weights.sum() @ s).unsqueeze(1)
+        else:
+            size = (weights * mask).sum(1).view(-1, 1, 1)
+            mean = (weights @ s).unsqueeze(1) / torch.where(size > 0, size, 1.0)
         return self._read(x, mean)
 
     def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
-        return self.mix(x.flatten(1, -2), None, grid).reshape(x.shape)
+        check_grid(x, grid)
+        return super().mix_grid(x, grid)
 
     def prefill(
         self, x: Tensor, state: PoolState | None = None, *, mask: Tensor | None = None
@@ -59,14 +65,16 @@ class MeanPool(SequenceMixer):
             return super().prefill(x, state, mask=mask)
         mask = self.check(x, mask)
         y, state = self._causal(x, mask, state)
-        return (y if mask is None else y * mask.unsqueeze(-1).to(y.dtype)), state
+        return (y if mask is None else y.masked_fill(~mask.unsqueeze(-1), 0)), state
 
     def _causal(self, x: Tensor, mask: Tensor | None, state: PoolState | None) -> tuple[Tensor, PoolState]:
-        s = self._summaries(x, mask)
-        count = torch.zeros_like(lengths_of(x, mask)) if state is None else state.count
-        sums = s.cumsum(1) if state is None else state.total.unsqueeze(1) + s.cumsum(1)
-        at = count[:, None] + torch.arange(1, x.shape[1] + 1, device=x.device)
-        return self._read(x, sums / at.unsqueeze(-1)), PoolState(sums[:, -1], count + lengths_of(x, mask))
+        s, lengths = self._summaries(x, mask), lengths_of(x, mask)
+        if state is None:
+            state = PoolState(s.new_zeros(len(s), s.shape[-1]), torch.zeros_like(lengths))
+        sums = torch.cat([state.total.unsqueeze(1), s], dim=1).cumsum(1)
+        at = state.count[:, None] + torch.arange(1, x.shape[1] + 1, device=x.device)
+        after = PoolState(sums[:, -1].clone(), state.count + lengths)  # a view would keep the sums of all tokens
+        return self._read(x, sums[:, 1:] / at.unsqueeze(-1)), after
 
     def _summaries(self, x: Tensor, mask: Tensor | None) -> Tensor:
         s = F.gelu(self.of_summary(x)).to(working_dtype(x))

@@ -69,6 +69,51 @@ def test_chunks_do_not_show(features, decay):
     assert state.matrix.shape == (2, 2, 4, 4) and state.norm.shape == (2, 2, 4 if features == "elu" else 1)
 
 
+def test_small_features_keep_their_digits():
+    """elu(u) + 1 = e^u for u < 0; taken as a difference of almost equal numbers it is 0 in float32 from u = −17 on."""
+    torch.manual_seed(0)
+    mixer, x = LinearAttention(8, heads=2), drawn(2, 11, 8).float()
+    with torch.no_grad():
+        mixer.qkv.weight[:16] *= 0.1
+        x[..., 0] = 40.0
+        mixer.qkv.weight[:16, 0] = -0.5  # queries and keys near −20
+        y = mixer(x)
+        exact = mixer.double()(x.double())
+    assert (y - exact).abs().max() < 1e-4 * (exact - mixer.out.bias).abs().max()
+
+
+@pytest.mark.parametrize("mixer", [LinearAttention, MeanPool])
+def test_a_grid_weighs_the_tokens_that_there_are(mixer):
+    torch.manual_seed(0)
+    mixer, grid, x = mixer(8).double(), Grid((12,)), drawn(2, 12, 8)
+    mask = torch.arange(12) < torch.tensor([[12], [7]])
+    y = mixer(torch.where(mask[..., None], x, 1e3), grid, mask=mask)
+    close(y[:1], mixer(x[:1], grid))
+    # half the weight at the first point alone is a whole one at all others
+    doubled = torch.cat([x[1:, :1], x[1:, 1:7].repeat_interleave(2, 1)], 1)
+    close(y[1, 1:7], mixer(doubled)[0, 1::2])
+    with pytest.raises(ValueError, match=r"x has 12 tokens, but the grid is \(5, 3\): pass the grid x was sampled on"):
+        mixer(x, Grid((5, 3)))
+    with pytest.raises(ValueError, match=r"x has the points \(3, 4\), but the grid is \(4, 3\)"):
+        mixer(x.reshape(2, 3, 4, 8), Grid((4, 3)))
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("options", [{}, {"decay": 0.9}, {"features": "identity"}])
+def test_no_tokens_are_a_sequence_too(causal, options):
+    for mixer in (LinearAttention(8, causal=causal, **options), MeanPool(8, causal=causal)):
+        assert mixer(torch.zeros(2, 0, 8)).shape == (2, 0, 8)
+        if causal:
+            x = torch.randn(2, 5, 8)
+            y, state = mixer.prefill(x[:, 3:], mixer.prefill(x[:, :0], mixer.prefill(x[:, :3])[1])[1])
+            close(y, mixer(x)[:, 3:], 1e-5)
+
+
+def test_the_state_of_a_mean_keeps_no_sums_of_tokens():
+    _, state = MeanPool(8, causal=True).prefill(torch.randn(2, 100, 8))
+    assert state.total.untyped_storage().nbytes() == 4 * state.total.numel()
+
+
 @pytest.mark.parametrize("features", ["elu", "identity"])
 def test_a_grid_gives_its_quadrature_weights(features):
     torch.manual_seed(0)
