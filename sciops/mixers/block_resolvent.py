@@ -129,13 +129,12 @@ class BlockResolventAttention(ResolventAttention):
     def _mixed(self, x: Tensor, mask: Tensor | None, m: int, there: Tensor | None = None) -> Tensor:
         """there : (1, 1, K, m), which of the tokens stand for one, where they are tiles; with a mask they are all."""
         q, k, v = self._projected(x, None)
-        slopes = self.slopes if self.positions == "alibi" else None
         gamma, gate, score = self._gamma(q), *self.gates(x, q.dtype)
         lengths, tiled = lengths_of(x, mask), there is not None
 
         def causal(q: Tensor, k: Tensor, v: Tensor, gate: Tensor, score: Tensor, there: Tensor | None) -> Tensor:
             if self.level == 0:
-                return exact(q, k, v, gamma, block=m, slopes=slopes)
+                return self._past(q, k, v, gamma)
             return self._structured(q, k, v, gate, score, there, m, "lower")
 
         if not self.causal and there is None:
@@ -152,6 +151,11 @@ class BlockResolventAttention(ResolventAttention):
                 how = "dense" if self.bidirectional == "dense" else iterations(gamma, self.tolerance)
                 y = self._structured(*parts, there, m, how)
         return self._merged(y, x)
+
+    def _past(self, q: Tensor, k: Tensor, v: Tensor, gamma: Tensor | float) -> Tensor:
+        # of level 0 alone
+        slopes = self.slopes if self.positions == "alibi" else None
+        return exact(q, k, v, gamma, block=block_size(self.block, 0, q.shape[2]), slopes=slopes)
 
     def _structured(
         self, q: Tensor, k: Tensor, v: Tensor, gate: Tensor, score: Tensor, there: Tensor | None, m: int, how: str | int

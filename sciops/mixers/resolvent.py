@@ -79,9 +79,9 @@ class ResolventAttention(SequenceMixer):
         i, j = at[:, None], at
         with full_precision(x):
             if self.causal:
-                y = resolvent(self._attention(q, k, i, j, i >= j + self.strict), v, gamma, "lower")
+                y = self._past(q, k, v, gamma)
             elif self.bidirectional == "sum":
-                past = resolvent(self._attention(q, k, i, j, i >= j + self.strict), v, gamma, "lower")
+                past = self._past(q, k, v, gamma)
                 future = self._attention(q, k, i, j, with_tokens(j >= i + self.strict, mask, i == j))
                 y = (past + resolvent(future, v, gamma, "upper")) / 2
             else:
@@ -115,7 +115,7 @@ class ResolventAttention(SequenceMixer):
                 A, known = A[..., longest:], A[..., :longest] @ heads_first(state.z[:, :longest]).to(v.dtype)
                 y = solve(A, known + (1 - gamma) * (A @ v), gamma, "lower")
             else:
-                y = resolvent(self._attention(q, k, own[:, None], own, past), v, gamma, "lower")
+                y = self._past(q, k, v, gamma)
             z = gamma * y + (1 - gamma) * v
         old = (None, None) if state is None else (state.keys, state.z)
         keys, z = (put(before, heads_last(new), count, longest) for before, new in zip(old, (k, z)))
@@ -123,6 +123,12 @@ class ResolventAttention(SequenceMixer):
         if mask is not None:
             y = y * mask.unsqueeze(-1).to(y.dtype)
         return y, ResolventState(keys, z, count + lengths, longest + n)
+
+    def _past(self, q: Tensor, k: Tensor, v: Tensor, gamma: Tensor | float) -> Tensor:
+        """Y with A over the tokens up to i, (batch, heads, n, d)."""
+        j = torch.arange(q.shape[2], device=q.device)
+        i = j[:, None]
+        return resolvent(self._attention(q, k, i, j, i >= j + self.strict), v, gamma, "lower")
 
     def _gamma(self, like: Tensor) -> Tensor | float:
         if self.gamma == "learned":

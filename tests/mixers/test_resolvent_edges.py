@@ -165,6 +165,13 @@ def test_a_dense_recurrence_goes_on_without_a_loop_over_tokens(coefficients, mon
     close(last, y[:, 0])
 
 
+def test_a_first_stretch_at_level_0_makes_no_matrix():
+    mixer, x, sizes = made("block_resolvent", dict(level=0, block=8, causal=True)), torch.randn(1, 256, CHANNELS), []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
+        mixer.prefill(x)
+    assert max(sizes) < 256 * 256
+
+
 @causal
 def test_tokens_that_do_not_fit_are_named(name, options):
     mixer, x = made(name, options, causal=True), drawn(3, 6, CHANNELS, dtype=torch.float32)
