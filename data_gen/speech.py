@@ -115,6 +115,8 @@ def run(config: SpeechConfig) -> SpeechCorpus | dict[str, str | None]:
             return SpeechCorpus(**{**vars(made), "about": {**made.about, "made_by": made_by}})
 
         corpus = cached_corpus(config.output, made_by, make)
+        if set(corpus.sentences) != set(said):
+            raise ValueError(f"{config.output} says other sentences: {config.text} has changed; remove it")
     print(
         f"{config.output}: {len(corpus)} recordings, {corpus.seconds / 60:.1f} min at {corpus.sample_rate} Hz, "
         f"{len(set(corpus.sentences))} sentences, {len(set(corpus.speakers))} speakers, {len(corpus.symbols)} phonemes"

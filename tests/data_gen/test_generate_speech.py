@@ -32,6 +32,16 @@ def test_noise_is_laid_over_the_clean_corpus(tmp_path):
     assert command.run(config).hash() == got.hash() and got.about["noise"]["snr"] == 10
 
 
+def test_a_text_that_changed_is_not_read_back_as_it_was(tmp_path):
+    text = tmp_path / "words.txt"
+    text.write_text("a first sentence to be said. and here is a second one")
+    config = replace(CONFIG, text=str(text), sentences=2, snr=20.0, output=tmp_path / "noisy.safetensors")
+    command.run(config)
+    text.write_text("a third sentence to be said. and here is a fourth one")
+    with pytest.raises(ValueError, match="noisy.safetensors says other sentences: .*words.txt has changed; remove it"):
+        command.run(config)
+
+
 def test_what_is_missing_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(command.espeak, "library_path", lambda: None)
     monkeypatch.setattr(command.flite.shutil, "which", lambda name: None)
