@@ -9,6 +9,8 @@ from typing import Any
 from sciops.grids import Grid
 from sciops.mixers import MIXERS, SequenceMixer
 
+_EXAMPLE = """'{"degree": 3}'"""
+
 
 def with_mixer(config: Any) -> Any:
     """The config, with the spine as its model where mixers are named.
@@ -24,14 +26,21 @@ def with_mixer(config: Any) -> Any:
 
 
 def mixer_options(config: Any, given: Mapping[str, Any], grid: Grid, most: Sequence[int]) -> dict[str, Any]:
-    """The options of `Operator` that mixers by name need, besides those that are given."""
+    """The options of `Operator` that mixers by name need, besides those that are given.
+
+    Raises ValueError for mixer_options that are no object, or of several mixers not one by name.
+    """
     names = config.mixer
     options: dict[str, Any] = {"mixer": names[0] if len(names) == 1 else names}
+    own = given.get("mixer_options", {})
+    by_mixer = len(set(names)) > 1 or ("spectral" in names and "spectral" in own)
+    for one in (own, *(own.values() if by_mixer and isinstance(own, Mapping) else ())):
+        if not isinstance(one, Mapping):
+            raise ValueError(f"mixer_options={own!r}: expected an object such as {_EXAMPLE}, of several one by name")
     if "spectral" in names:
-        own = dict(given.get("mixer_options", {}))
-        modes = {"modes": tuple(min(config.modes, k) for k in most)}
-        by_mixer = own | {"spectral": modes | own.get("spectral", {})}
-        options["mixer_options"] = modes | own if len(set(names)) == 1 else by_mixer
+        mine = {"modes": tuple(min(config.modes, k) for k in most)}
+        mine |= own.get("spectral", {}) if by_mixer else own
+        options["mixer_options"] = {**own, "spectral": mine} if by_mixer else mine
     if "coordinates" not in given and grid.centering == "periodic":
         # the spine gives none on a period, but most mixers of sequences do not know where a point lies
         if any(issubclass(MIXERS[name], SequenceMixer) for name in names):

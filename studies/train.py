@@ -175,8 +175,7 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
     used = core.config["options"].get("modes")
     if first and used and min(used) < config.modes and not any(o.startswith("modes=") for o in config.options):
         print(f"modes: {'×'.join(map(str, used))}, all that the coarsest training grid holds, for {config.modes}")
-    named = (config.model, "adamw", config.schedule, config.through, "correlation_time" if task in EVOLVING else "")
-    methods = [name for name in named if name in _cited()]
+    methods = _methods(config, task)
 
     def describe() -> None:
         folder.describe(config, data=config.data, seeds=[config.seed], methods=methods)
@@ -267,10 +266,12 @@ def _train_config(config: TrainStudyConfig) -> TrainConfig:
     return TrainConfig(**asked)
 
 
-def _cited() -> dict[str, str]:
+def _methods(config: TrainStudyConfig, task: str) -> list[str]:
+    """What of the run has papers to cite."""
     from sciops.runs import CITATIONS
 
-    return CITATIONS
+    named = (config.model, *config.mixer, config.gradients, "adamw", config.schedule, config.through)
+    return [name for name in (*named, "correlation_time" if task in EVOLVING else "") if name in CITATIONS]
 
 
 if __name__ == "__main__":

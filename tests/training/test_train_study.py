@@ -13,9 +13,10 @@ from sciops import Grid
 from sciops.datasets import build_dataset, load_splits, write_native
 from sciops.metrics import relative_l2
 from sciops.mixers import SpectralMixer
-from sciops.models import load_model
+from sciops.models import build_model, load_model
 from sciops.training import evaluate
-from studies.train import PRESETS, _option, run
+from studies._train_mixers import mixer_options
+from studies.train import PRESETS, _methods, _option, run
 
 
 def small(real_data, folder, **changes):
@@ -267,3 +268,23 @@ def test_unknown_mixers_and_other_models_are_refused_in_one_line(generated, tmp_
             run(replace(config, **changes))
     with pytest.raises(TypeError, match="mixer 'polynomial': unknown option 'heads'"):
         run(replace(config, mixer=("polynomial",), options=('mixer_options={"heads": 2}',)))
+    with pytest.raises(ValueError, match="mixer_options=3: expected an object such as"):
+        run(replace(config, mixer=("polynomial",), options=("mixer_options=3",)))
+    with pytest.raises(ValueError, match="of several one by name"):
+        run(replace(config, mixer=("spectral", "polynomial"), options=('mixer_options={"spectral": 3}',)))
+
+
+def test_modes_reach_the_spectral_mixer_however_its_options_are_written():
+    config, grid, most = replace(PRESETS["quick"], mixer=("spectral",), modes=9), Grid((16, 12)), [8, 6]
+    expected = {"modes": (8, 6), "basis": "sine"}
+    for written in ({"basis": "sine"}, {"spectral": {"basis": "sine"}}):
+        found = mixer_options(config, {"mixer_options": written}, grid, most)
+        assert found["mixer_options"].get("spectral", found["mixer_options"]) == expected
+        model = build_model("operator", width=4, depth=1, grid=grid, **found)
+        assert [part.modes for part in model.modules() if isinstance(part, SpectralMixer)] == [(8, 6)]
+
+
+def test_mixers_and_rules_that_a_run_uses_are_cited():
+    config = replace(PRESETS["quick"], model="operator", mixer=("state_space", "polynomial"), gradients="highway")
+    assert _methods(config, "steady") == ["state_space", "highway", "adamw", "onecycle"]
+    assert _methods(PRESETS["step"], "step") == ["fno", "adamw", "onecycle", "correlation_time"]
