@@ -98,7 +98,6 @@ def pretrained(config: Any, mixer: str, seed: int, data: Speech) -> dict[str, An
         model = best_rq(config, fresh(config, mixer, seed, data), seed)
         before = masked_accuracy(model.to(config.device), data.test.frames)
         run = pretrain(model, data.unlabelled.frames, replace(settings, checkpoint=path.with_suffix(".checkpoint")))
-
         state = {k: v.cpu().contiguous() for k, v in model.encoder.state_dict().items()}
         write_atomically(path.with_suffix(".safetensors"), save(state))
         path.with_suffix(".checkpoint").unlink(missing_ok=True)
@@ -144,7 +143,9 @@ def fine_tuned(config: Any, mixer: str, arm: str, rate: float, seed: int, data: 
             ]
             return losses[0] + losses[1], {}
 
-        run = fit_steps(model, data.labelled.frames, loss, settings)
+        checkpoint = path.with_suffix(".checkpoint")
+        run = fit_steps(model, data.labelled.frames, loss, replace(settings, checkpoint=checkpoint))
+        checkpoint.unlink(missing_ok=True)
         model.eval()
         return {
             "validation": error_rates(model, data.validation, data.symbols, config.device),

@@ -230,6 +230,12 @@ def _check(config: Config) -> None:
     if missing:
         raise ValueError(f"--tuned {missing[0]}: expected among --mixers {' '.join(config.mixers)}")
     wrong = [arm for arm in config.arms if arm not in ARMS]
+    if config.beam is not None and config.beam < 1:
+        raise ValueError(f"--beam {config.beam}: expected at least 1 prefix")
+    if config.labelled < config.labelled_batch:
+        raise ValueError(
+            f"--labelled {config.labelled}: expected at least a batch, --labelled-batch {config.labelled_batch}"
+        )
     if wrong or not config.seeds or not config.rates or not config.tuned:
         raise ValueError(f"--arms {' '.join(config.arms)}: expected of {', '.join(ARMS)}; and seeds, rates and --tuned")
 

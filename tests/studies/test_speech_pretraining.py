@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sciops.datasets.speech import espeak
+from sciops.training.speech import SpeechTraining
 from studies import _speech_report as report
 from studies import _speech_runs as runs
 from studies import speech_pretraining as study
@@ -127,6 +128,26 @@ def test_parts_share_nothing_and_targets_are_what_was_said(config):
         study.prepared(replace(config, labelled=9999))
 
 
+def test_a_stopped_fine_tuning_goes_on_where_it_was(config, monkeypatch, tmp_path):
+    data, true, steps = study.prepared(config), runs.ctc_loss, []
+    whole = runs.fine_tuned(replace(config, output=tmp_path / "whole"), "none", "scratch", 1e-3, 0, data)
+
+    def stopped(*arguments):
+        steps.append(1)
+        if len(steps) == 7:  # two a step
+            raise KeyboardInterrupt
+        return true(*arguments)
+
+    every = lambda **options: SpeechTraining(checkpoint_every=1, **options)  # noqa: E731
+    monkeypatch.setattr(runs, "SpeechTraining", every)
+    monkeypatch.setattr(runs, "ctc_loss", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        runs.fine_tuned(config, "none", "scratch", 1e-3, 0, data)
+    again = runs.fine_tuned(config, "none", "scratch", 1e-3, 0, data)
+    assert len(steps) == 7 + 2 and again["loss"] == whole["loss"] and again["test"] == whole["test"]
+    assert [path.suffix for path in (config.output / "records").iterdir()] == [".json"]
+
+
 def test_without_espeak_tones_stand_in(config, monkeypatch):
     from studies._speech_data import family_of
 
@@ -140,6 +161,8 @@ def test_refusals(config):
         (dict(mixers=("maxwell",)), "--mixers maxwell"),
         (dict(tuned=("mean_pool",)), "--tuned mean_pool"),
         (dict(arms=("half",)), "--arms half"),
+        (dict(beam=0), "--beam 0: expected at least 1"),
+        (dict(labelled=3), "--labelled 3: expected at least a batch"),
     ):
         with pytest.raises(ValueError, match=said):
             study.run(replace(config, **options))
