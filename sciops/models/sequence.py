@@ -152,7 +152,7 @@ class SequenceStack(nn.Module):
         super().__init__()
         names = (mixer,) if isinstance(mixer, str) else tuple(mixer)
         sequential = [name for name, kind in MIXERS.items() if issubclass(kind, SequenceMixer)]
-        for name in names:
+        for name in names or [()]:
             if name not in sequential:
                 raise ValueError(f"mixer={name!r}: expected one for sequences, {', '.join(sequential)}")
         if norm == "instance":

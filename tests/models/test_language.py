@@ -162,6 +162,7 @@ def test_errors_say_what_was_expected():
         (dict(longest=5), "with longest=5"),
         (dict(positions="learned", longest=2.5), "longest=2.5: expected a positive whole number"),
         (dict(mixer="spectral"), "expected one for sequences"),
+        (dict(mixer=()), r"mixer=\(\): expected one for sequences"),
     ):
         with pytest.raises(ValueError, match=message):
             LanguageModel(**{"symbols": 5, "width": 8, "depth": 1, **options})
