@@ -23,8 +23,7 @@ from sciops.datasets.speech import (
 from sciops.datasets.speech.corpus import cached_corpus
 from sciops.datasets.text import read_corpus
 from sciops.models._log_mel import LogMel
-from sciops.training.speech import MelFrames
-from sciops.training.speech.ctc import needed
+from sciops.training.speech import MelFrames, has_path
 
 
 class Part(NamedTuple):
@@ -102,7 +101,7 @@ def prepared(config: Any) -> Speech:
             frames, one = mels[place], corpus[int(i)]
             letters = [numbers["letters"][c] for c in one.text]
             said = [numbers["phonemes"][p] for p in one.phonemes if p not in pauses]
-            if max(needed(letters), needed(said)) > -(-len(frames) // 4):
+            if not (has_path(letters, len(frames)) and has_path(said, len(frames))):
                 left_out += 1
                 continue
             kept.frames.append(frames)

@@ -47,7 +47,7 @@ def flite_corpus(config: FliteConfig, path: str | Path, *, workers: int = 1) -> 
     """The corpus of `config`, from `path` where it is there already, else made and kept there.
 
     Phones are those of flite's American lexicon, pauses being "pau", whatever the voice: canonical labels. flite prints
-    where each ends, in ms; a phone starts where the one before ended. A process an utterance, about 0.1 s each.
+    where each ends, to the ms; a phone starts where the one before ended. A process an utterance, about 0.1 s each.
     workers : how many run at a time; the corpus does not depend on it
 
     Raises FileNotFoundError where flite is not installed and the file is not there, ValueError for voices it does not

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sciops.training.speech.ctc import ctc_loss
+from sciops.training.speech.ctc import ctc_loss, has_path
 from sciops.training.speech.error_rates import character_error_rate, phoneme_error_rate, word_error_rate
 from sciops.training.speech.fitting import (
     SpeechTraining,
@@ -28,6 +28,7 @@ __all__ = [
     "decoded",
     "fine_tune",
     "fit_steps",
+    "has_path",
     "hidden",
     "masked_accuracy",
     "padded",

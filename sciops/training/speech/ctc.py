@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sciops.models.speech import REDUCTION
+
 
 def ctc_loss(logits: Tensor, tokens: Tensor, targets: Sequence[Sequence[int]], *, blank: int = 0) -> Tensor:
     """−log P(target)/|target| of every recording, P summed over all paths that collapse to it (Graves et al. 2006).
@@ -20,16 +22,7 @@ def ctc_loss(logits: Tensor, tokens: Tensor, targets: Sequence[Sequence[int]], *
     """
     if len(targets) != len(logits):
         raise ValueError(f"{len(targets)} targets for {len(logits)} recordings")
-    for target, count in zip(targets, tokens.tolist()):
-        if not len(target) or min(target) < 0 or max(target) >= logits.shape[-1] or blank in target:
-            raise ValueError(
-                f"target {list(target)}: expected symbols of 0 … {logits.shape[-1] - 1}, none of them {blank}"
-            )
-        if count < needed(target):
-            raise ValueError(
-                f"a target of {len(target)} symbols needs {needed(target)} tokens, the recording has {count}: leave it "
-                "out, or slow it down"
-            )
+    check_targets(targets, tokens.tolist(), logits.shape[-1], blank=blank)
     sizes = torch.tensor([len(target) for target in targets], device=logits.device)
     flat = torch.tensor([k for target in targets for k in target], device=logits.device)
     log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1).transpose(0, 1)
@@ -39,3 +32,26 @@ def ctc_loss(logits: Tensor, tokens: Tensor, targets: Sequence[Sequence[int]], *
 def needed(target: Sequence[int]) -> int:
     """Tokens of the shortest path that collapses to the target: its symbols, and a blank between two that are equal."""
     return len(target) + sum(a == b for a, b in zip(target, target[1:]))
+
+
+def has_path(target: Sequence[int], frames: int) -> bool:
+    """Whether a recording of so many frames has a token for each that the target needs: CTC can learn no other.
+
+    >>> has_path([1, 2, 2], 16), has_path([1, 2, 2], 12)
+    (True, False)
+    """
+    return needed(target) <= -(-frames // REDUCTION)
+
+
+def check_targets(targets: Sequence[Sequence[int]], tokens: Sequence[int], symbols: int, *, blank: int = 0) -> None:
+    """Raises the ValueError of `ctc_loss` for the first target that has no path in so many tokens."""
+    for i, (target, count) in enumerate(zip(targets, tokens)):
+        if not len(target) or min(target) < 0 or max(target) >= symbols or blank in target:
+            raise ValueError(
+                f"targets[{i}] {list(target)}: expected symbols of 0 … {symbols - 1}, none of them {blank}"
+            )
+        if count < needed(target):
+            raise ValueError(
+                f"targets[{i}] of {len(target)} symbols needs {needed(target)} tokens, the recording has {count}: "
+                "leave it out (has_path), or slow it down"
+            )

@@ -17,10 +17,10 @@ from tqdm.auto import tqdm
 
 from sciops._json import plain
 from sciops.models.ctc import beam_decode, greedy_decode
-from sciops.models.speech import SpeechRecognizer
+from sciops.models.speech import REDUCTION, SpeechRecognizer
 from sciops.training.checkpoints import load_checkpoint, save_checkpoint
 from sciops.training.schedule import rate_factor
-from sciops.training.speech.ctc import ctc_loss
+from sciops.training.speech.ctc import check_targets, ctc_loss
 from sciops.training.speech.frames import LengthBatches, padded
 from sciops.training.speech.pretraining import BestRQ
 
@@ -131,9 +131,13 @@ def pretrain(model: BestRQ, frames: Sequence[Tensor], config: SpeechTraining) ->
 def fine_tune(
     model: SpeechRecognizer, frames: Sequence[Tensor], targets: Sequence[Sequence[int]], config: SpeechTraining
 ) -> dict[str, Any]:
-    """`fit_steps` with the mean over recordings of `ctc_loss`; targets[i] are the symbols of frames[i], from 1 on."""
+    """`fit_steps` with the mean over recordings of `ctc_loss`; targets[i] are the symbols of frames[i], from 1 on.
+
+    Raises ValueError, before the first step, for targets that `ctc_loss` refuses; `has_path` tells which are too long.
+    """
     if len(targets) != len(frames):
         raise ValueError(f"{len(targets)} targets for {len(frames)} recordings")
+    check_targets(targets, [-(-len(one) // REDUCTION) for one in frames], model.head[-1].out_features)
 
     def loss(mel: Tensor, lengths: Tensor, indices: Sequence[int], generator: torch.Generator):
         logits, tokens = model.scores(mel, lengths)
