@@ -73,7 +73,7 @@ def attend(
     gamma, beta, w_qkv, w_o, b_o = weights
     results = [torch.empty_like(x) for x in fields]
     kept: list[Tensor] = []
-    for group in work.groups:
+    for group in _filled(work.groups):
         across = group.tokens <= ACROSS
         x = group.gather(fields, scratch.take("x", group.tokens * group.windows, len(w_o)), across)
         n, *_ = _normed(x, gamma, beta, work.eps)
@@ -96,7 +96,7 @@ def attend_gradient(
     gamma, beta, w_qkv, w_o, _ = weights
     results = [torch.empty_like(x) for x in fields]
     d_gamma, d_beta, d_qkv, d_o, d_b = (None if w is None else torch.zeros_like(w) for w in weights)
-    for i, group in enumerate(work.groups):
+    for i, group in enumerate(_filled(work.groups)):
         across = group.tokens <= ACROSS
         shape = (group.tokens * group.windows, len(w_o))
         x = group.gather(fields, scratch.take("x", *shape), across)
@@ -118,6 +118,11 @@ def attend_gradient(
             d_beta += of_norm[1]
         group.scatter(dx, results, across)
     return [d_gamma, d_beta, d_qkv, d_o, d_b, *results]
+
+
+def _filled(groups: Sequence[Group]) -> list[Group]:
+    """Those with windows: of a batch of 0 there are none."""
+    return [group for group in groups if group.windows]
 
 
 def _normed(x: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float | None) -> Sequence[Tensor]:

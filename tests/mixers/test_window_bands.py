@@ -146,6 +146,15 @@ def test_frozen_weights_get_no_gradient_and_half_precision_takes_another_path():
     assert (layer.bfloat16()(x.bfloat16()).float() - expected).norm() < 0.05 * expected.norm()
 
 
+@pytest.mark.parametrize("window, shift", [(2, 0), (4, 0), (4, 2)])
+def test_a_batch_may_be_empty(window, shift):
+    layer, x = WindowAttention(6, heads=2, window=window, shift=shift), torch.randn(0, 8, 9, 6, requires_grad=True)
+    y = layer(x)
+    assert y.shape == x.shape
+    y.sum().backward()
+    assert x.grad.shape == x.shape and not any(p.grad.any() for p in layer.parameters())
+
+
 @pytest.mark.parametrize("make", [FullAttention, WindowAttention])
 def test_without_a_norm(make):
     layer = random_(make(4, heads=2, norm=False))
