@@ -38,11 +38,10 @@ class SequenceMixer(nn.Module):
         mask = self.check(x, mask)
         if x.ndim > 3:
             return self.mix_grid(x, grid)
-        y = self.mix(x, mask, grid)
-        return y if mask is None else y * mask.unsqueeze(-1).to(y.dtype)
+        return only_tokens(self.mix(only_tokens(x, mask), mask, grid), mask)
 
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
-        """y of a sequence x (batch, n, channels); what it gives at padding is dropped."""
+        """y of a sequence x (batch, n, channels), 0 at padding; what it gives there is dropped."""
         raise NotImplementedError
 
     def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
@@ -94,6 +93,11 @@ def _check_batch(x: Tensor, state: Any) -> None:
         raise ValueError(
             f"x has {len(x)} sequences, the state {len(part)}: go on with all of them, or pick some with `selected`"
         )
+
+
+def only_tokens(x: Tensor, mask: Tensor | None) -> Tensor:
+    """x (batch, n, channels) with 0 at padding, where it may hold anything, NaN and ∞ too."""
+    return x if mask is None else x.masked_fill(~mask.unsqueeze(-1), 0)
 
 
 def lengths_of(x: Tensor, mask: Tensor | None) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sciops._compiling import constant
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._quadrature import check_grid, quadrature
-from sciops.mixers._sequence import SequenceMixer, lengths_of
+from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens
 
 _CHUNK = 64
 
@@ -94,14 +94,14 @@ class LinearAttention(SequenceMixer):
     ) -> tuple[Tensor, LinearState]:
         if not self.causal:
             return super().prefill(x, state, mask=mask)
-        mask = self.check(x, mask)
+        mask = self.check_stretch(x, mask, state)
         q, k, v, ones = self._projected(x, mask)
         with full_precision(x):
             num, norm, after = self._scan(q, k, v, ones, state)
             if mask is not None and self.decays is not None:  # a sequence does not fade while others go on
                 after = self._at_lengths(k, v, ones, lengths_of(x, mask), state)
             y = self._merged(num, norm, x.dtype)
-        return (y if mask is None else y.masked_fill(~mask.unsqueeze(-1), 0)), after
+        return only_tokens(y, mask), after
 
     def _projected(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """φ(q), φ(k), v (batch, heads, n, d) and ones (batch, heads, n, 1); the last three are 0 at padding."""

@@ -13,7 +13,7 @@ from sciops.mixers._polynomial_features import PolynomialFeatures
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._quadrature import check_grid, quadrature
 from sciops.mixers._running_means import running_means
-from sciops.mixers._sequence import SequenceMixer, lengths_of
+from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens
 from sciops.mixers._stretches import in_stretches
 from sciops.mixers.self_attention import rotated
 
@@ -104,7 +104,6 @@ class PolynomialMixer(SequenceMixer):
     def mix(self, x: Tensor, mask: Tensor | None, grid: Grid | None) -> Tensor:
         if self.causal:
             return self._scan(x, mask, None)[0]
-        x = _only_tokens(x, mask)
         return self._read(x, self._means(x, self._quadrature(x, mask, grid)))
 
     def mix_grid(self, x: Tensor, grid: Grid | None) -> Tensor:
@@ -134,7 +133,7 @@ class PolynomialMixer(SequenceMixer):
                 f"mask of {mask.dtype} and shape {tuple(mask.shape)}: expected booleans {shapes[0]} or {shapes[1]}"
             )
         else:
-            context = _only_tokens(context, mask.any(1))
+            context = only_tokens(context, mask.any(1))
             weights = mask.to(working_dtype(context))
         return self._read(x, self._means(context, weights))
 
@@ -143,15 +142,15 @@ class PolynomialMixer(SequenceMixer):
     ) -> tuple[Tensor, PolynomialState]:
         if not self.causal:
             return super().prefill(x, state, mask=mask)
-        mask = self.check(x, mask)
+        mask = self.check_stretch(x, mask, state)
         if self.block and state is not None and (state.count % self.block).any():
             within = state.count[state.count % self.block > 0][0]
             raise ValueError(
                 f"a stretch begins at token {int(within)}, within a block of {self.block}: end every stretch but the "
                 "last with a whole block"
             )
-        y, state = self._scan(x, mask, state)
-        return (y if mask is None else y * mask.unsqueeze(-1).to(y.dtype)), state
+        y, state = self._scan(only_tokens(x, mask), mask, state)
+        return only_tokens(y, mask), state
 
     def step(self, x: Tensor, state: PolynomialState | None = None) -> tuple[Tensor, PolynomialState]:
         if self.block:
@@ -159,7 +158,7 @@ class PolynomialMixer(SequenceMixer):
         return super().step(x, state)
 
     def _scan(self, x: Tensor, mask: Tensor | None, state: PolynomialState | None) -> tuple[Tensor, PolynomialState]:
-        x, n, block = _only_tokens(x, mask), x.shape[1], self.block or 1
+        n, block = x.shape[1], self.block or 1
         if state is None:
             total = x.new_zeros(len(x), self.features, dtype=working_dtype(x))
             state = PolynomialState(total, torch.zeros(len(x), dtype=torch.int64, device=x.device))
@@ -249,11 +248,6 @@ class PolynomialMixer(SequenceMixer):
     def extra_repr(self) -> str:
         block = "" if self.block is None else f", block={self.block}"
         return f"{self.channels}, causal={self.causal}{block}, gate_heads={self.gate_heads}, rope={self.rope}"
-
-
-def _only_tokens(x: Tensor, mask: Tensor | None) -> Tensor:
-    """x with 0 at padding, where it may hold anything."""
-    return x if mask is None else x.masked_fill(~mask.unsqueeze(-1), 0.0)
 
 
 def _places(x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sciops.mixers._precision import working_dtype
 from sciops.mixers._quadrature import check_grid, quadrature
-from sciops.mixers._sequence import SequenceMixer, lengths_of
+from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens
 
 
 class PoolState(NamedTuple):
@@ -63,9 +63,9 @@ class MeanPool(SequenceMixer):
     ) -> tuple[Tensor, PoolState]:
         if not self.causal:
             return super().prefill(x, state, mask=mask)
-        mask = self.check(x, mask)
+        mask = self.check_stretch(x, mask, state)
         y, state = self._causal(x, mask, state)
-        return (y if mask is None else y.masked_fill(~mask.unsqueeze(-1), 0)), state
+        return only_tokens(y, mask), state
 
     def _causal(self, x: Tensor, mask: Tensor | None, state: PoolState | None) -> tuple[Tensor, PoolState]:
         s, lengths = self._summaries(x, mask), lengths_of(x, mask)
@@ -78,7 +78,7 @@ class MeanPool(SequenceMixer):
 
     def _summaries(self, x: Tensor, mask: Tensor | None) -> Tensor:
         s = F.gelu(self.of_summary(x)).to(working_dtype(x))
-        return s if mask is None else s.masked_fill(~mask.unsqueeze(-1), 0)
+        return only_tokens(s, mask)
 
     def _read(self, x: Tensor, mean: Tensor) -> Tensor:
         return self.out(F.gelu(self.of_token(x) + self.of_mean(mean.to(x.dtype))))
@@ -100,5 +100,4 @@ class NoMixer(SequenceMixer):
     def prefill(self, x: Tensor, state: NoState | None = None, *, mask: Tensor | None = None) -> tuple[Tensor, NoState]:
         if not self.causal:
             return super().prefill(x, state, mask=mask)
-        self.check(x, mask)
-        return 0 * x, NoState()
+        return 0 * only_tokens(x, self.check_stretch(x, mask, state)), NoState()

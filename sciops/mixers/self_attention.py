@@ -8,7 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.mixers._sequence import SequenceMixer, lengths_of, put, tail
+from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens, put, tail
+
+_WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once
 
 
 class AttentionState(NamedTuple):
@@ -30,7 +32,8 @@ class SelfAttention(SequenceMixer):
     positions : "none"; "rope", queries and keys turned by angles that grow with their position (arXiv:2104.09864);
         "alibi", b_{ij} = −m_h·|i − j| with slopes m_h = 2^{−8(h+1)/heads} (arXiv:2108.12409)
 
-    x : (batch, n, channels) → same. No LayerNorm inside; torch's fused kernel for what it can do.
+    x : (batch, n, channels) → same. No LayerNorm inside; torch's fused kernel for what it can do, whose second
+    derivative exists only under ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)``.
 
     Raises ValueError when heads do not divide channels, for an odd d with "rope", and for a window below 1.
     """
@@ -55,52 +58,60 @@ class SelfAttention(SequenceMixer):
             self.register_buffer("slopes", alibi_slopes(heads), persistent=False)
 
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
-        q, k, v = self._projected(x, None)
-        if self.window is not None and self.window < x.shape[1]:
-            return self._merged(self._in_blocks(q, k, v, mask))
-        plain = self.positions != "alibi"
-        if plain and (mask is None or self.causal):  # padding at the end is after every token, which do not see it
-            return self._merged(_attend(q, k, v, causal=self.causal))
-        at = torch.arange(x.shape[1], device=x.device)
-        return self._merged(_attend(q, k, v, self._bias(at, at, q.dtype, mask)))
+        return self._merged(self._attended(*self._projected(x, None), mask))
 
     def prefill(
         self, x: Tensor, state: AttentionState | None = None, *, mask: Tensor | None = None
     ) -> tuple[Tensor, AttentionState]:
         if not self.causal:
             return super().prefill(x, state, mask=mask)
-        mask = self.check(x, mask)
-        lengths = lengths_of(x, mask)
+        mask, n = self.check_stretch(x, mask, state), x.shape[1]
+        x, lengths = only_tokens(x, mask), lengths_of(x, mask)
         count = torch.zeros_like(lengths) if state is None else state.count
         q, k, v = self._projected(x, count)
-        at = count[:, None] + torch.arange(x.shape[1], device=x.device)
+        seen = 0 if state is None else state.longest
         if self.window is None:
-            longest = 0 if state is None else state.longest
-            keys, values = (
-                put(None if state is None else old, new, count, longest)
-                for old, new in (((state and state.keys), k), ((state and state.values), v))
-            )
-            longest += x.shape[1]
-            k, v = keys[:, :longest], values[:, :longest]
-            of_keys = torch.arange(longest, device=x.device).expand(len(x), -1)
+            old = (None, None) if state is None else (state.keys, state.values)
+            keys, values = (put(before, new, count, seen) for before, new in zip(old, (k, v)))
         else:
             empty = k.new_zeros(len(x), self.window - 1, *k.shape[2:])
             old = (empty, empty) if state is None else (state.keys, state.values)
             keys, values = (tail(before, new, lengths) for before, new in zip(old, (k, v)))
-            longest = x.shape[1] + (0 if state is None else state.longest)
-            k, v = (torch.cat([before, new], dim=1) for before, new in zip(old, (k, v)))
-            before = count[:, None] + torch.arange(1 - self.window, 0, device=x.device)
-            of_keys = torch.cat([before, at], dim=1)
-        y = self._merged(_attend(q, k, v, self._bias(at, of_keys, q.dtype, None)))
-        if mask is not None:
-            y = y * mask.unsqueeze(-1).to(y.dtype)
-        return y, AttentionState(keys, values, count + lengths, longest)
+        if state is None:
+            y = self._attended(q, k, v, mask)
+        elif self.window is None:
+            at, of_keys = count[:, None] + _places(x, n), _places(x, seen + n).expand(len(x), -1)
+            y = _attend(q, keys[:, : seen + n], values[:, : seen + n], self._bias(at, of_keys, q.dtype, None))
+        else:
+            y = self._attended_after(q, k, v, old, count)
+        return only_tokens(self._merged(y), mask), AttentionState(keys, values, count + lengths, seen + n)
+
+    def _attended(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """What the heads give for whole sequences, (batch, n, heads, d)."""
+        if self.window is not None and self.window < q.shape[1]:
+            return self._in_blocks(q, k, v, mask)
+        if self.positions == "alibi":
+            at = _places(q, q.shape[1])
+            return _attend(q, k, v, self._bias(at, at, q.dtype, mask))
+        if mask is None or self.causal:  # padding at the end is after every token, which do not see it
+            return _attend(q, k, v, causal=self.causal)
+        return _attend(q, k, v, _where_seen(mask[:, None, None, :], q.new_zeros(())))
+
+    def _attended_after(self, q: Tensor, k: Tensor, v: Tensor, old: tuple[Tensor, Tensor], count: Tensor) -> Tensor:
+        """The same after `count` tokens, of which `old` are the last window − 1 keys and values."""
+        before = self.window - 1
+        k, v = (torch.cat(parts, dim=1) for parts in zip(old, (k, v)))
+        of_keys = count[:, None] - before + _places(k, k.shape[1])
+        if q.shape[1] <= self.window:
+            return _attend(q, k, v, self._bias(of_keys[:, before:], of_keys, q.dtype, None))
+        q = F.pad(q, (0, 0, 0, 0, before, 0))
+        return self._in_blocks(q, k, v, of_keys >= 0)[:, before:]
 
     def _projected(self, x: Tensor, first: Tensor | None) -> list[Tensor]:
         """q, k, v (batch, n, heads, d), turned to the positions first … first + n − 1."""
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
         if self.positions == "rope":
-            at = torch.arange(x.shape[1], device=x.device)
+            at = _places(x, x.shape[1])
             at = at if first is None else at + first[:, None]
             q, k = rotated(q, at), rotated(k, at)
         return [q, k, v]
@@ -122,13 +133,9 @@ class SelfAttention(SequenceMixer):
         if mask is not None:
             seen = seen & mask[..., None, :]
         seen, apart = seen.unsqueeze(-3), apart.unsqueeze(-3)
-        bias = (
-            -self.slopes.to(dtype) * apart.abs().to(dtype)
-            if self.positions == "alibi"
-            else torch.zeros((), dtype=dtype)
-        )
-        # −∞ in all of a row, that of a padded query, would be 0/0
-        return torch.where(seen, bias.to(at.device), torch.finfo(dtype).min)
+        if self.positions == "alibi":
+            return _where_seen(seen, -self.slopes.to(dtype) * apart.abs().to(dtype))
+        return _where_seen(seen, torch.zeros((), dtype=dtype, device=at.device))
 
     def _in_blocks(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Blocks of `window` tokens, each with the keys of itself and its neighbours."""
@@ -139,12 +146,15 @@ class SelfAttention(SequenceMixer):
         k, v = (torch.cat([_shifted(z, s) for s in shifts], dim=2) for z in (k, v))
         at = torch.arange(blocks * w, device=q.device).view(blocks, w)
         of_keys = torch.cat([at - s * w for s in shifts], dim=1)
-        there = (of_keys < n).expand(batch, -1, -1)
+        there = of_keys < n
         if mask is not None:
             padded = F.pad(mask, (0, blocks * w - n))
             there = there & padded[:, of_keys.clamp(0, blocks * w - 1)]
-        y = _attend(q, k, v, self._bias(at, of_keys, q.dtype, there))
-        return y.flatten(1, 2)[:, :n]
+        bias = self._bias(at, of_keys, q.dtype, there).expand(batch, -1, -1, -1, -1)
+        # the fused kernels take one batch axis
+        windows = (z.flatten(0, 1).split(_WINDOWS_OF_A_CALL) for z in (q, k, v, bias))
+        y = torch.cat([_attend(*part) for part in zip(*windows)])
+        return y.unflatten(0, (batch, blocks)).flatten(1, 2)[:, :n]
 
     def extra_repr(self) -> str:
         window = "" if self.window is None else f", window={self.window}"
@@ -174,6 +184,15 @@ def check_heads(channels: int, heads: int, positions: str) -> None:
         raise ValueError(f"positions={positions!r}: expected 'none', 'rope' or 'alibi'")
     if positions == "rope" and (channels // heads) % 2:
         raise ValueError(f"positions='rope' turns pairs of channels: {channels // heads} a head is odd")
+
+
+def _places(x: Tensor, n: int) -> Tensor:
+    return torch.arange(n, device=x.device)
+
+
+def _where_seen(seen: Tensor, bias: Tensor) -> Tensor:
+    # −∞ in all of a row, that of a padded query, would be 0/0
+    return torch.where(seen, bias, torch.finfo(bias.dtype).min)
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, causal: bool = False) -> Tensor:

@@ -12,7 +12,7 @@ from sciops.mixers._diagonal_kernel import DiagonalKernel, circular
 from sciops.mixers._exponential_sums import exponential_sum, weighted_past
 from sciops.mixers._long_convolution import convolved, fast_length
 from sciops.mixers._precision import full_precision, working_dtype
-from sciops.mixers._sequence import SequenceMixer, lengths_of
+from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens
 
 _CHUNK = 16_384  # tokens of a prefill that are convolved at once; a state joins the chunks
 
@@ -120,7 +120,8 @@ class StateSpaceMixer(SequenceMixer):
     ) -> tuple[Tensor, StateSpaceState]:
         if not self.causal:
             return super().prefill(x, state, mask=mask)
-        mask = self.check(x, mask)
+        mask = self.check_stretch(x, mask, state)
+        x = only_tokens(x, mask)
         z, past, parts, kernels = self._input(x, mask), None if state is None else state.past, [], {}
         with full_precision(x):
             rates, now, before = self.kernel.discretised(0, scale=self.dt_scale, dtype=z.dtype)
@@ -137,11 +138,13 @@ class StateSpaceMixer(SequenceMixer):
                 past = self._after(past, piece, None if mask is None else mask[:, start : start + _CHUNK], rates)
             if past is None:
                 past = torch.zeros(len(x), self.channels, self.state // 2, dtype=rates.dtype, device=x.device)
-        return self._output(x, torch.cat(parts, 1) if parts else z), StateSpaceState(past)
+        y = self._output(x, torch.cat(parts, 1) if parts else z)
+        return only_tokens(y, mask), StateSpaceState(past)
 
     def step(self, x: Tensor, state: StateSpaceState | None = None) -> tuple[Tensor, StateSpaceState]:
         if not self.causal:
             return super().step(x, state)
+        self.check_step(x, state)
         z = self._input(x, None)
         with full_precision(x):
             rates, now, before = self.kernel.discretised(0, scale=self.dt_scale, dtype=z.dtype)

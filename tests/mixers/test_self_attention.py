@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from sciops.mixers import SelfAttention
+from sciops.mixers import SelfAttention, copied
 
 
 def naive(mixer, x):
@@ -53,6 +54,52 @@ def test_a_windows_state_does_not_grow():
         for _ in range(7):
             _, state = mixer.step(torch.randn(2, 8), state)
     assert state.keys.shape == state.values.shape == (2, 4, 4, 2)
+
+
+@pytest.mark.parametrize("positions", ["none", "rope", "alibi"])
+@pytest.mark.parametrize("cuts", [(3, 20), (1, 9, 13), (12, 11)])
+def test_long_stretches_of_a_window_go_on_in_blocks(positions, cuts):
+    mixer = SelfAttention(8, heads=2, causal=True, window=4, positions=positions).double()
+    x, mask = torch.randn(2, 23, 8, dtype=torch.float64), torch.arange(cuts[0]) < torch.tensor([cuts[0], 1])[:, None]
+    with torch.no_grad():
+        whole = mixer(x[:1]), mixer(torch.cat([x[1:, :1], x[1:, cuts[0] :]], 1))
+        state, parts = mixer.prefill(x[:, : cuts[0]], mask=mask)[1], []
+        for part in x[:, cuts[0] :].split(cuts[1:], 1):
+            y, state = mixer.prefill(part, state)
+            parts.append(y)
+    got = torch.cat(parts, 1)
+    for i, expected in enumerate(whole):
+        torch.testing.assert_close(got[i], expected[0, -got.shape[1] :], rtol=1e-12, atol=1e-12)
+
+
+class _Largest(TorchDispatchMode):
+    numbers = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        if isinstance(out, torch.Tensor):
+            self.numbers = max(self.numbers, out.untyped_storage().nbytes() // out.element_size())
+        return out
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("window", [None, 8])
+def test_no_table_of_pairs_is_made(window):
+    """By the fused kernel, whole or in blocks, forward, under padding and in a first stretch."""
+    n, x = 1024, torch.randn(2, 1024, 8)
+    mask = torch.arange(n) < torch.tensor([[n], [n // 2]])
+    causal, both = (SelfAttention(8, heads=2, causal=c, window=window) for c in (True, False))
+    state = causal.prefill(x[:, :16])[1]
+    calls = [
+        lambda: causal(x, mask=mask),
+        lambda: both(x, mask=mask),
+        lambda: causal.prefill(x, mask=mask),
+        lambda: causal.prefill(x[:, 16:], copied(state)),
+    ]
+    for call in calls if window else calls[:3]:
+        with _Largest() as largest:
+            call()
+        assert largest.numbers <= 2 * n * (3 * 8 if window is None else 3 * window * 2)
 
 
 def test_a_fields_rows_follow_each_other():

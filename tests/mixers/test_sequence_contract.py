@@ -91,6 +91,38 @@ def test_padding_does_not_matter(name, options):
         assert not y[i, length:].any()
 
 
+@pytest.mark.parametrize("name, options", named(BOTH))
+@pytest.mark.parametrize("fill", [torch.nan, -torch.inf])
+def test_padding_may_hold_anything(name, options, fill):
+    """The logarithm of silence, or memory that nobody wrote."""
+    mixer, x = made(name, options), tokens()
+    mask = torch.arange(LENGTH) < torch.tensor(LENGTHS)[:, None]
+    spoilt = torch.where(mask[..., None], x, fill).requires_grad_()
+    y = mixer(spoilt, mask=mask)
+    close(y, mixer(x, mask=mask))
+    y.square().sum().backward()
+    assert spoilt.grad.isfinite().all() and not spoilt.grad[~mask].any()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in mixer.parameters())
+    if options["causal"] and "resolvent" not in name and name != "recurrence":
+        got, state = mixer.prefill(spoilt, mask=mask)
+        close(got, y)
+        close(mixer.step(x[:, 0], state)[0], mixer.step(x[:, 0], mixer.prefill(x, mask=mask)[1])[0])
+
+
+@pytest.mark.parametrize("name, options", named(BOTH))
+@pytest.mark.parametrize("batch, n", [(0, 5), (3, 1), (0, 0)])
+def test_a_batch_may_be_empty(name, options, batch, n):
+    mixer, x = made(name, options), tokens(batch, n).requires_grad_()
+    y = mixer(x, mask=torch.ones(batch, n, dtype=torch.bool))
+    assert y.shape == x.shape
+    close(mixer(x), y)
+    y.sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in mixer.parameters())
+    if options["causal"]:
+        got, _ = mixer.prefill(x)
+        close(got, y)
+
+
 @pytest.mark.parametrize("name, options", named(CAUSAL))
 def test_later_tokens_are_not_seen(name, options):
     mixer, x = made(name, options), tokens()
