@@ -206,6 +206,8 @@ def test_pretraining_beats_the_commonest_code():
     base = torch.randn(12, 13, generator=torch.Generator().manual_seed(0))
     given = [base.repeat(8, 1).roll(4 * i, 0) for i in range(12)]
     model = speech.BestRQ(encoder(local=9), codes=32, code_channels=4, probability=0.08)
+    with pytest.raises(ValueError, match="no recordings"):
+        speech.masked_accuracy(model, [])
     before = speech.masked_accuracy(model, given)
     speech.pretrain(model, given, speech.SpeechTraining(steps=120, batch=4, rate=1e-2))
     after = speech.masked_accuracy(model, given)

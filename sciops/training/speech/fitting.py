@@ -151,7 +151,12 @@ def fine_tune(
 @torch.no_grad()
 def masked_accuracy(model: BestRQ, frames: Sequence[Tensor], *, batch: int = 32, seed: int = 0) -> dict[str, float]:
     """Of all masked tokens: "accuracy", "loss", and what can be had without listening, the share "commonest" of the
-    commonest code and 1/codes as "uniform", and of the codes "used". The masks depend on the seed and on `batch`."""
+    commonest code and 1/codes as "uniform", and of the codes "used". The masks depend on the seed and on `batch`.
+
+    Raises ValueError for no recordings.
+    """
+    if not len(frames):
+        raise ValueError("no recordings: expected at least one")
     model.eval()
     generator, right, loss, codes = torch.Generator().manual_seed(seed), 0, 0.0, []
     for indices in _in_order(len(frames), batch):
