@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
+from studies._gap_sentences_data import Pair
 from studies._gap_sentences_training import Sizes, model_of, token_loss
 from studies._timing import interleaved, peak_memory, ratio, threads
 
@@ -43,11 +45,14 @@ def step_of(encoder: str, length: int, sizes: dict[str, Any], symbols: int) -> C
     given = Sizes(**sizes)
     model = model_of(symbols, symbols - 2, 0, encoder, given)
     random = np.random.default_rng(0)
-    pair = tuple(random.integers(1, symbols - 2, size=n) for n in (length, given.target_length))
 
-    def step() -> None:
-        model.zero_grad(set_to_none=True)
+    def step(pair: Pair) -> None:
         loss, count = token_loss(model, [pair], "cpu")
         (loss / count).backward()
+        model.zero_grad(set_to_none=True)
 
-    return step
+    def pair(*sizes: int) -> Pair:
+        return tuple(random.integers(1, symbols - 2, size=n) for n in sizes)
+
+    step(pair(8, 8))  # what libraries take at their first call is no part of a step
+    return partial(step, pair(length, given.target_length))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.mixers._sequence import copied
 from sciops.models.sequence import SequenceStack
 from studies._mixer_arms import ARMS
 from studies._timing import interleaved, peak_memory, threads
@@ -66,27 +66,33 @@ def costs(
 
 def training_step(name: str, width: int, depth: int, length: int, batch: int) -> Callable[[], Any]:
     torch.set_num_threads(1)
-    stack, x = _stack(name, width, depth), _tokens(batch, length, width)
+    stack = _stack(name, width, depth)
 
-    def step() -> None:
+    def step(x: Tensor) -> None:
         stack(x).square().mean().backward()
         stack.zero_grad(set_to_none=True)
 
-    return step
+    step(_tokens(1, 16, width))  # what libraries take at their first call is no part of a step
+    return partial(step, _tokens(batch, length, width))
 
 
-def decoder(name: str, width: int, depth: int, context: int, *, tokens: int) -> tuple[Callable[[], Any], float]:
-    """(a call that decodes `tokens` tokens after a context, numbers kept of it over layers and channels)."""
+def decoder(name: str, width: int, depth: int, context: int, *, tokens: int) -> tuple[Callable[[], Tensor], float]:
+    """(a call that decodes `tokens` tokens, numbers kept of a context over layers and channels).
+
+    The first call goes on after the context, the next after the first: a copy of the states at every call would weigh
+    on those that grow with the context, as would their growing itself, which is left to the first. Returns the last y.
+    """
     stack, x = _stack(name, width, depth).eval(), _tokens(1, context + tokens, width)
     with torch.no_grad():
         _, states = stack.prefill(x[:, :context])
     kept = sum(_numbers(state.mixer) for state in states) / (depth * width)
 
-    def decode() -> None:
-        now = copied(states)
+    def decode() -> Tensor:
+        nonlocal states
         with torch.no_grad():
             for t in range(context, context + tokens):
-                _, now = stack.step(x[:, t], now)
+                y, states = stack.step(x[:, t], states)
+        return y
 
     return decode, kept
 

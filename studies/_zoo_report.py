@@ -71,8 +71,8 @@ def print_table(results: Mapping[str, Any], config: Any) -> None:
     print(f"\nscores: {'; '.join(f'{task}: {SCORES[task]}' for task in tasks)}; parameters: over attention's.")
     if measured:
         print(
-            f"step: training step of causal blocks on 4 × {config.cost_length} tokens, one thread; MB: its peak "
-            "memory; token: decoding of one token of one sequence; cache: numbers a layer and channel"
+            f"step: training step of causal blocks with branches of one width on 4 × {config.cost_length} tokens, one "
+            "thread; MB: its peak memory; token: decoding of one of one sequence; cache: numbers a layer and channel"
         )
     for note in notes(results):
         print(note)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 import studies.mixer_zoo as study
 from sciops import Grid
@@ -17,7 +18,7 @@ from studies._mixer_arms import ARMS, NO_MIXER, chosen_arms, matched_ratio, para
 from studies._mixer_fields import FieldNet
 from studies._sequence_training import TokenModel
 from studies._zoo_cells import LOCAL, _equal
-from studies._zoo_costs import decoder
+from studies._zoo_costs import _stack, _tokens, decoder
 from studies._zoo_report import notes, summary
 
 TINY = study.Config(
@@ -99,7 +100,11 @@ def test_a_run_says_what_its_cells_say_and_reads_them_back(tmp_path, capsys, mon
 def test_every_arm_decodes(name):
     decode, kept = decoder(name, 16, 2, 9, tokens=2)
     decode()
-    decode()  # from the same states again
+    said = decode()  # goes on: a call that began anew would copy the states
+    x = _tokens(1, 11, 16)
+    with torch.no_grad():
+        whole = _stack(name, 16, 2).eval()(torch.cat([x, x[:, 9:]], dim=1))
+    torch.testing.assert_close(said, whole[:, -1], rtol=1e-4, atol=1e-5)
     assert kept >= 0
 
 
