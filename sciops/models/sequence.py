@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.mixers import MIXERS
-from sciops.mixers._sequence import SequenceMixer, lengths_of, tail
+from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens, tail
 from sciops.models._mixer_options import options_by_mixer, spelled_out
 from sciops.models.norms import make_norm
 
@@ -39,8 +39,7 @@ class DepthwiseConvolution(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Tensor | None = None) -> Tensor:
-        if mask is not None:
-            x = x * mask.unsqueeze(-1).to(x.dtype)
+        x = only_tokens(x, mask)
         z = x if state is None else torch.cat([state, x], dim=1)
         before = 0 if state is not None else self.size - 1 if self.causal else self.size // 2
         after = 0 if self.causal else self.size // 2
@@ -131,7 +130,7 @@ class SequenceStack(nn.Module):
     depth : 0 leaves the norm alone
 
     forward(x, mask=None); prefill(x, states=None, *, mask=None) → y, states; step(x, states=None) → y, states, with the
-    meaning they have in `SequenceMixer` and a list of states, one a block.
+    meaning they have in `SequenceMixer` and a list of states, one a block; what comes out at padding means nothing.
 
     Raises ValueError for unknown names and sizes that do not fit, TypeError for unknown options.
     """
@@ -160,6 +159,9 @@ class SequenceStack(nn.Module):
         options = options_by_mixer(names, dict(mixer_options or {}))
         # kept spelled out, so that a saved model does not change when a default does
         self.mixer_options = {name: {**spelled_out(name, options[name], 1), "causal": causal} for name in options}
+        for name, given in options.items():
+            if given.get("causal", causal) != causal:
+                raise ValueError(f"mixer_options of {name!r} say causal={given['causal']}, the stack causal={causal}")
         self.causal = causal
         self.blocks = nn.ModuleList(
             SequenceBlock(
@@ -180,6 +182,7 @@ class SequenceStack(nn.Module):
 
     def run_blocks(self, h: Tensor, mask: Tensor | None = None) -> Tensor:
         """B_depth ∘ … ∘ B_1 of h (batch, n, width); what rules for the gradient replace."""
+        h = only_tokens(h, mask)  # the norms' weights have gradients from padding too, of 0 where it is finite
         for block in self.blocks:
             h = block(h, mask)
         return h
@@ -187,7 +190,7 @@ class SequenceStack(nn.Module):
     def prefill(
         self, x: Tensor, states: Sequence[BlockState] | None = None, *, mask: Tensor | None = None
     ) -> tuple[Tensor, list[BlockState]]:
-        after = []
+        x, after = only_tokens(x, mask), []
         for i, block in enumerate(self.blocks):
             x, state = block.prefill(x, None if states is None else states[i], mask=mask)
             after.append(state)

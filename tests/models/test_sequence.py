@@ -40,6 +40,21 @@ def test_padding_does_not_matter(causal, local):
         torch.testing.assert_close(y[i, :length], model(x[i : i + 1, :length])[0], rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.parametrize("causal, local", [(True, 4), (False, 5)])
+def test_padding_may_hold_anything(causal, local):
+    model, x = stack(causal=causal, local=local), tokens()
+    mask = torch.arange(15) < torch.tensor([15, 2, 9])[:, None]
+    y, expected = (model(torch.where(mask[..., None], x, fill), mask) for fill in (-torch.inf, 0.0))
+    assert torch.equal(y[mask], expected[mask])
+    y[mask].square().sum().backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+    if causal:
+        with torch.no_grad():
+            _, spoilt = model.prefill(torch.where(mask[..., None], x, torch.nan), mask=mask)
+            _, states = model.prefill(torch.where(mask[..., None], x, 0.0), mask=mask)
+            assert torch.equal(model.step(x[:, 0], spoilt)[0], model.step(x[:, 0], states)[0])
+
+
 def test_sequences_of_different_lengths_go_on_together():
     model, x, lengths = stack(), tokens(), (15, 2, 9)
     mask = torch.arange(15) < torch.tensor(lengths)[:, None]
@@ -82,5 +97,7 @@ def test_errors_say_what_was_expected():
         stack(norm="instance")
     with pytest.raises(ValueError, match="dropout=1"):
         stack(dropout=1)
+    with pytest.raises(ValueError, match="say causal=False, the stack causal=True"):
+        stack(mixer_options=dict(causal=False))
     with pytest.raises(TypeError, match="unknown option 'span'"):
         stack(mixer_options=dict(span=3))
