@@ -35,7 +35,9 @@ class PolynomialFeatures(nn.Module):
             raise ValueError(f"variant={variant!r}: expected 'branch' or 'coefficients'")
         if activation not in (None, *_ACTIVATIONS):
             raise ValueError(f"activation={activation!r}: expected None or one of {', '.join(_ACTIVATIONS)}")
-        if width < 1 or channels % groups or width % groups:
+        if width < 1:
+            raise ValueError(f"expansion·channels={width}: expected at least 1, pass a larger expansion")
+        if channels % groups or width % groups:
             raise ValueError(f"groups={groups} do not divide channels={channels} and expansion·channels={width}")
         branch = variant == "branch"
         self.degree, self.variant, self.branches, self.groups = degree, variant, degree if branch else 1, groups

@@ -12,6 +12,7 @@ from sciops.mixers._diagonal_kernel import DiagonalKernel, circular
 from sciops.mixers._exponential_sums import exponential_sum, weighted_past
 from sciops.mixers._long_convolution import convolved, fast_length
 from sciops.mixers._precision import full_precision, working_dtype
+from sciops.mixers._quadrature import check_grid
 from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens
 
 _CHUNK = 16_384  # tokens of a prefill that are convolved at once; a state joins the chunks
@@ -49,7 +50,7 @@ class StateSpaceMixer(SequenceMixer):
     x : (batch, *grid, channels) → same
 
     Raises ValueError for an odd state, heads that do not divide channels, an empty range of Δ, a periodic causal one, a
-    mask on a ring, and a grid whose number of axes is not `axes`.
+    mask on a ring, and a grid that x is not on or whose number of axes is not `axes`.
     """
 
     def __init__(
@@ -99,12 +100,14 @@ class StateSpaceMixer(SequenceMixer):
 
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
         self._check_axes(1)
+        check_grid(x, grid)
         if mask is not None and self.periodic is True:
             raise ValueError("a mask with periodic=True: padding would lie on the ring; pass periodic=False or 'auto'")
         ring = mask is None and self._on_ring(grid)
         return self._output(x, self._convolved(self._input(x, mask), 0, self._scale(grid, -1), ring))
 
     def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
+        check_grid(x, grid)
         if self.flatten:
             z = self._input(x.flatten(1, -2), None)
             return self._output(x, self._convolved(z, 0, self._scale(grid, -1), self.periodic is True).view(x.shape))
@@ -208,11 +211,14 @@ class StateSpaceMixer(SequenceMixer):
         return self.periodic
 
     def _scale(self, grid: Any, axis: int) -> float:
-        if self.reference_spacing is None or grid is None:
+        reference = self.reference_spacing
+        if reference is None or grid is None:
             return self.dt_scale
-        return (
-            self.dt_scale * grid.spacing[axis] / self.reference_spacing[axis if len(self.reference_spacing) > 1 else 0]
-        )
+        if len(reference) not in (1, grid.ndim):
+            raise ValueError(
+                f"reference_spacing={reference} for a grid of {grid.ndim} axes: pass one length, or one each"
+            )
+        return self.dt_scale * grid.spacing[axis] / reference[axis if len(reference) > 1 else 0]
 
     def _check_axes(self, axes: int) -> None:
         if self.axes not in (1, axes):

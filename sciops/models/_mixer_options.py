@@ -27,5 +27,5 @@ def spelled_out(name: str, given: dict[str, Any], ndim: int) -> dict[str, Any]:
     if unknown:
         raise TypeError(f"mixer {name!r}: unknown option {unknown[0]!r}; it takes {', '.join(sorted(defaults))}")
     if "axes" in defaults:
-        defaults["axes"] = ndim
+        defaults["axes"] = 1 if given.get("flatten") else ndim
     return {**defaults, **given}

@@ -527,6 +527,7 @@ def test_a_stack_alternates_with_attention_in_a_window():
 def test_errors_say_what_was_expected():
     wrong = [
         (dict(variant="third"), "'branch' or 'coefficients'"),
+        (dict(expansion=0), "pass a larger expansion"),
         (dict(degree=0), "degree=0: expected a whole number of at least 1"),
         (dict(groups=4), "groups=4 do not divide channels=6"),
         (dict(gate_heads=5), "gate_heads=5 do not divide the 24 features"),

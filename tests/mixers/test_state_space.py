@@ -280,6 +280,11 @@ def test_flattened_a_plane_is_one_sequence():
     assert off(made()(x), rows) > 0.1
 
 
+def test_flattened_in_an_operator_of_a_plane():
+    model = Operator(1, 1, width=8, depth=1, mixer="state_space", mixer_options=dict(state=4, flatten=True), ndim=2)
+    assert model.blocks[0].mixer.axes == 1 and model(torch.randn(1, 1, 5, 6)).isfinite().all()
+
+
 @pytest.mark.parametrize("ndim", [1, 2])
 def test_as_the_mixer_of_an_operator(ndim):
     torch.manual_seed(0)
@@ -439,3 +444,9 @@ def test_errors_say_what_was_expected():
             StateSpaceMixer(D, **options)
     with pytest.raises(ValueError, match="pass axes=1"):
         made(axes=2)(field(1, 9))
+    for x, grid in ((field(1, 9), Grid((8,))), (field(1, 3, 4), Grid((4, 3))), (field(1, 3, 4), Grid((2, 6)))):
+        with pytest.raises(ValueError, match="pass the grid x was sampled on"):
+            made(reference_spacing=0.1)(x, grid)
+    for x in (field(1, 9), field(1, 3, 4, 2)):
+        with pytest.raises(ValueError, match="one length, or one each"):
+            made(reference_spacing=(0.1, 0.2))(x, Grid(tuple(x.shape[1:-1])))
