@@ -119,7 +119,7 @@ def put(buffer: Tensor | None, new: Tensor, at: Tensor, longest: int) -> Tensor:
     """buffer (batch, capacity, …) with new (batch, m, …) at the positions at[b] … at[b] + m − 1 of sequence b.
 
     longest : the largest of `at`; a buffer too small for longest + m entries is doubled. Entries never written are 0.
-    Written in place unless a gradient is recorded.
+    Written in place unless a gradient is recorded, in the buffer's dtype: autocast may have been on or off before.
     """
     m, needed = new.shape[1], longest + new.shape[1]
     if buffer is None or needed > buffer.shape[1]:
@@ -127,6 +127,7 @@ def put(buffer: Tensor | None, new: Tensor, at: Tensor, longest: int) -> Tensor:
         capacity = needed if buffer is None else max(needed, 2 * buffer.shape[1])
         room = new.new_zeros(new.shape[0], capacity - old.shape[1], *new.shape[2:])
         buffer = torch.cat([old, room], dim=1)
+    new = new.to(buffer.dtype)
     index = (
         torch.arange(new.shape[0], device=new.device)[:, None],
         at[:, None] + torch.arange(m, device=new.device),

@@ -81,7 +81,8 @@ class SelfAttention(SequenceMixer):
             y = self._attended(q, k, v, mask)
         elif self.window is None:
             at, of_keys = count[:, None] + _places(x, n), _places(x, seen + n).expand(len(x), -1)
-            y = _attend(q, keys[:, : seen + n], values[:, : seen + n], self._bias(at, of_keys, q.dtype, None))
+            k, v = (z[:, : seen + n].to(q.dtype) for z in (keys, values))
+            y = _attend(q, k, v, self._bias(at, of_keys, q.dtype, None))
         else:
             y = self._attended_after(q, k, v, old, count)
         return only_tokens(self._merged(y), mask), AttentionState(keys, values, count + lengths, seen + n)
@@ -100,7 +101,7 @@ class SelfAttention(SequenceMixer):
     def _attended_after(self, q: Tensor, k: Tensor, v: Tensor, old: tuple[Tensor, Tensor], count: Tensor) -> Tensor:
         """The same after `count` tokens, of which `old` are the last window − 1 keys and values."""
         before = self.window - 1
-        k, v = (torch.cat(parts, dim=1) for parts in zip(old, (k, v)))
+        k, v = (torch.cat(parts, dim=1).to(q.dtype) for parts in zip(old, (k, v)))
         of_keys = count[:, None] - before + _places(k, k.shape[1])
         if q.shape[1] <= self.window:
             return _attend(q, k, v, self._bias(of_keys[:, before:], of_keys, q.dtype, None))

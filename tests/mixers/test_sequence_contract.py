@@ -210,6 +210,22 @@ def test_half_precision_and_float32_follow_float64(name, options):
         assert ((y.double() - exact).norm() / exact.norm()) < tolerance
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("name, options", named(CAUSAL))
+@pytest.mark.parametrize("first", [True, False])
+def test_a_state_goes_on_whether_autocast_is_on_or_not(name, options, first):
+    mixer, x = made(name, options, torch.float32), tokens(dtype=torch.float32)
+    expected = mixer(x)
+    with torch.autocast("cpu", torch.bfloat16, enabled=first):
+        _, state = mixer.prefill(x[:, :20])
+    with torch.autocast("cpu", torch.bfloat16, enabled=not first):
+        got = []
+        for t in range(20, LENGTH):
+            y, state = mixer.step(x[:, t], state)
+            got.append(y.float())
+    assert (torch.stack(got, 1) - expected[:, 20:]).norm() < 0.1 * expected[:, 20:].norm()
+
+
 def test_errors_say_what_was_expected():
     mixer = MIXERS["self_attention"](8, causal=True)
     with pytest.raises(ValueError, match="tokens after padding"):
