@@ -45,9 +45,10 @@ def layer(name: str, width: int, heads: int, causal: bool) -> nn.Module:
     return attention if name == "attention" else Unfused(attention)
 
 
-def break_even(name: str, width: int) -> float:
-    """Length above which a layer of degree and expansion 2 takes fewer products than attention, 4d² + 2nd a token."""
-    return width * (3 * (4 if name == "V1" else 2) - 4) / 2
+def break_even(name: str, width: int, causal: bool) -> float:
+    """Length above which a layer of degree and expansion 2 takes fewer products than attention, 4d² + 2nd a token, or,
+    of causal fused attention, which leaves out the later half, 4d² + nd."""
+    return width * (3 * (4 if name == "V1" else 2) - 4) / (1 if causal else 2)
 
 
 def check_layers(width: int, heads: int, causal: bool) -> None:
@@ -114,12 +115,14 @@ def slopes(rows: Sequence[Mapping[str, Any]], key: str) -> dict[str, float]:
 def crossover(rows: Sequence[Mapping[str, Any]], name: str, key: str, other: str = "attention") -> float:
     """Length from which `name` stays faster than `other`, interpolated in logarithms.
 
-    0 where it is faster at every common length, ∞ where it is not at the longest.
+    0 where it is faster at every common length, ∞ where it is not at the longest, nan without common lengths.
     """
     by_length: dict[int, dict[str, float]] = {}
     for row in rows:
         by_length.setdefault(row["n"], {})[row["layer"]] = row[key]
     common = sorted(n for n, both in by_length.items() if {name, other} <= both.keys())
+    if not common:
+        return math.nan
     gain = [math.log(by_length[n][other] / by_length[n][name]) for n in common]
     slower = [i for i, value in enumerate(gain) if value <= 0]
     if not slower:

@@ -22,7 +22,7 @@ LEARNT = 0.9  # accuracy from which a baseline counts as trained
 def summaries(results: Mapping[str, Any]) -> dict[str, Any]:
     """Slopes, crossovers and savings by direction; mean and standard deviation over seeds by arm."""
     cost = []
-    for causal in dict.fromkeys(row["causal"] for row in results["times"]):
+    for causal in dict.fromkeys(row["causal"] for row in (*results["times"], *results["memory"])):
         rows = [row for row in results["times"] if row["causal"] == causal]
         peaks = [row for row in results["memory"] if row["causal"] == causal]
         cost.append(
@@ -33,7 +33,7 @@ def summaries(results: Mapping[str, Any]) -> dict[str, Any]:
                 "crossover": {
                     name: {way: crossover(rows, name, way) for way in ("forward", "both")} for name in POLYNOMIAL
                 },
-                "break_even": {name: break_even(name, results["width"]) for name in POLYNOMIAL},
+                "break_even": {name: break_even(name, results["width"], causal) for name in POLYNOMIAL},
                 "saved": {name: {other: _saved(peaks, name, other) for other in LAYERS[2:]} for name in POLYNOMIAL},
             }
         )
@@ -49,8 +49,9 @@ def claims(results: Mapping[str, Any]) -> list[dict[str, Any]]:
         which = ", causal" if one["causal"] else ""
         for name in POLYNOMIAL:
             for way, slopes_of in one["slopes"].items():
-                what = f"{name}{which}: exponent of time in length, {_WAYS[way]}"
-                rows.append(target(what, slopes_of[name], least=LINEAR[0], most=LINEAR[1]))
+                if name in slopes_of:
+                    what = f"{name}{which}: exponent of time in length, {_WAYS[way]}"
+                    rows.append(target(what, slopes_of[name], least=LINEAR[0], most=LINEAR[1]))
             for other, (n, share) in one["saved"][name].items():
                 if n:
                     rows.append(
@@ -132,10 +133,15 @@ def print_report(results: Mapping[str, Any]) -> None:
         print(f"{'n':>7}" + "".join(f"{name:>29}" for name in LAYERS))
         for n in lengths:
             print(f"{n:>7}" + "".join(_cell(seconds.get((name, n)), peaks.get((name, n))) for name in LAYERS))
-        for way, by_layer in one["slopes"].items():
-            print(f"exponent of time, {_WAYS[way]:<15}" + ", ".join(f"{name} {p:.2f}" for name, p in by_layer.items()))
-        print("exponent of memory               " + ", ".join(f"{k} {p:.2f}" for k, p in one["memory_slopes"].items()))
+        for what, by_layer in (
+            *((f"time, {_WAYS[way]}", exponents) for way, exponents in one["slopes"].items()),
+            ("memory", one["memory_slopes"]),
+        ):
+            if by_layer:
+                print(f"exponent of {what:<21}" + ", ".join(f"{name} {p:.2f}" for name, p in by_layer.items()))
         for name, ways in one["crossover"].items():
+            if math.isnan(ways["forward"]):
+                continue
             from_where = f"n = {_length(ways['forward'])} forward, {_length(ways['both'])} there and back"
             print(f"{name} faster than attention from {from_where}; fewer products from {one['break_even'][name]:.0f}")
     if found["fields"]:

@@ -9,7 +9,7 @@ kernel, which keeps no matrix of scores, and, up to shorter lengths, attention t
 longest lengths, the length from which the mixer is faster beside the one from which it takes fewer products, and the
 peak memory of a training pass. Quality: networks for Burgers' equation in which the mixer alone differs, trained from
 several seeds and evaluated on a grid of half the spacing as well. Negative control: recall of values by keys, for which
-one mean a layer is not made. Trainings are kept in the output folder and read back.
+one mean a layer is not made. Trainings and measurements are kept in the output folder and read back.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ def run(config: Config) -> dict[str, Any]:
     layer = dict(width=config.layer_width, heads=config.heads)
     for causal in config.causal:
         check_layers(causal=causal, **layer)
-        timed += times(config.lengths, _most(config, "attention_to"), causal=causal, rounds=config.rounds, **layer)
-        peaks += memory(config.memory_lengths, _most(config, "attention_memory_to"), causal=causal, **layer)
+        timed += _measured(config, "times", times, config.lengths, "attention_to", causal=causal, rounds=config.rounds)
+        peaks += _measured(config, "memory", memory, config.memory_lengths, "attention_memory_to", causal=causal)
     results: dict[str, Any] = {
         "times": timed,
         "memory": peaks,
@@ -179,6 +179,18 @@ def run(config: Config) -> dict[str, Any]:
     print_report(results)
     print(f"\nresults.json and figures in {folder.path}")
     return results
+
+
+def _measured(
+    config: Config, name: str, measure: Any, lengths: tuple[int, ...], longest: str, **how: Any
+) -> list[dict[str, Any]]:
+    """The rows of `times` or `memory`, kept as trainings are: a run that goes on later finds the machine in another
+    mood."""
+    how |= {"width": config.layer_width, "heads": config.heads}
+    most = _most(config, longest)
+    spec = {"lengths": lengths, "most": most, **how}
+    make = lambda: {"rows": measure(lengths, most, **how)}  # noqa: E731
+    return kept(config.output / "trainings", f"{name}{' causal' if how['causal'] else ''}", spec, make)["rows"]
 
 
 def _fields(config: Config) -> list[dict[str, Any]]:

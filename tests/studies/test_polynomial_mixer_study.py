@@ -12,7 +12,7 @@ from studies import polynomial_mixer as study
 from studies._mixer_burgers import burgers_error, burgers_task
 from studies._mixer_darcy import darcy_error, darcy_task
 from studies._mixer_fields import FieldNet
-from studies._polynomial_cost import LAYERS, crossover, slopes
+from studies._polynomial_cost import LAYERS, break_even, crossover, slopes
 from studies._polynomial_report import claims, summaries
 
 BURGERS = dict(points=32, train=12, test=4)
@@ -68,8 +68,10 @@ def test_a_small_run_leaves_its_numbers(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(study, "burgers_error", never)
     monkeypatch.setattr(study, "train_tokens", never)
+    monkeypatch.setattr(study, "times", never)
+    monkeypatch.setattr(study, "memory", never)
     again = study.run(config(tmp_path))
-    assert again["fields"] == json.loads(json.dumps(results["fields"]))
+    assert again["fields"] == json.loads(json.dumps(results["fields"])) and again["times"] == results["times"]
     assert again["summary"]["fields"] == results["summary"]["fields"]
     with pytest.raises(ValueError, match="--field-arms 'mixture'"):
         study.run(config(tmp_path, field_arms=("mixture",)))
@@ -92,6 +94,25 @@ def test_slopes_and_crossovers_are_those_of_the_numbers():
     assert crossover(rows, "V2", "forward") == pytest.approx(90)
     assert crossover(rows[6:], "V2", "forward") == 0.0
     assert crossover(rows[:6], "V1", "forward") == math.inf
+    assert math.isnan(crossover(rows[:2], "V1", "forward"))  # attention was not timed
+
+
+def test_memory_alone_is_reported(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("studies._polynomial_cost.peak_memory", lambda function, name, n, *_: 10 * n)
+    only = dict(lengths=(), memory_lengths=(64, 128), attention_memory_to=128, field_arms=(), recall_arms=())
+    study.run(config(tmp_path, **only))
+    said = capsys.readouterr().out
+    assert "exponent of memory" in said and "exponent of time" not in said and "faster than" not in said
+    assert "V1: share of attention's training memory saved, n = 128" in said
+
+
+def test_fewer_products_from_the_break_even_on():
+    """Degree and expansion 2: V1 has 12 d² products a token, V2 6 d²; a causal query sees half of the keys."""
+    d = 64
+    for name, own in (("V1", 12 * d**2), ("V2", 6 * d**2)):
+        for causal in (False, True):
+            n = break_even(name, d, causal)
+            assert own == 4 * d**2 + 2 * n * d * (0.5 if causal else 1)
 
 
 def test_claims_follow_the_numbers():
