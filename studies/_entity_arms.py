@@ -80,7 +80,7 @@ def summary(arm: Arm, records: list[dict[str, Any]], group: str = "hop") -> dict
     """One row: accuracy by seed, its mean and spread, and accuracy by group, the mean over seeds and every seed's.
 
     "reach" : by seed, the most links up to which every hop has accuracy of at least 0.95, −1 for none; as "worst", by
-    seed, among numbers of links that occur at least 30 times in the test
+    seed, among "judged", the numbers of links that occur at least 30 times in the test (all where none does)
     """
     accuracy = [record["accuracy"] for record in records]
     values = records[0]["groups"][group]["value"]
@@ -96,7 +96,8 @@ def summary(arm: Arm, records: list[dict[str, Any]], group: str = "hop") -> dict
         "by_value": np.mean(by_seed, axis=0).tolist(),
         "by_seed": by_seed,
         "count": counts,
-        "reach": [_reach([row[i] for i in often]) for row in by_seed],
+        "judged": [values[i] for i in often],
+        "reach": [_reach([(values[i], row[i]) for i in often]) for row in by_seed],
         "worst": [min(row[i] for i in often) for row in by_seed],
         "late_gain": float(np.mean([r["curve"][-1]["accuracy"] - r["curve"][-2]["accuracy"] for r in records])),
         "steps": arm.steps,
@@ -107,9 +108,13 @@ def summary(arm: Arm, records: list[dict[str, Any]], group: str = "hop") -> dict
     }
 
 
-def _reach(accuracies: list[float], least: float = 0.95) -> int:
-    below = [i for i, accuracy in enumerate(accuracies) if accuracy < least]
-    return (below[0] if below else len(accuracies)) - 1
+def _reach(accuracies: list[tuple[int, float]], least: float = 0.95) -> int:
+    followed = -1
+    for links, accuracy in accuracies:
+        if accuracy < least:
+            break
+        followed = links
+    return followed
 
 
 @lru_cache(maxsize=4)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from sciops.plotting import figure, series
-from studies._entity_arms import OFTEN
 from studies._timing import print_targets, target
 
 EQUAL = 0.005  # of accuracy, below the dense operator's, that still counts as the same
@@ -24,7 +23,7 @@ def targets(results: dict[str, Any]) -> list[dict[str, Any]]:
         rows.append(target("one layer of the resolvent: worst accuracy of any hop and seed", worst, least=0.99))
         for row in layers[1:]:
             what = f"{row['name']}: links followed by every seed (accuracy ≥ 0.95), bound {row['bound']}"
-            deepest = max(hop for hop, count in zip(row["value"], row["count"]) if count >= OFTEN)
+            deepest = max(row["judged"])
             rows.append(target(what, min(row["reach"]), least=min(row["bound"], deepest), note=_stopped(row)))
             if deepest > row["bound"]:
                 first = row["by_value"][row["value"].index(row["bound"] + 1)]
@@ -50,8 +49,8 @@ def targets(results: dict[str, Any]) -> list[dict[str, Any]]:
                 words = f"{name}: exponent of time, {_PASSES['both']}, from n = {timed['fit_from']}"
                 rows.append(target(words, exponents.get("both", np.nan), most=1.4))
     if "properties" in results:
-        most = 4
-        for name in dict.fromkeys(row["name"] for row in results["properties"] if "4 heads" in row["name"]):
+        most = min(row["heads"] for row in results["properties"])
+        for name in dict.fromkeys(row["name"] for row in results["properties"] if row["heads"] == most):
             of = {row["properties"]: row["accuracy"] for row in results["properties"] if row["name"] == name}
             within, past = [a for p, a in of.items() if p <= most], [a for p, a in of.items() if p > most]
             if within and past:
@@ -167,7 +166,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
 def _draw_hops(axis: Any, rows: list[dict[str, Any]]) -> None:
     """Mean accuracy by hop with a band from the lowest to the highest seed, of hops that occur often enough to tell."""
     for row, style in zip(rows, series()):
-        keep = [i for i, count in enumerate(row["count"]) if count >= OFTEN]
+        keep = [i for i, hop in enumerate(row["value"]) if hop in row["judged"]]
         hops, seeds = np.array(row["value"])[keep], np.array(row["by_seed"])[:, keep]
         axis.plot(hops, seeds.mean(0), label=row["name"], **style)
         axis.fill_between(hops, seeds.min(0), seeds.max(0), color=style["color"], alpha=0.15, linewidth=0)
@@ -221,7 +220,7 @@ def _draw_properties(axis: Any, rows: list[dict[str, Any]]) -> None:
         p, seeds = [row["properties"] for row in own], np.array([row["accuracies"] for row in own])
         axis.plot(p, seeds.mean(1), label=name, **style)
         axis.fill_between(p, seeds.min(1), seeds.max(1), color=style["color"], alpha=0.15, linewidth=0)
-    axis.axvline(4.5, color="0.4", linewidth=0.8, linestyle=":")
+    axis.axvline(min(row["heads"] for row in rows) + 0.5, color="0.4", linewidth=0.8, linestyle=":")
     axis.set(xlabel="pointer systems in the same tokens", ylabel="accuracy", title="more systems than heads")
     axis.set_ylim(0, 1.05)
     axis.legend(loc="lower left")

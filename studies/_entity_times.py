@@ -41,7 +41,7 @@ def times(
     """Seconds of one sequence, forward and forward with backward, on the threads that torch has.
 
     dense_to : the dense operator is left out of longer sequences
-    fit_from : exponents are fitted from this length on
+    fit_from : exponents, of time and of counted work, are of lengths from this one on
 
     Level 0 must have the dense operator's numbers before it is timed.
     """
@@ -75,7 +75,9 @@ def times(
             if len(at) > 1:
                 slope = np.polyfit(np.log([r["n"] for r in at]), np.log([r["seconds"] for r in at]), 1)[0]
                 exponents.setdefault(name, {})[what] = float(slope)
-        exponents.setdefault(name, {})["counted"] = counted_exponent(name, width, heads, lengths)
+        exponents.setdefault(name, {})["counted"] = counted_exponent(
+            name, width, heads, tuple(n for n in lengths if n >= fit_from)
+        )
     return {"rows": rows, "exponents": exponents, "fit_from": fit_from, "heads": heads, "width": width}
 
 

@@ -17,8 +17,8 @@ properties  several pointer systems in the same tokens: what happens beyond one 
 tasks       variables that are overwritten, and the world of boxes, a short run each
 
 "quick" shows that everything runs and what the resolvent does; its deep softmax models are NOT trained long enough to
-say anything about them. "medium" trains those until more steps change little, with several seeds. Trainings are kept in
-records/ and read back. Use one thread (OMP_NUM_THREADS=1) on small machines.
+say anything about them. "medium" trains those until more steps change little, with several seeds. Trainings and times
+are kept in records/ and read back. Use one thread (OMP_NUM_THREADS=1) on small machines.
 """
 
 from __future__ import annotations
@@ -27,10 +27,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from sciops.runs import RunFolder
 from studies._entity_arms import Arm, block_model, resolvent_model, softmax_model, summary, trained
 from studies._entity_report import draw, print_all, targets
 from studies._entity_times import tile_times, times
+from studies._sequence_training import kept
 
 PARTS = ("layers", "gammas", "blocks", "times", "tiles", "properties", "tasks")
 
@@ -207,18 +210,15 @@ def _blocks(config: Config, folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def _times(config: Config, folder: Path) -> dict[str, Any]:
-    return times(
-        config.lengths,
-        width=config.width,
-        heads=config.heads,
-        rounds=config.rounds,
-        dense_to=config.dense_to,
-        fit_from=min(2048, config.lengths[-1] // 2),
-    )
+    spec = {"lengths": config.lengths, "width": config.width, "heads": config.heads, "rounds": config.rounds}
+    spec |= {"dense_to": config.dense_to, "fit_from": min(2048, max(config.lengths) // 2)}
+    return kept(folder, "times", spec | {"threads": torch.get_num_threads()}, lambda: times(**spec))
 
 
 def _tiles(config: Config, folder: Path) -> list[dict[str, float]]:
-    return tile_times((8, 16, 32, 64, 128), n=4096, width=config.width, rounds=config.rounds)
+    spec = {"sizes": (8, 16, 32, 64, 128), "n": 4096, "width": config.width, "rounds": config.rounds}
+    make = lambda: {"rows": tile_times(**spec)}  # noqa: E731
+    return kept(folder, "tiles", spec | {"threads": torch.get_num_threads()}, make)["rows"]
 
 
 def _properties(config: Config, folder: Path) -> list[dict[str, Any]]:
@@ -233,7 +233,7 @@ def _properties(config: Config, folder: Path) -> list[dict[str, Any]]:
         for name, model in models.items():
             arm = Arm(f"{name}, {p} systems", model, "packed", task, config.property_steps, config.rate, config.tested)
             row = summary(arm, trained(arm, range(config.block_seeds), folder))
-            rows.append(row | {"name": name, "properties": p})
+            rows.append(row | {"name": name, "properties": p, "heads": model["mixer_options"]["heads"]})
     return rows
 
 

@@ -7,11 +7,14 @@ import pytest
 import torch
 
 from studies import _entity_times, entity_tracking
+from studies._entity_arms import OFTEN, Arm, summary
 from studies._entity_report import targets
 from studies._entity_times import by_powers, counted_exponent, tile_times, times
 
 TINY = entity_tracking.Config(
-    parts=("layers", "blocks", "properties"),
+    parts=("layers", "blocks", "times", "tiles", "properties"),
+    lengths=(32, 64),
+    rounds=1,
     seeds=2,
     tested=48,
     length=12,
@@ -54,8 +57,39 @@ def test_a_tiny_run_leaves_its_numbers_and_is_read_back(tmp_path, capsys, monkey
         raise AssertionError("trained again")
 
     monkeypatch.setattr("studies._entity_arms.train_tokens", never)
+    monkeypatch.setattr(entity_tracking, "times", never)
+    monkeypatch.setattr(entity_tracking, "tile_times", never)
     again = entity_tracking.run(config)
-    assert again["layers"] == results["layers"] and again["properties"] == results["properties"]
+    assert all(again[part] == results[part] for part in TINY.parts)
+    few = replace(config, parts=("layers",), tested=1, seeds=1)  # no number of links occurs often
+    monkeypatch.undo()
+    assert entity_tracking.run(few)["layers"][1]["judged"] == entity_tracking.run(few)["layers"][1]["value"]
+
+
+def test_links_are_followed_up_to_the_first_that_are_lost():
+    def found(values, count, accuracy):
+        groups = {"hop": {"value": values, "count": count, "accuracy": accuracy}}
+        curve = [{"accuracy": 0.0}] * 2
+        record = {"accuracy": 0.5, "groups": groups, "curve": curve, "parameters": 1, "seconds": 1.0}
+        return summary(Arm("a", {}, "pointers", {}, 1, 1.0, 1), [record])
+
+    often = [OFTEN] * 4
+    assert found([0, 1, 2, 3], often, [1.0, 1.0, 0.9, 1.0])["reach"] == [1]
+    assert found([0, 1, 2, 3], often, [0.9, 1.0, 1.0, 1.0])["reach"] == [-1]
+    rare = found([0, 1, 2, 4], [OFTEN, OFTEN, OFTEN - 1, OFTEN], [1.0, 1.0, 0.1, 1.0])
+    assert rare["reach"] == [4] and rare["worst"] == [1.0] and rare["judged"] == [0, 1, 4]
+    assert found([0, 1], [1, 1], [1.0, 0.5])["judged"] == [0, 1]
+
+
+def test_a_cliff_is_looked_for_past_as_many_systems_as_heads():
+    def of(heads, accuracies):
+        rows = enumerate(accuracies, 1)
+        return [{"name": f"dense, {heads} heads", "heads": heads, "properties": p, "accuracy": a} for p, a in rows]
+
+    for past, met in ((0.5, True), (0.99, False)):
+        rows = targets({"properties": [*of(2, [1.0, 1.0, past]), *of(4, [1.0, 1.0, 1.0])]})
+        assert [row["met"] for row in rows] == [True, met]
+        assert rows[0]["what"] == "dense, 2 heads: worst accuracy of up to 2 systems"
 
 
 def row(name, by_seed, bound=None, gain=0.0):
@@ -66,7 +100,7 @@ def row(name, by_seed, bound=None, gain=0.0):
         "by_value": by_seed[0],
         "reach": [max((i for i, a in enumerate(r) if min(r[: i + 1]) >= 0.95), default=-1) for r in by_seed],
         "worst": [min(r) for r in by_seed],
-        "count": [100] * len(by_seed[0]),
+        "judged": list(range(len(by_seed[0]))),
         "bound": bound,
         "late_gain": gain,
         "steps": 10,
