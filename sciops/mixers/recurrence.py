@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sciops.mixers._linked import LinkedProducts, gathered
 from sciops.mixers._links import Links, offsets_of, slots_of
 from sciops.mixers._precision import full_precision, working_dtype
-from sciops.mixers._sequence import SequenceMixer, lengths_of, put
+from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens, put
 from sciops.mixers.token_mixing import linked_solution, solve_mixing
 
 _BIASES = 128  # offsets with a bias of their own; those after share the last
@@ -118,7 +118,7 @@ class StructuredRecurrence(SequenceMixer):
         if not self.causal:
             return super().prefill(x, state, mask=mask)
         mask, n = self.check_stretch(x, mask, state), x.shape[1]
-        lengths = lengths_of(x, mask)
+        x, lengths = only_tokens(x, mask), lengths_of(x, mask)
         q, k, v, itself = self._projected(x)
         itself = itself[0]
         if state is None:
@@ -145,8 +145,7 @@ class StructuredRecurrence(SequenceMixer):
                 for part in (keys, outputs)
             )
         out = self._merged(y, x.dtype)
-        if mask is not None:
-            out = out * mask.unsqueeze(-1).to(out.dtype)
+        out = only_tokens(out, mask)
         return out, RecurrenceState(keys, outputs, kept, new_count, longest)
 
     def step(self, x: Tensor, state: RecurrenceState | None = None) -> tuple[Tensor, RecurrenceState]:

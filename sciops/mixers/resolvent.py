@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._resolvent import iterations, resolvent, solve
-from sciops.mixers._sequence import SequenceMixer, lengths_of, put
+from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens, put
 from sciops.mixers.self_attention import alibi_slopes, check_heads, rotated
 
 LEARNED_LIMIT = 0.999  # of a learned γ, so that 1/(1 − γ), the condition number, stays bounded
@@ -97,7 +97,7 @@ class ResolventAttention(SequenceMixer):
         if not self.causal:
             return super().prefill(x, state, mask=mask)
         mask = self.check_stretch(x, mask, state)
-        lengths, n = lengths_of(x, mask), x.shape[1]
+        x, lengths, n = only_tokens(x, mask), lengths_of(x, mask), x.shape[1]
         count = torch.zeros_like(lengths) if state is None else state.count
         longest = 0 if state is None else state.longest
         q, k, v = self._projected(x, count)
@@ -120,8 +120,7 @@ class ResolventAttention(SequenceMixer):
         old = (None, None) if state is None else (state.keys, state.z)
         keys, z = (put(before, heads_last(new), count, longest) for before, new in zip(old, (k, z)))
         y = self._merged(y, x)
-        if mask is not None:
-            y = y * mask.unsqueeze(-1).to(y.dtype)
+        y = only_tokens(y, mask)
         return y, ResolventState(keys, z, count + lengths, longest + n)
 
     def _past(self, q: Tensor, k: Tensor, v: Tensor, gamma: Tensor | float) -> Tensor:
