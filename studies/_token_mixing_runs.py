@@ -158,7 +158,7 @@ def live_cache(arm: str, reach: int, n: int) -> tuple[int, int]:
     _, state = mixer.prefill(torch.randn(1, n, 4))
     if isinstance(mixer, SelfAttention):
         window = options.get("window")
-        return (n if window is None else state.keys.shape[1]), (n if window is None else min(n, window - 1))
+        return state.keys.shape[1], n if window is None else window - 1
     held = state.count if state.at is None else (state.at >= 0).sum()
     return int(held), mixer.decode_cost(n).kept
 

@@ -173,8 +173,11 @@ def _train(config: Config, folder: Path) -> list[dict[str, Any]]:
         return [train_once(spec, folder, progress=True) for spec in bar]
     with ProcessPoolExecutor(config.workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         futures = [pool.submit(train_once, spec, folder) for spec in wanted]
-        for _ in tqdm(as_completed(futures), total=len(futures), unit="training", disable=None):
-            pass
+        try:
+            for future in tqdm(as_completed(futures), total=len(futures), unit="training", disable=None):
+                future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)  # one that fails, or a stop, ends those that wait
         return [future.result() for future in futures]
 
 

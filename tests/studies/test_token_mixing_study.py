@@ -1,10 +1,13 @@
 """The study of token mixing: a small run leaves its numbers, wrong counts and orders show."""
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from sciops.runs import plain
 from studies import _token_mixing_report as report
@@ -70,6 +73,37 @@ def test_a_state_that_holds_more_ends_the_run(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="first order after 16 tokens"):
         study.run(replace(CONFIG, tasks=(), arms=("first order",), output=tmp_path))
     assert (tmp_path / "results.json").exists()
+
+
+def test_a_state_of_attention_is_looked_at_too(monkeypatch):
+    assert runs.live_cache("attention", 6, 32) == (32, 32) and runs.live_cache("local attention", 6, 32) == (5, 5)
+    prefill = runs.SelfAttention.prefill
+
+    def wasteful(self, x, state=None):
+        y, state = prefill(self, x, state)
+        return y, state._replace(keys=torch.cat([state.keys, state.keys], dim=1))
+
+    monkeypatch.setattr(runs.SelfAttention, "prefill", wasteful)
+    assert runs.live_cache("attention", 6, 32) == (64, 32)
+
+
+def test_a_training_that_fails_ends_those_that_wait(tmp_path, monkeypatch):
+    begun = []
+
+    def fails(spec, folder):
+        begun.append(spec)
+        raise RuntimeError("the loss is not finite")
+
+    monkeypatch.setattr(study, "train_once", fails)
+    monkeypatch.setattr(study, "ProcessPoolExecutor", lambda workers, mp_context: Slow(1))
+    with pytest.raises(RuntimeError, match="not finite"):
+        study.run(replace(CONFIG, workers=2, output=tmp_path))
+    assert len(begun) < 4
+
+
+class Slow(ThreadPoolExecutor):
+    def submit(self, call, *given):
+        return super().submit(lambda: (time.sleep(0.02), call(*given)))
 
 
 def test_claims_and_ranks_notice_the_wrong_order():
