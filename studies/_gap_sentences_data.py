@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops._json import write_atomically
+from sciops._json import write_atomically, write_json
 from sciops.datasets import tokenizer_for
 from sciops.datasets.gap_sentences import gap_pair, principal_sentences, sentences
 from sciops.datasets.summaries import Summarised, docstrings, package_descriptions, split_summaries, without_repeats
@@ -52,8 +52,15 @@ class Corpus:
 
 def pairs_of(sources: Sequence[str], path: Path) -> Path:
     """The file of the texts with summaries of the sources, "debian" and names of packages, one a line; made where it is
-    not there. What an installed package says differs between its versions, so that a run keeps what it has read."""
+    not there. What an installed package says differs between its versions, so that a run keeps what it has read, and
+    beside it of which sources. Raises ValueError where these are others."""
+    note = path.with_suffix(".sources.json")
+    if path.exists() and note.exists():
+        read = json.loads(note.read_text())
+        if read != list(sources):
+            raise ValueError(f"{path} is of {', '.join(read)}, not of {', '.join(sources)}: pass another --output")
     if not path.exists():
+        write_json(note, list(sources))
         pairs = package_descriptions() if "debian" in sources else []
         packages = [name for name in sources if name != "debian"]
         pairs += docstrings(packages) if packages else []

@@ -49,7 +49,7 @@ def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def print_report(results: dict[str, Any]) -> None:
     print("real texts: " + ", ".join(f"{name} {value}" for name, value in results["corpus"].items()))
-    print(f"\n{'test ROUGE F, mean ± deviation over seeds':<58}{'1':>14}{'2':>14}{'L':>14}{'nats a token':>14}")
+    print(f"\n{'test ROUGE F, mean ± deviation over seeds':<58}{'1':>14}{'2':>14}{'L':>14}{'validation':>14}")
     for name, scores in results["lead"].items():
         cells = "".join(f"{value:>14.3f}" for value in Rouge(*scores)[:3])
         print(f"{'baseline: ' + name:<58}{cells}{'–':>14}")
@@ -59,6 +59,7 @@ def print_report(results: dict[str, Any]) -> None:
         loss = np.array(row["validation"])
         name = f"{row['encoder']}, {row['few']} summaries, {row['arm']}"
         print(f"{name:<58}{cells}{loss.mean():>8.2f} ±{float(_deviation(loss)):.2f}")
+    print("validation: loss on held-out summaries, nats a token, of the weights that are judged")
     print("\npre-training on gap sentences (PEGASUS, LOCOST: it helps, most where summaries are few)")
     for row in results["summary"]:
         beaten = row.get("beaten by pre-training")

@@ -134,7 +134,8 @@ PRESETS = {
 def run(config: Config) -> dict[str, Any]:
     """Trains, prints the tables and some summaries, writes results.json and the figures; returns the results.
 
-    Trainings are kept in the folder and read back. Raises ValueError for unknown arms, encoders and sources.
+    Trainings are kept in the folder and read back. Raises ValueError for unknown arms, encoders and sources, for
+    sources other than those the folder has read, and for more summaries than there are.
     """
     _check(config)
     torch.set_num_threads(config.threads)
@@ -152,6 +153,8 @@ def run(config: Config) -> dict[str, Any]:
         kept=config.kept,
         held_out=config.held_out,
     )
+    if max(config.few) > len(corpus.train):
+        raise ValueError(f"--few {max(config.few)}: there are {len(corpus.train)} summaries in the training texts")
     sizes = Sizes(**{field.name: getattr(config, field.name) for field in fields(Sizes)})
     data = {"pairs": file_hash(path), "source_length": config.source_length, "symbols": config.symbols}
     data |= {"ratio": config.ratio, "kept": config.kept, "held_out": config.held_out}

@@ -176,11 +176,22 @@ def test_counts_of_seeds_notice_which_arm_is_better():
     assert "beaten by pre-training" not in rows[training.PRETRAINED]
 
 
+def test_a_folder_keeps_the_sources_it_has_read(tmp_path, monkeypatch):
+    pair = Summarised("A text. Of two sentences.", "a text", "g")
+    monkeypatch.setattr(data, "docstrings", lambda packages: [pair._replace(group=name) for name in packages][:1])
+    path = data.pairs_of(("python",), tmp_path / "pairs.jsonl")
+    before = path.read_text()
+    assert data.pairs_of(("python",), path).read_text() == before
+    with pytest.raises(ValueError, match="is of python, not of numpy: pass another --output"):
+        data.pairs_of(("numpy",), path)
+
+
 def test_refusals(config):
     for changes, message in (
         ({"arms": ("x",)}, "--arms x: expected some of gap sentences"),
         ({"encoders": ("window",)}, "--encoders window"),
         ({"few": ()}, "at least one of each"),
+        ({"few": (4, 999)}, r"--few 999: there are \d+ summaries"),
     ):
         with pytest.raises(ValueError, match=message):
             study.run(replace(config, **changes))
