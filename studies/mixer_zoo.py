@@ -130,6 +130,8 @@ def run(config: Config) -> dict[str, Any]:
     unknown = [name for name in config.tasks if name not in TASKS]
     if unknown:
         raise ValueError(f"--tasks {unknown[0]}: expected of {', '.join(TASKS)}")
+    if not config.tasks or config.seeds < 1:
+        raise ValueError(f"--tasks {config.tasks} --seeds {config.seeds}: expected at least one of each")
     folder = RunFolder(config.output)
     folder.describe(config, seeds=range(config.seeds))
     specs = {task: specification(config, task) for task in config.tasks}

@@ -140,3 +140,6 @@ def test_a_score_that_is_none_and_unknown_tasks_are_named(tmp_path, monkeypatch)
         study.run(config)
     with pytest.raises(ValueError, match="--tasks chess: expected of burgers, darcy, copy"):
         study.run(replace(config, tasks=("chess",)))
+    for nothing in (dict(tasks=()), dict(seeds=0)):
+        with pytest.raises(ValueError, match="expected at least one of each"):
+            study.run(replace(config, **nothing))
