@@ -288,7 +288,10 @@ def _other_kind(head: bytes) -> str:
     except UnicodeDecodeError as error:
         if error.start < len(head) - 4:
             return "a binary file of unknown kind"
-    return "a text file"
+    return (
+        "a text file (columns of numbers: write them once with sciops.datasets.write_native; prose, for a language "
+        "model: sciops study language_model --corpus FILE)"
+    )
 
 
 def _at(path: Path, offset: int, length: int) -> bytes:
