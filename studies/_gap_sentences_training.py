@@ -124,7 +124,7 @@ def fit(
     due = {round(steps * (i + 1) / sizes.checks) for i in range(sizes.checks)}
     curve = [{"step": 0, "validation": loss_on(model, validation, sizes.batch, device)}]
     kept, at = copy.deepcopy(model.state_dict()), 0
-    losses: list[Tensor] = []
+    losses, since = torch.empty(steps, device=device), 0  # one array: a list would leave holes in the heap
     start = time.perf_counter()
     torch.manual_seed(seed)  # of dropout
     for step, rows in enumerate(tqdm(_drawn(pairs, steps, sizes.batch, seed), total=steps, disable=None), 1):
@@ -137,10 +137,9 @@ def fit(
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        losses.append(loss.detach())
+        losses[step - 1] = loss.detach()
         if step in due:
-            mean = float(torch.stack(losses).mean())
-            losses = []
+            mean, since = float(losses[since:step].mean()), step
             if not math.isfinite(mean):
                 raise RuntimeError(
                     f"the loss is not finite before step {step}: pass a smaller --rate than {sizes.rate}"

@@ -99,12 +99,12 @@ def plain_loop(model: nn.Module, x: Tensor, y: Tensor, *, passes: int, batch: in
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=1e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=rate, total_steps=passes * len(loader))
     for _ in range(passes):
-        losses = []
-        for a, u in loader:
+        losses = torch.empty(len(loader))
+        for i, (a, u) in enumerate(loader):
             optimizer.zero_grad(set_to_none=True)
             loss = loss_of(outputs.inverse_transform(model(inputs.transform(a))), u)
             loss.backward()
             optimizer.step()
             schedule.step()
-            losses.append(loss.detach())
-    return torch.stack(losses).mean().item()
+            losses[i] = loss.detach()
+    return losses.mean().item()

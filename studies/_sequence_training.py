@@ -90,7 +90,7 @@ def train_tokens(
     optimizer = torch.optim.AdamW(net.parameters(), lr=rate, betas=(0.9, 0.98), weight_decay=weight_decay)
     due = {round(steps * (i + 1) / checks) for i in range(checks)}
     small = _part(test, slice(0, checked))
-    losses: list[Tensor] = []
+    losses = torch.full((steps,), torch.nan, device=device)  # one array: a list would leave holes in the heap
     curve: list[dict[str, float]] = []
     seconds, since = 0.0, time.perf_counter()
     bar = tqdm(_batches(training, steps, batch, seed), total=steps, desc=progress, disable=progress is None or None)
@@ -104,12 +104,12 @@ def train_tokens(
         loss.backward()
         nn.utils.clip_grad_norm_(net.parameters(), clip)
         optimizer.step()
-        losses.append(loss.detach())
+        losses[step - 1] = loss.detach()
         if step in due:
-            recent = float(torch.stack(losses[-max(1, steps // checks) :]).mean())
+            recent = float(losses[max(0, step - max(1, steps // checks)) : step].mean())
             seconds += time.perf_counter() - since
             if not np.isfinite(recent):
-                first = 1 + next(i for i, value in enumerate(losses) if not torch.isfinite(value))
+                first = 1 + int((~losses.isfinite()).nonzero()[0])
                 raise RuntimeError(f"the loss is not finite from step {first} on: pass a smaller rate than {rate}")
             accuracy = evaluate(net, small, batch=batch)["accuracy"]
             curve.append({"step": step, "loss": recent, "accuracy": accuracy})
@@ -118,7 +118,7 @@ def train_tokens(
     seconds += time.perf_counter() - since
     return {
         **evaluate(net, test, batch=batch),
-        "loss": float(torch.stack(losses[-max(1, steps // 20) :]).mean()),
+        "loss": float(losses[-max(1, steps // 20) :].mean()),
         "curve": curve,
         "parameters": sum(p.numel() for p in net.parameters()),
         "seconds": seconds,

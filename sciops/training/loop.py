@@ -195,17 +195,18 @@ def _train_epoch(
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     # a CPU is asked after every step, before the parameters change; a GPU once in a while, since asking stalls it
     ask_every = 1 if processes.device.type == "cpu" else 32
-    losses: list[Tensor] = []
-    norms: list[Tensor] = []
     before, started = run.seconds, time.perf_counter()
     front.train()
     steps = epoch_steps(sizes, config, run.epochs, done=run.seconds / config.seconds if config.seconds else None)
     parts = [micro_batches(step, processes.rank, processes.count, config.accumulate) for step in steps]
+    # arrays of the whole epoch: lists of small tensors leave holes in the heap, megabytes a step
+    losses, norms = (torch.zeros(len(parts), dtype=torch.float64, device=processes.device) for _ in range(2))
+    taken = 0
     reads = task_of(config).reads
     plan = [(piece.dataset, reads(piece.indices, piece.codes)) for pieces in parts for piece, _ in pieces]
     with closing(loader.batches(plan)) as batches:
         for pieces in parts:
-            if losses and _out_of_time(run, config):
+            if taken and _out_of_time(run, config):
                 break
             done = run.seconds / config.seconds if config.seconds else run.steps / total
             rate = set_rates(optimizer, done, config)
@@ -223,21 +224,24 @@ def _train_epoch(
             scaler.unscale_(optimizer)
             norm = processes.gradient_norm(parameters)
             run.steps += 1
-            losses.append(loss / scaler.get_scale() if scaler.is_enabled() else loss)
-            norms.append(norm)
+            losses[taken] = loss / scaler.get_scale() if scaler.is_enabled() else loss
+            norms[taken] = norm
+            taken += 1
             if run.steps % ask_every == 0:
-                _check_finite(losses[-ask_every:], norms[-ask_every:], run, rate, config, processes)
+                latest = slice(max(0, taken - ask_every), taken)
+                _check_finite(losses[latest], norms[latest], run, rate, config, processes)
             if config.clip is not None:
                 processes.clip(parameters, config.clip, norm)
             scaler.step(optimizer)
             scaler.update()
             average.update(run.steps)
             run.seconds = before + time.perf_counter() - started
+    losses, norms = losses[:taken], norms[:taken]
     _check_finite(losses, norms, run, rate, config, processes)
-    mean_loss = (processes.sum(torch.stack(losses).double().mean()) / processes.count).item()
+    mean_loss = (processes.sum(losses.mean()) / processes.count).item()
     if not math.isfinite(mean_loss):
         raise NonFiniteLoss(f"loss is {mean_loss} in epoch {run.epochs + 1}, learning rate {rate:.3g}")
-    mean_norm = torch.stack(norms).double().mean().item()
+    mean_norm = norms.mean().item()
     run.seconds = before + time.perf_counter() - started
     return {
         "epoch": run.epochs + 1,
@@ -259,8 +263,8 @@ def _all_steps(train: Sequence[Any], config: TrainConfig) -> int:
 
 
 def _check_finite(
-    losses: Sequence[Tensor],
-    norms: Sequence[Tensor],
+    losses: Tensor,
+    norms: Tensor,
     run: Run,
     rate: float,
     config: TrainConfig,
@@ -277,7 +281,7 @@ def _check_finite(
     if config.precision != "fp16":
         watched["gradient norm"] = norms
     for name, values in watched.items():
-        wrong = (~torch.isfinite(torch.stack(list(values)))).nonzero()
+        wrong = (~torch.isfinite(values)).nonzero()
         if len(wrong):
             first = int(wrong[0])
             raise NonFiniteLoss(
