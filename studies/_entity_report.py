@@ -171,7 +171,13 @@ def _draw_hops(axis: Any, rows: list[dict[str, Any]]) -> None:
         axis.plot(hops, seeds.mean(0), label=row["name"], **style)
         axis.fill_between(hops, seeds.min(0), seeds.max(0), color=style["color"], alpha=0.15, linewidth=0)
     axis.set(xlabel="links to the root", ylabel="accuracy", ylim=(0, 1.05))
-    axis.legend(loc="lower left")
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    _legend_below(axis)
+
+
+def _legend_below(axis: Any) -> None:
+    """Where no curve is: accuracies of those that fail lie along the lower end, of the others along the upper."""
+    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
 
 
 def _draw_layers(axis: Any, rows: list[dict[str, Any]]) -> None:
@@ -197,7 +203,7 @@ def _draw_blocks(axis: Any, results: dict[str, list[dict[str, Any]]]) -> None:
     axis.set_yticks(range(len(names)), names)
     axis.invert_yaxis()
     axis.set(xlabel="accuracy, all links", title="block forms", xlim=(0, 1.05))
-    axis.legend(loc="lower center", bbox_to_anchor=(0.3, -0.35), ncols=2)
+    _legend_below(axis)
 
 
 def _draw_times(axis: Any, timed: dict[str, Any]) -> None:
@@ -223,4 +229,5 @@ def _draw_properties(axis: Any, rows: list[dict[str, Any]]) -> None:
     axis.axvline(min(row["heads"] for row in rows) + 0.5, color="0.4", linewidth=0.8, linestyle=":")
     axis.set(xlabel="pointer systems in the same tokens", ylabel="accuracy", title="more systems than heads")
     axis.set_ylim(0, 1.05)
-    axis.legend(loc="lower left")
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    _legend_below(axis)
