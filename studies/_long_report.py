@@ -174,7 +174,7 @@ def draw(results: dict[str, Any], folder: Path) -> None:
 
 
 def _draw_cost(results: dict[str, Any], path: Path) -> None:
-    with figure(path, 1, 2, width=3.6, height=3.0) as (_, axes):
+    with figure(path, 1, 2, width=3.6, height=3.0) as (drawn, axes):
         panels = (("times", "seconds", 1.0, "time (s)"), ("memory", "bytes", 1e-6, "peak memory (MB)"))
         for axis, (part, key, unit, label) in zip(axes.flat, panels):
             for name, style in zip(MIXERS, series()):
@@ -190,7 +190,7 @@ def _draw_cost(results: dict[str, Any], path: Path) -> None:
                     axis.loglog(*zip(*pairs), label=f"{name}, {mode}", **look, base=2)
                     axis.set_yscale("log", base=10)
             axis.set(xlabel="tokens", ylabel=label, title="one encoder layer, one sequence")
-        axes[0, 0].legend(fontsize=6.5)
+        drawn.legend(*axes[0, 0].get_legend_handles_labels(), fontsize=6.5, ncols=3, loc="outside lower center")
 
 
 def _draw_generalisation(found: dict[str, Any], panels: list[str], path: Path) -> None:
