@@ -33,10 +33,10 @@ class Config:
     """mixers, by their names in the table"""
     seeds: tuple[int, ...] = (0, 1)
     """of the initial weights and the samples"""
-    steps: tuple[int, int, int] = (1000, 1200, 1000)
+    steps: tuple[int, int, int] = (2000, 1200, 1000)
     """of copy, recall and multi-hop"""
-    depth: tuple[int, int, int] = (1, 2, 1)
-    """blocks, likewise; recall needs a look at the neighbour before the look-up"""
+    depth: tuple[int, int, int] = (2, 2, 1)
+    """blocks, likewise; recall needs a look at the neighbour before the look-up, sparse links to copy in two leaps"""
     batch: int = 32
     """sequences a step, fresh ones"""
     rate: float = 4e-3
@@ -78,6 +78,7 @@ class Config:
 PRESETS = {
     "quick": Config(
         steps=(220, 160, 220),
+        depth=(1, 2, 1),
         width=32,
         heads=2,
         copy_length=12,
