@@ -1,7 +1,7 @@
 """Whether BEST-RQ pre-training helps CTC with little labelled speech, by mixer: polynomial, attention, mean pooling.
 
     python -m studies.speech_pretraining                       # minutes, on one core
-    python -m studies.speech_pretraining --preset medium       # three quarters of an hour on one core
+    python -m studies.speech_pretraining --preset medium       # twenty minutes on one core
     python -m studies.speech_pretraining --preset full --device cuda
 
 Real sentences are said by espeak-ng (`data_gen.speech`), once; without it a language of tones stands in. Encoders of
