@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sciops.models.generation import _evaluating
+from sciops.models.apply import evaluating
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def score_text(
         )
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     total = 0.0
-    with _evaluating(model):
+    with torch.no_grad(), evaluating(model):
         for x, y, first in _windows(tokens, context, stride, batch_size):
             logits = model(x.to(device))[:, first:]
             total += _nats(logits, y[:, first:].to(device))

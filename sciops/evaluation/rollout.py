@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ from sciops._arrays import as_tensor
 from sciops.grids import Grid, check_on_grid
 from sciops.metrics import METRICS, relative_l2
 from sciops.models import Stepper
-from sciops.models.apply import unwrapped
+from sciops.models.apply import evaluating, unwrapped
 
 # These tell channels from points and need the grid for it.
 _NEED_GRID = ("h1", "nrmse", "vrmse", "correlation")
@@ -64,7 +63,7 @@ def rollout(model: nn.Module, x0: Any, grid: Grid | None = None, *, steps: int) 
     frames = x.new_full((len(x), steps, stepper.channels, *x.shape[2:]), float("nan"))
     alive = torch.arange(len(x), device=x.device)
     broke: dict[int, int] = {}
-    with torch.no_grad(), _evaluating(model):
+    with torch.no_grad(), evaluating(model):
         for k in range(steps):
             frame = stepper.step(x, grid)
             finite = torch.isfinite(frame).flatten(1).all(1)
@@ -270,17 +269,6 @@ class _NoIncrement(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.zeros_like(x[:, : self.channels])
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
 
 
 def _fluctuation(v: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:

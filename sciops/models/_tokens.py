@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from numbers import Integral
 
-from torch import Tensor, int32, int64, nn
-from torch import bool as boolean
+import torch
+from torch import Tensor, nn
 
 
 def check_positive(**sizes: int) -> None:
@@ -28,12 +28,12 @@ def embedded(embedding: nn.Embedding, tokens: Tensor, mask: Tensor | None) -> Te
     Raises ValueError for tokens that are not whole numbers (batch, n) or, on the CPU, that the embedding does not have;
     and for a mask of another shape or kind, or with padding before a token.
     """
-    if tokens.ndim != 2 or tokens.dtype not in (int64, int32):
+    if tokens.ndim != 2 or tokens.dtype not in (torch.int64, torch.int32):
         raise ValueError(
             f"tokens of {tokens.dtype} and shape {tuple(tokens.shape)}: expected whole numbers (batch, n), int64"
         )
     if mask is not None:
-        if mask.shape != tokens.shape or mask.dtype != boolean:
+        if mask.shape != tokens.shape or mask.dtype != torch.bool:
             raise ValueError(
                 f"mask of {mask.dtype} and shape {tuple(mask.shape)} for tokens of shape {tuple(tokens.shape)}: "
                 "expected booleans of the same shape"

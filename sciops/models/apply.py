@@ -1,8 +1,10 @@
-"""Calling any model on a field: those that know grids, and those that do not."""
+"""Calling any model: on a field, whether it knows grids or not, and in evaluation mode for a while."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
@@ -58,3 +60,15 @@ def config_of(model: nn.Module) -> dict[str, Any]:
             "sciops.build_model and their wrappers can be saved"
         )
     return config
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode within, and afterwards every part in the mode that it had."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from sciops.models._t5_decoder import DecoderState, T5Decoder
 from sciops.models._tokens import check_depths, check_positive, embedded
-from sciops.models.generation import Generated, _check_count, _evaluating, beam_search, generate
+from sciops.models.apply import evaluating
+from sciops.models.generation import Generated, _check_count, beam_search, generate
 from sciops.models.language import _without_causal
 from sciops.models.operator import description
 from sciops.models.sequence import SequenceStack
@@ -164,7 +165,7 @@ class EncoderDecoder(nn.Module):
         draws = temperature != 0 or top_k is not None or top_p is not None
         if beams > 1 and draws:
             raise ValueError(f"beams={beams} look for the likeliest target: pass no temperature, top_k and top_p")
-        with _evaluating(self):
+        with torch.no_grad(), evaluating(self):
             given = self.given(source, source_mask)
             start = torch.full((len(source), 1), self.start, dtype=torch.int64, device=source.device)
             if beams > 1:

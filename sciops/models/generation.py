@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops.mixers._sequence import selected
+from sciops.models.apply import evaluating
 
 
 class Generated(NamedTuple):
@@ -61,7 +61,7 @@ def generate(
     made = torch.zeros(len(prompt), tokens, dtype=torch.int64, device=prompt.device)
     lengths = torch.full((len(prompt),), tokens, device=prompt.device)
     rows = torch.arange(len(prompt), device=prompt.device)  # those that go on
-    with _evaluating(model):
+    with torch.no_grad(), evaluating(model):
         logits, states = _begun(model, prompt, mask)
         scores = _log_softmax(logits).new_zeros(made.shape)
         for t in range(tokens):
@@ -135,7 +135,7 @@ def beam_search(
     lengths = torch.zeros(batch, beams, dtype=torch.int64, device=device)
     ended = torch.zeros(batch, beams, dtype=torch.bool, device=device)
     first = torch.arange(batch, device=device)[:, None] * beams
-    with _evaluating(model):
+    with torch.no_grad(), evaluating(model):
         logits, states = _begun(model, prompt, mask)
         states = selected(states, torch.arange(batch, device=device).repeat_interleave(beams))
         logits = logits.repeat_interleave(beams, 0)
@@ -178,18 +178,6 @@ def _begun(model: nn.Module, prompt: Tensor, mask: Tensor | None) -> tuple[Tenso
 
 def _log_softmax(logits: Tensor) -> Tensor:
     return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
 
 
 def _padded(

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.models._log_mel import LogMel, RunningNorm
+from sciops.models.apply import evaluating
 from sciops.models.ctc import beam_decode, greedy_decode
-from sciops.models.generation import _evaluating
 from sciops.models.operator import description
 from sciops.models.sequence import SequenceStack
 
@@ -210,7 +210,7 @@ class SpeechRecognizer(nn.Module):
         """
         if self.symbols is None:
             raise ValueError("the model has no names for its symbols: build it with symbols=…")
-        with _evaluating(self):
+        with torch.no_grad(), evaluating(self):
             logits, tokens = self(audio, lengths)
         if beam is None:
             found = greedy_decode(logits, tokens)

@@ -6,7 +6,6 @@ import math
 import sys
 import warnings
 from collections.abc import Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops.models.apply import evaluating
 from sciops.robustness.attacks import Norm, pgd
 
 __all__ = ["ImageAttack", "autoattack", "foolbox_attack", "image_pgd", "robust_accuracy"]
@@ -67,7 +67,7 @@ def image_pgd(
         logits = classifier(images)
         return F.cross_entropy(logits, y, reduction="none") if loss == "cross_entropy" else _margin(logits, y)
 
-    with _evaluating(classifier):
+    with evaluating(classifier):
         found = pgd(
             objective,
             x,
@@ -121,7 +121,7 @@ def foolbox_attack(
         if kind is None:
             raise ValueError(f"attack={attack!r}: foolbox has no {prefix + name}")
         attack = kind(**options)
-    with _evaluating(classifier), torch.random.fork_rng():
+    with evaluating(classifier), torch.random.fork_rng():
         torch.manual_seed(seed)
         model = foolbox.PyTorchModel(classifier, bounds=bounds, device=x.device)
         _, images, _ = attack(model, x, y, epsilons=epsilon)
@@ -157,7 +157,7 @@ def autoattack(
     chosen = {"version": "standard"} if attacks is None else {"version": "custom", "attacks": list(attacks)}
     tracer = sys.gettrace()  # pyautoattack sets a trace of its own and then none
     try:
-        with _evaluating(classifier), torch.random.fork_rng():
+        with evaluating(classifier), torch.random.fork_rng():
             torch.manual_seed(seed)
             suite = AutoAttack(
                 classifier, norm={"l2": "L2", "linf": "Linf"}[norm], eps=epsilon, device=x.device, seed=seed, **chosen
@@ -208,15 +208,3 @@ def _foolbox() -> Any:
     except ImportError:
         raise ImportError("foolbox_attack needs foolbox: pip install 'sciops[robust]'") from None
     return foolbox
-
-
-@contextmanager
-def _evaluating(classifier: nn.Module):
-    """Evaluation mode, and the modes that were before afterwards."""
-    modes = {module: module.training for module in classifier.modules()}
-    classifier.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode

@@ -199,7 +199,7 @@ def _train_epoch(
     front.train()
     steps = epoch_steps(sizes, config, run.epochs, done=run.seconds / config.seconds if config.seconds else None)
     parts = [micro_batches(step, processes.rank, processes.count, config.accumulate) for step in steps]
-    # arrays of the whole epoch: lists of small tensors leave holes in the heap, megabytes a step
+    # arrays of the whole epoch: a tensor kept for every step leaves holes in the heap, which then grows
     losses, norms = (torch.zeros(len(parts), dtype=torch.float64, device=processes.device) for _ in range(2))
     taken = 0
     reads = task_of(config).reads

@@ -166,7 +166,7 @@ def _hostile(tmp_path):
         "cut_torch": ((tmp_path / "whole.pt").read_bytes()[:700], "truncated"),
         "cut_mat": ((tmp_path / "whole.mat").read_bytes()[:600], "truncated"),
         "empty": (b"", "is empty"),
-        "text.h5": (b"hello, no data here\n", "text file"),
+        "text.h5": (b"hello, no data here\n", "a text file .*write_native.*study language_model"),
         "page.pt": (b"<!DOCTYPE html><html>404</html>", "HTML"),
         "noise": (
             bytes(np.random.default_rng(1).integers(0, 256, 4096, dtype=np.uint8)),
