@@ -48,3 +48,15 @@ def embedded(embedding: nn.Embedding, tokens: Tensor, mask: Tensor | None) -> Te
             f"tokens from {int(tokens.min())} to {int(tokens.max())}: expected 0 … {embedding.num_embeddings - 1}; "
             "pass symbols, the number of different tokens, to the model"
         ) from None
+
+
+def of_last(h: Tensor, mask: Tensor | None) -> Tensor:
+    """(batch, …): the entry of h (batch, n, …) at the last token of each sequence; of one without tokens any other.
+
+    Raises ValueError for n = 0.
+    """
+    if not h.shape[1]:
+        raise ValueError("last=True with no tokens: expected at least one, whose logits are the last")
+    if mask is None:
+        return h[:, -1]
+    return h[torch.arange(len(h), device=h.device), (mask.sum(1) - 1).clamp(min=0)]

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.models._t5_decoder import DecoderState, T5Decoder
-from sciops.models._tokens import check_depths, check_positive, embedded
+from sciops.models._tokens import check_depths, check_positive, embedded, of_last
 from sciops.models.apply import evaluating
 from sciops.models.generation import Generated, _check_count, beam_search, generate
 from sciops.models.language import _without_causal
@@ -200,7 +200,8 @@ class EncoderDecoder(nn.Module):
 class GivenSource(nn.Module):
     """A decoder whose sources are encoded: tokens in, logits of the next one out, as a `LanguageModel` has them.
 
-    prefill(tokens (batch, n), states=None, *, mask=None) → logits (batch, n, symbols), states
+    prefill(tokens (batch, n), states=None, *, mask=None, last=False) → logits (batch, n, symbols), states; last=True
+        gives those after the last token alone, (batch, symbols)
     step(tokens (batch,), states=None) → logits (batch, symbols), states
 
     Sequence b starts as that of source b. Its keys and values for the sources are computed once and stay here, so that
@@ -214,13 +215,19 @@ class GivenSource(nn.Module):
         self.memory_bias = _memory_bias(source_mask, encoded.dtype)
 
     def prefill(
-        self, tokens: Tensor, states: DecoderState | None = None, *, mask: Tensor | None = None
+        self,
+        tokens: Tensor,
+        states: DecoderState | None = None,
+        *,
+        mask: Tensor | None = None,
+        last: bool = False,
     ) -> tuple[Tensor, DecoderState]:
         x = self.model.embedded(tokens, mask)
         if states is None and len(tokens) > self.sources:
             raise ValueError(f"{len(tokens)} sequences of {self.sources} sources: expected one of each to start with")
         h, states = self.model.decoder.advance(x, self.memories, self.memory_bias, states, mask)
-        return self.model.logits(h, mask), states
+        logits = self.model.logits(of_last(h, mask)) if last else self.model.logits(h, mask)
+        return logits, states
 
     def step(self, tokens: Tensor, states: DecoderState | None = None) -> tuple[Tensor, DecoderState]:
         if tokens.ndim != 1:

@@ -62,7 +62,7 @@ def generate(
     lengths = torch.full((len(prompt),), tokens, device=prompt.device)
     rows = torch.arange(len(prompt), device=prompt.device)  # those that go on
     with torch.no_grad(), evaluating(model):
-        logits, states = _begun(model, prompt, mask)
+        logits, states = model.prefill(prompt, mask=mask, last=True)
         scores = _log_softmax(logits).new_zeros(made.shape)
         for t in range(tokens):
             if t:
@@ -136,7 +136,7 @@ def beam_search(
     ended = torch.zeros(batch, beams, dtype=torch.bool, device=device)
     first = torch.arange(batch, device=device)[:, None] * beams
     with torch.no_grad(), evaluating(model):
-        logits, states = _begun(model, prompt, mask)
+        logits, states = model.prefill(prompt, mask=mask, last=True)
         states = selected(states, torch.arange(batch, device=device).repeat_interleave(beams))
         logits = logits.repeat_interleave(beams, 0)
         scores = _log_softmax(logits).new_zeros(made.shape)
@@ -166,14 +166,6 @@ def beam_search(
             states = selected(states, (first + parent).flatten())
     left = (0, tokens - made.shape[-1])
     return Generated(nn.functional.pad(made, left), lengths, nn.functional.pad(scores, left))
-
-
-def _begun(model: nn.Module, prompt: Tensor, mask: Tensor | None) -> tuple[Tensor, Any]:
-    """(logits (batch, symbols) after the last token of each prompt, the states there)."""
-    logits, states = model.prefill(prompt, mask=mask)
-    if mask is None:
-        return logits[:, -1], states
-    return logits[torch.arange(len(prompt), device=prompt.device), mask.sum(1) - 1], states
 
 
 def _log_softmax(logits: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.models._tokens import check_depths, check_positive, embedded
+from sciops.models._tokens import check_depths, check_positive, embedded, of_last
 from sciops.models.operator import description
 from sciops.models.sequence import BlockState, SequenceStack
 
@@ -37,7 +37,8 @@ class LanguageModel(nn.Module):
     tied : the output uses the rows of the embedding (arXiv:1608.05859); False gives it weights of its own
 
     forward(tokens (batch, n), mask=None) → logits (batch, n, symbols)
-    prefill(tokens (batch, n), states=None, *, mask=None) → logits, states : a stretch after what the states have seen
+    prefill(tokens (batch, n), states=None, *, mask=None, last=False) → logits, states : a stretch after what the states
+        have seen; last=True gives the logits after the last token of each sequence alone, (batch, symbols)
     step(tokens (batch,), states=None) → logits (batch, symbols), states : one token
 
     with prefill(w[:, :k]), then prefill or steps through w[:, k:], equal to forward(w). mask : (batch, n), True where
@@ -115,11 +116,17 @@ class LanguageModel(nn.Module):
         return self._logits(self.stack(self._embedded(tokens, mask, None), mask))
 
     def prefill(
-        self, tokens: Tensor, states: LanguageState | None = None, *, mask: Tensor | None = None
+        self,
+        tokens: Tensor,
+        states: LanguageState | None = None,
+        *,
+        mask: Tensor | None = None,
+        last: bool = False,
     ) -> tuple[Tensor, LanguageState]:
         x = self._embedded(tokens, mask, None if states is None else states.count)
         h, blocks = self.stack.prefill(x, None if states is None else states.blocks, mask=mask)
         new = tokens.new_full(tokens.shape[:1], tokens.shape[1]) if mask is None else mask.sum(1)
+        h = of_last(h, mask) if last else h
         return self._logits(h), LanguageState(blocks, new if states is None else states.count + new)
 
     def step(self, tokens: Tensor, states: LanguageState | None = None) -> tuple[Tensor, LanguageState]:

@@ -162,6 +162,8 @@ def test_prefixes_of_different_lengths_go_on_together():
         whole = model(source, target)
         for i, n in enumerate(lengths.tolist()):
             close(first[i, :n], whole[i, :n])
+        last, _ = model.given(source).prefill(target[:, :5], mask=mask, last=True)
+        close(last, whole[torch.arange(3), lengths - 1])
         for t in range(3):
             logits, state = given.step(target[torch.arange(3), lengths + t], state)
             close(logits, whole[torch.arange(3), lengths + t])

@@ -90,6 +90,23 @@ def test_sequences_of_different_lengths_go_on_together(name):
             close(step[i], whole[length + 2])
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_last_logits_alone_are_made_for_the_last_tokens_alone(tied, monkeypatch):
+    model, w = made("rope", tied=tied), words()
+    mask = torch.arange(12) < torch.tensor((12, 1, 5))[:, None]
+    with torch.no_grad():
+        whole, after = model.prefill(w, mask=mask)
+        seen, logits_of = [], model._logits
+        monkeypatch.setattr(model, "_logits", lambda h: seen.append(tuple(h.shape[:-1])) or logits_of(h))
+        some, states = model.prefill(w, mask=mask, last=True)
+        close(some, whole[torch.arange(3), torch.tensor((11, 0, 4))])
+        close(model.prefill(w, last=True)[0], model(w)[:, -1])
+        close(model.step(w[:, 0], states)[0], model.step(w[:, 0], after)[0])
+    assert seen[:2] == [(3,), (3,)]
+    with pytest.raises(ValueError, match="last=True with no tokens"):
+        model.prefill(w[:, :0], last=True)
+
+
 def test_the_formula_with_no_blocks():
     model = made("rope", depth=0, positions="sinusoidal", width=6)
     w = words(2, 5)
