@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops._compiling import constant
@@ -14,7 +15,8 @@ from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._quadrature import check_grid, quadrature
 from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens
 
-_CHUNK = 64
+_CHUNK = 64  # tokens whose scores with one another are computed
+_STRETCH = 64 * _CHUNK  # tokens whose chunks are computed at once
 
 
 class LinearState(NamedTuple):
@@ -103,6 +105,21 @@ class LinearAttention(SequenceMixer):
             y = self._merged(num, norm, x.dtype)
         return only_tokens(y, mask), after
 
+    def step(self, x: Tensor, state: LinearState | None = None) -> tuple[Tensor, LinearState]:
+        if not self.causal:
+            return super().step(x, state)
+        self.check_step(x, state)
+        q, k, v, ones = self._projected(x.unsqueeze(1), None)
+        with full_precision(x):
+            s, z = self._empty(q, v) if state is None else state
+            if self.decays is not None:
+                gamma = self._gamma(q).unsqueeze(-1)
+                s, z = gamma.unsqueeze(-1) * s, gamma * z
+            s = s + k.mT @ v
+            z = z + (k if self.features == "elu" else ones).squeeze(2)
+            y = self._merged(q @ s, self._product(q, z), x.dtype)
+        return y.squeeze(1), LinearState(s, z)
+
     def _projected(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """φ(q), φ(k), v (batch, heads, n, d) and ones (batch, heads, n, 1); the last three are 0 at padding."""
         dtype = working_dtype(x)
@@ -120,31 +137,47 @@ class LinearAttention(SequenceMixer):
     def _scan(
         self, q: Tensor, k: Tensor, v: Tensor, ones: Tensor, state: LinearState | None
     ) -> tuple[Tensor, Tensor, LinearState]:
-        """Sums over j ≤ i of weights times values, and of the weights, chunk by chunk; and the state after all."""
-        n, count = q.shape[2], max(1, min(_CHUNK, q.shape[2]))
-        elu = self.features == "elu"
-        gamma = self._gamma(q)
-        at = torch.arange(count, device=q.device)
-        apart = at[:, None] - at
-        decay = torch.where(apart >= 0, gamma[:, None, None] ** apart.clamp(min=0), 0)
-        fall = gamma[:, None] ** (at + 1)
-        if state is None:
-            state = self._empty(q, v)
-        s, z = state
-        numerators, norms = [], []
-        for start in range(0, n, count):
-            qc, kc, vc, oc = (part[:, :, start : start + count] for part in (q, k, v, ones))
-            c = qc.shape[2]
-            scores = (qc @ kc.mT) * decay[:, :c, :c]
-            numerators.append(scores @ vc + fall[:, :c, None] * (qc @ s))
-            weights = scores.sum(-1) if elu else (decay[:, :c, :c] @ oc).squeeze(-1)
-            norms.append(weights + fall[:, :c] * self._product(qc, z))
-            to_end = (gamma[:, None] ** (c - 1 - at[:c])).unsqueeze(-1)
-            s = gamma[:, None, None] ** c * s + (to_end * kc).mT @ vc
-            z = gamma[:, None] ** c * z + (to_end * (kc if elu else oc)).sum(2)
-        if not numerators:
-            return v, v.sum(-1), LinearState(s, z)
-        return torch.cat(numerators, 2), torch.cat(norms, 2), LinearState(s, z)
+        """Sums over j ≤ i of weights times values, and of the weights, stretch by stretch; and the state after all."""
+        state = self._empty(q, v) if state is None else state
+        if not q.shape[2]:
+            return v, v.sum(-1), state
+        gamma, numerators, norms = self._gamma(q), [], []
+        # split, and no slices: the gradient of a slice is as long as the sequence
+        for parts in zip(*(part.split(_STRETCH, 2) for part in (q, k, v, ones))):
+            num, norm, state = self._stretch(*parts, gamma, state)
+            numerators.append(num)
+            norms.append(norm)
+        return torch.cat(numerators, 2), torch.cat(norms, 2), state
+
+    def _stretch(
+        self, q: Tensor, k: Tensor, v: Tensor, ones: Tensor, gamma: Tensor, state: LinearState
+    ) -> tuple[Tensor, Tensor, LinearState]:
+        """The same of one stretch: by scores within its chunks, by the state before each for what came earlier."""
+        n, c = q.shape[2], min(_CHUNK, q.shape[2])
+        chunks, elu = -(-n // c), self.features == "elu"
+        q, k, v, ones = (F.pad(part, (0, 0, 0, chunks * c - n)).unflatten(2, (chunks, c)) for part in (q, k, v, ones))
+        at = torch.arange(c, device=q.device)
+        ends = (c * torch.arange(chunks + 1, device=q.device)).clamp(max=n)  # of the past, and of every chunk
+        decay = _powers(gamma, at[:, None] - at).unsqueeze(1)
+        to_end = _powers(gamma, ends[1:, None] - 1 - (ends[:-1, None] + at)).unsqueeze(-1)
+        carried = _powers(gamma, ends[:, None] - ends)
+        fall = _powers(gamma, at + 1).unsqueeze(1)
+
+        new = (to_end * k).mT @ v
+        s = torch.cat([state.matrix.unsqueeze(2), new], 2).flatten(3)
+        s = (carried @ s).unflatten(3, new.shape[3:])
+        z = carried @ torch.cat([state.norm.unsqueeze(2), (to_end * (k if elu else ones)).sum(3)], 2)
+
+        scores = (q @ k.mT) * decay
+        num = scores @ v + fall.unsqueeze(-1) * (q @ s[:, :, :-1])
+        weights = scores.sum(-1) if elu else (decay @ ones).squeeze(-1)
+        before = (q * z[:, :, :-1, None]).sum(-1) if elu else z[:, :, :-1]
+        norm = weights + fall * before
+        return (
+            num.flatten(2, 3)[:, :, :n],
+            norm.flatten(2, 3)[:, :, :n],
+            LinearState(s[:, :, -1].clone(), z[:, :, -1].clone()),
+        )
 
     def _at_lengths(
         self, k: Tensor, v: Tensor, ones: Tensor, lengths: Tensor, state: LinearState | None
@@ -180,6 +213,11 @@ class LinearAttention(SequenceMixer):
 def _positive(u: Tensor) -> Tensor:
     """elu(u) + 1, with all its digits where it is small: −1 + e^u + 1 would lose them, and is 0 from u = −17 on."""
     return u.relu() + u.clamp(max=0).exp()
+
+
+def _powers(gamma: Tensor, e: Tensor) -> Tensor:
+    """γ^e (heads, *e.shape) of γ (heads,) and whole numbers e; 0 where e < 0."""
+    return torch.where(e >= 0, gamma.reshape(-1, *(1,) * e.ndim) ** e.clamp(min=0), 0)
 
 
 @constant

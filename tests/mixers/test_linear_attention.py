@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from sciops.grids import Grid
-from sciops.mixers import LinearAttention, MeanPool, NoMixer
+from sciops.mixers import LinearAttention, MeanPool, NoMixer, linear_attention
 from sciops.models import Operator
 from sciops.models.sequence import SequenceStack
 
@@ -55,8 +55,10 @@ def test_it_is_the_sum_over_pairs(causal, features, decay):
 
 @pytest.mark.parametrize("features", ["elu", "identity"])
 @pytest.mark.parametrize("decay", [None, (0.99, 0.3)])
-def test_chunks_do_not_show(features, decay):
-    """150 tokens are three chunks; one token at a time has none."""
+@pytest.mark.parametrize("stretch", [64, 128, 4096])
+def test_chunks_and_stretches_do_not_show(features, decay, stretch, monkeypatch):
+    """150 tokens are three chunks, in one to three stretches; one token at a time has none."""
+    monkeypatch.setattr(linear_attention, "_STRETCH", stretch)
     torch.manual_seed(0)
     mixer = LinearAttention(8, heads=2, features=features, decay=decay, causal=True).double()
     x = drawn(2, 150, 8)
@@ -66,6 +68,11 @@ def test_chunks_do_not_show(features, decay):
             y, state = mixer.step(x[:, t], state)
             steps.append(y)
         close(mixer(x), torch.stack(steps, 1))
+        first, after = mixer.prefill(x[:, :71])
+        second, after = mixer.prefill(x[:, 71:], after)
+        close(torch.cat([first, second], 1), torch.stack(steps, 1))
+        close(after.matrix, state.matrix)
+        close(after.norm, state.norm)
     assert state.matrix.shape == (2, 2, 4, 4) and state.norm.shape == (2, 2, 4 if features == "elu" else 1)
 
 
