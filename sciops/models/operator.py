@@ -154,7 +154,8 @@ class Operator(nn.Module):
             xi = coordinate_channels(grid, self.coordinates, x.dtype, x.device)
             h = torch.cat([h, xi.expand(x.shape[0], *xi.shape)], dim=-1)
         h = self.lift(h)
-        h = self.run_blocks(h, grid, self.dilation(grid))
+        if len(x):  # blocks keep the shape, and of no samples there is nothing to mix
+            h = self.run_blocks(h, grid, self.dilation(grid))
         y = self.project(self.norm(h)).movedim(-1, 1)
         if self.wall == "zero":
             y = y * wall_mask(grid, y.dtype, y.device)

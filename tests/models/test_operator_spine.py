@@ -143,6 +143,17 @@ def test_depth_zero_is_the_pointwise_map():
     torch.testing.assert_close(model(x), expected, rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.parametrize("name, options", [("fno", {"modes": (4, 4)}), ("mano", {}), ("hybrid", {"modes": (4, 4)})])
+def test_no_samples_have_no_predictions(name, options):
+    grid = Grid((16, 17))
+    model = build_model(name, in_channels=2, out_channels=3, width=8, depth=2, grid=grid, **options)
+    x = torch.zeros(0, 2, 16, 17, requires_grad=True)
+    y = model(x)
+    assert y.shape == (0, 3, 16, 17)
+    y.sum().backward()
+    assert x.grad.shape == x.shape
+
+
 def test_what_is_wrong_is_said_in_one_line():
     cases = [
         (dict(norm="batch"), ValueError, "norm='batch'.*rms"),
