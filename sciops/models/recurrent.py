@@ -31,8 +31,8 @@ def loop(rnn: nn.Module, x: Tensor, initial: Tensor, *, lengths: Tensor | None, 
     """The same step by step in Python: slow, and what the others are measured against."""
     (layer,) = layers_of(rnn)
     states = [initial]
-    for t in range(len(x)):
-        states.append(step(layer, x[t], states[-1])[0])
+    for now in x.unbind(0):  # the gradient of x[t] would be as long as x, for every t
+        states.append(step(layer, now, states[-1])[0])
     states = torch.stack(states[1:])
     outputs = states[..., : layer.width]
     if lengths is None:
@@ -52,8 +52,8 @@ def truncated(
         raise ValueError(f"steps={steps!r}: expected a whole number of at least 1")
     (layer,) = layers_of(rnn)
     outputs, last = [], initial
-    for start in range(0, len(x), steps):
-        part, before = x[start : start + steps], last if start == 0 else last.detach()
+    for start, part in zip(range(0, len(x), steps), x.split(steps)):
+        before = last if start == 0 else last.detach()
         if lengths is None:
             h, last = fused(layer, part, before)
         else:
