@@ -10,15 +10,23 @@ import contextlib
 import json
 import logging
 import os
+import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from sciops.datasets._native_files import exclusive, is_disk_full, replacing, synchronize
+
+if TYPE_CHECKING:
+    from sciops.datasets._resumable import ResumableDownload
 
 __all__ = ["PublicSet", "RemoteFile", "fetch", "public_sets", "read_registry"]
 
 _FORMAT = "sciops.registry.1"
+_HASH = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
@@ -97,11 +105,13 @@ def fetch(
     registry : other sets, from `read_registry`
     returns : their paths, in the order asked for
 
-    A file appears under its name only when its hash is right. A connection that breaks leaves ``<name>.partial``, and
-    the next call asks for the rest. Every address is tried before giving up.
+    A file appears under its name only when its hash is right. What has come before a connection broke waits in the
+    folder ``<name>.incoming``: the next address, or the next call, is asked for the rest. Every address is tried before
+    giving up.
 
-    Raises ValueError for unknown names and for bytes with another hash (both hashes are named); OSError when no address
-    answers, with the command that generates data of the same law; ImportError without pooch.
+    Raises ValueError for unknown names and for a file here with another hash (both hashes are named); OSError when no
+    address has the bytes, with the command that generates data of the same law, when another process is fetching the
+    file, and when the disk has no room; ImportError without pooch.
     """
     known = public_sets() if registry is None else registry
     if name not in known:
@@ -121,39 +131,78 @@ def fetch(
 
 
 def _fetch_file(chosen: PublicSet, file: RemoteFile, folder: Path, progress: bool) -> Path:
-    from sciops.datasets._resumable import ResumableDownload
-
-    pooch = _pooch()
     path, remembered = folder / file.name, folder / f"{file.name}.sha256"
     expected = file.hash or (f"sha256:{remembered.read_text().strip()}" if remembered.exists() else None)
-    if path.exists():
-        found = _hash_like(path, expected)
-        if found == expected or expected is None:
-            return path
+    if not path.exists():
+        incoming = folder / f"{file.name}.incoming"
+        incoming.mkdir(exist_ok=True)
+        with exclusive(incoming / ".lock") as mine:
+            if not mine:
+                raise OSError(f"another process is fetching {path}; wait until it is done")
+            try:
+                if not path.exists():  # whoever held the lock before may have brought it
+                    _bring(chosen, file, expected, incoming, path, progress)
+            finally:
+                if not path.exists() and not _kept(incoming):
+                    shutil.rmtree(incoming, ignore_errors=True)
+        shutil.rmtree(incoming, ignore_errors=True)  # not before: network file systems keep what is open
+        return path
+    found = _hash_like(path, expected)
+    if found != expected:
         raise ValueError(
             f"{path} has {found}, expected {expected}: it is damaged or another file of that name; remove it and fetch "
             "again"
         )
+    return path
+
+
+def _bring(
+    chosen: PublicSet, file: RemoteFile, expected: str | None, incoming: Path, path: Path, progress: bool
+) -> None:
+    """From the first address that has it through `incoming` to its name."""
+    from sciops.datasets._resumable import ResumableDownload
+
+    downloader = ResumableDownload(incoming / ".bytes", file.name, checked=expected is not None, progress=progress)
     refusals = []
     for url in file.urls:
-        downloader = ResumableDownload(folder / f"{file.name}.partial", progress=progress)
+        try:
+            _retrieve(url, expected, file.name, incoming, downloader)
+        except ValueError as error:
+            refusals.append(_one_line(error) if expected is None else f"{url} sends other bytes than {expected}")
+        except OSError as error:
+            if is_disk_full(error):
+                raise
+            refusals.append(_one_line(error))
+        else:
+            whole = incoming / file.name
+            synchronize(whole)
+            if file.hash is None:
+                with replacing(path.with_name(f"{path.name}.sha256")) as notes:
+                    notes.write_text(_pooch().file_hash(str(whole), alg="sha256") + "\n")
+            os.replace(whole, path)
+            return
+    kept = _kept(incoming)
+    again = f"; {kept} bytes are kept, the same call goes on" if kept else ""
+    raise OSError(f"{file.name} of {chosen.name} did not come: {'; '.join(refusals)}{again}{_instead(chosen)}")
+
+
+def _retrieve(url: str, expected: str | None, name: str, incoming: Path, downloader: ResumableDownload) -> None:
+    """One address; once more from the start where bytes that came before may be to blame for a wrong hash."""
+    for again in (False, True):
         try:
             with _quiet():
-                pooch.retrieve(url, expected, fname=file.name, path=folder, downloader=downloader)
-        except ValueError as error:
-            # pooch has removed the file: its bytes are whole and wrong, so that going on with them makes no sense
-            downloader.forget()
-            refusals.append(_one_line(error) if expected is None else f"{url} sends other bytes than {expected}")
-            continue
-        except OSError as error:
-            refusals.append(_one_line(error))
-            continue
-        if file.hash is None and not remembered.exists():
-            remembered.write_text(pooch.file_hash(str(path), alg="sha256") + "\n")
-        return path
-    kept = folder / f"{file.name}.partial"
-    again = f"; {kept.stat().st_size} bytes are kept, the same call goes on" if kept.exists() else ""
-    raise OSError(f"{file.name} of {chosen.name} did not come: {'; '.join(refusals)}{again}{_instead(chosen)}")
+                _pooch().retrieve(url, expected, fname=name, path=incoming, downloader=downloader)
+            return
+        except ValueError:
+            downloader.forget()  # its bytes are whole and wrong, so that going on with them makes no sense
+            if again or not downloader.resumed:
+                raise
+
+
+def _kept(incoming: Path) -> int:
+    """Bytes that wait for the rest."""
+    part = incoming / ".bytes"
+    return part.stat().st_size if part.exists() else 0
 
 
 def _hash_like(path: Path, expected: str | None) -> str | None:
@@ -177,9 +226,14 @@ def _as_set(name: str, entry: Mapping[str, Any]) -> PublicSet:
         file: RemoteFile(_plain_name(file), tuple(_address(url) for url in about["urls"]), about["hash"])
         for file, about in entry["files"].items()
     }
-    wrong = [f.name for f in files.values() if f.hash is not None and not f.hash.startswith(("sha256:", "md5:"))]
-    if wrong:
-        raise ValueError(f"{name}: the hash of {wrong[0]} begins with neither sha256: nor md5:")
+    for one in files.values():
+        if not one.urls:
+            raise ValueError(f"{name}: no address for {one.name}")
+        if one.hash is not None and not _HASH.fullmatch(one.hash):
+            raise ValueError(
+                f"{name}: the hash of {one.name} is {one.hash}, expected sha256: and 64 hexadecimal digits, md5: and 32, "
+                "or null"
+            )
     return PublicSet(name, entry["about"], entry["layout"], entry["page"], entry["recipe"], files)
 
 
