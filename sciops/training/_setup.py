@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops.grids import Grid
-from sciops.models import Normalized, apply_model
+from sciops.models import Normalized, Stepper, apply_model
 from sciops.training._sharding import is_sharded
 from sciops.training._tasks import task_of
 from sciops.training.config import TrainConfig
@@ -19,18 +19,28 @@ _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def wants_normalizers(model: nn.Module, config: TrainConfig) -> bool:
-    """Whether normalisers are to be fitted: not of tokens, nor where the config says no or the model has its own."""
+    """Whether normalisers are to be fitted: not of tokens, nor where the config says no or the model has its own.
+
+    Raises ValueError for a `Stepper` without its own: around it they would be of windows in and of frames out, in which
+    the frame it gives is no longer in the units of those it is given, and there is nothing to roll out.
+    """
     own = any(isinstance(module, Normalized) for module in model.modules())
-    return config.normalize and bool(task_of(config).normalized) and not own
+    wanted = config.normalize and bool(task_of(config).normalized) and not own
+    if wanted and any(isinstance(module, Stepper) for module in model.modules()):
+        raise ValueError(
+            "the Stepper has no statistics of its own: make it with Stepper.normalized(model, data.train), or train it "
+            "in the units of the fields with normalize=False"
+        )
+    return wanted
 
 
 def prepared(model: nn.Module, normalizers: tuple[nn.Module, nn.Module] | None, config: TrainConfig) -> nn.Module:
     """The model in the parameters' precision, wrapped in its normalisers."""
     wide = config.precision == "float64"
     model = model.double() if wide else model.float()
-    for parameter in model.parameters():
-        if parameter.is_complex():
-            parameter.data = parameter.data.to(torch.complex128 if wide else torch.complex64)
+    for tensor in [*model.parameters(), *model.buffers()]:  # both leave complex numbers as they are
+        if tensor.is_complex():
+            tensor.data = tensor.data.to(torch.complex128 if wide else torch.complex64)
     return model if normalizers is None else Normalized(model, *normalizers)
 
 

@@ -21,8 +21,13 @@ def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], state: Mapp
     """Writes tensors and a JSON-able state; the file appears under its name only when it is whole and on disk.
 
     A process killed at any moment leaves the old file or the new one, besides a hidden file ending in ``.partial``
-    that the next write of the same name removes. A checksum of the tensors goes into the header.
+    that the next write of the same name removes. A checksum of the tensors goes into the header. Complex tensors are
+    stored as real ones with a last axis (real part, imaginary part), since safetensors has no complex128; the header
+    names them.
+
+    Raises OSError, naming the file, where it cannot be written, such as on a full disk.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     path = Path(path)
@@ -30,17 +35,22 @@ def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], state: Mapp
     for left_over in path.parent.glob(f".{path.name}.*.partial"):
         left_over.unlink(missing_ok=True)
     # copies: safetensors refuses views and tensors that share memory (tied weights)
-    copies = {name: t.detach().to("cpu", copy=True).contiguous() for name, t in tensors.items()}
+    copies = {name: _real(t.detach().to("cpu", copy=True)).contiguous() for name, t in tensors.items()}
     header = {
         "format": _FORMAT,
         "checksum": str(_checksum(copies)),
+        "complex": json.dumps([name for name, t in tensors.items() if t.is_complex()]),
         "state": json.dumps(state, allow_nan=False),
     }
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    save_file(copies, partial, metadata=header)
-    with open(partial, "rb+") as file:
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    try:
+        save_file(copies, partial, metadata=header)
+        with open(partial, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except (SafetensorError, OSError) as error:
+        partial.unlink(missing_ok=True)  # half a file must not keep a full disk full
+        raise OSError(f"{path} could not be written ({error}); what was there before is still there") from None
     _sync_folder(path.parent)
     return path
 
@@ -66,6 +76,8 @@ def load_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
         raise ValueError(f"{path}: a safetensors file, but no checkpoint of sciops.training; load it with load_model")
     if header["checksum"] != str(_checksum(tensors)):
         raise ValueError(f"{path} is damaged: its tensors changed since they were written; delete it to start anew")
+    for name in json.loads(header.get("complex", "[]")):  # absent in files from before, which hold them as they are
+        tensors[name] = torch.view_as_complex(tensors[name])
     return tensors, json.loads(header["state"])
 
 
@@ -116,6 +128,10 @@ def load_optimizer_tensors(
             means = value.shape == parameters[i].shape and key != "step"
             state.setdefault(i, {})[key] = like(value, parameters[i]) if means else value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _real(tensor: Tensor) -> Tensor:
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> int:

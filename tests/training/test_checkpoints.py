@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import zipfile
+from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 
 from sciops.training import load_checkpoint, load_model_tensors, save_checkpoint
-from sciops.training.checkpoints import load_optimizer_tensors, model_tensors, optimizer_tensors
+from sciops.training.checkpoints import _checksum, load_optimizer_tensors, model_tensors, optimizer_tensors
 
 
 def tensors() -> dict[str, torch.Tensor]:
@@ -19,6 +22,9 @@ def tensors() -> dict[str, torch.Tensor]:
         "model/a": base,
         "model/transposed": base.T,  # a view: shares memory and is not contiguous
         "model/complex": torch.randn(3, dtype=torch.complex64, generator=random),
+        "model/complex double": torch.randn(2, 3, dtype=torch.complex128, generator=random).T,
+        "model/conjugate": torch.randn(2, dtype=torch.complex64, generator=random).conj(),
+        "model/complex number": torch.tensor(1 - 2j, dtype=torch.complex128),
         "model/double": torch.randn(2, 2, dtype=torch.float64, generator=random),
         "model/bf16": base.bfloat16(),
         "model/count": torch.tensor(7),
@@ -34,6 +40,16 @@ def test_a_checkpoint_gives_back_every_bit(tmp_path):
     assert set(back) == set(tensors())
     for name, value in tensors().items():
         assert back[name].dtype == value.dtype and torch.equal(back[name], value), name
+
+
+def test_a_file_from_before_with_complex_tensors_as_such_is_read(tmp_path):
+    from safetensors.torch import save_file
+
+    old = {"model/a": torch.randn(3, dtype=torch.complex64), "model/b": torch.ones(2, 2)}
+    header = {"format": "sciops.checkpoint.1", "checksum": str(_checksum(old)), "state": json.dumps({"epochs": 3})}
+    save_file(old, tmp_path / "last.safetensors", metadata=header)
+    back, state = load_checkpoint(tmp_path / "last.safetensors")
+    assert state == {"epochs": 3} and all(torch.equal(back[name], old[name]) for name in old)
 
 
 def test_no_byte_of_it_is_a_pickle_or_an_archive(tmp_path):
@@ -81,6 +97,19 @@ def test_a_failed_write_keeps_the_old_file_and_the_next_one_clears_left_overs(tm
     assert load_checkpoint(path)[1] == {"epochs": 1}
     save_checkpoint(path, {"a": torch.ones(2)}, {"epochs": 2})
     assert [p.name for p in tmp_path.iterdir()] == ["last.safetensors"]
+
+
+def test_a_full_disk_is_one_line_and_takes_no_more_of_it(tmp_path, monkeypatch):
+    path = save_checkpoint(tmp_path / "last.safetensors", {"a": torch.zeros(2)}, {"epochs": 1})
+
+    def half_written(tensors, file, metadata):
+        Path(file).write_bytes(b"half")
+        raise safetensors.SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(safetensors.torch, "save_file", half_written)
+    with pytest.raises(OSError, match=r"last\.safetensors could not be written \(.*No space left.*\); what was there"):
+        save_checkpoint(path, {"a": torch.ones(2)}, {"epochs": 2})
+    assert [p.name for p in tmp_path.iterdir()] == ["last.safetensors"] and load_checkpoint(path)[1] == {"epochs": 1}
 
 
 def test_another_model_is_refused_naming_the_tensor():

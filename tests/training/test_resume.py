@@ -121,6 +121,34 @@ def test_operators_of_the_house_resume_exactly_too(tmp_path):
     assert_same(tmp_path / "whole", tmp_path / "halves")
 
 
+class Phase(nn.Module):
+    """A complex parameter, and a complex table, as spectral models of others have them."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        random = torch.Generator().manual_seed(seed)
+        self.weight = nn.Parameter(1 + 0.1 * torch.randn(1, 1, 1, 2, dtype=torch.complex64, generator=random))
+        self.register_buffer("shift", torch.tensor([1.0 + 0j, 0.5j]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        assert (
+            self.shift.dtype == self.weight.dtype == (torch.complex64 if x.dtype == torch.float32 else torch.complex128)
+        )
+        return (self.weight * self.shift * x[..., None]).sum(-1).real
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("ema", [None, 0.9])
+def test_complex_parameters_are_kept_and_resumed_in_either_precision(tmp_path, precision, ema):
+    config = replace(QUIET, precision=precision, ema=ema)
+    whole = fit(Phase(), data(), replace(config, folder=tmp_path / "whole"))
+    fit(Phase(), data(), replace(config, folder=tmp_path / "halves", stop_after=2))
+    resumed = fit(Phase(seed=1), data(), replace(config, folder=tmp_path / "halves", resume=True))
+    assert_same(tmp_path / "whole", tmp_path / "halves")
+    weight, again = whole.model.model.weight, resumed.model.model.weight
+    assert weight.is_complex() and torch.equal(weight, again) and weight.imag.abs().max() > 0
+
+
 def test_another_config_data_model_or_an_unasked_resume_is_refused_in_one_line(tmp_path):
     config = replace(QUIET, folder=tmp_path, stop_after=1)
     fit(network(), data(), config)
