@@ -104,6 +104,18 @@ def flow_3d(path: Path, *, seed: int = 0) -> None:
     flow(path, seed=seed, ndim=3)
 
 
+def advection_alone(path: Path, *, seed: int = 0) -> None:
+    """The first of those advected profiles as PDEBench's test files are: without an axis of samples."""
+    advection(path, seed=seed)
+    _without_samples(path, ("tensor",))
+
+
+def flow_alone(path: Path, *, seed: int = 0) -> None:
+    """The first of those plane waves in the same way."""
+    flow(path, seed=seed)
+    _without_samples(path, ("density", "pressure", "Vx", "Vy"))
+
+
 def diffusion_reaction(path: Path, *, seed: int = 0) -> None:
     """u_t = Du Δu + u − u³ − k − v, v_t = Dv Δv + u − v between walls without flux, by finite volumes."""
     n, steps, (du, dv, k) = 16, 11, (1e-3, 5e-3, 5e-3)
@@ -201,6 +213,16 @@ def _scalar(path: Path, u: np.ndarray, x: np.ndarray, step: float, attrs: dict[s
         file.attrs.update(attrs)
 
 
+def _without_samples(path: Path, names: tuple[str, ...]) -> None:
+    import h5py
+
+    with h5py.File(path, "r+") as file:
+        for name in names:
+            first = file[name][0]
+            del file[name]
+            file[name] = first
+
+
 def _group(
     path: Path,
     number: int,
@@ -272,9 +294,11 @@ SAMPLES = {
     "pdebench-1d": burgers,
     "pdebench-1d-advection": advection,
     "pdebench-1d-reaction": reaction,
+    "pdebench-1d-alone": advection_alone,
     "pdebench-cfd": flow,
     "pdebench-cfd-1d": flow_1d,
     "pdebench-cfd-3d": flow_3d,
+    "pdebench-cfd-alone": flow_alone,
     "pdebench-groups": diffusion_reaction,
     "pdebench-groups-shallow-water": shallow_water,
     "pdebench-groups-sorption": diffusion_sorption,

@@ -145,6 +145,35 @@ def test_attributes_alone_decide_the_equation(tmp_path, attrs, equation, paramet
     assert ("the equation is not known" in dataset.attrs.get("notes", "")) == (equation == "unknown")
 
 
+def test_one_trajectory_without_an_axis_of_samples(tmp_path):
+    """Test files hold one: (T, X, Y) with two velocities is not (samples, T, X), whatever the count of axes says."""
+    for alone, whole, ndim in (
+        ("pdebench-cfd-alone", "pdebench-cfd", 2),
+        ("pdebench-1d-alone", "pdebench-1d-advection", 1),
+    ):
+        path, full = (write_sample(name, tmp_path / name, seed=3) for name in (alone, whole))
+        with open_dataset(path) as one, open_dataset(full) as many:
+            assert one.sizes["sample"] == 1 and grid_of(one) == grid_of(many) and grid_of(one).ndim == ndim
+            assert state_of(one) == state_of(many) and one.attrs["parameters"] == many.attrs["parameters"]
+            assert np.array_equal(one["time"], many["time"]) and "notes" not in one.attrs
+            for name in state_of(many):
+                assert not one[name].variable._in_memory and np.array_equal(one[name].values, many[name][:1].values)
+            with open_dataset(convert(path, tmp_path / f"back {alone}", one.attrs["layout"])) as back:
+                assert back.identical(one)
+    path = write_sample("pdebench-1d-alone", tmp_path / "x")
+    _replace(path, "t-coordinate", None)  # a matrix of which nothing says that it is one in time
+    with pytest.raises(ValueError, match="no known layout"):
+        open_dataset(path)
+
+
+def test_as_many_velocities_as_space_axes(tmp_path):
+    path = write_sample("pdebench-cfd-3d", tmp_path / "x")
+    with h5py.File(path, "a") as file:
+        del file["Vy"]
+    with pytest.raises(ValueError, match="no known layout"):
+        open_dataset(path)
+
+
 def _replace(path, name, values):
     with h5py.File(path, "a") as file:
         del file[name]

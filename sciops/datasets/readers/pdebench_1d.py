@@ -1,7 +1,8 @@
 """PDEBench's scalar files in one dimension (arXiv:2210.07182): advection, Burgers, reaction–diffusion.
 
-``tensor`` : (samples, T, X) single; ``x-coordinate`` : (X,) cell centres; ``t-coordinate`` : (T + 1,), of which the
-last belongs to no state and is left out. The attributes decide the equation, never the file's name or its rank:
+``tensor`` : (samples, T, X) single, or (T, X) in test files of one trajectory; ``x-coordinate`` : (X,) cell centres;
+``t-coordinate`` : (T + 1,), of which the last belongs to no state and is left out. The attributes decide the equation,
+never the file's name or its rank:
 
 * ``beta``       advection         u_t + β u_x = 0                 parameters {"velocity": β}
 * ``Nu``         burgers           u_t + u u_x = (Nu/π) u_xx       parameters {"viscosity": Nu/π}
@@ -41,18 +42,25 @@ X, T = "x-coordinate", "t-coordinate"
 
 
 def matches(probe: Probe) -> bool:
-    """Whether the file is HDF5 with a `tensor` of three axes and no `nu` beside it."""
+    """Whether the file is HDF5 with a `tensor` of three axes, or of two that its coordinates name, and no `nu`."""
     if probe.kind != "hdf5" or "tensor" not in probe.arrays or "nu" in probe.arrays:
         return False
-    entry = probe.arrays["tensor"]
-    return len(entry.shape) == 3 and min(entry.shape) >= 1 and entry.shape[2] >= 2 and is_real(entry.dtype, "f")
+    shape = probe.arrays["tensor"].shape
+    if len(shape) == 2:
+        named = [probe.arrays[name].shape if name in probe.arrays else () for name in (T, X)]
+        known = named[0] in (shape[:1], (shape[0] + 1,)) and named[1] == shape[1:]
+    else:
+        known = len(shape) == 3
+    return known and min(shape) >= 1 and shape[-1] >= 2 and is_real(probe.arrays["tensor"].dtype, "f")
 
 
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     """u = `tensor` over (sample, time, x), lazily; the equation and its parameters from the attributes."""
     from sciops.datasets.readers._lazy import H5Array, lazy
+    from sciops.datasets.readers._lazy_arrays import OneSample
 
-    _, steps, n = probe.arrays["tensor"].shape
+    *samples, steps, n = probe.arrays["tensor"].shape
+    tensor = H5Array(probe.path, "tensor")
 
     def rule() -> tuple[Any, tuple[str, ...]]:
         extents, seen = cell_extents(probe, (X,), (n,))
@@ -63,7 +71,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     equation, parameters, known = equation_of(probe.attrs)
     about = {"units": "1", "long_name": "solution", "stored_as": "tensor"}
     dataset = build_dataset(
-        {"u": (("sample", "time", "x"), lazy(H5Array(probe.path, "tensor")), about)},
+        {"u": (("sample", "time", "x"), lazy(tensor if samples else OneSample(tensor)), about)},
         grid,
         layout="pdebench-1d",
         equation=equation,
@@ -95,5 +103,5 @@ def equation_of(attrs: dict[str, Any]) -> tuple[str, dict[str, float], tuple[str
 
 
 READER = Reader(
-    "pdebench-1d", "HDF5 with tensor (samples, times, n) and attributes beta, Nu, or Nu and rho", matches, read
+    "pdebench-1d", "HDF5 with tensor ([samples,] times, n) and attributes beta, Nu, or Nu and rho", matches, read
 )

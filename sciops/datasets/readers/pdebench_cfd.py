@@ -1,8 +1,9 @@
 """PDEBench's compressible flow (arXiv:2210.07182) in one, two or three dimensions.
 
-``density``, ``pressure``, ``Vx``[, ``Vy``, ``Vz``] : (samples, T, X[, Y, Z]) single; ``x-``, ``y-``, ``z-coordinate`` :
-cell centres; ``t-coordinate`` : (T + 1,), of which the last belongs to no state and is left out; attributes ``eta``
-and ``zeta``, the shear and bulk viscosities, and ``M``, the Mach number of the initial state (2-D and 3-D).
+``density``, ``pressure``, ``Vx``[, ``Vy``, ``Vz``] : (samples, T, X[, Y, Z]) single, or (T, X[, Y, Z]) in test files of
+one trajectory: as many velocities as space axes tell which; ``x-``, ``y-``, ``z-coordinate`` : cell centres;
+``t-coordinate`` : (T + 1,), of which the last belongs to no state and is left out; attributes ``eta`` and ``zeta``, the
+shear and bulk viscosities, and ``M``, the Mach number of the initial state (2-D and 3-D).
 
     ρ_t + ∇·(ρv) = 0,  ρ(v_t + v·∇v) = −∇p + η Δv + (ζ + η/3) ∇(∇·v),  ideal gas
 
@@ -53,18 +54,24 @@ def matches(probe: Probe) -> bool:
     """Whether the file is HDF5 with density, pressure and as many velocities as space axes, all of one shape."""
     if probe.kind != "hdf5" or not probe.stored("density", "pressure", "Vx"):
         return False
-    shape = probe.arrays["density"].shape
-    fields = names(len(shape) - 2)
-    if not 3 <= len(shape) <= 5 or min(shape) < 1 or min(shape[2:]) < 2 or not probe.stored(*fields):
+    shape, ndim = probe.arrays["density"].shape, _ndim(probe)
+    if len(shape) not in (ndim + 1, ndim + 2) or min(shape) < 1 or min(shape[-ndim:]) < 2:
         return False
-    return all(probe.arrays[name].shape == shape and is_real(probe.arrays[name].dtype, "f") for name in fields)
+    return all(probe.arrays[name].shape == shape and is_real(probe.arrays[name].dtype, "f") for name in names(ndim))
+
+
+def _ndim(probe: Probe) -> int:
+    """How many velocities there are from Vx on: a count of axes alone takes (T, X, Y) for (samples, T, X)."""
+    return next((i for i, name in enumerate(VELOCITY) if name not in probe.arrays), len(VELOCITY))
 
 
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     """density, pressure, vx[, vy, vz] over (sample, time, x[, y, z]), lazily."""
     from sciops.datasets.readers._lazy import H5Array, lazy
+    from sciops.datasets.readers._lazy_arrays import OneSample
 
-    _, steps, *space = probe.arrays["density"].shape
+    shape, ndim = probe.arrays["density"].shape, _ndim(probe)
+    alone, steps, space = len(shape) == ndim + 1, shape[-ndim - 1], shape[-ndim:]
     axes = coordinates(len(space))
     boundary = _boundary(probe.attrs.get("boundary"), len(space))
 
@@ -84,7 +91,8 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         about = {"units": "1", "long_name": name, "stored_as": stored}
         if stored in VELOCITY:
             about |= {"long_name": f"velocity along {name[1]}", "part_of": "velocity", "component": name[1]}
-        fields[name] = (("sample", "time", *SPACE[: len(space)]), lazy(H5Array(probe.path, stored)), about)
+        array = H5Array(probe.path, stored)
+        fields[name] = (("sample", "time", *SPACE[:ndim]), lazy(OneSample(array) if alone else array), about)
     dataset = build_dataset(
         fields,
         grid,
@@ -118,7 +126,7 @@ def _boundary(text: Any, ndim: int) -> dict[str, str] | None:
 
 READER = Reader(
     "pdebench-cfd",
-    "HDF5 with density, pressure, Vx[, Vy, Vz], all (samples, times, nx[, ny, nz])",
+    "HDF5 with density, pressure, Vx[, Vy, Vz], all ([samples,] times, nx[, ny, nz])",
     matches,
     read,
 )
