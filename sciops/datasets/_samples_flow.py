@@ -54,10 +54,20 @@ def poseidon_samples(path: Path, *, seed: int = 0) -> None:
     import h5py
 
     x = np.arange(_POINTS) / _POINTS
-    u, v = _vortices(seed, x, x, 1.0)
+    u, v, _ = _vortices(seed, x, x, 1.0)
     with h5py.File(path, "w") as file:
         for i in range(_SAMPLES):
             file[f"sample_{i}"] = np.stack([u[i], v[i]], 1).astype(np.float32)
+
+
+def poseidon_netcdf(path: Path, *, seed: int = 0) -> None:
+    """`velocity` (N, T, 3, n, n) as NetCDF-4 with named dimensions and no coordinates: the same flow and a tracer."""
+    import xarray as xr
+
+    x = np.arange(_POINTS) / _POINTS
+    velocity = np.stack(_vortices(seed, x, x, 1.0), 2).astype(np.float32)
+    dims = ("member", "time", "channel", "x", "y")
+    xr.Dataset({"velocity": (dims, velocity)}).to_netcdf(path, engine="h5netcdf")
 
 
 def poseidon_helmholtz(path: Path, *, seed: int = 0) -> None:
@@ -128,6 +138,48 @@ def pdearena_ks(path: Path, *, seed: int = 0) -> None:
         group["dx"], group["dt"], group["v"] = length / n, dt, v
 
 
+def pdearena_swe(path: Path, *, seed: int = 0, samples: int | None = None) -> None:
+    """One standing wave on the globe as SpeedyWeather writes it, from north to south; `samples` of them, collected.
+
+    η = A sin φ cos φ cos(λ + p) cos ωt on a layer of depth H at rest, ω² = 6 g H / a², small enough to be exact.
+    """
+    import xarray as xr
+
+    rng, (nlat, nlon), (g, depth, a) = np.random.default_rng(seed), (16, 32), (9.81, 8000.0, 6.371e6)
+    lat, lon = np.degrees(np.arcsin(np.polynomial.legendre.leggauss(nlat)[0]))[::-1], 360 / nlon * np.arange(nlon)
+    hours, omega = np.arange(0, 2 * _STEPS, 2, dtype=np.int32), np.sqrt(6 * g * depth) / a
+    size = rng.uniform(5, 20, (samples or 1, 1, 1, 1))
+    east = np.radians(lon) + rng.uniform(0, 2 * np.pi, (samples or 1, 1, 1, 1))
+    north, beat = np.radians(lat)[:, None], omega * 3600 * hours[:, None, None]
+    flow, wave = g * size / (a * omega) * np.sin(beat), np.sin(north) * np.cos(north) * np.cos(east)
+    fields = {
+        "u": (flow * np.sin(north) * np.sin(east), "m/s", "zonal wind"),
+        "v": (-flow * np.cos(2 * north) * np.cos(east), "m/s", "meridional wind"),
+        "vor": (0 * size * wave * beat, "1/s", "relative vorticity"),
+        "div": (size * omega / depth * np.sin(beat) * wave, "1/s", "divergence"),
+        "pres": (size * np.cos(beat) * wave, "m", "interface displacement"),
+    }
+    variables = {}
+    for name, (values, units, words) in fields.items():
+        level = () if name == "pres" else ("lev",)
+        dims = ("b",) * (samples is not None) + ("time", *level, "lat", "lon")
+        values = values if name == "pres" else values[:, :, None]
+        values = (values if samples else values[0]).astype(np.float32)
+        variables[name] = (dims, values, {"units": units, "long_name": words, "missing_value": np.float32(-999999)})
+    axes = {
+        "time": ("time", hours, {"units": "hours since 2000-01-01 00:00:0.0", "long_name": "time"}),
+        "lev": ("lev", np.ones(1, np.int32), {"units": "1", "long_name": "vertical model levels"}),
+        "lat": ("lat", lat, {"units": "degrees_north", "long_name": "latitude"}),
+        "lon": ("lon", lon, {"units": "degrees_east", "long_name": "longitude"}),
+    }
+    xr.Dataset(variables, axes).to_netcdf(path, engine="h5netcdf")
+
+
+def pdearena_swe_collected(path: Path, *, seed: int = 0) -> None:
+    """Eight of them along an axis `b` before the others."""
+    pdearena_swe(path, seed=seed, samples=_SAMPLES)
+
+
 def jax_cfd(path: Path, *, seed: int = 0, netcdf3: bool = False) -> None:
     """u, v on the faces of a periodic box, (sample, time, x, y), as xarray writes it."""
     import xarray as xr
@@ -156,8 +208,9 @@ def jax_cfd_netcdf3(path: Path, *, seed: int = 0) -> None:
     jax_cfd(path, seed=seed, netcdf3=True)
 
 
-def _vortices(seed: int, x: np.ndarray, y: np.ndarray, length: float) -> tuple[np.ndarray, np.ndarray]:
-    """(u, v), each (N, T, len(x), len(y)): an exact decaying flow, ν = 0.05 on 2π, carried along by a stream (U, V).
+def _vortices(seed: int, x: np.ndarray, y: np.ndarray, length: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(u, v, c), each (N, T, len(x), len(y)): an exact decaying flow, ν = 0.05 on 2π, carried along by a stream (U, V),
+    and a tracer that is constant along its streamlines.
 
     u = U + A cos k(x − Ut + α) sin k(y − Vt + β) e^(−2νk²t),  v = V − A sin k(x − Ut + α) cos k(y − Vt + β) e^(−2νk²t)
     """
@@ -168,7 +221,8 @@ def _vortices(seed: int, x: np.ndarray, y: np.ndarray, length: float) -> tuple[n
     a = k * (x[:, None] - stream[:, 0] * t + shift[:, 0])
     b = k * (y[None, :] - stream[:, 1] * t + shift[:, 1])
     fade = size * np.exp(-2 * 0.05 * t)
-    return stream[:, 0] + fade * np.cos(a) * np.sin(b), stream[:, 1] - fade * np.sin(a) * np.cos(b)
+    swirl = (stream[:, 0] + fade * np.cos(a) * np.sin(b), stream[:, 1] - fade * np.sin(a) * np.cos(b))
+    return *swirl, np.cos(a) * np.cos(b)
 
 
 def _poisson(seed: int, x: np.ndarray, size: float) -> tuple[np.ndarray, np.ndarray]:
@@ -186,9 +240,12 @@ SAMPLES: dict[str, Callable[..., None]] = {
     "cno-poisson": cno_poisson,
     "poseidon": poseidon_wave,
     "poseidon-samples": poseidon_samples,
+    "poseidon-netcdf": poseidon_netcdf,
     "poseidon-helmholtz": poseidon_helmholtz,
     "pdearena-ns": pdearena_ns,
     "pdearena-ks": pdearena_ks,
+    "pdearena-swe": pdearena_swe,
+    "pdearena-swe-collected": pdearena_swe_collected,
     "jax-cfd": jax_cfd,
     "jax-cfd-netcdf3": jax_cfd_netcdf3,
 }

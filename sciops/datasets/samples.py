@@ -2,7 +2,8 @@
 
 For trying a reader, a command or a training run without a download. Our own writers take no part in them, so that a
 reader that agrees with them agrees with the layout. The fields are smooth solutions of the equation the layout is for
-(decaying sines, travelling waves), with true parameters and coordinates: at least 8 samples, 16 points per axis.
+(decaying sines, travelling waves), with true parameters and coordinates: 8 samples where the layout holds more than
+one, at least 16 points per axis.
 """
 
 from __future__ import annotations

@@ -187,7 +187,9 @@ def test_poseidon_helmholtz_carries_its_wall_value(tmp_path):
         ("velocity", (3, 4, 2, 8, 8), ("u", "v"), "navier_stokes_velocity", "periodic"),
         ("velocity", (3, 4, 3, 8, 8), ("u", "v", "tracer"), "navier_stokes_velocity", "periodic"),
         ("data", (3, 4, 4, 8, 8), ("density", "u", "v", "pressure"), "compressible_euler", "cell"),
-        ("data", (3, 4, 5, 8, 8), ("density", "u", "v", "pressure", "tracer"), "compressible_euler", "cell"),
+        ("data", (3, 4, 5, 8, 8), ("density", "u", "v", "pressure", "energy"), "compressible_euler", "cell"),
+        ("solution", (3, 4, 5, 8, 8), ("density", "u", "v", "pressure", "tracer"), "compressible_euler", "cell"),
+        ("solution", (3, 4, 2, 8, 8), ("u", "v"), "navier_stokes_velocity", "periodic"),
         (
             "solution",
             (3, 4, 6, 8, 8),
@@ -208,6 +210,27 @@ def test_poseidon_channels(tmp_path, key, shape, names, equation, centering):
             assert np.array_equal(dataset[name].values, values[:, :, i] if len(shape) == 5 else values)
         assert state_of(dataset) == tuple(name for name in names if name != "gravity")
         assert grid_of(dataset).centering == centering
+        _goes_round(tmp_path, dataset, "poseidon")
+
+
+def test_poseidon_dimensions_without_coordinates_are_no_arrays(tmp_path):
+    """The public files are NetCDF-4 of one variable; HDF5 keeps the length of each dimension as an array beside it."""
+    path = tmp_path / "file"
+    SAMPLES["poseidon-netcdf"](path, seed=5)
+    x = np.arange(16) / 16
+    truth = dict(zip(("u", "v", "tracer"), (field.astype(np.float32) for field in _vortices(5, x, x, 1.0))))
+    with h5py.File(path) as file:
+        assert set(file) == {"velocity", "member", "time", "channel", "x", "y"}
+    _holds(path, truth)
+    with open_dataset(path) as dataset:
+        assert dataset.attrs["layout"] == "poseidon" and state_of(dataset) == ("u", "v", "tracer")
+        # the tracer is carried along: c_t + u c_x + v c_y = 0
+        c, u, v = (dataset[name].values.astype(float) for name in ("tracer", "u", "v"))
+        k = 2j * np.pi * np.fft.fftfreq(16, 1 / 16)
+        along_x = np.fft.ifft(k[:, None] * np.fft.fft(c, axis=2), axis=2).real
+        along_y = np.fft.ifft(k * np.fft.fft(c, axis=3), axis=3).real
+        rate = (c[:, 2:] - c[:, :-2]) / 0.2
+        assert np.abs(rate + (u * along_x + v * along_y)[:, 1:-1]).max() < 0.05 * np.abs(rate).max()
         _goes_round(tmp_path, dataset, "poseidon")
 
 
@@ -329,6 +352,71 @@ def test_pdearena_one_length_and_the_other_equations(tmp_path):
             assert np.array_equal(dataset["time"].values, t) and "times" not in dataset
             assert len(split_indices(dataset, "validation")) == 3 and parameters_of(dataset) == {}
             _goes_round(tmp_path, dataset, "pdearena-ks")
+
+
+@pytest.mark.parametrize("layout", ["pdearena-swe", "pdearena-swe-collected"])
+def test_pdearena_shallow_water_goes_from_south_to_north(tmp_path, layout):
+    path = tmp_path / "file"
+    SAMPLES[layout](path, seed=8)
+    names, collected = ("pres", "u", "v", "vor", "div"), layout.endswith("collected")
+    with h5py.File(path) as file:
+        lat, lon = file["lat"][:], file["lon"][:]
+        raw = {name: file[name][()] if collected else file[name][()][None] for name in names}
+    truth = {name: (raw[name] if name == "pres" else raw[name][:, :, 0])[:, :, ::-1] for name in names}
+    assert lat[0] > lat[-1]
+    if collected:
+        _holds(path, truth)
+    with open_dataset(path) as dataset:
+        for name in names:
+            assert not dataset[name].variable._in_memory
+            assert np.array_equal(dataset[name][:, [3, 1], ::-2].values, truth[name][:, [3, 1], ::-2])
+            assert np.array_equal(dataset[name].values, truth[name])
+        assert find_reader(path).name == "pdearena-swe" and state_of(dataset) == ("pres", "u", "v")
+        assert dataset.attrs["equation"] == "shallow_water" and dataset.attrs["grid_type"] == "spherical"
+        assert np.array_equal(dataset["latitude"].values, lat[::-1]) and np.array_equal(dataset["y"].values, lon)
+        # the grid's latitudes are uniform, and the file's all but that
+        step = grid_of(dataset).spacing[0]
+        away = np.abs(dataset["x"].values - dataset["latitude"].values).max()
+        assert 1e-3 * step < away < 0.05 * step and "% of a step from uniform" in _notes(dataset)
+        assert json.loads(dataset.attrs["boundary"]) == {"y": "periodic"}
+        assert dataset["time"].attrs["units"].startswith("hours since") and dataset["u"].attrs["units"] == "m/s"
+        # h_t + H div = 0 and u_t = −g h_λ / (a cos φ), v_t = −g h_φ / a at those latitudes: no axis or sign is amiss
+        north = np.radians(dataset["latitude"].values)[:, None]
+        seconds = 3600 * np.diff(dataset["time"].values)[0]
+        h, u, v, div = (dataset[name].values.astype(float) for name in ("pres", "u", "v", "div"))
+        rate = lambda field: (field[:, 2:] - field[:, :-2]) / (2 * seconds)  # noqa: E731
+        # the differences of a wave over two steps are those of its derivative times this factor
+        turn = np.sqrt(6 * 9.81 * 8000) / 6.371e6 * seconds
+        factor = np.sin(turn) / turn
+        assert np.abs(rate(h) + 8000 * div[:, 1:-1] * factor).max() < 1e-5 * np.abs(rate(h)).max()
+        waves = 1j * np.fft.fftfreq(32, 1 / 32)
+        east = np.fft.ifft(waves * np.fft.fft(h)).real / (6.371e6 * np.cos(north))
+        assert np.abs(rate(u) + 9.81 * east[:, 1:-1] * factor).max() < 1e-5 * np.abs(rate(u)).max()
+        slope = np.gradient(h, north[:, 0], axis=2) / 6.371e6
+        middle = np.s_[:, :, 3:-3]
+        assert np.abs((rate(v) + 9.81 * slope[:, 1:-1] * factor)[middle]).max() < 0.05 * np.abs(rate(v)).max()
+        again = _goes_round(tmp_path, dataset, "pdearena-swe")
+    with xr.open_dataset(again, engine="h5netcdf", decode_times=False) as plain:  # its own loaders find their names
+        for name in names:
+            assert np.array_equal(plain[name].values, raw[name] if collected else raw[name][0]), name
+        assert np.array_equal(plain["lat"].values, lat) and plain["u"].dims[-3:] == ("lev", "lat", "lon")
+
+
+def test_pdearena_shallow_water_of_other_shapes(tmp_path):
+    path = tmp_path / "file"
+    SAMPLES["pdearena-swe"](path, seed=0)
+    for name, values in (("lat", np.sort(RNG.random(16))), ("lon", np.full(32, np.nan))):
+        SAMPLES["pdearena-swe"](path, seed=0)
+        with h5py.File(path, "r+") as file:
+            file[name][...] = values
+        with open_dataset(path) as dataset:  # there to be read, but nothing that needs a grid is fooled
+            assert "there is no grid" in dataset.attrs["no_grid"] and "grid" not in dataset.attrs
+    with h5py.File(path, "r+") as file:
+        levels = np.repeat(file["u"][()], 2, axis=1)
+        del file["u"]
+        file["u"] = levels
+    with pytest.raises(ValueError, match="no known layout"):
+        open_dataset(path)
 
 
 # jax-cfd

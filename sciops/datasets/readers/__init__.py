@@ -21,6 +21,7 @@ from sciops.datasets.readers import (
     neuralop,
     pdearena_ks,
     pdearena_ns,
+    pdearena_swe,
     pdebench_1d,
     pdebench_cfd,
     pdebench_darcy,
@@ -42,6 +43,7 @@ READERS: dict[str, Reader] = {
     reader.name: reader
     for reader in (
         native.READER,
+        arrays.READER,  # what somebody has described goes before what a file looks like
         the_well.READER,
         pdebench_darcy.READER,
         pdebench_1d.READER,
@@ -50,6 +52,7 @@ READERS: dict[str, Reader] = {
         pdebench_ns.READER,
         pdearena_ns.READER,
         pdearena_ks.READER,
+        pdearena_swe.READER,
         cno.READER,
         poseidon.READER,
         jax_cfd.READER,
@@ -57,7 +60,6 @@ READERS: dict[str, Reader] = {
         li2020_ns.READER,
         li2020_burgers.READER,
         neuralop.READER,
-        arrays.READER,
         apebench.READER,
     )
 }
@@ -138,7 +140,7 @@ def _read(reader: Reader, found: Probe, resolution: Resolution) -> xr.Dataset:
 
 
 def _unknown(found: Probe, layout: str | None) -> str:
-    if found.kind in ("npy", "npz") and layout in (None, "arrays"):
+    if found.kind in ("npy", "npz", "hdf5", "mat5") and found.arrays and layout in (None, "arrays"):
         return arrays.undescribed(found)
     if layout is not None:
         return f"{found.path} is {found.describe()}; layout {layout!r} is {READERS[layout].expects}"

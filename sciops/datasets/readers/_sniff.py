@@ -23,6 +23,7 @@ from sciops.datasets.readers._numpy_files import DESCRIPTION, npy_array, npz_arr
 
 _ANY_FILE = 1 << 24  # bytes that an array may claim in a file of any size
 _COMPRESSED, _PLAIN = 1100, 100  # times the bytes stored: DEFLATE reaches 1032:1; a file may be filled to a hundredth
+_NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _TORCH_OLD = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the number that opened torch.save files before torch 1.6
 
@@ -104,7 +105,7 @@ class Probe:
         def visit(name: str | bytes, item: Any) -> None:
             # text and records are no fields; what they say is in attributes; a name of bytes is no text in any code
             numeric = isinstance(item, h5py.Dataset) and item.dtype.kind in "biufc" and item.shape is not None
-            if numeric and isinstance(name, str):
+            if numeric and isinstance(name, str) and not _is_bare_dimension(item):
                 other = stored_elsewhere(item)
                 if other is not None:
                     raise ValueError(
@@ -186,6 +187,11 @@ def probe(path: str | Path) -> Probe:
     path = Path(path)
     if is_store(path):
         return Probe(path, "zarr", attrs=store_attributes(path))
+    if path.is_dir() and any((path / name).is_file() for name in (".zgroup", ".zarray")):
+        raise ValueError(
+            f"{path} is a Zarr store of version 2, which is not read: write it once as NetCDF, "
+            "xarray.open_zarr(path).to_netcdf('data.nc'), and open that"
+        )
     if path.is_dir():
         inside = sorted(p.name for p in path.iterdir())[:6]
         raise IsADirectoryError(
@@ -250,6 +256,13 @@ def _probe_hdf5(path: Path, *, matlab: bool) -> Probe:
         ours = "sciops_schema" in attrs
         matlab = matlab or not ours and any("MATLAB_class" in item.attrs for item in file.values())
     return Probe(path, "hdf5", matlab, attrs)
+
+
+def _is_bare_dimension(item: Any) -> bool:
+    """Whether an array is NetCDF-4's way to keep the length of a dimension that has no coordinate."""
+    import h5py
+
+    return len(item.shape) == 1 and item.is_scale and h5py.h5ds.get_scale_name(item.id).startswith(_NO_VARIABLE)
 
 
 def _zip_kind(path: Path) -> str:

@@ -1,8 +1,8 @@
 """Poseidon's files (arXiv:2405.19101), HDF5 named `.nc`, `NS-PwC.nc`, `Wave-Layer.nc`, `Helmholtz.h5` and kin.
 
 * ``velocity`` (N, T, C, n, n)         navier_stokes_velocity: u, v[, tracer]
-* ``data`` (N, T, C, n, n)             compressible_euler: density, u, v, pressure[, tracer]
-* ``solution`` (N, T, C, n, n)         the same by C: 1 u; 2 u, v; 4 … 6 as ``data``, then the gravity potential
+* ``data`` (N, T, C, n, n)             compressible_euler: density, u, v, pressure[, energy]
+* ``solution`` (N, T, C, n, n)         by C: 1 u; 2 u, v; 4 … 6 density, u, v, pressure[, tracer[, gravity potential]]
 * ``solution`` (N, T, n, n)            one scalar u; with ``c`` (N, n, n), the speed of sound, wave; of two times, the
                                        airfoil: shape a → density u
 * ``source``, ``solution`` (N, n, n)   poisson: f → u
@@ -10,7 +10,8 @@
 * ``Sample_{i}/{a, u, bc}``            helmholtz: coefficient a, u, and bc, its value on the wall, one number a sample
 
 No file states times, positions or splits: the authors count steps, test on the last samples of a file and validate on
-those before them, as many as their code has for its name. Incompressible flow is taken as one period of the unit
+those before them, as many as their code has for its name. The pages of the data sets say more: uniform times up to 1 on
+the unit square, up to 2 in CE-RM, 5 in GCE-RT, 0.0002 in ACE. Incompressible flow is taken as one period of the unit
 square and compressible flow as its cells; for u = 0 or bc on the wall the values next to it tell nodes from cells;
 otherwise nodes from wall to wall are assumed. The shear layer's file alone has its two axes exchanged, in its authors'
 words; the numbers do not say so.
@@ -34,10 +35,11 @@ if TYPE_CHECKING:
 
 _SAMPLE = re.compile(r"sample_(\d{1,9})", re.ASCII)
 _HELMHOLTZ = re.compile(r"Sample_(\d{1,9})/(a|u|bc)", re.ASCII)
-_EULER = ("density", "u", "v", "pressure", "tracer", "gravity")
+_EULER = ("density", "u", "v", "pressure")
+_MORE = {"data": ("energy",), "solution": ("tracer", "gravity")}  # channels that follow those of Euler's equations
 _MOST_CHANNELS = 8
 _SPACE = ("x", "y")
-_UNTIMED = "the file states no times, only the order of the states"
+_UNTIMED = "the file states no times, only the order of the states; where the page of its data set does, assign them"
 
 
 def matches(probe: Probe) -> bool:
@@ -71,8 +73,8 @@ def channels_of(key: str, count: int) -> tuple[str, ...]:
         return ("u", "v")
     if key == "velocity" and count == 3:
         return ("u", "v", "tracer")
-    if key in ("data", "solution") and 4 <= count <= 6:
-        return _EULER[:count]
+    if key in _MORE and 4 <= count <= 4 + len(_MORE[key]):
+        return _EULER + _MORE[key][: count - 4]
     return ("u",) if count == 1 else tuple(f"channel{i}" for i in range(count))
 
 
@@ -143,7 +145,7 @@ def _flow(probe: Probe, key: Any, shape: tuple[int, ...]) -> xr.Dataset:
 
     one = isinstance(key, str)
     names = channels_of(key if one else "velocity", shape[1])
-    euler = names[:4] == _EULER[:4]
+    euler = names[:4] == _EULER
     equation = "compressible_euler" if euler else "navier_stokes_velocity" if names[:2] == ("u", "v") else "unknown"
     fields = {}
     for channel, name in enumerate(names):
