@@ -71,6 +71,42 @@ def neuralop_burgers(path: Path, *, seed: int = 0) -> None:
     torch.save({"x": u[:, 0].clone(), "y": u, "visc": torch.full((1, 1), 0.01, dtype=torch.float64)}, path)
 
 
+def neuralop_navier_stokes(path: Path, *, seed: int = 0) -> None:
+    """{"x", "y"} float32 (N, 16, 16): waves of one length as forcing of a flow at rest, and its vorticity at t = 5.
+
+    Such waves carry each other nowhere: w = f (1 − exp(−νk²t)) / νk², ν = 10⁻².
+    """
+    import torch
+
+    rng, x = np.random.default_rng(seed), np.arange(_POINTS) / _POINTS
+    size, phase = rng.uniform(-1, 1, (_SAMPLES, 3, 1, 1)), rng.uniform(0, 1, (_SAMPLES, 3, 1, 1))
+    rate = 1e-2 * 4 * np.pi**2 * 25
+    waves = [(5, 0), (3, 4), (4, -3)]
+    f = sum(
+        (size[:, i] + np.sign(size[:, i])) * np.cos(2 * np.pi * (k * x[:, None] + l_ * x[None] + phase[:, i]))
+        for i, (k, l_) in enumerate(waves)
+    )
+    w = f * (1 - np.exp(-5 * rate)) / rate
+    torch.save({"x": torch.from_numpy(f.astype(np.float32)), "y": torch.from_numpy(w.astype(np.float32))}, path)
+
+
+def hdf5(path: Path, *, seed: int = 0) -> None:
+    """Arrays of any names in HDF5, as generic loaders read them by a list of fields, described in `<file>.json`."""
+    import h5py
+
+    heat, description = _heat(seed), _heat_description()
+    about = {"dims": ["sample", "time", "x", ""], "units": "K", "long_name": "temperature"}
+    description["arrays"] = {
+        "u": {**about, "array": "fields/temperature"},
+        "initial": {**about, "dims": ["sample", "x"], "array": "fields/initial"},
+    }
+    description["times"] = {"array": "times", "units": "s"}
+    with h5py.File(path, "w") as file:
+        file.create_dataset("fields/temperature", data=heat["u"][..., None].astype(np.float32), compression="gzip")
+        file["fields/initial"], file["times"] = heat["initial"].astype(np.float32), 0.25 * np.arange(1, 10)
+    path.with_name(path.name + ".json").write_text(json.dumps(description))
+
+
 def npy(path: Path, *, seed: int = 0) -> None:
     """One array (N, T, n), and its description in `<file>.json`."""
     with open(path, "wb") as file:
@@ -183,7 +219,9 @@ SAMPLES = {
     "li2020-burgers-trajectory": li2020_burgers_trajectory,
     "neuralop": neuralop,
     "neuralop-burgers": neuralop_burgers,
+    "neuralop-navier-stokes": neuralop_navier_stokes,
     "npy": npy,
     "npz": npz,
+    "hdf5": hdf5,
     "apebench": apebench,
 }

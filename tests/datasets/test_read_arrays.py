@@ -196,6 +196,42 @@ def test_neuralop_burgers_keeps_what_the_layout_can_tell(tmp_path):
     assert torch.equal(untimed["y"], torch.from_numpy(source["u"].values)) and float(untimed["visc"]) == 0.01
 
 
+def test_neuralop_navier_stokes_is_no_darcy(tmp_path):
+    """Same keys, same shapes: x of both signs is no coefficient."""
+    path = tmp_path / "nsforcing_train_16.pt"
+    SAMPLES["neuralop-navier-stokes"](path, seed=6)
+    raw = torch.load(path, weights_only=True)
+    with open_dataset(path) as dataset:
+        assert dataset.attrs["equation"] == "navier_stokes" and dataset.attrs["task"] == "steady"
+        assert np.array_equal(dataset["f"].values, raw["x"]) and np.array_equal(dataset["u"].values, raw["y"])
+        assert grid_of(dataset) == Grid((16, 16), (0, 1), "periodic") and "both signs" in _notes(dataset)
+        assert dataset.attrs["positions"].startswith("assumed") and "coefficient" not in dataset.attrs
+        # the file's claim by our own solver: from rest, with that forcing, to t = 5
+        from sciops.pde import navier_stokes
+
+        f = dataset["f"].values.astype(float)
+        solved = navier_stokes.solve(np.zeros_like(f), grid_of(dataset), times=[5.0], viscosity=1e-2, forcing=f)
+        np.testing.assert_allclose(solved.u[:, -1], raw["y"], atol=1e-4)
+        with open_dataset(convert(dataset, tmp_path / "again", "neuralop")) as there:
+            assert there.identical(dataset)
+        wide = Grid((16, 16), (0, 2 * np.pi), "periodic")
+        moved = dataset.load().assign_attrs(grid=json.dumps(wide.to_dict()))
+        with open_dataset(convert(moved, tmp_path / "wide", "neuralop")) as there:
+            assert grid_of(there) == wide and there.attrs["positions"] == "stored"
+        for bad, message in (
+            (dataset.assign(f=abs(dataset["f"])), "by its signs"),
+            (dataset.assign_attrs(parameters='{"viscosity": 0.1}'), "no place for the constants viscosity"),
+            (dataset.drop_vars("f"), "one forcing f and the vorticity u"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                convert(bad, tmp_path / "refused", "neuralop")
+    SAMPLES["neuralop"](path, seed=6)
+    raw = torch.load(path, weights_only=True)
+    torch.save({"x": 3 + 9 * raw["x"].float(), "y": raw["y"]}, path)
+    with open_dataset(path) as dataset:
+        assert dataset.attrs["equation"] == "darcy" and dataset.attrs["coefficient"] == "values"
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -163,6 +163,22 @@ class PrecededArray(BackendArray):
         return np.asarray(self.rest[indexing.OuterIndexer(key)]).astype(self.dtype, copy=False)
 
 
+class CastArray(BackendArray):
+    """Numbers in memory, or mapped to it, in another type: only those asked for are changed."""
+
+    def __init__(self, values: np.ndarray, dtype: np.dtype) -> None:
+        self.values, self.dtype, self.shape = values, np.dtype(dtype), values.shape
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
+
+    def _read(self, key: tuple[Any, ...]) -> np.ndarray:
+        values = self.values
+        for axis, part in reversed(list(enumerate(key))):
+            values = values[(slice(None),) * axis + (part,)]
+        return np.asarray(values).astype(self.dtype)
+
+
 class OneSample(BackendArray):
     """An array with an axis of length one put before its own."""
 

@@ -5,6 +5,10 @@ f = 1, u = 0 on the wall, of which every (421 // R)-th node is kept and the firs
 last at 390/420) and 32 nodes at 13·j/420 (the last at 403/420). One wall is on the grid, the other lies beyond the last
 node. A bool x tells the phases apart (True is the more permeable one) but not their values; y is rescaled.
 
+Navier–Stokes (`nsforcing_train_128.pt`): x, y (samples, R, R) as in Darcy, so that the numbers must tell: a
+coefficient is positive, the forcing x of the vorticity has both signs. y is the vorticity it leads to; viscosity and
+time are not in the file. Periodic; one unit period is assumed.
+
 Burgers: x (samples, R) at time 0, y (samples, T, R) from time 0 on, visc (1, 1). Checked on the public files: y begins
 with x, bit for bit; R points of one period on the unit interval, end point not stored. The time step is not in the file
 but in its numbers: solutions of u_t + u u_x = ν u_xx obey d/dt ∫u²/2 = −ν ∫u_x², exactly. In the public files that
@@ -31,13 +35,18 @@ FINE_NODES = 421
 GRID_KEY = "sciops_grid"  # an extra string our writer adds when the layout's own rule would not give the grid back
 _ON_WALL = 0.25
 _LOOKED_AT = 256  # samples
+_SIGNS_IN = 4
 _UNTIMED = "the time step is neither in the file nor clear from its numbers: times are not known"
+_FORCED = (
+    "x has both signs, as no coefficient has: it is taken for the forcing of Navier–Stokes, y for the vorticity; the "
+    "viscosity and the time are not in the file"
+)
 _RESOLVED = 1e-4  # of the energy may lie in the last waves of the grid
 _CLEAR = 1e-2  # relative spread of a step that the samples agree on
 
 
 def matches(probe: Probe) -> bool:
-    """Whether the file is a torch dictionary with `x` and `y` of the Darcy or Burgers shapes."""
+    """Whether the file is a torch dictionary with `x` and `y` of the Darcy (Navier–Stokes) or Burgers shapes."""
     if probe.kind != "torch" or not {"x", "y"} <= set(probe.arrays):
         return False
     x, y = probe.arrays["x"].shape, probe.arrays["y"].shape
@@ -45,10 +54,19 @@ def matches(probe: Probe) -> bool:
 
 
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
-    """Darcy fields at their true nodes, or Burgers trajectories, as the shapes say."""
+    """Darcy fields at their true nodes, a forcing and its vorticity, or Burgers trajectories."""
     x, y = probe.arrays["x"], probe.arrays["y"]
-    dataset = _open_darcy(probe) if _is_darcy(x.shape, y.shape) else _open_burgers(probe, y)
+    if not _is_darcy(x.shape, y.shape):
+        dataset = _open_burgers(probe, y)
+    else:
+        dataset = _open_flow(probe) if has_both_signs(probe.tensors["x"].numpy()) else _open_darcy(probe)
     return at_resolution(dataset, resolution)
+
+
+def has_both_signs(x: np.ndarray) -> bool:
+    """Whether each of the first samples of x changes its sign, as a forcing does and no coefficient can."""
+    few = x[:_SIGNS_IN]
+    return few.dtype.kind == "f" and few.size > 0 and all(one.min() < 0 < one.max() for one in few)
 
 
 def node_grid(shape: tuple[int, ...], y: np.ndarray) -> tuple[Grid, str]:
@@ -77,9 +95,12 @@ def node_grid(shape: tuple[int, ...], y: np.ndarray) -> tuple[Grid, str]:
 
 
 def _open_darcy(probe: Probe) -> xr.Dataset:
+    from sciops.datasets.readers._lazy import lazy
+    from sciops.datasets.readers._lazy_arrays import CastArray
+
     data = probe.tensors
     x, y = data["x"].numpy(), data["y"].numpy()
-    indicator = x.dtype == bool or bool(((x == 0) | (x == 1)).all())
+    indicator = _is_indicator(x)
     grid, positions = node_grid(x.shape[1:], y)
     if isinstance(data.get(GRID_KEY), str):
         grid, positions = Grid.from_dict(json.loads(data[GRID_KEY])), "stored"
@@ -89,7 +110,7 @@ def _open_darcy(probe: Probe) -> xr.Dataset:
         else {"long_name": "coefficient", "units": "1"}
     )
     fields: dict[str, Any] = {
-        "a": (("sample", "x", "y"), x if x.dtype.kind == "f" else x.astype(np.float32), about),
+        "a": (("sample", "x", "y"), x if x.dtype.kind == "f" else lazy(CastArray(x, np.dtype(np.float32))), about),
         "u": (("sample", "x", "y"), y, {"long_name": "solution", "units": "1"}),
     }
     return build_dataset(
@@ -101,6 +122,39 @@ def _open_darcy(probe: Probe) -> xr.Dataset:
         forcing=1.0,
         positions=positions,
     )
+
+
+def _is_indicator(x: np.ndarray) -> bool:
+    """Whether x says 0 or 1 everywhere; of other numbers, which are mapped from the disk, few are read."""
+    blocks = (x[i : i + _LOOKED_AT] for i in range(0, len(x), _LOOKED_AT))
+    return x.dtype == bool or all(bool(((one == 0) | (one == 1)).all()) for one in blocks)
+
+
+def _open_flow(probe: Probe) -> xr.Dataset:
+    data = probe.tensors
+    x, y = data["x"].numpy(), data["y"].numpy()
+    grid, positions = flow_grid(x.shape[1:]), "assumed: one unit period"
+    if isinstance(data.get(GRID_KEY), str):
+        grid, positions = Grid.from_dict(json.loads(data[GRID_KEY])), "stored"
+    dims = ("sample", "x", "y")
+    fields: dict[str, Any] = {
+        "f": (dims, x, {"long_name": "forcing of the vorticity", "units": "1", "stored_as": "x"}),
+        "u": (dims, y, {"long_name": "vorticity at the last time", "units": "1", "stored_as": "y"}),
+    }
+    return build_dataset(
+        fields,
+        grid,
+        layout="neuralop",
+        equation="navier_stokes",
+        notes=(_FORCED,),
+        boundary={"x": "periodic", "y": "periodic"},
+        positions=positions,
+    )
+
+
+def flow_grid(shape: tuple[int, ...]) -> Grid:
+    """Where the points of this layout's Navier–Stokes files are taken to lie."""
+    return Grid(shape, (0.0, 1.0), "periodic")
 
 
 def _open_burgers(probe: Probe, y: Entry) -> xr.Dataset:
