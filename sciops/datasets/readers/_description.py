@@ -1,4 +1,4 @@
-"""What NumPy arrays mean: the JSON beside a .npy or .npz file, or inside the archive, read and checked.
+"""What the arrays of a file mean: the JSON beside it, inside it or in its folder, read and checked.
 
     {"arrays": {"u": {"dims": ["sample", "time", "x", "y"], "units": "m/s", "long_name": "…"}},
      "grid": {"shape": [64, 64], "extent": [[0, 1], [0, 1]], "centering": "periodic"},
@@ -7,13 +7,14 @@
 
 ``arrays``: variable → its dimensions in the order of the stored axes, of "sample", "time", "x", "y", "z", "channel"
 (then "components" names the variables along it) and "" (an axis of length one, left out); "array" is the name in the
-archive where it differs, "grid" the variable's own grid where it is staggered. ``times`` is {"start", "step"},
+file where it differs, "grid" the variable's own grid where it is staggered. ``times`` is {"start", "step"},
 {"values": […]} or {"array": name}, with "units". All but ``arrays`` and ``grid`` may be left out.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from sciops.datasets.readers._sniff import Probe, readable
 from sciops.grids import Grid
 
 DIMS = ("sample", "time", *SPACE, "channel", "")
+FOLDER = "sciops.json"  # the name of a description for all files of a folder
 ALONE = "(the array)"  # the name of a .npy file's one array in its table of contents
 _KEYS = ("arrays", "grid", "equation", "state", "times", "parameters", "boundary", "attrs")
 _LARGEST = 1 << 20
@@ -53,6 +55,11 @@ class Description:
     boundary: Mapping[str, str] = field(default_factory=dict)
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def alone(self) -> bool:
+        """Whether the file is one sample, since no variable has an axis of samples."""
+        return not any("sample" in one.dims for one in self.variables)
+
 
 def sidecar(path: Path) -> Path:
     """Where the description of a file lies that does not hold it itself."""
@@ -60,19 +67,40 @@ def sidecar(path: Path) -> Path:
 
 
 def stated(probe: Probe) -> Mapping[str, Any] | None:
-    """The JSON object that goes with the file, inside it or beside it; None where there is none."""
-    text = None
+    """The JSON object that goes with the file, inside it, beside it, or in its folder; None where there is none."""
     if probe.kind == "npz":
         with readable(probe.path, "a NumPy .npz archive"):
             text = npz_description(probe.path)
-    beside = sidecar(probe.path)
-    if text is None and beside.is_file() and beside.stat().st_size <= _LARGEST:
-        text = beside.read_bytes().decode("utf-8", "replace")
+        if text is not None:
+            return _parsed(text)
+    if os.path.isfile(sidecar(probe.path)):  # which is False for a name too long to have one
+        return _read(sidecar(probe.path))
+    for folder in (probe.path.parent, probe.path.parent.parent):
+        content = _read(folder / FOLDER) if (folder / FOLDER).is_file() else None
+        if content is not None:
+            return content if _holds(probe, content) else None
+    return None
+
+
+def _read(path: Path) -> Mapping[str, Any] | None:
+    return _parsed(path.read_bytes().decode("utf-8", "replace")) if path.stat().st_size <= _LARGEST else None
+
+
+def _parsed(text: str) -> Mapping[str, Any] | None:
     try:
-        content = None if text is None else json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
+
+
+def _holds(probe: Probe, content: Mapping[str, Any]) -> bool:
+    """Whether a description that is not this file's own speaks of arrays that are in it."""
+    arrays = content.get("arrays")
+    if not isinstance(arrays, dict) or not arrays:
+        return False
+    named = [about.get("array", name) if isinstance(about, dict) else name for name, about in arrays.items()]
+    return probe.kind == "npy" or all(str(name) in probe.arrays for name in named)
 
 
 def parse(content: Mapping[str, Any], where: Path, alone: bool) -> Description:
@@ -91,10 +119,13 @@ def parse(content: Mapping[str, Any], where: Path, alone: bool) -> Description:
         if len(set(names)) < len(names):
             raise ValueError(f"two variables have one name among {', '.join(names)}")
         state = tuple(map(str, content.get("state", ())))
+        needed = {"time"} | ({"sample"} if any("sample" in one.dims for one in variables) else set())
         for name in state:
             dims = next((one.dims for one in variables if one.name == name), ())
-            if not {"sample", "time"} <= set(dims):
-                raise ValueError(f"state has {name!r}, which is no variable with a sample and a time axis")
+            if not needed <= set(dims):
+                raise ValueError(
+                    f"state has {name!r}, which is no variable with a {' and a '.join(sorted(needed))} axis"
+                )
         parts = {key: content.get(key, {}) for key in ("times", "parameters", "boundary", "attrs")}
         for key, value in parts.items():
             if not isinstance(value, dict):

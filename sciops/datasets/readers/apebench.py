@@ -58,11 +58,11 @@ def recognises(probe: Probe) -> bool:
 
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     """One variable a channel over (sample, time, x[, y[, z]])."""
+    from sciops.datasets.readers._described import numpy_contents
     from sciops.datasets.readers._lazy import lazy
     from sciops.datasets.readers._lazy_arrays import numpy_array
-    from sciops.datasets.readers.arrays import contents
 
-    array = contents(probe)[ALONE]
+    array = numpy_contents(probe)[ALONE]
     _, steps, channels, *space = array.shape
     check_size(probe, array.shape)
     about = scenario(probe)
