@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sciops.training import _sharding
+from sciops.training.checkpoints import model_tensors
 from sciops.training.config import TrainConfig
+
+# Process 0 alone reads all fields before the first step, and writes: others wait for longer than torch's 10 minutes.
+_PATIENCE = timedelta(hours=6)
 
 
 class Processes:
@@ -20,26 +25,28 @@ class Processes:
     device, rank, count : of this process
     main : whether it is the one that writes files and draws the bar
     sharded : whether the model is spread over the processes (strategy "fsdp", and more than one)
+    wide : the dtype of sums over many samples: float64 where the device has it
 
-    Raises ValueError for a device that is not there, and for a time budget with several processes, whose clocks would
-    disagree.
+    Raises ValueError for a device that is not there, for more processes than devices, and for a time budget with
+    several processes, whose clocks would disagree.
     """
 
     def __init__(self, config: TrainConfig) -> None:
-        from accelerate import Accelerator
+        from accelerate import Accelerator, InitProcessGroupKwargs
 
         several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+        _check_device(config.device, several)
         on_cpu = not torch.cuda.is_available() or (several and config.device == "cpu")
+        patience = [InitProcessGroupKwargs(timeout=_PATIENCE)] if several else []
         # precision is the loop's own affair: accelerate fixes it once for the life of the process
-        self._accelerator = Accelerator(mixed_precision="no", cpu=on_cpu)
+        self._accelerator = Accelerator(mixed_precision="no", cpu=on_cpu, kwargs_handlers=patience)
         self.rank, self.count = self._accelerator.process_index, self._accelerator.num_processes
         self.main = self._accelerator.is_main_process
         self.device = self._accelerator.device
         self.sharded = self.count > 1 and config.strategy == "fsdp"
         if config.device != "auto" and self.count == 1:
             self.device = torch.device(config.device)
-            if self.device.type == "cuda" and not torch.cuda.is_available():
-                raise ValueError(f"device={config.device!r}: there is no CUDA device here; pass device='auto' or 'cpu'")
+        self.wide = torch.float32 if self.device.type == "mps" else torch.float64
         if self.count > 1 and config.seconds is not None:
             raise ValueError(f"seconds={config.seconds} is for one process, got {self.count}; set epochs instead")
 
@@ -77,6 +84,18 @@ class Processes:
         else:
             nn.utils.clip_grads_with_norm_(parameters, largest, norm)
 
+    def share_buffers(self, model: nn.Module) -> None:
+        """Gives every process the buffers of process 0, whose model is written: running statistics are each one's own
+        while it trains."""
+        if self.count == 1:
+            return
+        parameters = {f"model/{name}" for name, _ in model.named_parameters(remove_duplicate=False)}
+        for name, tensor in model_tensors(model).items():
+            if name not in parameters:
+                whole = tensor.detach().contiguous()
+                torch.distributed.broadcast(whole, 0)
+                tensor.copy_(whole)
+
     def sum(self, value: Tensor) -> Tensor:
         """Σ over the processes, the same bits on each."""
         return self._accelerator.reduce(value, reduction="sum") if self.count > 1 else value
@@ -98,6 +117,48 @@ class Processes:
             raise said[1]
         return said[0]
 
+    def agree(self, **values: Any) -> None:
+        """Raises ValueError, on every process, unless all have the same values: with other numbers of steps they would
+        wait for one another for ever."""
+        if self.count == 1:
+            return
+        from accelerate.utils import gather_object
+
+        everyone = gather_object([values])
+        for name, value in everyone[0].items():
+            for rank, other in enumerate(everyone):
+                if other[name] != value:
+                    raise ValueError(
+                        f"process {rank} has {name.replace('_', ' ')} {other[name]}, process 0 {value}: every machine "
+                        "has to see the same data and the same folder"
+                    )
+
     def wait(self) -> None:
         if self.count > 1:
             self._accelerator.wait_for_everyone()
+
+
+def _check_device(name: str, several: bool) -> None:
+    """Raises ValueError for a device that is not there, or that several processes cannot share."""
+    if name == "auto":
+        kind, number = "cuda" if torch.cuda.is_available() else "cpu", None
+    else:
+        try:
+            kind, number = torch.device(name).type, torch.device(name).index
+        except RuntimeError:
+            raise ValueError(f"device={name!r}: expected 'auto', 'cpu', 'cuda', 'cuda:1' or 'mps'") from None
+    if several and (number is not None or kind not in ("cpu", "cuda")):
+        raise ValueError(f"device={name!r} is for one process; several take a device each: pass device='auto' or 'cpu'")
+    if kind != "cuda":
+        return
+    devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if devices == 0:
+        raise ValueError(f"device={name!r}: there is no CUDA device here; pass device='auto' or 'cpu'")
+    if number is not None and number >= devices:
+        raise ValueError(f"device={name!r}: expected a number below {devices}, the CUDA devices there are")
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if several and here > devices:
+        raise ValueError(
+            f"{here} processes on this machine, which has {devices} CUDA devices: start at most as many, or pass "
+            "device='cpu'"
+        )

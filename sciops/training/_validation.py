@@ -32,7 +32,7 @@ def validate(
     task, dtype = task_of(config), dtype_of(config)
     means: dict[str, float] = {}
     for number, dataset in enumerate(validation, first):
-        total = torch.zeros((), dtype=torch.float64, device=processes.device)
+        total = torch.zeros((), dtype=processes.wide, device=processes.device)
         parts = _parts(len(dataset), 4 * config.batch_size, processes)  # without a graph more fits
         with closing(loader.batches([(number, part) for part, _ in parts])) as batches:
             for (_, counts), fields in zip(parts, batches):
@@ -40,7 +40,7 @@ def validate(
                 with torch.no_grad(), autocast(config, processes.device):
                     prediction = apply_model(model, x, dataset.grid)
                 if counts:
-                    total += task.errors(prediction.to(dtype), y).double().sum()
+                    total += task.errors(prediction.to(dtype), y).to(processes.wide).sum()
         name = name_of(dataset.grid)
         while name in means:
             name += "'"

@@ -53,11 +53,11 @@ class Run:
 
     model : in evaluation mode, physical units in and out, on the device it was trained on; parameters as of
         ``config.keep``
-    history : one dict per epoch: epoch, step, loss (mean over the training fields), rate, gradient_norm (mean over the
-        steps, before clipping), seconds, and where it was validated validation and validation_by_grid (mean relative
-        L2 in physical units; of labels the error rate, of tokens nats a token); with ``diagnose_every`` diagnosis, a
-        list of {"step", "cosine", "norm_ratio"} of the rule's gradient to backpropagation's, by group of parameters
-        (`Diagnosis`)
+    history : one dict per epoch: epoch, step, loss (mean over the steps, each the mean over its fields), rate,
+        gradient_norm (mean over the steps, before clipping), seconds, and where it was validated validation and
+        validation_by_grid (mean relative L2 in physical units; of labels the error rate, of tokens nats a token); with
+        ``diagnose_every`` diagnosis, a list of {"step", "cosine", "norm_ratio"} of the rule's gradient to
+        backpropagation's, by group of parameters (`Diagnosis`)
     best_epoch, best : epoch and value of the least validation; without validation data the last epoch and None
     epochs, steps : done so far, over all calls that this run was resumed by
     seconds : of training alone, validation and checkpoints excluded, over all those calls
@@ -110,8 +110,8 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
     one process to round-off; process 0 writes the files, from which any number of processes can go on. With
     ``strategy="fsdp"`` each holds a shard of the parameters (`sciops.training._sharding` says of which), `model` is
     left on the CPU meanwhile, and holds the whole result there at the end. ``accumulate`` splits each process's part
-    into micro-batches whose gradients add up to the same step. Two things are not the same then: dropout draws other
-    numbers, and batch norm sees smaller batches.
+    into micro-batches whose gradients add up to the same step. Two things are not the same then: dropout and the noise
+    of a `Stepper` draw other numbers, and batch norm sees smaller batches (process 0's running statistics are kept).
 
     Raises ValueError for data that does not fit or is not finite, for a folder that holds another run, and for a
     resumed run whose config, data or model differ, naming the first difference; NonFiniteLoss where the loss overflows
@@ -132,7 +132,7 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
         average = Average(names, config.ema)
         memory = Memory(run, trained, optimizer, scaler, names, average, config, fingerprint, processes.main)
         memory.start()
-        processes.wait()
+        processes.agree(sizes_of_data_sets=[len(dataset) for dataset in loader.datasets], finished_epochs=run.epochs)
         front = processes.prepare(compiled(OnGrid(trained), config))
         end, total = min(config.epochs, config.stop_after or config.epochs), _all_steps(train, config)
         bar = tqdm(
@@ -153,6 +153,7 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
                     break
                 run.epochs += 1
                 last = run.epochs == config.epochs or _out_of_time(run, config)
+                processes.share_buffers(trained)
                 with average.in_place():
                     if validation and (last or run.epochs % config.validate_every == 0):
                         record |= validate(trained, validation, len(train), loader, config, processes)
@@ -200,7 +201,7 @@ def _train_epoch(
     steps = epoch_steps(sizes, config, run.epochs, done=run.seconds / config.seconds if config.seconds else None)
     parts = [micro_batches(step, processes.rank, processes.count, config.accumulate) for step in steps]
     # arrays of the whole epoch: a tensor kept for every step leaves holes in the heap, which then grows
-    losses, norms = (torch.zeros(len(parts), dtype=torch.float64, device=processes.device) for _ in range(2))
+    losses, norms = (torch.zeros(len(parts), dtype=processes.wide, device=processes.device) for _ in range(2))
     taken = 0
     reads = task_of(config).reads
     plan = [(piece.dataset, reads(piece.indices, piece.codes)) for pieces in parts for piece, _ in pieces]

@@ -98,7 +98,8 @@ def forward_only(
             keeper.ready = True
         keeper.pending = True
     weight = getattr(batch, "weight", 1 / len(g))
-    e = g / weight
+    # a process without a sample of its own in a step stands in with weight 0, and so with error 0
+    e = g / weight if weight else torch.zeros_like(g)
     start = stack.start if foton else 0
     z = run.inputs[start].detach()
     with torch.no_grad():

@@ -1,0 +1,153 @@
+"""What three processes do where a step, or a grid, has less for them than one sample each; and what they refuse."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from test_distributed_training import EXACT, assert_close_runs, plain
+from test_resume import fields, network
+
+from sciops.datasets import Splits, TensorFields
+from sciops.grids import Grid
+from sciops.models import Recurrent, build_model
+from sciops.training import evaluate, fit, load_checkpoint, load_model_tensors
+from sciops.training._processes import Processes
+
+
+def small() -> Splits:
+    """Seven fields in batches of two, and of one at the end: never one for each of three processes."""
+    return Splits(fields(7, 0), fields(4, 2))
+
+
+def signals() -> Splits:
+    random = torch.Generator().manual_seed(0)
+    x = torch.randn(11, 2, 12, generator=random)
+    y = x.cumsum(-1)[:, :1]
+    grid = Grid((12,))
+    return Splits(TensorFields(x[:7], y[:7], grid), TensorFields(x[7:], y[7:], grid))
+
+
+def orthogonal() -> torch.nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return build_model("orthogonal", in_channels=1, out_channels=1, kind="spectral", width=6, depth=3, modes=[3, 3])
+
+
+def recurrent() -> torch.nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return Recurrent(2, 1, width=5, depth=2)
+
+
+FEW = replace(EXACT, batch_size=2, augment="none")
+# name: (model, data, config, what differs under torchrun)
+CASES = {
+    "ddp": (plain, small, FEW, {}),
+    "ddp-pieces": (plain, small, FEW, {"accumulate": 2}),
+    "fsdp": (plain, small, FEW, {"strategy": "fsdp"}),
+    "forward_only": (orthogonal, small, replace(FEW, gradients="forward_only", clip=None), {}),
+    "state_feedback": (recurrent, signals, replace(FEW, gradients="state_feedback"), {}),
+    "highway": (recurrent, signals, replace(FEW, gradients="highway"), {}),
+}
+
+_SCRIPT = """
+    import os, sys
+    from dataclasses import replace
+    from pathlib import Path
+    sys.path.insert(0, sys.argv[2])
+    from test_several_processes import CASES, FEW, fields, network, plain, small
+    from sciops.datasets import Splits
+    from sciops.training import fit
+
+    folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])
+    said = []
+    for name, (model, data, config, changes) in CASES.items():
+        fit(model(), data(), replace(config, folder=folder / name, **changes))
+    for strategy in ("ddp", "fsdp"):
+        data = Splits(fields(8, 0), fields(4, 2))  # in the last step too processes see different fields
+        run = fit(network(), data, replace(FEW, folder=folder / f"statistics-{strategy}", strategy=strategy))
+        said.append(repr([b.double().sum().item() for b in run.model.buffers()]))
+    for data, config in (
+        (Splits(fields(7 + (rank == 1), 0), fields(4, 2)), FEW),
+        (small(), replace(FEW, folder=folder / ("ddp" if rank < 2 else "elsewhere"), resume=True)),
+        (small(), replace(FEW, device="cuda:1")),
+    ):
+        try:
+            fit(plain(), data, config)
+        except ValueError as error:
+            said.append(str(error))
+    Path(f"{folder}-{rank}.txt").write_text("\\n".join(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    """All of it in one launch: (folder, what each process had to say)."""
+    folder = tmp_path_factory.mktemp("three")
+    (folder / "train.py").write_text(textwrap.dedent(_SCRIPT))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3"]
+    done = subprocess.run(
+        [*torchrun, str(folder / "train.py"), str(folder / "all"), str(Path(__file__).parent)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder / "all", [(folder / f"all-{rank}.txt").read_text().splitlines() for rank in range(3)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_three_processes_equal_one_with_fewer_samples_than_processes(together, tmp_path, name):
+    model, data, config, _ = CASES[name]
+    fit(model(), data(), replace(config, folder=tmp_path))
+    assert_close_runs(tmp_path, together[0] / name, 1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_what_is_validated_is_what_is_written_running_statistics_too(together, strategy):
+    tensors, state = load_checkpoint(together[0] / f"statistics-{strategy}" / "best.safetensors")
+    # the wrapper with its normalisers, filled from the file
+    model = fit(network(), small(), replace(FEW, epochs=1)).model
+    load_model_tensors(model, tensors, "best")
+    errors = evaluate(model, small().validation)["relative_l2"]
+    assert errors.mean() == pytest.approx(state["validation"], rel=1e-12)
+    number = ("ddp", "fsdp").index(strategy)
+    assert len({said[number] for said in together[1]}) == 1
+
+
+@pytest.mark.slow
+def test_processes_that_see_other_data_or_another_folder_are_refused_on_each(together):
+    for said in together[1]:
+        assert "process 1 has sizes of data sets [8, 4], process 0 [7, 4]: every machine has to see" in said[2]
+        assert "process 2 has finished epochs 0, process 0 3: every machine has to see the same data" in said[3]
+        assert "device='cuda:1' is for one process" in said[4]
+
+
+@pytest.mark.parametrize(
+    ("environment", "devices", "device", "reason"),
+    [
+        ({}, 0, "cuda", "device='cuda': there is no CUDA device here; pass device='auto' or 'cpu'"),
+        ({}, 2, "cuda:2", "device='cuda:2': expected a number below 2"),
+        ({}, 0, "gpu", "device='gpu': expected 'auto', 'cpu', 'cuda'"),
+        ({"WORLD_SIZE": "2"}, 0, "cuda", "there is no CUDA device here"),
+        ({"WORLD_SIZE": "2"}, 2, "cuda:0", "device='cuda:0' is for one process"),
+        ({"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "3"}, 2, "auto", "3 processes on this machine, which has 2 CUDA"),
+    ],
+)
+def test_devices_that_are_not_there_are_named_before_anything_starts(monkeypatch, environment, devices, device, reason):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: devices > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
+    with pytest.raises(ValueError, match=reason):
+        Processes(replace(FEW, device=device))
