@@ -59,6 +59,7 @@ class TrainConfig:
     stop_after: int | None = None  # end this call after so many epochs, to be resumed
     checkpoint_every: int = 1  # epochs between two writes of last.safetensors
     on_nonfinite: Literal["raise", "stop"] = "raise"  # a loss that is not finite: raise, or return the last good state
+    track: tuple[str, ...] = ()  # besides log.jsonl: "tensorboard" (in the folder), "trackio"; the extra [track]
     progress: bool = True  # bar on the terminal
 
     def __post_init__(self) -> None:
@@ -116,6 +117,11 @@ class TrainConfig:
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {', '.join(allowed)}")
+        unknown = [name for name in self.track if name not in ("tensorboard", "trackio")]
+        if unknown:
+            raise ValueError(f"track has {unknown[0]!r}: expected some of tensorboard, trackio")
+        if "tensorboard" in self.track and self.folder is None:
+            raise ValueError("track='tensorboard' writes into the folder of the run: set folder")
         check_options(self.gradients, self.gradient_options)
         task_of(self).check_config()
 
@@ -151,5 +157,6 @@ _INCIDENTAL = {
     "stop_after",
     "checkpoint_every",
     "on_nonfinite",
+    "track",
     "progress",
 }

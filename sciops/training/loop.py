@@ -36,6 +36,7 @@ from sciops.training._setup import (
 )
 from sciops.training._step import loss_function, set_rates, to_batch
 from sciops.training._tasks import task_of
+from sciops.training._tracking import Trackers, check_trackers
 from sciops.training._validation import validate
 from sciops.training.batches import Batch, batches_per_epoch, epoch_steps, micro_batches
 from sciops.training.config import TrainConfig
@@ -118,6 +119,7 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
     (see ``on_nonfinite``).
     """
     config = config or TrainConfig()
+    check_trackers(config)
     train, validation = training_sets(data)
     processes = Processes(config)
     with Loader([*train, *validation], workers=config.loader_workers, start_method=config.start_method) as loader:
@@ -135,10 +137,9 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
         processes.agree(sizes_of_data_sets=[len(dataset) for dataset in loader.datasets], finished_epochs=run.epochs)
         front = processes.prepare(compiled(OnGrid(trained), config))
         end, total = min(config.epochs, config.stop_after or config.epochs), _all_steps(train, config)
-        bar = tqdm(
-            total=end, initial=min(run.epochs, end), unit="epoch", disable=None if _shows(config, processes) else True
-        )
-        with bar, own_random_state(processes.device):
+        bar = tqdm(total=end, initial=min(run.epochs, end), unit="epoch", disable=_hides_bar(config, processes))
+        trackers = Trackers(config, writes=processes.main)
+        with bar, trackers, own_random_state(processes.device):
             while run.epochs < end and not _out_of_time(run, config):
                 seed_epoch(config, run.epochs, processes.rank, processes.device)
                 try:
@@ -152,13 +153,14 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
                         raise NonFiniteLoss(run.stopped) from None
                     break
                 run.epochs += 1
-                last = run.epochs == config.epochs or _out_of_time(run, config)
                 processes.share_buffers(trained)
+                last = run.epochs == config.epochs or _out_of_time(run, config)
                 with average.in_place():
                     if validation and (last or run.epochs % config.validate_every == 0):
                         record |= validate(trained, validation, len(train), loader, config, processes)
                     run.history.append(record)
                     memory.keep(record, last=last or run.epochs == end)
+                trackers.log(record)
                 bar.set_postfix({k: f"{record[k]:.4g}" for k in ("loss", "validation") if k in record}, refresh=False)
                 bar.update()
     run.complete = run.stopped is None and (run.epochs == config.epochs or _out_of_time(run, config))
@@ -295,5 +297,5 @@ def _out_of_time(run: Run, config: TrainConfig) -> bool:
     return config.seconds is not None and run.seconds >= config.seconds
 
 
-def _shows(config: TrainConfig, processes: Processes) -> bool:
-    return config.progress and processes.main
+def _hides_bar(config: TrainConfig, processes: Processes) -> bool | None:
+    return None if config.progress and processes.main else True  # None: where there is no terminal
