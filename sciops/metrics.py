@@ -132,6 +132,10 @@ METRICS: dict[str, Callable[..., Any]] = {
 }
 
 
+# Those that need no grid; without one they weigh every point alike, as published tables do.
+EVERY_POINT_ALIKE = (relative_l2, relative_l1, relative_mse, max_error)
+
+
 class _Pair(NamedTuple):
     error: Tensor  # (batch, channels, points) / scale
     target: Tensor  # (batch, channels, points) / scale

@@ -62,6 +62,15 @@ def config_of(model: nn.Module) -> dict[str, Any]:
     return config
 
 
+def placed_for(model: nn.Module, x: Tensor) -> Tensor:
+    """The field x on the device of the model's parameters, and real in their precision; as it is where it has none."""
+    first = next(model.parameters(), None)
+    if first is None:
+        return x
+    dtype = first.dtype.to_real() if first.is_floating_point() or first.is_complex() else x.dtype
+    return x.to(first.device, dtype)
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode within, and afterwards every part in the mode that it had."""

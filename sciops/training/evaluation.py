@@ -10,11 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sciops.metrics import METRICS
+from sciops.metrics import EVERY_POINT_ALIKE, METRICS
 from sciops.training._loader import Loader
-
-# These tell channels from points, or differentiate, and need the grid for it.
-_NEED_GRID = ("h1", "nrmse", "vrmse")
 
 
 def predict(model: nn.Module, dataset: Any, *, batch_size: int = 64) -> Tensor:
@@ -40,7 +37,7 @@ def evaluate(
 
     metrics : names in `sciops.metrics.METRICS`, or a dict of functions (prediction, target, grid) → (batch,)
     weighted : use the grid's quadrature weights; False weighs every point alike, as published tables do ("h1", "nrmse"
-        and "vrmse" always need the grid and are always weighted)
+        and "vrmse" always need the grid and are always weighted, and functions of your own always get it)
 
     Raises ValueError for an unknown metric, naming the known ones.
     """
@@ -52,29 +49,21 @@ def evaluate(
     errors: dict[str, list[np.ndarray]] = {name: [] for name in metrics}
     for prediction, target in _batches(model, dataset, batch_size):
         for name, metric in metrics.items():
-            grid = dataset.grid if weighted or name in _NEED_GRID else None
+            grid = None if metric in EVERY_POINT_ALIKE and not weighted else dataset.grid
             errors[name].append(np.asarray(metric(prediction, target, grid).cpu(), dtype=np.float64))
     return {name: np.concatenate(parts) for name, parts in errors.items()}
 
 
 def _batches(model: nn.Module, dataset: Any, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    from sciops.models import apply_model
+    from sciops.models.apply import apply_model, evaluating, placed_for
 
     if len(dataset) == 0:
         raise ValueError("the dataset holds no samples: there is nothing to predict")
     first = next(model.parameters(), None)
     device = first.device if first is not None else torch.device("cpu")
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        plan = [(0, np.arange(a, min(a + batch_size, len(dataset)))) for a in range(0, len(dataset), batch_size)]
-        with torch.no_grad(), Loader([dataset]) as loader, closing(loader.batches(plan)) as batches:
-            for batch in batches:
-                x, y = batch["x"].to(device), batch["y"].to(device)
-                tokens = x.ndim == 2 and not x.is_floating_point()  # whole numbers are what their model takes
-                if first is not None and first.is_floating_point() and not tokens:
-                    x = x.to(first.dtype)
-                yield apply_model(model, x, dataset.grid), y
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
+    plan = [(0, np.arange(a, min(a + batch_size, len(dataset)))) for a in range(0, len(dataset), batch_size)]
+    with evaluating(model), torch.no_grad(), Loader([dataset]) as loader, closing(loader.batches(plan)) as batches:
+        for batch in batches:
+            x, y = batch["x"], batch["y"].to(device)
+            tokens = x.ndim == 2 and not x.is_floating_point()  # whole numbers are what their model takes
+            yield apply_model(model, x.to(device) if tokens else placed_for(model, x), dataset.grid), y
