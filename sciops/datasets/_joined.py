@@ -10,18 +10,19 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from sciops.datasets.trajectories import TrajectoryDataset, _whole
+from sciops.datasets._trajectory_fields import whole
+from sciops.datasets.trajectories import TrajectoryDataset
 
 _SAME = ("grid", "dtype", "inputs")
-_SAME_WINDOWS = ("state", "parameters", "history", "lead", "horizon", "windows", "constant_channels")
+_SAME_WINDOWS = ("state", "parameters", "forcings", "time_step", "history", "lead", "horizon", "windows")
 
 
 class JoinedDataset(Dataset):
     """The items of `parts`, all of them `FieldDataset` or all `TrajectoryDataset`, numbered through in their order.
 
-    len, items, batch, close, and for trajectories also count, trajectories and constants are those of the parts joined;
-    grid, times and every other attribute are the first part's. Raises ValueError where parts differ in grid, variables
-    or frames.
+    len, items, batch, close, and for trajectories also count, trajectories, constants, known, initial and clocks are
+    those of the parts joined; grid and every other attribute are the first part's. Times that are not the same in all
+    parts are the numbers of the frames. Raises ValueError where parts differ in grid, variables or frames.
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:
@@ -60,6 +61,27 @@ class JoinedDataset(Dataset):
         """Numbers of the samples in their files, file after file."""
         return np.concatenate([part.samples for part in self.parts])
 
+    @property
+    def times(self) -> np.ndarray:
+        return self.parts[0].times if self._one_time else self.parts[0]._frames.astype(np.float64)
+
+    @property
+    def time_units(self) -> str:
+        return self.parts[0].time_units if self._one_time else "frames"
+
+    @property
+    def clocks(self) -> np.ndarray:
+        return np.concatenate([part.clocks for part in self.parts])
+
+    @property
+    def _one_time(self) -> bool:
+        first = self.parts[0]
+        step = np.abs(np.diff(first.times)).min()
+        return all(
+            part.time_units == first.time_units and np.allclose(part.times, first.times, rtol=1e-6, atol=1e-3 * step)
+            for part in self.parts
+        )
+
     def batch(self, indices: Any) -> dict[str, Tensor]:
         order, parts = self._each(indices, [len(part) for part in self.parts], lambda part, own: part.batch(own))
         return {key: torch.cat([part[key] for part in parts])[order] for key in ("x", "y")}
@@ -70,6 +92,14 @@ class JoinedDataset(Dataset):
 
     def constants(self, numbers: Any = slice(None)) -> Tensor:
         order, parts = self._each(numbers, self._counts, lambda part, own: part.constants(own))
+        return torch.cat(parts)[order]
+
+    def known(self, numbers: Any = slice(None)) -> Tensor:
+        order, parts = self._each(numbers, self._counts, lambda part, own: part.known(own))
+        return torch.cat(parts)[order]
+
+    def initial(self, numbers: Any = slice(None), steps: int = 1) -> Tensor:
+        order, parts = self._each(numbers, self._counts, lambda part, own: part.initial(own, steps))
         return torch.cat(parts)[order]
 
     def subset(self, numbers: Any) -> JoinedDataset:
@@ -86,7 +116,7 @@ class JoinedDataset(Dataset):
 
     def _each(self, indices: Any, sizes: list[int], call: Callable[[Any, np.ndarray], Any]) -> tuple[np.ndarray, list]:
         """What `call` gives of each part asked for, and where in these the indices are."""
-        indices = _whole(indices, sum(sizes), "item")
+        indices = whole(indices, sum(sizes), "item")
         ends = np.cumsum(sizes)
         owner = np.searchsorted(ends, indices, side="right")
         asked = [i for i in range(len(sizes)) if (owner == i).any()] or [0]

@@ -13,9 +13,10 @@ import torch
 
 from sciops.datasets._joined import JoinedDataset
 from sciops.datasets._split_sources import Pool, sources_of
+from sciops.datasets._trajectory_fields import check_evolves, check_steady
 from sciops.datasets.conventions import SPLITS
 from sciops.datasets.torch_data import MEMORY_LIMIT, FieldDataset, TensorFields
-from sciops.datasets.trajectories import TrajectoryDataset, check_evolves, check_steady
+from sciops.datasets.trajectories import TrajectoryDataset
 
 HELD_OUT = 0.1
 _INPUTS = ("a", "f")  # what a steady solution u may be the answer to
@@ -102,17 +103,19 @@ def load_splits(
 def _open(
     pool: Pool, windows: Mapping[str, Any] | None, fields: dict[str, Any] | None, options: dict[str, Any]
 ) -> FieldDataset | TrajectoryDataset | JoinedDataset:
-    """The pool's samples as one data set."""
-    parts = []
+    """The pool's samples as one data set; its files share the memory limit."""
+    parts, left = [], options["memory_limit"]
     for path, samples in pool.by_file():
         attrs, known = _look_into(path, options["resolution"])
+        own = {**options, "samples": samples, "memory_limit": left}
         if windows is not None:
             check_evolves(attrs)
-            parts.append(TrajectoryDataset(path, samples=samples, **windows, **options))
-            continue
-        check_steady(attrs)
-        inputs = fields["inputs"] or (next((name for name in _INPUTS if name in known), _INPUTS[0]),)
-        parts.append(FieldDataset(path, samples=samples, inputs=inputs, outputs=fields["outputs"], **options))
+            parts.append(TrajectoryDataset(path, **windows, **own))
+        else:
+            check_steady(attrs)
+            inputs = fields["inputs"] or (next((name for name in _INPUTS if name in known), _INPUTS[0]),)
+            parts.append(FieldDataset(path, inputs=inputs, outputs=fields["outputs"], **own))
+        left -= parts[-1].held_bytes
     return parts[0] if len(parts) == 1 else JoinedDataset(parts)
 
 

@@ -129,6 +129,11 @@ class FieldDataset(Dataset):
     def lazy(self) -> bool:
         return self._memory is None
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the fields that are held in memory."""
+        return 0 if self._memory is None else self._memory.x.nbytes + self._memory.y.nbytes
+
     def __len__(self) -> int:
         return len(self.samples)
 

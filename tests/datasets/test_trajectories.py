@@ -199,6 +199,32 @@ def test_splits_of_trajectories_from_one_file_and_from_folders_named_for_their_p
     assert torch.equal(parts.train.subset([8, 1]).trajectories(), parts.train.trajectories([1, 8]))
 
 
+def test_the_files_of_a_part_share_its_memory_limit(tmp_path):
+    folder = _folder(tmp_path, ["train/a.h5", "train/b.h5", "train/c.h5"])
+    one = N * T * 8 * 2 * 4  # bytes of a file's states
+    held, some = (
+        load_splits(folder, windows={}, test=0, validation=0, memory_limit=m).train for m in (9 * one, 1.5 * one)
+    )
+    assert [part.lazy for part in held.parts] == [False] * 3
+    assert [part.lazy for part in some.parts] == [False, True, True] and some.lazy
+    assert sum(part.held_bytes for part in some.parts) == one
+    order = np.random.default_rng(0).permutation(len(held))
+    assert torch.equal(some.batch(order)["x"], held.batch(order)["x"])
+    some.close()
+
+
+def test_frames_that_are_left_out_are_not_read(file, monkeypatch):
+    data = TrajectoryDataset(file, history=1, lead=None, memory_limit=0)
+    asked, read = [], data._read
+    monkeypatch.setattr(
+        data, "_read", lambda source, samples, frames: asked.append(list(frames)) or read(source, samples, frames)
+    )
+    batch = data.batch([2])
+    assert asked == [[0], [T - 1]]
+    assert torch.equal(batch["y"][0], TrajectoryDataset(file).trajectories([2])[0, -1])
+    data.close()
+
+
 def test_steady_and_evolving_data_are_told_apart_and_so_are_equations(file, tmp_path):
     with pytest.raises(ValueError, match="holds trajectories, a time-dependent task: take windows"):
         load_splits(file)
