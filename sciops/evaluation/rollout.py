@@ -13,12 +13,11 @@ from torch import Tensor, nn
 
 from sciops._arrays import as_tensor
 from sciops.grids import Grid, check_on_grid
-from sciops.metrics import METRICS, relative_l2
+from sciops.metrics import EVERY_POINT_ALIKE, METRICS, relative_l2
 from sciops.models import Stepper
-from sciops.models.apply import evaluating, unwrapped
+from sciops.models.apply import evaluating, placed_for, unwrapped
 
-# These tell channels from points and need the grid for it.
-_NEED_GRID = ("h1", "nrmse", "vrmse", "correlation")
+_NUMBERS = 2**26  # in the trajectories that are run at a time
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,8 @@ def rollout(model: nn.Module, x0: Any, grid: Grid | None = None, *, steps: int) 
 
     model : a `Stepper` (its `steps`, `gradient` and `noise` are of training alone), or any model of one step without
         history, (batch, channels, *grid) → the same
-    x0 : (batch, channels, *grid), the window and constants that the model takes; numpy or torch
+    x0 : (batch, channels, *grid), the window and constants that the model takes, and what a stepper with forcings or
+        time_step is told of all the steps: ``TrajectoryDataset.initial(numbers, steps)``; numpy or torch, any grid
     returns : (batch, steps, channels, *grid), same kind, on the model's device
 
     All steps are taken. A sample whose frame is not finite is left out from then on, its frames from there are NaN, and
@@ -57,15 +57,13 @@ def rollout(model: nn.Module, x0: Any, grid: Grid | None = None, *, steps: int) 
     x, restore = as_tensor(x0, "x0")
     one = unwrapped(model)
     stepper = one if isinstance(one, Stepper) else Stepper(model, channels=x.shape[1], residual=False)
-    first = next(model.parameters(), None)
-    if first is not None:
-        x = x.to(first.device, first.dtype if first.is_floating_point() else x.dtype)
+    x, known = stepper.split(placed_for(model, x), steps)
     frames = x.new_full((len(x), steps, stepper.channels, *x.shape[2:]), float("nan"))
     alive = torch.arange(len(x), device=x.device)
     broke: dict[int, int] = {}
     with torch.no_grad(), evaluating(model):
         for k in range(steps):
-            frame = stepper.step(x, grid)
+            frame = stepper.step(stepper.told(x, known[k] if len(alive) == len(known[k]) else known[k][alive]), grid)
             finite = torch.isfinite(frame).flatten(1).all(1)
             if not finite.all():
                 broke |= {int(sample): k + 1 for sample in alive[~finite]}
@@ -98,8 +96,10 @@ def rollout_errors(
     model : as in `rollout`; it sees the first ``dataset.history`` frames and nothing of the truth after them
     dataset : `TrajectoryDataset`
     metrics : names in `sciops.metrics.METRICS`, "correlation", or a dict of functions (prediction, target, grid) →
-        (batch,); each frame is measured by itself, every point alike where the metric does not need the grid
+        (batch,); each frame is measured by itself. Of the package's own metrics those that do not need the grid weigh
+        every point alike; any other function gets the grid
     steps : default all that the trajectories have
+    batch_size : trajectories run at a time, at most: fewer where they are large
 
     Raises ValueError for unknown metrics and more steps than there are true frames.
     """
@@ -122,7 +122,8 @@ def errors_against_time(
 ) -> RolloutErrors:
     """As `rollout_errors`, for any way of getting frames, such as a model that gives all of them at once.
 
-    predict : (x0, grid, steps) → (batch, steps, channels, *grid) from the first windows and constants x0
+    predict : (x0, grid, steps) → (batch, steps, channels, *grid) from the first windows, constants and what else is
+        known, x0 = ``dataset.initial(numbers, steps)``
     """
     most = len(dataset.times) - dataset.history
     steps = most if steps is None else steps
@@ -131,10 +132,11 @@ def errors_against_time(
     parts: list[dict[str, np.ndarray]] = []
     wholes: list[Tensor] = []
     broke: list[Tensor] = []
+    size = dataset.grid.size * len(dataset.times) * dataset.channels
+    batch_size = max(1, min(batch_size, _NUMBERS // size))
     for start in range(0, dataset.count, batch_size):
         numbers = np.arange(start, min(start + batch_size, dataset.count))
-        truth = dataset.trajectories(numbers)
-        x0 = torch.cat([truth[:, : dataset.history].flatten(1, 2), dataset.constants(numbers)], 1)
+        truth, x0 = dataset.trajectories(numbers), dataset.initial(numbers, steps)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # `broke` tells
             prediction = predict(x0, dataset.grid, steps)
@@ -184,7 +186,7 @@ def frame_errors(
     lost = ~torch.isfinite(p).flatten(2).all(2).cpu().numpy()
     errors = {}
     for name, metric in metrics.items():
-        values = metric(p.flatten(0, 1), u.flatten(0, 1), grid if name in _NEED_GRID else None)
+        values = metric(p.flatten(0, 1), u.flatten(0, 1), None if metric in EVERY_POINT_ALIKE else grid)
         values = np.asarray(torch.as_tensor(values).cpu(), np.float64).reshape(p.shape[:2])
         errors[name] = np.where(lost, np.nan, values)
     return errors
@@ -195,7 +197,10 @@ def correlation(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
 
     prediction, target : (batch, ..., *grid)   numpy or torch, same units
     grid : Grid | None     quadrature weights, and which axes are space; None takes all axes but the first as points
-    returns : (batch,)     same kind as the input; 0 for a constant field, NaN where values are not finite
+    returns : (batch,)     same kind as the input; NaN where values are not finite
+
+    A constant prediction has correlation 0. Of a channel whose target is constant it is not defined: it is left out of
+    the mean, which is 0 where there is no other.
 
     Raises ValueError when the shapes differ, naming both.
     """
@@ -214,7 +219,7 @@ def correlation(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     (p, p_size), (u, u_size) = _fluctuation(p, w), _fluctuation(u, w)
     value = _mean(p * u, w) / (p_size * u_size)
     value = torch.where((p_size == 0) | (u_size == 0), 0.0, value)
-    return restore(value.mean(-1))
+    return restore(value.sum(-1) / (u_size != 0).sum(-1).clamp_min(1))
 
 
 def correlation_time(times: Any, correlation: Any, threshold: float = 0.8) -> np.ndarray:
@@ -224,7 +229,8 @@ def correlation_time(times: Any, correlation: Any, threshold: float = 0.8) -> np
     correlation : (..., steps), such as ``rollout_errors(…).errors["correlation"]``
     returns : (...) float64
 
-    Used with 0.8 and 0.9 by Lippe et al. (arXiv:2308.05732), with 0.95 by Kochkov et al. (doi:10.1073/pnas.2101784118).
+    Of the mean correlation of the samples, ``correlation.mean(0)``, it is what Lippe et al. (arXiv:2308.05732) report
+    with 0.8 and 0.9, and Kochkov et al. (doi:10.1073/pnas.2101784118) with 0.95, there as the first stored time below.
     Where the first value is below already, the first time; where a value is NaN, the last time before it (the first
     time, if there is none).
     """

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sciops.datasets.normalizers import Normalizer
 from sciops.grids import Grid
-from sciops.models.apply import apply_model, config_of, wall_of
+from sciops.models._step_statistics import fitted
+from sciops.models.apply import apply_model, config_of, grid_for, wall_of
 from sciops.models.normalized import Normalized
 
-GRADIENT = ("full", "pushforward", "detached")
-_POINTS = 2**24  # read at a time
+GRADIENT = ("full", "pushforward", "random", "detached")
+_LATER = {"forcings": 0, "time_step": False}  # options that came later: left out of descriptions where not used
 
 
 class Stepper(nn.Module):
-    """u_{k+1} = u_k + S(u_{k−h+1}, …, u_k; c), unrolled over `steps` steps of its own predictions.
+    """u_{k+1} = u_k + S(u_{k−h+1}, …, u_k; c; f_k, f_{k+1}; t_{k+1} − t_k), unrolled over `steps` steps of its own.
 
-    model : S, (batch, history·channels + constants, *grid) → (batch, channels, *grid). `Stepper.normalized` wraps it in
-        the statistics of states and increments
+    model : S, (batch, history·channels + constants + 2·forcings (+ 1 with `time_step`), *grid) → (batch, channels,
+        *grid). `Stepper.normalized` wraps it in the statistics of states and increments
     channels : variables in a frame
     history : frames that S sees, h, oldest first; constants c follow them and stay the same from step to step
     steps : steps that forward takes. 1 is teacher forcing: every input is a true window
@@ -30,17 +31,25 @@ class Stepper(nn.Module):
         "full"         all frames, gradients through the whole chain (backpropagation through time)
         "pushforward"  the last frame alone; the steps before it are taken without gradient, so that S learns from
                        inputs as it makes them itself (the stability term of Brandstetter, Worrall and Welling,
-                       arXiv:2202.03376, eq. 8, with a fixed number of steps and no adversarial term). Targets are the
-                       frames of ``TrajectoryDataset(lead=steps − 1)``
-        "detached"     all frames, each made without gradient into the frames before it: the sum of the pushforward
-                       losses of 1 … `steps` steps, whose first term is the one-step loss
+                       arXiv:2202.03376, with a fixed number of steps and no adversarial term). Targets are the frames
+                       of ``TrajectoryDataset(lead=steps − 1)``
+        "random"       in training the k-th frame alone, as by "pushforward", with k drawn for every step of training
+                       from 1 … min(epoch, `steps`): their whole scheme, as in their code. `fit` draws, alike in all
+                       processes and micro-batches, and picks the target among ``TrajectoryDataset(horizon=steps)``;
+                       in a loop of your own `draw` and `target` do so. In evaluation mode all frames
+        "detached"     all frames, each made without gradient into the frames before it: for a loss that is a sum over
+                       frames, the sum of the pushforward losses of 1 … `steps` steps, whose first term is the one-step
+                       loss; "random" is an estimate of it for the cost of one backward step
     noise : standard deviation of Gaussian noise that is added to the frames seen, while training, in units of S's own
         input normaliser (of the fields without one); the increment leads from the noisy frame to the true next one
         (Sanchez-Gonzalez et al., arXiv:2002.09405, who use 3e-4). Drawn from torch's global generator, which `fit`
         seeds
+    forcings : fields f that are known at every time; a step sees them where it starts and where it ends
+    time_step : whether a step is told how long it takes
 
-    forward(x, grid=None) : (batch, history·channels + constants, *grid) → (batch, frames·channels, *grid), frames in
-        order, with ``frames`` = 1 for "pushforward" and `steps` otherwise
+    forward(x, grid=None) : x as `TrajectoryDataset` gives it, (batch, history·channels + constants + known, *grid) with
+        known = (steps + 1)·forcings, oldest first, then with `time_step` the time that each of the steps takes
+        → (batch, frames·channels, *grid), frames in order
 
     Raises ValueError for numbers below 1, an unknown `gradient`, and an input with too few channels.
     """
@@ -55,51 +64,54 @@ class Stepper(nn.Module):
         residual: bool = True,
         gradient: str = "full",
         noise: float = 0.0,
+        forcings: int = 0,
+        time_step: bool = False,
     ) -> None:
         super().__init__()
-        for name, value in (("channels", channels), ("history", history), ("steps", steps)):
-            if int(value) != value or value < 1:
-                raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
+        for name, value, least in (
+            ("channels", channels, 1),
+            ("history", history, 1),
+            ("steps", steps, 1),
+            ("forcings", forcings, 0),
+        ):
+            if int(value) != value or value < least:
+                raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
         if gradient not in GRADIENT:
             raise ValueError(f"gradient={gradient!r}: expected one of {', '.join(GRADIENT)}")
         if not 0 <= noise < float("inf"):
             raise ValueError(f"noise={noise!r}: expected a number of at least 0")
         self.model, self.channels, self.history, self.steps = model, channels, history, steps
         self.residual, self.gradient, self.noise = residual, gradient, noise
+        self.forcings, self.time_step = forcings, bool(time_step)
+        self.drawn = steps
 
     @classmethod
     def normalized(cls, model: nn.Module, data: Any, *, residual: bool = True, **options: Any) -> Stepper:
         """The stepper of `data`'s windows, with `model` between the statistics of its trajectories.
 
-        data : `TrajectoryDataset` of the training trajectories, or several (other grids). Each variable has one mean
-            and standard deviation for every frame it is seen in; what the model returns is scaled by the statistics of
-            the increments u_{k+1} − u_k, or of the frames where residual=False; constants have their own
+        data : `TrajectoryDataset` of the training trajectories, or several (other grids or strides). Each variable has
+            one mean and standard deviation for every frame it is seen in; what the model returns is scaled by the
+            statistics of the increments u_{k+1} − u_k, or of the frames where residual=False; constants, forcings and
+            times of a step have their own
         options : steps, gradient, noise
         """
         sets = list(data) if isinstance(data, (list, tuple)) else [data]
         first = sets[0]
-        frames = target = Normalizer.fit(block.flatten(0, 1) for block in _blocks(sets))
-        if residual:
-            target = Normalizer.fit(block.diff(dim=1).flatten(0, 1) for block in _blocks(sets))
-        seen = Normalizer(first.history * first.channels + first.constant_channels)
-        constants = None
-        if first.constant_channels:
-            constants = Normalizer.fit(one.constants(part) for one in sets for part in _parts(one))
-        for name in ("mean", "std"):
-            parts = [getattr(frames, name)] * first.history + ([] if constants is None else [getattr(constants, name)])
-            getattr(seen, name).copy_(torch.cat(parts))
         return cls(
-            Normalized(model, seen, target),
+            Normalized(model, *fitted(sets, residual=residual)),
             channels=first.channels,
             history=first.history,
             residual=residual,
+            forcings=first.forcing_channels,
+            time_step=first.time_step,
             **options,
         )
 
     @property
     def frames(self) -> int:
         """Frames that forward returns."""
-        return 1 if self.gradient == "pushforward" else self.steps
+        last = self.gradient == "pushforward" or (self.gradient == "random" and self.training)
+        return 1 if last else self.steps
 
     @property
     def wall(self) -> str:
@@ -108,33 +120,69 @@ class Stepper(nn.Module):
     @property
     def config(self) -> dict[str, Any]:
         names = ("channels", "history", "steps", "residual", "gradient", "noise")
-        return {"name": "stepper", "options": {"model": config_of(self.model), **{n: getattr(self, n) for n in names}}}
+        options = {"model": config_of(self.model), **{n: getattr(self, n) for n in names}}
+        options |= {n: getattr(self, n) for n, unused in _LATER.items() if getattr(self, n) != unused}
+        return {"name": "stepper", "options": options}
+
+    def grid_for(self, x: Tensor, grid: Grid | None = None) -> Grid:
+        return grid_for(self.model, x, grid)
 
     def step(self, x: Tensor, grid: Grid | None = None) -> Tensor:
-        """The next frame, (batch, channels, *grid), of the window and constants x; never noisy."""
-        self._check(x)
+        """The next frame, (batch, channels, *grid), of the window, constants and what is known x; never noisy."""
+        self._check(x, 1)
         y = apply_model(self.model, x, grid)
         if y.shape[1] != self.channels:
             raise ValueError(f"the model returned {y.shape[1]} channels; a frame has {self.channels}: set out_channels")
         return self._last(x) + y if self.residual else y
+
+    def split(self, x: Tensor, steps: int) -> tuple[Tensor, list[Tensor]]:
+        """(window and constants, what is known of each of the `steps` steps) of the x of forward."""
+        self._check(x, steps)
+        f, d = self.forcings, int(self.time_step)
+        if not f + d:
+            return x, [x[:, :0]] * steps
+        ends = x.shape[1] - d * steps
+        carried = ends - f * (steps + 1)
+        known = [
+            torch.cat([x[:, carried + k * f : carried + (k + 2) * f], x[:, ends + k * d : ends + (k + 1) * d]], 1)
+            for k in range(steps)
+        ]
+        return x[:, :carried], known
+
+    def told(self, x: Tensor, known: Tensor) -> Tensor:
+        """What `step` takes: the window and constants x, then what is known of the step."""
+        return torch.cat([x, known], 1) if known.shape[1] else x
 
     def advance(self, x: Tensor, frame: Tensor) -> Tensor:
         """The window and constants x one step later: its oldest frame dropped, `frame` the newest."""
         seen = self.history * self.channels
         return torch.cat([x[:, self.channels : seen], frame, x[:, seen:]], 1)
 
+    def draw(self, random: np.random.Generator, *, most: int | None = None) -> int:
+        """Draws how many steps forward takes in training with gradient="random", from 1 … min(most, steps)."""
+        self.drawn = int(random.integers(1, min(self.steps, most or self.steps) + 1))
+        return self.drawn
+
+    def target(self, y: Tensor) -> Tensor:
+        """Of y, (batch, steps·channels, *grid), the true frames, those that forward returns when training."""
+        if self.gradient != "random":
+            return y
+        return y[:, (self.drawn - 1) * self.channels : self.drawn * self.channels]
+
     def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
-        self._check(x)
+        x, known = self.split(x, self.steps)
         if self.training and self.noise:
             x = self._noisy(x)
+        drawn = self.gradient == "random" and self.training
+        steps = self.drawn if drawn else self.steps
         frames = []
-        for k in range(self.steps):
-            alone = self.gradient == "pushforward" and k < self.steps - 1
+        for k in range(steps):
+            alone = (drawn or self.gradient == "pushforward") and k < steps - 1
             with torch.set_grad_enabled(torch.is_grad_enabled() and not alone):
-                frame = self.step(x, grid)
+                frame = self.step(self.told(x, known[k]), grid)
             if not alone:
                 frames.append(frame)
-            if k < self.steps - 1:
+            if k < steps - 1:
                 x = self.advance(x, frame if self.gradient == "full" else frame.detach())
         return torch.cat(frames, 1)
 
@@ -149,18 +197,12 @@ class Stepper(nn.Module):
             noise = noise * statistics.std[:seen].to(x.device, x.dtype).view(1, seen, *(1,) * (x.ndim - 2))
         return torch.cat([x[:, :seen] + noise, x[:, seen:]], 1)
 
-    def _check(self, x: Tensor) -> None:
-        if x.ndim < 3 or x.shape[1] < self.history * self.channels:
+    def _check(self, x: Tensor, steps: int) -> None:
+        known = (steps + 1) * self.forcings + steps * self.time_step
+        if x.ndim < 3 or x.shape[1] < self.history * self.channels + known:
+            parts = [f"{self.history} frames × {self.channels} channels", "the constants"]
+            parts += [f"{steps + 1} × {self.forcings} forcings"] * bool(self.forcings)
+            parts += [f"{steps} times of a step"] * self.time_step
             raise ValueError(
-                f"x has shape {tuple(x.shape)}; expected (batch, {self.history} frames × {self.channels} channels and "
-                "the constants, *grid)"
+                f"x has shape {tuple(x.shape)}; expected (batch, {', '.join(parts[:-1])} and {parts[-1]}, *grid)"
             )
-
-
-def _blocks(sets: Sequence[Any]) -> Iterator[Tensor]:
-    return (one.trajectories(part) for one in sets for part in _parts(one))
-
-
-def _parts(data: Any) -> list[range]:
-    size = max(1, _POINTS // (data.grid.size * data.channels * len(data.times)))
-    return [range(i, min(i + size, data.count)) for i in range(0, data.count, size)]

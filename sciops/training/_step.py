@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sciops.grids import Grid
+from sciops.models import Stepper
 from sciops.training._tasks import task_of
 from sciops.training.batches import Batch, Step
 from sciops.training.config import TrainConfig
@@ -21,12 +23,40 @@ def dtype_of(config: TrainConfig) -> torch.dtype:
 
 
 def to_batch(
-    fields: Mapping[str, Tensor], step: Step, weight: float, grid: Grid, config: TrainConfig, device: torch.device
+    fields: Mapping[str, Tensor],
+    step: Step,
+    weight: float,
+    grid: Grid,
+    config: TrainConfig,
+    device: torch.device,
+    unrolling: Unrolling | None = None,
 ) -> Batch:
     """The samples of a step on the device, each augmented as it was drawn."""
     task = task_of(config)
     x, y = task.placed(fields["x"], fields["y"], device, dtype_of(config))
-    return Batch(*task.moved(x, y, step.codes, grid), grid, weight)
+    x, y = task.moved(x, y, step.codes, grid)
+    return Batch(x, y if unrolling is None else unrolling.target(y), grid, weight)
+
+
+class Unrolling:
+    """How many steps of time a step of training takes, where the model is a `Stepper` that has them drawn.
+
+    By (seed, epoch, step) alone: alike in all processes, whose exchanges must meet, and in all micro-batches, and the
+    same in a resumed run. In epoch e, from 1, at most e.
+    """
+
+    def __init__(self, model: nn.Module, config: TrainConfig, epoch: int) -> None:
+        drawing = (m for m in model.modules() if isinstance(m, Stepper) and m.gradient == "random")
+        self.stepper, self.seed, self.epoch = next(drawing, None), config.seed, epoch
+
+    def draw(self, step: int) -> None:
+        """Draws for the step of training number `step`, in epoch number `epoch`, both from 0."""
+        if self.stepper is not None:
+            self.stepper.draw(np.random.default_rng((self.seed, self.epoch, step)), most=self.epoch + 1)
+
+    def target(self, y: Tensor) -> Tensor:
+        """The true frames among y that the model will return."""
+        return y if self.stepper is None else self.stepper.target(y)
 
 
 def loss_function(config: TrainConfig, scaler: torch.amp.GradScaler) -> Callable[[Tensor, Batch], Tensor]:

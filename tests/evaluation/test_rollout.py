@@ -1,5 +1,7 @@
 """A model on its own predictions: exact solutions stay exact, errors are naive ones, what is lost is said to be."""
 
+import importlib
+
 import numpy as np
 import pytest
 import torch
@@ -18,7 +20,7 @@ from sciops.evaluation import (
 )
 from sciops.metrics import relative_l2, vrmse
 from sciops.models import Stepper
-from sciops.training import TrainConfig, fit
+from sciops.training import TrainConfig, evaluate, fit
 
 GRID = Grid((32,), ((0.0, 2 * np.pi),), "periodic")
 NU, DT = 0.1, 0.05
@@ -121,6 +123,43 @@ def test_errors_against_time_are_those_of_each_frame_by_itself():
     np.testing.assert_array_equal(named["own"], got["relative_l2"])
 
 
+def test_a_model_whose_first_parameter_is_complex_gets_its_own_precision():
+    class Symbol(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.symbol = nn.Parameter(torch.ones(17, dtype=torch.complex64))
+
+        def forward(self, x):
+            assert x.dtype == torch.float32
+            return torch.fft.irfft(self.symbol * torch.fft.rfft(x), x.shape[-1])
+
+    u = heat(2, DT * np.arange(2))  # float64
+    np.testing.assert_allclose(rollout(Symbol(), u[:, :1], GRID, steps=2)[:, 1, 0], u[:, 0], atol=1e-6)
+    assert evaluate(Symbol(), windows(2, 3))["relative_l2"].shape == (4,)
+
+
+def test_functions_of_ones_own_get_the_grid():
+    node = Grid((9,))
+    rng = np.random.default_rng(0)
+    p, u = rng.standard_normal((2, 2, 3, 1, 9))
+    own = {"weighted": lambda a, b, grid: relative_l2(a, b, grid), "plain": relative_l2}
+    got = frame_errors(p, u, own, grid=node)
+    for name, grid in (("weighted", node), ("plain", None)):
+        expected = relative_l2(p.reshape(6, 1, 9), u.reshape(6, 1, 9), grid).reshape(2, 3)
+        np.testing.assert_allclose(got[name], expected, rtol=1e-13)
+    assert np.abs(got["weighted"] - got["plain"]).max() > 1e-3
+
+
+def test_large_trajectories_are_run_a_few_at_a_time(monkeypatch):
+    data, model = windows(7, 9), Stepper(HeatStep(), channels=1, residual=False)
+    whole, sizes = rollout_errors(model, data), []
+    model.model.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
+    monkeypatch.setattr(importlib.import_module("sciops.evaluation.rollout"), "_NUMBERS", 3 * 9 * 32 + 5)
+    few = rollout_errors(model, data)
+    assert set(sizes) == {3, 1}
+    np.testing.assert_array_equal(few.errors["relative_l2"], whole.errors["relative_l2"])
+
+
 def test_persistence_is_the_last_frame_seen():
     data = windows(3, 9, history=3, dtype=torch.float64)
     errors = rollout_errors(persistence(history=3), data, ["relative_l2"], batch_size=2)
@@ -140,6 +179,9 @@ def test_correlation_does_not_see_scale_and_shift_and_is_zero_for_constants():
     np.testing.assert_allclose(correlation(1e-170 * u + 0, 5 * u - 2), 1.0, rtol=1e-13)
     np.testing.assert_allclose(correlation(-u, u, GRID), -1.0, rtol=1e-13)
     assert (correlation(np.full_like(u, 0.1), u) == 0).all()
+    still = np.concatenate([u, np.full_like(u, 3.0)], 1)  # a channel that is constant in truth says nothing
+    np.testing.assert_allclose(correlation(2 * still + 1, still, GRID), 1.0, rtol=1e-13)
+    assert (correlation(u, np.full_like(u, 3.0), GRID) == 0).all()
     node = Grid((33,))
     x = node.coordinates()[0]
     odd, even = np.cos(np.pi * x)[None], np.cos(2 * np.pi * x)[None]

@@ -139,7 +139,7 @@ def test_a_saved_stepper_steps_the_same(tmp_path):
     ("options", "message"),
     [
         ({"steps": 0}, "steps=0: expected a whole number of at least 1"),
-        ({"gradient": "none"}, "gradient='none': expected one of full, pushforward, detached"),
+        ({"gradient": "none"}, "gradient='none': expected one of full, pushforward, random, detached"),
         ({"noise": -1.0}, "noise=-1.0: expected a number of at least 0"),
     ],
 )

@@ -259,7 +259,7 @@ def _check_options(options: dict[str, Any]) -> None:
 @contextmanager
 def _stepping(stepper: Stepper, mode: str, kernel: Kernel, options: dict[str, Any]) -> Iterator[None]:
     """The stepper's steps follow one another without gradient, and its frames are fed back."""
-    if stepper.gradient == "pushforward":
+    if stepper.gradient in ("pushforward", "random"):
         raise ValueError("gradients='state_feedback' needs all frames of a Stepper: pass Stepper(gradient='full')")
 
     def fed_back(_: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: Tensor) -> Tensor:

@@ -1,0 +1,47 @@
+"""The statistics of a time step: of what it sees, and of what it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sciops.datasets.normalizers import Normalizer
+
+_POINTS = 2**24  # read at a time
+
+
+def fitted(sets: Sequence[Any], *, residual: bool) -> tuple[Normalizer, Normalizer]:
+    """(of the input of a step, of its increment or next frame) over the trajectories of `sets`, `TrajectoryDataset`s
+    of the same variables; the input has the channels window, constants, forcings of both ends, time."""
+    first = sets[0]
+    frames = target = Normalizer.fit(block.flatten(0, 1) for block in _blocks(sets, "trajectories"))
+    if residual:
+        target = Normalizer.fit(block.diff(dim=1).flatten(0, 1) for block in _blocks(sets, "trajectories"))
+    parts = [frames] * first.history
+    if first.constant_channels:
+        parts.append(Normalizer.fit(_blocks(sets, "constants")))
+    if first.forcing_channels:
+        parts += [Normalizer.fit(block.flatten(0, 1) for block in _blocks(sets, "known"))] * 2
+    if first.time_step:
+        took = Normalizer.fit(torch.from_numpy(np.diff(one.clocks, axis=1).reshape(-1, 1)) for one in sets)
+        # one step for all, but for the rounding of the times: another one is then told in units of it
+        took.std.copy_(torch.where(took.std < 1e-3 * took.mean.abs(), took.mean.abs(), took.std))
+        parts.append(took)
+    seen = Normalizer(sum(len(part.mean) for part in parts))
+    for name in ("mean", "std"):
+        getattr(seen, name).copy_(torch.cat([getattr(part, name) for part in parts]))
+    return seen, target
+
+
+def _blocks(sets: Sequence[Any], what: str) -> Iterator[Tensor]:
+    """The named fields of all trajectories, as many of them at a time as fit."""
+    for one in sets:
+        read: Callable[[range], Tensor] = getattr(one, what)
+        width = max(one.channels + one.forcing_channels, 1) * len(one.times)
+        size = max(1, _POINTS // (one.grid.size * width))
+        for start in range(0, one.count, size):
+            yield read(range(start, min(start + size, one.count)))
