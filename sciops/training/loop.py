@@ -34,7 +34,7 @@ from sciops.training._setup import (
     seed_epoch,
     wants_normalizers,
 )
-from sciops.training._step import loss_function, set_rates, to_batch
+from sciops.training._step import Unrolling, loss_function, set_rates, to_batch
 from sciops.training._tasks import task_of
 from sciops.training._tracking import Trackers, check_trackers
 from sciops.training._validation import validate
@@ -185,6 +185,8 @@ def _train_epoch(
     """One pass over the training fields; returns the epoch's record, without validation."""
     sizes = [len(dataset) for dataset in train]
     loss_fn, diagnosis = loss_function(config, scaler), Diagnosis(front, config)
+    unrolling = Unrolling(front, config, run.epochs)
+    how = (config, processes.device, unrolling)
 
     def gradients(rule: Callable[..., Tensor], step: Iterable[tuple[Batch, int]]) -> Tensor:
         """The loss of a step, whose gradients by `rule` are then in `.grad`; its last micro-batch has number 0."""
@@ -214,8 +216,9 @@ def _train_epoch(
             done = run.seconds / config.seconds if config.seconds else run.steps / total
             rate = set_rates(optimizer, done, config)
             rule = partial(GRADIENTS[config.gradients], **options_at(config.gradient_options, done))
+            unrolling.draw(run.steps)
             step = (
-                (to_batch(next(batches), piece, weight, train[piece.dataset].grid, config, processes.device), number)
+                (to_batch(next(batches), piece, weight, train[piece.dataset].grid, *how), number)
                 for number, (piece, weight) in enumerate(pieces, 1 - len(pieces))
             )
             if diagnosis.is_due(run.steps):
