@@ -95,8 +95,6 @@ def draw_frames(model: Any, task: str, test: Any, whole: np.ndarray, path: Path)
     In 1-D the trajectories at the 10th, 50th and 90th percentile of the error, so that neither luck nor the worst case
     is all that is shown; in 2-D the one at the median. 3-D fields are not drawn.
     """
-    import torch
-
     predict, data = frames_of(model, task, test)
     if data.grid.ndim > 2:
         return
@@ -104,8 +102,8 @@ def draw_frames(model: Any, task: str, test: Any, whole: np.ndarray, path: Path)
     shares = (0.1, 0.5, 0.9) if data.grid.ndim == 1 else (0.5,)
     numbers = [int(ranked[round(share * (len(ranked) - 1))]) for share in shares]
     truth = data.trajectories(numbers)
-    x0 = torch.cat([truth[:, : data.history].flatten(1, 2), data.constants(numbers)], 1)
-    prediction = predict(x0, data.grid, len(data.times) - data.history)[:, :, 0].cpu().numpy()
+    steps = len(data.times) - data.history
+    prediction = predict(data.initial(numbers, steps), data.grid, steps)[:, :, 0].cpu().numpy()
     truth = truth[:, data.history :, 0].numpy()
     times = data.times[data.history :]
     if data.grid.ndim == 1:
@@ -122,12 +120,11 @@ def _draw_space_time(rows: list[tuple], data: Any, times: np.ndarray, path: Path
     x, name = data.grid.coordinates()[0], data.state[0]
     with figure(path, len(rows), 3, width=2.9, height=2.2) as (fig, axes):
         for row, (label, true, predicted, error) in zip(axes, rows):
-            largest, wrong = np.abs(true).max(), predicted - true
-            scale = np.abs(wrong).max() or 1.0
+            largest, wrong = _largest(true), predicted - true
             panels = (
                 (f"true {name}", true, largest),
                 (f"predicted {name}", predicted, largest),
-                ("error", wrong, scale),
+                ("error", wrong, _largest(wrong)),
             )
             for axis, (title, values, limit) in zip(row, panels):
                 image = axis.pcolormesh(
@@ -149,28 +146,26 @@ def _draw_snapshots(
     shown = sorted({0, (len(times) - 1) // 2, len(times) - 1})
     with figure(path, len(shown), 3, width=2.7, height=2.4) as (fig, axes):
         for row, k in zip(axes, shown):
-            largest = np.abs(true[k]).max()
+            largest, wrong = _largest(true[k]), predicted[k] - true[k]
             for axis, (title, values, limit) in zip(
                 row,
                 (
                     ("true", true[k], largest),
                     ("predicted", predicted[k], largest),
-                    ("predicted − true", predicted[k] - true[k], None),
+                    ("predicted − true", wrong, _largest(wrong)),
                 ),
             ):
-                limits = {} if limit is None else {"vmin": -limit, "vmax": limit}
-                draw_field(
-                    fig,
-                    axis,
-                    values,
-                    data.grid,
-                    title=f"{title} {data.state[0]}, t={times[k]:.4g}",
-                    signed=True,
-                    **limits,
-                )
+                title = f"{title} {data.state[0]}, t={times[k]:.4g}"
+                limits = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
+                draw_field(fig, axis, values, data.grid, title=title, **limits)
                 axis.set_xlabel("x")
                 axis.set_ylabel("y")
         fig.suptitle(label)
+
+
+def _largest(values: np.ndarray) -> float:
+    """The largest finite magnitude, for a colour scale: 1 where there is none or it is 0."""
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0
 
 
 def _time_label(units: str) -> str:

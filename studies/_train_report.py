@@ -32,8 +32,8 @@ def results_of(config: Any, task: str, trained: Any, tests: list[Any]) -> dict[s
         "seconds": trained.seconds,
         "test": {},
     }
-    for dataset in tests:
-        name = _name(dataset)
+    names = _names(tests)
+    for name, dataset in zip(names, tests):
         for kind, model in models.items():
             errors = evaluate(model, dataset)
             row = {"samples": len(dataset), **{metric: float(values.mean()) for metric, values in errors.items()}}
@@ -43,25 +43,27 @@ def results_of(config: Any, task: str, trained: Any, tests: list[Any]) -> dict[s
                 row["relative_l2_of_samples"] = errors["relative_l2"]
             results["test"].setdefault(name, {})[kind] = row
     if task in EVOLVING:
-        results["evolution"] = {_name(dataset): evolution(trained.model, task, dataset) for dataset in tests}
+        results["evolution"] = {name: evolution(trained.model, task, dataset) for name, dataset in zip(names, tests)}
     return results
 
 
 def draw_all(task: str, trained: Any, tests: list[Any], results: dict[str, Any], figures: Path) -> None:
     """The learning curve, and for trajectories errors against time and frames, a file a test grid."""
     _draw(trained.history, figures / "learning_curve.png")
-    for dataset in tests if task in EVOLVING else ():
-        name = _name(dataset)
+    for name, dataset in zip(_names(tests), tests) if task in EVOLVING else ():
         found = results["evolution"][name]
-        suffix = "" if len(tests) == 1 else "_" + name.replace("×", "x")
+        suffix = "" if len(tests) == 1 else "_" + name.replace("×", "x").replace(" ", "_")
         draw_errors(found, figures / f"error_against_time{suffix}.png")
         whole = np.nan_to_num(np.asarray(found["model"]["whole_of_samples"]), nan=np.inf)
         draw_frames(trained.model, task, dataset, whole, figures / f"frames{suffix}.png")
 
 
-def _name(dataset: Any) -> str:
-    """The test grid, of space alone."""
-    return "×".join(map(str, getattr(dataset, "source", dataset).grid.shape))
+def _names(tests: list[Any]) -> list[str]:
+    """The grid of each, of space alone; where there are several strides with the stride."""
+    sources = [getattr(dataset, "source", dataset) for dataset in tests]
+    strides = [getattr(source, "stride", 1) for source in sources]
+    grids = ["×".join(map(str, source.grid.shape)) for source in sources]
+    return grids if len(set(strides)) < 2 else [f"{grid} stride {stride}" for grid, stride in zip(grids, strides)]
 
 
 def _standard_error(values: np.ndarray) -> float | None:
@@ -73,13 +75,14 @@ def table(config: Any, results: dict[str, Any]) -> str:
     head += f"{results['epochs']} epochs in {results['seconds']:.1f} s"
     if results["validation"] is not None:
         head += f", best epoch {results['best_epoch']} with validation {results['validation']:.4f}"
-    lines = [head, f"{'test grid':>10} {'':>12} {'fields':>7} {'relative L2':>18} {'relative MSE':>13}"]
+    wide = max(10, *map(len, results["test"]), 0)
+    lines = [head, f"{'test grid':>{wide}} {'':>12} {'fields':>7} {'relative L2':>18} {'relative MSE':>13}"]
     for grid, kinds in results["test"].items():
         for kind, row in kinds.items():
             error = f"{row['relative_l2']:.4f}"
             if row["standard_error"] is not None:
                 error += f" ± {row['standard_error']:.4f}"
-            lines.append(f"{grid:>10} {kind:>12} {row['samples']:>7} {error:>18} {row['relative_mse']:>13.5f}")
+            lines.append(f"{grid:>{wide}} {kind:>12} {row['samples']:>7} {error:>18} {row['relative_mse']:>13.5f}")
     for grid, found in results.get("evolution", {}).items():
         lines += evolution_table(grid, found)
     if not results["test"]:

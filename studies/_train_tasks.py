@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +15,9 @@ from sciops.datasets import SpaceTimeDataset, load_splits
 from sciops.grids import Grid
 
 CHOICES = ("auto", "steady", "step", "trajectory", "space-time", "final")
+# Options of tasks, with the value that changes nothing.
+_OF_STEPS = {"unroll": 1, "through": "full", "noise": 0.0, "time_step": False, "residual": True}
+_OF_TIME = {"history": 1, "stride": 1, "start": 0, "stop": None, "state": (), "parameters": (), "forcings": ()}
 
 
 @dataclass(frozen=True)
@@ -34,23 +38,42 @@ def resolved(config: Any) -> str:
     task = config.task
     if task == "auto":
         task = "step" if only_evolving(Path(config.data), config.equation) else "steady"
-    alone = {"unroll": 1, "through": "full", "noise": 0.0}
-    changed = [name for name, value in alone.items() if getattr(config, name) != value]
-    if task != "step" and changed:
-        raise ValueError(f"{changed[0]}={getattr(config, changed[0])!r} is for --task step; this is {task}")
-    if task == "steady" and (config.history, config.stride) != (1, 1):
-        raise ValueError(f"history={config.history}, stride={config.stride}: a steady problem has no time")
+    if config.unroll < 1:
+        raise ValueError(f"unroll={config.unroll}: expected a whole number of at least 1")
+    name = None if task == "step" else _changed(config, _OF_STEPS)
+    if name is not None:
+        raise ValueError(f"{name}={getattr(config, name)!r} is for --task step; this is {task}")
+    name = _changed(config, _OF_TIME) if task == "steady" else None
+    if name is not None:
+        raise ValueError(f"{name}={getattr(config, name)!r}: a steady problem has no time")
+    strides = strides_of(config)
+    if len(set(strides)) != len(strides) or not strides:
+        raise ValueError(f"stride={strides}: expected one or several different numbers")
+    if len(strides) > 1 and not (task == "step" and config.time_step):
+        raise ValueError(
+            f"stride={strides}: one model of several steps of time has to be told which: --task step --time-step"
+        )
     return task
 
 
-def load_parts(config: Any, task: str, points: Any, **asked: Any) -> Parts:
+def _changed(config: Any, unused: dict[str, Any]) -> str | None:
+    """The first option that is not at the value which changes nothing."""
+    return next((name for name, value in unused.items() if getattr(config, name) not in (value, (value,))), None)
+
+
+def strides_of(config: Any) -> tuple[int, ...]:
+    """Stored frames in a step of time, one or several."""
+    return tuple(config.stride) if isinstance(config.stride, (tuple, list)) else (config.stride,)
+
+
+def load_parts(config: Any, task: str, points: Any, stride: int = 1, **asked: Any) -> Parts:
     """The data of `task` with `points` per axis; asked : samples of each part, as `load_splits` takes them."""
     options: dict[str, Any] = {"equation": config.equation, "memory_limit": config.memory_limit}
     options["dtype"] = torch.float64 if config.precision == "float64" else torch.float32
     if task == "steady":
         options["inputs"] = config.inputs or None
     else:
-        options["windows"] = _windows(config, task)
+        options["windows"] = _windows(config, task, stride)
     found = load_splits(config.data, points, **asked, **options)
     parts = Parts(found.train, found.validation, found.test)
     if task == "space-time":
@@ -59,7 +82,7 @@ def load_parts(config: Any, task: str, points: Any, **asked: Any) -> Parts:
     return parts
 
 
-def _windows(config: Any, task: str) -> dict[str, Any]:
+def _windows(config: Any, task: str, stride: int) -> dict[str, Any]:
     extent = {"step": (0, config.unroll), "trajectory": (0, None), "space-time": (0, None), "final": (None, 1)}
     lead, horizon = extent[task]
     if config.through == "pushforward":
@@ -68,20 +91,36 @@ def _windows(config: Any, task: str) -> dict[str, Any]:
         "history": config.history,
         "lead": lead,
         "horizon": horizon,
-        "stride": config.stride,
+        "stride": stride,
         "start": config.start,
         "stop": config.stop,
         "state": config.state or None,
         "inputs": config.inputs,
         "parameters": config.parameters,
+        "forcings": config.forcings,
+        "time_step": config.time_step,
     }
+
+
+def told_of_time(config: Any, task: str, train: list[Any]) -> str | None:
+    """A line for the user where steps of time differ and the model of one step is not told."""
+    if task != "step" or config.time_step:
+        return None
+    took = np.concatenate([np.diff(one.clocks, axis=1).reshape(-1) for one in train])
+    if np.ptp(took) <= 1e-2 * np.abs(took).max():
+        return None
+    return (
+        f"times lie from {took.min():.4g} to {took.max():.4g} apart, and the model is not told how long a step is: "
+        "--time-step tells it"
+    )
 
 
 def channels_of(task: str, train: Any) -> dict[str, int]:
     """in_channels and out_channels of the model that is built: for "step" that of one step, without its unrolling."""
+    if task == "step":
+        return {"in_channels": train.step_channels, "out_channels": train.channels}
     sample = train.batch([0])
-    outputs = train.channels if task == "step" else sample["y"].shape[1]
-    return {"in_channels": sample["x"].shape[1], "out_channels": outputs}
+    return {"in_channels": sample["x"].shape[1], "out_channels": sample["y"].shape[1]}
 
 
 def wrapped(model: nn.Module, config: Any, task: str, train: list[Any]) -> nn.Module:
@@ -93,19 +132,19 @@ def wrapped(model: nn.Module, config: Any, task: str, train: list[Any]) -> nn.Mo
     options = {"residual": config.residual, "steps": config.unroll, "gradient": config.through, "noise": config.noise}
     if config.normalize:
         return Stepper.normalized(model, train, **options)
-    return Stepper(model, channels=train[0].channels, history=train[0].history, **options)
+    first = train[0]
+    options |= {"forcings": first.forcing_channels, "time_step": first.time_step}
+    return Stepper(model, channels=first.channels, history=first.history, **options)
 
 
 def frames_of(model: nn.Module, task: str, test: Any) -> tuple[Callable[[Tensor, Grid, int], Tensor], Any]:
     """(how to get frames against time, the trajectories to compare them with); for every task that gives frames."""
     from sciops.evaluation import rollout
-    from sciops.models import apply_model
-
-    first = next(model.parameters())
+    from sciops.models.apply import apply_model, placed_for
 
     def direct(x0: Tensor, grid: Grid, steps: int) -> Tensor:
         with torch.no_grad():
-            x0 = x0.to(first.device, torch.float64 if first.dtype == torch.float64 else torch.float32)
+            x0 = placed_for(model, x0)
             if task == "space-time":
                 return apply_model(model, test.inputs(x0), test.grid).transpose(1, 2)
             return apply_model(model, x0, grid).unflatten(1, (steps, -1))

@@ -32,7 +32,7 @@ from sciops.grids import Grid
 from sciops.training import TrainConfig
 from studies._train_mixers import mixer_options, with_mixer
 from studies._train_report import EVOLVING, draw_all, results_of, table
-from studies._train_tasks import channels_of, load_parts, resolved, wrapped
+from studies._train_tasks import channels_of, load_parts, resolved, strides_of, told_of_time, wrapped
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,18 @@ class TrainStudyConfig(TrainConfig):
     data: Path | None = None  # a file or folder of any layout that `sciops info` knows
     task: Literal["auto", "steady", "step", "trajectory", "space-time", "final"] = "auto"  # auto: steady or step
     equation: str | None = None  # in a folder of several
-    inputs: tuple[str, ...] = ()  # steady: fields in (none: a, or f); else fields that stay the same, such as a forcing
+    inputs: tuple[str, ...] = ()  # steady: fields in (none: a, or f); else fields that stay the same, such as a mask
     parameters: tuple[str, ...] = ()  # constants of each trajectory that the model is told, such as viscosity
+    forcings: tuple[str, ...] = ()  # fields that change in time and are known at every time
+    time_step: bool = False  # task step: the model is told how long each step takes
     state: tuple[str, ...] = ()  # variables that evolve; none: those the data names
     history: int = 1  # frames that are given
     start: int = 0  # first stored frame of a trajectory that is used
     stop: int | None = None  # stored frame to stop before
-    stride: int = 1  # stored frames in a step of time
+    stride: tuple[int, ...] = (1,)  # stored frames in a step of time; several train together, with time_step
     residual: bool = True  # task step: the model gives the increment, with statistics of its own
     unroll: int = 1  # task step: steps that are trained on at once; 1 is teacher forcing
-    through: Literal["full", "pushforward", "detached"] = "full"  # gradient of unrolled steps (sciops.models.Stepper)
+    through: Literal["full", "pushforward", "random", "detached"] = "full"  # gradient of unrolled steps: models.Stepper
     noise: float = 0.0  # task step: on the frames seen in training, in standard deviations
     memory_limit: int = MEMORY_LIMIT  # bytes of a part above which it is read from the file batch by batch
     resolution: tuple[int, ...] = ()  # points per axis of the training fields; several train together; none: the file's
@@ -163,7 +165,7 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
     config, task = with_mixer(config), resolved(config)
     asked = {"train": config.train_samples, "validation": config.validation_samples, "test": config.test_samples}
     asked = {part: count for part, count in asked.items() if count is not None}
-    parts = [load_parts(config, task, n, **asked) for n in config.resolution or (None,)]
+    parts = [load_parts(config, task, n, s, **asked) for n in config.resolution or (None,) for s in strides_of(config)]
     tests = _tests(config, task, parts)
     data = _Data([p.train for p in parts], [p.validation for p in parts if p.validation is not None])
     if any(part is None for part in data.train):
@@ -176,6 +178,10 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
     if first and used and min(used) < config.modes and not any(o.startswith("modes=") for o in config.options):
         print(f"modes: {'×'.join(map(str, used))}, all that the coarsest training grid holds, for {config.modes}")
     methods = _methods(config, task)
+
+    note = told_of_time(config, task, data.train)
+    if first and note:
+        print(note)
 
     def describe() -> None:
         folder.describe(config, data=config.data, seeds=[config.seed], methods=methods)
@@ -209,7 +215,7 @@ def _tests(config: TrainStudyConfig, task: str, parts: list[Any]) -> list[Any]:
         if points not in config.resolution:
             # as many as on the training grid, so that none of them was trained on there
             count = {} if config.test_samples is None else {"test": config.test_samples}
-            found.append(load_parts(config, task, points, **count).test)
+            found += [load_parts(config, task, points, stride, **count).test for stride in strides_of(config)]
     return [dataset for dataset in found if dataset is not None]
 
 
@@ -270,7 +276,8 @@ def _methods(config: TrainStudyConfig, task: str) -> list[str]:
     """What of the run has papers to cite."""
     from sciops.runs import CITATIONS
 
-    named = (config.model, *config.mixer, config.gradients, "adamw", config.schedule, config.through)
+    through = "pushforward" if config.through == "random" else config.through
+    named = (config.model, *config.mixer, config.gradients, "adamw", config.schedule, through)
     return [name for name in (*named, "correlation_time" if task in EVOLVING else "") if name in CITATIONS]
 
 

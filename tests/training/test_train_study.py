@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from sciops import Grid
-from sciops.datasets import build_dataset, load_splits, write_native
+from sciops.datasets import build_dataset, load_splits, open_dataset, write_native
 from sciops.metrics import relative_l2
 from sciops.mixers import SpectralMixer
 from sciops.models import build_model, load_model
 from sciops.training import evaluate
 from studies._train_mixers import mixer_options
+from studies._train_tasks import load_parts, told_of_time
 from studies.train import PRESETS, _methods, _option, run
 
 
@@ -189,6 +190,83 @@ def test_unrolled_training_ends_in_a_stepper_that_says_how(through, tmp_path):
     assert len(results["evolution"]["16"]["times"]) == 8
 
 
+def stirred_file(folder, samples=24, times=13):
+    """u_t = −u + f at every point, with f known at every time and linear between; u written down step by step."""
+    rng = np.random.default_rng(0)
+    grid = Grid((8,), centering="periodic")
+    t = 0.2 * np.arange(times)
+    f = rng.standard_normal((samples, times, 1)) * np.cos(2 * np.pi * grid.coordinates()[0] + rng.uniform(0, 6))
+    u, decay = np.zeros((samples, times, 8)), np.exp(-0.2)
+    u[:, 0] = rng.standard_normal((samples, 1))
+    for k in range(times - 1):
+        whole = 1 - decay
+        u[:, k + 1] = decay * u[:, k] + f[:, k] * whole + (f[:, k + 1] - f[:, k]) * (1 - whole / 0.2)
+    fields = {name: (("sample", "time", "x"), value, {}) for name, value in (("u", u), ("f", f))}
+    options = dict(layout="native", equation="stirred", state=("u",), times=t)
+    return write_native(folder / "stirred.h5", build_dataset(fields, grid, **options)), u
+
+
+def test_a_known_forcing_is_used_and_without_it_nothing_can_be_learned(tmp_path):
+    path, _ = stirred_file(tmp_path, samples=16)
+    changes = dict(epochs=6, test_samples=4, batch_size=16)
+    told = run(evolving(path, tmp_path / "told", forcings=("f",), unroll=2, through="random", **changes))
+    untold = run(evolving(path, tmp_path / "untold", **changes))
+    errors = [one["evolution"]["8"]["model"]["relative_l2"][-1] for one in (told, untold)]
+    assert errors[0] < 0.5 * errors[1]
+    options = json.loads((tmp_path / "told" / "model" / "config.json").read_text())["model"]["options"]
+    assert (options["forcings"], options["gradient"]) == (1, "random") and "time_step" not in options
+
+
+def test_several_strides_train_one_model_and_each_is_tested(tmp_path, capsys):
+    path, u = heat_file(tmp_path, samples=16, times=17)
+    config = evolving(path, tmp_path / "run", stride=(1, 4), time_step=True, test_samples=5, epochs=4)
+    results = run(config)
+    found = results["evolution"]
+    assert set(found) == {"16 stride 1", "16 stride 4"} == set(results["test"])
+    np.testing.assert_allclose(found["16 stride 4"]["times"], [1, 2, 3, 4])
+    for row in found.values():
+        assert row["model"]["whole"] < 0.4 * row["persistence"]["whole"]
+    assert "16 stride 4, 5 test trajectories" in capsys.readouterr().out
+    for name in ("frames_16_stride_1", "error_against_time_16_stride_4"):
+        assert (tmp_path / "run" / "figures" / f"{name}.png").stat().st_size > 0
+    model, x = load_model(tmp_path / "run" / "model"), torch.from_numpy(u[-5:, :1]).float()
+    with torch.no_grad():
+        frame = model(torch.cat([x, torch.full((5, 1, 16), 1.0)], 1), model.model.model.reference)
+    error = relative_l2(frame, torch.from_numpy(u[-5:, 4:5]).float()).mean()
+    assert found["16 stride 4"]["model"]["relative_l2"][0] == pytest.approx(float(error), rel=1e-4)
+
+
+def test_times_that_lie_unevenly_are_said_where_the_model_is_not_told_them(tmp_path):
+    path, _ = heat_file(tmp_path, samples=12)
+    with open_dataset(path) as dataset:
+        uneven = dataset.load().assign_coords(time=np.arange(9.0) ** 2)
+    write_native(tmp_path / "uneven.h5", uneven)
+    said = "times lie from 1 to 15 apart, and the model is not told how long a step is: --time-step tells it"
+    for name, task, told, expected in (
+        ("uneven", "step", False, said),
+        ("uneven", "step", True, None),
+        ("uneven", "final", False, None),
+        ("heat", "step", False, None),
+    ):
+        config = evolving(tmp_path / f"{name}.h5", tmp_path / "run", time_step=told)
+        assert told_of_time(config, task, [load_parts(config, task, None).train]) == expected
+
+
+def test_a_model_that_breaks_in_its_rollout_is_reported_and_drawn(tmp_path, monkeypatch, capsys):
+    path, _ = heat_file(tmp_path, samples=12)
+
+    def blow_up(model, x0, grid, *, steps):
+        frames = x0[:, None, :1].repeat(1, steps, 1, 1)
+        frames[1:, 3:] = torch.nan
+        frames[0] = torch.nan
+        return frames
+
+    monkeypatch.setattr("sciops.evaluation.rollout", blow_up)
+    found = run(evolving(path, tmp_path / "run", epochs=1, test_samples=4))["evolution"]["16"]
+    assert found["model"]["broke"] == 4 and "4 not finite" in capsys.readouterr().out
+    assert (tmp_path / "run" / "figures" / "frames.png").stat().st_size > 0
+
+
 def test_steady_and_evolving_tasks_refuse_the_other_s_data_in_one_line(real_data, tmp_path):
     path, _ = heat_file(tmp_path)
     for config, message in (
@@ -198,6 +276,13 @@ def test_steady_and_evolving_tasks_refuse_the_other_s_data_in_one_line(real_data
             evolving(path, tmp_path / "c", task="trajectory", unroll=2),
             "unroll=2 is for --task step; this is trajectory",
         ),
+        (evolving(path, tmp_path / "c", task="final", residual=False), "residual=False is for --task step"),
+        (evolving(path, tmp_path / "c", task="final", time_step=True), "time_step=True is for --task step"),
+        (evolving(path, tmp_path / "c", stride=(1, 2)), r"stride=\(1, 2\): one model of several .* --time-step"),
+        (evolving(path, tmp_path / "c", stride=(2, 2), time_step=True), "expected one or several different numbers"),
+        (evolving(path, tmp_path / "c", unroll=0), "unroll=0: expected a whole number of at least 1"),
+        (evolving(path, tmp_path / "c", forcings=("f",)), r"forcings has 'f': expected fields over time and x"),
+        (evolving(real_data, tmp_path / "c", task="steady", parameters=("nu",)), r"parameters=\('nu',\): a steady"),
         (evolving(path, tmp_path / "d", history=20), "history=20, lead=0, horizon=1: a trajectory has 9 frames"),
         (replace(evolving(path, tmp_path / "e"), task="steps"), "task='steps': expected one of auto, steady, step"),
     ):
