@@ -55,6 +55,15 @@ def test_diffusivity_and_rate_by_sample_and_zero():
     np.testing.assert_allclose(tensor.u, alone.u, atol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(12,), (12, 9), (9, 8, 6)])
+def test_a_saturated_state_stays_saturated_for_long(shape):
+    """To ρt = 120: a part of the spectrum that no real field has, once in it by rounding, must not grow unseen."""
+    grid = Grid(shape, 1.0, "periodic")
+    u0 = 0.5 + 0.3 * np.random.default_rng(0).uniform(-1, 1, shape)
+    u = fisher_kpp.solve(u0, grid, times=[12.0], diffusivity=0.01, rate=10.0, dt=0.02).u
+    np.testing.assert_allclose(u, 1.0, atol=1e-6)
+
+
 def test_fisher_refusals():
     with pytest.raises(ValueError, match="rate=-1.0: expected a finite number of at least 0"):
         fisher_kpp.solve(X, LINE, times=[1.0], diffusivity=0.1, rate=-1.0)
