@@ -21,7 +21,7 @@ from sciops.datasets.writer import Ranges
 from sciops.grids import Grid, restrict
 from sciops.pde._trajectory import Trajectory
 
-__all__ = ["STATUS", "EvolutionConfig", "SteppedConfig", "evolution_recipe", "records", "trajectories"]
+__all__ = ["STATUS", "EvolutionConfig", "SteppedConfig", "evolution_recipe", "records", "statuses", "trajectories"]
 
 STATUS = ("ok", "failed")  # stored as the numbers 0, 1
 _AXES = ("x", "y", "z")
@@ -145,9 +145,7 @@ def trajectories(
         u, error = (np.asarray(v.cpu() if isinstance(v, torch.Tensor) else v) for v in (u, solution.error))
         kept = {"seed": np.full(len(numbers), config.seed, dtype=np.int64), **(by_sample or {})}
         if isinstance(config, SteppedConfig):
-            failed = ~np.isfinite(u.reshape(len(u), -1)).all(1)
-            _report(numbers[failed], config)
-            kept["status"] = failed.astype(np.int8)
+            kept["status"] = statuses(config, numbers, solution.failed_at)
         if solution.error is not None:
             kept["error"] = error.astype(np.float64)
         fields = u[:, :, None] if len(state) == 1 else u
@@ -160,10 +158,22 @@ def _solved_on(config: EvolutionConfig, grids: Mapping[str, Grid]) -> int:
     return config.solved_on or max(grid.shape[0] for grid in grids.values())
 
 
-def _report(failed: np.ndarray, config: EvolutionConfig) -> None:
-    if failed.size and not config.allow_failures:
-        listed = ", ".join(map(str, failed[:10])) + (" …" if failed.size > 10 else "")
-        raise RuntimeError(f"samples {listed} blew up; pass a smaller --dt, or --allow-failures to keep them as NaN")
+def statuses(config: GenerationConfig, numbers: np.ndarray, failed_at: np.ndarray) -> np.ndarray:
+    """0 for sound samples, 1 for failed ones, int8; see `STATUS`.
+
+    numbers : of the samples; failed_at : (samples,) when each was found to have blown up, NaN where it did not
+
+    Raises RuntimeError naming those that did, and the first time, unless the configuration allows failures.
+    """
+    failed = ~np.isnan(failed_at)
+    if failed.any() and not config.allow_failures:
+        names, count = map(str, numbers[failed][:10]), int(failed.sum())
+        listed = f"sample{'s' * (count > 1)} {', '.join(names)}{' …' * (count > 10)}"
+        raise RuntimeError(
+            f"{listed} blew up by t={np.nanmin(failed_at):g}; pass a smaller --dt, or --allow-failures to keep such "
+            "samples as NaN"
+        )
+    return failed.astype(np.int8)
 
 
 def _check(config: EvolutionConfig, grids: Mapping[str, Grid], stepped: bool) -> None:

@@ -32,6 +32,8 @@ class Trajectory:
     steps : how many steps were taken; 0 where the solution is exact in time
     error : (batch,) estimated relative error of the time stepping at the last time,
         ‖u_dt − u_2dt‖₂ / ((2^p − 1)‖u_dt‖₂) with p the order; None where no estimate was asked for
+    failed_at : (batch,) float64, the first of the times at which a sample was not finite, NaN where it is sound; None
+        where failures raise
     """
 
     u: Any
@@ -39,6 +41,7 @@ class Trajectory:
     dt: float
     steps: int
     error: Any = None
+    failed_at: Any = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,8 @@ def initial(
     if tensor.shape[-len(inner) :] != inner or tensor.ndim > len(inner) + 1:
         wanted = ", ".join(map(str, inner))
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected (batch, {wanted}) or ({wanted})")
+    if not tensor.numel():
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}: expected at least one sample")
     if not torch.isfinite(tensor).all():
         index = torch.nonzero(~torch.isfinite(tensor))[0].tolist()
         raise ValueError(f"{name}{index} = {tensor[tuple(index)].item()}: expected finite numbers")
@@ -137,7 +142,7 @@ def evolve(
     order : of ETDRK, 1 to 4
     estimate : a second run with steps twice as long; the number of steps of every interval is made even for it
     on_failure : where a field is no longer finite, "raise", or "flag" the sample: u = NaN at all times, error = inf,
-        the other samples untouched
+        failed_at the first bad time; the other samples are untouched
 
     Differentiable in the initial field. Raises ValueError for dt ≤ 0, an order that is none, times that do not
     increase; RuntimeError naming sample and time where the field is no longer finite.
@@ -152,18 +157,21 @@ def evolve(
     counts, lengths = _steps(given, float(dt), even=estimate)
     run = (start, space, given, lengths, linear, nonlinear, order)
     u = _integrate(*run, counts, every_time=True, refuse=on_failure == "raise")
+    failed_at = None
     if on_failure == "flag":
-        failed = ~torch.isfinite(u.detach().flatten(1)).all(1)
-        u[failed] = torch.nan
+        bad = ~torch.isfinite(u.detach().flatten(2)).all(2)
+        u[bad.any(1)] = torch.nan
+        at = bad.cpu().numpy()
+        failed_at = np.where(at.any(1), given[at.argmax(1)], np.nan)
     error = None
     if estimate:
         coarse = _integrate(*run, counts // 2, every_time=False, refuse=False)[:, 0].flatten(1)
         fine = u[:, -1].flatten(1)
         size = fine.norm(dim=1)
-        difference = torch.nan_to_num((fine - coarse).norm(dim=1), nan=math.inf)
+        difference = torch.nan_to_num((fine - coarse).norm(dim=1), nan=math.inf, posinf=math.inf)
         error = difference / ((2**order - 1) * torch.where(size > 0, size, 1.0))
     largest = max((length / count for length, count in zip(lengths, counts) if count), default=0.0)
-    return _trajectory(start, u, given, largest, int(counts.sum()), error)
+    return _trajectory(start, u, given, largest, int(counts.sum()), error, failed_at)
 
 
 def evolve_exactly(
@@ -221,10 +229,20 @@ def _check_finite(field: Tensor, time: float, h: float | None) -> None:
     )
 
 
-def _trajectory(start: Start, u: Tensor, times: np.ndarray, dt: float, steps: int, error: Tensor | None) -> Trajectory:
+def _trajectory(
+    start: Start,
+    u: Tensor,
+    times: np.ndarray,
+    dt: float,
+    steps: int,
+    error: Tensor | None,
+    failed_at: np.ndarray | None = None,
+) -> Trajectory:
     if start.single:
-        u, error = u[0], None if error is None else error[0]
-    return Trajectory(start.restore(u), times, float(dt), steps, None if error is None else start.restore(error))
+        u, error, failed_at = (None if values is None else values[0] for values in (u, error, failed_at))
+    return Trajectory(
+        start.restore(u), times, float(dt), steps, None if error is None else start.restore(error), failed_at
+    )
 
 
 def _short(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -44,6 +44,7 @@ def solve(
     order: int = 4,
     dealias: bool = True,
     estimate: bool = False,
+    on_failure: Literal["raise", "flag"] = "raise",
 ) -> Trajectory:
     """w at the given times, in Fourier space with ETDRK: diffusion and drag exact, advection of the given order.
 
@@ -62,6 +63,7 @@ def solve(
         beyond only decays. The truncated equation without ν, α and f keeps energy and enstrophy. False keeps all but
         Nyquist modes, and aliases
     estimate : .error by a second run with steps twice as long
+    on_failure : "raise", or "flag" a sample that blows up with NaN
     returns : Trajectory with u = w (batch, time, nx, ny). Gradients pass through
 
     The curl of a periodic velocity has mean 0: a mean of w0 or f makes no velocity and is carried along by itself.
@@ -75,7 +77,15 @@ def solve(
     linear, nonlinear = _equation(start, space, viscosity, forcing, drag, mean_flow, dealias)
     step = min(grid.spacing) / 2 if dt is None else dt
     return evolve(
-        start, space, times=times, linear=linear, nonlinear=nonlinear, dt=step, order=order, estimate=estimate
+        start,
+        space,
+        times=times,
+        linear=linear,
+        nonlinear=nonlinear,
+        dt=step,
+        order=order,
+        estimate=estimate,
+        on_failure=on_failure,
     )
 
 
@@ -137,8 +147,17 @@ def palinstrophy(w: Any, grid: Grid) -> Any:
 
 
 def li2020_forcing(grid: Grid) -> np.ndarray:
-    """f = 0.1 (sin 2π(x + y) + cos 2π(x + y)) of arXiv:2010.08895, one period on the unit box; (nx, ny) float64."""
+    """f = 0.1 (sin 2π(x + y) + cos 2π(x + y)) of arXiv:2010.08895, one period on the unit box; (nx, ny) float64.
+
+    Raises ValueError for a box whose sides are no whole numbers: f would jump at its seam.
+    """
     _check_flat(grid)
+    sides = [b - a for a, b in grid.extent]
+    if any(abs(side - round(side)) > 1e-9 * side for side in sides):
+        raise ValueError(
+            f"sides of {sides[0]:g} and {sides[1]:g}: this forcing has the period 1, expected whole numbers; "
+            "kolmogorov_forcing fits any box"
+        )
     x, y = grid.meshgrid()
     return 0.1 * (np.sin(2 * np.pi * (x + y)) + np.cos(2 * np.pi * (x + y)))
 

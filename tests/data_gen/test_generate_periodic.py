@@ -122,7 +122,9 @@ def test_heat_of_an_exponential_and_on_two_axes(tmp_path):
 
 def test_failures_are_named_or_marked(tmp_path):
     wild = quick("burgers", tmp_path, sigma=2e4, viscosity=1e-4, dt=0.1, every=0.5, estimate=False)
-    with pytest.raises(RuntimeError, match=r"samples 0, 1.* blew up; pass a smaller --dt, or --allow-failures"):
+    with pytest.raises(
+        RuntimeError, match=r"samples 0, 1.* blew up by t=\d.*; pass a smaller --dt, or --allow-failures"
+    ):
         burgers.run(wild)
     kept = sciops.open_dataset(burgers.run(replace(wild, allow_failures=True)), resolution=64)
     failed = kept.status.values == 1

@@ -297,12 +297,22 @@ def test_refusals_say_what_to_do():
         ns.li2020_forcing(Grid((8,), centering="periodic"))
 
 
+def test_the_forcing_of_li_et_al_has_the_period_one():
+    for sides in (2.0, 1.0, ((0, 3), (-1, 0))):
+        ns.li2020_forcing(Grid((8, 8), sides, "periodic"))
+    with pytest.raises(ValueError, match="sides of 1 and 1.5: this forcing has the period 1.*kolmogorov_forcing"):
+        ns.li2020_forcing(Grid((8, 8), ((0, 1), (0, 1.5)), "periodic"))
+
+
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_a_step_that_is_too_long_is_told_by_sample_and_time():
     grid = Grid((16, 16), centering="periodic")
     w = _random(grid) * np.array([1e-3, 500.0])[:, None, None]
     with pytest.raises(RuntimeError, match="sample 1 is not finite .* smaller dt"):
         ns.solve(w, grid, times=[30.0], viscosity=0.0, dt=0.1)
+    kept = ns.solve(w, grid, times=[0.0, 10.0, 30.0], viscosity=0.0, dt=0.1, on_failure="flag", estimate=True)
+    assert np.isnan(kept.u[1]).all() and np.isnan(kept.failed_at[0]) and kept.failed_at[1] == 10.0
+    assert np.isfinite(kept.u[0]).all() and np.isposinf(kept.error[1]) and kept.error[0] < 1e-6
 
 
 @pytest.mark.gpu

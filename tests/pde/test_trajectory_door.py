@@ -100,11 +100,22 @@ def test_blow_up_names_sample_time_and_remedy():
     assert np.isfinite(late.u).all()
 
 
+def test_a_flagged_sample_says_when_and_leaves_the_others_alone():
+    rough, times = np.stack([FIELDS[0], 400 * FIELDS[0], FIELDS[1]]), [0.0, 1.0, 2.0]
+    got = burgers(rough, times, dt=0.25, on_failure="flag", estimate=True)
+    assert got.failed_at[1] in times and np.isnan(got.failed_at[[0, 2]]).all()
+    assert np.isnan(got.u[1]).all() and got.error[1] == np.inf
+    alone = burgers(rough[[0, 2]], times, dt=0.25)
+    assert alone.failed_at is None
+    np.testing.assert_allclose(got.u[[0, 2]], alone.u, atol=1e-14)
+    assert burgers(rough[1], times, dt=0.25, on_failure="flag").failed_at == got.failed_at[1]
+
+
 def test_a_coarse_run_that_blows_up_makes_the_estimate_infinite():
     fast = 12 * FIELDS[:1]
     steps = next(n for n in range(8, 200, 2) if _survives(fast, 1 / n))
     got = burgers(fast, [2.0], dt=1 / steps, estimate=True)
-    assert np.isfinite(got.u).all() and (got.error[0] == np.inf or got.error[0] > 1e-3)
+    assert np.isfinite(got.u).all() and got.error[0] > 1e-3 and got.error[0] != np.finfo(np.float64).max
 
 
 def _survives(u0, dt):
@@ -128,6 +139,7 @@ def _survives(u0, dt):
         ((FIELDS, []), {}, ValueError, "expected finite numbers, such as times"),
         ((FIELDS[:, :16], [1.0]), {}, ValueError, r"shape \(3, 16\); expected its last axes to be the grid"),
         ((FIELDS[None], [1.0]), {}, ValueError, r"expected \(batch, 32\) or \(32\)"),
+        ((FIELDS[:0], [1.0]), {}, ValueError, r"u0 has shape \(0, 32\): expected at least one sample"),
         ((FIELDS + 1j, [1.0]), {}, TypeError, "complex128; expected float32 or float64"),
         ((torch.zeros(32, dtype=torch.bfloat16), [1.0]), {}, TypeError, "bfloat16"),
         ((np.where(X < 0.1, np.nan, FIELDS), [1.0]), {}, ValueError, r"u0\[0, 0\] = nan: expected finite"),
