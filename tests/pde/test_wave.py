@@ -141,8 +141,8 @@ def test_refusals():
     grid = Grid((8, 8), centering="periodic")
     state = np.zeros((2, 8, 8))
     for options, words in (
-        ({"times": [0.1], "speed": 0.0}, "speed=0.0: expected a finite number above 0"),
-        ({"times": [0.1], "damping": -1.0}, "damping=-1.0: expected a finite number at least 0"),
+        ({"times": [0.1], "speed": 0.0}, "speed=0.0: expected finite numbers above 0"),
+        ({"times": [0.1], "damping": -1.0}, "damping=-1.0: expected a finite number of at least 0"),
         ({"times": [0.2, 0.1]}, "increasing"),
         ({"times": [0.2], "boundary": "neumann"}, "does not fit a periodic grid"),
     ):
