@@ -1,4 +1,8 @@
-"""(−Δ + shift) u = f on a box, exactly in the eigenfunctions of −Δ: the one solve behind Poisson and Helmholtz."""
+"""(−Δ + shift) u = f on a box: the solves behind Poisson and Helmholtz.
+
+A shift that is a number is added to the eigenvalues of −Δ, and the solve is direct; one that is a field is not diagonal
+in any known basis, and MINRES solves with it, preconditioned by the direct solve of −Δ and the shift's mean size.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ from sciops.pde._eigenbasis import (
     inside,
     synthesise,
 )
+from sciops.pde._minres import solve_differentiably
 from sciops.pde._trajectory import Start, initial
 
 
@@ -32,10 +37,12 @@ class Solution:
     residual : (batch,), or a number for a single field: ‖f − Au‖₂ / ‖f‖₂ over the unknowns, recomputed from u; 0 where
         f = 0. "spectral": A is the Laplacian of the sum of eigenfunctions through u. "finite-volume": A takes
         differences of neighbouring values, no transform
+    iterations : (batch,), or a number: of MINRES; None where the solve is direct
     """
 
     u: Any
     residual: Any
+    iterations: Any = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,40 @@ def solve(p: Problem, f: Tensor, shift: Tensor) -> Solution:
     inverse = torch.where(symbol == 0, 0.0, 1 / symbol).to(device=f.device, dtype=f.dtype)
     u = synthesise(analyse(f, p.grid, p.kinds) * inverse, p.grid, p.kinds)
     return Solution(p.result(u), p.result(residual(p, f, u, shift)))
+
+
+def solve_with_field(p: Problem, shift: Tensor, tol: float, most: int) -> Solution:
+    """As `solve` for a shift that is a field, iterated in float64 until every residual is at most tol.
+
+    shift : (1 or batch, *grid) float64 on f's device, not 0 everywhere in any sample
+
+    Raises RuntimeError naming the sample that does not get there in `most` iterations.
+    """
+    grid, kinds, like_f = p.grid, p.kinds, {"dtype": torch.float64, "device": p.f.device}
+    inner = torch.zeros(grid.shape, **like_f)
+    inner[inside(grid, kinds)] = 1.0
+    values = p.eigenvalues.to(p.f.device)
+    mean = shift.detach().abs().mean(tuple(range(1, shift.ndim)), keepdim=True)
+    inverse = 1 / (values + mean)
+
+    def operator(shift: Tensor, u: Tensor) -> Tensor:
+        return synthesise(values * analyse(u, grid, kinds), grid, kinds) + shift * inner * u
+
+    def preconditioner(f: Tensor) -> Tensor:
+        return synthesise(inverse * analyse(f, grid, kinds), grid, kinds)
+
+    weights = torch.tensor(grid.weights(), **like_f)
+    u, left, count = solve_differentiably(
+        operator, preconditioner, p.f.to(torch.float64) * inner, shift, weights, tol, most
+    )
+    if not (left <= tol).all():
+        i = int(torch.nonzero(~(left <= tol))[0])
+        which = "" if p.start.single else f"sample {i}: "
+        raise RuntimeError(
+            f"{which}residual {left[i]:.1e} after {most} iterations, expected {tol:.0e}: the medium is near one of its "
+            "resonances or has very many of them below k; change the wavenumber, or pass a larger tol or max_iterations"
+        )
+    return Solution(p.result((u * inner).to(p.f)), p.result(left), p.result(count))
 
 
 def residual(p: Problem, f: Tensor, u: Tensor, shift: Tensor) -> Tensor:

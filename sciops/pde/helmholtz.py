@@ -1,4 +1,4 @@
-"""Helmholtz's equation: −Δu − k²u = f, and its screened form −Δu + κ²u = f, solved directly by fast transforms."""
+"""Helmholtz's equation: −Δu − k²a u = f, and its screened form −Δu + κ²a u = f, by fast transforms."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sciops._arrays import as_tensor
 from sciops.grids import Grid
 from sciops.pde import _elliptic
 from sciops.pde._eigenbasis import Boundary, Scheme
@@ -26,35 +27,73 @@ def solve(
     *,
     wavenumber: Any = None,
     screening: Any = None,
+    coefficient: Any = None,
     boundary: Boundary | Sequence[Boundary] | None = None,
     scheme: Scheme = "spectral",
+    tol: float = 1e-8,
+    max_iterations: int = 2000,
 ) -> Solution:
-    """u with −Δu − k²u = f (`wavenumber` k), or −Δu + κ²u = f (`screening` κ); exactly one of the two.
+    """u with −Δu − k²a u = f (`wavenumber` k), or −Δu + κ²a u = f (`screening` κ); exactly one of the two; a = 1 unless
+    a `coefficient` is given.
 
     The sign is that of −Δ; for the convention Δu + k²u = g pass f = −g. Waves of length 2π/k fill the box once k² is
-    above its first eigenvalue.
+    above its first eigenvalue. For u = b on the walls solve for w = u − b, 0 on them, with f + k²a b in the place of f.
 
     f : (batch, *grid) or (*grid), 1 to 3 axes     numpy or torch, float32 or float64, any device
     grid, boundary, scheme : as `sciops.pde.poisson.solve`; in "finite-volume" waves are slower than k says, by a share
         of (kh)²/24: keep kh < 0.5
     wavenumber : k ≥ 0 in radians per unit of length, a number or one per sample (batch,)
     screening : κ > 0, inverse length, a number or one per sample; solvable always
-    returns : Solution with .u and the true .residual. Gradients pass through f
+    coefficient : a(x) ≥ 0, (*grid) or (batch, *grid): the squared slowness of a medium, as a multiple of that of a
+        reference medium whose wavenumber is k. Without it the solve is direct; with it MINRES iterates in float64
+    tol, max_iterations : of MINRES: the residual to reach, and when to give up
+    returns : Solution with .u, the true .residual and .iterations. Gradients pass through f and the coefficient
 
     The box is closed, so nothing is radiated: where k² is an eigenvalue of −Δ there is no solution. Near one u is
     large, ‖u‖ up to ‖f‖ / min|λ − k²|, and as much precision is lost.
 
     Raises ValueError for k² within 1e4 ε of an eigenvalue (relative), naming the mode and a k between eigenvalues; and
-    as `sciops.pde.poisson.solve`.
+    as `sciops.pde.poisson.solve`. With a coefficient, whose resonances are not known beforehand, RuntimeError naming
+    the sample that does not converge.
     """
     p = _elliptic.problem(f, grid, boundary, scheme)
     if (wavenumber is None) == (screening is None):
         raise ValueError("expected either wavenumber=k for −Δu − k²u = f, or screening=κ for −Δu + κ²u = f")
     if screening is not None:
-        return _elliptic.solve(p, p.f, constant(screening, "screening", p.start, above=0.0, trailing=0) ** 2)
-    k = constant(wavenumber, "wavenumber", p.start, least=0.0, trailing=0)
-    _refuse_resonance(p, k)
-    return _elliptic.solve(p, p.f, -(k**2))
+        shift = constant(screening, "screening", p.start, above=0.0, trailing=0) ** 2
+    else:
+        k = constant(wavenumber, "wavenumber", p.start, least=0.0, trailing=0)
+        shift = -(k**2)
+    if coefficient is not None:
+        return _elliptic.solve_with_field(p, _field(coefficient, shift, p), *_limits(tol, max_iterations))
+    if screening is None:
+        _refuse_resonance(p, k)
+    return _elliptic.solve(p, p.f, shift)
+
+
+def _field(coefficient: Any, square: Tensor, p: _elliptic.Problem) -> Tensor:
+    """∓k²a, (1 or batch, *grid) float64 on f's device."""
+    a, _ = as_tensor(coefficient, "coefficient")
+    batch, shape = len(p.f), p.grid.shape
+    if a.is_complex() or a.shape not in (shape, (1, *shape), (batch, *shape)):
+        raise ValueError(
+            f"coefficient has shape {tuple(a.shape)} and dtype {a.dtype}; expected real numbers in {shape}, or "
+            f"{(batch, *shape)}"
+        )
+    if not (torch.isfinite(a) & (a >= 0)).all():
+        raise ValueError("coefficient: expected finite numbers of at least 0 everywhere")
+    shift = square.reshape(-1, *(1,) * len(shape)).to(p.f.device) * a.to(p.f.device, torch.float64)
+    if not shift.detach().flatten(1).any(1).all():
+        raise ValueError("wavenumber or coefficient is 0 everywhere: that is Poisson's; take sciops.pde.poisson.solve")
+    return shift
+
+
+def _limits(tol: float, most: int) -> tuple[float, int]:
+    if not (isinstance(tol, (int, float, np.number)) and 0 < tol < 1):
+        raise ValueError(f"tol={tol!r}: expected a relative residual between 0 and 1, such as 1e-8")
+    if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1:
+        raise ValueError(f"max_iterations={most!r}: expected a whole number of at least 1")
+    return float(tol), int(most)
 
 
 def _refuse_resonance(p: _elliptic.Problem, k: Tensor) -> None:
