@@ -1,10 +1,13 @@
-"""Helmholtz data: −Δu − k²u = f on the unit square from random sources f and wavenumbers k, solved to round-off.
+"""Helmholtz data: −Δu − k²a u = f on the unit square from random sources f, wavenumbers k and media a.
 
     python -m data_gen.helmholtz --preset waves --output runs/helmholtz.h5
     python -m data_gen.helmholtz --preset waves --wavenumbers 20 40 --output runs/high.h5
+    python -m data_gen.helmholtz --preset medium --contrast 0.5 --output runs/medium.h5
     python -m data_gen.helmholtz --preset screened --output runs/screened.h5
 
-The presets are this project's own: the public Helmholtz sets have coefficients that vary in space.
+Without a contrast a = 1, and the solve is exact to round-off; with one a(x) is a random field of each sample, which the
+file holds beside f and u. The presets are this project's own: the public Helmholtz sets have walls that let waves out,
+or hold them at a value.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from data_gen._generation import Recipe, generate_samples, grids_of, numbers_of, on_every_grid, program
+from data_gen._media import Medium, check_medium, media
 from data_gen.poisson import VARIABLES, SourceConfig, boundary_of, centering_of, solve_each, sources
 from sciops._command import command
 from sciops.datasets.writer import Ranges
@@ -29,7 +33,7 @@ _TRIES = 10_000
 
 
 @dataclass(frozen=True)
-class HelmholtzConfig(SourceConfig):
+class HelmholtzConfig(Medium, SourceConfig):
     """What to generate. Sample i depends on the law, the equation and the seed alone."""
 
     resolutions: tuple[int, ...] = (129, 65)
@@ -39,9 +43,12 @@ class HelmholtzConfig(SourceConfig):
     wavenumbers: tuple[float, float] = (5.0, 20.0)
     """k of a sample is uniform between these two, in radians per unit of length."""
     gap: float = 0.01
-    """k is drawn again where |λ − k²| < gap·k² for an eigenvalue λ of the box: ‖u‖ ≤ ‖f‖/(gap k²) then."""
+    """k is drawn again where |λ − k²| < gap·k² for an eigenvalue λ of the box: ‖u‖ ≤ ‖f‖/(gap k²) then, where a = 1 and
+    the scheme is spectral."""
     screened: bool = False
-    """−Δu + k²u = f instead; k is then an inverse length, and any k will do."""
+    """−Δu + k²a u = f instead; k is then an inverse length, and any k will do."""
+    tol: float = 1e-8
+    """Relative residual of the solve where the medium varies."""
     output: Path = Path("runs/helmholtz.h5")
     """The file to write."""
 
@@ -49,6 +56,7 @@ class HelmholtzConfig(SourceConfig):
 PRESETS = {
     "waves": HelmholtzConfig(),
     "screened": HelmholtzConfig(screened=True, law="gaussian", wavenumbers=(1.0, 30.0)),
+    "medium": HelmholtzConfig(contrast=0.25),
     "quick": HelmholtzConfig(samples=32, resolutions=(33, 17), output=Path("runs/helmholtz_quick.h5")),
 }
 
@@ -64,13 +72,17 @@ def run(config: HelmholtzConfig) -> Path:
         raise ValueError(f"--wavenumbers {low:g} {high:g}: expected two positive numbers, the smaller first")
     if not 0 < config.gap < 1:
         raise ValueError(f"--gap {config.gap:g}: expected a share between 0 and 1, such as 0.01")
+    check_medium(config)
+    if not 0 < config.tol < 1:
+        raise ValueError(f"--tol {config.tol:g}: expected a relative residual between 0 and 1, such as 1e-8")
     name = "screening" if config.screened else "wavenumber"
     recipe = Recipe(
         equation="helmholtz",
         grids=_grids(config),
         make=make,
         variables=VARIABLES
-        | {name: {"long_name": f"{name} k of −Δu {'+' if config.screened else '−'} k²u = f", "units": "1"}},
+        | {name: {"long_name": f"{name} k of −Δu {'+' if config.screened else '−'} k²a u = f", "units": "1"}}
+        | ({"a": {"long_name": "squared slowness of the medium", "units": "1"}} if config.contrast else {}),
         solver=program("sciops.pde.helmholtz", device=config.device),
         attrs={"task": "steady", "scheme": config.scheme, **boundary_of(config)},
         probe=_probe,
@@ -88,12 +100,14 @@ def _solved(config: HelmholtzConfig, ranges: Ranges, grid: Grid) -> tuple[dict[s
     f, k = sources(config, grid, ranges), _parameters(config, ranges)
     name = "screening" if config.screened else "wavenumber"
 
-    def solve(f: Any, k: Any) -> helmholtz.Solution:
-        return helmholtz.solve(f, grid, **{name: k}, boundary=config.boundary, scheme=config.scheme)
+    def solve(f: Any, k: Any, a: Any = None) -> helmholtz.Solution:
+        options = {name: k, "boundary": config.boundary, "scheme": config.scheme, "tol": config.tol}
+        return helmholtz.solve(f, grid, coefficient=a, **options)
 
-    u, residual = solve_each(config, solve, f, k)
+    medium = {"a": media(config, grid, ranges)} if config.contrast else {}
+    u, residual = solve_each(config, solve, f, k, *medium.values())
     seed = np.full(len(f), config.seed, dtype=np.int64)
-    return {"f": f, "u": u}, {"seed": seed, "residual": residual, name: k}
+    return {"f": f, "u": u} | medium, {"seed": seed, "residual": residual, name: k}
 
 
 def _probe(config: HelmholtzConfig) -> None:

@@ -2,7 +2,10 @@
 
 python -m data_gen.wave --preset cno2023 --output runs/wave.h5
 python -m data_gen.wave --preset periodic --speed 0.5 --output runs/periodic.h5
+python -m data_gen.wave --preset medium --contrast 0.4 --output runs/medium.h5
 python -m data_gen.wave --preset quick --samples 64 --resolutions 65 33 --output runs/small.h5
+
+With a contrast the speed is a random field c(x) of each sample, which the file holds beside u and v.
 """
 
 from __future__ import annotations
@@ -10,11 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from data_gen._generation import Recipe, generate_samples, grids_of, on_every_grid, program
+from data_gen._media import Medium, check_medium, media
 from data_gen._solving import one_by_one
 from data_gen.poisson import SourceConfig, boundary_of, centering_of, sources
 from sciops._command import command
@@ -27,12 +32,13 @@ __all__ = ["PRESETS", "WaveConfig", "run"]
 _VARIABLES = {
     "u": {"long_name": "displacement", "units": "1"},
     "v": {"long_name": "velocity, the rate of change of u", "units": "1"},
+    "c": {"long_name": "speed of waves", "units": "1"},
     "seed": {"long_name": "seed of the initial field; with the number of the sample it gives the field again"},
 }
 
 
 @dataclass(frozen=True)
-class WaveConfig(SourceConfig):
+class WaveConfig(Medium, SourceConfig):
     """What to generate; the laws are those of u at time 0. Sample i depends on the law, the equation and the seed."""
 
     resolutions: tuple[int, ...] = (129, 65)
@@ -42,7 +48,7 @@ class WaveConfig(SourceConfig):
     power: float = -1.0
     """Exponent of i² + j² in the sines law."""
     speed: float = 0.1
-    """c, boxes per unit of time."""
+    """c, boxes per unit of time; with a contrast its geometric mean over all samples."""
     damping: float = 0.0
     """γ, per unit of time."""
     duration: float = 5.0
@@ -58,6 +64,8 @@ PRESETS = {
     # record and the last. Their files have 64 points per axis; ours have 64 spacings from wall to wall
     "cno2023": WaveConfig(samples=896, validation=128, test=256),
     "periodic": WaveConfig(law="gaussian", boundary="periodic", resolutions=(128, 64), speed=0.2),
+    # speeds between a half and twice the mean; crests of up to 12 a box, so that the slow parts resolve them
+    "medium": WaveConfig(sines=12, contrast=0.25),
     "quick": WaveConfig(samples=16, resolutions=(33, 17), records=6, output=Path("runs/wave_quick.h5")),
 }
 
@@ -74,20 +82,21 @@ def run(config: WaveConfig) -> Path:
             raise ValueError(f"--{name} {value}: expected a finite number {'above' if above else 'of at least'} 0")
     if config.records < 2:
         raise ValueError(f"--records {config.records}: expected at least 2, the first at time 0")
+    check_medium(config)
     if config.scheme != "spectral":
         raise ValueError(f"--scheme {config.scheme}: waves are solved mode by mode; take --scheme spectral")
     recipe = Recipe(
         equation="wave",
         grids=_grids(config),
         make=make,
-        variables=_VARIABLES,
+        variables={name: about for name, about in _VARIABLES.items() if name != "c" or config.contrast},
         solver=program("sciops.pde.wave", device=config.device),
         dims={"u": ("time", "x", "y"), "v": ("time", "x", "y")},
         coordinates={"time": (_times(config), {"units": "1", "long_name": "time"})},
         attrs={
             "task": "trajectory",
             "state": ["u", "v"],
-            "parameters": {"speed": config.speed, "damping": config.damping},
+            "parameters": {"damping": config.damping} | ({} if config.contrast else {"speed": config.speed}),
             **boundary_of(config),
         },
         probe=lambda config: sources(config, Grid((8, 8), centering=centering_of(config)), [(0, 1)]),
@@ -104,19 +113,18 @@ def make(config: WaveConfig, ranges: Ranges) -> dict[str, np.ndarray]:
 def _solved(config: WaveConfig, ranges: Ranges, grid: Grid) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     u0 = sources(config, grid, ranges)
     state = np.stack([u0, np.zeros_like(u0)], 1)
-    solve = partial(
-        wave.solve,
-        grid=grid,
-        times=_times(config),
-        speed=config.speed,
-        damping=config.damping,
-        boundary=config.boundary,
-    )
+    c = config.speed * media(config, grid, ranges) if config.contrast else np.full(len(state), config.speed)
+
+    def solve(state: Any, c: Any) -> Any:
+        options = {"times": _times(config), "damping": config.damping, "boundary": config.boundary}
+        return wave.solve(state, grid, speed=c, **options).u
+
     if config.device == "cpu":
-        u = np.stack([run.u for run in one_by_one(solve, state, threads=config.threads)])
+        u = np.stack(one_by_one(solve, state, c, threads=config.threads))
     else:
-        u = solve(torch.from_numpy(state).to(config.device)).u.cpu().numpy()
-    return {"u": u[:, :, 0], "v": u[:, :, 1]}, {"seed": np.full(len(u), config.seed, dtype=np.int64)}
+        u = solve(torch.from_numpy(state).to(config.device), torch.from_numpy(c).to(config.device)).cpu().numpy()
+    fields = {"u": u[:, :, 0], "v": u[:, :, 1]} | ({"c": c} if config.contrast else {})
+    return fields, {"seed": np.full(len(u), config.seed, dtype=np.int64)}
 
 
 def _times(config: WaveConfig) -> np.ndarray:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sciops
 from data_gen import helmholtz as helmholtz_data
 from data_gen import navier_stokes as flow_data
 from data_gen import poisson as poisson_data
@@ -16,6 +17,7 @@ from data_gen import wave as wave_data
 from sciops.datasets.native import content_hash, read_native
 from sciops.grids import Grid
 from sciops.pde import helmholtz, navier_stokes, poisson
+from sciops.pde import wave as wave_equation
 from sciops.random_fields import gaussian_random_field
 
 SMALL = {"samples": 5, "chunk": 2, "threads": 1, "progress": False, "seed": 7}
@@ -120,6 +122,40 @@ def test_wave_data_are_the_exact_series_at_every_record(tmp_path: Path) -> None:
             np.testing.assert_allclose(data["v"][3, step], v, rtol=0, atol=1e-14)
 
 
+def test_waves_in_random_media_are_those_of_the_speed_beside_them(tmp_path: Path) -> None:
+    path = _run("wave", tmp_path, contrast=0.3, sines=6, samples=6, duration=2.0, damping=0.1)
+    fine = Grid((33, 33))
+    with read_native(path, 33) as data, read_native(path, 17) as less:
+        c = data["c"].values
+        np.testing.assert_allclose(less["c"], c[:, ::2, ::2], rtol=1e-13)
+        assert (c > 0).all() and 0.1 < np.log(c / 0.1).std() < 0.6
+        assert json.loads(data.attrs["parameters"]) == {"damping": 0.1} and data["c"].dims == ("sample", "x", "y")
+        state = np.stack([data["u"][:, 0], data["v"][:, 0]], 1)
+        u = wave_equation.solve(state, fine, times=data["time"].values, speed=c, damping=0.1).u
+        np.testing.assert_allclose(data["u"], u[:, :, 0], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(less["u"], u[:, :, 0, ::2, ::2], rtol=0, atol=0.05 * np.abs(u[:, :, 0]).max())
+        assert sciops.validate(path) == [] or all(f.severity == "note" for f in sciops.validate(path))
+    again = wave_data.make(replace(CONFIGS["wave"][1], contrast=0.3, sines=6, damping=0.1, duration=2.0), [(3, 5)])
+    with read_native(path, 33) as data:
+        np.testing.assert_array_equal(again["r33/c"], data["c"][3:5])
+        np.testing.assert_array_equal(again["r33/u"], data["u"][3:5])
+
+
+def test_helmholtz_in_random_media(tmp_path: Path) -> None:
+    path = _run("helmholtz", tmp_path, contrast=0.3, wavenumbers=(5.0, 9.0))
+    with read_native(path, 33) as data, read_native(path, 17) as less:
+        np.testing.assert_allclose(less["a"], data["a"][:, ::2, ::2], rtol=1e-13)
+        again = helmholtz.solve(
+            data["f"].values,
+            Grid((33, 33)),
+            wavenumber=data["wavenumber"].values,
+            coefficient=data["a"].values,
+            tol=1e-11,
+        )
+        np.testing.assert_allclose(data["u"], again.u, rtol=0, atol=1e-5 * np.abs(again.u).max())
+        assert (data["residual"] <= 1e-8).all() and np.log(data["a"]).std() > 0.1
+
+
 def test_flow_is_solved_on_the_fine_grid_and_given_at_the_points_of_the_others(tmp_path: Path) -> None:
     path = _run("navier_stokes", tmp_path)
     fine = Grid((32, 32), centering="periodic")
@@ -167,7 +203,7 @@ def test_the_record_begins_after_the_warm_up(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_a_flow_that_blows_up_is_named_or_marked(tmp_path: Path) -> None:
     wild = {"strength": 1e4, "viscosity": 0.0, "duration": 4.0}
-    with pytest.raises(RuntimeError, match=r"from sample \d on: .*--allow-failures"):
+    with pytest.raises(RuntimeError, match=r"samples? \d.* blew up by t=\d.*--allow-failures"):
         _run("navier_stokes", tmp_path, **wild)
     path = _run("navier_stokes", tmp_path / "allowed", allow_failures=True, **wild)
     with read_native(path, 16) as data:
@@ -184,7 +220,12 @@ def test_a_flow_that_blows_up_is_named_or_marked(tmp_path: Path) -> None:
         ("navier_stokes", {"viscosity": -1.0}, "--viscosity -1.0"),
         ("navier_stokes", {"warm_up": -1.0}, "--warm-up -1.0"),
         ("navier_stokes", {"dt": 0.0}, "--dt 0.0"),
+        ("navier_stokes", {"side": 1.5}, "this forcing has the period 1"),
+        ("navier_stokes", {"forcing": "kolmogorov", "waves": 0}, "whole number of waves"),
         ("wave", {"speed": 0.0}, "--speed 0.0"),
+        ("wave", {"contrast": -1.0}, "--contrast -1.0: expected between 0, uniform, and 3"),
+        ("helmholtz", {"contrast": 4.0}, "--contrast 4.0"),
+        ("helmholtz", {"contrast": 0.1, "tol": 0.0}, "--tol 0"),
         ("wave", {"records": 1}, "--records 1"),
         ("wave", {"scheme": "finite-volume"}, "take --scheme spectral"),
         ("poisson", {"boundary": "periodic"}, "--law gaussian"),

@@ -1,0 +1,48 @@
+"""Random media for waves: smooth positive fields of mean logarithm 0, the same functions on every grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sciops.datasets.writer import Ranges
+from sciops.grids import Grid
+from sciops.random_fields import gaussian_random_field
+
+__all__ = ["Medium", "check_medium", "media"]
+
+
+@dataclass(frozen=True)
+class Medium:
+    """The law of exp(contrast·g), g a smooth Gaussian field of root mean square 1."""
+
+    contrast: float = 0.0
+    """Root mean square of the logarithm of the medium's property; 0 makes it the same everywhere."""
+    medium_tau: float = 10.0
+    """Inverse correlation length of the medium, in boxes."""
+    medium_alpha: float = 4.0
+    """Smoothness of the medium; more than 1."""
+    medium_modes: int = 64
+    """Modes of the medium per axis, the same on every grid."""
+
+
+def media(config: Any, grid: Grid, ranges: Ranges) -> np.ndarray:
+    """exp(contrast·g) of the samples in `ranges` on a grid, (samples, *grid): g of cosines, so even about walls, or of
+    the Fourier modes of a periodic box. Its numbers are drawn from a stream of their own.
+
+    config : both a `Medium` and a `GenerationConfig`
+    """
+    seed = int(np.random.SeedSequence(config.seed, spawn_key=(0, 2)).generate_state(1, np.uint64)[0])
+    law = {"tau": config.medium_tau, "alpha": config.medium_alpha, "modes": config.medium_modes, "seed": seed}
+    fields = [gaussian_random_field(grid, stop - start, first=start, normalize=True, **law) for start, stop in ranges]
+    return np.exp(config.contrast * np.concatenate(fields))
+
+
+def check_medium(config: Medium) -> None:
+    """Raises ValueError for a contrast that is negative, or so large that the field overflows."""
+    if not 0 <= config.contrast <= 3:
+        raise ValueError(
+            f"--contrast {config.contrast}: expected between 0, uniform, and 3, a medium of factors from e^−9 to e^9"
+        )
