@@ -84,7 +84,12 @@ def initial(
 
 def output_times(times: Any) -> np.ndarray:
     """Float64 times; ValueError unless they are finite, at least 0 and strictly increasing."""
-    given = np.atleast_1d(np.asarray(times.detach().cpu() if isinstance(times, Tensor) else times, dtype=np.float64))
+    try:
+        given = np.atleast_1d(
+            np.asarray(times.detach().cpu() if isinstance(times, Tensor) else times, dtype=np.float64)
+        )
+    except (TypeError, ValueError):
+        given = np.empty(0)
     if given.ndim != 1 or not given.size or not np.isfinite(given).all():
         raise ValueError(f"times={_short(times)}: expected finite numbers, such as times=[0.0, 0.5, 1.0]")
     if given[0] < 0 or (np.diff(given) <= 0).any():

@@ -77,8 +77,10 @@ def cole_hopf(
 
     Integrals by the trapezoidal rule over 4096 panels as far as E reaches, exponents shifted by their largest: right to
     1e-13 while a panel is well below the width √(2ν/(1/t + max|u0'|)) of its peaks, as for ν ≥ 0.002, t ≤ 1, |u0| ≤ 1
-    on a unit interval.
+    on a unit interval. Raises ValueError unless t > 0 and ν > 0.
     """
+    if not (t > 0 and viscosity > 0):
+        raise ValueError(f"t={t}, viscosity={viscosity}: expected both above 0; at t = 0 the field is U' + mean")
     x = np.asarray(x, dtype=np.float64) - mean * t
     span = np.ptp(primitive(np.linspace(x.min(), x.max(), 1000)))
     reach = np.sqrt(2 * t * span) + 14 * np.sqrt(2 * viscosity * t)

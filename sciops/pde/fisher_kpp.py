@@ -61,7 +61,7 @@ def solve(
         times=times,
         linear=constant(diffusivity, "diffusivity", start, least=0.0) * space.laplacian,
         nonlinear=growth,
-        dt=0.02 / max(float(rho.max()), 1e-3) if dt is None else dt,
+        dt=0.02 / max(float(rho.detach().max()), 1e-3) if dt is None else dt,
         order=order,
         estimate=estimate,
         on_failure=on_failure,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -61,6 +62,8 @@ def solve(
     start = initial(u0, grid, fields=2)
     space = FourierSpace(grid, start.field)
     d = grid.ndim
+    if np.ndim(diffusivity) == 0 or len(diffusivity) != 2:
+        raise ValueError(f"diffusivity={diffusivity!r}: expected a pair, (δ_A, δ_B)")
     delta_a, delta_b = (
         constant(value, "diffusivity", start, least=0.0, trailing=d) * space.laplacian for value in diffusivity
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from sciops.grids import Grid
 from sciops.pde._convection import convective_term
-from sciops.pde._fourier import FourierSpace
+from sciops.pde._fourier import FourierSpace, check_periodic
 from sciops.pde._trajectory import Trajectory, constant, evolve, initial
 
 __all__ = ["Trajectory", "soliton", "solve"]
@@ -53,7 +53,7 @@ def solve(
         times=times,
         linear=-constant(dispersion, "dispersion", start) * space.derivative(order=3),
         nonlinear=convective_term(space, c, dealias=dealias),
-        dt=grid.spacing[0] / (20 * max(float(c.abs().max()), 0.01)) if dt is None else dt,
+        dt=grid.spacing[0] / (20 * max(float(c.detach().abs().max()), 0.01)) if dt is None else dt,
         order=order,
         estimate=estimate,
         on_failure=on_failure,
@@ -66,7 +66,16 @@ def soliton(
     """u = (3s/c) sech²(½√(s/d) (x − x_0 − st)) on a periodic grid, with two images to either side; s/d > 0.
 
     The images do not feel each other while the period is some 20 widths √(d/s): then it is exact to rounding.
+    Raises ValueError for a grid that is not periodic or has more axes, for s/d ≤ 0 and for c = 0.
     """
+    check_periodic(grid)
+    if grid.ndim != 1:
+        raise ValueError(f"grid of {grid.ndim} axes: a soliton lives on 1")
+    if not (speed * dispersion > 0 and convection):
+        raise ValueError(
+            f"speed={speed}, dispersion={dispersion}, convection={convection}: expected a speed of the sign of the "
+            "dispersion, and a convection that is not 0"
+        )
     ((a, b),) = grid.extent
     x = grid.coordinates()[0]
     away = np.mod(x - centre - speed * t, b - a)[:, None] + (b - a) * np.arange(-2, 2)

@@ -169,7 +169,7 @@ def kolmogorov_forcing(grid: Grid, k: int = 4, *, amplitude: float = 1.0) -> np.
     doi:10.1073/pnas.2101784118). Without drag its laminar state is w = f/(νκ²).
     """
     _check_flat(grid)
-    if int(k) != k or k < 1:
+    if not (isinstance(k, (int, float, np.number)) and k >= 1 and k == int(k)):
         raise ValueError(f"k={k!r}: expected a whole number of waves along y, at least 1")
     (_, (low, high)), (_, y) = grid.extent, grid.meshgrid()
     kappa = 2 * math.pi * k / (high - low)
@@ -182,7 +182,10 @@ def _equation(
     """(L, N): L = −ν|k|² − α − ik·U, and v → N(v) = −mask·F[u·∇w] + F[f]."""
     nu = constant(viscosity, "viscosity", start, least=0.0)
     alpha = constant(drag, "drag", start, least=0.0)
-    flow = np.asarray(mean_flow, dtype=np.float64)
+    try:
+        flow = np.asarray(mean_flow, dtype=np.float64)
+    except (TypeError, ValueError):
+        flow = np.empty(0)
     if flow.shape != (2,) or not np.isfinite(flow).all():
         raise ValueError(f"mean_flow={mean_flow!r}: expected two finite speeds, along x and y")
     linear = nu * space.laplacian - alpha

@@ -62,9 +62,11 @@ def solve(
     start = initial(u0, grid, fields=2)
     c = _speed(speed, start, grid)
     gamma = constant(damping, "damping", start, least=0.0, trailing=grid.ndim)
+    if gamma.requires_grad:
+        raise ValueError("damping requires a gradient, which does not pass through it; pass damping.detach()")
     given = output_times(times)
     if c.shape[1:] == (1,) * grid.ndim:
-        frames = _by_modes(start.field, given, c.numpy(), gamma.detach().numpy(), grid, kinds)
+        frames = _by_modes(start.field, given, c.numpy(), gamma.numpy(), grid, kinds)
     elif len(gamma) > 1:
         raise ValueError(f"damping has shape {(len(gamma),)}: expected one number where speed is a field")
     else:
@@ -86,6 +88,8 @@ def energy(state: Any, grid: Grid, *, speed: Any = 1.0, boundary: Boundary | Seq
     kinds = boundaries_of(grid, boundary)
     tensor, restore = as_tensor(state, "state")
     check_on_grid(tensor, grid, "state")
+    if tensor.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"state has dtype {tensor.dtype}; expected float32 or float64")
     if tensor.ndim < grid.ndim + 1 or tensor.shape[-1 - grid.ndim] != 2:
         raise ValueError(f"state has shape {tuple(tensor.shape)}; expected (…, 2, *grid), u and v = u_t")
     u, v = tensor.unbind(-1 - grid.ndim)

@@ -146,6 +146,12 @@ def test_a_flagged_failure_leaves_the_others_alone():
     assert got.error[0] == pytest.approx(alone.error[0], rel=0.1)
 
 
+@pytest.mark.parametrize(("t", "viscosity"), [(0.0, 0.1), (1.0, 0.0), (-1.0, 0.1)])
+def test_cole_and_hopf_need_time_and_viscosity(t, viscosity):
+    with pytest.raises(ValueError, match="expected both above 0"):
+        burgers.cole_hopf(np.cos, X, t, viscosity=viscosity)
+
+
 @pytest.mark.gpu
 def test_on_a_gpu():
     u0 = torch.from_numpy(np.stack([np.sin(2 * np.pi * X), np.cos(2 * np.pi * X)]))

@@ -81,6 +81,21 @@ def test_without_convection_the_dispersion_is_exact():
     np.testing.assert_allclose(u[0], np.cos(k * X + 2 * k**3 * 50), atol=1e-12)
 
 
+def test_gradients_to_the_constants_with_the_default_step():
+    c = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+    u0 = torch.from_numpy(soliton(X, 1.0))
+    (slope,) = torch.autograd.grad(kdv.solve(u0, GRID, times=[0.05], convection=c).u[0, 100], c)
+    ends = [kdv.solve(u0, GRID, times=[0.05], convection=1.5 + s, dt=0.005).u[0, 100] for s in (1e-4, -1e-4)]
+    assert float(slope) == pytest.approx(float(ends[0] - ends[1]) / 2e-4, rel=1e-5)
+
+
+def test_solitons_that_cannot_be():
+    with pytest.raises(ValueError, match="speed=-1.0, dispersion=1.0.* expected a speed of the sign of the dispersion"):
+        kdv.soliton(GRID, 0.0, speed=-1.0)
+    with pytest.raises(ValueError, match="a soliton lives on 1"):
+        kdv.soliton(Grid((8, 8), 1.0, "periodic"), 0.0, speed=1.0)
+
+
 def test_kinds():
     u0 = soliton(X, 2.0)
     want = kdv.solve(u0, GRID, times=[1.0])

@@ -281,6 +281,7 @@ def test_refusals_say_what_to_do():
         ({"viscosity": 0.1, "forcing": np.ones((3, 8, 8))}, r"forcing has shape \(3, 8, 8\)"),
         ({"viscosity": 0.1, "forcing": np.full((8, 8), np.nan)}, "forcing is not finite"),
         ({"viscosity": 0.1, "mean_flow": 1.0}, "expected two finite speeds"),
+        ({"viscosity": 0.1, "mean_flow": "east"}, "mean_flow='east': expected two finite speeds"),
         ({"viscosity": 0.1, "dt": 0.0}, "dt=0.0"),
         ({"viscosity": 0.1, "order": 5}, "order=5"),
         ({"viscosity": 0.1, "times": [1.0, 0.5]}, "increasing times"),
@@ -293,6 +294,8 @@ def test_refusals_say_what_to_do():
         ns.velocity(w, Grid((8, 8)))
     with pytest.raises(ValueError, match="whole number of waves"):
         ns.kolmogorov_forcing(grid, 0.5)
+    with pytest.raises(ValueError, match="k='two': expected a whole number of waves"):
+        ns.kolmogorov_forcing(grid, "two")
     with pytest.raises(ValueError, match="2, such as"):
         ns.li2020_forcing(Grid((8,), centering="periodic"))
 

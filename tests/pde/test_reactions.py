@@ -132,6 +132,9 @@ def test_gray_scott_kinds_batch_and_refusals():
     assert len(gray_scott.PATTERNS) == 6
     with pytest.raises(ValueError, match=r"expected \(batch, 2, 64\) or \(2, 64\)"):
         gray_scott.solve(one[0], line, **options)
+    for wrong in (1e-5, (1e-5, 1e-5, 1e-5)):
+        with pytest.raises(ValueError, match=r"diffusivity=.*: expected a pair, \(δ_A, δ_B\)"):
+            gray_scott.solve(one, line, **(options | {"diffusivity": wrong}))
     with pytest.raises(ValueError, match="feed=-0.1: expected a finite number of at least 0"):
         gray_scott.solve(one, line, **(options | {"feed": -0.1}))
     with pytest.raises(RuntimeError, match="sample 0 is not finite"):

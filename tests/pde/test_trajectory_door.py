@@ -137,6 +137,7 @@ def _survives(u0, dt):
         ((FIELDS, [-1.0]), {}, ValueError, "from 0 on"),
         ((FIELDS, [np.nan]), {}, ValueError, "expected finite numbers, such as times"),
         ((FIELDS, []), {}, ValueError, "expected finite numbers, such as times"),
+        ((FIELDS, "soon"), {}, ValueError, "times='soon': expected finite numbers, such as times"),
         ((FIELDS[:, :16], [1.0]), {}, ValueError, r"shape \(3, 16\); expected its last axes to be the grid"),
         ((FIELDS[None], [1.0]), {}, ValueError, r"expected \(batch, 32\) or \(32\)"),
         ((FIELDS[:0], [1.0]), {}, ValueError, r"u0 has shape \(0, 32\): expected at least one sample"),

@@ -148,6 +148,10 @@ def test_refusals():
     ):
         with pytest.raises(ValueError, match=words):
             wave.solve(state, grid, **options)
+    with pytest.raises(ValueError, match="damping requires a gradient, which does not pass"):
+        wave.solve(state, grid, times=[0.1], damping=torch.tensor(0.1, requires_grad=True))
+    with pytest.raises(TypeError, match="state has dtype torch.float16"):
+        wave.energy(torch.zeros(2, 8, 8, dtype=torch.float16), grid)
     with pytest.raises(ValueError, match="u0 has shape"):
         wave.solve(np.zeros((3, 8, 8)), grid, times=[1.0])
     with pytest.raises(ValueError, match=r"expected \(…, 2, \*grid\)"):
