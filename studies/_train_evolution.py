@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,18 @@ from studies._train_tasks import frames_of
 
 WINDOWS = ((6, 12), (13, 30))  # The Well's, arXiv:2412.00568
 THRESHOLD = 0.8
-_AXES = ("x", "y", "z")
+_OF = "relative_l2 of "
 
 
 def evolution(model: Any, task: str, test: Any) -> dict[str, Any]:
     """Errors against time on the test trajectories, of the model and of persistence, as results.json holds them."""
-    from sciops.evaluation import errors_against_time, persistence, rollout_errors
+    from sciops.evaluation import correlation, errors_against_time, persistence, rollout_errors
+    from sciops.metrics import relative_l2, vrmse
 
     predict, trajectories = frames_of(model, task, test)
-    metrics = ("relative_l2", "vrmse", "correlation")
+    metrics = {"relative_l2": relative_l2, "vrmse": vrmse, "correlation": correlation}
+    if trajectories.channels > 1:  # the largest variable hides the others
+        metrics |= {_OF + name: _of_channel(i) for i, name in enumerate(trajectories.state)}
     still = persistence(channels=trajectories.channels, history=trajectories.history)
     found = {
         "model": errors_against_time(predict, trajectories, metrics),
@@ -33,6 +37,12 @@ def evolution(model: Any, task: str, test: Any) -> dict[str, Any]:
         "time_units": first.time_units,
         **{name: _summary(errors) for name, errors in found.items()},
     }
+
+
+def _of_channel(number: int) -> Callable[..., Any]:
+    from sciops.metrics import relative_l2
+
+    return lambda prediction, target, grid: relative_l2(prediction[:, number], target[:, number])
 
 
 def _summary(errors: Any) -> dict[str, Any]:
@@ -50,6 +60,7 @@ def _summary(errors: Any) -> dict[str, Any]:
         **{name: values.mean(0) for name, values in errors.errors.items()},
         "relative_l2_quartiles": np.quantile(errors.errors["relative_l2"], (0.25, 0.5, 0.75), axis=0),
         "correlation_time": float(np.median(correlation_time(times, correlated, THRESHOLD))),
+        "correlation_time_of_mean": float(correlation_time(times, np.nan_to_num(correlated).mean(0), THRESHOLD)),
         "vrmse_windows": {name: float(values.mean()) for name, values in windows.items()},
     }
 
@@ -70,6 +81,9 @@ def table(grid: str, found: dict[str, Any]) -> list[str]:
         line = f"{name:>12}{errors}{row['whole']:>11.4f}{until:>12}"
         line += "".join(f"  VRMSE {name} {value:.4f}" for name, value in row["vrmse_windows"].items())
         lines.append(line + (f"  {row['broke']} not finite" if row["broke"] else ""))
+        for key in row:
+            if key.startswith(_OF):
+                lines.append(f"{key.removeprefix(_OF):>12}" + "".join(f"{row[key][k]:>11.4f}" for k in shown))
     return lines
 
 

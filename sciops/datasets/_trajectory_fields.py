@@ -54,15 +54,24 @@ def shared_forcings(
 ) -> dict[str, Tensor]:
     """Those of `forcings` that all samples have in common, (time, *grid)."""
     space = source[state[0]].dims[2:]
-    forms = (("time", *space), ("sample", "time", *space))
+    forms = (("time", *space), ("time",), ("sample", "time", *space), ("sample", "time"))
     for name in forcings:
-        if name in state or name not in source.data_vars or source[name].dims not in forms:
-            fits = [str(k) for k, v in source.data_vars.items() if v.dims in forms and k not in state]
+        if name in state or name not in source.variables or source[name].dims not in forms:
+            fits = [str(k) for k, v in source.variables.items() if v.dims in forms and k not in state]
             raise ValueError(
-                f"forcings has {name!r}: expected fields over time and {', '.join(space)} that are not of the state "
-                f"({', '.join(state)}), here {', '.join(fits) or 'none'}"
+                f"forcings has {name!r}: expected fields over time and {', '.join(space)}, or numbers over time, that "
+                f"are not of the state ({', '.join(state)}), here {', '.join(fits) or 'none'}"
             )
-    return {name: as_tensor(source[name].values, dtype) for name in forcings if source[name].dims == forms[0]}
+    shared = {name: as_tensor(source[name].values, dtype) for name in forcings if source[name].dims in forms[:2]}
+    grid = tuple(source.sizes[axis] for axis in space)
+    return {name: over_grid(values, 1, grid) for name, values in shared.items()}
+
+
+def over_grid(values: Tensor, leading: int, grid: tuple[int, ...]) -> Tensor:
+    """Fields as they are; numbers, which have the `leading` axes alone, as constant fields."""
+    if values.ndim > leading:
+        return values
+    return values.reshape(*values.shape, *(1,) * len(grid)).expand(*values.shape, *grid)
 
 
 def shared_inputs(
@@ -136,7 +145,7 @@ def parameter_values(
 
 def as_tensor(values: Any, dtype: torch.dtype) -> Tensor:
     values = np.asarray(values)
-    return torch.from_numpy(np.ascontiguousarray(values, values.dtype.newbyteorder("="))).to(dtype)
+    return torch.from_numpy(np.require(values, values.dtype.newbyteorder("="), ["C", "W"])).to(dtype)
 
 
 def whole(indices: Any, size: int, what: str) -> np.ndarray:

@@ -17,6 +17,7 @@ from sciops.datasets._trajectory_fields import (
     as_tensor,
     clocks_of,
     common_grid,
+    over_grid,
     parameter_values,
     shared_forcings,
     shared_inputs,
@@ -43,8 +44,9 @@ class TrajectoryDataset(Dataset):
         windows begin at every one of them
     inputs : fields that stay the same, such as a mask, (sample, *grid) or (*grid): channels of x after the state
     parameters : numbers of each sample, or constants of the data set, spread over the grid: channels after `inputs`
-    forcings : fields that change in time but are known at every time, f_k, (sample, time, *grid) or (time, *grid): a
-        step k → k + 1 is told f_k and f_{k+1}, so that x ends with f_{w+h−1}, …, f_{w+h+l+n−1}
+    forcings : fields that change in time but are known at every time, f_k, (sample, time, *grid) or (time, *grid), or
+        numbers, (sample, time) or (time,), such as "time" itself: a step k → k + 1 is told f_k and f_{k+1}, so that x
+        ends with f_{w+h−1}, …, f_{w+h+l+n−1}
     time_step : whether x is told how long each step takes: last in x come t_{k+1} − t_k of the l + n steps, spread over
         the grid, of each trajectory's own ``times`` where the file has such. Then one model serves several strides
     dtype : of the tensors
@@ -208,7 +210,7 @@ class TrajectoryDataset(Dataset):
     def constants(self, numbers: Any = slice(None)) -> Tensor:
         """(batch, constant channels, *grid) of the trajectories `numbers`: `inputs`, then `parameters`."""
         numbers = whole(numbers, self.count, "trajectory")
-        spread = self._spread(self._numbers[numbers])
+        spread = over_grid(self._numbers[numbers], 2, self.grid.shape)
         if not self.inputs:
             return spread
         if self._fields is not None:
@@ -263,12 +265,8 @@ class TrajectoryDataset(Dataset):
         if self.time_step:
             at = starts[:, None] + np.arange(self.history - 1, self.history + steps)
             took = np.diff(self.clocks[trajectories[:, None], at], axis=1)
-            parts.append(self._spread(torch.from_numpy(took).to(self.dtype)))
+            parts.append(over_grid(torch.from_numpy(took).to(self.dtype), 2, self.grid.shape))
         return torch.cat(parts, 1)
-
-    def _spread(self, numbers: Tensor) -> Tensor:
-        """(batch, n) as constant fields (batch, n, *grid)."""
-        return numbers.reshape(*numbers.shape, *(1,) * self.grid.ndim).expand(-1, -1, *self.grid.shape)
 
     def _whole_trajectories(self, numbers: Any) -> Tensor:
         numbers = whole(numbers, self.count, "trajectory")
@@ -314,7 +312,7 @@ class TrajectoryDataset(Dataset):
         else:
             with samples_of(self.path):
                 values = np.asarray(source[name].isel(sample=samples, **time).values)
-        return as_tensor(values, self.dtype)
+        return over_grid(as_tensor(values, self.dtype), 1 + len(time), self.grid.shape)
 
     def _source(self) -> xr.Dataset | NativeRows:
         # one handle per process: a forked worker must not share its parent's

@@ -46,7 +46,8 @@ class _Task:
 
 
 class Fields(_Task):
-    """Inputs and targets are fields on one grid; symmetries move both; the error is the relative L2."""
+    """Inputs and targets are fields on one grid; symmetries move both; the error is the relative L2, and with objective
+    "nrmse" that of each channel, so that the largest variable does not choose the epoch alone."""
 
     normalized = ("x", "y")
 
@@ -88,6 +89,8 @@ class Fields(_Task):
 
     def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
         """(batch,): what validation averages and the best epoch has least of."""
+        if self.config.objective == "nrmse":
+            return self.objective(prediction, target, None)
         return metrics.relative_l2(prediction, target)
 
 

@@ -56,7 +56,11 @@ class ExactStep(nn.Module):
 
     def __init__(self, rate: float = NU, constants: int = 1, forced: bool = True) -> None:
         super().__init__()
-        self.rate, self.constants, self.forced = nn.Parameter(torch.tensor(rate, dtype=torch.float64)), constants, forced
+        self.rate, self.constants, self.forced = (
+            nn.Parameter(torch.tensor(rate, dtype=torch.float64)),
+            constants,
+            forced,
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         u, tau = torch.fft.rfft(x[:, :1]), x[:, -1:, :1]
@@ -190,12 +194,37 @@ def test_files_of_other_times_are_joined_with_their_own(tmp_path):
     assert Stepper.normalized(nn.Identity(), joined).model.input.mean[-1] == pytest.approx(0.3)
 
 
+def test_numbers_that_change_in_time_are_forcings_too(tmp_path):
+    """u′ = cos(t)·g with g a number of each sample and time: the trapezoid rule of what is told, exactly."""
+    t = np.linspace(0, 3, 9) ** 1.5
+    g = np.random.default_rng(0).uniform(1, 2, (4, 9))
+    rate = g * np.cos(t)
+    u = np.concatenate([np.zeros((4, 1)), np.cumsum(np.diff(t) * (rate[:, 1:] + rate[:, :-1]) / 2, 1)], 1)
+    fields = {"u": (("sample", "time", "x"), np.repeat(u[..., None], 16, 2), {}), "g": (("sample", "time"), g, {})}
+    dataset = build_dataset(fields, GRID, layout="native", equation="test", state=("u",), times=t)
+
+    class Trapezoid(nn.Module):
+        def forward(self, x):
+            g, t, g_next, t_next, step = x[:, 1:].split(1, 1)
+            return step * (g * torch.cos(t) + g_next * torch.cos(t_next)) / 2
+
+    stepper = Stepper(Trapezoid(), channels=1, forcings=2, time_step=True)
+    path = write_native(tmp_path / "data.h5", dataset)
+    for source, limit in ((dataset, 10**9), (path, 10**9), (path, 0)):
+        data = TrajectoryDataset(
+            source, forcings=("g", "time"), time_step=True, dtype=torch.float64, memory_limit=limit
+        )
+        frames = rollout(stepper, data.initial([3, 0], 8), GRID, steps=8)
+        np.testing.assert_allclose(frames[:, :, 0, 5].numpy(), u[[3, 0], 1:], rtol=0, atol=1e-14)
+        data.close()
+
+
 def test_bad_known_inputs_are_one_line():
     dataset = forced()
     for options, message in (
         (
             {"forcings": "u"},
-            r"forcings has 'u': expected fields over time and x that are not of the state \(u\), here f",
+            r"forcings has 'u': expected fields over time and x, or .* not of the state \(u\), here f",
         ),
         ({"forcings": "c"}, "forcings has 'c'"),
         ({"inputs": "f"}, "inputs has 'f': .* here c; one that does is among forcings"),

@@ -51,6 +51,7 @@ def naive(name: str, p: np.ndarray, u: np.ndarray, grid: Grid) -> float:
         "relative_l2": math.sqrt(squares[0] / squares[1]),
         "relative_mse": squares[0] / squares[1],
         "mse": squares[0] / e.size,
+        "nrmse": np.mean([math.sqrt(math.fsum(a.ravel() ** 2) / math.fsum(b.ravel() ** 2)) for a, b in zip(e, u)]),
         "relative_gradient": math.sqrt(energies[0] / energies[1]),
         "h1": math.sqrt((squares[0] / e.size + energies[0]) / (squares[1] / u.size + energies[1])),
     }[name]
@@ -102,6 +103,17 @@ def test_relative_objectives_are_invariant_under_the_units_of_the_field(name):
     torch.testing.assert_close(
         OBJECTIVES[name](p * 1e5, u * 1e5, grid), OBJECTIVES[name](p, u, grid), rtol=1e-13, atol=0
     )
+
+
+def test_nrmse_is_that_of_the_metrics_and_does_not_see_the_units_of_a_channel():
+    p, u = torch.randn(2, 3, 2, 8, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    units, grid = torch.tensor([1e5, 1e-3], dtype=torch.float64).view(1, 2, 1, 1), Grid((8, 6), centering="periodic")
+    nrmse = OBJECTIVES["nrmse"]
+    torch.testing.assert_close(nrmse(p, u), metrics.nrmse(p, u, grid), rtol=1e-13, atol=0)
+    torch.testing.assert_close(nrmse(units * p, units * u), nrmse(p, u), rtol=1e-13, atol=0)
+    assert (OBJECTIVES["relative_l2"](units * p, units * u) - nrmse(p[:, :1], u[:, :1])).abs().max() < 1e-10
+    still = u * torch.tensor([1.0, 0.0], dtype=torch.float64).view(1, 2, 1, 1)
+    assert (nrmse(still, still) == 0).all() and (nrmse(p, still) < 10).all()  # not immense
 
 
 @pytest.mark.parametrize("name", FIELDS)

@@ -10,13 +10,16 @@ import pytest
 import torch
 
 from sciops import Grid
-from sciops.datasets import build_dataset, load_splits, open_dataset, write_native
+from sciops.datasets import TrajectoryDataset, build_dataset, load_splits, open_dataset, write_native
+from sciops.evaluation import correlation_time, errors_against_time, persistence
 from sciops.metrics import relative_l2
 from sciops.mixers import SpectralMixer
 from sciops.models import build_model, load_model
 from sciops.training import evaluate
+from studies._train_evolution import evolution
+from studies._train_evolution import table as evolution_table
 from studies._train_mixers import mixer_options
-from studies._train_tasks import load_parts, told_of_time
+from studies._train_tasks import frames_of, load_parts, told_of_time
 from studies.train import PRESETS, _methods, _option, run
 
 
@@ -250,6 +253,24 @@ def test_times_that_lie_unevenly_are_said_where_the_model_is_not_told_them(tmp_p
     ):
         config = evolving(tmp_path / f"{name}.h5", tmp_path / "run", time_step=told)
         assert told_of_time(config, task, [load_parts(config, task, None).train]) == expected
+
+
+def test_variables_of_other_scales_have_errors_of_their_own():
+    rng = np.random.default_rng(0)
+    fields = {
+        name: (("sample", "time", "x"), scale * rng.standard_normal((3, 5, 8)), {})
+        for name, scale in (("pressure", 1e5), ("speed", 1e-3))
+    }
+    options = dict(layout="native", equation="test", state=("pressure", "speed"), times=np.arange(5.0))
+    data = TrajectoryDataset(build_dataset(fields, Grid((8,), centering="periodic"), **options), dtype=torch.float64)
+    found = evolution(persistence(channels=2), "step", data)
+    for name, (_, values, _) in fields.items():
+        expected = relative_l2(np.broadcast_to(values[:, :1], values[:, 1:].shape)[:, 2], values[:, 3]).mean()
+        assert found["model"][f"relative_l2 of {name}"][2] == pytest.approx(expected, rel=1e-12)
+        assert any(line.split()[0] == name for line in evolution_table("8", found))
+    c = np.mean(errors_against_time(*frames_of(persistence(channels=2), "step", data)).errors["correlation"], 0)
+    expected = correlation_time(np.arange(5.0), np.concatenate([[1.0], c]))  # of the mean, as in the literature
+    assert found["model"]["correlation_time_of_mean"] == pytest.approx(float(expected), rel=1e-12)
 
 
 def test_a_model_that_breaks_in_its_rollout_is_reported_and_drawn(tmp_path, monkeypatch, capsys):

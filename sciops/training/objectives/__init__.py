@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sciops.training.objectives.classification import cross_entropy, error_rate
 from sciops.training.objectives.gradient import difference_energy, h1, relative_gradient
-from sciops.training.objectives.norms import mse, relative_l2, relative_mse
+from sciops.training.objectives.norms import mse, nrmse, relative_l2, relative_mse
 from sciops.training.objectives.tokens import token_cross_entropy
 
 OBJECTIVES = {
@@ -20,6 +20,7 @@ OBJECTIVES = {
     "h1": h1,
     "relative_gradient": relative_gradient,
     "relative_mse": relative_mse,
+    "nrmse": nrmse,
     "mse": mse,
     "cross_entropy": cross_entropy,
     "token_cross_entropy": token_cross_entropy,
@@ -36,6 +37,7 @@ __all__ = [
     "error_rate",
     "h1",
     "mse",
+    "nrmse",
     "relative_gradient",
     "relative_l2",
     "relative_mse",

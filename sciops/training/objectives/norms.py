@@ -1,4 +1,4 @@
-"""Errors of the values themselves; every point and channel weighs alike."""
+"""Errors of the values themselves; every point weighs alike."""
 
 from __future__ import annotations
 
@@ -16,6 +16,17 @@ def relative_l2(prediction: Tensor, target: Tensor, grid: Grid | None = None) ->
 def relative_mse(prediction: Tensor, target: Tensor, grid: Grid | None = None) -> Tensor:
     """‖p − u‖² / ‖u‖² over channels and points, per sample: the square of `relative_l2`."""
     return squared_sum(prediction - target) / nonzero(squared_sum(target))
+
+
+def nrmse(prediction: Tensor, target: Tensor, grid: Grid | None = None) -> Tensor:
+    """‖p − u‖ / ‖u‖ over points of each channel, mean over channels, per sample (PDEBench's, arXiv:2210.07182).
+
+    Variables of any scale weigh alike, where `relative_l2` sees the largest alone; so do the frames of an unrolled
+    step. Where a channel of u vanishes, its error is in units of the whole of u.
+    """
+    error, size = (root(v.square().flatten(2).sum(2)) for v in (prediction - target, target))
+    whole = root(squared_sum(target))[:, None]
+    return (error / nonzero(torch.where(size > 0, size, whole))).mean(1)
 
 
 def mse(prediction: Tensor, target: Tensor, grid: Grid | None = None) -> Tensor:
