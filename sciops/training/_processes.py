@@ -73,6 +73,8 @@ class Processes:
                 yield
         else:
             yield
+            if self.count > 1:
+                _check_all_used(front)
 
     def gradient_norm(self, parameters: Sequence[nn.Parameter]) -> Tensor:
         gradients = [p.grad for p in parameters if p.grad is not None]
@@ -136,6 +138,17 @@ class Processes:
     def wait(self) -> None:
         if self.count > 1:
             self._accelerator.wait_for_everyone()
+
+
+def _check_all_used(front: nn.Module) -> None:
+    """Raises ValueError for a parameter without a gradient, for which DistributedDataParallel would wait."""
+    for name, parameter in front.named_parameters():
+        if parameter.requires_grad and parameter.grad is None:
+            raise ValueError(
+                f"the loss of this step does not depend on parameter {name.removeprefix('module.model.')!r}, and "
+                "strategy='ddp' averages those that it depends on: freeze it with requires_grad_(False) where it is "
+                "never used, or pass strategy='fsdp'"
+            )
 
 
 def _check_device(name: str, several: bool) -> None:

@@ -46,12 +46,29 @@ def recurrent() -> torch.nn.Module:
         return Recurrent(2, 1, width=5, depth=2)
 
 
+class Sometimes(torch.nn.Module):
+    """Has a parameter for grids of five points alone, and one for none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = plain()
+        self.five, self.never = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) * (self.five.mean() if x.shape[-1] == 5 else 1.0)
+
+
+def two_grids() -> Splits:
+    return Splits([fields(5, 0), fields(3, 1, points=5)], fields(4, 2))
+
+
 FEW = replace(EXACT, batch_size=2, augment="none")
 # name: (model, data, config, what differs under torchrun)
 CASES = {
     "ddp": (plain, small, FEW, {}),
     "ddp-pieces": (plain, small, FEW, {"accumulate": 2}),
     "fsdp": (plain, small, FEW, {"strategy": "fsdp"}),
+    "fsdp-sometimes": (Sometimes, two_grids, FEW, {"strategy": "fsdp"}),
     "forward_only": (orthogonal, small, replace(FEW, gradients="forward_only", clip=None), {}),
     "state_feedback": (recurrent, signals, replace(FEW, gradients="state_feedback"), {}),
     "highway": (recurrent, signals, replace(FEW, gradients="highway"), {}),
@@ -62,7 +79,7 @@ _SCRIPT = """
     from dataclasses import replace
     from pathlib import Path
     sys.path.insert(0, sys.argv[2])
-    from test_several_processes import CASES, FEW, fields, network, plain, small
+    from test_several_processes import CASES, FEW, Sometimes, fields, network, plain, small
     from sciops.datasets import Splits
     from sciops.training import fit
 
@@ -74,13 +91,14 @@ _SCRIPT = """
         data = Splits(fields(8, 0), fields(4, 2))  # in the last step too processes see different fields
         run = fit(network(), data, replace(FEW, folder=folder / f"statistics-{strategy}", strategy=strategy))
         said.append(repr([b.double().sum().item() for b in run.model.buffers()]))
-    for data, config in (
-        (Splits(fields(7 + (rank == 1), 0), fields(4, 2)), FEW),
-        (small(), replace(FEW, folder=folder / ("ddp" if rank < 2 else "elsewhere"), resume=True)),
-        (small(), replace(FEW, device="cuda:1")),
+    for model, data, config in (
+        (plain(), Splits(fields(7 + (rank == 1), 0), fields(4, 2)), FEW),
+        (plain(), small(), replace(FEW, folder=folder / ("ddp" if rank < 2 else "elsewhere"), resume=True)),
+        (plain(), small(), replace(FEW, device="cuda:1")),
+        (Sometimes(), small(), FEW),
     ):
         try:
-            fit(plain(), data, config)
+            fit(model, data, config)
         except ValueError as error:
             said.append(str(error))
     Path(f"{folder}-{rank}.txt").write_text("\\n".join(said))
@@ -131,6 +149,7 @@ def test_processes_that_see_other_data_or_another_folder_are_refused_on_each(tog
         assert "process 1 has sizes of data sets [8, 4], process 0 [7, 4]: every machine has to see" in said[2]
         assert "process 2 has finished epochs 0, process 0 3: every machine has to see the same data" in said[3]
         assert "device='cuda:1' is for one process" in said[4]
+        assert "does not depend on parameter 'model.five', and strategy='ddp' averages" in said[5]
 
 
 @pytest.mark.parametrize(
