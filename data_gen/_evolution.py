@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from data_gen._generation import (
     on_every_grid,
     program,
 )
+from data_gen._solving import in_groups
 from sciops.datasets.writer import Ranges
 from sciops.grids import Grid, restrict
 from sciops.pde._trajectory import Trajectory
@@ -25,6 +27,7 @@ __all__ = ["STATUS", "EvolutionConfig", "SteppedConfig", "evolution_recipe", "re
 
 STATUS = ("ok", "failed")  # stored as the numbers 0, 1
 _AXES = ("x", "y", "z")
+_LEAST_POINTS = 2**14  # of a batch: threads that step less than this spend their time waiting for the interpreter
 Law = Callable[[Grid, Ranges], np.ndarray]
 Solve = Callable[[Any, Grid, np.ndarray, np.ndarray], Trajectory]
 
@@ -122,19 +125,25 @@ def trajectories(
     state: Mapping[str, str],
     law: Law,
     solve: Solve,
-    by_sample: Mapping[str, np.ndarray] | None = None,
+    by_sample: Callable[[np.ndarray], Mapping[str, np.ndarray]] | None = None,
 ) -> dict[str, np.ndarray]:
     """What `make` returns: initial fields by a law, solved together, at the recorded times and the groups' points.
 
+    On the CPU as many threads as the configuration says share the samples; a sample has the same bits with any number.
+
     law : (grid, ranges) → (samples, [fields,] *grid), the same functions on every grid
     solve : (initial fields, grid, times, numbers of the samples) → Trajectory, failures flagged
-    by_sample : values (samples,) that the file keeps of each sample
+    by_sample : numbers of the samples → values (samples,) that the file keeps of each
 
     Raises RuntimeError naming the samples that blew up, unless the configuration allows failures.
     """
-    numbers, times = numbers_of(ranges), config.warm_up + records(config)
+    times = config.warm_up + records(config)
 
-    def on(grid: Grid) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    def made(ranges: Ranges) -> dict[str, np.ndarray]:
+        return on_every_grid(config, grids, partial(on, ranges))
+
+    def on(ranges: Ranges, grid: Grid) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        numbers = numbers_of(ranges)
         fine = grid
         if config.labels == "nested":
             fine = Grid((_solved_on(config, grids),) * grid.ndim, grid.extent, "periodic")
@@ -143,7 +152,7 @@ def trajectories(
         solution = solve(given, fine, times, numbers)
         u = restrict(solution.u, fine, grid) if fine != grid else solution.u
         u, error = (np.asarray(v.cpu() if isinstance(v, torch.Tensor) else v) for v in (u, solution.error))
-        kept = {"seed": np.full(len(numbers), config.seed, dtype=np.int64), **(by_sample or {})}
+        kept = {"seed": np.full(len(numbers), config.seed, dtype=np.int64), **(by_sample(numbers) if by_sample else {})}
         if isinstance(config, SteppedConfig):
             kept["status"] = statuses(config, numbers, solution.failed_at)
         if solution.error is not None:
@@ -151,7 +160,12 @@ def trajectories(
         fields = u[:, :, None] if len(state) == 1 else u
         return {name: fields[:, :, i] for i, name in enumerate(state)}, kept
 
-    return on_every_grid(config, grids, on)
+    if config.device != "cpu":
+        return made(ranges)
+    # one thread of torch each: transforms of one field are too short to share, and threads that wait spin
+    threads, points = config.threads or 1, max(_solved_on(config, grids) ** grid.ndim for grid in grids.values())
+    size = max(-(-numbers_of(ranges).size // threads), _LEAST_POINTS // points)
+    return in_groups(made, ranges, size, threads)
 
 
 def _solved_on(config: EvolutionConfig, grids: Mapping[str, Grid]) -> int:

@@ -92,16 +92,17 @@ def run(config: GrayScottConfig) -> Path:
 
 def make(config: GrayScottConfig, ranges: Ranges) -> dict[str, np.ndarray]:
     """The samples in `ranges` on every grid of the configuration."""
-    rates = np.array([_rates(config, number) for number in numbers_of(ranges).tolist()]).reshape(-1, 2)
-    feed, kill = rates.T.copy()
+
+    def rates(numbers: np.ndarray) -> dict[str, np.ndarray]:
+        pairs = np.array([_rates(config, number) for number in numbers.tolist()]).reshape(-1, 2)
+        return dict(zip(_BY_SAMPLE, pairs.T.copy()))
 
     def solve(u0, grid, times, numbers):
         return equation.solve(
             u0,
             grid,
             times=times,
-            feed=feed,
-            kill=kill,
+            **rates(numbers),
             diffusivity=config.diffusivity,
             dt=1.0 if config.dt is None else config.dt,
             order=config.order,
@@ -116,7 +117,7 @@ def make(config: GrayScottConfig, ranges: Ranges) -> dict[str, np.ndarray]:
         state=_STATE,
         law=partial(initial_species, config),
         solve=solve,
-        by_sample={"feed": feed, "kill": kill},
+        by_sample=rates,
     )
 
 

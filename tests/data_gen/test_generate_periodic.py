@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import sciops
-from data_gen import burgers, fisher_kpp, gray_scott, heat, kuramoto_sivashinsky
+from data_gen import _evolution, burgers, fisher_kpp, gray_scott, heat, kuramoto_sivashinsky
 from data_gen._evolution import records
 from data_gen._initial_fields import initial_fields
 from sciops import Grid, restrict
@@ -81,6 +81,20 @@ def test_a_sample_does_not_depend_on_its_part(name, tmp_path):
     some = MODULES[name].make(config, [(2, 4), (7, 8)])
     for key, values in some.items():
         np.testing.assert_allclose(values, together[key][[2, 3, 7]], atol=1e-13, rtol=1e-6 if "error" in key else 0)
+
+
+def test_threads_share_the_samples_and_change_no_bit(tmp_path, monkeypatch):
+    monkeypatch.setattr(_evolution, "_LEAST_POINTS", 1)
+    config, seen, solve = quick("gray_scott", tmp_path, duration=40.0), [], gray_scott_equation.solve
+
+    def watched(u0, *arguments, **options):
+        seen.append((len(u0), torch.get_num_threads()))
+        return solve(u0, *arguments, **options)
+
+    monkeypatch.setattr(gray_scott_equation, "solve", watched)
+    alone, shared = (gray_scott.make(replace(config, threads=n), [(0, 7), (9, 10)]) for n in (1, 3))
+    assert all(np.array_equal(alone[key], shared[key]) for key in alone)
+    assert sorted(seen) == [(1, 1), (1, 1), (1, 1), (3, 1), (3, 1), (7, 1)]
 
 
 def test_shards_make_the_file_of_one_run(tmp_path):
