@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,7 +45,10 @@ def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], state: Mapp
     }
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
+        with open(partial, "wb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
         save_file(copies, partial, metadata=header)
+        os.chmod(partial, mode)  # as any other file: safetensors lets its owner alone read it
         with open(partial, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)

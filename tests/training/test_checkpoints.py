@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import zipfile
 from pathlib import Path
@@ -50,6 +51,17 @@ def test_a_file_from_before_with_complex_tensors_as_such_is_read(tmp_path):
     save_file(old, tmp_path / "last.safetensors", metadata=header)
     back, state = load_checkpoint(tmp_path / "last.safetensors")
     assert state == {"epochs": 3} and all(torch.equal(back[name], old[name]) for name in old)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files")
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_who_may_read_it_is_what_the_umask_says(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        path = save_checkpoint(tmp_path / "last.safetensors", {"a": torch.zeros(2)}, {})
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~mask
 
 
 def test_no_byte_of_it_is_a_pickle_or_an_archive(tmp_path):
