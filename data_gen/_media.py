@@ -16,10 +16,11 @@ __all__ = ["Medium", "check_medium", "media"]
 
 @dataclass(frozen=True)
 class Medium:
-    """The law of exp(contrast·g), g a smooth Gaussian field of root mean square 1."""
+    """The law of exp(contrast·√3 (2Φ(g) − 1)), g a smooth Gaussian field of root mean square 1, Φ the normal law's
+    distribution function: the logarithm is uniform about 0, of deviation `contrast` where g has 1."""
 
     contrast: float = 0.0
-    """Root mean square of the logarithm of the medium's property; 0 makes it the same everywhere."""
+    """The medium's property lies between e^−1.73·contrast and e^1.73·contrast, 0.4 for ½ to 2; 0 makes it 1."""
     medium_tau: float = 10.0
     """Inverse correlation length of the medium, in boxes."""
     medium_alpha: float = 4.0
@@ -29,20 +30,23 @@ class Medium:
 
 
 def media(config: Any, grid: Grid, ranges: Ranges) -> np.ndarray:
-    """exp(contrast·g) of the samples in `ranges` on a grid, (samples, *grid): g of cosines, so even about walls, or of
-    the Fourier modes of a periodic box. Its numbers are drawn from a stream of their own.
+    """The medium of the samples in `ranges` on a grid, (samples, *grid): g of cosines, so even about walls, or of the
+    Fourier modes of a periodic box. Its numbers are drawn from a stream of their own.
 
     config : both a `Medium` and a `GenerationConfig`
     """
+    from scipy.special import ndtr
+
     seed = int(np.random.SeedSequence(config.seed, spawn_key=(0, 2)).generate_state(1, np.uint64)[0])
     law = {"tau": config.medium_tau, "alpha": config.medium_alpha, "modes": config.medium_modes, "seed": seed}
     fields = [gaussian_random_field(grid, stop - start, first=start, normalize=True, **law) for start, stop in ranges]
-    return np.exp(config.contrast * np.concatenate(fields))
+    # bounded, for a cosine field varies four times as much in a corner as far from it
+    return np.exp(config.contrast * np.sqrt(3) * (2 * ndtr(np.concatenate(fields)) - 1))
 
 
 def check_medium(config: Medium) -> None:
     """Raises ValueError for a contrast that is negative, or so large that the field overflows."""
     if not 0 <= config.contrast <= 3:
         raise ValueError(
-            f"--contrast {config.contrast}: expected between 0, uniform, and 3, a medium of factors from e^−9 to e^9"
+            f"--contrast {config.contrast}: expected between 0, uniform, and 3, a medium of factors from e^−5 to e^5"
         )

@@ -56,7 +56,7 @@ class HelmholtzConfig(Medium, SourceConfig):
 PRESETS = {
     "waves": HelmholtzConfig(),
     "screened": HelmholtzConfig(screened=True, law="gaussian", wavenumbers=(1.0, 30.0)),
-    "medium": HelmholtzConfig(contrast=0.25),
+    "medium": HelmholtzConfig(contrast=0.4),
     "quick": HelmholtzConfig(samples=32, resolutions=(33, 17), output=Path("runs/helmholtz_quick.h5")),
 }
 

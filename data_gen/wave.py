@@ -48,7 +48,7 @@ class WaveConfig(Medium, SourceConfig):
     power: float = -1.0
     """Exponent of i² + j² in the sines law."""
     speed: float = 0.1
-    """c, boxes per unit of time; with a contrast its geometric mean over all samples."""
+    """c, boxes per unit of time; with a contrast the middle of its logarithm."""
     damping: float = 0.0
     """γ, per unit of time."""
     duration: float = 5.0
@@ -64,8 +64,8 @@ PRESETS = {
     # record and the last. Their files have 64 points per axis; ours have 64 spacings from wall to wall
     "cno2023": WaveConfig(samples=896, validation=128, test=256),
     "periodic": WaveConfig(law="gaussian", boundary="periodic", resolutions=(128, 64), speed=0.2),
-    # speeds between a half and twice the mean; crests of up to 12 a box, so that the slow parts resolve them
-    "medium": WaveConfig(sines=12, contrast=0.25),
+    # speeds between a half and twice the mean; half waves of up to 12 a box, so that the slow parts resolve them
+    "medium": WaveConfig(sines=12, contrast=0.4),
     "quick": WaveConfig(samples=16, resolutions=(33, 17), records=6, output=Path("runs/wave_quick.h5")),
 }
 

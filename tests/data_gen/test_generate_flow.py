@@ -128,7 +128,7 @@ def test_waves_in_random_media_are_those_of_the_speed_beside_them(tmp_path: Path
     with read_native(path, 33) as data, read_native(path, 17) as less:
         c = data["c"].values
         np.testing.assert_allclose(less["c"], c[:, ::2, ::2], rtol=1e-13)
-        assert (c > 0).all() and 0.1 < np.log(c / 0.1).std() < 0.6
+        assert np.abs(np.log(c / 0.1)).max() < 0.3 * 3**0.5 and 0.2 < np.log(c / 0.1).std() < 0.4
         assert json.loads(data.attrs["parameters"]) == {"damping": 0.1} and data["c"].dims == ("sample", "x", "y")
         state = np.stack([data["u"][:, 0], data["v"][:, 0]], 1)
         u = wave_equation.solve(state, fine, times=data["time"].values, speed=c, damping=0.1).u
@@ -153,7 +153,7 @@ def test_helmholtz_in_random_media(tmp_path: Path) -> None:
             tol=1e-11,
         )
         np.testing.assert_allclose(data["u"], again.u, rtol=0, atol=1e-5 * np.abs(again.u).max())
-        assert (data["residual"] <= 1e-8).all() and np.log(data["a"]).std() > 0.1
+        assert (data["residual"] <= 1e-8).all() and 0.2 < np.log(data["a"]).std() < 0.4
 
 
 def test_flow_is_solved_on_the_fine_grid_and_given_at_the_points_of_the_others(tmp_path: Path) -> None:
