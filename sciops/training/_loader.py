@@ -38,10 +38,10 @@ class Loader:
 
     def batches(self, plan: Plan) -> Iterator[dict[str, Tensor]]:
         """The batches of the plan; close the iterator where it is left early (`contextlib.closing`)."""
-        kinds = [getattr(self.datasets[number], "lazy", None) for number in {number for number, _ in plan}]
-        if self._workers and any(kind is not False for kind in kinds):
+        numbers = {number for number, _ in plan}
+        if self._workers and not all(self._in_memory(number) for number in numbers):
             return self._from_workers(plan)
-        if any(kinds):
+        if any(getattr(self.datasets[number], "lazy", None) for number in numbers):
             return self._from_thread(plan)
         return (self._read(item) for item in plan)
 
@@ -56,8 +56,18 @@ class Loader:
     def __enter__(self) -> Loader:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, kind: type | None, error: BaseException | None, _: Any) -> None:
         self.close()
+        # torch raises it wherever the main thread is when it hears of it
+        if isinstance(error, RuntimeError) and str(error).startswith("DataLoader worker"):
+            raise RuntimeError(
+                f"{' '.join(str(error).split()).rstrip('.')}. It read fields (loader_workers={self._workers}, "
+                f"start_method={self._start_method!r}): a script that trains needs 'if __name__ == \"__main__\":' for "
+                "spawn and forkserver, and memory for each of them; loader_workers=0 reads in a thread"
+            ) from None
+
+    def _in_memory(self, number: int) -> bool:
+        return getattr(self.datasets[number], "lazy", None) is False
 
     def _read(self, item: tuple[int, np.ndarray]) -> dict[str, Tensor]:
         number, indices = item
@@ -77,8 +87,10 @@ class Loader:
 
     def _from_workers(self, plan: Plan) -> Iterator[dict[str, Tensor]]:
         if self._pool is None:
+            # what is held in memory is not sent to every process
+            held = [self._in_memory(number) for number in range(len(self.datasets))]
             self._pool = DataLoader(
-                _Batches(self.datasets),
+                _Batches([None if kept else dataset for kept, dataset in zip(held, self.datasets)]),
                 batch_size=None,
                 sampler=_Order(),
                 num_workers=self._workers,
@@ -87,7 +99,7 @@ class Loader:
                 prefetch_factor=_AHEAD,
                 generator=torch.Generator(),  # its own: torch's global one belongs to dropout
             )
-        self._pool.sampler.plan = plan
+        self._pool.sampler.plan = [item for item in plan if not self._in_memory(item[0])]
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Got pickle error")  # torch's own, of several lines
@@ -97,7 +109,8 @@ class Loader:
                 f"loader_workers={self._workers}: the data set cannot be sent to a process that begins with "
                 f"{self._start_method!r} ({error}); pass loader_workers=0 or start_method='fork'"
             ) from None
-        for batch in batches:
+        for item in plan:
+            batch = self._read(item) if self._in_memory(item[0]) else next(batches)
             if isinstance(batch, _Failure):
                 raise batch.error
             yield batch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -143,6 +144,43 @@ def test_a_data_set_that_cannot_be_sent_is_refused_in_one_line():
     with Loader([data], workers=1, start_method="spawn") as loader:
         with pytest.raises(TypeError, match="cannot be sent to a process that begins with 'spawn'.*loader_workers=0"):
             list(loader.batches([(0, np.arange(2))]))
+
+
+class Dying(Slow):
+    main = os.getpid()
+
+    def batch(self, indices):
+        if self.bad in np.asarray(indices) and os.getpid() != self.main:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().batch(indices)
+
+
+def test_a_reading_process_that_is_killed_ends_the_run_in_one_line_with_advice():
+    before = handles()
+    with pytest.raises(RuntimeError, match="^DataLoader worker .*It read fields .loader_workers=1.*memory for each of"):
+        fit(network(), Splits(Dying(bad=7)), replace(QUIET, **WAYS["fork"] | {"loader_workers": 1}))
+    assert settles(before, 1)
+
+
+class Kept(TensorFields):
+    """Fields in memory, which no other process is to get."""
+
+    def __getstate__(self):
+        raise AssertionError("sent to a process")
+
+
+@pytest.mark.parametrize("start_method", ["fork", "forkserver"])
+def test_fields_in_memory_stay_where_they_are_beside_those_that_are_read(start_method):
+    x = torch.rand(9, 1, 4, 4, generator=torch.Generator().manual_seed(1))
+    kept = Kept(x, x + 1, Grid((4, 4)))
+    plan = [(0, np.array([1, 2])), (1, np.array([3])), (1, np.array([5, 0])), (0, np.array([4])), (1, np.array([8]))]
+    with Loader([Slow(), kept], workers=1, start_method=start_method) as loader:
+        for _ in range(2):
+            read = list(loader.batches(plan))
+            for (number, indices), batch in zip(plan, read, strict=True):
+                assert torch.equal(batch["y"], (Slow(), kept)[number].y[indices])
+        # none but those in memory: no process is needed
+        assert len(list(loader.batches(plan[1:3]))) == 2
 
 
 def test_leaving_early_ends_the_reading(path):
