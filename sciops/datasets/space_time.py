@@ -57,6 +57,10 @@ class SpaceTimeDataset(Dataset):
     def lazy(self) -> bool:
         return self.source.lazy
 
+    def close(self) -> None:
+        """Lets go of the file where it is read on demand."""
+        self.source.close()
+
     def batch(self, indices: Any) -> dict[str, Tensor]:
         fields = self.source.batch(indices)
         y = fields["y"].unflatten(1, (len(self._share), self.source.channels)).transpose(1, 2)

@@ -18,7 +18,16 @@ import pytest
 import torch
 from test_resume import QUIET, assert_same, network, without_clock
 
-from sciops.datasets import Normalizer, Splits, TensorFields, load_splits
+from sciops.datasets import (
+    Normalizer,
+    SpaceTimeDataset,
+    Splits,
+    TensorFields,
+    TrajectoryDataset,
+    build_dataset,
+    load_splits,
+    write_native,
+)
 from sciops.grids import Grid
 from sciops.training import _data as door
 from sciops.training import evaluate, fit
@@ -144,6 +153,23 @@ def test_a_data_set_that_cannot_be_sent_is_refused_in_one_line():
     with Loader([data], workers=1, start_method="spawn") as loader:
         with pytest.raises(TypeError, match="cannot be sent to a process that begins with 'spawn'.*loader_workers=0"):
             list(loader.batches([(0, np.arange(2))]))
+
+
+@needs_proc
+@pytest.mark.parametrize("wrap", [lambda d: d, SpaceTimeDataset], ids=["trajectories", "space-time"])
+def test_files_of_trajectories_are_closed_too(tmp_path, wrap):
+    grid = Grid((8,), centering="periodic")
+    u = np.random.default_rng(0).standard_normal((6, 5, 8))
+    fields = {"u": (("sample", "time", "x"), u, {})}
+    options = dict(layout="native", equation="test", state=("u",), times=np.arange(5.0), time_units="s")
+    path = write_native(tmp_path / "data.h5", build_dataset(fields, grid, **options))
+    before = handles()
+    data = wrap(TrajectoryDataset(path, horizon=None, memory_limit=0))
+    assert data.lazy
+    with Loader([data]) as loader:
+        (batch,) = loader.batches([(0, np.array([4, 1]))])
+    assert batch["y"].numpy().ravel().sum() == pytest.approx(u[[4, 1], 1:].sum(), rel=1e-5)
+    assert settles(before)
 
 
 class Dying(Slow):
