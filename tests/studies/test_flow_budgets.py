@@ -21,7 +21,7 @@ def test_the_measured_rate_is_exact_on_quartics():
 
 def test_a_small_run_closes_and_leaves_its_numbers(tmp_path, capsys):
     results = study.run(replace(SMALL, output=tmp_path))
-    assert len(results["checks"]) == 9 and all(row["met"] for row in results["checks"])
+    assert len(results["checks"]) == 10 and all(row["met"] for row in results["checks"])
     assert results["budgets"]["enstrophy"]["last"] > results["budgets"]["enstrophy"]["first"]
     saved = json.loads((tmp_path / "results.json").read_text())
     assert saved["budgets"] == results["budgets"]
