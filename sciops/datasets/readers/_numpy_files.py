@@ -16,6 +16,10 @@ _MEMBERS = 4096
 _BOMB_BYTES, _BOMB_RATIO = 256 * 1024**2, 100
 
 
+class Unsafe(ValueError):
+    """What a file holds is whole, and is not opened since that could run code."""
+
+
 @dataclass(frozen=True)
 class NumpyArray:
     """One stored array.
@@ -116,7 +120,7 @@ def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
     else:
         raise ValueError(f"NumPy format {version[0]}.{version[1]}, known are 1.0 and 2.0")
     if dtype.hasobject:
-        raise ValueError("it holds Python objects, and opening them could run code: save plain arrays instead")
+        raise Unsafe("holds Python objects, and opening them could run code: save plain arrays instead")
     if any(n < 0 for n in shape):
         raise ValueError(f"its header states the shape {shape}")
     return tuple(int(n) for n in shape), bool(fortran), dtype

@@ -19,7 +19,7 @@ from sciops.datasets.readers._hdf5_guard import check_survivable
 from sciops.datasets.readers._hdf5_visit import elsewhere, stored_elsewhere
 from sciops.datasets.readers._mat5 import mat5_arrays
 from sciops.datasets.readers._netcdf3 import MAGIC, read_header
-from sciops.datasets.readers._numpy_files import DESCRIPTION, npy_array, npz_arrays
+from sciops.datasets.readers._numpy_files import DESCRIPTION, Unsafe, npy_array, npz_arrays
 
 _ANY_FILE = 1 << 24  # bytes that an array may claim in a file of any size
 _COMPRESSED, _PLAIN = 1100, 100  # times the bytes stored: DEFLATE reaches 1032:1; a file may be filled to a hundredth
@@ -232,6 +232,8 @@ def readable(path: Path, what: str) -> Iterator[None]:
         yield
     except (FileNotFoundError, MemoryError, ImportError, KeyboardInterrupt):
         raise
+    except Unsafe as error:
+        raise ValueError(f"{path} {error}") from None
     except Exception as error:
         text = shown(str(error), 160)
         if str(error).startswith(str(path)) and isinstance(error, ValueError):
