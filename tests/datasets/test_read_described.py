@@ -100,6 +100,14 @@ def test_a_folder_with_one_sample_a_file_is_described_once(tmp_path):
     for part, values in ((parts.train, train), (parts.test, test)):
         batch = part.batch(range(len(part)))
         assert np.array_equal(batch["x"][:, 0], values[:, 0]) and np.array_equal(batch["y"][:, 0], values[:, 1])
+    # numbers without a name are meant where their axes are as many
+    for name, shape in (("scenario", (3, 4, 1, 8)), ("field", (6, 4))):
+        np.save(tmp_path / "set" / f"{name}.npy", np.zeros(shape))
+    (tmp_path / "set" / "sciops.json").write_text(
+        json.dumps({"arrays": {"u": ["x", "y"]}, "grid": {"shape": [6, 4], "centering": "cell"}})
+    )
+    assert find_reader(tmp_path / "set" / "scenario.npy") is None
+    assert open_dataset(tmp_path / "set" / "field.npy")["u"].shape == (1, 6, 4)
     # a file that holds other arrays is not meant
     other = tmp_path / "set" / "other.h5"
     with h5py.File(other, "w") as file:

@@ -99,8 +99,12 @@ def _holds(probe: Probe, content: Mapping[str, Any]) -> bool:
     arrays = content.get("arrays")
     if not isinstance(arrays, dict) or not arrays:
         return False
+    if probe.kind == "npy":  # its one array has no name
+        dims = [about.get("dims") if isinstance(about, dict) else about for about in arrays.values()]
+        rank = len(probe.arrays[ALONE].shape)
+        return all(isinstance(one, list) and len(one) == rank for one in dims)
     named = [about.get("array", name) if isinstance(about, dict) else name for name, about in arrays.items()]
-    return probe.kind == "npy" or all(str(name) in probe.arrays for name in named)
+    return all(str(name) in probe.arrays for name in named)
 
 
 def parse(content: Mapping[str, Any], where: Path, alone: bool) -> Description:
