@@ -261,7 +261,7 @@ def _check(
 def _check_counts(**counts: tuple[Any, int]) -> None:
     """name=(value, least): ValueError unless it is a whole number of at least that."""
     for name, (value, least) in counts.items():
-        if not isinstance(value, (int, float, np.number)) or int(value) != value or value < least:
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
             raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
 
 

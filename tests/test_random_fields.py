@@ -218,6 +218,8 @@ def test_two_phase_and_log_normal():
         (dict(first=-2), "first=-2"),
         (dict(samples=1.5), "samples=1.5"),
         (dict(seed=None), "seed=None: expected a whole number"),
+        (dict(seed=1.0), "seed=1.0: expected a whole number"),
+        (dict(modes=np.inf), "modes=inf: expected a whole number of at least 2"),
         (dict(boundary="dirichlet"), "dirichlet"),
     ],
 )
