@@ -12,6 +12,7 @@ import platform
 import queue
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,13 +20,14 @@ from types import MappingProxyType
 from typing import Any
 
 from sciops import __version__
-from sciops.datasets._native_parts import Plan, read_manifest, write_manifest
-from sciops.datasets._part_making import Make, make_parts, storage
+from sciops.datasets._native_parts import Plan, claim, is_claimed
+from sciops.datasets._part_making import Make, made_parts, storage
 
 _ANSWER = 10.0  # seconds for a scheduler to answer
 _WORKERS = 60.0  # seconds for its first worker to appear
 _SEEN = 90.0  # seconds after which a file of another machine is seen here: network file systems remember absences
 _DEATHS = 3  # times that a part is given out before it is blamed for the death of its workers, the last time alone
+_disk = threading.Semaphore()
 _DECISIVE = ("sciops", "numpy", "scipy", "torch", "numba")  # what the bits of a sample may depend on
 
 
@@ -61,11 +63,9 @@ def make_on(cluster: Cluster, plan: Plan, make: Make, indices: Sequence[int]) ->
     again and again; and what `make` raises.
     """
     plan = replace(plan, output=plan.output.absolute())  # workers have another current folder
-    begun = read_manifest(plan) is None
-    if begun:
-        write_manifest(plan)
+    begun = claim(plan)
     try:
-        with _client(cluster) as client:
+        with _client(replace(cluster, workers=min(cluster.workers, len(indices)))) as client:
             yield from _results(client, cluster, plan, make, indices)
         _wait_for_files(plan, indices)
     except BaseException:
@@ -139,14 +139,24 @@ def _part_on_worker(task: bytes, index: int) -> int:
             f"a worker on {platform.node()} has {name} {here.get(name, 'missing')} and this process "
             f"{wanted.get(name, 'none')}: samples could differ; install the same versions on both"
         )
-    if read_manifest(plan) != plan.identity:
+    if not is_claimed(plan):
         raise OSError(
             f"a worker on {platform.node()} does not see {plan.parts / 'plan.json'}: --output must lie in a folder "
             "that all workers share under the same path"
         )
     if not storage(plan).is_sound(plan, index):
-        make_parts(plan, make, [index])
+        parts = made_parts(plan, make, [index])
+        with _disk:  # one part waits for the disk while the next is made, and no more than one is kept in memory
+            _let_the_next_begin()
+            storage(plan).write_part(plan, index, parts[index])
     return index
+
+
+def _let_the_next_begin() -> None:
+    from distributed import secede
+
+    with contextlib.suppress(ValueError):  # no worker runs this
+        secede()
 
 
 @contextlib.contextmanager
@@ -166,7 +176,7 @@ def _client(cluster: Cluster) -> Iterator[Any]:
                 processes=True,
                 dashboard_address="127.0.0.1:0",  # None would take port 8787
                 memory_limit=None,
-                silence_logs=logging.ERROR,
+                silence_logs=logging.CRITICAL,  # what a part raises is told once, by this process
             )
             client = stack.enter_context(Client(stack.enter_context(local), set_as_default=False))
             client.register_plugin(_deaf_to_interrupts())

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
+
 
 @contextmanager
 def replacing(
@@ -86,7 +88,8 @@ def is_disk_full(error: OSError) -> bool:
 def exclusive(path: Path) -> Iterator[bool]:
     """Yields whether this process now holds the lock file; a holder that dies, even by SIGKILL, lets go of it.
 
-    Where the system has no ``fcntl`` there is no lock and every caller holds it.
+    Where the system has no ``fcntl``, or the file system no locks (Lustre and NFS are often mounted without), every
+    caller holds it: what it guards must end well when two do it at once, if only with an error for one of them.
     """
     try:
         import fcntl
@@ -104,6 +107,9 @@ def exclusive(path: Path) -> Iterator[bool]:
         except BlockingIOError:
             yield False
             return
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
         yield True
     finally:
         os.close(descriptor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import uuid
 import zipfile
 import zlib
@@ -82,8 +83,10 @@ class Plan:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What all parts of one folder share."""
-        return {**self.config, "samples": self.samples, "chunk": self.chunk, "made_with": self.made_with}
+        """What all parts of one folder share; shards of a store are packed when they are written."""
+        packed = {"compression": self.compression} if self.in_zarr and self.compression is not None else {}
+        counts = {"samples": self.samples, "chunk": self.chunk}
+        return {**self.config, **packed, **counts, "made_with": self.made_with}
 
     @cached_property
     def digest(self) -> str:
@@ -102,9 +105,55 @@ def beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
 
 
-def write_manifest(plan: Plan) -> None:
-    with replacing(plan.parts / "plan.json") as temporary:
-        temporary.write_text(json.dumps(plan.identity, indent=1))
+def claim(plan: Plan) -> bool:
+    """Begins the folder of parts; False when that was done before, by whomever. Errors as `is_claimed`."""
+    path, begun = plan.parts / "plan.json", False
+    if not is_claimed(plan):
+        prepared = beside(path)
+        with replacing(prepared) as temporary:
+            temporary.write_text(json.dumps(plan.identity, indent=1))
+        try:
+            os.link(prepared, path)  # unlike a rename it leaves what is there: two plans may begin at once
+            begun = True
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            os.replace(prepared, path)
+            begun = True
+        finally:
+            prepared.unlink(missing_ok=True)
+        is_claimed(plan)
+    return begun
+
+
+def is_claimed(plan: Plan) -> bool:
+    """Whether the folder of parts is there.
+
+    Raises ValueError, naming what differs, when it is the folder of another plan.
+    """
+    found = read_manifest(plan)
+    if found is None:
+        return False
+    difference = first_difference(found, plan.identity)
+    if difference:
+        raise ValueError(
+            f"{plan.parts} holds parts of another configuration: {difference}; finish that one, remove the folder, "
+            "or name another --output"
+        )
+    return True
+
+
+def first_difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """ "samples is 64 there and 128 here", or an empty string."""
+    for key in [*wanted, *found]:
+        there, here = found.get(key, "not set"), wanted.get(key, "not set")
+        if there != here:
+            return f"{key} is {_short(there)} there and {_short(here)} here"
+    return ""
+
+
+def _short(value: Any) -> str:
+    return " ".join(str(v) for v in value) if isinstance(value, list) else str(value)
 
 
 def read_part(plan: Plan, index: int, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:

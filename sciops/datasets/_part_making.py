@@ -9,7 +9,7 @@ import numpy as np
 
 from sciops.datasets import _native_parts
 from sciops.datasets._native_content import groups_of
-from sciops.datasets._native_parts import Plan, read_manifest, write_manifest
+from sciops.datasets._native_parts import Plan, claim
 
 Ranges = Sequence[tuple[int, int]]
 Arrays = Mapping[str, np.ndarray]
@@ -25,16 +25,11 @@ def storage(plan: Plan) -> Any:
     return _zarr_parts
 
 
-def make_parts(plan: Plan, make: Make, indices: Sequence[int]) -> None:
-    """Makes the samples of all these parts at once and writes each part; errors as in `made_parts`."""
-    for index, arrays in made_parts(plan, make, indices).items():
-        storage(plan).write_part(plan, index, arrays)
-
-
 def made_parts(plan: Plan, make: Make, indices: Sequence[int]) -> dict[int, Arrays]:
     """The arrays of all these parts, their samples made at once.
 
-    Raises ValueError when `make` gave what the plan does not hold; until then no folder of parts is begun.
+    Raises ValueError when `make` gave what the plan does not hold (until then no folder of parts is begun), or when
+    another plan has begun the folder meanwhile.
     """
     bounds = [plan.bounds(index) for index in indices]
     made = make(bounds)
@@ -45,8 +40,7 @@ def made_parts(plan: Plan, make: Make, indices: Sequence[int]) -> dict[int, Arra
         if values.shape[:1] != (samples,):
             raise ValueError(f"made {name} of shape {values.shape} for {samples} samples")
     groups_of(plan, made)
-    if read_manifest(plan) is None:  # not before: what `make` refuses must not claim the folder
-        write_manifest(plan)
+    claim(plan)  # not before: what `make` refuses must not claim the folder
     parts, start = {}, 0
     for index, (first, last) in zip(indices, bounds):
         stop = start + last - first

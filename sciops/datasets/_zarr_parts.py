@@ -7,31 +7,50 @@ descriptions (zarr.json) come last, then the folder takes its final name: nothin
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sciops.datasets._native_content import groups_of, root_attributes_of
+from sciops.datasets._native_files import replacing, synchronize
 from sciops.datasets._native_parts import Plan, beside
-from sciops.datasets._zarr_layout import ZarrSpec, array_files, group_json, shard_values, spec_of
-from sciops.datasets._zarr_native import publish, write_file
+from sciops.datasets._zarr_layout import ZarrSpec, array_files, group_json, shard_bytes, shard_values, spec_of
+from sciops.datasets._zarr_native import write_file
 from sciops.datasets.native import now
 
 
 def write_part(plan: Plan, index: int, arrays: Mapping[str, np.ndarray]) -> None:
-    """One shard of every array, then the receipt."""
-    store = _store(plan)
-    shards = {}
+    """One shard of every array, then the receipt. Raises OSError when the disk is full."""
+    shards, files = {}, {}
     for name, spec in _specs(plan, arrays).items():
-        data = array_files(spec, np.asarray(arrays[name]), first=index)[spec.key(index)]
-        write_file(store / name / spec.key(index), data, beside(plan.part(index)), last=False)
+        data = shard_bytes(spec, arrays[name])
+        files[_store(plan) / name / spec.key(index)] = data
         about = {"dtype": arrays[name].dtype.str, "shape": arrays[name].shape[1:]}
         shards[name] = {**about, "bytes": len(data), "crc32": zlib.crc32(data)}
-    receipt = json.dumps({"plan": plan.digest, "shards": shards}, indent=1).encode()
-    write_file(plan.part(index), receipt, beside(plan.part(index)))
+    with replacing(plan.part(index), beside(plan.part(index))) as receipt:
+        _write_together(files, receipt)
+        receipt.write_text(json.dumps({"plan": plan.digest, "shards": shards}, indent=1))
+
+
+def _write_together(files: Mapping[Path, bytes], receipt: Path) -> None:
+    """Each file under its name when all are whole and on the disk, which does at once what it is asked for at once."""
+    written = {file: receipt.with_name(f"{receipt.name}.{i}") for i, file in enumerate(files)}
+    try:
+        for file, temporary in written.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(files[file])
+        with ThreadPoolExecutor(len(written)) as disk:
+            list(disk.map(synchronize, written.values()))
+        for file, temporary in written.items():
+            os.replace(temporary, file)
+    finally:
+        for temporary in written.values():
+            temporary.unlink(missing_ok=True)
 
 
 def read_part(plan: Plan, index: int, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
@@ -41,11 +60,7 @@ def read_part(plan: Plan, index: int, names: Sequence[str] | None = None) -> dic
         specs = _specs(plan, _empty(plan, index, shards))
         return {name: shard_values(specs[name], index, _data(plan, index, name, shards)) for name in names or shards}
     except (ValueError, KeyError, TypeError, OSError) as error:
-        plan.part(index).unlink(missing_ok=True)
-        raise OSError(
-            f"{plan.part(index)} was damaged ({error}) and is removed; run the same command again: it makes only that "
-            "part anew"
-        ) from None
+        raise _damaged(plan, index, error) from None
 
 
 def is_sound(plan: Plan, index: int) -> bool:
@@ -65,12 +80,7 @@ def assemble(plan: Plan) -> None:
     """
     store = _store(plan)
     for index in range(plan.chunks):
-        shards = _receipt(plan, index)
-        for name, about in shards.items():
-            file = _file(plan, index, name, about)
-            if not file.is_file() or file.stat().st_size != about["bytes"]:
-                plan.part(index).unlink(missing_ok=True)
-                raise OSError(f"{file} is damaged; run the same command again: it makes only that part anew")
+        _check_lengths(plan, index)
     arrays = _empty(plan, 0, _receipt(plan, 0))
     specs = _specs(plan, arrays)
     for group in groups_of(plan, arrays):
@@ -84,7 +94,28 @@ def assemble(plan: Plan) -> None:
                 write_file(store / group.name / name / file, data, last=False)
         write_file(store / group.name / "zarr.json", group_json(group.attrs))
     write_file(store / "zarr.json", group_json({**root_attributes_of(plan), "created": now()}))
-    publish(store, plan.output)
+    for folder in (store, *(p for p in store.rglob("*") if p.is_dir())):
+        synchronize(folder)
+    os.rename(store, plan.output)  # fails where another process was quicker: what it has finished stays
+    synchronize(plan.output.parent)
+
+
+def _check_lengths(plan: Plan, index: int) -> None:
+    try:
+        for name, about in _receipt(plan, index).items():
+            file = _file(plan, index, name, about)
+            if file.stat().st_size != about["bytes"]:
+                raise ValueError(f"{file} has {file.stat().st_size} bytes, expected {about['bytes']}")
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise _damaged(plan, index, error) from None
+
+
+def _damaged(plan: Plan, index: int, error: Exception) -> OSError:
+    plan.part(index).unlink(missing_ok=True)
+    return OSError(
+        f"{plan.part(index)} was damaged ({error}) and is removed; run the same command again: it makes only that part "
+        "anew"
+    )
 
 
 def _store(plan: Plan) -> Path:

@@ -12,17 +12,16 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from sciops.datasets._cluster import Cluster, make_on
 from sciops.datasets._native_assembly import Assembly
 from sciops.datasets._native_layout import root_attributes
-from sciops.datasets._native_parts import Plan, read_manifest
+from sciops.datasets._native_parts import Plan, first_difference, is_claimed, read_manifest
 from sciops.datasets._part_making import Arrays, Make, Ranges, made_parts, storage
 
 __all__ = [
@@ -80,9 +79,14 @@ def generate(
             who = "the shard that finishes last writes" if missing else "another process is writing"
             print(f"shard {shard[0]}/{shard[1]} is done; {where}; {who} {plan.output}")
             return plan.parts
-        if check is not None:
-            check(plan)
-        return _completed(plan, output, progress)
+        try:
+            if check is not None:
+                check(plan)
+            _complete(plan, output, progress)
+        except OSError:  # without locks two may be at it, and the quicker one has taken the parts away
+            if not finished(plan):
+                raise
+    return _without_parts(plan)
 
 
 def finished(plan: Plan) -> bool:
@@ -101,7 +105,7 @@ def finished(plan: Plan) -> bool:
         raise ValueError(
             f"--output {plan.output} is there and is no file of this generator ({error}); remove it or name another"
         ) from None
-    difference = _first_difference(found, plan.config)
+    difference = first_difference(found, plan.config)
     if difference:
         raise ValueError(
             f"--output {plan.output} is there with another configuration: {difference}; remove it or name another"
@@ -111,24 +115,21 @@ def finished(plan: Plan) -> bool:
     return True
 
 
-def pending(plan: Plan, *, verify: bool = False) -> list[int]:
-    """Indices of the parts that are not there; `verify` reads every part through and counts damaged ones too.
+def pending(plan: Plan, among: Sequence[int] | None = None, *, verify: bool = False) -> list[int]:
+    """Indices of the parts that are not there; `verify` reads parts through and counts damaged ones too.
+
+    among : the parts to look at; default all
 
     Raises ValueError, naming what differs, when the folder holds the parts of another plan.
     """
-    found = read_manifest(plan)
-    if found is None:
-        return list(range(plan.chunks))
-    difference = _first_difference(found, plan.identity)
-    if difference:
-        raise ValueError(
-            f"{plan.parts} holds parts of another configuration: {difference}; finish that one, remove the folder, "
-            "or name another --output"
-        )
-    if verify:
-        return [i for i in range(plan.chunks) if not storage(plan).is_sound(plan, i)]
-    there = set(os.listdir(plan.parts))  # network file systems list anew, and remember that a file was not there
-    return [i for i in range(plan.chunks) if plan.part(i).name not in there]
+    among = range(plan.chunks) if among is None else among
+    if not is_claimed(plan):
+        return list(among)
+    try:  # network file systems list anew, and remember that a file was not there
+        there = set(os.listdir(plan.parts))
+    except FileNotFoundError:  # whoever had the last part has finished
+        there = set()
+    return [i for i in among if plan.part(i).name not in there or (verify and not storage(plan).is_sound(plan, i))]
 
 
 def write_parts(
@@ -151,10 +152,9 @@ def write_parts(
     if not 0 <= i < n:
         raise ValueError(f"shard={i}/{n}: expected i/n with 0 ≤ i < n, such as 0/4 … 3/4")
     own = list(range(i, plan.chunks, n))
-    lacking = set(pending(plan, verify=True))
-    todo = [index for index in own if index in lacking]
+    todo = pending(plan, own, verify=True)
     size = {index: stop - start for index in own for start, stop in [plan.bounds(index)]}
-    done = sum(size[index] for index in own if index not in lacking)
+    done = sum(size.values()) - sum(size[index] for index in todo)
     here = cluster is None or not todo
     made = _in_turn(plan, make, todo, batch, also) if here else make_on(cluster, plan, make, todo)
     with (
@@ -200,26 +200,18 @@ def assemble(plan: Plan, *, progress: bool = True) -> Path:
     Raises OSError when a part is damaged: it is removed, and the same command makes it anew.
     """
     with Assembly(plan) as output:
-        return _completed(plan, output, progress)
+        _complete(plan, output, progress)
+    return _without_parts(plan)
 
 
-def _completed(plan: Plan, output: Assembly, progress: bool) -> Path:
+def _complete(plan: Plan, output: Assembly, progress: bool) -> None:
     if plan.in_zarr:
         storage(plan).assemble(plan)
     else:
         output.finish(progress=progress)
+
+
+def _without_parts(plan: Plan) -> Path:
+    """After the lock is let go: network file systems keep the folder of an open file."""
     shutil.rmtree(plan.parts, ignore_errors=True)
     return plan.output
-
-
-def _first_difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """ "samples is 64 there and 128 here", or an empty string."""
-    for key in [*wanted, *found]:
-        there, here = found.get(key, "not set"), wanted.get(key, "not set")
-        if there != here:
-            return f"{key} is {_short(there)} there and {_short(here)} here"
-    return ""
-
-
-def _short(value: Any) -> str:
-    return " ".join(str(v) for v in value) if isinstance(value, list) else str(value)

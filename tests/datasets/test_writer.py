@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sciops.datasets import _native_files, writer
+from sciops.datasets import _native_files, _native_parts, writer
 from sciops.datasets.native import content_hash
 from sciops.datasets.writer import Plan, generate, pending, read_parts, write_parts
 from sciops.grids import Grid
@@ -275,6 +276,83 @@ def test_two_processes_never_assemble_both(tmp_path: Path, reference: str) -> No
         assert mine
         assert run(plan, shard=(1, 2)) == plan.parts and not plan.output.exists()
     assert content_hash(run(plan, shard=(1, 2))) == reference
+
+
+def test_two_plans_that_begin_at_once_never_come_together(tmp_path: Path, reference: str) -> None:
+    plan, other = plan_in(tmp_path), plan_in(tmp_path, config={"tau": 3.5, "sizes": [9, 4]})
+
+    def slowly(ranges):  # the first plan begins, and makes some parts, while the other makes its first
+        write_parts(plan, make, shard=(1, 2), progress=False)
+        return make(ranges)
+
+    with pytest.raises(ValueError, match="another configuration: tau is 3.0 there and 3.5 here"):
+        generate(other, slowly, progress=False)
+    assert pending(plan, verify=True) == [0, 2] and sorted(os.listdir(plan.parts))[-1] == "plan.json"
+    assert content_hash(run(plan)) == reference
+
+
+def test_a_shard_reads_its_own_parts_through_and_no_others(tmp_path: Path, monkeypatch) -> None:
+    plan, read = plan_in(tmp_path), []
+    write_parts(plan, make, shard=(0, 2), progress=False)
+    monkeypatch.setattr(_native_parts, "is_sound", lambda plan, index: read.append(index) or True)
+    write_parts(plan, make, shard=(1, 2), progress=False)
+    assert read == []
+    write_parts(plan, make, shard=(0, 2), progress=False)
+    assert read == [0, 2]
+
+
+def test_on_a_file_system_without_locks_the_quicker_of_two_finishes(tmp_path: Path, monkeypatch, reference) -> None:
+    fcntl = pytest.importorskip("fcntl")
+
+    def flock(*arguments):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    plan = plan_in(tmp_path)
+    run(plan, shard=(0, 2))
+    both = []
+
+    def check(plan: Plan) -> None:
+        if not both:
+            both.append(1)
+            run(plan, shard=(0, 2), check=check)  # another process has the same thought, and is done before
+
+    assert run(plan, shard=(1, 2), check=check) == plan.output
+    assert content_hash(plan.output) == reference and os.listdir(tmp_path) == ["out.h5"]
+
+
+def test_what_a_killed_assembly_of_this_machine_left_makes_room(tmp_path: Path, reference: str) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    plan = plan_in(tmp_path)
+    write_parts(plan, make, progress=False)
+    mine = plan.parts / f"assembling.{platform.node()}.{gone.pid}.h5"
+    other = plan.parts / f"assembling.{platform.node()}.{os.getppid()}.h5"
+    mine.touch()
+    other.touch()
+
+    def full(*arguments, **options):
+        assert not mine.exists() and other.exists()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_native_files, "_ask_for_space", full)
+        with pytest.raises(OSError, match="no space"):
+            writer.assemble(plan, progress=False)
+    assert content_hash(run(plan)) == reference
+
+
+def test_the_lock_is_let_go_before_its_folder_is_removed(tmp_path: Path, monkeypatch) -> None:
+    remove, removed = shutil.rmtree, []
+
+    def rmtree(path, **options):
+        with _native_files.exclusive(Path(path) / "lock") as free:
+            removed.append(free)
+        remove(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    run(plan_in(tmp_path))
+    assert removed == [True]
 
 
 def test_shards_and_sizes_that_cannot_be(tmp_path: Path) -> None:
