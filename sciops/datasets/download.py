@@ -231,8 +231,8 @@ def _as_set(name: str, entry: Mapping[str, Any]) -> PublicSet:
             raise ValueError(f"{name}: no address for {one.name}")
         if one.hash is not None and not _HASH.fullmatch(one.hash):
             raise ValueError(
-                f"{name}: the hash of {one.name} is {one.hash}, expected sha256: and 64 hexadecimal digits, md5: and 32, "
-                "or null"
+                f"{name}: the hash of {one.name} is {one.hash}, expected sha256: and 64 hexadecimal digits, md5: and 32"
+                " of them, or null"
             )
     return PublicSet(name, entry["about"], entry["layout"], entry["page"], entry["recipe"], files)
 
