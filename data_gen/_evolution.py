@@ -169,7 +169,7 @@ def trajectories(
 
 
 def _solved_on(config: EvolutionConfig, grids: Mapping[str, Grid]) -> int:
-    return config.solved_on or max(grid.shape[0] for grid in grids.values())
+    return max(grid.shape[0] for grid in grids.values()) if config.solved_on is None else config.solved_on
 
 
 def statuses(config: GenerationConfig, numbers: np.ndarray, failed_at: np.ndarray) -> np.ndarray:
@@ -201,6 +201,8 @@ def _check(config: EvolutionConfig, grids: Mapping[str, Grid], stepped: bool) ->
     if abs(count - round(count)) > 1e-9 * count:
         raise ValueError(f"--duration {config.duration} --every {config.every}: expected a whole number of records")
     n = _solved_on(config, grids)
+    if n < 1:
+        raise ValueError(f"--solved-on {n}: expected a positive number of points per axis")
     if config.labels == "nested" and any(n % grid.shape[0] for grid in grids.values()):
         sizes = " ".join(str(grid.shape[0]) for grid in grids.values())
         raise ValueError(

@@ -50,6 +50,8 @@ def initial_fields(config: Any, grid: Grid, ranges: Ranges) -> np.ndarray:
     config : both an `InitialFields` and a `GenerationConfig`
     """
     if config.law == "waves":
+        if grid.ndim > 1:
+            raise ValueError(f"--law waves: waves have one axis and the box {grid.ndim}; take --law gaussian")
         names: tuple[str, ...] = (
             "terms",
             "wavenumbers",

@@ -77,6 +77,8 @@ def run(config: HeatConfig) -> Path:
     Raises ValueError for a configuration that cannot be, or an output that another configuration made; OSError
     when the disk is full.
     """
+    if not 1 <= config.axes <= 3:
+        raise ValueError(f"--axes {config.axes}: expected 1, 2 or 3")
     recipe = evolution_recipe(
         config,
         equation="heat",

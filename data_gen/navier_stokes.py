@@ -222,6 +222,8 @@ def _check(config: NavierStokesConfig) -> None:
     records = config.duration / config.every
     if abs(records - round(records)) > 1e-9 * records:
         raise ValueError(f"--duration {config.duration} --every {config.every}: expected a whole number of records")
+    if config.solved_on < 1:
+        raise ValueError(f"--solved-on {config.solved_on}: expected a positive number of points per axis")
     loose = [n for n in config.resolutions if config.solved_on % n]
     if config.labels == "nested" and loose:
         raise ValueError(

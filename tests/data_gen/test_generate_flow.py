@@ -220,6 +220,7 @@ def test_a_flow_that_blows_up_is_named_or_marked(tmp_path: Path) -> None:
         ("navier_stokes", {"viscosity": -1.0}, "--viscosity -1.0"),
         ("navier_stokes", {"warm_up": -1.0}, "--warm-up -1.0"),
         ("navier_stokes", {"dt": 0.0}, "--dt 0.0"),
+        ("navier_stokes", {"solved_on": -16}, "--solved-on -16: expected a positive number"),
         ("navier_stokes", {"side": 1.5}, "this forcing has the period 1"),
         ("navier_stokes", {"forcing": "kolmogorov", "waves": 0}, "whole number of waves"),
         ("wave", {"speed": 0.0}, "--speed 0.0"),

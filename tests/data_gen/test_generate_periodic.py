@@ -165,6 +165,19 @@ def test_refusals(changes, message, tmp_path):
     assert not (tmp_path / "burgers.h5").exists()
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(axes=2), "--law waves: waves have one axis and the box 2; take --law gaussian"),
+        (dict(axes=4, law="gaussian"), "--axes 4: expected 1, 2 or 3"),
+        (dict(solved_on=0), "--solved-on 0: expected a positive number"),
+    ],
+)
+def test_refusals_of_heat(changes, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        heat.run(quick("heat", tmp_path, **changes))
+
+
 def test_unknown_patterns_are_refused(tmp_path):
     with pytest.raises(ValueError, match="--patterns stars: expected of gliders"):
         gray_scott.run(quick("gray_scott", tmp_path, patterns=("spots", "stars")))
