@@ -132,6 +132,8 @@ def _of_stepper(model: Stepper, setting: Setting) -> Part:
         return Part(None, rows)
     if model.training and model.noise:
         return Part(None, [*rows, Row("steps", None, "noise in training: call model.eval()")])
+    if model.time_step and model.residual:
+        return Part(None, [*rows, Row("steps", None, "the time of a step, an input, times what the model gives")])
     step = 1 + inner.value if model.residual else inner.value
     constants = _constants(model)
     frames: list[Tensor] = []

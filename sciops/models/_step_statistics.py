@@ -15,12 +15,12 @@ _POINTS = 2**24  # read at a time
 
 
 def fitted(sets: Sequence[Any], *, residual: bool) -> tuple[Normalizer, Normalizer]:
-    """(of the input of a step, of its increment or next frame) over the trajectories of `sets`, `TrajectoryDataset`s
-    of the same variables; the input has the channels window, constants, forcings of both ends, time."""
+    """(of the input of a step, of what its model gives) over the trajectories of `sets`, `TrajectoryDataset`s of the
+    same variables; the input has the channels window, constants, forcings of both ends, time."""
     first = sets[0]
     frames = target = Normalizer.fit(block.flatten(0, 1) for block in _blocks(sets, "trajectories"))
     if residual:
-        target = Normalizer.fit(block.diff(dim=1).flatten(0, 1) for block in _blocks(sets, "trajectories"))
+        target = Normalizer.fit(_changes(sets))
     parts = [frames] * first.history
     if first.constant_channels:
         parts.append(Normalizer.fit(_blocks(sets, "constants")))
@@ -41,7 +41,21 @@ def _blocks(sets: Sequence[Any], what: str) -> Iterator[Tensor]:
     """The named fields of all trajectories, as many of them at a time as fit."""
     for one in sets:
         read: Callable[[range], Tensor] = getattr(one, what)
-        width = max(one.channels + one.forcing_channels, 1) * len(one.times)
-        size = max(1, _POINTS // (one.grid.size * width))
-        for start in range(0, one.count, size):
-            yield read(range(start, min(start + size, one.count)))
+        yield from map(read, _parts(one))
+
+
+def _changes(sets: Sequence[Any]) -> Iterator[Tensor]:
+    """u_{k+1} − u_k of all trajectories, with the times of steps told per unit of time."""
+    for one in sets:
+        for part in _parts(one):
+            change = one.trajectories(part).diff(dim=1)
+            if one.time_step:
+                took = torch.from_numpy(np.diff(one.clocks[part], axis=1)).to(change)
+                change = change / took.reshape(*took.shape, *(1,) * (change.ndim - 2))
+            yield change.flatten(0, 1)
+
+
+def _parts(one: Any) -> list[range]:
+    width = (one.channels + one.forcing_channels) * len(one.times)
+    size = max(1, _POINTS // (one.grid.size * width))
+    return [range(start, min(start + size, one.count)) for start in range(0, one.count, size)]

@@ -26,7 +26,8 @@ class Stepper(nn.Module):
     channels : variables in a frame
     history : frames that S sees, h, oldest first; constants c follow them and stay the same from step to step
     steps : steps that forward takes. 1 is teacher forcing: every input is a true window
-    residual : S predicts the increment; False: the next frame itself
+    residual : S predicts the increment, and with `time_step` the increment per unit of time, u_{k+1} = u_k +
+        (t_{k+1} − t_k) S, which steps of all lengths have in common; False: the next frame itself
     gradient : how the loss of the unrolled steps reaches the parameters, and which frames forward returns
         "full"         all frames, gradients through the whole chain (backpropagation through time)
         "pushforward"  the last frame alone; the steps before it are taken without gradient, so that S learns from
@@ -91,8 +92,8 @@ class Stepper(nn.Module):
 
         data : `TrajectoryDataset` of the training trajectories, or several (other grids or strides). Each variable has
             one mean and standard deviation for every frame it is seen in; what the model returns is scaled by the
-            statistics of the increments u_{k+1} − u_k, or of the frames where residual=False; constants, forcings and
-            times of a step have their own
+            statistics of the increments u_{k+1} − u_k (with `time_step` divided by their time), or of the frames where
+            residual=False; constants, forcings and times of a step have their own
         options : steps, gradient, noise
         """
         sets = list(data) if isinstance(data, (list, tuple)) else [data]
@@ -133,7 +134,9 @@ class Stepper(nn.Module):
         y = apply_model(self.model, x, grid)
         if y.shape[1] != self.channels:
             raise ValueError(f"the model returned {y.shape[1]} channels; a frame has {self.channels}: set out_channels")
-        return self._last(x) + y if self.residual else y
+        if not self.residual:
+            return y
+        return self._last(x) + (x[:, -1:] * y if self.time_step else y)
 
     def split(self, x: Tensor, steps: int) -> tuple[Tensor, list[Tensor]]:
         """(window and constants, what is known of each of the `steps` steps) of the x of forward."""

@@ -8,6 +8,7 @@ from torch import nn
 from sciops import Grid, build_model, load_model, save_model
 from sciops.datasets import SpaceTimeDataset, Splits, TrajectoryDataset, build_dataset, load_splits, write_native
 from sciops.evaluation import persistence, rollout, rollout_errors
+from sciops.lipschitz import lipschitz_bound
 from sciops.models import Normalized, Stepper
 from sciops.training import TrainConfig, fit
 
@@ -52,7 +53,7 @@ def forced(samples: int = 5, frames: int = 13, *, uneven: bool = True, own_times
 
 
 class ExactStep(nn.Module):
-    """The exact increment of the forced heat equation from (u, c, f_k, f_{k+1}, Δt); `rate` is −∂²'s factor."""
+    """The exact increment of the forced heat equation per unit of time, from (u, c, f_k, f_{k+1}, Δt); `rate` is ν."""
 
     def __init__(self, rate: float = NU, constants: int = 1, forced: bool = True) -> None:
         super().__init__()
@@ -74,7 +75,7 @@ class ExactStep(nn.Module):
             known = x[:, 1 + self.constants :]
             before, later = (torch.fft.rfft(known[:, i : i + 1]) for i in (0, 1))
             after = after + tau * (first * before + second * (later - before))
-        return torch.fft.irfft(after, x.shape[-1]) - x[:, :1]
+        return (torch.fft.irfft(after, x.shape[-1]) - x[:, :1]) / x[:, -1:]
 
 
 @pytest.mark.parametrize("how", [{}, {"own_times": True}, {"shared": True}, {"uneven": False}])
@@ -128,6 +129,11 @@ def test_the_statistics_of_a_step_know_forcings_and_times():
     for of, values in (("mean", lambda v: v.mean()), ("std", lambda v: v.std(correction=0))):
         expected = torch.stack([values(f), values(f), values(took)])
         torch.testing.assert_close(getattr(seen, of)[2:], expected, rtol=1e-12, atol=1e-12)
+    rates = data.trajectories().diff(dim=1) / took[:, :, None, None]
+    torch.testing.assert_close(stepper.model.output.std[0], rates.std(correction=0), rtol=1e-12, atol=0)
+    x = data.batch([4])["x"]
+    change = stepper(x, GRID) - x[:, :1]
+    torch.testing.assert_close(change, took[0, 4] * stepper.model(x, grid=GRID), rtol=1e-12, atol=1e-12)
     even = Stepper.normalized(model, TrajectoryDataset(forced(uneven=False), inputs="c", forcings="f", time_step=True))
     # equal but for the rounding of the times: what is left must not be blown up to unit size
     torch.testing.assert_close(even.model.input.std[4], torch.tensor(0.2, dtype=torch.float64), rtol=1e-9, atol=0)
@@ -205,8 +211,8 @@ def test_numbers_that_change_in_time_are_forcings_too(tmp_path):
 
     class Trapezoid(nn.Module):
         def forward(self, x):
-            g, t, g_next, t_next, step = x[:, 1:].split(1, 1)
-            return step * (g * torch.cos(t) + g_next * torch.cos(t_next)) / 2
+            g, t, g_next, t_next, _ = x[:, 1:].split(1, 1)
+            return (g * torch.cos(t) + g_next * torch.cos(t_next)) / 2
 
     stepper = Stepper(Trapezoid(), channels=1, forcings=2, time_step=True)
     path = write_native(tmp_path / "data.h5", dataset)
@@ -238,6 +244,23 @@ def test_bad_known_inputs_are_one_line():
     stepper = Stepper(ExactStep(constants=0), channels=1, forcings=1, time_step=True)
     with pytest.raises(ValueError, match=r"1 frames × 1 channels, the constants, 4 × 1 forcings and 3 times of a step"):
         rollout(stepper, data.initial([0], 1), GRID, steps=3)
+
+
+@pytest.mark.parametrize("residual", [True, False])
+def test_bounds_count_forcings_and_have_none_for_a_product_with_time(residual):
+    torch.manual_seed(0)
+    grid, how = (
+        Grid((6,), centering="periodic"),
+        dict(width=3, depth=1, modes=(3,), norm="none", mlp="plain", coordinates="none"),
+    )
+    core = build_model("fno", in_channels=3, out_channels=1, grid=grid, **how)
+    stepper = Stepper(core, channels=1, steps=3, forcings=1, residual=residual).double().eval()
+    jacobian = torch.autograd.functional.jacobian(lambda x: stepper(x, grid), torch.randn(1, 5, 6).double())
+    true = torch.linalg.matrix_norm(jacobian.reshape(18, 30), 2).item()
+    assert true <= lipschitz_bound(stepper, grid).value < 1e3 * true
+    told = build_model("fno", in_channels=2, out_channels=1, grid=grid, **how)
+    bound = lipschitz_bound(Stepper(told, channels=1, time_step=True, residual=residual).eval(), grid)
+    assert (bound.value is None) == residual
 
 
 def test_fit_refuses_a_stepper_without_statistics_unless_told_so():

@@ -8,10 +8,14 @@ import torch
 from torch import nn
 
 from sciops import Grid, build_model
-from sciops.datasets import Splits, TrajectoryDataset, build_dataset
+from sciops._command import command
+from sciops._json import read_jsonl
+from sciops.datasets import Splits, TrajectoryDataset, build_dataset, write_native
 from sciops.metrics import relative_l2
 from sciops.models import Stepper
 from sciops.training import TrainConfig, fit
+from studies.distributed_training import launch
+from studies.train import PRESETS, run
 
 GRID = Grid((8,), centering="periodic")
 CONFIG = TrainConfig(epochs=5, batch_size=6, precision="float64", progress=False, seed=3)
@@ -97,6 +101,26 @@ def test_the_draws_are_those_of_the_step_however_the_training_is_cut(tmp_path):
     for name, value in whole.items():
         assert torch.equal(resumed[name], value), name
         torch.testing.assert_close(pieces[name], value, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_processes_draw_alike(tmp_path):
+    dataset = build_dataset(
+        {"u": (("sample", "time", "x"), np.random.default_rng(0).standard_normal((9, 7, 8)), {})},
+        GRID,
+        layout="native",
+        equation="test",
+        state=("u",),
+        times=np.arange(7.0),
+    )
+    path = write_native(tmp_path / "data.h5", dataset)
+    flags = f"--preset step --data {path} --unroll 3 --through random --epochs 4 --batch-size 7 --width 4 --depth 1"
+    flags += " --modes 3 --precision float64 --no-progress --device cpu --test-samples 1 --validation-samples 1"
+    command(run, PRESETS, [*flags.split(), "--folder", str(tmp_path / "1")])
+    launch("studies.train", [*flags.split(), "--folder", str(tmp_path / "2")], processes=2)
+    one, two = (read_jsonl(tmp_path / name / "log.jsonl") for name in "12")
+    for a, b in zip(one, two, strict=True):
+        assert all(b[key] == pytest.approx(a[key], rel=1e-10) for key in ("loss", "validation", "gradient_norm"))
 
 
 def test_state_feedback_refuses_drawn_steps():
