@@ -104,19 +104,24 @@ class Probe:
 
         def visit(name: str | bytes, item: Any) -> None:
             # text and records are no fields; what they say is in attributes; a name of bytes is no text in any code
-            numeric = isinstance(item, h5py.Dataset) and item.dtype.kind in "biufc" and item.shape is not None
-            if numeric and isinstance(name, str) and not _is_bare_dimension(item):
-                other = stored_elsewhere(item)
-                if other is not None:
-                    raise ValueError(
-                        f"{self.path} keeps the numbers of {name} in another file ({other}), which is not opened: "
-                        "write them into one file"
-                    )
+            if not isinstance(item, h5py.Dataset) or not isinstance(name, str):
+                return
+            dtype, shape = item.dtype, item.shape  # h5py asks the library each time
+            if dtype.kind not in "biufc" or shape is None or (len(shape) == 1 and _is_bare_dimension(item)):
+                return
+            other = stored_elsewhere(item)
+            if other is not None:
+                raise ValueError(
+                    f"{self.path} keeps the numbers of {name} in another file ({other}), which is not opened: "
+                    "write them into one file"
+                )
+            stored, ratio = size, _COMPRESSED
+            if math.prod(shape) * dtype.itemsize > max(size, _ANY_FILE):
                 # counting what is stored visits every chunk: where the file is as long as its arrays there is no need
-                stored = size if item.nbytes <= max(size, _ANY_FILE) else item.id.get_storage_size()
+                stored = item.id.get_storage_size()
                 ratio = _COMPRESSED if item.id.get_create_plist().get_nfilters() else _PLAIN
-                self._check_size(name, item.shape, item.dtype.itemsize, stored, ratio)
-                found[name] = Entry(tuple(item.shape), str(item.dtype))
+            self._check_size(name, shape, dtype.itemsize, stored, ratio)
+            found[name] = Entry(tuple(shape), str(dtype))
 
         with readable(self.path, "an HDF5 file"), h5py.File(self.path, "r") as file:
             file.visititems(visit)
@@ -264,7 +269,7 @@ def _is_bare_dimension(item: Any) -> bool:
     """Whether an array is NetCDF-4's way to keep the length of a dimension that has no coordinate."""
     import h5py
 
-    return len(item.shape) == 1 and item.is_scale and h5py.h5ds.get_scale_name(item.id).startswith(_NO_VARIABLE)
+    return item.is_scale and h5py.h5ds.get_scale_name(item.id).startswith(_NO_VARIABLE)
 
 
 def _zip_kind(path: Path) -> str:
