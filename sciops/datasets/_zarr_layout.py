@@ -11,6 +11,7 @@ import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,10 +50,23 @@ def json_attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v.tolist() if isinstance(v, (np.ndarray, np.generic)) else v for k, v in plain.items()}
 
 
-def group_json(attrs: Mapping[str, Any]) -> bytes:
-    """The ``zarr.json`` of a group."""
+def group_json(attrs: Mapping[str, Any], folder: Path) -> bytes:
+    """The ``zarr.json`` of the group in `folder`, with copies of all below it, as ``zarr.consolidate_metadata`` makes
+    them: xarray looks for these first, and a store far away is opened with one request."""
+    below = {}
+    for file in sorted(folder.rglob("zarr.json")):
+        if file.parent != folder:
+            about = json.loads(file.read_bytes())
+            if about["node_type"] == "group":
+                about["consolidated_metadata"] = _consolidated({})
+            below[file.parent.relative_to(folder).as_posix()] = about
     about = {"zarr_format": 3, "node_type": "group", "attributes": json_attributes(attrs)}
+    about["consolidated_metadata"] = _consolidated(below)
     return json.dumps(about, indent=1, ensure_ascii=False).encode()
+
+
+def _consolidated(metadata: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "inline", "must_understand": False, "metadata": metadata}
 
 
 def array_files(spec: ZarrSpec, values: np.ndarray | None = None, *, first: int = 0) -> dict[str, bytes]:

@@ -112,8 +112,8 @@ def write_store(
                     level=compression,
                 )
                 _write_array(temporary / name / key, spec, variable)
-            write_file(temporary / name / "zarr.json", group_json(dataset.attrs))
-        write_file(temporary / "zarr.json", group_json(root))
+            write_file(temporary / name / "zarr.json", group_json(dataset.attrs, temporary / name))
+        write_file(temporary / "zarr.json", group_json(root, temporary))
         publish(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -92,8 +92,8 @@ def assemble(plan: Plan) -> None:
                 files = array_files(spec_of(dims, values.shape, dtype, about), values)
             for file, data in files.items():
                 write_file(store / group.name / name / file, data, last=False)
-        write_file(store / group.name / "zarr.json", group_json(group.attrs))
-    write_file(store / "zarr.json", group_json({**root_attributes_of(plan), "created": now()}))
+        write_file(store / group.name / "zarr.json", group_json(group.attrs, store / group.name))
+    write_file(store / "zarr.json", group_json({**root_attributes_of(plan), "created": now()}, store))
     for folder in (store, *(p for p in store.rglob("*") if p.is_dir())):
         synchronize(folder)
     os.rename(store, plan.output)  # fails where another process was quicker: what it has finished stays

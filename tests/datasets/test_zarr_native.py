@@ -86,11 +86,27 @@ def test_a_store_holds_what_the_file_holds(stored: Path, hdf5: Path) -> None:
         }
 
 
-def test_plain_xarray_and_zarr_open_it(stored: Path) -> None:
-    with xr.open_zarr(stored, group="r9", consolidated=False) as plain, read_native(stored) as ours:
-        for name in ours.variables:
-            np.testing.assert_array_equal(plain[name], ours[name])
-        assert plain["w"].dims == ours["w"].dims
+def test_plain_xarray_and_zarr_open_it(stored: Path, tmp_path: Path) -> None:
+    """Without a warning, which would be an error here: what describes the arrays is in the groups, too."""
+    import zarr
+
+    written = convert(stored, tmp_path / "written.zarr", "native")
+    for path in (stored, written):
+        with (
+            xr.open_zarr(path, group="r9") as plain,
+            xr.open_zarr(path, group="r9", consolidated=False) as each,
+            xr.open_datatree(path, engine="zarr") as tree,
+            read_native(path) as ours,
+        ):
+            for name in ours.variables:
+                np.testing.assert_array_equal(plain[name], ours[name])
+                assert plain[name].attrs == each[name].attrs == tree["r9"][name].attrs
+            assert plain["w"].dims == ours["w"].dims and plain.identical(each)
+    root = json.loads((stored / "zarr.json").read_bytes())
+    shutil.copytree(stored, tmp_path / "again.zarr")
+    with pytest.warns(UserWarning, match="not part in the Zarr format 3"):
+        zarr.consolidate_metadata(tmp_path / "again.zarr")
+    assert json.loads((tmp_path / "again.zarr/zarr.json").read_bytes()) == root
 
 
 def test_every_part_is_one_file_of_every_variable(stored: Path) -> None:
