@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import torch
 
+from data_gen._planning import estimate
 from sciops import __version__
 from sciops.datasets._cluster import versions
 from sciops.datasets.native import group_name
@@ -34,7 +35,7 @@ _PART_BYTES = 32 << 20
 _NOUNS = {"node": "nodes", "cell": "cells", "periodic": "points"}
 # the content of a file does not depend on these
 _FREE = {"output", "shard", "workers", "scheduler", "threads", "device", "chunk", "compression", "allow_failures"}
-_FREE |= {"progress"}
+_FREE |= {"progress", "dry_run"}
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ class GenerationConfig:
     """Write the file even when samples failed; they are in it, marked, with NaN."""
     progress: bool = True
     """Show progress bars."""
+    dry_run: bool = False
+    """Make a few samples, say what all would take in parts, bytes, memory and time, and write nothing."""
 
 
 C = TypeVar("C", bound=GenerationConfig)
@@ -120,7 +123,8 @@ class Recipe:
 
 
 def generate_samples(config: GenerationConfig, recipe: Recipe) -> Path:
-    """Generates the file and returns its path (the folder of parts while other shards are at work).
+    """Generates the file and returns its path (the folder of parts while other shards are at work; for a dry run that
+    of the file that would be written).
 
     A run that is stopped, even by SIGKILL, goes on with the parts it lacks when it is called again; its fields have
     the same bytes in one process, over shards and on a cluster.
@@ -153,12 +157,17 @@ def generate_samples(config: GenerationConfig, recipe: Recipe) -> Path:
     there_before = plan.output.exists()
     if recipe.probe is not None and not there_before and not plan.parts.exists():
         recipe.probe(config)
+    make = functools.partial(_importable(recipe.make), _importable(type(config))(**vars(config) | {"threads": threads}))
+    batch = -(-recipe.at_once * threads // plan.chunk) if recipe.any_batch else 1
+    if config.dry_run:
+        print(estimate(plan, make, threads=threads, batch=batch, workers=config.workers, shards=shard[1]))
+        return plan.output
     path = generate(
         plan,
-        functools.partial(_importable(recipe.make), _importable(type(config))(**vars(config) | {"threads": threads})),
+        make,
         check=recipe.check,
         shard=shard,
-        batch=-(-recipe.at_once * threads // plan.chunk) if recipe.any_batch else 1,
+        batch=batch,
         cluster=Cluster(config.workers, config.scheduler) if config.workers or config.scheduler is not None else None,
         progress=config.progress,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -174,3 +175,38 @@ def test_an_unfinished_file_goes_on_with_the_parts_it_was_begun_with(tmp_path: P
     assert run(first) == tmp_path / "x.h5.parts"
     path = run(replace(first, chunk=None, shard="0/1"))  # alone it would have been one part
     assert path == tmp_path / "x.h5" and content_hash(path) == content_hash(written)
+
+
+def test_a_dry_run_foretells_the_file_and_writes_nothing(tmp_path: Path, capsys, written: Path) -> None:
+    calls = []
+
+    def counted(config, ranges):
+        calls.append(ranges)
+        return make(config, ranges)
+
+    config = replace(SMALL, output=tmp_path / "deep/x.zarr", dry_run=True, workers=2, shard="0/2")
+    path = run(config, make=counted)
+    said = capsys.readouterr().out
+    assert path == config.output and not list(tmp_path.iterdir())
+    assert calls[0] == [(0, 1)] and all(ranges[0][1] <= SMALL.chunk for ranges in calls)
+    assert f"{path}: 11 samples in 4 parts of 3\n" in said
+    with read_native(written, 16) as a, read_native(written, 8) as b, read_native(written, 4) as c:
+        names = ("u", "amplitude", "times", "odd")
+        size = sum(group[name].values.nbytes for group in (a, b, c) for name in names)
+    assert f"size        {size / 1000:.3g} kB, {size / 11000:.3g} kB a sample\n" in said and "in 4 processes" in said
+    run(replace(config, output=tmp_path / "x.h5", workers=0, shard="0/1"))
+    assert f"disk        {2 * size / 1000:.3g} kB while it is made" in capsys.readouterr().out
+
+
+def test_a_dry_run_tells_of_parts_that_are_there_and_of_a_disk_that_is_too_small(tmp_path, capsys, monkeypatch) -> None:
+    config = replace(SMALL, output=tmp_path / "x.h5")
+    run(replace(config, shard="1/2"))
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=5000))
+    capsys.readouterr()
+    run(replace(config, dry_run=True))
+    said = capsys.readouterr().out
+    assert "4 parts of 3, 2 of them are there" in said and "5 kB free there" in said
+    assert "the disk is too small: name another --output" in said
+    with pytest.raises(ValueError, match="another configuration: speed is 2.0 there and 3.0 here"):
+        run(replace(config, dry_run=True, speed=3.0))
