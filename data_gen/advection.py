@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from data_gen._coefficients import Coefficient
 from data_gen._evolution import EvolutionConfig, evolution_recipe, trajectories
 from data_gen._generation import generate_samples, grids_of
 from data_gen._initial_fields import InitialFields, initial_fields
@@ -36,6 +37,8 @@ class AdvectionConfig(InitialFields, EvolutionConfig):
     """Points of the groups of the file."""
     velocity: float = 0.4
     """β."""
+    velocities: tuple[float, float] | None = None
+    """Least and largest β: each sample has its own, uniform in the logarithm, instead of the one above."""
     length: float = 1.0
     """Length of the interval."""
     output: Path = Path("runs/advection.h5")
@@ -72,24 +75,38 @@ def run(config: AdvectionConfig) -> Path:
         grids=_grids(config),
         make=make,
         state=_STATE,
-        parameters={"velocity": config.velocity},
+        parameters=_velocity(config).parameters,
+        by_sample=_velocity(config).variables,
     )
     return generate_samples(config, recipe)
 
 
 def make(config: AdvectionConfig, ranges: Ranges) -> dict[str, np.ndarray]:
     """The samples in `ranges` on every grid of the configuration."""
+    coefficient = _velocity(config)
 
     def solve(u0, grid, times, numbers):
         return equation.solve(
             u0,
             grid,
             times=times,
-            velocity=config.velocity,
+            velocity=coefficient.values(config.seed, numbers),
         )
 
     law = partial(initial_fields, config)
-    return trajectories(config, _grids(config), ranges, state=_STATE, law=law, solve=solve)
+    return trajectories(
+        config,
+        _grids(config),
+        ranges,
+        state=_STATE,
+        law=law,
+        solve=solve,
+        by_sample=partial(coefficient.by_sample, config.seed),
+    )
+
+
+def _velocity(config: AdvectionConfig) -> Coefficient:
+    return Coefficient("velocity", "velocity β", config.velocity, config.velocities)
 
 
 def _grids(config: AdvectionConfig) -> dict[str, Grid]:

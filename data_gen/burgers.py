@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from data_gen._coefficients import Coefficient
 from data_gen._evolution import SteppedConfig, evolution_recipe, trajectories
 from data_gen._generation import generate_samples, grids_of
 from data_gen._initial_fields import InitialFields, initial_fields
@@ -37,6 +38,8 @@ class BurgersConfig(InitialFields, SteppedConfig):
     """Points of the groups of the file."""
     viscosity: float = 0.01
     """ν."""
+    viscosities: tuple[float, float] | None = None
+    """Least and largest ν: each sample has its own, uniform in the logarithm, instead of the one above."""
     length: float = 1.0
     """Length of the interval."""
     output: Path = Path("runs/burgers.h5")
@@ -111,20 +114,22 @@ def run(config: BurgersConfig) -> Path:
         grids=_grids(config),
         make=make,
         state=_STATE,
-        parameters={"viscosity": config.viscosity},
+        parameters=_viscosity(config).parameters,
+        by_sample=_viscosity(config).variables,
     )
     return generate_samples(config, recipe)
 
 
 def make(config: BurgersConfig, ranges: Ranges) -> dict[str, np.ndarray]:
     """The samples in `ranges` on every grid of the configuration."""
+    coefficient = _viscosity(config)
 
     def solve(u0, grid, times, numbers):
         return equation.solve(
             u0,
             grid,
             times=times,
-            viscosity=config.viscosity,
+            viscosity=coefficient.values(config.seed, numbers),
             dt=config.dt,
             order=config.order,
             estimate=config.estimate,
@@ -132,7 +137,19 @@ def make(config: BurgersConfig, ranges: Ranges) -> dict[str, np.ndarray]:
         )
 
     law = partial(initial_fields, config)
-    return trajectories(config, _grids(config), ranges, state=_STATE, law=law, solve=solve)
+    return trajectories(
+        config,
+        _grids(config),
+        ranges,
+        state=_STATE,
+        law=law,
+        solve=solve,
+        by_sample=partial(coefficient.by_sample, config.seed),
+    )
+
+
+def _viscosity(config: BurgersConfig) -> Coefficient:
+    return Coefficient("viscosity", "viscosity ν", config.viscosity, config.viscosities)
 
 
 def _grids(config: BurgersConfig) -> dict[str, Grid]:

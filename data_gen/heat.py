@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from data_gen._coefficients import Coefficient
 from data_gen._evolution import EvolutionConfig, evolution_recipe, trajectories
 from data_gen._generation import generate_samples, grids_of
 from data_gen._initial_fields import InitialFields, initial_fields
@@ -37,6 +38,8 @@ class HeatConfig(InitialFields, EvolutionConfig):
     """Axes of the box, 1 to 3; waves have one."""
     diffusivity: float = 0.01
     """ν."""
+    diffusivities: tuple[float, float] | None = None
+    """Least and largest ν: each sample has its own, uniform in the logarithm, instead of the one above."""
     length: float = 1.0
     """Length of each side of the box."""
     exponent: float | None = None
@@ -85,24 +88,38 @@ def run(config: HeatConfig) -> Path:
         grids=_grids(config),
         make=make,
         state=_STATE,
-        parameters={"diffusivity": config.diffusivity},
+        parameters=_diffusivity(config).parameters,
+        by_sample=_diffusivity(config).variables,
     )
     return generate_samples(config, recipe)
 
 
 def make(config: HeatConfig, ranges: Ranges) -> dict[str, np.ndarray]:
     """The samples in `ranges` on every grid of the configuration."""
+    coefficient = _diffusivity(config)
 
     def solve(u0, grid, times, numbers):
         return equation.solve(
             u0,
             grid,
             times=times,
-            diffusivity=config.diffusivity,
+            diffusivity=coefficient.values(config.seed, numbers),
         )
 
     law = partial(_law, config)
-    return trajectories(config, _grids(config), ranges, state=_STATE, law=law, solve=solve)
+    return trajectories(
+        config,
+        _grids(config),
+        ranges,
+        state=_STATE,
+        law=law,
+        solve=solve,
+        by_sample=partial(coefficient.by_sample, config.seed),
+    )
+
+
+def _diffusivity(config: HeatConfig) -> Coefficient:
+    return Coefficient("diffusivity", "diffusivity ν", config.diffusivity, config.diffusivities)
 
 
 def _grids(config: HeatConfig) -> dict[str, Grid]:

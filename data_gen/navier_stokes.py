@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from data_gen._coefficients import Coefficient
 from data_gen._evolution import STATUS, statuses
 from data_gen._generation import (
     GenerationConfig,
@@ -63,6 +64,8 @@ class NavierStokesConfig(GenerationConfig):
     """Points per axis of the solve of nested labels; a multiple of every resolution."""
     viscosity: float = 1e-3
     """ν, in the units of the box."""
+    viscosities: tuple[float, float] | None = None
+    """Least and largest ν: each sample has its own, uniform in the logarithm, instead of the one above."""
     drag: float = 0.0
     """α of the linear drag −αw."""
     forcing: Literal["li2020", "kolmogorov", "none"] = "li2020"
@@ -137,20 +140,21 @@ def run(config: NavierStokesConfig) -> Path:
     Raises ValueError for a configuration that cannot be, or an output that another configuration made; RuntimeError
     naming the sample that blew up, unless allow_failures; OSError when the disk is full.
     """
-    grids = _grids(config)
+    grids, viscosity = _grids(config), _viscosity(config)
     _check(config)
     recipe = Recipe(
         equation="navier_stokes",
         grids=grids,
         make=make,
-        variables={key: value for key, value in _VARIABLES.items() if key != "error" or config.estimate},
+        variables={key: value for key, value in _VARIABLES.items() if key != "error" or config.estimate}
+        | {name: {"long_name": about, "units": "1"} for name, about in viscosity.variables.items()},
         solver=program("sciops.pde.navier_stokes", device=config.device),
         dims={"w": ("time", "x", "y")},
         coordinates={"time": (_records(config), {"units": "1", "long_name": "time"})},
         attrs={
             "task": "trajectory",
             "state": ["w"],
-            "parameters": {"viscosity": config.viscosity, "drag": config.drag},
+            "parameters": {**viscosity.parameters, "drag": config.drag},
             "boundary": {"x": "periodic", "y": "periodic"},
             "forcing": {"kolmogorov": f"kolmogorov, {config.waves} waves along y"}.get(config.forcing, config.forcing),
             "solved_on": config.solved_on if config.labels == "nested" else "its own grid",
@@ -181,25 +185,27 @@ def _solved(
     if config.labels == "nested":
         fine = Grid((config.solved_on,) * 2, grid.extent, "periodic")
     w0, numbers = initial_vorticity(config, fine, ranges), numbers_of(ranges)
+    nu = np.broadcast_to(_viscosity(config).values(config.seed, numbers), len(numbers))
     if config.device == "cpu":
-        solved = one_by_one(partial(_trajectory, config, fine, grid), w0[:, None], threads=config.threads)
+        solved = one_by_one(partial(_trajectory, config, fine, grid), w0[:, None], nu, threads=config.threads)
     else:
-        solved = [_trajectory(config, fine, grid, torch.from_numpy(w0).to(config.device))]
+        solved = [_trajectory(config, fine, grid, torch.from_numpy(w0).to(config.device), nu)]
     w, error, failed_at = (np.concatenate(parts) for parts in zip(*solved))
     status = statuses(config, numbers, failed_at)
     seed = np.full(len(w), config.seed, dtype=np.int64)
-    return {"w": w}, {"seed": seed, "status": status} | ({"error": error} if config.estimate else {})
+    kept = {"seed": seed, "status": status, **_viscosity(config).by_sample(config.seed, numbers)}
+    return {"w": w}, kept | ({"error": error} if config.estimate else {})
 
 
 def _trajectory(
-    config: NavierStokesConfig, fine: Grid, grid: Grid, w0: Any
+    config: NavierStokesConfig, fine: Grid, grid: Grid, w0: Any, viscosity: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(w at the points of grid, error, when it blew up) of the samples in w0."""
     solution = equation.solve(
         w0,
         fine,
         times=config.warm_up + _records(config),
-        viscosity=config.viscosity,
+        viscosity=viscosity,
         drag=config.drag,
         forcing=_forcing(config),
         dt=config.dt,
@@ -234,6 +240,10 @@ def _check(config: NavierStokesConfig) -> None:
     forcing = _forcing(config)
     if callable(forcing):  # refuses a box that is not its own
         forcing(Grid((4, 4), config.side, "periodic"))
+
+
+def _viscosity(config: NavierStokesConfig) -> Coefficient:
+    return Coefficient("viscosity", "viscosity ν", config.viscosity, config.viscosities)
 
 
 def _forcing(config: NavierStokesConfig) -> Any:

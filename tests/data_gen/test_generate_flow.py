@@ -174,6 +174,16 @@ def test_flow_is_solved_on_the_fine_grid_and_given_at_the_points_of_the_others(t
             np.testing.assert_allclose(data["error"], true, rtol=0.3)
 
 
+def test_a_viscosity_for_each_flow(tmp_path: Path) -> None:
+    path = _run("navier_stokes", tmp_path, viscosities=(1e-4, 1e-2))
+    with read_native(path, 16) as data:
+        nu = data["viscosity"].values
+        assert len(set(nu)) == 5 and (nu > 1e-4).all() and (nu < 1e-2).all()
+        assert json.loads(data.attrs["parameters"]) == {"drag": 0.0}
+        config = replace(CONFIGS["navier_stokes"][1], viscosity=float(nu[3]))
+        np.testing.assert_array_equal(flow_data.make(config, [(3, 4)])["r16/w"][0], data["w"].values[3])
+
+
 def test_flow_of_its_own_on_every_grid_starts_from_one_field(tmp_path: Path) -> None:
     path = _run("navier_stokes", tmp_path, labels="solved", resolutions=(24, 12), estimate=False, side=2.0)
     with read_native(path, 24) as fine, read_native(path, 12) as coarse:

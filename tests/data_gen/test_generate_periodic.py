@@ -166,6 +166,34 @@ def test_refusals(changes, message, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("name", "coefficient", "option"),
+    [
+        ("burgers", "viscosity", "viscosities"),
+        ("heat", "diffusivity", "diffusivities"),
+        ("advection", "velocity", "velocities"),
+    ],
+)
+def test_a_coefficient_for_each_sample(name, coefficient, option, tmp_path):
+    """The file has it, the solutions are of it, validation solves with it, and other samples do not change it."""
+    module, interval = MODULES[name], (0.004, 0.1)
+    config = quick(name, tmp_path, samples=40, **{option: interval})
+    path = module.run(config)
+    assert [finding for finding in sciops.validate(path) if finding.severity != "note"] == []
+    data = sciops.open_dataset(path, resolution=64)
+    values = data[coefficient].values
+    assert (values > interval[0]).all() and (values < interval[1]).all()
+    middle = np.log(interval).mean()
+    assert abs(np.log(values).mean() - middle) < 0.5 and np.log(values).std() == pytest.approx(0.93, abs=0.25)
+    assert coefficient not in json.loads(data.attrs["parameters"])
+    one = {coefficient: float(values[7]), option: None}
+    alone = module.make(replace(config, **one), [(7, 8)])
+    np.testing.assert_array_equal(alone["r64/u"][0], data["u"].values[7])
+    np.testing.assert_array_equal(module.make(config, [(7, 9)])[f"r64/{coefficient}"], values[7:9])
+    with pytest.raises(ValueError, match=f"{coefficient} between 1 and 0.1: expected two positive numbers, low first"):
+        module.run(replace(config, **{option: (1.0, 0.1)}))
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         (dict(axes=2), "--law waves: waves have one axis and the box 2; take --law gaussian"),
