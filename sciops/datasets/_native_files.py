@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import platform
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +32,7 @@ def replacing(
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary or path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = temporary or hidden(path, "tmp")
     try:
         _ask_for_space(temporary, size)
         yield temporary
@@ -57,6 +60,45 @@ def _ask_for_space(temporary: Path, size: int) -> None:
             os.posix_fallocate(file.fileno(), 0, size)
     elif shutil.disk_usage(temporary.parent).free < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def hidden(path: Path, ending: str) -> Path:
+    """A name beside `path` that says which process on which machine uses it; never longer than a name may be."""
+    name = path.name if len(os.fsencode(path.name)) < 160 else hashlib.sha256(os.fsencode(path.name)).hexdigest()
+    return path.with_name(f".{name}.{_machine()}.{os.getpid()}.{ending}")
+
+
+def remove_abandoned(path: Path) -> None:
+    """Removes what processes of this machine that are no more left `hidden` beside `path`, such as a killed conversion.
+
+    What replaced files were set aside as (".old") stays where `path` itself is not there.
+    """
+    endings = "tmp|scratch|old" if path.exists() else "tmp|scratch"
+    ours = re.compile(rf"{re.escape(hidden(path, '').name.rsplit('.', 2)[0])}\.(\d+)\.({endings})")
+    for name in os.listdir(path.parent) if path.parent.is_dir() else ():
+        found = ours.fullmatch(name)
+        if found and not _runs(int(found[1])):
+            left = path.with_name(name)
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
+
+
+def _machine() -> str:
+    return re.sub(r"[^A-Za-z0-9-]", "-", platform.node())[:40] or "-"
+
+
+def _runs(pid: int) -> bool:
+    if os.name != "posix":  # where signal 0 is no question
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # another user's
+        pass
+    return True
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:

@@ -12,8 +12,9 @@ import numpy as np
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from sciops.datasets._blocks import pieces
 from sciops.datasets._messages import shown
-from sciops.datasets._native_files import replacing, synchronize
+from sciops.datasets._native_files import hidden, replacing, synchronize
 from sciops.datasets._native_schema import check_schema
 from sciops.datasets._zarr_layout import ZarrSpec, array_files, group_json, missing_zarr, spec_of
 from sciops.datasets._zarr_store import NOT_NATIVE, group_names, group_of, store_attributes
@@ -95,7 +96,7 @@ def write_store(
         except (ValueError, OSError):
             raise FileExistsError(f"{path} is there and is no native store; remove it or name another") from None
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = hidden(path, "tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         for name, dataset in datasets.items():
@@ -129,7 +130,7 @@ def publish(store: Path, path: Path) -> None:
     """Gives a whole store its final name, all its files being there for good; one of that name goes away."""
     for folder in (store, *(p for p in store.rglob("*") if p.is_dir())):
         synchronize(folder)
-    old = path.with_name(f".{path.name}.{os.getpid()}.old")
+    old = hidden(path, "old")
     if path.exists():
         os.rename(path, old)
     os.rename(store, path)
@@ -137,14 +138,14 @@ def publish(store: Path, path: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def hash_of(path: Path, digest: Any, blocks: Any) -> None:
+def hash_of(path: Path, digest: Any) -> None:
     """Feeds the fields of a store to a hash, as those of an HDF5 file."""
     for group in group_names(path):
         for key, stored in sorted(group_of(path, group)[1].items()):
             array = indexing.LazilyIndexedArray(ZarrArray(path, f"{group}/{key}", stored.shape, stored.dtype))
             digest.update(f"{group}/{key} {stored.dtype.newbyteorder('<').str} {stored.shape}\n".encode())
-            for block in blocks(stored.shape, stored.dtype.itemsize):
-                whole = (block, *(slice(None),) * (len(stored.shape) - 1)) if stored.shape else ()
+            for block in pieces(stored.shape, stored.dtype.itemsize):
+                whole = (*block, *(slice(None),) * (len(stored.shape) - len(block)))
                 values = array[indexing.BasicIndexer(whole)].get_duck_array()
                 digest.update(np.ascontiguousarray(values, dtype=stored.dtype.newbyteorder("<")))
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SPACE = ("x", "y", "z")
 SPLITS = ("train", "validation", "test")
+RECORDS = ("split", "seed", "residual", "iterations", "status", "error")  # of a sample's making, not of its equation
 SPLIT_ATTRS = {"flag_values": np.arange(3, dtype=np.int8), "flag_meanings": " ".join(SPLITS)}
 
 
@@ -91,8 +92,14 @@ def grid_of(dataset: xr.Dataset, field: str = "a") -> Grid:
     dims = dataset[field].dims if field in dataset else tuple(dataset.sizes)
     axes = [dataset.coords[name] for name in SPACE if name in dims and name in dataset.coords]
     if not axes or any("centering" not in axis.attrs for axis in axes):
+        of = f" of {field!r}" if field in dataset else ""
+        if "no_grid" in dataset.attrs:
+            raise ValueError(
+                f"the data set does not say where the points{of} lie on a grid ({dataset.attrs['no_grid']}): where one "
+                "is near enough, state it, convert(open_dataset(path, grid=sciops.Grid(...)), 'near.h5', 'native')"
+            )
         raise ValueError(
-            f"the data set does not say where the points of {field!r} lie: set dataset.attrs['grid'] = "
+            f"the data set does not say where the points{of} lie: set dataset.attrs['grid'] = "
             "json.dumps(Grid(...).to_dict())"
         )
     extent = [tuple(axis.attrs["extent"]) for axis in axes]
@@ -140,7 +147,10 @@ def with_grid(dataset: xr.Dataset, grid: Grid) -> xr.Dataset:
         result = result.assign_coords({name: (name, points, about)})
     result.attrs["grid"] = json.dumps(grid.to_dict())
     result.attrs["positions"] = "stated by the caller"
-    result.attrs.pop("no_grid", None)
+    why = result.attrs.pop("no_grid", None)
+    if why is not None:
+        notes = json.loads(result.attrs.get("notes", "[]"))
+        result.attrs["notes"] = json.dumps([f"{n}; the caller states one" if n == why else n for n in notes])
     result.set_close(dataset.close)  # xarray's copies do not close the file they read from
     return result
 

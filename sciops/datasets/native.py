@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops.datasets._blocks import pieces
 from sciops.datasets._native_files import replacing
 from sciops.datasets._native_layout import (
     create_group,
@@ -43,7 +44,6 @@ __all__ = ["content_hash", "group_name", "read_native", "resolutions", "write_na
 
 _ROOT = ("equation", "config", "solver", "versions", "splits", "created")
 _LENGTH_ALONE = b"This is a netCDF dimension but not a netCDF variable"  # what netCDF writes for one without positions
-_BLOCK = 1 << 26  # bytes held at once while copying or hashing
 
 
 def write_native(
@@ -96,7 +96,7 @@ def write_native(
             variables = {key: (v.dims, v.dtype, v.attrs) for key, v in dataset.variables.items()}
             group = create_group(file, name, dataset.sizes, variables, attrs=owns[name], compression=compression)
             for key, variable in dataset.variables.items():
-                for block in _blocks(variable.shape, variable.dtype.itemsize):
+                for block in pieces(variable.shape, variable.dtype.itemsize):
                     group.variables[key][block] = _numbers(variable[block].values)
     return Path(path)
 
@@ -124,7 +124,8 @@ def read_native(path: str | os.PathLike[str], resolution: int | Sequence[int] | 
         dataset = open_group(Path(path), name)
     else:
         # decode_times would make dates or durations of a time axis in seconds
-        dataset = xarray.open_dataset(path, group=name, engine="h5netcdf", decode_times=False, phony_dims="access")
+        with samples_of(path):  # positions are read at once
+            dataset = xarray.open_dataset(path, group=name, engine="h5netcdf", decode_times=False, phony_dims="access")
     dataset.attrs = {**attrs, **dataset.attrs}  # in place: a copy would not close the file
     return dataset
 
@@ -160,7 +161,7 @@ def content_hash(path: str | os.PathLike[str]) -> str:
         from sciops.datasets._zarr_native import hash_of
 
         root_attributes(path)
-        hash_of(path, digest, _blocks)
+        hash_of(path, digest)
         return digest.hexdigest()
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
@@ -175,7 +176,7 @@ def content_hash(path: str | os.PathLike[str]) -> str:
                     continue
                 little = data.dtype.newbyteorder("<")
                 digest.update(f"{group}/{key} {little.str} {data.shape}\n".encode())
-                for block in _blocks(data.shape, data.dtype.itemsize):
+                for block in pieces(data.shape, data.dtype.itemsize):
                     digest.update(np.ascontiguousarray(data[block], dtype=little))
     return digest.hexdigest()
 
@@ -213,14 +214,6 @@ def _named(groups: Any) -> dict[str, xarray.Dataset]:
     if not pairs or len(set(names)) < len(names):
         raise ValueError(f"groups {names}: expected one dataset or more, each of another resolution")
     return dict(pairs)
-
-
-def _blocks(shape: tuple[int, ...], itemsize: int) -> Iterable[Any]:
-    """Slices along the first axis of at most `_BLOCK` bytes; one scalar index for a 0-d array."""
-    if not shape:
-        return [()]
-    step = max(1, _BLOCK // max(1, itemsize * int(np.prod(shape[1:]))))
-    return [slice(start, min(start + step, shape[0])) for start in range(0, shape[0], step)]
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:

@@ -24,7 +24,8 @@ def write_well_folder(
     source: str | os.PathLike[str] | xr.Dataset, folder: str | os.PathLike[str], name: str, *, overwrite: bool = False
 ) -> Path:
     """Writes ``<folder>/<name>/data/{train,valid,test}/<name>.hdf5`` and ``<folder>/<name>/stats.yaml``; returns that
-    folder, as ``WellDataset(well_base_path=folder, well_dataset_name=name, well_split_name="train")`` expects it.
+    folder, as ``WellDataset(path=that_folder, well_split_name="train")`` expects it (``well_dataset_name`` takes the
+    names of The Well's own sets alone).
 
     source : a file of any known layout, or an opened data set, with a stored split; ``load_splits`` or
         ``dataset["split"] = ("sample", codes)`` (0 train, 1 validation, 2 test) states one

@@ -10,8 +10,10 @@ from sciops.datasets import (
     SAMPLES,
     check_well,
     convert,
+    describe,
     grid_of,
     open_dataset,
+    validate,
     well_folder,
     well_statistics,
     write_sample,
@@ -250,7 +252,14 @@ def test_axes_that_make_no_grid_are_kept_and_said(channel, tmp_path, points, rea
     with pytest.raises(ValueError, match="does not say where the points"):
         convert(channel, tmp_path / "copy", "the-well")
     stated = Grid((24, 16))
-    assert grid_of(open_dataset(channel, grid=stated)) == stated
+    placed = open_dataset(channel, grid=stated)
+    assert grid_of(placed) == stated and "the caller states one" in placed.attrs["notes"]
+    assert np.array_equal(placed["velocity_y"].values, velocity)
+    # what needs no grid is told all the same: a finding, and everything else on the screen
+    findings = validate(channel)
+    assert [f for f in findings if f.severity == "error"] == [] and any(reason in f.message for f in findings)
+    text = describe(channel)
+    assert "grid         none; state one" in text and reason in text and "velocity_x" in text and "next" in text
 
 
 def test_coordinates_that_differ_by_sample_are_data(channel):
@@ -355,7 +364,7 @@ def test_all_that_the_format_holds_comes_back(tmp_path):
 def test_what_the_format_cannot_hold_is_refused(tmp_path):
     dataset = _everything()
     double = dataset.assign(u=dataset["u"].astype("f8"))
-    with pytest.raises(ValueError, match=r"float32; u is float64: dataset\['u'\] = .*astype\('float32'\)"):
+    with pytest.raises(ValueError, match=r"float32; u is float64: .*--dtype float32"):
         convert(double, tmp_path / "x", "the-well")
     strange = dataset.assign(word=(("ensemble",), np.zeros(2)))
     with pytest.raises(ValueError, match="no place for word over .'ensemble'"):

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 FINE_NODES = 421
 GRID_KEY = "sciops_grid"  # an extra string our writer adds when the layout's own rule would not give the grid back
 _ON_WALL = 0.25
-_LOOKED_AT = 256  # samples
-_SIGNS_IN = 4
+LOOKED_AT = 256  # samples
+SIGNS_IN = 4
 _UNTIMED = "the time step is neither in the file nor clear from its numbers: times are not known"
 _FORCED = (
     "x has both signs, as no coefficient has: it is taken for the forcing of Navier–Stokes, y for the vorticity; the "
@@ -65,11 +65,11 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
 
 def has_both_signs(x: np.ndarray) -> bool:
     """Whether each of the first samples of x changes its sign, as a forcing does and no coefficient can."""
-    few = x[:_SIGNS_IN]
+    few = x[:SIGNS_IN]
     return few.dtype.kind == "f" and few.size > 0 and all(one.min() < 0 < one.max() for one in few)
 
 
-def node_grid(shape: tuple[int, ...], y: np.ndarray) -> tuple[Grid, str]:
+def node_grid(shape: tuple[int, ...], y: Any) -> tuple[Grid, str]:
     """(grid, how sure it is) for R nodes per axis of this layout.
 
     The last rows of y decide whether the far wall is on the grid: u falls linearly to 0 there, so that a last row d
@@ -79,16 +79,17 @@ def node_grid(shape: tuple[int, ...], y: np.ndarray) -> tuple[Grid, str]:
     neuraloperator's own coordinates have it.
     """
     extent, sure = [], "known"
-    size = np.abs(np.nan_to_num(y[:_LOOKED_AT], nan=0.0, posinf=0.0, neginf=0.0))
     for axis, n in enumerate(shape):
-        rows = np.moveaxis(size, axis + 1, 0).reshape(n, -1).mean(1, dtype=np.float64)
+        last = np.asarray(y[(slice(LOOKED_AT), *(slice(None),) * axis, slice(-2, None))])
+        size = np.abs(np.nan_to_num(np.moveaxis(last, axis + 1, 0), nan=0.0, posinf=0.0, neginf=0.0))
+        rows = size.reshape(2, -1).mean(1, dtype=np.float64)
         if rows[-1] <= _ON_WALL * rows[-2]:
             extent.append((0.0, 1.0))
             sure = sure if sure != "known" else "seen: the last rows are on the wall"
             continue
         stride = FINE_NODES // n
-        last = (n - 1) * stride / (FINE_NODES - 1) if stride else (n - 1) / n
-        extent.append((0.0, last))
+        end = (n - 1) * stride / (FINE_NODES - 1) if stride else (n - 1) / n
+        extent.append((0.0, end))
         if n not in (16, 32):
             sure = f"assumed: every {stride}-th of {FINE_NODES} nodes" if stride else "assumed: one step from the wall"
     return Grid(shape, tuple(extent), "node", ((0.0, 1.0),) * len(shape)), sure
@@ -126,7 +127,7 @@ def _open_darcy(probe: Probe) -> xr.Dataset:
 
 def _is_indicator(x: np.ndarray) -> bool:
     """Whether x says 0 or 1 everywhere; of other numbers, which are mapped from the disk, few are read."""
-    blocks = (x[i : i + _LOOKED_AT] for i in range(0, len(x), _LOOKED_AT))
+    blocks = (x[i : i + LOOKED_AT] for i in range(0, len(x), LOOKED_AT))
     return x.dtype == bool or all(bool(((one == 0) | (one == 1)).all()) for one in blocks)
 
 
@@ -188,7 +189,7 @@ def _open_burgers(probe: Probe, y: Entry) -> xr.Dataset:
 
 def fitted_times(u: np.ndarray, viscosity: float) -> np.ndarray | None:
     """The times of (samples, times, n) solutions from 0 on by their `time_step`; None where it is not clear."""
-    step = time_step(u[:_LOOKED_AT], viscosity)
+    step = time_step(u[:LOOKED_AT], viscosity)
     return None if step is None else np.array([float(f"{step * i:.12g}") for i in range(u.shape[1])])
 
 

@@ -236,7 +236,7 @@ def _ends_look_stored_twice(axis: Axis) -> bool:
 
 def _ours(text: Any) -> dict[str, Any]:
     """Attributes our writer kept; nothing in them may replace what the reader finds."""
-    allowed = ("equation", "state", "coefficient", "forcing")
+    allowed = ("equation", "state", "coefficient", "forcing", "walls")
     values = _json(text, dict, {})
     return {key: values[key] for key in allowed if key in values and isinstance(values[key], (str, float, int, list))}
 

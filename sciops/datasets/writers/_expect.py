@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from sciops.datasets.conventions import grid_of
 from sciops.grids import Grid
@@ -13,8 +11,8 @@ from sciops.grids import Grid
 if TYPE_CHECKING:
     import xarray as xr
 
-BLOCK = 64 * 1024**2
 FLOATS = ("float64", "float32")
+DERIVED = ("Kcoeff", "Kcoeff_x", "Kcoeff_y")  # Li et al.'s smoothed coefficient, which a gives
 
 
 def expect(dataset: xr.Dataset, layout: str, equations: tuple[str, ...] = ("darcy",)) -> Grid:
@@ -27,9 +25,21 @@ def expect(dataset: xr.Dataset, layout: str, equations: tuple[str, ...] = ("darc
         if str(dataset[name].dtype) not in FLOATS:
             raise ValueError(f"layout {layout!r} holds floats; {name} is {dataset[name].dtype}: use astype('float32')")
     grid = grid_of(dataset)
-    if equation == "darcy" and grid.ndim != 2:
-        raise ValueError(f"layout {layout!r} holds 2-D fields; the data set has {words(grid)}")
+    if equation == "darcy":
+        if grid.ndim != 2:
+            raise ValueError(f"layout {layout!r} holds 2-D fields; the data set has {words(grid)}")
+        expect_zero_walls(dataset, layout)
     return grid
+
+
+def expect_zero_walls(dataset: xr.Dataset, layout: str) -> None:
+    """Refuses Darcy problems with other walls or a source that varies: layouts that name neither mean u = 0."""
+    if "walls" in dataset.attrs:
+        raise ValueError(
+            f"layout {layout!r} means u = 0 on the wall; the data set has {dataset.attrs['walls']}: use layout='native'"
+        )
+    if "f" in dataset:
+        raise ValueError(f"layout {layout!r} means a constant source; the data set has f: use layout='native'")
 
 
 def expect_values(dataset: xr.Dataset, layout: str) -> None:
@@ -47,18 +57,11 @@ def expect_nodes(grid: Grid, layout: str) -> None:
         )
 
 
+def leave_out(names: Sequence[str]) -> str:
+    """The remedy for variables and constants that a layout has no place for."""
+    return f"leave them out with dataset.drop_vars({list(names)!r}) (--without {' '.join(names)})"
+
+
 def words(grid: Grid) -> str:
     where = "" if grid.reaches_walls else f", and stops at {grid.extent} in {grid.domain}"
     return f"{'×'.join(map(str, grid.shape))} {grid.centering} points on {grid.domain}{where}"
-
-
-def whole(field: xr.DataArray) -> np.ndarray:
-    return np.asarray(field.values)
-
-
-def blocks(field: xr.DataArray) -> Iterator[tuple[slice, np.ndarray]]:
-    """The field in pieces along its samples, so that a file larger than memory passes through."""
-    step = max(1, BLOCK // max(1, field.nbytes // max(1, field.shape[0])))
-    for start in range(0, field.shape[0], step):
-        part = slice(start, min(start + step, field.shape[0]))
-        yield part, np.asarray(field[part].values)

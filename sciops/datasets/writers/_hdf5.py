@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops.datasets._blocks import pieces
 from sciops.datasets._native_layout import stored_bytes
-from sciops.datasets.conventions import SPACE, grid_of, state_of
+from sciops.datasets.conventions import RECORDS, SPACE, grid_of, state_of
 from sciops.datasets.readers._axes import GRID_ATTR, axis_of
-from sciops.datasets.writers._expect import BLOCK, FLOATS, words
+from sciops.datasets.writers._expect import FLOATS, leave_out, words
 from sciops.grids import Grid, Interval
 
 if TYPE_CHECKING:
     import xarray as xr
-
-RECORDS = ("split", "seed", "residual", "iterations", "status", "error")  # of a sample's making, not of its equation
 
 
 def lossless(points: Any) -> np.ndarray:
@@ -66,8 +65,7 @@ def expect_nothing_else(dataset: xr.Dataset, layout: str, held: Sequence[str]) -
     ]
     if lost:
         raise ValueError(
-            f"layout {layout!r} has no place for {', '.join(lost)}: leave them out with "
-            f"dataset.drop_vars({lost!r}), or use layout='native'"
+            f"layout {layout!r} has no place for {', '.join(lost)}: {leave_out(lost)}, or use layout='native'"
         )
 
 
@@ -117,13 +115,17 @@ def state_grid(file: Any, grid: Grid, natural: Grid) -> None:
         file.attrs[GRID_ATTR] = json.dumps(grid.to_dict())
 
 
-def blocks_of(fields: Sequence[xr.DataArray]) -> Iterator[tuple[slice, list[np.ndarray]]]:
-    """Several fields in step along their samples, so that files larger than memory pass through."""
-    count = fields[0].shape[0]
-    step = max(1, BLOCK // max(1, sum(field.nbytes for field in fields) // max(1, count)))
-    for start in range(0, count, step):
-        part = slice(start, min(start + step, count))
+def blocks_of(fields: Sequence[xr.DataArray]) -> Iterator[tuple[tuple[slice, ...], list[np.ndarray]]]:
+    """(place in the first axis or the first two, what several fields hold there): a few samples at once, of samples
+    larger than that a few times, so that files and samples larger than memory pass through."""
+    for part in pieces(fields[0].shape, sum(field.dtype.itemsize for field in fields)):
         yield part, [np.asarray(field[part].values) for field in fields]
+
+
+def samples_of(fields: Sequence[xr.DataArray]) -> Iterator[tuple[int, list[np.ndarray]]]:
+    """(number, what several fields hold of it) of each sample, read a few at once."""
+    for (part,) in pieces(fields[0].shape, sum(field.dtype.itemsize for field in fields), whole_samples=True):
+        yield from enumerate(map(list, zip(*(np.asarray(field[part].values) for field in fields))), part.start)
 
 
 def _same_walls(one: Grid, other: Grid) -> bool:

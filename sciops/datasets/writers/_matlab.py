@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets._native_files import replacing
+from sciops.datasets._native_layout import chunks_of
 from sciops.datasets.conventions import parameters_of
-from sciops.datasets.writers._expect import blocks
+from sciops.datasets.writers._hdf5 import blocks_of, sizes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,19 +24,20 @@ _CLASSES = {"float64": "double", "float32": "single"}
 
 @dataclass(frozen=True)
 class Stored:
-    """A field as MATLAB sees it: its samples along the first axis, `arrange` puts the others in the file's order.
+    """A field as MATLAB sees it: its samples along the first axis.
 
     field : (sample, …)
-    arrange : of a block of it, keeping the first axis
+    time_last : whether its second axis goes to the end
     """
 
     field: xr.DataArray
-    arrange: Callable[[np.ndarray], np.ndarray] = np.asarray
+    time_last: bool = False
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """As MATLAB has it, found on an array without numbers."""
-        return self.arrange(np.empty((0, *self.field.shape[1:]), self.field.dtype)).shape[1:]
+    def order(self) -> tuple[int, ...]:
+        """The field's axes as MATLAB has them."""
+        axes = tuple(range(self.field.ndim))
+        return (0, *axes[2:], 1) if self.time_last else axes
 
 
 def write_v5(path: Path, fields: Mapping[str, Stored], values: Mapping[str, Any], layout: str) -> None:
@@ -47,7 +49,7 @@ def write_v5(path: Path, fields: Mapping[str, Stored], values: Mapping[str, Any]
             raise ValueError(
                 f"{name} takes {stored.field.nbytes:.3g} bytes, MATLAB v5 holds 2 GB: use layout='{layout}-v7.3'"
             )
-    content = {name: stored.arrange(np.asarray(stored.field.values)) for name, stored in fields.items()}
+    content = {name: stored.field.values.transpose(stored.order) for name, stored in fields.items()}
     with replacing(path) as temporary:
         scipy.io.savemat(temporary, {**content, **values}, appendmat=False)
 
@@ -56,14 +58,17 @@ def write_v73(path: Path, fields: Mapping[str, Stored], values: Mapping[str, Any
     """HDF5 as MATLAB writes it: a block of its own of 512 bytes, every array's axes reversed, a class attribute."""
     import h5py
 
-    with replacing(path) as temporary:
+    with replacing(path, size=sizes({name: stored.field for name, stored in fields.items()})) as temporary:
         with h5py.File(temporary, "w", userblock_size=512) as file:
             for name, stored in fields.items():
-                shape = (*stored.shape[::-1], stored.field.shape[0])
-                target = file.create_dataset(name, shape, stored.field.dtype, chunks=(*shape[:-1], 1))
-                target.attrs["MATLAB_class"] = np.bytes_(_CLASSES[str(stored.field.dtype)])
-                for part, block in _arranged(stored):
-                    target[..., part] = block.transpose()
+                field, backwards = stored.field, stored.order[::-1]
+                chunks = chunks_of(field.dims, field.shape, field.dtype.itemsize)
+                shape, chunks = (tuple(sizes[axis] for axis in backwards) for sizes in (field.shape, chunks))
+                target = file.create_dataset(name, shape, field.dtype, chunks=chunks)
+                target.attrs["MATLAB_class"] = np.bytes_(_CLASSES[str(field.dtype)])
+                for part, (block,) in blocks_of([field]):
+                    whole = (*part, *(slice(None),) * (field.ndim - len(part)))
+                    target[tuple(whole[axis] for axis in backwards)] = block.transpose(backwards)
             for name, value in values.items():
                 file[name] = np.transpose(np.asarray(value))
                 file[name].attrs["MATLAB_class"] = np.bytes_(_CLASSES[str(np.asarray(value).dtype)])
@@ -75,13 +80,8 @@ def write_v73(path: Path, fields: Mapping[str, Stored], values: Mapping[str, Any
 
 def viscosity_value(dataset: xr.Dataset, layout: str) -> dict[str, np.ndarray]:
     """The variable `visc` of these files, nothing where ν is not known; other constants are refused."""
-    parameters = parameters_of(dataset)
+    parameters = {name: value for name, value in parameters_of(dataset).items() if (name, value) != ("drag", 0.0)}
     strange = sorted(set(parameters) - {"viscosity"})
     if strange:
         raise ValueError(f"layout {layout!r} states the viscosity alone; it has no place for {', '.join(strange)}")
     return {"visc": np.array([[parameters["viscosity"]]])} if parameters else {}
-
-
-def _arranged(stored: Stored) -> Iterator[tuple[slice, np.ndarray]]:
-    for part, block in blocks(stored.field):
-        yield part, stored.arrange(block)

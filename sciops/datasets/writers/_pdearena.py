@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sciops.datasets.conventions import SPLITS, parameters_of
+from sciops.datasets.conventions import RECORDS, SPLITS, parameters_of
 from sciops.datasets.readers._pdearena import MODES
+from sciops.datasets.writers._expect import leave_out
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -47,8 +48,9 @@ def times_of_samples(dataset: xr.Dataset, layout: str) -> np.ndarray:
 
 def expect_constants(dataset: xr.Dataset, layout: str, held: tuple[str, ...]) -> None:
     """Refuses constants and numbers of samples that the layout has no place for."""
-    records = ("split", "seed", "residual", "iterations", "status", "error")
-    varying = [str(n) for n, v in dataset.data_vars.items() if v.dims == ("sample",) and n not in records]
+    varying = [str(n) for n, v in dataset.data_vars.items() if v.dims == ("sample",) and n not in RECORDS]
     strange = [name for name in (*parameters_of(dataset), *varying) if name not in held]
     if strange:
-        raise ValueError(f"layout {layout!r} has no place for {', '.join(strange)}: leave them out, or use 'native'")
+        raise ValueError(
+            f"layout {layout!r} has no place for {', '.join(strange)}: {leave_out(strange)}, or use 'native'"
+        )

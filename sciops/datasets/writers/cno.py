@@ -10,8 +10,15 @@ import numpy as np
 from sciops.datasets._native_files import replacing
 from sciops.datasets.conventions import grid_of, state_of
 from sciops.datasets.readers.cno import RANGES, natural_grid
-from sciops.datasets.writers._expect import FLOATS, expect_values, words
-from sciops.datasets.writers._hdf5 import blocks_of, expect_common_parameters, expect_nothing_else, sizes, state_grid
+from sciops.datasets.writers._expect import DERIVED, FLOATS, expect_values, expect_zero_walls, words
+from sciops.datasets.writers._hdf5 import (
+    blocks_of,
+    expect_common_parameters,
+    expect_nothing_else,
+    samples_of,
+    sizes,
+    state_grid,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -36,22 +43,22 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
         raise ValueError(f"layout {LAYOUT!r} needs {name} and u; the data set holds {', '.join(map(str, dataset))}")
     if equation == "darcy":
         expect_values(dataset, LAYOUT)
+        expect_zero_walls(dataset, LAYOUT)
         if float(dataset.attrs.get("forcing", 1.0)) != 1.0:
             raise ValueError(f"layout {LAYOUT!r} means a source of 1; the data set has {dataset.attrs['forcing']}")
     grid = grid_of(dataset, "u")
     fields = [dataset[key] for key in (name, "u")]
     if grid.ndim != 2 or any(set(f.dims) != {"sample", "x", "y"} or str(f.dtype) not in FLOATS for f in fields):
         raise ValueError(f"layout {LAYOUT!r} holds floats over (sample, x, y); the data set has {words(grid)}")
-    expect_nothing_else(dataset, LAYOUT, (name, "u"))
+    expect_nothing_else(dataset, LAYOUT, (name, "u", *DERIVED))
     expect_common_parameters(dataset, LAYOUT)
     fields = [field.transpose("sample", "x", "y") for field in fields]
     ranges = [_training_range(dataset, field) for field in fields] if equation in RANGES else []
     prefix, suffix = ("sample" if equation == "darcy" else "Sample"), "_t_5" if equation == "wave" else ""
     with replacing(path, size=2 * sizes(dict(enumerate(fields)))) as temporary, h5py.File(temporary, "w") as file:
-        for part, blocks in blocks_of(fields):
-            for i, (a, u) in enumerate(zip(*blocks), start=part.start):
-                group = file.create_group(f"{prefix}_{i}{suffix}")
-                group["input"], group["output"] = a, u
+        for i, (a, u) in samples_of(fields):
+            group = file.create_group(f"{prefix}_{i}{suffix}")
+            group["input"], group["output"] = a, u
         for key, (low, high) in zip(RANGES.get(equation, ()), ranges):
             file[f"min_{key}"], file[f"max_{key}"] = low, high
         state_grid(file, grid, natural_grid(equation, grid.shape, np.asarray(fields[1][:4].values))[0])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sciops.datasets.writers._expect import expect, expect_nodes, expect_values, words
+from sciops.datasets.writers._expect import DERIVED, expect, expect_nodes, expect_values, words
+from sciops.datasets.writers._hdf5 import expect_nothing_else
 from sciops.datasets.writers._matlab import Stored, write_v5, write_v73
 from sciops.grids import Grid
 
@@ -35,5 +36,6 @@ def _li_fields(dataset: xr.Dataset, layout: str) -> dict[str, Stored]:
         )
     if float(dataset.attrs.get("forcing", 1.0)) != 1.0:
         raise ValueError(f"layout {layout!r} means a source of 1; the data set has {dataset.attrs['forcing']}")
-    names = {"coeff": "a", "sol": "u"} | {n: n for n in ("Kcoeff", "Kcoeff_x", "Kcoeff_y") if n in dataset}
+    expect_nothing_else(dataset, layout, ("a", "u", *DERIVED))
+    names = {"coeff": "a", "sol": "u"} | {n: n for n in DERIVED if n in dataset}
     return {stored: Stored(dataset[name].transpose("sample", "x", "y")) for stored, name in names.items()}

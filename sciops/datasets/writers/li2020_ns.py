@@ -41,6 +41,9 @@ def _contents(dataset: xr.Dataset, layout: str) -> tuple[dict[str, Stored], dict
             f"layout {layout!r} holds the vorticity w of navier_stokes; the data set is of "
             f"{dataset.attrs.get('equation')!r} and evolves {', '.join(state_of(dataset))}"
         )
+    forcing = dataset.attrs.get("forcing", "li2020")
+    if forcing != "li2020":
+        raise ValueError(f"layout {layout!r} means the forcing of its authors, li2020; the data set has {forcing!r}")
     if grid != Grid(grid.shape, (0.0, 1.0), "periodic"):
         raise ValueError(f"layout {layout!r} holds one unit period from 0 on; the data set has {words(grid)}")
     expect_nothing_else(dataset, layout, ("w",))
@@ -58,5 +61,5 @@ def _contents(dataset: xr.Dataset, layout: str) -> tuple[dict[str, Stored], dict
                 f"layout {layout!r} begins at time 0; the data set begins at {times[0]:g}: shift its times"
             )
         values["t"] = times[None, 1:]
-    fields = {"a": Stored(w[:, 0]), "u": Stored(w[:, 1:], lambda block: np.moveaxis(block, 1, -1))}
+    fields = {"a": Stored(w[:, 0]), "u": Stored(w[:, 1:], time_last=True)}
     return fields, values

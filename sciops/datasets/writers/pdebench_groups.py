@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sciops.datasets._native_files import replacing
-from sciops.datasets.conventions import SPACE, parameters_of
+from sciops.datasets.conventions import RECORDS, SPACE, parameters_of
 from sciops.datasets.readers.pdebench_groups import CONSTANTS, STATES, WALLS
 from sciops.datasets.writers._expect import words
 from sciops.datasets.writers._hdf5 import (
-    RECORDS,
-    blocks_of,
     cells_around,
     expect_nothing_else,
     expect_trajectory,
     lossless,
+    samples_of,
     sizes,
     state_fields,
     times_in,
@@ -53,14 +52,13 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     times = lossless(times_in(dataset, LAYOUT))
     names = _group_names(dataset)
     with replacing(path, size=sizes(fields)) as temporary, h5py.File(temporary, "w") as file:
-        for part, blocks in blocks_of(list(fields.values())):
-            for sample, values in zip(range(part.start, part.stop), zip(*blocks)):
-                group = file.create_group(names[sample])
-                group.create_dataset("data", data=np.stack(values, axis=-1), compression="lzf")
-                for axis, place in zip(SPACE, points):
-                    group[f"grid/{axis}"] = place
-                group["grid/t"] = times
-                group.attrs["config"] = _config(equation, settings, sample, cells)
+        for sample, values in samples_of(list(fields.values())):
+            group = file.create_group(names[sample])
+            group.create_dataset("data", data=np.stack(values, axis=-1), compression="lzf")
+            for axis, place in zip(SPACE, points):
+                group[f"grid/{axis}"] = place
+            group["grid/t"] = times
+            group.attrs["config"] = _config(equation, settings, sample, cells)
 
 
 def _expect_names(names: tuple[str, ...], equation: str) -> None:

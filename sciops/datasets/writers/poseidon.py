@@ -10,8 +10,15 @@ import numpy as np
 from sciops.datasets._native_files import replacing
 from sciops.datasets.conventions import grid_of, parameters_of, state_of
 from sciops.datasets.readers.poseidon import channels_of, natural_grid
-from sciops.datasets.writers._expect import FLOATS, words
-from sciops.datasets.writers._hdf5 import blocks_of, expect_nothing_else, expect_trajectory, sizes, state_grid
+from sciops.datasets.writers._expect import FLOATS, leave_out, words
+from sciops.datasets.writers._hdf5 import (
+    blocks_of,
+    expect_nothing_else,
+    expect_trajectory,
+    samples_of,
+    sizes,
+    state_grid,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -38,7 +45,7 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
         raise ValueError(f"layout {LAYOUT!r} has no place for the constants {', '.join(parameters_of(dataset))}")
     lost = [name for name in ("time", "times") if name in dataset.variables]
     if lost:
-        raise ValueError(f"layout {LAYOUT!r} has no place for times: leave them out with dataset.drop_vars({lost!r})")
+        raise ValueError(f"layout {LAYOUT!r} has no place for times: {leave_out(lost)}")
     grid = grid_of(dataset, "u")
     if grid.ndim != 2 or grid.shape[0] != grid.shape[1]:
         raise ValueError(f"layout {LAYOUT!r} holds n × n points; the data set has {words(grid)}")
@@ -51,7 +58,8 @@ def _evolving(dataset: xr.Dataset, equation: str, path: Path) -> None:
 
     grid = expect_trajectory(dataset, LAYOUT, (2,))
     names = [*state_of(dataset), *(["gravity"] if "gravity" in dataset else [])]
-    key = "solution" if "gravity" in names else _EVOLVING[equation]
+    carried = equation == "compressible_euler" and {"tracer", "gravity"} & set(names)
+    key = "solution" if carried else _EVOLVING[equation]
     if equation == "wave" and "c" not in dataset:
         raise ValueError(f"layout {LAYOUT!r} holds a wave with its speed c (sample, x, y), which is not there")
     expect_nothing_else(dataset, LAYOUT, (*names, "c") if equation == "wave" else names)
@@ -66,13 +74,17 @@ def _evolving(dataset: xr.Dataset, equation: str, path: Path) -> None:
         raise ValueError(f"layout {LAYOUT!r} holds one array; the fields here have several dtypes: use astype")
     flat = equation == "wave"
     shape = fields[0].shape if flat else (*fields[0].shape[:2], len(fields), *grid.shape)
-    with replacing(path, size=sizes(dict(enumerate(fields)))) as temporary, h5py.File(temporary, "w") as file:
+    speed = {"c": _steady_field(dataset, "c")} if flat else {}
+    size = sizes({**dict(zip(names, fields)), **speed})
+    with replacing(path, size=size) as temporary, h5py.File(temporary, "w") as file:
         chunks = (1, 1, *shape[2:])
         target = file.create_dataset(key, shape, fields[0].dtype, chunks=chunks if min(shape) else None)
         for part, blocks in blocks_of(fields):
             target[part] = blocks[0] if flat else np.stack(blocks, 2)
-        if flat:
-            file["c"] = _steady_field(dataset, "c").values
+        for name, field in speed.items():
+            held = file.create_dataset(name, field.shape, field.dtype)
+            for part, (block,) in blocks_of([field]):
+                held[part] = block
         state_grid(file, grid, natural_grid(equation, grid.shape)[0])
 
 
@@ -94,14 +106,12 @@ def _steady(dataset: xr.Dataset, equation: str, path: Path) -> None:
         natural = natural_grid(equation, grid.shape, looked, 0.0 if bc is None else bc[:4])[0]
     with replacing(path, size=2 * sizes({"a": first, "u": u})) as temporary, h5py.File(temporary, "w") as file:
         targets = _targets(file, equation, first, u)
-        for part, (a_block, u_block) in blocks_of([first, u]):
-            if bc is None:
-                targets[0](part, a_block)
-                targets[1](part, u_block)
-                continue
-            for i, (a, solution) in enumerate(zip(a_block, u_block), start=part.start):
-                group = file.create_group(f"Sample_{i}")
-                group["a"], group["u"], group["bc"] = a, solution, bc[i]
+        for part, blocks in blocks_of([first, u]) if bc is None else ():
+            for target, block in zip(targets, blocks):
+                target(part, block)
+        for i, (a, solution) in samples_of([first, u]) if bc is not None else ():
+            group = file.create_group(f"Sample_{i}")
+            group["a"], group["u"], group["bc"] = a, solution, bc[i]
         state_grid(file, grid, natural)
 
 
@@ -114,7 +124,7 @@ def _targets(file: Any, equation: str, a: xr.DataArray, u: xr.DataArray) -> list
         if a.dtype != u.dtype:
             raise ValueError(f"layout {LAYOUT!r} holds one array; a is {a.dtype}, u {u.dtype}: use astype")
         whole = file.create_dataset("solution", (len(u), 2, *u.shape[1:]), u.dtype)
-        return [lambda part, block, i=i: whole.__setitem__((part, i), block) for i in range(2)]
+        return [lambda part, block, i=i: whole.__setitem__((part[0], i, *part[1:]), block) for i in range(2)]
     return []
 
 

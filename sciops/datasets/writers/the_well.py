@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets._native_files import replacing
-from sciops.datasets.conventions import SPACE, grid_of, parameters_of
+from sciops.datasets.conventions import RECORDS, SPACE, grid_of, parameters_of
 from sciops.datasets.readers._axes import GRID_ATTR
 from sciops.datasets.readers.the_well import OURS
-from sciops.datasets.writers._hdf5 import RECORDS, blocks_of, lossless, sizes
+from sciops.datasets.writers._expect import leave_out
+from sciops.datasets.writers._hdf5 import blocks_of, lossless, sizes
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
     import xarray as xr
 
 LAYOUT = "the-well"
-_KEPT = ("equation", "state", "coefficient", "forcing")
+_KEPT = ("equation", "state", "coefficient", "forcing", "walls")
 _KINDS = ("periodic", "wall", "open")
 
 
@@ -66,8 +67,8 @@ def _fields(dataset: xr.Dataset, grid: Grid) -> dict[str, dict[str, Any]]:
             raise ValueError(f"layout {LAYOUT!r} holds fields over sample, time, space; {name} is over {variable.dims}")
         if str(variable.dtype) != "float32":
             raise ValueError(
-                f"layout {LAYOUT!r} holds float32; {name} is {variable.dtype}: dataset[{name!r}] = "
-                f"dataset[{name!r}].astype('float32')"
+                f"layout {LAYOUT!r} holds float32; {name} is {variable.dtype}: convert(…, dtype='float32'), "
+                "--dtype float32"
             )
         if not grid_of(dataset, name).same_points(grid) and set(axes) <= set(variable.dims):
             raise ValueError(f"layout {LAYOUT!r} holds all fields at the same points; {name} is staggered: resample it")
@@ -110,8 +111,8 @@ def _scalars(dataset: xr.Dataset, held: list[str]) -> dict[str, xr.DataArray]:
             continue
         if not set(variable.dims) <= {"sample", "time"} or variable.dtype.kind not in "iuf":
             raise ValueError(
-                f"layout {LAYOUT!r} has no place for {name} over {variable.dims} of {variable.dtype}: leave it out "
-                f"with dataset.drop_vars({str(name)!r}), or use layout='native'"
+                f"layout {LAYOUT!r} has no place for {name} over {variable.dims} of {variable.dtype}: "
+                f"{leave_out([str(name)])}, or use layout='native'"
             )
         found[str(name)] = variable
     return found
@@ -221,7 +222,7 @@ def _write_field(group: Any, field: str, parts: dict[str, Any], dataset: xr.Data
     target = group.create_dataset(field, shape, np.float32, chunks=chunks)
     if samples:
         for part, blocks in blocks_of(variables):
-            target[part] = np.stack(blocks, -1).reshape(len(blocks[0]), *shape[1:])
+            target[part] = np.stack(blocks, -1).reshape(*blocks[0].shape, *shape[variables[0].ndim :])
     else:
         target[...] = np.stack([variable.values for variable in variables], -1).reshape(shape)
     target.attrs["dim_varying"] = np.array([axis in dims for axis in axes])
