@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 LAYOUT = "jax-cfd"
+_OF_GRID = ("ndim", "save_grid_size", "domain_size", "save_grid_size_x", "save_grid_size_y", "aspect_ratio")
 _ELSEWHERE = ("layout", "equation", "grid", "task", "state", "parameters", "boundary", "notes", "positions")
 
 
@@ -47,7 +48,8 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     offsets = {name: _offset(dataset, name, grid, cells) for name in names}
     times = times_in(dataset, LAYOUT)
     fields = [dataset[name].transpose(*dims) for name in names]
-    attrs = {k: v for k, v in dataset.attrs.items() if k not in _ELSEWHERE} | parameters_of(dataset)
+    attrs = {k: v for k, v in dataset.attrs.items() if k not in (*_ELSEWHERE, *_OF_GRID)} | parameters_of(dataset)
+    attrs |= _grid_attributes(grid.shape, cells)
     with (
         replacing(path, size=sizes(dict(zip(names, fields)))) as temporary,
         h5netcdf.File(temporary, "w") as file,
@@ -65,6 +67,19 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
             for target, block in zip(targets, blocks):
                 target[part] = block
         set_attributes(file, attrs)
+
+
+def _grid_attributes(shape: tuple[int, ...], cells: tuple[Interval, ...]) -> dict[str, Any]:
+    """What jax-cfd's own `grid_from_attrs` makes the grid from; it knows cubes and (0, aspect) × (0, 1), from 0 on."""
+    lengths, found = [b - a for a, b in cells], {"ndim": len(shape)}
+    if any(a != 0 for a, _ in cells):
+        return found
+    if len(set(shape)) == 1 and max(lengths) - min(lengths) <= 1e-9 * lengths[0]:
+        return found | {"save_grid_size": shape[0], "domain_size": lengths[0]}
+    if len(shape) == 2 and lengths[1] == 1.0:
+        sizes = {"save_grid_size_x": shape[0], "save_grid_size_y": shape[1]}
+        return found | sizes | {"aspect_ratio": lengths[0]}
+    return found
 
 
 def _cells(grid: Grid) -> tuple[tuple[Interval, ...], list[np.ndarray]]:
