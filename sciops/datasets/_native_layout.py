@@ -17,6 +17,7 @@ from sciops.datasets.conventions import SPACE
 from sciops.grids import Grid
 
 _CHUNK = 1 << 20
+_NUMBERS = 1 << 15  # of positions or of samples in one chunk: few enough to be written part by part
 
 
 def group_name(shape: int | Sequence[int]) -> str:
@@ -49,7 +50,8 @@ def create_group(
     """A group of an open h5netcdf file with its dimensions and empty variables, to be filled by slices.
 
     variables : name → (dims, dtype, attributes). Fields with a leading sample axis are chunked by `chunks_of` and carry
-        a checksum, so that a damaged sample fails to read instead of giving wrong numbers.
+        a checksum, as do positions, times and numbers of the samples, so that what is damaged fails to read instead of
+        giving wrong numbers.
     compression : gzip level 1–9, or None
     """
     group = file.create_group(name)
@@ -63,8 +65,11 @@ def create_group(
             raise TypeError(
                 f"variable {key} of {name} has dtype {dtype}; a native file holds real numbers and booleans"
             )
+        shape = [sizes[dim] for dim in dims]
+        if len(dims) == 1 and shape[0]:
+            options = {"chunks": (min(shape[0], _NUMBERS),), "fletcher32": True}
         if len(dims) > 1 and dims[0] == "sample":
-            options = {"chunks": chunks_of(dims, [sizes[d] for d in dims], dtype.itemsize), "fletcher32": True}
+            options = {"chunks": chunks_of(dims, shape, dtype.itemsize), "fletcher32": True}
             if compression is not None:
                 options |= {"compression": "gzip", "compression_opts": int(compression), "shuffle": True}
         variable = group.create_variable(key, tuple(dims), dtype, **options)
@@ -94,8 +99,9 @@ def stored_bytes(variables: Iterable[tuple[Sequence[str], tuple[int, ...], np.dt
     total = 1 << 20
     for dims, shape, dtype in variables:
         size = np.dtype(dtype).itemsize
-        if len(shape) > 1 and dims[0] == "sample" and min(shape):
-            chunk = chunks_of(dims, shape, size)
+        field = len(shape) > 1 and dims[0] == "sample"
+        if (field or len(shape) == 1) and min(shape):
+            chunk = chunks_of(dims, shape, size) if field else (min(shape[0], _NUMBERS),)
             count = math.prod(-(-n // c) for n, c in zip(shape, chunk))
             total += count * (math.prod(chunk) * size + 256)
         else:

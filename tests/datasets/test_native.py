@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sciops.datasets import open_dataset
+from sciops.datasets import open_dataset, validate
+from sciops.datasets._native_layout import stored_bytes
 from sciops.datasets.native import content_hash, group_name, read_native, resolutions, write_native
 from sciops.grids import Grid
 
@@ -184,3 +185,29 @@ def test_no_handle_stays_open(written):
     with open_dataset(written, grid=Grid((9, 9), extent=2.0)):
         pass
     assert handles() == []
+
+
+@pytest.mark.parametrize("name", ["x", "y", "split", "seed", "time"])
+def test_damage_in_positions_and_numbers_of_samples_is_noticed(tmp_path: Path, name: str) -> None:
+    whole = dataset(Grid((9, 9))).assign(seed=("sample", np.arange(4))).assign_coords(time=np.arange(3.0))
+    path = write_native(tmp_path / "a.h5", whole)
+    raw = bytearray(path.read_bytes())
+    with h5py.File(path) as file:
+        raw[file[f"r9/{name}"].id.get_chunk_info(0).byte_offset + 1] ^= 4
+    path.write_bytes(raw)
+    with pytest.raises(OSError, match=rf"^{path}: damaged, .*sciops validate") as caught:
+        content_hash(path)
+    assert "\n" not in str(caught.value)
+    if name in ("split", "seed"):
+        assert [finding.field for finding in validate(path) if "checksum" in finding.message] == [name]
+    else:  # read when the file is opened
+        with pytest.raises(OSError, match=rf"^{path}: damaged"):
+            open_dataset(path)
+
+
+def test_numbers_of_a_great_many_samples_are_written_part_by_part(tmp_path: Path) -> None:
+    seeds = np.arange(70_001)
+    path = write_native(tmp_path / "a.h5", {"r2": xr.Dataset({"seed": ("sample", seeds)}, attrs={"grid": "{}"})})
+    with h5py.File(path) as file:
+        assert file["r2/seed"].chunks == (1 << 15,) and np.array_equal(file["r2/seed"], seeds)
+    assert stored_bytes([(("sample",), (70_001,), np.dtype(int))]) >= path.stat().st_size
