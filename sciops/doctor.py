@@ -13,17 +13,26 @@ from typing import Any
 
 __all__ = ["doctor"]
 
-# extra → the modules it brings; where one is missing, the command that installs them
+# extra → the packages it brings; where one is missing, the command that installs them
 _EXTRAS = {
     "fast": ("numba",),
     "cluster": ("dask", "distributed", "zarr"),
     "download": ("pooch",),
+    "vision": ("transformers", "scikit-learn", "pillow"),
+    "robust": ("foolbox", "pyautoattack"),
+    "text": ("tokenizers",),
+    "speech": ("jiwer", "soundfile"),
     "track": ("tensorboard", "trackio"),
 }
+_MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}  # where the import has another name
 _USED_FOR = {
     "fast": "the compiled Darcy solver; torch serves without it, several times slower",
     "cluster": "generation by several processes or machines, Zarr files",
     "download": "sciops download",
+    "vision": "baselines and data of image classification",
+    "robust": "attacks on classifiers",
+    "text": "tokenizers of language models",
+    "speech": "sound files and word error rates",
     "track": "TensorBoard and trackio",
 }
 _CORE = ("torch", "numpy", "scipy", "h5py", "xarray", "neuraloperator")
@@ -59,9 +68,9 @@ def _environment() -> list[str]:
         f"processor  {cores} cores for this process, torch uses {torch.get_num_threads()} threads",
         f"devices    {_devices(torch)}",
     ]
-    for extra, modules in _EXTRAS.items():
-        missing = [name for name in modules if importlib.util.find_spec(name) is None]
-        have = ", ".join(f"{name} {_version(name)}" for name in modules if name not in missing)
+    for extra, packages in _EXTRAS.items():
+        missing = [name for name in packages if importlib.util.find_spec(_MODULES.get(name, name)) is None]
+        have = ", ".join(f"{name} {_version(name)}" for name in packages if name not in missing)
         if missing:
             lines.append(
                 f"[{extra}]".ljust(11)
@@ -85,12 +94,12 @@ def _file(path: Path) -> tuple[list[str], bool]:
     except (OSError, ValueError, ImportError) as error:
         lines = [f"cannot be opened: {' '.join(str(error).split())}"]
     try:
-        size = path.stat().st_size
-    except OSError:
-        return lines, False
-    if path.is_file() and size:
-        with open(path, "rb") as file:
+        size = path.stat().st_size if path.is_file() else 0  # a pipe would be waited for
+        with open(path if size else os.devnull, "rb") as file:
             head = file.read(16)
+    except OSError:  # not ours to read
+        return lines, False
+    if size:
         text = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in head)
         lines.append(f"size       {size} bytes, beginning {head.hex(' ')}  {text}")
         lines += _nearest(path)
@@ -148,4 +157,5 @@ def _too_old() -> list[str]:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version.split("+")[0])[:3])
+    """Three numbers to compare: 1.26 is 1.26.0."""
+    return tuple(int(part) for part in [*re.findall(r"\d+", version.split("+")[0]), "0", "0"][:3])
