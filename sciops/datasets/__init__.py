@@ -30,6 +30,7 @@ _NAMES = {
     "SAMPLES": "samples",
     "write_sample": "samples",
     "describe": "description",
+    "inventory": "inventories",
     "FieldDataset": "torch_data",
     "TensorFields": "torch_data",
     "TrajectoryDataset": "trajectories",

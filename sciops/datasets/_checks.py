@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops.datasets._blocks import pieces
 from sciops.datasets._trajectory_checks import TRAJECTORY_CHECKS
-from sciops.datasets.conventions import SPLITS
+from sciops.datasets.conventions import RECORDS, SPLITS
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -52,41 +53,53 @@ class Statistics:
         count = dataset.sizes.get("sample", 0)
         self.unreadable = np.zeros(count, bool)
         self.finite = {name: np.ones(count, bool) for name in self.fields}
-        self.low = {name: np.zeros(count) for name in self.fields}
-        self.high = {name: np.zeros(count) for name in self.fields}
+        self.low = {name: np.full(count, np.inf) for name in self.fields}
+        self.high = {name: np.full(count, -np.inf) for name in self.fields}
         self.trace = np.zeros(count)
         self.other = np.zeros(count, bool)  # an indicator that is neither 0 nor 1
         timed = [n for n in self.fields if dataset[n].dims[:2] == ("sample", "time")]
-        self.frozen = {name: np.zeros(count, bool) for name in timed}
+        self.frozen = {name: np.ones(count, bool) for name in timed}
         self.first = {name: np.zeros(count) for name in timed}  # largest value at the first time, and at the last
         self.last = {name: np.zeros(count) for name in timed}
         self.hashes: list[bytes] = [b""] * count
+        self.numbers = [n for n, v in dataset.data_vars.items() if v.dims == ("sample",) and v.dtype.kind == "f"]
         self.walls = _walls(grid) if grid.centering == "node" else []
 
     def add(self, start: int, block: xr.Dataset) -> None:
+        """Takes in the samples of a block, which begins at number `start`; doing so twice changes nothing."""
         digests = [hashlib.blake2b(digest_size=16) for _ in range(block.sizes["sample"])]
         for name in self.fields:
-            values = np.asarray(block[name].values)
-            flat = values.reshape(len(values), -1)
-            part = slice(start, start + len(values))
-            finite = np.isfinite(flat)
-            self.finite[name][part] = finite.all(1)
-            self.low[name][part] = np.where(finite, flat, np.inf).min(1)
-            self.high[name][part] = np.where(finite, flat, -np.inf).max(1)
-            if name in self.frozen:
-                self.frozen[name][part] = (values == values[:, :1]).reshape(len(values), -1).all(1)
-                for ends, time in ((self.first, 0), (self.last, -1)):
-                    ends[name][part] = np.abs(values[:, time]).reshape(len(values), -1).max(1)
-            if name == "u" and values.ndim == self.grid.ndim + 1:
-                for axis, index in self.walls:
-                    wall = np.abs(np.take(values, index, axis + 1)).reshape(len(values), -1).max(1)
-                    self.trace[part] = np.fmax(self.trace[part], wall)
-            if name == "a":
-                self.other[part] = ((flat != 0) & (flat != 1)).any(1)
-            for digest, sample in zip(digests, flat):
-                digest.update(np.ascontiguousarray(sample).tobytes())
+            field = block[name]
+            for part in pieces(field.shape, field.dtype.itemsize, whole_samples=name not in self.frozen):
+                values = np.asarray(field[part].values)
+                self._add(name, start + part[0].start, part[1:], values, field.shape[1])
+                for digest, sample in zip(digests[part[0]], values.reshape(len(values), -1)):
+                    digest.update(np.ascontiguousarray(sample).tobytes())
         for i, digest in enumerate(digests):
             self.hashes[start + i] = digest.digest()
+
+    def _add(self, name: str, start: int, times: tuple[slice, ...], values: np.ndarray, steps: int) -> None:
+        flat, samples = values.reshape(len(values), -1), slice(start, start + len(values))
+        flat = flat if flat.dtype.kind == "f" else flat.astype(np.float64)
+        finite = np.isfinite(flat)
+        self.finite[name][samples] &= finite.all(1)
+        low, high = self.low[name], self.high[name]
+        low[samples] = np.minimum(low[samples], np.min(flat, 1, where=finite, initial=np.inf))
+        high[samples] = np.maximum(high[samples], np.max(flat, 1, where=finite, initial=-np.inf))
+        if name in self.frozen:
+            begin, end = (times[0].start, times[0].stop) if times else (0, steps)
+            if begin == 0:
+                self._first_state = values[:, :1].copy()
+                self.first[name][samples] = np.abs(values[:, 0]).reshape(len(values), -1).max(1)
+            if end == steps:
+                self.last[name][samples] = np.abs(values[:, -1]).reshape(len(values), -1).max(1)
+            self.frozen[name][samples] &= (values == self._first_state).reshape(len(values), -1).all(1)
+        if name == "u" and values.ndim == self.grid.ndim + 1:
+            for axis, index in self.walls:
+                wall = np.abs(np.take(values, index, axis + 1)).reshape(len(values), -1).max(1)
+                self.trace[samples] = np.fmax(self.trace[samples], wall)
+        if name == "a":
+            self.other[samples] |= ((flat != 0) & (flat != 1)).any(1)
 
     def skip(self, sample: int) -> None:
         """Leaves out a sample whose bytes cannot be read."""
@@ -94,6 +107,7 @@ class Statistics:
         self.hashes[sample] = f"unreadable {sample}".encode()
         for name in self.fields:
             self.finite[name][sample] = False
+            self.low[name][sample] = self.high[name][sample] = 0.0
 
 
 def check_readable(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) -> None:
@@ -107,6 +121,10 @@ def check_finite(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings
     for name in s.fields:
         bad = np.flatnonzero(~s.finite[name] & ~s.unreadable)
         found.each("error", name, bad, "holds NaN or infinity", "leave these samples out, or generate them again")
+    for name in s.numbers:
+        if name not in RECORDS:  # a failed or unmeasured sample has no residual and no error
+            bad = np.flatnonzero(~np.isfinite(np.asarray(dataset[name].values)))
+            found.each("error", name, bad, "is NaN or infinite", "leave these samples out, or write what it is")
 
 
 def check_coefficient(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) -> None:

@@ -128,18 +128,32 @@ def _of_folder(folder: Path, resolution: Any, equation: str | None, evolves: boo
 
 
 def _candidates(folder: Path) -> Iterator[tuple[Path, str | None, bool]]:
-    """(file, role, whether its name says so): files of the folder, and of train, valid, test in it or in its data/."""
+    """(file, role, whether its name says so): files of the folder, and of train, valid, test in it or in its data/.
+
+    Where these hold folders alone, the files of those folders.
+    """
     for path in _files(folder):
         yield path, _role(path.stem), True
     for parent in (folder, folder / "data"):
         for child in sorted(parent.iterdir()) if parent.is_dir() else ():
             if child.name.lower() in _ROLES and is_folder(child):
-                for path in _files(child):
+                for path in _files(child) or _files_below(child):
                     yield path, _ROLES[child.name.lower()], False
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files that `sources_of` looks at, of any content."""
+    return [path for path, _, _ in _candidates(folder)]
 
 
 def _files(folder: Path) -> list[Path]:
     return sorted(p for p in folder.iterdir() if not (p.name.startswith(".") or is_folder(p)))
+
+
+def _files_below(folder: Path) -> list[Path]:
+    """Those of folders in a folder without files, at any depth, as where each run has a folder of its own."""
+    inside = sorted(p for p in folder.iterdir() if not p.name.startswith(".") and is_folder(p))
+    return [path for one in inside for path in _files(one) or _files_below(one)]
 
 
 def _look(path: Path, role: str | None, named: bool) -> _Found | None:

@@ -80,23 +80,30 @@ def _file(path: Path) -> str:
 
 
 def _folder(folder: Path) -> str:
-    from sciops.datasets.readers import find_reader, open_dataset
+    from sciops.datasets._split_sources import files_of
 
     lines = [str(folder)]
-    files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
+    files = files_of(folder)
     if not files:
         raise ValueError(f"{folder} holds no file: name a file, or a folder of data files")
-    for path in files:
-        reader = find_reader(path)
-        if reader is None:
-            lines.append(f"  {path.name:28s} no known layout")
-            continue
-        with open_dataset(path) as dataset:
-            shape = "×".join(map(str, grid_of(dataset).shape))
-            about = f"{dataset.attrs['equation']}, {dataset.sizes['sample']} samples, {shape}"
-            lines.append(f"  {path.name:28s} {reader.name}: {about}")
+    lines += [f"  {str(path.relative_to(folder)):28s} {_in_brief(path)}" for path in files]
     lines.append("next         sciops info FILE; in Python: sciops.datasets.load_splits(folder, resolution)")
     return "\n".join(lines)
+
+
+def _in_brief(path: Path) -> str:
+    from sciops.datasets.readers import find_reader, open_dataset, probe
+
+    try:
+        if find_reader(path) is None:
+            probe(path)
+            return "no known layout"
+        with open_dataset(path) as dataset:
+            shape = "×".join(str(dataset.sizes[axis]) for axis in SPACE if axis in dataset.sizes)
+            about = f"{dataset.attrs['equation']}, {dataset.sizes.get('sample', 1)} samples, {shape}"
+            return f"{dataset.attrs['layout']}: {about}"
+    except (OSError, ValueError, ImportError) as error:
+        return f"cannot be opened: {shown(str(error), 200)}"
 
 
 def _layout(dataset: xr.Dataset) -> str:
@@ -163,10 +170,12 @@ def _boundary(dataset: xr.Dataset) -> str:
 
 
 def _grid_lines(dataset: xr.Dataset) -> list[str]:
-    grid = grid_of(dataset)
     positions = dataset.attrs.get("positions")
     note = f"; positions {positions}" if positions else ""
-    lines = [f"grid         {_grid_words(grid)}{note}"]
+    if "no_grid" in dataset.attrs:
+        lines = [f"grid         none; state one: sciops.open_dataset(path, grid=sciops.Grid(...)){note}"]
+    else:
+        lines = [f"grid         {_grid_words(grid_of(dataset))}{note}"]
     for name, variable in dataset.data_vars.items():
         if name == "split" or variable.size == 0:
             continue
@@ -193,9 +202,15 @@ def _grid_words(grid: Grid) -> str:
 def _spread(variable: xr.DataArray) -> tuple[np.ndarray, bool]:
     if variable.ndim < 2 or variable.size <= _POINTS:
         return np.asarray(variable.values), False
-    count = max(1, min(_SAMPLES, _POINTS * variable.shape[0] // variable.size))
-    chosen = np.unique(np.linspace(0, variable.shape[0] - 1, count).astype(int))
-    return np.asarray(variable.isel({variable.dims[0]: chosen}).values), True
+    chosen, size = {}, variable.size
+    for dim in variable.dims[:2]:  # samples, and where one alone is too much some of its times
+        n = variable.sizes[dim]
+        count = max(1, min(_SAMPLES, _POINTS * n // size))
+        chosen[dim] = slice(0, n, -(-n // count))
+        size = size // n * len(range(n)[chosen[dim]])
+        if size <= _POINTS:
+            break
+    return np.asarray(variable.isel(chosen).values), True
 
 
 def _splits(dataset: xr.Dataset) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +17,14 @@ from sciops.datasets._messages import plain_errors, shown
 from sciops.datasets._native_files import is_store
 from sciops.datasets._trajectory_checks import check_trajectory_solutions
 from sciops.datasets.conventions import SPACE, SPLITS, grid_of
+from sciops.grids import Grid
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["Finding", "validate"]
 
-_BLOCK = 64 * 1024**2
+_BLOCK = 16 * 1024**2  # several copies are held of it
 _NOTED = "if that is wrong, say what is true: open_dataset(path, grid=sciops.Grid(...)), dataset.attrs, assign_coords"
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 
@@ -49,7 +51,9 @@ class Finding:
         return f"{self.severity}: {where + ': ' if where else ''}{self.message}; {self.remedy}"
 
 
-def validate(path_or_dataset: str | os.PathLike | xr.Dataset, *, solutions: int = 4) -> list[Finding]:
+def validate(
+    path_or_dataset: str | os.PathLike | xr.Dataset, *, solutions: int = 4, expected_hash: str | None = None
+) -> list[Finding]:
     """What is wrong with a file, a folder of files or an opened data set; an empty list when it is sound.
 
     Checked: finite values; a > 0; for −∇·(a∇u) = f > 0 with u = 0 on the wall the maximum principle u ≥ 0, the trace on
@@ -60,67 +64,110 @@ def validate(path_or_dataset: str | os.PathLike | xr.Dataset, *, solutions: int 
     an equation of `sciops.pde` and all it needs: a for Darcy, constants and times for evolutions on periodic grids.
 
     solutions : how many samples per grid to solve again, spread over the file; 0 for none
+    expected_hash : `content_hash` of the file when it was right, or its first digits, eight at least: any number that
+        was changed since is an error, even by a program that wrote its checksum anew
 
     returns : findings, errors first
-    Raises what `open_dataset` raises for a file that cannot be read at all.
+    Raises what `open_dataset` raises for a file that cannot be read at all; of a folder, such a file is a finding.
+    ValueError for an `expected_hash` that is none, or of anything but one file.
     """
     import xarray as xr
 
     with plain_errors():
-        if isinstance(path_or_dataset, xr.Dataset):
+        is_dataset = isinstance(path_or_dataset, xr.Dataset)
+        path = None if is_dataset else Path(path_or_dataset)
+        folder = path is not None and path.is_dir() and not is_store(path)
+        if expected_hash is not None:
+            _check_hash_words(expected_hash, path, folder)
+        if path is None:
             return _sorted(_of_dataset(path_or_dataset, "", solutions)[0])
-        path = Path(path_or_dataset)
-        if path.is_dir() and not is_store(path):
+        if folder:
             return _sorted(_of_folder(path, solutions))
-        return _sorted(_of_file(path, solutions)[0])
+        findings = _of_file(path, solutions)[0]
+        return _sorted(findings + ([] if expected_hash is None else _of_hash(path, expected_hash, findings)))
 
 
 def _sorted(findings: list[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: _ORDER[finding.severity])
 
 
+def _check_hash_words(expected: str, path: Path | None, folder: bool) -> None:
+    if path is None or folder:
+        raise ValueError("expected_hash is of one file: name that one")
+    if not re.fullmatch("[0-9a-fA-F]{8,64}", expected):
+        raise ValueError(f"expected_hash={expected!r}: expected 8 to 64 hexadecimal digits, as content_hash gives them")
+
+
+def _of_hash(path: Path, expected: str, findings: list[Finding]) -> list[Finding]:
+    from sciops.datasets.native import content_hash
+
+    try:
+        found = content_hash(path)
+    except OSError:
+        if any(finding.severity == "error" for finding in findings):  # which names the samples that cannot be read
+            return []
+        raise
+    if found.startswith(expected.lower()):
+        return []
+    message = f"holds other numbers than it did: its hash is {found}, {expected} was expected"
+    return [Finding("error", "", None, message, "copy the file again, or find out what has changed it")]
+
+
 def _of_file(path: Path, solutions: int) -> tuple[list[Finding], list[bytes]]:
+    """(findings, hashes of the samples on the finest grid)."""
+    from sciops.datasets.native import group_name, resolutions
     from sciops.datasets.readers import open_dataset
 
     with open_dataset(path) as dataset:
-        findings, hashes = _of_dataset(dataset, "", solutions)
-        if dataset.attrs.get("layout") != "native":
-            return findings, hashes
-    from sciops.datasets.native import group_name, resolutions
-
-    shapes = resolutions(path)
-    if len(shapes) > 1:
-        findings = []
-        for shape in shapes:
-            with open_dataset(path, shape) as dataset:
-                findings += _of_dataset(dataset, group_name(shape) + "/", solutions)[0]
-    return findings, hashes
+        shapes = resolutions(path) if dataset.attrs.get("layout") == "native" else ()
+        if len(shapes) < 2:
+            return _of_dataset(dataset, "", solutions)
+    findings: list[Finding] = []
+    finest: list[bytes] = []
+    for shape in shapes:
+        with open_dataset(path, shape) as dataset:
+            own, hashes = _of_dataset(dataset, group_name(shape) + "/", solutions)
+        findings += own
+        finest = finest or hashes
+    return findings, finest
 
 
 def _of_folder(folder: Path, solutions: int) -> list[Finding]:
-    from sciops.datasets.readers import find_reader
+    from sciops.datasets._split_sources import files_of
+    from sciops.datasets.readers import find_reader, probe
 
     findings: list[Finding] = []
     seen: dict[bytes, tuple[str, int]] = {}
-    known = [p for p in sorted(folder.iterdir()) if p.is_file() and find_reader(p) is not None]
-    if not known:
-        raise ValueError(f"{folder} holds no file of a known layout: name a file, or another folder")
-    for path in known:
-        own, hashes = _of_file(path, solutions)
-        findings += [Finding(f.severity, f"{path.name}:{f.field}", f.sample, f.message, f.remedy) for f in own]
+    known = 0
+    for path in files_of(folder):
+        name = str(path.relative_to(folder))
+        try:
+            if find_reader(path) is None:
+                probe(path)  # of no known layout, such as a text; or damaged
+                continue
+            known += 1
+            own, hashes = _of_file(path, solutions)
+        except (OSError, ValueError, ImportError) as error:
+            known += 1
+            text = f"cannot be read: {error}"
+            findings.append(Finding("error", shown(name, 200), None, shown(text, 800), f"sciops doctor {path}"))
+            continue
+        findings += [Finding(f.severity, f"{name}:{f.field}", f.sample, f.message, f.remedy) for f in own]
         for sample, key in enumerate(hashes):
-            if key in seen and seen[key][0] != path.name:
+            if key in seen and seen[key][0] != name:
                 other, twin = seen[key]
                 findings.append(
                     Finding(
                         "error",
-                        path.name,
+                        name,
                         sample,
                         f"is sample {twin} of {other}",
                         "drop it from one of the two, or errors on the one are not errors on unseen fields",
                     )
                 )
-            seen.setdefault(key, (path.name, sample))
+            seen.setdefault(key, (name, sample))
+    if not known:
+        raise ValueError(f"{folder} holds no file of a known layout: name a file, or another folder")
     return findings
 
 
@@ -130,18 +177,36 @@ def _of_dataset(dataset: xr.Dataset, prefix: str, solutions: int) -> tuple[list[
             severity, shown(prefix + field, 200), sample, shown(message, 800), shown(remedy, 300)
         )
     )
+    dataset = _readable(dataset, found)
     _check_positions(dataset, found)
     _check_splits(dataset, found)
-    grid = grid_of(dataset)
+    placed = "no_grid" not in dataset.attrs
+    # without positions the numbers alone are looked at; cells have no walls on them
+    shape = tuple(dataset.sizes[name] for name in SPACE if name in dataset.sizes)
+    grid = grid_of(dataset) if placed else Grid(shape, centering="cell")
     statistics = Statistics(dataset, grid)
     for start, stop in _blocks(dataset):
         _read(dataset, statistics, start, stop)
     for check in CHECKS:
         check(dataset, grid, statistics, found)
-    if solutions:
+    if solutions and placed:
         check_solutions(dataset, grid, statistics, found, solutions)
         check_trajectory_solutions(dataset, grid, statistics, found, solutions)
     return found.items, statistics.hashes
+
+
+def _readable(dataset: xr.Dataset, found: Findings) -> xr.Dataset:
+    """Without the numbers of the samples that cannot be read, each of them a finding."""
+    broken = []
+    for name, variable in dataset.data_vars.items():
+        try:
+            if variable.ndim < 2:
+                np.asarray(variable.values)
+        except OSError:
+            broken.append(name)
+            remedy = "copy the file again, or leave the variable out"
+            found.add("error", str(name), None, "cannot be read: its checksum does not match", remedy)
+    return dataset.drop_vars(broken)
 
 
 def _read(dataset: xr.Dataset, statistics: Statistics, start: int, stop: int) -> None:
@@ -169,12 +234,14 @@ def _blocks(dataset: xr.Dataset) -> Iterator[tuple[int, int]]:
 def _check_positions(dataset: xr.Dataset, found: Findings) -> None:
     for note in json.loads(dataset.attrs.get("notes", "[]")):
         found.add("warning", "", None, note, _NOTED)
+    if "no_grid" in dataset.attrs:  # the notes say why
+        return
     grid = grid_of(dataset)
     for name, points, h in zip(SPACE, grid.coordinates(), grid.spacing):
         if name not in dataset.coords:
             continue
         stored = np.asarray(dataset.coords[name].values, dtype=np.float64)
-        if stored.shape != points.shape or np.abs(stored - points).max() > 1e-3 * h:
+        if stored.shape != points.shape or not np.abs(stored - points).max() <= 1e-3 * h:  # NaN is wrong too
             shown = f"{stored.flat[0]:.6g} … {stored.flat[-1]:.6g}" if stored.size else "nothing"
             found.add(
                 "error",

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from data_gen.darcy import DarcyConfig, run
-from sciops.datasets import open_dataset, validate
+from sciops.datasets import _blocks, open_dataset, validate
 from sciops.datasets.conventions import build_dataset
 from sciops.grids import Grid
 from sciops.pde import darcy
@@ -146,3 +146,27 @@ def test_public_files(real_data):
     # the test fields have one of their own, on both grids
     for n in (16, 32):
         assert _only(validate(real_data / f"darcy_test_{n}.pt")).sample == 12
+
+
+def test_fields_of_any_kind_and_samples_larger_than_a_block(monkeypatch):
+    """Found in pieces of a few times: what is found in one piece, at any time of any sample."""
+    rng = np.random.default_rng(0)
+    u = rng.standard_normal((4, 7, 8, 8))
+    u[1, 4:] = u[1, :1]
+    u[1, :4] = u[1, :1]  # frozen
+    u[2, 5, 3, 3] = np.nan
+    u[3, -1] *= 1e6  # grown
+    marks = (rng.random((4, 8, 8)) > 0.5).astype(np.int8)
+    fields = {"u": (("sample", "time", "x", "y"), u, {}), "marks": (("sample", "x", "y"), marks, {})}
+    options = {"layout": "native", "equation": "unknown", "state": ("u",), "times": np.arange(7)}
+    dataset = build_dataset(fields, Grid((8, 8), 1.0, "periodic"), **options)
+    whole = [(f.severity, f.field, f.sample, f.message) for f in validate(dataset)]
+    assert [found[:3] for found in whole] == [
+        ("error", "u", 2),
+        ("warning", "u", 1),
+        ("warning", "u", 3),
+        ("note", "split", None),
+    ]
+    for size in (1, 8 * 64, 3 * 8 * 64):
+        monkeypatch.setattr(_blocks, "BLOCK", size)
+        assert [(f.severity, f.field, f.sample, f.message) for f in validate(dataset)] == whole
