@@ -59,10 +59,14 @@ def guarded(action: Callable[[], Any]) -> Any:
     if os.environ.get("SCIOPS_DEBUG"):
         return action()
     try:
-        return action()
+        try:
+            return action()
+        finally:
+            sys.stdout.flush()  # here, where a pipe that nobody reads any more is no failure
     except KeyboardInterrupt:
         sys.exit("stopped; the same command goes on where it stopped")
     except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
         sys.exit(1)
     except (ValueError, TypeError, KeyError, OSError, ImportError, RuntimeError, MemoryError) as error:
         text = error.args[0] if isinstance(error, KeyError) and error.args else error
@@ -72,6 +76,7 @@ def guarded(action: Callable[[], Any]) -> Any:
 
 def _unframed(text: str) -> str:
     lines = (line.strip(" │") for line in text.splitlines() if line[:1] not in "╭╰")
+    lines = (line for line in lines if line.strip("-") or not line)  # the frame where the terminal has ASCII alone
     return " ".join(line if line.strip("─") else ";" for line in lines).replace(" ; ", "; ")
 
 

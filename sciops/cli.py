@@ -1,8 +1,8 @@
 """The `sciops` command: one verb a job.
 
 sciops generate NAME …   make a dataset (data_gen/NAME.py)
-sciops info FILE         what a file is and holds
-sciops validate FILE     what is wrong with it
+sciops info FILE …       what files are and hold
+sciops validate FILE …   what is wrong with them; status 1 when something is
 sciops convert SRC DST --layout NAME
 sciops doctor [FILE]     what this machine offers, what a file is, which command fits
 sciops download NAME     fetch a public data set, or list them
@@ -10,7 +10,7 @@ sciops train …           train an operator (studies/train.py)
 sciops study NAME …      run a study (studies/NAME.py)
 sciops demo              data, training and the resolution-shift study, small, in a few minutes
 
-Every verb answers --help.
+Every verb answers --help. A command that cannot do what it should says why in one line and ends with status 2.
 """
 
 import importlib
@@ -18,6 +18,7 @@ import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,7 @@ def _verb(name: str) -> Callable[[list[str]], None]:
         "generate": lambda rest: _by_name("data_gen", "generate", rest),
         "study": lambda rest: _by_name("studies", "study", rest),
         "train": lambda rest: _run_module("studies.train", "sciops train", rest),
-        "info": _info,
-        "validate": _validate,
-        "convert": _convert,
-        "doctor": _doctor,
+        **{verb: partial(_of_files, verb) for verb in ("info", "validate", "convert", "doctor")},
         "download": _download,
         "demo": _demo,
     }
@@ -69,91 +67,8 @@ def _run_module(module: str, prog: str, rest: list[str]) -> None:
     command(loaded.run, loaded.PRESETS, rest, prog=prog)
 
 
-def _info(rest: list[str]) -> None:
-    import tyro
-
-    def info(path: tyro.conf.Positional[Path]) -> Path:
-        """What a file is: layout, fields, grid, splits, and what to do with it next.
-
-        Args:
-            path: a file of any known layout, or a folder of such files
-        """
-        return path
-
-    from sciops import datasets
-
-    print(datasets.describe(parse(info, rest, prog="sciops info")))
-
-
-def _validate(rest: list[str]) -> None:
-    import tyro
-
-    def validate(path: tyro.conf.Positional[Path]) -> Path:
-        """What is wrong with a file, a line a finding; status 1 when there is an error among them.
-
-        Args:
-            path: a file of any known layout, or a folder of such files
-        """
-        return path
-
-    from sciops import datasets
-
-    path = parse(validate, rest, prog="sciops validate")
-    findings = datasets.validate(path)
-    for finding in findings:
-        print(finding)
-    if not findings:
-        print(f"{path}: sound")
-    if any(finding.severity == "error" for finding in findings):
-        sys.exit(1)
-
-
-def _convert(rest: list[str]) -> None:
-    import tyro
-
-    def convert(
-        source: tyro.conf.Positional[Path],
-        destination: tyro.conf.Positional[Path],
-        layout: str,
-        resolution: int | None = None,
-        split: str | None = None,
-        overwrite: bool = False,
-    ) -> dict[str, Any]:
-        """Writes a file again in another layout; what that layout cannot hold is refused.
-
-        Args:
-            source: a file of any known layout; it is not changed
-            destination: the file to write
-            layout: the layout to write; `sciops convert --help` names them all below
-            resolution: points per axis, for sources that hold or nest several grids; else the finest (native: all)
-            split: train, validation or test: these samples alone
-            overwrite: replace a destination that exists
-        """
-        return locals()
-
-    from sciops import datasets
-
-    known = f"{(convert.__doc__ or '').split('Args:')[0].strip()}\n\nLayouts: {', '.join(datasets.WRITERS)}."
-    print(f"wrote {datasets.convert(**parse(convert, rest, prog='sciops convert', description=known))}")
-
-
-def _doctor(rest: list[str]) -> None:
-    import tyro
-
-    def doctor(path: tyro.conf.Positional[Path | None] = None) -> Path | None:
-        """What this machine offers; of a file, what it is and which command fits. Status 1 when it cannot be opened.
-
-        Args:
-            path: a file or folder to look at
-        """
-        return path
-
-    from sciops.doctor import doctor as examine
-
-    report, well = examine(parse(doctor, rest, prog="sciops doctor"))
-    print(report)
-    if not well:
-        sys.exit(1)
+def _of_files(verb: str, rest: list[str]) -> None:
+    getattr(importlib.import_module("sciops._file_verbs"), verb)(rest)
 
 
 def _download(rest: list[str]) -> None:

@@ -66,10 +66,13 @@ def test_wrong_words_are_answered_in_one_line(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("verb", "said"),
     [
-        ("info", "PATH a file of any known layout, or a folder of such files"),
-        ("validate", "PATH a file of any known layout, or a folder of such files"),
+        ("info", "FILE [FILE ...] files of any known layout, or folders of such files (at least one)"),
+        ("validate", "FILE [FILE ...] files of any known layout, or folders of such files (at least one)"),
         ("convert", "Layouts: native, neuralop, li2020, li2020-v7.3"),
-        ("convert", "--resolution {None}|INT points per axis, for sources that hold or nest several grids"),
+        (
+            "convert",
+            "--resolution {None}|{[INT [INT ...]]} points per axis, for sources that hold or nest several grids",
+        ),
         ("demo", "--output PATH folder of the dataset, the models, the figures and report.md"),
         ("generate darcy", "--samples INT How many samples."),
     ],
