@@ -102,17 +102,22 @@ def _windows(config: Any, task: str, stride: int) -> dict[str, Any]:
     }
 
 
-def told_of_time(config: Any, task: str, train: list[Any]) -> str | None:
-    """A line for the user where steps of time differ and the model of one step is not told."""
-    if task != "step" or config.time_step:
-        return None
-    took = np.concatenate([np.diff(one.clocks, axis=1).reshape(-1) for one in train])
-    if np.ptp(took) <= 1e-2 * np.abs(took).max():
-        return None
-    return (
-        f"times lie from {took.min():.4g} to {took.max():.4g} apart, and the model is not told how long a step is: "
-        "--time-step tells it"
-    )
+def notes_on(config: Any, task: str, train: list[Any]) -> list[str]:
+    """Lines for the user on what is not wrong, but may not be meant, of trajectories."""
+    notes = []
+    if task == "step" and not config.time_step:
+        took = np.concatenate([np.diff(one.clocks, axis=1).reshape(-1) for one in train])
+        if np.ptp(took) > 1e-2 * np.abs(took).max():
+            notes.append(
+                f"times lie from {took.min():.4g} to {took.max():.4g} apart, and the model is not told how long a step "
+                "is: --time-step tells it"
+            )
+    if task != "steady" and config.augment != "none":
+        notes.append(
+            f"augment={config.augment!r} takes every variable for a scalar; components of a vector would have to "
+            "change places and signs with the axes, and vorticity its sign"
+        )
+    return notes
 
 
 def channels_of(task: str, train: Any) -> dict[str, int]:

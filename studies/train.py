@@ -32,7 +32,7 @@ from sciops.grids import Grid
 from sciops.training import TrainConfig
 from studies._train_mixers import mixer_options, with_mixer
 from studies._train_report import EVOLVING, draw_all, results_of, table
-from studies._train_tasks import channels_of, load_parts, resolved, strides_of, told_of_time, wrapped
+from studies._train_tasks import channels_of, load_parts, notes_on, resolved, strides_of, wrapped
 
 
 @dataclass(frozen=True)
@@ -179,8 +179,7 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
         print(f"modes: {'×'.join(map(str, used))}, all that the coarsest training grid holds, for {config.modes}")
     methods = _methods(config, task)
 
-    note = told_of_time(config, task, data.train)
-    if first and note:
+    for note in notes_on(config, task, data.train) if first else ():
         print(note)
 
     def describe() -> None:

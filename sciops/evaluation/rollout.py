@@ -63,11 +63,11 @@ def rollout(model: nn.Module, x0: Any, grid: Grid | None = None, *, steps: int) 
     broke: dict[int, int] = {}
     with torch.no_grad(), evaluating(model):
         for k in range(steps):
-            frame = stepper.step(stepper.told(x, known[k] if len(alive) == len(known[k]) else known[k][alive]), grid)
+            frame = stepper.step(stepper.told(x, known, k), grid)
             finite = torch.isfinite(frame).flatten(1).all(1)
             if not finite.all():
                 broke |= {int(sample): k + 1 for sample in alive[~finite]}
-                alive, x, frame = alive[finite], x[finite], frame[finite]
+                alive, x, known, frame = alive[finite], x[finite], known[finite], frame[finite]
             if not len(alive):
                 break
             frames[alive, k] = frame

@@ -138,23 +138,20 @@ class Stepper(nn.Module):
             return y
         return self._last(x) + (x[:, -1:] * y if self.time_step else y)
 
-    def split(self, x: Tensor, steps: int) -> tuple[Tensor, list[Tensor]]:
-        """(window and constants, what is known of each of the `steps` steps) of the x of forward."""
+    def split(self, x: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+        """(window and constants, what is known of the `steps` steps) of the x of forward."""
         self._check(x, steps)
+        carried = x.shape[1] - (steps + 1) * self.forcings - steps * self.time_step
+        return x[:, :carried], x[:, carried:]
+
+    def told(self, x: Tensor, known: Tensor, k: int) -> Tensor:
+        """What `step` takes for step number k, from 0: the window and constants x, then what is known of that step."""
         f, d = self.forcings, int(self.time_step)
         if not f + d:
-            return x, [x[:, :0]] * steps
-        ends = x.shape[1] - d * steps
-        carried = ends - f * (steps + 1)
-        known = [
-            torch.cat([x[:, carried + k * f : carried + (k + 2) * f], x[:, ends + k * d : ends + (k + 1) * d]], 1)
-            for k in range(steps)
-        ]
-        return x[:, :carried], known
-
-    def told(self, x: Tensor, known: Tensor) -> Tensor:
-        """What `step` takes: the window and constants x, then what is known of the step."""
-        return torch.cat([x, known], 1) if known.shape[1] else x
+            return x
+        steps = (known.shape[1] - f) // (f + d)
+        times = f * (steps + 1) + k * d
+        return torch.cat([x, known[:, k * f : (k + 2) * f], known[:, times : times + d]], 1)
 
     def advance(self, x: Tensor, frame: Tensor) -> Tensor:
         """The window and constants x one step later: its oldest frame dropped, `frame` the newest."""
@@ -182,7 +179,7 @@ class Stepper(nn.Module):
         for k in range(steps):
             alone = (drawn or self.gradient == "pushforward") and k < steps - 1
             with torch.set_grad_enabled(torch.is_grad_enabled() and not alone):
-                frame = self.step(self.told(x, known[k]), grid)
+                frame = self.step(self.told(x, known, k), grid)
             if not alone:
                 frames.append(frame)
             if k < steps - 1:

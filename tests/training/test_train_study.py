@@ -19,7 +19,7 @@ from sciops.training import evaluate
 from studies._train_evolution import evolution
 from studies._train_evolution import table as evolution_table
 from studies._train_mixers import mixer_options
-from studies._train_tasks import frames_of, load_parts, told_of_time
+from studies._train_tasks import frames_of, load_parts, notes_on
 from studies.train import PRESETS, _methods, _option, run
 
 
@@ -246,13 +246,15 @@ def test_times_that_lie_unevenly_are_said_where_the_model_is_not_told_them(tmp_p
     write_native(tmp_path / "uneven.h5", uneven)
     said = "times lie from 1 to 15 apart, and the model is not told how long a step is: --time-step tells it"
     for name, task, told, expected in (
-        ("uneven", "step", False, said),
-        ("uneven", "step", True, None),
-        ("uneven", "final", False, None),
-        ("heat", "step", False, None),
+        ("uneven", "step", False, [said]),
+        ("uneven", "step", True, []),
+        ("uneven", "final", False, []),
+        ("heat", "step", False, []),
     ):
         config = evolving(tmp_path / f"{name}.h5", tmp_path / "run", time_step=told)
-        assert told_of_time(config, task, [load_parts(config, task, None).train]) == expected
+        assert notes_on(config, task, [load_parts(config, task, None).train]) == expected
+    (note,) = notes_on(replace(config, augment="square"), "step", [load_parts(config, "step", None).train])
+    assert note.startswith("augment='square' takes every variable for a scalar")
 
 
 def test_variables_of_other_scales_have_errors_of_their_own():
