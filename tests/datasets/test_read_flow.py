@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sciops.datasets import convert, grid_of, open_dataset, validate
+from sciops.datasets import convert, grid_of, load_splits, open_dataset, validate
 from sciops.datasets._samples_flow import SAMPLES, _vortices
 from sciops.datasets.conventions import parameters_of, split_indices, state_of
 from sciops.datasets.readers import find_reader
@@ -400,6 +400,23 @@ def test_pdearena_shallow_water_goes_from_south_to_north(tmp_path, layout):
         for name in names:
             assert np.array_equal(plain[name].values, raw[name] if collected else raw[name][0]), name
         assert np.array_equal(plain["lat"].values, lat) and plain["u"].dims[-3:] == ("lev", "lat", "lon")
+
+
+def test_pdearena_shallow_water_as_it_is_published(tmp_path):
+    """train/seed=…/run…/output.nc, one trajectory each: their windows, file after file."""
+    for part, runs in (("train", ((1, 1), (1, 2), (2, 1))), ("valid", ((5, 1),)), ("test", ((3, 1), (3, 2)))):
+        for seed, run in runs:
+            folder = tmp_path / part / f"seed={seed}" / f"run{run:04d}"
+            folder.mkdir(parents=True)
+            SAMPLES["pdearena-swe"](folder / "output.nc", seed=10 * seed + run)
+    parts = load_splits(tmp_path, windows={"history": 2})
+    assert [len(part) for part in (parts.train, parts.validation, parts.test)] == [12, 4, 8]  # of 6 states each
+    with xr.open_dataset(tmp_path / "train" / "seed=1" / "run0002" / "output.nc", decode_times=False) as plain:
+        wanted = plain["pres"][2].values[::-1]
+    found = parts.train.batch([4])
+    assert np.array_equal(found["y"][0, 0], wanted) and found["x"].shape == (1, 6, 16, 32)
+    for part in (parts.train, parts.validation, parts.test):
+        part.close()
 
 
 def test_pdearena_shallow_water_of_other_shapes(tmp_path):

@@ -10,9 +10,10 @@ import pytest
 import scipy.io
 import torch
 
-from sciops.datasets import FieldDataset, grid_of, load_splits, open_dataset
+from sciops.datasets import FieldDataset, description, grid_of, load_splits, open_dataset, write_sample
 from sciops.datasets.conventions import build_dataset
 from sciops.datasets.native import write_native
+from sciops.datasets.readers._lazy import H5Array
 from sciops.grids import Grid
 
 RNG = np.random.default_rng(0)
@@ -215,3 +216,42 @@ def test_the_room_loads_neither_xarray_nor_h5py():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_info_reads_a_bounded_part_of_a_long_trajectory(tmp_path, monkeypatch):
+    """Of four samples with thousands of large states one sample alone may fill the memory."""
+    path = write_sample("pdebench-ns", tmp_path / "x")
+    most, read = [], H5Array._read
+
+    def noted(self, key):
+        most.append(read(self, key).size)
+        return read(self, key)
+
+    monkeypatch.setattr(H5Array, "_read", noted)
+    monkeypatch.setattr(description, "_POINTS", 1000)  # a state has 256 points, a sample 1536
+    text = description.describe(path)
+    assert 256 <= max(most) <= 1000 and text.count("of evenly spread samples") == 5
+
+
+def test_a_large_coefficient_is_not_read_when_its_file_opens(tmp_path):
+    """Three numbers tell values from an indicator; what is 0 and 1 throughout stays a bool on the disk."""
+    x = 3 + 9 * (torch.rand(600, 8, 8) > 0.5)
+    torch.save({"x": x.float(), "y": torch.rand(600, 8, 8)}, tmp_path / "values.pt")
+    torch.save({"x": x > 6, "y": torch.rand(600, 8, 8)}, tmp_path / "bool.pt")
+    late = (x > 6).float()
+    late[599, 7, 7] = 0.5
+    torch.save({"x": late, "y": torch.rand(600, 8, 8)}, tmp_path / "late.pt")
+    for name, kind in (("values", "values"), ("bool", "indicator"), ("late", "values")):
+        dataset = open_dataset(tmp_path / f"{name}.pt")
+        assert dataset.attrs["coefficient"] == kind and dataset["a"].dtype == np.float32
+    dataset = open_dataset(tmp_path / "bool.pt")
+    assert not dataset["a"].variable._in_memory
+    for part in (np.s_[:], np.s_[5], np.s_[[3, 0], ::-2], np.s_[:, 1, [4, 4]], np.s_[0, 0, 0]):
+        assert np.array_equal(dataset["a"][part].values, (x > 6).numpy().astype(np.float32)[part])
+
+
+def test_zarr_stores_of_version_2_are_named(tmp_path):
+    (tmp_path / "train.zarr").mkdir()
+    (tmp_path / "train.zarr" / ".zgroup").write_text('{"zarr_format": 2}')
+    with pytest.raises(ValueError, match=r"Zarr store of version 2.*xarray.open_zarr\(path\).to_netcdf"):
+        open_dataset(tmp_path / "train.zarr")
