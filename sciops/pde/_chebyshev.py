@@ -23,7 +23,7 @@ __all__ = ["chebyshev_coefficients", "oscillation_terms", "polynomial_sum"]
 
 def oscillation_terms(phase: float) -> int:
     """Terms that give cos(t√z), sin(t√z)/√z and their damped forms on [0, b] to round-off, for the phase t√b ≥ 0."""
-    return math.ceil(phase / 2 + 6 * phase ** (1 / 3)) + 12
+    return math.ceil(phase / 2 + 6 * phase ** (1 / 3)) + 4
 
 
 def chebyshev_coefficients(f: Callable[[np.ndarray], np.ndarray], upper: float, terms: int) -> np.ndarray:

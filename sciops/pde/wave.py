@@ -53,7 +53,7 @@ def solve(
 
     Exact for u₀ and v₀ made of the grid's modes and constant c; else as near as the grid holds u and c²Δu: faster than
     every power of h where both are smooth (c even about walls), about first order where c jumps. A field of speeds
-    costs ½ max(c) √max(λ) t products with −c²Δ to the time t, 70 on 64² points while a wave crosses a unit box once at
+    costs ½ max(c) √max(λ) t products with −c²Δ to the time t, 140 on 64² points while a wave crosses a unit box once at
     the largest speed. Without a wall that holds it, the mean moves uniformly where c is a number: ⟨u⟩ = ⟨u₀⟩ + t⟨v₀⟩.
 
     Raises ValueError for shapes, boundaries and numbers that do not fit, and for NaN; TypeError for other dtypes.

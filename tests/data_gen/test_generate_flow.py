@@ -123,7 +123,7 @@ def test_wave_data_are_the_exact_series_at_every_record(tmp_path: Path) -> None:
 
 
 def test_waves_in_random_media_are_those_of_the_speed_beside_them(tmp_path: Path) -> None:
-    path = _run("wave", tmp_path, contrast=0.3, sines=6, samples=6, duration=2.0, damping=0.1)
+    path = _run("wave", tmp_path, contrast=0.3, sines=6, duration=2.0, damping=0.1)
     fine = Grid((33, 33))
     with read_native(path, 33) as data, read_native(path, 17) as less:
         c = data["c"].values
@@ -134,7 +134,7 @@ def test_waves_in_random_media_are_those_of_the_speed_beside_them(tmp_path: Path
         u = wave_equation.solve(state, fine, times=data["time"].values, speed=c, damping=0.1).u
         np.testing.assert_allclose(data["u"], u[:, :, 0], rtol=0, atol=1e-12)
         np.testing.assert_allclose(less["u"], u[:, :, 0, ::2, ::2], rtol=0, atol=0.05 * np.abs(u[:, :, 0]).max())
-        assert sciops.validate(path) == [] or all(f.severity == "note" for f in sciops.validate(path))
+        assert {finding.severity for finding in sciops.validate(path)} <= {"note"}
     again = wave_data.make(replace(CONFIGS["wave"][1], contrast=0.3, sines=6, damping=0.1, duration=2.0), [(3, 5)])
     with read_native(path, 33) as data:
         np.testing.assert_array_equal(again["r33/c"], data["c"][3:5])
