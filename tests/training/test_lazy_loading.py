@@ -289,6 +289,48 @@ def test_one_pass_in_blocks_checks_fingerprints_and_fits(path, monkeypatch):
     assert len(prints) == 4
 
 
+_LIMITED = """
+    import resource, sys
+    from dataclasses import replace
+    sys.path.insert(0, sys.argv[1])
+    import torch
+    from test_lazy_loading import QUIET, fit, load_splits, splits
+    small, large, room = sys.argv[2], sys.argv[3], int(sys.argv[4])
+    fit(torch.nn.Conv2d(1, 1, 1), splits(small), replace(QUIET, epochs=1))  # all that loads late is loaded
+    taken = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmData"))
+    resource.setrlimit(resource.RLIMIT_DATA, (taken + room, taken + room))
+    config = replace(QUIET, epochs=1, batch_size=32)
+    run = fit(torch.nn.Conv2d(1, 1, 1), load_splits(large, memory_limit=room // 8), config)
+    print(f"read on demand: {len(run.history)}", flush=True)
+    try:
+        fit(torch.nn.Conv2d(1, 1, 1), load_splits(large, memory_limit=2**40), config)
+    except (MemoryError, RuntimeError) as error:
+        print("in memory:", "llocate" in str(error))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit on a process's own data")
+def test_a_file_twice_as_large_as_the_process_may_be_is_trained_on(path, tmp_path):
+    room = 80 * 2**20
+    samples = 2 * room // (2 * 4 * 64**2)
+    a = np.random.default_rng(0).random((samples, 64, 64), np.float32)
+    named = {"flag_values": np.int8([0, 1]), "flag_meanings": "train validation"}
+    split = (("sample",), np.int8([0] * (samples - 8) + [1] * 8), named)
+    dims = ("sample", "x", "y")
+    fields = {"a": (dims, a, {}), "u": (dims, 2 * a, {}), "split": split}
+    large = write_native(tmp_path / "large.h5", build_dataset(fields, Grid((64, 64)), layout="native", equation="test"))
+    arguments = [str(Path(__file__).parent), str(path), str(large), str(room)]
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(_LIMITED), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"},
+    )
+    assert done.stdout.splitlines() == ["read on demand: 1", "in memory: True"], done.stderr[-2000:]
+
+
 def test_inputs_and_outputs_may_differ_in_channels_on_a_line(tmp_path):
     grid, random = Grid((12,), centering="periodic"), torch.Generator().manual_seed(0)
     x = torch.rand(20, 3, 12, generator=random)

@@ -152,6 +152,43 @@ def test_processes_that_see_other_data_or_another_folder_are_refused_on_each(tog
         assert "does not depend on parameter 'model.five', and strategy='ddp' averages" in said[5]
 
 
+_FAILING = """
+    import os, sys
+    from dataclasses import replace
+    sys.path.insert(0, sys.argv[2])
+    from test_several_processes import FEW, fields, plain, small
+    from sciops._command import guarded
+    from sciops.datasets import Splits
+    from sciops.training import fit
+
+    train, calls, real = fields(7, 0), 0, type(fields(1, 0)).batch
+    def batch(self, indices):
+        global calls
+        calls += 1
+        if calls > 20 and os.environ["RANK"] == "1":
+            raise OSError("fields.h5: sample 3 cannot be read")
+        return real(self, indices)
+    type(train).batch = batch
+    guarded(lambda: fit(plain(), Splits(train, fields(4, 2)), replace(FEW, epochs=10**5, folder=sys.argv[1])))
+"""
+
+
+@pytest.mark.slow
+def test_an_error_in_one_process_ends_all_and_what_was_written_is_whole(tmp_path):
+    (tmp_path / "train.py").write_text(textwrap.dedent(_FAILING))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*torchrun, str(tmp_path / "train.py"), str(tmp_path / "run"), str(Path(__file__).parent)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode != 0 and "error: fields.h5: sample 3 cannot be read" in done.stderr.splitlines()
+    assert load_checkpoint(tmp_path / "run" / "last.safetensors")[1]["epochs"] >= 1
+    assert not list((tmp_path / "run").glob(".*.partial"))
+
+
 @pytest.mark.parametrize(
     ("environment", "devices", "device", "reason"),
     [
