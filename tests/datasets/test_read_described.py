@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.io
+import xarray as xr
 
 from sciops.datasets import convert, describe_arrays, grid_of, load_splits, open_dataset, validate, write_native
 from sciops.datasets._samples_arrays import SAMPLES, _heat
@@ -32,7 +33,7 @@ def test_the_sample_file_is_what_its_description_says(tmp_path):
     assert [f for f in validate(tmp_path / "file") if f.severity == "error"] == []
 
 
-@pytest.mark.parametrize("kind", ["hdf5", "mat5", "packed"])
+@pytest.mark.parametrize("kind", ["hdf5", "mat5", "packed", "netcdf3"])
 def test_axes_in_any_order_and_components(tmp_path, kind):
     truth = RNG.random((5, 3, 6, 4, 2)).astype(np.float32)  # sample, time, x, y, channel
     stored, path, name = truth.transpose(2, 4, 1, 0, 3)[:, :, None], tmp_path / "file", "group/v"
@@ -40,6 +41,10 @@ def test_axes_in_any_order_and_components(tmp_path, kind):
         with h5py.File(path, "w") as file:
             file.create_dataset(name, data=stored, chunks=(2, 1, 1, 3, 5, 4))
             file["when/t"] = np.array([0.0, 0.5, 2.0])
+    elif kind == "netcdf3":
+        name = "v"
+        plain = xr.Dataset({"v": (tuple("abcdef"), stored), "t": ("d", np.array([0.0, 0.5, 2.0]))})
+        plain.to_netcdf(path, engine="scipy", format="NETCDF3_64BIT")
     else:
         name = "v"
         content = {"v": stored, "t": np.array([[0.0, 0.5, 2.0]])}
@@ -169,10 +174,10 @@ def test_descriptions_that_do_not_fit(tmp_path, arrays, options, message):
 
 
 def test_folders_and_files_that_cannot_be_described(tmp_path):
-    with pytest.raises(ValueError, match="holds no .npy, .npz, HDF5 or MATLAB file"):
+    with pytest.raises(ValueError, match="holds no .npy, .npz, HDF5, MATLAB or NetCDF file"):
         describe_arrays(tmp_path, {"u": ("x",)}, grid=Grid(4, 1.0, "cell"))
     (tmp_path / "table.csv").write_text("1,2\n")
-    with pytest.raises(ValueError, match="a text file .*: .npy, .npz, HDF5 and MATLAB files are described"):
+    with pytest.raises(ValueError, match="a text file .*: .npy, .npz, HDF5, MATLAB and NetCDF files are described"):
         describe_arrays(tmp_path / "table.csv", {"u": ("x",)}, grid=Grid(4, 1.0, "cell"))
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["u"] = np.zeros(4)

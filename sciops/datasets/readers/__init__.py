@@ -30,6 +30,7 @@ from sciops.datasets.readers import (
     poseidon,
     the_well,
 )
+from sciops.datasets.readers._described import KINDS
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe, probe
 from sciops.grids import Grid
@@ -140,7 +141,7 @@ def _read(reader: Reader, found: Probe, resolution: Resolution) -> xr.Dataset:
 
 
 def _unknown(found: Probe, layout: str | None) -> str:
-    if found.kind in ("npy", "npz", "hdf5", "mat5") and found.arrays and layout in (None, "arrays"):
+    if found.kind in KINDS and found.arrays and layout in (None, "arrays"):
         return arrays.undescribed(found)
     if layout is not None:
         return f"{found.path} is {found.describe()}; layout {layout!r} is {READERS[layout].expects}"

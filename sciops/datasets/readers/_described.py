@@ -1,4 +1,4 @@
-"""The arrays of a file that a description can give a meaning: NumPy's, HDF5's, MATLAB's, under one form."""
+"""The arrays of a file that a description can give a meaning: NumPy's, HDF5's, MATLAB's, NetCDF's, in one form."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ KINDS = {
     "npz": "a NumPy .npz archive",
     "hdf5": "an HDF5 file",
     "mat5": "a MATLAB file",
+    "netcdf3": "a NetCDF-3 file",
 }
 
 
@@ -45,8 +46,9 @@ def numpy_contents(probe: Probe) -> dict[str, NumpyArray]:
 def held(probe: Probe) -> dict[str, Held]:
     """Name → array of a file of `KINDS`, its axes in the order in which `Probe.describe` prints them."""
     from sciops.datasets.readers._lazy import H5Array
-    from sciops.datasets.readers._lazy_arrays import Mat5Array, numpy_array
+    from sciops.datasets.readers._lazy_arrays import MappedArray, Mat5Array, numpy_array
     from sciops.datasets.readers._mat5 import mat5_arrays
+    from sciops.datasets.readers._netcdf3 import read_header
 
     if probe.kind == "hdf5":
         return {
@@ -65,6 +67,19 @@ def held(probe: Probe) -> dict[str, Held]:
                 one.shape, one.dtype, lambda axes, pick, one=one: Mat5Array(probe.path, one, axes=axes, pick=pick)
             )
             for name, one in found.items()
+        }
+    if probe.kind == "netcdf3":
+        with readable(probe.path, KINDS["netcdf3"]):
+            variables = read_header(probe.path)[0]
+        return {
+            name: Held(
+                one.shape,
+                one.dtype,
+                lambda axes, pick, one=one: MappedArray(
+                    probe.path, one.shape, one.dtype, one.offset, strides=one.strides, axes=axes, pick=pick
+                ),
+            )
+            for name, one in variables.items()
         }
     return {
         name: Held(one.shape, one.dtype, lambda axes, pick, one=one: numpy_array(probe.path, one, axes=axes, pick=pick))

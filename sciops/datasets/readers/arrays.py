@@ -1,12 +1,13 @@
-"""Files of arrays whose axes are described, never guessed from their number: .npy, .npz, HDF5, MATLAB.
+"""Files of arrays whose axes are described, never guessed from their number: .npy, .npz, HDF5, MATLAB, NetCDF.
 
 The description is JSON, its form is said in `sciops.datasets.readers._description`: ``<file>.json`` beside the file,
 which `describe_arrays` writes, a member ``sciops.json`` of a .npz archive, or ``sciops.json`` in the folder or in the
 one above it, for all files that hold the arrays it names. It goes before every layout that the file may look like.
 Where no variable has a sample axis the file is one sample, as where a program writes one file each.
 
-HDF5 is read as it is asked for; arrays of a .npy file and uncompressed members of an archive are mapped from the disk;
-compressed ones are unpacked whole at the first read. Arrays of Python objects are refused: opening them could run code.
+HDF5 is read as it is asked for; arrays of .npy and NetCDF-3 files and uncompressed members of an archive are mapped
+from the disk; compressed ones are unpacked whole at the first read. Arrays of Python objects are refused: opening them
+could run code.
 """
 
 from __future__ import annotations
@@ -110,8 +111,8 @@ def describe_arrays(
 ) -> Path:
     """Writes what the arrays of a file mean to ``<file>.json`` beside it, and returns that path.
 
-    path : a file of arrays, .npy, .npz, HDF5 or MATLAB, which stays as it is; or a folder of such files, which is given
-        one ``sciops.json`` for all in it and in the folders in it, checked on the first of them
+    path : a file of arrays, .npy, .npz, HDF5, MATLAB or NetCDF, which stays as it is; or a folder of such files, which
+        is given one ``sciops.json`` for all in it and in the folders in it, checked on the first of them
     arrays : variable → names of its axes in the order in which `sciops info` prints them, of "sample", "time", "x",
         "y", "z", "" (length one, left out) and "channel"; or {"dims": …, "array": its name or path in the file,
         "components": names along "channel", "units": …, "long_name": …}. A .npy file has one array, whatever it is
@@ -143,7 +144,7 @@ def describe_arrays(
     content = json.loads(json.dumps({key: value for key, value in content.items() if value}))
     found = look(_first_in(path) if path.is_dir() else path)
     if found.kind not in KINDS:
-        raise ValueError(f"{path} is {found.describe()}: .npy, .npz, HDF5 and MATLAB files are described")
+        raise ValueError(f"{path} is {found.describe()}: .npy, .npz, HDF5, MATLAB and NetCDF files are described")
     stored = held(found)
     about = parse(content, path, alone=found.kind == "npy")
     sizes: dict[str, int] = dict(zip(SPACE, about.grid.shape))
@@ -163,7 +164,9 @@ def _first_in(folder: Path) -> Path:
     for path in (*sorted(folder.iterdir()), *sorted(folder.glob("*/*"))):
         if path.is_file() and path.suffix != ".json" and path.name[0] != "." and look(path).kind in KINDS:
             return path
-    raise ValueError(f"{folder} holds no .npy, .npz, HDF5 or MATLAB file: name a file of arrays, or a folder of them")
+    raise ValueError(
+        f"{folder} holds no .npy, .npz, HDF5, MATLAB or NetCDF file: name a file of arrays, or a folder of them"
+    )
 
 
 _EXAMPLES: dict[int, tuple[str, ...]] = {
@@ -232,7 +235,7 @@ def _times(
 
 READER = Reader(
     "arrays",
-    "a .npy, .npz, HDF5 or MATLAB file with its axes described (sciops.datasets.describe_arrays)",
+    "a .npy, .npz, HDF5, MATLAB or NetCDF file with its axes described (sciops.datasets.describe_arrays)",
     matches,
     read,
 )
