@@ -7,7 +7,7 @@ cell centres (j + ½)/N.
 
     dirichlet   sin(πkx/L)   nodes: k = 1 … N − 1 on the inner nodes    cells: k = 1 … N
     neumann     cos(πkx/L)   nodes: k = 0 … N                           cells: k = 0 … N − 1
-    periodic    exp(2πikx/L) k = −n/2 … n/2 (the last axis holds k ≥ 0 alone)
+    periodic    exp(2πikx/L) k = −n/2 … n/2 (the last periodic axis holds k ≥ 0 alone)
 
 The second-order difference scheme has the same eigenfunctions, with 4/h² sin²(h√λ/2) in the place of λ.
 """
@@ -34,8 +34,10 @@ SCHEMES = ("spectral", "finite-volume")
 def boundaries_of(grid: Grid, boundary: Boundary | Sequence[Boundary] | None) -> tuple[Boundary, ...]:
     """One word per axis; None is periodic on a periodic grid and dirichlet on any other.
 
-    Raises TypeError when `grid` is no Grid; ValueError for unknown words, walls on a periodic grid, periods on one
-    with walls, and grids that stop short of their walls.
+    A periodic grid has no walls and a node grid no period; a cell grid has either on each axis.
+
+    Raises TypeError when `grid` is no Grid; ValueError for unknown words, for words that do not fit the grid, and for
+    grids that stop short of their walls.
     """
     if not isinstance(grid, Grid):
         raise TypeError(f"grid={grid!r}: expected a Grid, such as Grid((64, 64), centering='periodic')")
@@ -47,8 +49,8 @@ def boundaries_of(grid: Grid, boundary: Boundary | Sequence[Boundary] | None) ->
             f"boundary={boundary!r}: expected 'periodic', 'dirichlet' or 'neumann', or one of them for each of the "
             f"{grid.ndim} axes"
         )
-    walls = [kind for kind in kinds if kind != "periodic"]
-    if (grid.centering == "periodic") != (not walls):
+    misfit = {"periodic": {"dirichlet", "neumann"}, "node": {"periodic"}, "cell": set()}[grid.centering]
+    if misfit & set(kinds):
         fit = "'periodic'" if grid.centering == "periodic" else "'dirichlet' or 'neumann'"
         raise ValueError(f"boundary={boundary!r} does not fit a {grid.centering} grid: expected {fit} on every axis")
     if not grid.reaches_walls:
@@ -69,21 +71,21 @@ def inside(grid: Grid, kinds: Sequence[Boundary]) -> tuple[slice, ...]:
 
 def analyse(u: Tensor, grid: Grid, kinds: Sequence[Boundary]) -> Tensor:
     """Coefficients of the eigenfunctions, (…, *modes); u (…, *grid), wall values of dirichlet nodes are not read."""
-    d = grid.ndim
-    if kinds[0] == "periodic":
-        return torch.fft.rfftn(u, dim=tuple(range(-d, 0)), norm="forward")
-    for axis, kind in zip(range(-d, 0), kinds):
-        u = _from_points(u.movedim(axis, -1), kind == "dirichlet", grid.centering == "cell").movedim(-1, axis)
-    return u
+    for axis, kind in zip(range(-grid.ndim, 0), kinds):
+        if kind != "periodic":
+            u = _from_points(u.movedim(axis, -1), kind == "dirichlet", grid.centering == "cell").movedim(-1, axis)
+    periods = _periods(kinds)
+    return torch.fft.rfftn(u, dim=periods, norm="forward") if periods else u
 
 
 def synthesise(coefficients: Tensor, grid: Grid, kinds: Sequence[Boundary]) -> Tensor:
     """The field (…, *grid) of given coefficients; exactly 0 on the wall nodes of dirichlet."""
-    d, u = grid.ndim, coefficients
-    if kinds[0] == "periodic":
-        return torch.fft.irfftn(u, s=grid.shape, dim=tuple(range(-d, 0)), norm="forward")
-    for axis, kind in zip(range(-d, 0), kinds):
-        u = _to_points(u.movedim(axis, -1), kind == "dirichlet", grid.centering == "cell").movedim(-1, axis)
+    u, periods = coefficients, _periods(kinds)
+    if periods:
+        u = torch.fft.irfftn(u, s=[grid.shape[axis] for axis in periods], dim=periods, norm="forward")
+    for axis, kind in zip(range(-grid.ndim, 0), kinds):
+        if kind != "periodic":
+            u = _to_points(u.movedim(axis, -1), kind == "dirichlet", grid.centering == "cell").movedim(-1, axis)
     return u
 
 
@@ -92,9 +94,9 @@ def eigenvalues(grid: Grid, kinds: tuple[Boundary, ...], scheme: Scheme = "spect
     """λ of −Δ (or of its second-order differences) for every coefficient, float64 in their shape."""
     if scheme not in SCHEMES:
         raise ValueError(f"scheme={scheme!r}: expected 'spectral' or 'finite-volume'")
-    total = np.zeros(())
+    total, last = np.zeros(()), max(_periods(kinds), default=0)
     for axis, (n, h) in enumerate(zip(grid.shape, grid.spacing)):
-        angle = _angles(n, grid.centering, kinds[axis], half=axis == grid.ndim - 1)  # h √λ
+        angle = _angles(n, grid.centering, kinds[axis], half=axis - grid.ndim == last)  # h √λ
         value = (angle if scheme == "spectral" else 2 * np.sin(angle / 2)) / h
         total = np.add.outer(total, value**2)
     total.setflags(write=False)
@@ -118,6 +120,11 @@ def differences(u: Tensor, grid: Grid, kinds: Sequence[Boundary]) -> Tensor:
         flux = torch.diff(x, dim=-1)
         total = total - (torch.diff(flux, dim=-1) / h**2).movedim(-1, axis - d)
     return total
+
+
+def _periods(kinds: Sequence[Boundary]) -> tuple[int, ...]:
+    """The periodic axes, counted from the last, −1."""
+    return tuple(axis - len(kinds) for axis, kind in enumerate(kinds) if kind == "periodic")
 
 
 def _angles(n: int, centering: str, kind: str, half: bool) -> np.ndarray:

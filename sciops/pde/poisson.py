@@ -31,7 +31,9 @@ def solve(
     f : (batch, *grid) or (*grid), 1 to 3 axes     numpy or torch, float32 or float64, any device
     grid : Grid     periodic; or nodes or cells that reach the walls, any extent and aspect ratio
     boundary : "periodic" (the default on periodic grids), "dirichlet" u = 0 (the default on all others), "neumann"
-        ∂u/∂n = 0, or a sequence of the latter two, one per axis. f on a wall node with u = 0 is not read
+        ∂u/∂n = 0, or a sequence of them, one per axis: the two kinds of wall mix on nodes, and with periods on cells,
+        ("periodic", "dirichlet") for a channel. f on a wall node with u = 0 is not read. Walls at other values, and
+        fluxes: `sciops.pde.darcy.solve` with a = 1
     scheme : "spectral", exact for every eigenfunction that the grid holds, so faster than any order for f whose
         periodic, odd or even continuation is smooth; but f ≠ 0 on a wall where u = 0 makes a jump there, and then the
         error falls as h². "finite-volume", second order: the five-point scheme of `sciops.pde.darcy` with a = 1

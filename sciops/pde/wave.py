@@ -47,7 +47,8 @@ def solve(
     damping : γ ≥ 0, 1 per time, a number or one a sample (a number where speed is a field); energy falls as
         dE/dt = −γ⟨v²⟩
     boundary : "periodic" (the default on periodic grids), "dirichlet" u = 0 (the default on others), "neumann"
-        ∂u/∂n = 0, or a sequence of the latter two, one per axis. Values on dirichlet wall nodes are taken as 0
+        ∂u/∂n = 0, or a sequence of them, one per axis, as in `sciops.pde.poisson.solve`. Values on dirichlet wall nodes
+        are taken as 0
     returns : Trajectory with u (batch, time, 2, *grid), dt = 0, no steps, no error. Gradients pass to u0 and to a field
         of speeds
 

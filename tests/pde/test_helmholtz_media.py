@@ -15,6 +15,7 @@ BOXES = [
     (Grid((9, 8), ((0, 1), (0, 2)), "node"), "dirichlet"),
     (Grid((8, 6), ((0, 1), (0, 2)), "cell"), ("neumann", "dirichlet")),
     (Grid((9, 8), ((0, 1), (0, 2)), "node"), "neumann"),
+    (Grid((7, 6), ((0, 1), (0, 2)), "cell"), ("neumann", "periodic")),
     (Grid((5, 4, 6), ((0, 1), (0, 2), (0, 1)), "cell"), "dirichlet"),
 ]
 boxes = pytest.mark.parametrize("box", BOXES, ids=lambda box: f"{box[0].centering}-{box[0].shape}-{box[1]}")

@@ -23,6 +23,11 @@ BOXES = [
     (Grid((5, 6, 7), ((0, 1), (0, 2), (0, 3)), "node"), ("dirichlet", "neumann", "dirichlet")),
     (Grid((5, 6, 7), ((0, 1), (0, 2), (0, 3)), "cell"), "dirichlet"),
     (Grid((4, 5, 6), ((0, 1), (0, 2), (0, 3)), "periodic"), None),
+    (Grid((9, 12), ((0, 1), (1, 4)), "cell"), ("periodic", "dirichlet")),
+    (Grid((8, 11), ((0, 1), (1, 4)), "cell"), ("neumann", "periodic")),
+    (Grid((7, 6), ((0, 1), (1, 4)), "cell"), "periodic"),
+    (Grid((5, 6, 8), ((0, 1), (0, 2), (0, 3)), "cell"), ("periodic", "neumann", "periodic")),
+    (Grid((6, 5, 4), ((0, 1), (0, 2), (0, 3)), "cell"), ("periodic", "periodic", "dirichlet")),
 ]
 
 
@@ -32,16 +37,17 @@ def _named(case):
 
 
 def _eigenfunction(grid, kinds, k):
-    """(φ, λ) written out at the points: sines, cosines, or a plane wave's real part."""
-    if kinds[0] == "periodic":
-        phase = sum(2 * np.pi * m * (x - a) / (b - a) for m, x, (a, b) in zip(k, grid.meshgrid(), grid.extent))
-        return np.cos(phase - 0.3), sum((2 * np.pi * m / (b - a)) ** 2 for m, (a, b) in zip(k, grid.extent))
-    field, value = 1.0, 0.0
+    """(φ, λ) written out at the points: sines, cosines, and a plane wave's real part along the periods."""
+    field, value, phase = 1.0, 0.0, 0.0
     for m, kind, x, (a, b) in zip(k, kinds, grid.meshgrid(), grid.extent):
+        if kind == "periodic":
+            phase = phase + 2 * np.pi * m * (x - a) / (b - a)
+            value += (2 * np.pi * m / (b - a)) ** 2
+            continue
         angle = np.pi * m * (x - a) / (b - a)
         field = field * (np.sin(angle) if kind == "dirichlet" else np.cos(angle))
         value += (np.pi * m / (b - a)) ** 2
-    return field, value
+    return field * np.cos(phase - 0.3) if "periodic" in kinds else field, value
 
 
 @pytest.mark.parametrize("case", BOXES, ids=_named)

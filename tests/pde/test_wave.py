@@ -16,6 +16,7 @@ BOXES = [
     (Grid((13, 10), ((0, 1), (0, 2)), "cell"), "dirichlet"),
     (Grid((13, 10), ((0, 1), (0, 2)), "node"), ("neumann", "dirichlet")),
     (Grid((5, 6, 7), ((0, 1), (0, 2), (0, 1)), "cell"), "neumann"),
+    (Grid((13, 10), ((0, 1), (0, 2)), "cell"), ("periodic", "dirichlet")),
 ]
 boxes = pytest.mark.parametrize("box", BOXES, ids=lambda box: f"{box[0].centering}-{box[0].shape}-{box[1]}")
 
