@@ -1,5 +1,7 @@
 """Round trips between layouts, bit for bit; what a layout cannot hold is refused; files appear only when whole."""
 
+from dataclasses import replace
+
 import h5py
 import numpy as np
 import pytest
@@ -160,3 +162,16 @@ def test_description_says_what_is_there(tmp_path, real_data):
     for part in ("neuralop", "-0.42788 … 2.05719", "their values not stated", "sample 767", "fit_two_phase"):
         assert part in text, text
     assert "darcy_test_32.pt" in describe(real_data) and "50 samples, 32×32" in describe(real_data)
+
+
+def test_a_generated_flow_goes_to_the_layouts_of_flows(tmp_path):
+    """The forcing of a flow is a name, not a number, and its drag of 0 is none."""
+    from data_gen.navier_stokes import PRESETS, run
+
+    config = replace(PRESETS["quick"], samples=2, resolutions=(16,), duration=1.0, every=0.5, dt=0.05, progress=False)
+    path = run(replace(config, output=tmp_path / "flow.h5", solved_on=16))
+    with open_dataset(path) as flow, open_dataset(convert(path, tmp_path / "flow.mat", "li2020-ns-v7.3")) as there:
+        assert flow.attrs["forcing"] == "li2020" and np.array_equal(there["w"].values, flow["w"].values)
+        assert np.array_equal(there["time"].values, flow["time"].values)
+    with open_dataset(convert(path, tmp_path / "flow.hdf5", "the-well", dtype="float32")) as well:
+        assert well.attrs["forcing"] == "li2020" and "drag" in well.attrs["parameters"]

@@ -50,7 +50,8 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         dataset.close()
         raise ValueError(f"{probe.path}: a native file without samples (dimensions: {held}); write it again")
     forcing = np.asarray(dataset.attrs.get("forcing", 1.0))
-    if forcing.shape or forcing.dtype.kind not in "biuf":
+    kinds = "biuf" if dataset.attrs.get("equation") == "darcy" else "biufU"  # flows name theirs
+    if forcing.shape or forcing.dtype.kind not in kinds:
         dataset.close()
         raise ValueError(f"{probe.path}: attribute forcing is {shown(repr(forcing), 100)}, and one number is expected")
     return dataset
