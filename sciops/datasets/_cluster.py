@@ -164,6 +164,7 @@ def _client(cluster: Cluster) -> Iterator[Any]:
     try:
         import dask
         from distributed import Client, LocalCluster
+        from distributed.comm import get_address_host_port
     except ImportError:
         raise ImportError("--workers and --scheduler need dask: pip install 'sciops[cluster]'") from None
     with contextlib.ExitStack() as stack:
@@ -183,12 +184,14 @@ def _client(cluster: Cluster) -> Iterator[Any]:
             yield client
             return
         try:
+            get_address_host_port(cluster.scheduler)  # a client that learns it later does not end for half a minute
             client = stack.enter_context(Client(cluster.scheduler, timeout=_ANSWER, set_as_default=False))
         except (OSError, ValueError, TypeError) as error:
+            what = f"no answer within {_ANSWER:.0f} s" if isinstance(error, OSError) else "that is no address"
             text = " ".join(str(error).split())[:120]
             raise OSError(
-                f"--scheduler {cluster.scheduler}: no answer within {_ANSWER:.0f} s ({text}); start one with "
-                "`dask scheduler` and give the address it prints, such as tcp://host:8786"
+                f"--scheduler {cluster.scheduler}: {what} ({text}); start one with `dask scheduler` and give the "
+                "address it prints, such as tcp://host:8786"
             ) from None
         try:
             client.wait_for_workers(1, timeout=_WORKERS)

@@ -166,10 +166,22 @@ def test_a_worker_that_cannot_do_it_says_why(tmp_path: Path, monkeypatch) -> Non
 def test_a_scheduler_that_is_not_there_is_one_line(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(_cluster, "_ANSWER", 0.5)
     plan = plan_in(tmp_path)
-    for address in ("tcp://127.0.0.1:9", "nonsense://x", "127.0.0.1:notaport"):
-        with pytest.raises(OSError, match=r"no answer within .*`dask scheduler`") as caught:
+    began = []
+    monkeypatch.setattr(distributed.Client, "__init__", recorded(distributed.Client.__init__, began))
+    for address in ("tcp://127.0.0.1:9", "nonsense", "nonsense://x", "127.0.0.1:notaport", "tcp://"):
+        told = "no answer within" if address.endswith(":9") else "that is no address"
+        with pytest.raises(OSError, match=told + r" .*`dask scheduler`") as caught:
             generate(plan, nothing, cluster=Cluster(scheduler=address), progress=False)
         assert "\n" not in str(caught.value) and not plan.parts.exists()
+    assert began == ["tcp://127.0.0.1:9"]  # a client that learns it later goes on trying after the error
+
+
+def recorded(function, calls: list):
+    def call(self, address, **options):
+        calls.append(address)
+        return function(self, address, **options)
+
+    return call
 
 
 def test_a_scheduler_without_workers_is_one_line(tmp_path: Path, monkeypatch) -> None:
