@@ -35,7 +35,7 @@ _EQUATIONS = {
     "wave": "u_tt = c² Δu",
     "navier_stokes": "w_t + u·∇w = ν Δw + f, incompressible, w the vorticity",
     "poisson": "−Δu = f",
-    "helmholtz": "−Δu − k² u = f",
+    "helmholtz": "−Δu − k² a u = f, a = 1 in a file without it",
 }
 
 
