@@ -58,11 +58,19 @@ def _summary(errors: Any) -> dict[str, Any]:
         "whole_of_samples": errors.whole,
         "broke": int((errors.broke > 0).sum()),
         **{name: values.mean(0) for name, values in errors.errors.items()},
-        "relative_l2_quartiles": np.quantile(errors.errors["relative_l2"], (0.25, 0.5, 0.75), axis=0),
+        "relative_l2_quartiles": _quartiles(errors.errors["relative_l2"]),
         "correlation_time": float(np.median(correlation_time(times, correlated, THRESHOLD))),
         "correlation_time_of_mean": float(correlation_time(times, np.nan_to_num(correlated).mean(0), THRESHOLD)),
         "vrmse_windows": {name: float(values.mean()) for name, values in windows.items()},
     }
+
+
+def _quartiles(values: np.ndarray) -> np.ndarray:
+    """(3, steps); infinite among infinite errors, those of frames that vanish in truth, and not their difference."""
+    with np.errstate(invalid="ignore"):
+        found = np.quantile(values, (0.25, 0.5, 0.75), axis=0)
+    above = np.quantile(values, (0.25, 0.5, 0.75), axis=0, method="higher")
+    return np.where(np.isnan(found), above, found)
 
 
 def table(grid: str, found: dict[str, Any]) -> list[str]:

@@ -16,7 +16,7 @@ from sciops.metrics import relative_l2
 from sciops.mixers import SpectralMixer
 from sciops.models import build_model, load_model
 from sciops.training import evaluate
-from studies._train_evolution import evolution
+from studies._train_evolution import draw_errors, evolution
 from studies._train_evolution import table as evolution_table
 from studies._train_mixers import mixer_options
 from studies._train_tasks import frames_of, load_parts, notes_on
@@ -273,6 +273,20 @@ def test_variables_of_other_scales_have_errors_of_their_own():
     c = np.mean(errors_against_time(*frames_of(persistence(channels=2), "step", data)).errors["correlation"], 0)
     expected = correlation_time(np.arange(5.0), np.concatenate([[1.0], c]))  # of the mean, as in the literature
     assert found["model"]["correlation_time_of_mean"] == pytest.approx(float(expected), rel=1e-12)
+
+
+def test_frames_that_vanish_have_infinite_errors_and_are_drawn(tmp_path):
+    u = np.random.default_rng(0).standard_normal((3, 5, 8))
+    u[:, 3] = 0
+    fields, grid = {"u": (("sample", "time", "x"), u, {})}, Grid((8,), centering="periodic")
+    options = dict(layout="native", equation="test", state=("u",), times=np.arange(5.0))
+    data = TrajectoryDataset(build_dataset(fields, grid, **options), dtype=torch.float64)
+    found = evolution(persistence(), "step", data)
+    assert np.isinf(found["model"]["relative_l2_quartiles"][:, 2]).all()
+    others = relative_l2(u[:, 0], u[:, 4])
+    np.testing.assert_allclose(found["model"]["relative_l2_quartiles"][:, 3], np.quantile(others, (0.25, 0.5, 0.75)))
+    draw_errors(found, tmp_path / "errors.png")
+    assert (tmp_path / "errors.png").stat().st_size > 0
 
 
 def test_a_model_that_breaks_in_its_rollout_is_reported_and_drawn(tmp_path, monkeypatch, capsys):
