@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 import sys
+from typing import NamedTuple
 
 # Chebyshev weights of two Jacobi steps on λ(D⁻¹A) ∈ [½, 2]; λ ≤ 2 holds for every M-matrix, and
 # |(1 − ω₁λ)(1 − ω₂λ)| < 1 on (0, 2] keeps the cycle positive definite.
 FIRST, SECOND = (1.0 / (1.25 + sign * 0.75 * math.cos(math.pi / 4)) for sign in (1, -1))
 
+LITTLE = 0.1  # share of a diagonal that may leak through a wall and still be left out of the weights between lines
 HALF_EPSILON = 0.5 * sys.float_info.epsilon
 ROUNDS = 5  # residual replacements at most
 SAFETY = 0.9  # share of the tolerance at which the carried residual ends a round
@@ -22,13 +24,25 @@ COARSE = 1000  # unknowns of a level on which full multigrid starts: further dow
 STALLED = 0.5  # a round that leaves more than this share of the last true residual is the last
 
 
-def level_shapes(mx: int, my: int, rows_alone: int = 0) -> list[tuple[int, int]]:
+class Way(NamedTuple):
+    """How a sample is coarsened and smoothed: whether the axes change places, how often the first is then halved alone,
+    and whether whole lines are smoothed rather than points."""
+
+    transposed: bool = False
+    rows_alone: int = 0
+    lines: bool = False
+
+
+def level_shapes(
+    mx: int, my: int, rows_alone: int = 0, wraps: tuple[bool, bool] = (False, False)
+) -> list[tuple[int, int]]:
     """Unknowns per axis from fine to coarse, halved until an axis has one: 419 → 209 → 104 → … → 1.
 
-    The first `rows_alone` coarsenings halve the first axis alone.
+    The first `rows_alone` coarsenings halve the first axis alone. An axis that wraps round is halved while it has an
+    even number of at least four: a coarse point must stand between any two that are interpolated.
     """
     shapes = [(mx, my)]
-    while min(shapes[-1]) > 1:
+    while all(m > 3 and m % 2 == 0 if round_ else m > 1 for m, round_ in zip(shapes[-1], wraps)):
         mx, my = shapes[-1]
         shapes.append((mx // 2, my // 2 if len(shapes) > rows_alone else my))
     return shapes

@@ -12,17 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from sciops.pde._multigrid import level_shapes
+from sciops.pde._multigrid import Way, level_shapes
 from sciops.pde._numba_solve import solve_one
 
 
-def layout(mx: int, my: int, rows_alone: int = 0) -> tuple[np.ndarray, np.ndarray, int]:
-    """(shapes (levels, 2), first element of each array (levels, 9), elements in all) of the float32 workspace.
+def layout(mx: int, my: int, rows_alone: int = 0, lines: bool = False) -> tuple[np.ndarray, np.ndarray, int]:
+    """(shapes (levels, 2), first element of each array (levels, 13), elements in all) of the workspace.
 
-    A level's arrays are d, e, s, se, sw, f, u, r with a halo, and the weights towards the next level.
+    A level's arrays are d, e, s, se, sw, f, u, r with a halo, the weights towards the next level, and with `lines` the
+    four of `_numba_lines`.
     """
     shapes = np.array(level_shapes(mx, my, rows_alone), dtype=np.int64)
-    start = np.zeros((len(shapes), 9), dtype=np.int64)
+    start = np.zeros((len(shapes), 13), dtype=np.int64)
     size = 0
     for level, (rows, columns) in enumerate(shapes):
         for array in range(8):
@@ -34,6 +35,10 @@ def layout(mx: int, my: int, rows_alone: int = 0) -> tuple[np.ndarray, np.ndarra
             weights = 2 if shapes[level + 1, 1] == columns else 8
             size += weights * (shapes[level + 1, 0] + 2) * (shapes[level + 1, 1] + 2)
             size += -size % 16
+        for array in range(9, 13 if lines else 9):
+            start[level, array] = size
+            size += (rows + 3) * (columns + 3)
+            size += -size % 16
     return shapes, start, size
 
 
@@ -41,18 +46,20 @@ _kept = threading.local()
 _MOST_KEPT = 2**22  # elements; beyond them the memory goes back to the system after every call
 
 
-def _memory(mx: int, my: int, rows_alone: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[np.ndarray]]:
-    """(shapes, first elements, float32 workspace, float64 fields), those of this thread's last call where they fit.
+def _memory(
+    mx: int, my: int, rows_alone: int, lines: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[np.ndarray]]:
+    """(shapes, first elements, workspace, float64 fields), those of this thread's last call where they fit.
 
     Memory that is new to a process costs a page fault every 4 kB: about an iteration's time.
     """
-    key = (mx, my, rows_alone)
+    key = (mx, my, rows_alone, lines)
     if getattr(_kept, "key", None) == key:
         return _kept.memory
     shapes, start, size = layout(*key)
     inner, halo = (mx, my), (mx + 2, my + 2)
     fields = [np.zeros(shape) for shape in ((mx, my + 1), (mx + 1, my), halo, inner, inner, halo)]
-    memory = shapes, start, np.zeros(size, dtype=np.float32), fields
+    memory = shapes, start, np.zeros(size, dtype=np.float64 if lines else np.float32), fields
     if size <= _MOST_KEPT:
         _kept.key, _kept.memory = key, memory
     return memory
@@ -61,33 +68,34 @@ def _memory(mx: int, my: int, rows_alone: int) -> tuple[np.ndarray, np.ndarray, 
 class _Workspace:
     """What one thread needs for samples that are coarsened in the same way; the axes change places where told so."""
 
-    def __init__(self, axes, transposed: bool, rows_alone: int) -> None:
-        self.transposed = transposed
-        axes = axes[::-1] if transposed else axes
+    def __init__(self, axes, way: Way) -> None:
+        self.transposed = way.transposed
+        axes = axes[::-1] if way.transposed else axes
         mx, my = (axis.size for axis in axes)
-        self.shapes, self.start, self.work, self.fields = _memory(mx, my, rows_alone)
+        self.shapes, self.start, self.work, self.fields = _memory(mx, my, way.rows_alone, way.lines)
         self.over = [np.zeros((2, axis.size + 1)) for axis in axes]
         for table, axis in zip(self.over, axes):
             table[0, :-1], table[1] = axis.dual, axis.inverse
 
-    def solve(self, a, factor, b, out, singular, tol, limit):
+    def solve(self, a, factor, b, exchange, out, singular, tol, limit):
         """One sample into out; (true relative residual, its float64 floor, iterations)."""
         if self.transposed:
             a, b, out = np.ascontiguousarray(a[::-1].transpose(0, 2, 1)), np.ascontiguousarray(b.T), out.T
-        result = solve_one(
-            a[0], a[-1], factor, b, *self.over, singular, tol, limit, self.shapes, self.start, self.work, *self.fields
-        )
+            exchange = exchange[[2, 3, 0, 1]]
+        data = a[0], a[-1], factor, b, *self.over, exchange
+        result = solve_one(*data, singular, tol, limit, self.shapes, self.start, self.work, *self.fields)
         out[:] = self.fields[-1][1:-1, 1:-1]
         if not result[0] <= tol:  # a sample that overflowed leaves NaN in the halo, and with it its successors
             self.work[:] = 0.0
         return result
 
 
-def solve_samples(a, factor, b, out, axes, ways, singular, tol, limit, threads):
+def solve_samples(a, factor, b, exchange, out, axes, ways, singular, tol, limit, threads):
     """(true relative residual, its float64 floor, iterations) per sample; the solutions go into out (batch, mx, my).
 
     a (batch, 1 or 2, mx + 2, my + 2) padded, factor (batch,): the coefficient is a · factor; b (1 or batch, mx, my);
-    ways: the `coarsening` of each sample; singular: no wall holds a value
+    exchange (1 or batch, 4, longest side or 0): conductances through the low and high end of x and of y, times factor;
+    ways: of each sample; singular: no wall holds a value
     """
     batch = len(a)
     rho, floor, iterations = np.empty(batch), np.empty(batch), np.empty(batch, dtype=np.int64)
@@ -101,9 +109,10 @@ def solve_samples(a, factor, b, out, axes, ways, singular, tol, limit, threads):
             if i is None:
                 return
             if ways[i] not in workspaces:
-                workspaces[ways[i]] = _Workspace(axes, *ways[i])
+                workspaces[ways[i]] = _Workspace(axes, ways[i])
+            right, walls = (array[i if len(array) > 1 else 0] for array in (b, exchange))
             rho[i], floor[i], iterations[i] = workspaces[ways[i]].solve(
-                a[i], factor[i], b[i if len(b) > 1 else 0], out[i], singular, tol, limit
+                a[i], factor[i], right, walls, out[i], singular, tol, limit
             )
 
     workers = min(threads, batch)

@@ -1,7 +1,7 @@
-"""The compiled solver of one sample: conjugate gradients in float64 around the float32 cycle of `_numba_kernels`.
+"""The compiled solver of one sample: conjugate gradients in float64 around the cycle of `_numba_kernels`.
 
 numba's cache on disk watches only the file of the function that is cached. What is compiled into `solve_one` lies in
-four files: it alone is cached, under a key that holds a checksum of all four.
+several files: it alone is cached, under a key that holds a checksum of all of them.
 """
 
 from __future__ import annotations
@@ -13,16 +13,25 @@ import numba
 import numpy as np
 
 from sciops.pde._multigrid import HALF_EPSILON, ROUNDS, SAFETY, STALLED
-from sciops.pde._numba_kernels import arrays_of, as_matrix, cycle, fast, nested_start, setup
+from sciops.pde._numba_kernels import cycle, nested_start, prepare
+from sciops.pde._numba_stencils import arrays_of, as_matrix, fast, setup
 
-_SOURCES = ("_galerkin.py", "_multigrid.py", "_numba_kernels.py", "_numba_solve.py")
+_SOURCES = (
+    "_galerkin.py",
+    "_multigrid.py",
+    "_numba_kernels.py",
+    "_numba_lines.py",
+    "_numba_solve.py",
+    "_numba_stencils.py",
+)
 
 _exact = numba.njit(nogil=True, error_model="numpy")
 
 
 @_exact
-def _faces(a_x, a_y, factor, x_over, y_over, along_y, along_x):
-    """Conductances of one padded coefficient times a factor; x_over, y_over hold (dual, 1 / distance) of each axis."""
+def _faces(a_x, a_y, factor, x_over, y_over, exchange, along_y, along_x):
+    """Conductances of one padded coefficient times a factor; x_over, y_over hold (dual, 1 / distance) of each axis,
+    `exchange` (4, longest side) what is added at the low and high end of x and of y, or (4, 0)."""
     mx, my = along_y.shape[0], along_x.shape[1]
     for i in range(mx + 1):
         a0, a1 = a_x[i], a_x[i + 1]
@@ -36,6 +45,13 @@ def _faces(a_x, a_y, factor, x_over, y_over, along_y, along_x):
             for j in range(my + 1):
                 p, q = a1[j], a1[j + 1]
                 out[j] = 2.0 * p * (q / (p + q)) * (width * over[j])
+    if exchange.shape[1] > 0:
+        for j in range(my):
+            along_x[0, j] += factor * exchange[0, j]
+            along_x[mx, j] += factor * exchange[1, j]
+        for i in range(mx):
+            along_y[i, 0] += factor * exchange[2, i]
+            along_y[i, my] += factor * exchange[3, i]
 
 
 @_exact
@@ -172,7 +188,25 @@ def compiled(checksum: int):
 
     @numba.njit(cache=True, nogil=True, error_model="numpy")
     def solve_one(
-        a_x, a_y, factor, b, x_over, y_over, singular, tol, limit, shapes, start, work, along_y, along_x, p, Ap, r, u
+        a_x,
+        a_y,
+        factor,
+        b,
+        x_over,
+        y_over,
+        exchange,
+        singular,
+        tol,
+        limit,
+        shapes,
+        start,
+        work,
+        along_y,
+        along_x,
+        p,
+        Ap,
+        r,
+        u,
     ):
         """One sample into u (with halo); (true relative residual, its float64 floor, iterations)."""
         _ = checksum
@@ -181,8 +215,9 @@ def compiled(checksum: int):
         norm = np.sqrt(_copy(b, r))
         if norm == 0.0:
             return 0.0, 0.0, 0
-        _faces(a_x, a_y, factor, x_over, y_over, along_y, along_x)
+        _faces(a_x, a_y, factor, x_over, y_over, exchange, along_y, along_x)
         setup(along_y, along_x, work, shapes, start)
+        prepare(work, start, shapes)
         _, _, _, _, _, f, z, _ = arrays_of(work, start, shapes, 0)
         f, z = as_matrix(f, shapes[0]), as_matrix(z, shapes[0])
         iterations, rho, size = 0, 1.0, norm

@@ -1,7 +1,8 @@
-"""What stands on the four sides of a rectangle: a given value (Dirichlet) or a given flux (Neumann).
+"""What stands on the four sides of a rectangle: a given value (Dirichlet), a given flux (Neumann), a flux that grows as
+the value falls (Robin), or nothing, where an axis wraps round.
 
-A side is (axis, end), end 0 low and −1 high. Values and fluxes are numbers, or arrays over the grid's points along the
-side, the same for every sample or (batch, n).
+A side is (axis, end), end 0 low and −1 high. Values, fluxes and transfer coefficients are numbers, or arrays over the
+grid's points along the side, the same for every sample or (batch, n).
 """
 
 from __future__ import annotations
@@ -16,27 +17,37 @@ from torch import Tensor
 from sciops._arrays import as_tensor
 from sciops.grids import Grid
 from sciops.pde import _five_point as scheme
+from sciops.pde._five_point import Side
 
-Kind = Literal["dirichlet", "neumann"]
+Kind = Literal["dirichlet", "neumann", "robin", "periodic"]
 Boundary = Kind | Sequence[Any] | Mapping[str, Any]
-Side = tuple[int, int]
 
-KINDS = ("dirichlet", "neumann")
+KINDS = ("dirichlet", "neumann", "robin", "periodic")
+_TAKERS = {"values": ("dirichlet",), "flux": ("neumann", "robin"), "transfer": ("robin",)}
 SIDES: tuple[Side, ...] = ((0, 0), (0, -1), (1, 0), (1, -1))
 _ROUND_OFF = 1e-10  # share of ∫|f| + ∮|g| that counts as balanced
 
 
 @dataclass(frozen=True)
 class Walls:
-    """The kind of every side, the data (1 or batch, n) of those where it is not zero, and the `level` (1 or batch,)
-    that is subtracted from u while it is solved for, midway between the least and the largest given value."""
+    """The kind of every side, the data (1 or batch, n) of those where it is not zero, the `transfer` coefficients of
+    the robin sides, and the `level` (1 or batch,) that is subtracted from u while it is solved for, midway between the
+    least and the largest given value."""
 
     kinds: scheme.Kinds
     data: dict[Side, Tensor]
+    transfer: dict[Side, Tensor]
     level: Tensor | None
 
+    @property
+    def open(self) -> bool:
+        """Whether nothing but a constant of u is left free: no side holds a value, none exchanges."""
+        return not {"dirichlet", "robin"} & {kind for pair in self.kinds for kind in pair}
 
-def walls_of(boundary: Boundary, values: Any, flux: Any, grid: Grid, batch: int, device: torch.device) -> Walls:
+
+def walls_of(
+    boundary: Boundary, values: Any, flux: Any, transfer: Any, grid: Grid, batch: int, device: torch.device
+) -> Walls:
     """Raises ValueError for words, shapes and sides that do not fit, and numbers that are not finite."""
     kinds = kinds_of(boundary)
     data = {
@@ -44,12 +55,20 @@ def walls_of(boundary: Boundary, values: Any, flux: Any, grid: Grid, batch: int,
         for name, given in (("values", values), ("flux", flux))
         for side, tensor in _data(name, given, kinds, grid, batch, device).items()
     }
-    dirichlet = [data[side] for side in SIDES if _kind(kinds, side) == "dirichlet" and side in data]
+    exchange = _data("transfer", transfer, kinds, grid, batch, device)
+    for side in (side for side in SIDES if _kind(kinds, side) == "robin"):
+        if side not in exchange or not ((exchange[side] >= 0).all() and (exchange[side].amax(1) > 0).all()):
+            raise ValueError(
+                f"transfer on the {_name(side)} side has to be ≥ 0, and > 0 somewhere in every sample, for "
+                "A∂u/∂n + transfer·u = flux: pass transfer, or boundary 'neumann' there"
+            )
+    # u does not depend on the level
+    dirichlet = [data[side].detach() for side in SIDES if _kind(kinds, side) == "dirichlet" and side in data]
     if not dirichlet:
-        return Walls(kinds, data, None)
+        return Walls(kinds, data, exchange, None)
     low = torch.stack(torch.broadcast_tensors(*(side.amin(1) for side in dirichlet))).amin(0)
     high = torch.stack(torch.broadcast_tensors(*(side.amax(1) for side in dirichlet))).amax(0)
-    return Walls(kinds, data, 0.5 * low + 0.5 * high)
+    return Walls(kinds, data, exchange, 0.5 * low + 0.5 * high)
 
 
 def kinds_of(boundary: Boundary) -> scheme.Kinds:
@@ -64,16 +83,32 @@ def kinds_of(boundary: Boundary) -> scheme.Kinds:
         pairs = tuple((word, word) if isinstance(word, str) else tuple(word) for word in axes)
     except TypeError:
         pairs = ()
-    if len(pairs) != 2 or any(len(pair) != 2 or not set(pair) <= set(KINDS) for pair in pairs):
-        hint = "; periodic axes have no walls, use sciops.pde.poisson for them" if "periodic" in str(boundary) else ""
+    if len(pairs) != 2 or any(len(pair) != 2 or not all(word in KINDS for word in pair) for pair in pairs):
         raise ValueError(
-            f"boundary={boundary!r}: expected 'dirichlet' or 'neumann', such as 'neumann' or "
-            f"{{'x': ('dirichlet', 'neumann'), 'y': 'neumann'}}{hint}"
+            f"boundary={boundary!r}: expected 'dirichlet', 'neumann', 'robin' or 'periodic', such as 'neumann' or "
+            "{'x': ('dirichlet', 'neumann'), 'y': 'periodic'}"
         )
+    for name, pair in zip("xy", pairs):
+        if pair.count("periodic") == 1:
+            raise ValueError(f"boundary of the {name} axis is {pair}: an axis is periodic at both ends or at neither")
     return pairs
 
 
-def right_side(b: Tensor, a: Tensor, axes: tuple[scheme.Axis, scheme.Axis], walls: Walls) -> Tensor:
+def exchange(a: Tensor, axes: tuple[scheme.Axis, scheme.Axis], walls: Walls) -> dict[Side, Tensor]:
+    """The conductances to what lies behind robin sides, (batch, m of the other axis); a is padded."""
+    result = {}
+    for (k, end), transfer in walls.transfer.items():
+        along = axes[1 - k]
+        transfer = transfer[:, along.unknown]
+        result[k, end] = (
+            scheme.damping(a, axes, k, end, transfer) * transfer * torch.from_numpy(along.dual).to(a.device)
+        )
+    return result
+
+
+def right_side(
+    b: Tensor, a: Tensor, axes: tuple[scheme.Axis, scheme.Axis], walls: Walls, exchange: scheme.Exchange
+) -> Tensor:
     """b with what comes through the walls: the given fluxes, and c (v − level) from the given values; a is padded."""
     if not walls.data:
         return b
@@ -81,11 +116,16 @@ def right_side(b: Tensor, a: Tensor, axes: tuple[scheme.Axis, scheme.Axis], wall
     for (k, end), data in walls.data.items():
         along = axes[1 - k]
         data = data[:, along.unknown]
-        if walls.kinds[k][end] == "neumann":
+        if walls.kinds[k][end] != "dirichlet":
             term = data * torch.from_numpy(along.dual).to(b.device)
+            if (k, end) in exchange:
+                term = term * scheme.damping(a, axes, k, end, walls.transfer[k, end][:, along.unknown])
         else:
             term = scheme.wall_conductance(a, axes, k, end) * (data - walls.level[:, None])
         (b if k == 0 else b.mT)[:, end] += term
+    if walls.level is not None:
+        for (k, end), conductance in exchange.items():
+            (b if k == 0 else b.mT)[:, end] -= conductance * walls.level[:, None]
     return b
 
 
@@ -98,8 +138,9 @@ def balanced(b: Tensor, axes: tuple[scheme.Axis, scheme.Axis], mean: str, single
             i = int(bad[0])
             where = "" if single else f"sample {i}: "
             raise ValueError(
-                f"{where}∫f + ∮flux = {total[i]:.6g} (of ∫|f| + ∮|flux| = {size[i]:.3g}), where neumann walls all "
-                "round need 0: balance forcing and flux, or pass mean='project' to solve for f less a constant"
+                f"{where}∫f + ∮flux = {total[i]:.6g} (of ∫|f| + ∮|flux| = {size[i]:.3g}), where boundaries that hold "
+                "no value, neumann walls all round or periodic ones, need 0: balance forcing and flux, or pass "
+                "mean='project' to solve for f less a constant"
             )
     area = scheme.areas(axes, b)
     return b - area * (total / area.sum())[:, None, None]
@@ -132,8 +173,8 @@ def _data(
     """side → (1 or batch, n) for every side of the kind that `name` belongs to; empty where all is zero."""
     if isinstance(given, (int, float)) and given == 0:
         return {}
-    kind = KINDS[0] if name == "values" else KINDS[1]
-    mine = [side for side in SIDES if _kind(kinds, side) == kind]
+    takers = _TAKERS[name]
+    mine = [side for side in SIDES if _kind(kinds, side) in takers]
     if isinstance(given, Mapping):
         if not set(given) <= {"x", "y"}:
             raise ValueError(f"{name} has the keys {sorted(map(str, given))}; expected 'x' and 'y'")
@@ -141,7 +182,8 @@ def _data(
         for k, axis in enumerate("xy"):
             entry = given.get(axis, 0.0)
             if not isinstance(entry, (tuple, list)):  # for the ends that take it; for none, to be refused below
-                entry = [entry if word == kind or kind not in kinds[k] else 0.0 for word in kinds[k]]
+                taken = [word in takers for word in kinds[k]]
+                entry = [entry if mine_too or not any(taken) else 0.0 for mine_too in taken]
             if len(entry) != 2:
                 raise ValueError(
                     f"{name}[{axis!r}] has {len(entry)} entries; expected one for both ends or (low, high)"
@@ -151,22 +193,28 @@ def _data(
         entries = {side: given for side in mine} or {side: given for side in SIDES}
     result = {}
     for side, entry in entries.items():
-        axis, end = "xy"[side[0]], ("low", "high")[side[1]]
-        data = _side(entry, f"{name} on the {end} {axis} side", grid.shape[1 - side[0]], batch, device)
+        data = _side(entry, f"{name} on the {_name(side)} side", grid.shape[1 - side[0]], batch, device)
         if side in mine:
             result[side] = data
         elif data.any():
-            other = "flux" if name == "values" else "values"
+            kind = _kind(kinds, side)
+            other = [
+                f"pass it as {word}, or " for word in ("values", "flux") if kind in _TAKERS[word] and name != "transfer"
+            ]
             raise ValueError(
-                f"{name} on the {end} {axis} side is not zero, but that side is {_kind(kinds, side)!r}: "
-                f"pass it as {other}, or boundary {kind!r} there"
+                f"{name} on the {_name(side)} side is not zero, but that side is {kind!r}: "
+                f"{''.join(other)}boundary {takers[0]!r} there"
             )
     return result if any(data.any() for data in result.values()) else {}
 
 
+def _name(side: Side) -> str:
+    return f"{('low', 'high')[side[1]]} {'xy'[side[0]]}"
+
+
 def _side(entry: Any, name: str, points: int, batch: int, device: torch.device) -> Tensor:
     tensor, _ = as_tensor(entry, name)
-    tensor = tensor.detach().to(device, torch.float64)
+    tensor = tensor.to(device, torch.float64)
     if tuple(tensor.shape) not in ((), (points,), (1, points), (batch, points)):
         raise ValueError(
             f"{name} has shape {tuple(tensor.shape)}; expected a number, ({points},) or ({batch}, {points})"

@@ -1,4 +1,4 @@
-"""Darcy flow: −∇·(A∇u) = f with values or fluxes given on the walls, solved to a stated residual for batches of A."""
+"""Darcy flow: −∇·(A∇u) = f between walls or periodic, solved to a stated residual for batches of A."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from torch import Tensor
 from sciops._arrays import as_tensor
 from sciops.grids import Grid, check_on_grid
 from sciops.pde import _five_point as scheme
+from sciops.pde._darcy_system import coefficient_of, system_of
 from sciops.pde._engines import Problem, engine_for, measured, restated
-from sciops.pde._walls import Boundary, Walls, balanced, right_side, walls_of, write_values
+from sciops.pde._walls import Boundary, Walls, write_values
 
 __all__ = ["Solution", "SolverError", "residual", "solve"]
 
@@ -49,6 +50,7 @@ class Solution:
     floor: Any
 
 
+@torch.no_grad()
 def solve(
     a: Any,
     grid: Grid | None = None,
@@ -57,6 +59,7 @@ def solve(
     boundary: Boundary = "dirichlet",
     values: Any = 0.0,
     flux: Any = 0.0,
+    transfer: Any = 0.0,
     tensor: bool = False,
     mean: Mean = "refuse",
     tol: float = 1e-8,
@@ -67,22 +70,25 @@ def solve(
 ) -> Solution:
     """u with −∇·(A∇u) = f, by finite volumes with harmonic-mean faces: order 2 for smooth A, u and f.
 
-    On every side of the rectangle either u = v ("dirichlet") or A∂u/∂n = g ("neumann", n outward: g > 0 flows in).
+    On every side of the rectangle u = v ("dirichlet"), A∂u/∂n = g ("neumann", n outward: g > 0 flows in) or
+    A∂u/∂n + βu = g ("robin"); or an axis wraps round ("periodic").
 
     a : (batch, nx, ny) or (nx, ny), positive: A = a·I     numpy or torch; cast to float64
-    grid : Grid | None     where a lives; default the unit box with nodes on the walls. Nodes on a neumann wall are
-        unknowns with half a cell; cells end at the walls. A grid that stops short of the wall has its condition at the
-        wall of its `domain`, with the nearest coefficient up to there; any aspect ratio. Not periodic
+    grid : Grid | None     where a lives; default the unit box with nodes on the walls. Nodes on a neumann or robin wall
+        are unknowns with half a cell; cells end at the walls. A grid that stops short of the wall has its condition at
+        the wall of its `domain`, with the nearest coefficient up to there; any aspect ratio. With one axis periodic the
+        grid has cells, with both of them it is periodic (the default then) or has cells
     forcing : f, a number, a field (nx, ny) or a batch of fields
-    boundary : "dirichlet", "neumann", or by axis {"x": "neumann", "y": ("dirichlet", "neumann")}, a pair being (low,
-        high); axes that are not named are "dirichlet"
+    boundary : "dirichlet", "neumann", "robin", "periodic", or by axis {"x": "neumann", "y": ("dirichlet", "neumann")},
+        a pair being (low, high); axes that are not named are "dirichlet"
     values : v, a number for every dirichlet side, or {"x": (low, high), "y": both}, each a number or an array over the
         grid's points along the side, (n,) or (batch, n)
-    flux : g, likewise, for the neumann sides
+    flux : g, likewise, for the neumann and robin sides
+    transfer : β, likewise, for the robin sides; ≥ 0, and not 0 all along a side
     tensor : a is (batch, 2, nx, ny) or (2, nx, ny), A = diag(a[0], a[1])
-    mean : with neumann walls all round a solution exists only if ∫f + ∮g = 0, and is unique up to a constant: u has
-        mean 0 (cells as weights, the trapezoid rule on nodes). "refuse" what exceeds 1e-10 of ∫|f| + ∮|g|; "project"
-        solves for f less a constant
+    mean : where no side is dirichlet or robin a solution exists only if ∫f + ∮g = 0, and is unique up to a constant: u
+        has mean 0 (cells as weights, the trapezoid rule on nodes). "refuse" what exceeds 1e-10 of ∫|f| + ∮|g|;
+        "project" solves for f less a constant
     tol : relative residual ‖b − Au‖₂ / ‖b‖₂ to reach, the true one; b holds sources, fluxes, and what the given values
         send in where they differ from their midrange. Driven by values alone, b is larger than a source would make it:
         1e-10 then gives u as closely as 1e-8 does for f = 1
@@ -108,18 +114,18 @@ def solve(
     """
     if on_failure not in ("raise", "flag"):
         raise ValueError(f"on_failure={on_failure!r}: expected 'raise' or 'flag'")
-    if not (isinstance(tol, (int, float)) and 0 < tol < 1):
+    if not (isinstance(tol, (int, float, np.floating)) and 0 < tol < 1):
         raise ValueError(f"tol={tol!r}: expected a relative residual between 0 and 1, such as 1e-8")
     for name, value in (("threads", 1 if threads is None else threads), ("max_iterations", max_iterations)):
-        if int(value) != value or value < 1:
+        if not (isinstance(value, (int, float, np.number)) and value >= 1 and value % 1 == 0):
             raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
-    coefficient, restore, single, grid = _coefficient(a, grid, tensor)
-    run = engine_for(backend, coefficient.device)
-    system = _system(coefficient, grid, forcing, boundary, values, flux, mean, single)
+    coefficient, restore, single, grid = coefficient_of(a, grid, tensor, boundary)
+    system = system_of(coefficient, grid, forcing, boundary, values, flux, transfer, mean, single)
+    run = engine_for(backend, coefficient.device, tuple(axis.wraps for axis in system.axes))
 
     # powers of two: exact, and neither float32 nor squared norms can leave their range afterwards
     a_scale, b_scale = _power_of_two(coefficient), _power_of_two(system.b)
-    problem = Problem(system.a, a_scale, system.b.div_(b_scale[:, None, None]), system.axes)
+    problem = Problem(system.a, a_scale, system.b.div_(b_scale[:, None, None]), system.axes, system.exchange)
     u = coefficient.new_zeros(len(coefficient), *grid.shape)
     x, y = system.axes
     inside = u[:, x.unknown, y.unknown]
@@ -153,53 +159,34 @@ def residual(
     boundary: Boundary = "dirichlet",
     values: Any = 0.0,
     flux: Any = 0.0,
+    transfer: Any = 0.0,
     tensor: bool = False,
     mean: Mean = "refuse",
 ) -> Any:
     """‖b − Au‖₂ / ‖b‖₂ of a given u in the scheme of `solve`, per sample; differentiable in u for torch.
 
     u : (batch, nx, ny) or (nx, ny); nodes on dirichlet walls are not read, u has the given value there
-    a, grid, forcing, boundary, values, flux, tensor, mean : as in `solve`
+    a, grid, forcing, boundary, values, flux, transfer, tensor, mean : as in `solve`
     returns : (batch,), or a number for a single field; ‖Au‖₂ where b = 0
     """
-    coefficient, _, single, grid = _coefficient(a, grid, tensor)
+    coefficient, _, single, grid = coefficient_of(a, grid, tensor, boundary)
     field, restore = as_tensor(u, "u")
     check_on_grid(field, grid, "u")
+    if field.ndim > 3 or field.shape[:-2] not in ((), (1,), (len(coefficient),)):
+        raise ValueError(
+            f"u has shape {tuple(field.shape)}; expected {grid.shape} or {(len(coefficient), *grid.shape)}, as a has "
+            f"{len(coefficient)} samples"
+        )
     field = field.to(coefficient).reshape(-1, *grid.shape)
-    system = _system(coefficient, grid, forcing, boundary, values, flux, mean, single)
+    system = system_of(coefficient, grid, forcing, boundary, values, flux, transfer, mean, single)
     x, y = system.axes
     field = field[:, x.unknown, y.unknown]
     if system.walls.level is not None:
         field = field - system.walls.level[:, None, None]
-    faces = scheme.conductances(system.a, system.axes)
-    r = (system.b - scheme.apply(*faces, field)).flatten(1).norm(dim=1)
+    r = system.left_by(field).flatten(1).norm(dim=1)
     size = system.b.flatten(1).norm(dim=1)
     rho = r / torch.where(size > 0, size, 1.0)
     return restore(rho[0] if single else rho)
-
-
-@dataclass(frozen=True)
-class _System:
-    """The discrete equations, unscaled: a padded (batch, 1 or 2, mx + 2, my + 2), b (1 or batch, mx, my)."""
-
-    a: Tensor
-    b: Tensor
-    axes: tuple[scheme.Axis, scheme.Axis]
-    walls: Walls
-
-
-def _system(
-    a: Tensor, grid: Grid, forcing: Any, boundary: Any, values: Any, flux: Any, mean: str, single: bool
-) -> _System:
-    if mean not in ("refuse", "project"):
-        raise ValueError(f"mean={mean!r}: expected 'refuse' or 'project'")
-    walls = walls_of(boundary, values, flux, grid, len(a), a.device)
-    axes = scheme.axes_of(grid, walls.kinds)
-    a_padded = scheme.padded(a, axes)
-    b = right_side(scheme.source(_forcing(forcing, a, grid), axes), a_padded, axes, walls)
-    if not any("dirichlet" in pair for pair in walls.kinds):
-        b = balanced(b, axes, mean, single)
-    return _System(a_padded, b, axes, walls)
 
 
 def _level(problem: Problem, walls: Walls, u: Tensor, scale: Tensor) -> Tensor | None:
@@ -208,64 +195,6 @@ def _level(problem: Problem, walls: Walls, u: Tensor, scale: Tensor) -> Tensor |
         area = scheme.areas(problem.axes, u)
         return -(area * u).sum((1, 2)) / area.sum()
     return None if walls.level is None else walls.level * scale
-
-
-def _coefficient(a: Any, grid: Grid | None, tensor: bool) -> tuple[Tensor, Any, bool, Grid]:
-    """a as (batch, 1 or 2, nx, ny)."""
-    values, restore = as_tensor(a, "a")
-    values = values.detach()
-    if values.is_complex():
-        raise TypeError(f"a has dtype {values.dtype}; expected real numbers")
-    shape = tuple(values.shape)
-    if tensor:
-        if len(shape) not in (3, 4) or shape[-3] != 2:
-            raise ValueError(f"a has shape {shape}; expected (batch, 2, nx, ny) or (2, nx, ny) with tensor=True")
-    elif len(shape) not in (2, 3):
-        hint = "; drop the channel with a[:, 0]" if len(shape) == 4 else ""
-        hint += ", or pass tensor=True for diag(a[:, 0], a[:, 1])" if len(shape) == 4 and shape[1] == 2 else ""
-        raise ValueError(f"a has shape {shape}; expected (batch, nx, ny) or (nx, ny){hint}")
-    if grid is None:
-        if min(shape[-2:]) < 2:
-            raise ValueError(f"a has shape {shape}; expected at least 3 nodes per axis, walls included")
-        grid = Grid(shape[-2:])
-    check_on_grid(values, grid, "a")
-    components = 2 if tensor else 1
-    single = len(shape) == components + 1
-    values = values.to(torch.float64).contiguous()
-    _check_all(values, "a", "a positive finite number everywhere", positive=True)
-    return values.reshape(-1, components, *grid.shape), restore, single, grid
-
-
-def _forcing(forcing: Any, a: Tensor, grid: Grid) -> Tensor:
-    """f as (1 or batch, nx, ny), a number as (1, 1, 1)."""
-    f, _ = as_tensor(forcing, "forcing")
-    f = f.detach().to(a.device, torch.float64)
-    if (
-        f.ndim not in (0, 2, 3)
-        or (f.ndim and tuple(f.shape[-2:]) != grid.shape)
-        or f.shape[:-2] not in ((), (1,), (len(a),))
-    ):
-        raise ValueError(
-            f"forcing has shape {tuple(f.shape)}; expected a number, {grid.shape}, or {(len(a), *grid.shape)}"
-        )
-    _check_all(f, "forcing", "finite numbers", positive=False)
-    return f.expand(1, 1, 1) if f.ndim == 0 else f.reshape(-1, *grid.shape)
-
-
-def _check_all(values: Tensor, name: str, wanted: str, *, positive: bool) -> None:
-    if not values.numel():
-        return
-    low, high = torch.aminmax(values)
-    if torch.isfinite(low) and torch.isfinite(high) and (not positive or low > 0):
-        return
-    bad = ~torch.isfinite(values)
-    if positive:
-        bad |= values <= 0
-    index = torch.nonzero(bad)[0].tolist()
-    value = values[tuple(index)].item()
-    hint = "; map an indicator to its two values first" if positive and value == 0.0 else ""
-    where = f"[{', '.join(map(str, index))}]" if index else ""
-    raise ValueError(f"{name}{where} = {value:g}: expected {wanted}{hint}")
 
 
 def _power_of_two(values: Tensor) -> Tensor:
@@ -293,5 +222,5 @@ def _report(status, rho, floor, a, tol, on_failure) -> None:
             f"{len(limited)} of {len(status)} samples stop at float64's floor above tol={tol:.1e} (sample {worst}: "
             f"residual {rho[worst]:.1e}, floor {floor[worst]:.1e}); raise tol, or accept by on_failure='flag'",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,  # past the decorator
         )

@@ -14,6 +14,7 @@ from sciops.pde import _five_point as scheme
 from sciops.pde import _multigrid_torch as mg
 from sciops.pde._direct import solve_directly
 from sciops.pde._galerkin import BOTH, ROWS, galerkin_products, interpolated
+from sciops.pde._hierarchy_torch import dense
 from sciops.pde._multigrid import coarsening, level_shapes
 
 CLOSED = (("neumann", "neumann"),) * 2
@@ -53,8 +54,8 @@ def test_coarse_operators_are_galerkin_products(shape, rows_alone):
     steps = [level.steps for level in hierarchy.levels[:-1]]
     assert steps == [ROWS] * min(rows_alone, len(steps)) + [BOTH] * max(0, len(steps) - rows_alone) and steps
     for fine, coarse in zip(hierarchy.levels, hierarchy.levels[1:]):
-        P, A = interpolation_matrix(fine, coarse.shape), mg.dense(fine)[0]
-        expected, stored = P.T @ A @ P, mg.dense(coarse)[0]
+        P, A = interpolation_matrix(fine, coarse.shape), dense(fine)[0]
+        expected, stored = P.T @ A @ P, dense(coarse)[0]
         assert (stored - expected).abs().max() <= 2e-15 * expected.abs().max()
         assert torch.equal(stored, stored.T)
 
@@ -77,7 +78,7 @@ def test_between_closed_walls_constants_are_interpolated_exactly_and_stay_in_the
         for fine, coarse in zip(levels, levels[1:]):
             ones = interpolation_matrix(fine, coarse.shape).sum(1)
             assert (ones - 1).abs().max() < 1e-8  # d − c_N − c_S loses digits
-            assert mg.dense(coarse)[0].sum(1).abs().max() <= 1e-10 * levels[0].stencil["d"].max()
+            assert dense(coarse)[0].sum(1).abs().max() <= 1e-10 * levels[0].stencil["d"].max()
 
 
 def test_products_are_all_there():
@@ -111,17 +112,18 @@ def torch_cycle(a: np.ndarray, dtype: torch.dtype, kinds=scheme.DIRICHLET, rows_
 def compiled():
     return (
         pytest.importorskip("sciops.pde._numba_kernels"),
+        pytest.importorskip("sciops.pde._numba_stencils"),
         pytest.importorskip("sciops.pde._multigrid_numba").layout,
     )
 
 
 def numba_cycle(a: np.ndarray, kinds=scheme.DIRICHLET, rows_alone: int = 0, call="cycle"):
-    kernels, layout = compiled()
+    kernels, stencils, layout = compiled()
     faces = [face[0].numpy() for face in faces_of(a, kinds)]
     shapes, start, size = layout(faces[0].shape[0], faces[1].shape[1], rows_alone)
     work = np.zeros(size, dtype=np.float32)
-    kernels.setup(*faces, work, shapes, start)
-    level = [kernels.as_matrix(array, shapes[0]) for array in kernels.arrays_of(work, start, shapes, 0)]
+    stencils.setup(*faces, work, shapes, start)
+    level = [stencils.as_matrix(array, shapes[0]) for array in stencils.arrays_of(work, start, shapes, 0)]
 
     def inverse(x: np.ndarray) -> np.ndarray:
         level[5][1:-2, 1:-2] = x
@@ -180,7 +182,7 @@ def test_cycle_is_a_contraction(field):
 @pytest.mark.parametrize("rows_alone", [0, 2])
 @pytest.mark.parametrize("kinds", [scheme.DIRICHLET, CLOSED])
 def test_both_forms_hold_the_same_hierarchy_and_cycle(shape, rows_alone, kinds):
-    kernels, layout = compiled()
+    _, stencils, layout = compiled()
     rng = np.random.default_rng(2)
     plain = rows_alone == 0 and kinds == scheme.DIRICHLET
     a = np.exp((1.0 if plain else 0.3) * rng.standard_normal((1, 2, *shape)))
@@ -192,13 +194,13 @@ def test_both_forms_hold_the_same_hierarchy_and_cycle(shape, rows_alone, kinds):
     x -= x.mean()
     shapes, start, size = layout(*size, rows_alone)
     work = np.zeros(size, dtype=np.float32)
-    kernels.setup(*(face[0].numpy() for face in faces), work, shapes, start)
+    stencils.setup(*(face[0].numpy() for face in faces), work, shapes, start)
     assert [tuple(s) for s in shapes] == [level.shape for level in hierarchy.levels]
-    finest = kernels.arrays_of(work, start, shapes, 0)[0]
+    finest = stencils.arrays_of(work, start, shapes, 0)[0]
     for k, level in enumerate(hierarchy.levels):
-        arrays = dict(zip(("d", "e", "s", "se", "sw"), kernels.arrays_of(work, start, shapes, k)))
+        arrays = dict(zip(("d", "e", "s", "se", "sw"), stencils.arrays_of(work, start, shapes, k)))
         for name, flat in level.stencil.items():
-            mine = kernels.as_matrix(arrays[name], shapes[k])[1:-2, 1:-2]
+            mine = stencils.as_matrix(arrays[name], shapes[k])[1:-2, 1:-2]
             theirs = level.square(flat)[0, 1:-2, 1:-2].numpy()
             assert np.abs(mine - theirs).max() <= (2e-6 if plain else 1e-4) * np.abs(finest).max()
     mine, theirs = numba_cycle(a, kinds, rows_alone)(x), torch_cycle(a, torch.float32, kinds, rows_alone)(x)

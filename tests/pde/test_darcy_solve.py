@@ -303,6 +303,9 @@ def test_bad_calls_say_what_was_expected(field):
         (lambda: darcy.solve(a, tol=0), "tol=0"),
         (lambda: darcy.solve(a, on_failure="ignore"), "'raise' or 'flag'"),
         (lambda: darcy.solve(a, threads=0), "threads=0"),
+        (lambda: darcy.solve(a, threads="two"), "threads='two'"),
+        (lambda: darcy.solve(a, max_iterations=None), "max_iterations=None"),
+        (lambda: darcy.solve(a, max_iterations=np.inf), "max_iterations=inf"),
         (lambda: darcy.solve(a, max_iterations=0), "max_iterations=0"),
     ]:
         with pytest.raises(ValueError, match=message):

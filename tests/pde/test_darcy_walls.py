@@ -426,19 +426,15 @@ def test_strips_and_flat_cells_are_anisotropy_too():
 
 
 @BOTH
-def test_anisotropy_that_turns_within_the_domain_ends_in_the_direct_solve(backend, field):
-    g = np.log(field("lognormal1", 65, 1)[0])
-    solution = darcy.solve(np.exp(np.stack([4 * g, -4 * g])), tensor=True, backend=backend, tol=1e-7)
-    assert solution.status == "fallback_ok" and solution.method == "direct" and solution.residual <= 1e-7
-    assert darcy.solve(np.exp(np.stack([g / 2, -g / 2])), tensor=True, backend=backend).status == "ok"
+def test_a_sample_that_overflows_leaves_nothing_to_the_next_one(backend, field, monkeypatch):
+    """Points in float32 do not survive a ratio that runs from e^-30 to e^30."""
+    from sciops.pde import _engines
 
-
-@BOTH
-def test_a_sample_that_overflows_leaves_nothing_to_the_next_one(backend, field):
+    monkeypatch.setattr(_engines, "_TURNING", np.inf)
     g = np.log(field("lognormal1", 65, 1)[0])
     bad, good = (np.exp(np.stack([c * g, -c * g])) for c in (4.0, 0.5))
     together = darcy.solve(np.stack([bad, good]), tensor=True, backend=backend, tol=1e-7, threads=1)
-    assert list(together.status) == ["fallback_ok", "ok"]
+    assert (together.status == "ok").all() and (together.method == f"multigrid-{backend}").all()
     alone = darcy.solve(good, tensor=True, backend=backend, tol=1e-7, threads=1)
     np.testing.assert_allclose(together.u[1], alone.u, rtol=0, atol=0 if backend == "numba" else 1e-6 * alone.u.max())
 
@@ -497,8 +493,8 @@ def test_kinds_of_input_and_gradients_of_the_residual(field):
 def test_bad_walls_say_what_was_expected(field):
     a = field("4", 10, 2)
     for options, message in [
-        ({"boundary": "wall"}, r"boundary='wall': expected 'dirichlet' or 'neumann'"),
-        ({"boundary": {"x": "periodic"}}, "no walls, use sciops.pde.poisson"),
+        ({"boundary": "wall"}, r"boundary='wall': expected 'dirichlet', 'neumann', 'robin' or 'periodic'"),
+        ({"boundary": {"x": [["neumann"], 1]}}, "expected 'dirichlet'"),
         ({"boundary": {"z": N}}, r"keys \['z'\]; expected 'x' and 'y'"),
         ({"boundary": {"x": (N, D, N)}}, "such as"),
         ({"boundary": 3}, "boundary=3"),
@@ -520,6 +516,14 @@ def test_bad_walls_say_what_was_expected(field):
     bad[2, 1, 3, 4] = -1
     with pytest.raises(ValueError, match=r"a\[2, 1, 3, 4\] = -1"):
         darcy.solve(bad, tensor=True)
+
+
+def test_a_residual_of_several_fields_needs_as_many_coefficients():
+    u = np.zeros((3, 10, 10))
+    for a in (np.ones((10, 10)), np.ones((2, 10, 10))):
+        with pytest.raises(ValueError, match=r"u has shape \(3, 10, 10\); expected \(10, 10\)"):
+            darcy.residual(a, u)
+    assert darcy.residual(np.ones((3, 10, 10)), u[0]).shape == (3,)
 
 
 @pytest.mark.gpu
