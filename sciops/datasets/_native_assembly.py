@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import glob
 import os
-import platform
 import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sciops.datasets._native_content import groups_of, root_attributes_of
-from sciops.datasets._native_files import exclusive, replacing
+from sciops.datasets._native_files import exclusive, hidden, remove_abandoned, replacing
 from sciops.datasets._native_layout import create_group, set_attributes, stored_bytes
 from sciops.datasets._native_parts import Plan, read_part
 from sciops.datasets.native import now
@@ -109,7 +106,10 @@ class Assembly:
             for dims, dtype, _ in group.variables.values()
         ]
         size = 0 if plan.compression is not None else stored_bytes(shapes)
-        temporary = self._within.enter_context(replacing(plan.output, _place(plan), size=size))
+        remove_abandoned(plan.parts / "assembling")  # it needs the room
+        temporary = self._within.enter_context(
+            replacing(plan.output, hidden(plan.parts / "assembling", "tmp"), size=size)
+        )
         self._file = file = self._within.enter_context(h5netcdf.File(temporary, "w"))
         set_attributes(file, {**root_attributes_of(plan), "created": now()})
         for group in groups:
@@ -118,23 +118,3 @@ class Assembly:
             )
             for name, values in group.fixed.items():
                 file[group.name].variables[name][:] = values
-
-
-def _place(plan: Plan) -> Path:
-    """Where the output grows; what killed processes of this machine left of theirs makes room."""
-    here = f"assembling.{platform.node()}."
-    for left in plan.parts.glob(f"{glob.escape(here)}*.h5"):
-        pid = left.name.removeprefix(here).removesuffix(".h5")
-        if os.name == "posix" and pid.isdecimal() and not _alive(int(pid)):
-            left.unlink(missing_ok=True)
-    return plan.parts / f"{here}{os.getpid()}.h5"
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # someone else's
-        pass
-    return True

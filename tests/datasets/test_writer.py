@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -228,7 +227,7 @@ def test_a_full_disk_is_one_line_and_keeps_the_finished_parts(
         original = _native_files.synchronize
 
         def synchronize(path):
-            if path.suffix == ".h5":
+            if "assembling" in path.name:
                 raise full
             original(path)
 
@@ -247,7 +246,7 @@ def test_where_the_disk_is_short_for_a_while_the_parts_come_first(tmp_path: Path
     usage, begun = shutil.disk_usage, []
 
     def short_once(path):
-        begun.extend(path.glob("assembling*"))
+        begun.extend(path.glob(".assembling*"))
         return usage(path)._replace(free=0) if len(begun) == 1 else usage(path)
 
     monkeypatch.setattr(shutil, "disk_usage", short_once)
@@ -326,8 +325,8 @@ def test_what_a_killed_assembly_of_this_machine_left_makes_room(tmp_path: Path, 
     gone.wait()
     plan = plan_in(tmp_path)
     write_parts(plan, make, progress=False)
-    mine = plan.parts / f"assembling.{platform.node()}.{gone.pid}.h5"
-    other = plan.parts / f"assembling.{platform.node()}.{os.getppid()}.h5"
+    name = _native_files.hidden(plan.parts / "assembling", "tmp").name
+    mine, other = (plan.parts / name.replace(str(os.getpid()), str(pid)) for pid in (gone.pid, os.getppid()))
     mine.touch()
     other.touch()
 
