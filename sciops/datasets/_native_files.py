@@ -45,6 +45,8 @@ def replacing(
                 f"no space left on the device for {path}; free some and run the same command again: "
                 "nothing half-written is left",
             ) from None
+        if error.errno == errno.EFBIG:
+            raise OSError(errno.EFBIG, f"{path} may not grow as large as it must: see `ulimit -f`") from None
         raise
     finally:
         temporary.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +136,7 @@ convert(sys.argv[1], sys.argv[2], "li2020-v7.3", overwrite=True)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_conversion_leaves_the_old_file_and_the_next_one_cleans_up(source, tmp_path):
     there = convert(_darcy(seed=1), tmp_path / "there", "neuralop")
     before = there.read_bytes()
@@ -162,3 +164,16 @@ def test_only_what_dead_processes_left_is_removed(tmp_path):
     path.unlink()
     remove_abandoned(path)  # a store set aside is all that is left of it
     assert old.exists()
+
+
+@pytest.mark.parametrize("layout", ["native", "neuralop", "li2020", "li2020-v7.3", "the-well", "cno", "arrays"])
+def test_a_file_that_may_not_grow_is_one_line_and_leaves_nothing(source, tmp_path, layout):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        with pytest.raises(OSError) as caught:
+            convert(source, tmp_path / "there", layout)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert str(tmp_path / "there") in str(caught.value) and "\n" not in str(caught.value)
+    assert [p.name for p in tmp_path.iterdir()] == ["source.h5"]

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
+_SPARE = 1 << 16  # bytes of a file beside its numbers
+
+
 def write(groups: list[xr.Dataset], path: Path) -> None:
     """Writes the one data set of `groups` to path, in the layout of this module."""
     import torch
@@ -37,7 +40,8 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
         content, stated = _burgers(dataset), {}
     else:
         content, stated = _flow(dataset) if equation == "navier_stokes" else _darcy(dataset)
-    with replacing(path) as temporary:
+    size = sum(field.nbytes for field in content.values()) + _SPARE
+    with replacing(path, size=size) as temporary:
         scratch, marks = temporary.with_suffix(".scratch"), dataset.attrs.get("coefficient") == "indicator"
         tensors = {name: _tensor(field, scratch, marks and name == "x") for name, field in content.items()}
         torch.save({**tensors, **stated}, temporary)
