@@ -67,8 +67,9 @@ def generate(
         print(f"{plan.output} is complete already: {plan.samples} samples of the same configuration")
         return plan.output
     with Assembly(plan) as output:
-        # whoever makes every part need not read them again
-        also = output.offer if shard[1] == 1 and cluster is None and not plan.in_zarr else None
+        # whoever makes every part need not read them again, and whoever waits for workers here may begin
+        alone = shard[1] == 1 and (cluster is None or cluster.scheduler is None)
+        also = output.offer if alone and not plan.in_zarr else None
         write_parts(plan, make, shard=shard, batch=batch, cluster=cluster, progress=progress, also=also)
         mine = output.lock()
         if finished(plan):  # another shard was quicker
@@ -144,7 +145,8 @@ def write_parts(
 ) -> None:
     """Makes every part of the shard that is missing or damaged; arguments and errors as in `generate`.
 
-    also : called with the index and the arrays of each part that this process has written, in another thread
+    also : called with the index and the arrays of each part that this process has written, in another thread, or that
+        workers have, read back
     """
     from tqdm.auto import tqdm
 
@@ -163,6 +165,8 @@ def write_parts(
     ):
         for index in made:
             bar.update(size[index])
+            if also is not None and not here:
+                also(index, storage(plan).read_part(plan, index))
 
 
 def _in_turn(

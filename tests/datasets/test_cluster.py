@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -25,7 +26,7 @@ from distributed import Client, LocalCluster
 
 from data_gen.darcy import DarcyConfig
 from data_gen.darcy import run as run_darcy
-from sciops.datasets import _cluster, _native_parts
+from sciops.datasets import _cluster, _native_assembly, _native_parts
 from sciops.datasets.native import content_hash
 from sciops.datasets.writer import Cluster, Plan, generate
 from sciops.grids import Grid
@@ -137,6 +138,21 @@ def test_what_make_raises_comes_back_and_the_rest_goes_on_here(tmp_path: Path, l
     assert content_hash(plan.output) == reference
     here = [note for note in log.iterdir() if note.name.split("-")[1] == str(os.getpid())]
     assert 1 <= len(here) <= 11 - before  # a worker may have finished one more meanwhile
+
+
+def test_the_output_grows_while_workers_of_this_machine_make_its_parts(
+    tmp_path: Path, log: Path, cluster, reference: str, monkeypatch
+) -> None:
+    @contextlib.contextmanager
+    def client(asked):
+        with Client(cluster.scheduler_address, set_as_default=False) as there:
+            yield there
+
+    monkeypatch.setattr(_cluster, "_client", client)
+    monkeypatch.setattr(_native_assembly, "read_part", lambda *arguments: pytest.fail("read at the end"))
+    plan = plan_in(tmp_path)
+    generate(plan, functools.partial(make, log, 0), cluster=Cluster(workers=2), progress=False)
+    assert content_hash(plan.output) == reference
 
 
 def test_what_is_refused_at_once_claims_no_folder(tmp_path: Path, log: Path, cluster) -> None:
