@@ -100,6 +100,16 @@ def test_the_exact_step_of_a_forced_equation_reproduces_its_solution(how, tmp_pa
         data.close()
 
 
+def test_samples_that_break_leave_what_the_others_know_in_its_place():
+    data = TrajectoryDataset(forced(own_times=True), inputs="c", forcings="f", time_step=True, dtype=torch.float64)
+    stepper, x0 = Stepper(ExactStep(), channels=1, forcings=1, time_step=True), data.initial(slice(None), 12)
+    x0[1, 3] = torch.nan  # its second forcing
+    with pytest.warns(RuntimeWarning, match="1 of 5 samples stopped being finite, the first is sample 1 at step 1"):
+        frames = rollout(stepper, x0, GRID, steps=12)
+    assert frames[1].isnan().all()
+    torch.testing.assert_close(frames[[0, 2, 3, 4]], data.trajectories([0, 2, 3, 4])[:, 1:], rtol=0, atol=1e-13)
+
+
 def test_windows_hold_the_forcings_and_the_times_of_their_steps():
     dataset = forced(own_times=True)
     options = dict(inputs="c", forcings="f", time_step=True, dtype=torch.float64)
