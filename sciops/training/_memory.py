@@ -47,10 +47,12 @@ class Memory:
         average: Average,
         config: TrainConfig,
         data: str,
+        validation: list[str],
         writes: bool,
     ) -> None:
         self.run, self.model, self.optimizer, self.scaler, self.names = run, model, optimizer, scaler, names
-        self.average, self.config, self.data, self.writes = average, config, data, writes
+        self.average, self.config, self.writes = average, config, writes
+        self.data, self.validation = data, validation
         self.good: dict[str, Tensor] = {}
         self.best: dict[str, Tensor] = {}
         self.written = 0
@@ -142,6 +144,7 @@ class Memory:
         state = {
             "config": plain(self.config.identity()),
             "data": self.data,
+            "validation": self.validation,
             "model": self._model_config(),
             "epochs": run.epochs,
             "steps": run.steps,
@@ -169,6 +172,11 @@ class Memory:
         if state["data"] != self.data:
             raise ValueError(
                 f"{path} was trained on other fields: the training data changed since; pass another folder"
+            )
+        if state.get("validation", self.validation) != self.validation:  # absent in files from before
+            raise ValueError(
+                f"{path} was validated on other fields, with which its best epoch cannot be compared: pass the same "
+                "validation fields, or another folder"
             )
         run = self.run
         load_model_tensors(self.model, tensors, path)

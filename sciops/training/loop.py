@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from sciops.training._averaging import Average
-from sciops.training._data import examine, training_sets
+from sciops.training._data import examine, fingerprints, training_sets
+from sciops.training._finite import NonFiniteLoss, check_finite
 from sciops.training._loader import Loader
 from sciops.training._memory import Memory
 from sciops.training._processes import Processes
@@ -42,10 +43,6 @@ from sciops.training.batches import Batch, batches_per_epoch, epoch_steps, micro
 from sciops.training.config import TrainConfig
 from sciops.training.gradients import GRADIENTS, options_at
 from sciops.training.gradients._diagnosis import Diagnosis
-
-
-class NonFiniteLoss(RuntimeError):
-    """Loss or gradient that is not finite; the message says where, at which rate, where the last good state is."""
 
 
 @dataclass
@@ -132,7 +129,8 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
         scaler = torch.amp.GradScaler(processes.device.type, enabled=config.precision == "fp16")
         run = Run(model, Path(config.folder) if config.folder else None, parameters=sum(p.numel() for p in names))
         average = Average(names, config.ema)
-        memory = Memory(run, trained, optimizer, scaler, names, average, config, fingerprint, processes.main)
+        data_read = (fingerprint, fingerprints(validation))
+        memory = Memory(run, trained, optimizer, scaler, names, average, config, *data_read, processes.main)
         memory.start()
         processes.agree(sizes_of_data_sets=[len(dataset) for dataset in loader.datasets], finished_epochs=run.epochs)
         front = processes.prepare(compiled(OnGrid(trained), config))
@@ -235,7 +233,7 @@ def _train_epoch(
             taken += 1
             if run.steps % ask_every == 0:
                 latest = slice(max(0, taken - ask_every), taken)
-                _check_finite(losses[latest], norms[latest], run, rate, config, processes)
+                check_finite(losses[latest], norms[latest], run, rate, config, processes)
             if config.clip is not None:
                 processes.clip(parameters, config.clip, norm)
             scaler.step(optimizer)
@@ -243,7 +241,7 @@ def _train_epoch(
             average.update(run.steps)
             run.seconds = before + time.perf_counter() - started
     losses, norms = losses[:taken], norms[:taken]
-    _check_finite(losses, norms, run, rate, config, processes)
+    check_finite(losses, norms, run, rate, config, processes)
     mean_loss = (processes.sum(losses.mean()) / processes.count).item()
     if not math.isfinite(mean_loss):
         raise NonFiniteLoss(f"loss is {mean_loss} in epoch {run.epochs + 1}, learning rate {rate:.3g}")
@@ -266,34 +264,6 @@ def _all_steps(train: Sequence[Any], config: TrainConfig) -> int:
     if config.seconds:
         return 0
     return sum(sum(batches_per_epoch(sizes, config, epoch)) for epoch in range(config.epochs))
-
-
-def _check_finite(
-    losses: Tensor,
-    norms: Tensor,
-    run: Run,
-    rate: float,
-    config: TrainConfig,
-    processes: Processes,
-) -> None:
-    """Raises NonFiniteLoss for the first of the latest steps whose loss or gradient is not finite.
-
-    Gradients in fp16 may overflow: the scaler skips such steps. Several processes see the same averaged gradient but
-    each its own loss, so they decide by the gradient, together.
-    """
-    watched = {}
-    if processes.count == 1:
-        watched["loss"] = losses
-    if config.precision != "fp16":
-        watched["gradient norm"] = norms
-    for name, values in watched.items():
-        wrong = (~torch.isfinite(values)).nonzero()
-        if len(wrong):
-            first = int(wrong[0])
-            raise NonFiniteLoss(
-                f"{name} is {float(values[first])} in epoch {run.epochs + 1}, "
-                f"step {run.steps - len(values) + first + 1}, learning rate {rate:.3g}"
-            )
 
 
 def _out_of_time(run: Run, config: TrainConfig) -> bool:

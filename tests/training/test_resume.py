@@ -17,7 +17,7 @@ from sciops._json import read_jsonl
 from sciops.datasets import Splits, TensorFields
 from sciops.grids import Grid
 from sciops.models import build_model
-from sciops.training import TrainConfig, fit, load_checkpoint
+from sciops.training import TrainConfig, fit, load_checkpoint, save_checkpoint
 
 QUIET = TrainConfig(epochs=4, batch_size=8, clip=0.5, progress=False)
 
@@ -121,6 +121,17 @@ def test_operators_of_the_house_resume_exactly_too(tmp_path):
     assert_same(tmp_path / "whole", tmp_path / "halves")
 
 
+def test_a_file_from_before_says_nothing_of_its_validation_and_goes_on(tmp_path):
+    whole = fit(network(), data(), replace(QUIET, folder=tmp_path / "whole"))
+    fit(network(), data(), replace(QUIET, folder=tmp_path / "halves", stop_after=2))
+    path = tmp_path / "halves" / "last.safetensors"
+    tensors, state = load_checkpoint(path)
+    assert state.pop("validation")[0].startswith("8 ")
+    save_checkpoint(path, tensors, state)
+    resumed = fit(network(seed=4), data(), replace(QUIET, folder=tmp_path / "halves", resume=True))
+    assert without_clock(resumed.history) == without_clock(whole.history)
+
+
 class Phase(nn.Module):
     """A complex parameter, and a complex table, as spectral models of others have them."""
 
@@ -164,6 +175,9 @@ def test_another_config_data_model_or_an_unasked_resume_is_refused_in_one_line(t
     other.train[0].x[0, 0, 0, 0] += 1
     with pytest.raises(ValueError, match="trained on other fields"):
         fit(network(), other, again)
+    for others in (fields(7, 2), fields(8, 3), None, [fields(8, 2), fields(3, 2, points=5)]):
+        with pytest.raises(ValueError, match="validated on other fields, with which its best epoch cannot be compared"):
+            fit(network(), Splits(data().train, others), again)
     with pytest.raises(ValueError, match="belongs to another model: .*model.0.weight"):
         fit(nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), *network()[1:]), data(), again)
     assert (tmp_path / "last.safetensors").read_bytes() == before
