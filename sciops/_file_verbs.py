@@ -90,6 +90,7 @@ def convert(rest: list[str]) -> None:
         resolution: tuple[int, ...] | None = None,
         split: str | None = None,
         dtype: Literal["float32", "float64"] | None = None,
+        phases: tuple[float, float] | None = None,
         without: tuple[str, ...] = (),
         overwrite: bool = False,
     ) -> dict[str, Any]:
@@ -102,6 +103,7 @@ def convert(rest: list[str]) -> None:
             resolution: points per axis, for sources that hold or nest several grids; else the finest (native: all)
             split: train, validation or test: these samples alone
             dtype: cast the fields, and say what that loses; else they are kept bit for bit
+            phases: the low and the high value of a coefficient that only tells two phases apart
             without: variables and constants to leave out, time among them
             overwrite: replace a destination that exists
         """

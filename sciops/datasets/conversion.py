@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sciops.datasets._native_files import is_store, remove_abandoned
 from sciops.datasets._native_layout import samples_of
 from sciops.datasets.conventions import parameters_of, split_indices, state_of
+from sciops.datasets.phases import with_phases
 from sciops.datasets.readers._description import sidecar
 from sciops.datasets.writers import WRITERS
 
@@ -31,6 +32,7 @@ def convert(
     resolution: int | tuple[int, ...] | None = None,
     split: str | None = None,
     dtype: str | None = None,
+    phases: tuple[float, float] | None = None,
     without: Sequence[str] = (),
     overwrite: bool = False,
     told: Callable[[str], None] | None = None,
@@ -43,6 +45,7 @@ def convert(
     resolution : the grid to take; None takes the finest, or for native to native all of them
     split : "train", "validation" or "test": these samples alone, for layouts that keep one file a split
     dtype : "float32" or "float64", to cast the fields to; times, positions, constants and numbers of a sample stay
+    phases : (low, high), the values of a coefficient that is an indicator of two phases, as `with_phases` takes them
     without : variables and constants to leave out, for layouts that have no place for them; "time" for the times
     overwrite : whether a file, or a native Zarr store, of that name may be replaced
     told : called with a line for each field that was cast, which says what that has lost
@@ -76,6 +79,7 @@ def convert(
         groups = [open_dataset(source, resolution if shape is None else shape) for shape in groups]
     try:
         chosen = [_without(group, without, _name(source)) for group in groups] if without else groups
+        chosen = chosen if phases is None else [with_phases(group, *phases) for group in chosen]
         chosen = chosen if split is None else [_part(group, split) for group in chosen]
         if not all(group.sizes.get("sample", 1) for group in chosen):
             raise ValueError(f"there is no {f'{split} ' if split else ''}sample to write in {_name(source)}")

@@ -181,3 +181,19 @@ def test_a_flow_of_another_forcing_is_not_written_as_that_of_li_et_al(tmp_path):
     dragged = build_dataset(fields, grid, **{**options, "parameters": {"viscosity": 1e-3, "drag": 0.1}})
     with pytest.raises(ValueError, match="no place for drag"):
         convert(dragged, tmp_path / "y", "li2020-ns")
+
+
+def test_an_indicator_is_given_its_values(tmp_path):
+    marks = np.random.default_rng(0).random((3, 9, 9)) > 0.5
+    fields = {n: (("sample", "x", "y"), marks.astype("f4"), {}) for n in "au"}
+    options = {"layout": "native", "equation": "darcy", "coefficient": "indicator", "forcing": 1.0}
+    source = convert(build_dataset(fields, Grid((9, 9)), **options), tmp_path / "marks.pt", "neuralop")
+    with pytest.raises(ValueError, match="--phases LOW HIGH"):
+        convert(source, tmp_path / "x.mat", "li2020")
+    with open_dataset(convert(source, tmp_path / "x.mat", "li2020", phases=(3, 12), dtype="float32")) as there:
+        assert there.attrs["coefficient"] == "values" and there["a"].dtype == np.float32
+        assert np.array_equal(there["a"].values, np.where(marks, 12, 3))
+    for phases, words in (((3, -1), "high=-1"), ((3, 12), "holds coefficient values already")):
+        path = tmp_path / ("marks.pt" if "high" in words else "x.mat")
+        with pytest.raises(ValueError, match=words):
+            convert(path, tmp_path / "y", "native", phases=phases)

@@ -46,7 +46,7 @@ def expect_values(dataset: xr.Dataset, layout: str) -> None:
     if dataset.attrs.get("coefficient") != "values":
         raise ValueError(
             f"layout {layout!r} holds coefficient values; the data set has an indicator of two phases: state them "
-            "first, convert(with_phases(open_dataset(path), low, high), …)"
+            "first, convert(…, phases=(low, high)), --phases LOW HIGH, as with_phases does"
         )
 
 
