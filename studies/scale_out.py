@@ -11,6 +11,7 @@ cluster, but what the killed worker's successor needs to start.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import logging
 import os
@@ -124,6 +125,7 @@ def _cluster(workers: int) -> Any:
 
 def _warm(config: darcy.DarcyConfig) -> None:
     """Imports, and compiles or loads what was compiled before: one sample on a small grid."""
+    importlib.import_module("zarr")
     darcy.make(replace(config, resolutions=(9,)), [(0, 1)])
 
 
