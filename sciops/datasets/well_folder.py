@@ -21,7 +21,12 @@ _BLOCK = 1 << 26  # bytes of a field held at once
 
 
 def write_well_folder(
-    source: str | os.PathLike[str] | xr.Dataset, folder: str | os.PathLike[str], name: str, *, overwrite: bool = False
+    source: str | os.PathLike[str] | xr.Dataset,
+    folder: str | os.PathLike[str],
+    name: str,
+    *,
+    dtype: str | None = None,
+    overwrite: bool = False,
 ) -> Path:
     """Writes ``<folder>/<name>/data/{train,valid,test}/<name>.hdf5`` and ``<folder>/<name>/stats.yaml``; returns that
     folder, as ``WellDataset(path=that_folder, well_split_name="train")`` expects it (``well_dataset_name`` takes the
@@ -29,6 +34,7 @@ def write_well_folder(
 
     source : a file of any known layout, or an opened data set, with a stored split; ``load_splits`` or
         ``dataset["split"] = ("sample", codes)`` (0 train, 1 validation, 2 test) states one
+    dtype : "float32" to round a source in double precision, which the format does not hold
     overwrite : whether files that are there already may be replaced
 
     The statistics are of the training samples (`well_statistics`). Raises ValueError when there is no split, no
@@ -36,6 +42,7 @@ def write_well_folder(
     """
     import xarray as xr
 
+    from sciops.datasets._casting import Casting
     from sciops.datasets.conventions import split_indices
     from sciops.datasets.readers import open_dataset
     from sciops.datasets.writers import the_well
@@ -55,7 +62,9 @@ def write_well_folder(
             raise ValueError("no sample is for training: the statistics would be of nothing; state another split")
         for split, samples in parts.items():
             if len(samples):
-                the_well.write([dataset.isel(sample=samples)], targets[split], name=name)
+                part = dataset.isel(sample=samples)
+                part = part if dtype is None else Casting(dtype).apply(part)
+                the_well.write([part], targets[split], name=name)
     finally:
         if not isinstance(source, xr.Dataset):
             dataset.close()

@@ -9,8 +9,10 @@ from sciops.datasets import (
     content_hash,
     convert,
     open_dataset,
+    well_statistics,
     write_native,
     write_sample,
+    write_well_folder,
 )
 from sciops.datasets._casting import Casting
 from sciops.datasets.conventions import build_dataset, with_grid
@@ -40,6 +42,19 @@ def test_the_well_takes_double_precision_when_it_is_asked_to_round(tmp_path):
     (line,) = said
     largest = float(line.split("at most ")[1].split()[0])
     assert line.startswith("u: float64 to float32") and 1e-8 < largest <= np.finfo(np.float32).eps / 2
+
+
+def test_a_folder_of_the_well_is_written_from_double_precision(tmp_path):
+    source = _waves()
+    source["split"] = ("sample", np.arange(3, dtype=np.int8))
+    with pytest.raises(ValueError, match="--dtype float32"):
+        write_well_folder(source, tmp_path, "waves")
+    folder = write_well_folder(source, tmp_path, "waves", dtype="float32", overwrite=True)
+    for i, part in enumerate(("train", "valid", "test")):
+        with open_dataset(folder / "data" / part / "waves.hdf5") as there:
+            assert np.array_equal(there["u"].values, source["u"].values[i : i + 1].astype("f4"))
+    exact = source["u"].values[0].astype("f4").astype("f8")
+    assert well_statistics(folder / "data" / "train" / "waves.hdf5")["std"]["u"] == pytest.approx(exact.std())
 
 
 def test_only_fields_are_cast_and_widening_loses_nothing(tmp_path):
