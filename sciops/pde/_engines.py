@@ -226,7 +226,7 @@ def restated(status: np.ndarray, rho: Tensor, floor: Tensor, tol: float) -> np.n
 def _status(rho: Tensor, floor: Tensor, tol: float, reached: str) -> np.ndarray:
     rho, floor = rho.cpu().numpy(), floor.cpu().numpy()
     status = _words("failed", len(rho))
-    status[rho <= _NEAR_FLOOR * floor] = "floor_limited"
+    status[(rho <= _NEAR_FLOOR * floor) & (rho < 1.0)] = "floor_limited"  # u = 0 leaves 1: more is no solution
     status[rho <= tol] = reached
     return status
 

@@ -203,6 +203,17 @@ def test_contrast_of_a_million_meets_the_floor(field, backend):
     assert darcy.solve(a, backend=backend, tol=4 * solution.floor[0]).status[0] == "ok"
 
 
+@pytest.mark.parametrize("backend", ["numba", "torch", "direct"])
+def test_a_contrast_beyond_float64_fails_whatever_the_engine(field, backend):
+    """1e8 + 1e-8 = 1e8: what stands in the better conductor is lost, and near its floor u leaves more than u = 0."""
+    a = np.where(field("2", 64, 2) > 1.5, 1e8, 1e-8)
+    a[1] = np.where(a[1] > 1, 100.0, 1.0)
+    solution = darcy.solve(a, backend=backend, on_failure="flag")
+    assert list(solution.status) == ["failed", "ok"] and np.isnan(solution.u[0]).all()
+    with pytest.raises(darcy.SolverError, match=r"sample 0 did not converge: .* contrast 1e\+16"):
+        darcy.solve(a, backend=backend)
+
+
 def test_floor_predicts_what_rounding_the_exact_solution_does(reference_matrix, field):
     """Half an ulp of noise on u changes the residual by about the floor."""
     a = field("100", 100, 1)
