@@ -254,7 +254,8 @@ def check_solutions(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findi
     """Solves `count` samples again on the data set's own grid and compares.
 
     The coefficient is a, or a_x and a_y; the forcing is the variable f, or the number in the attribute of that name;
-    the attribute ``walls`` holds the solver's boundary, values and flux as JSON, where they are not the defaults.
+    the attribute ``walls`` holds the solver's boundary, values, flux and transfer as JSON, where they are not the
+    defaults.
     """
     known = dataset.attrs.get("equation") == "darcy" and dataset.attrs.get("coefficient") == "values"
     names = ["a"] if "a" in s.fields else ["a_x", "a_y"]
@@ -281,7 +282,7 @@ def check_solutions(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findi
     forcing = np.asarray(block["f"].values if "f" in dataset else float(dataset.attrs.get("forcing", 1.0)))
     try:
         walls = json.loads(dataset.attrs.get("walls", "{}"))
-        options = {key: walls[key] for key in ("boundary", "values", "flux") if key in walls}
+        options = {key: walls[key] for key in ("boundary", "values", "flux", "transfer") if key in walls}
         options["mean"] = "project"  # a balanced f is so to its stored precision only
         tensor = len(names) == 2
         a = np.stack(a, 1) if tensor else a[0]

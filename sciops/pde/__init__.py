@@ -10,6 +10,7 @@ from importlib import import_module
 from types import ModuleType
 
 __all__ = [
+    "adjoint",
     "advection",
     "burgers",
     "darcy",

@@ -37,7 +37,7 @@ class Solution:
     residual : (batch,) float64, ‖b − Au‖₂ / ‖b‖₂ recomputed from u; 0 where b = 0
     iterations : (batch,) of conjugate gradients; 0 for a direct solve alone
     status : (batch,) str: "ok"; "fallback_ok", multigrid did not converge and the direct solve did;
-        "floor_limited", as near as float64 allows but not at tol; "failed"
+        "floor_limited", as near as float64 allows but not at tol, and nearer than u = 0; "failed"
     method : (batch,) str: "multigrid-numba", "multigrid-torch" or "direct", the one that gave u
     floor : (batch,) float64, the relative residual that rounding u to float64 alone may cause, ½ε‖|A||u|‖₂ / ‖b‖₂
     """
@@ -93,20 +93,23 @@ def solve(
         send in where they differ from their midrange. Driven by values alone, b is larger than a source would make it:
         1e-10 then gives u as closely as 1e-8 does for f = 1
     backend : "numba" (compiled, CPU), "torch" (any device), "direct" (sparse LU, CPU); "auto" takes numba for CPU data
-        where it is installed
+        between walls where it is installed
     on_failure : "raise" SolverError, or "flag" the sample: status "failed", u = NaN, the others untouched
     threads : samples solved at a time by "numba"; default torch.get_num_threads()
     max_iterations : of conjugate gradients, before the direct solve takes over
 
     Multigrid-preconditioned conjugate gradients take 6 to 15 iterations for contrasts up to 100, whatever the grid, the
-    walls, and the mean ratio a_x : a_y of a tensor up to 1e4 either way; what does not converge goes to sparse LU.
-    Where that ratio itself varies in space, iterations grow with the grid: at 421² 15 for a factor of 4 about its mean,
-    40 for 20, and from about 50 on sparse LU takes over. A sample's result does not depend on the batch it is in
-    (bitwise so in numba). No gradient passes through.
+    walls, and the mean ratio a_x : a_y of a tensor up to 1e4 either way. Where that ratio itself varies in space, lines
+    are smoothed instead of points, at about four times the cost of an iteration: 5 to 25 iterations where it turns from
+    1e3 to 1e-3, 20 to 45 where it does so from pixel to pixel; not between periodic axes. What does not converge goes
+    to sparse LU. A sample's result does not depend on the batch it is in (bitwise so in numba). No gradient passes
+    through: `sciops.pde.adjoint` is for that.
+    Periodic axes are solved in torch, and want an even number of points, best 32 or fewer times a power of two: what
+    cannot be halved down to that goes to sparse LU.
     Contrasts near 1e6 meet the floor of float64 first: status "floor_limited", and a warning unless on_failure="flag".
 
-    Raises ValueError for a ≤ 0, NaN or infinity (naming index and value), shapes and sides that do not fit, and neumann
-    walls all round that do not balance; SolverError; ImportError for backend="numba" without numba.
+    Raises ValueError for a ≤ 0, NaN or infinity (naming index and value), shapes and sides that do not fit, and data
+    that do not balance where no side holds a value; SolverError; ImportError for backend="numba" without numba.
 
     >>> flow = solve(np.ones((9, 9)), forcing=0, boundary={"y": "neumann"}, values={"x": (1, 0)})
     >>> bool(abs(flow.u - np.linspace(1, 0, 9)[:, None]).max() < 1e-8)
@@ -163,7 +166,7 @@ def residual(
     tensor: bool = False,
     mean: Mean = "refuse",
 ) -> Any:
-    """‖b − Au‖₂ / ‖b‖₂ of a given u in the scheme of `solve`, per sample; differentiable in u for torch.
+    """‖b − Au‖₂ / ‖b‖₂ of a given u in the scheme of `solve`, per sample; differentiable in a, u, forcing and flux.
 
     u : (batch, nx, ny) or (nx, ny); nodes on dirichlet walls are not read, u has the given value there
     a, grid, forcing, boundary, values, flux, transfer, tensor, mean : as in `solve`

@@ -94,6 +94,12 @@ def test_the_gradient_of_the_compliance_is_known():
     assert (g <= 0).all() and (g[:, 1:-1, 1:-1] < 0).all()
 
 
+def test_it_is_there_by_the_name_the_pages_give_it():
+    import sciops.pde
+
+    assert sciops.pde.adjoint is adjoint and "adjoint" in dir(sciops.pde)
+
+
 def test_values_dtypes_and_refusals():
     grid = Grid((17, 17))
     a = _coefficient(2, grid)

@@ -518,6 +518,16 @@ def test_bad_walls_say_what_was_expected(field):
         darcy.solve(bad, tensor=True)
 
 
+def test_the_residual_is_differentiable_in_coefficient_source_and_flux_too(field):
+    a, f, g = (torch.from_numpy(x).requires_grad_() for x in (field("4", 6, 2), np.ones((6, 6)), np.linspace(1, 2, 6)))
+    u = torch.from_numpy(np.random.default_rng(0).standard_normal((2, 6, 6))).requires_grad_()
+
+    def rho(a, u, f, g):
+        return darcy.residual(a, u, forcing=f, boundary={"x": (D, N)}, values={"x": (0.5, 0)}, flux={"x": (0, g)})
+
+    assert torch.autograd.gradcheck(rho, (a, u, f, g), atol=1e-7, fast_mode=True)
+
+
 def test_a_residual_of_several_fields_needs_as_many_coefficients():
     u = np.zeros((3, 10, 10))
     for a in (np.ones((10, 10)), np.ones((2, 10, 10))):
