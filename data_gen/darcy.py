@@ -123,6 +123,8 @@ def run(config: DarcyConfig) -> Path:
         raise ValueError(f"--low {config.low} --high {config.high}: expected positive values")
     if config.forcing == 0 and config.walls == "zero":
         raise ValueError("--forcing 0: u would be zero everywhere; take --forcing 1")
+    if config.forcing != 1.0 and config.walls == "five_spot":
+        raise ValueError(f"--forcing {config.forcing:g}: the wells of five_spot are its source; leave --forcing out")
     if not 0 < config.anisotropy < np.inf:
         raise ValueError(f"--anisotropy {config.anisotropy}: expected a positive ratio")
     compiled = _compiled(config)

@@ -227,6 +227,11 @@ def test_what_cannot_be_is_one_line(tmp_path: Path, capsys, options: list[str], 
     assert not (tmp_path / "x.h5").exists()
 
 
+def test_a_forcing_that_nothing_would_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--forcing 3: the wells of five_spot are its source"):
+        run(replace(SMALL, output=tmp_path / "d.h5", walls="five_spot", forcing=3.0))
+
+
 def test_an_output_of_another_configuration_is_refused(tmp_path: Path, nested: Path) -> None:
     other = replace(SMALL, output=nested, high=6.0)
     with pytest.raises(ValueError, match="another configuration: high is 12.0 there and 6.0 here"):
