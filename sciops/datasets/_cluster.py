@@ -184,7 +184,8 @@ def _client(cluster: Cluster) -> Iterator[Any]:
             yield client
             return
         try:
-            get_address_host_port(cluster.scheduler)  # a client that learns it later does not end for half a minute
+            if not cluster.scheduler.startswith("inproc://"):
+                get_address_host_port(cluster.scheduler)  # a client that learns it later takes half a minute to end
             client = stack.enter_context(Client(cluster.scheduler, timeout=_ANSWER, set_as_default=False))
         except (OSError, ValueError, TypeError) as error:
             what = f"no answer within {_ANSWER:.0f} s" if isinstance(error, OSError) else "that is no address"
