@@ -25,7 +25,7 @@ def info(rest: list[str]) -> None:
         return locals()
 
     from sciops import datasets
-    from sciops.datasets._native_files import is_store
+    from sciops._whole_files import is_store
 
     asked = parse(info, rest, prog="sciops info")
 

@@ -149,7 +149,7 @@ def file_hash(path: str | os.PathLike) -> str:
 
     Raises FileNotFoundError, and OSError for a damaged native file.
     """
-    from sciops.datasets._native_files import is_store
+    from sciops._whole_files import is_store
     from sciops.datasets.native import content_hash
 
     path = Path(path)

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from tqdm.auto import tqdm
 
+from sciops._whole_files import replacing
 from sciops.datasets import Normalizer, Splits, TensorFields
-from sciops.datasets._native_files import replacing
 from sciops.grids import Grid
 from sciops.models import Corrector, EffectiveCoefficient, Normalized, SymmetryAveraged, build_model
 from sciops.pde import darcy

@@ -20,13 +20,14 @@ from types import MappingProxyType
 from typing import Any
 
 from sciops import __version__
-from sciops.datasets._native_parts import Plan, claim, is_claimed
+from sciops.datasets._native.parts import Plan, claim, is_claimed
 from sciops.datasets._part_making import Make, made_parts, storage
 
 _ANSWER = 10.0  # seconds for a scheduler to answer
 _WORKERS = 60.0  # seconds for its first worker to appear
 _SEEN = 90.0  # seconds after which a file of another machine is seen here: network file systems remember absences
 _DEATHS = 3  # times that a part is given out before it is blamed for the death of its workers, the last time alone
+_MANY = 5  # parts whose workers died again and again, after which they are tried before any other
 _disk = threading.Semaphore()
 _DECISIVE = ("sciops", "numpy", "scipy", "torch", "numba")  # what the bits of a sample may depend on
 
@@ -86,24 +87,32 @@ def _results(client: Any, cluster: Cluster, plan: Plan, make: Make, indices: Seq
 
     def submit(index: int, attempt: int) -> None:
         key = f"sciops-part-{index:06d}-{plan.digest[:12]}-{time.time_ns():x}-{attempt}"
-        future = client.submit(_part_on_worker, task, index, key=key, pure=False)
+        # what failed is tried again before what was never tried: where every part fails, few workers are lost
+        future = client.submit(_part_on_worker, task, index, key=key, pure=False, priority=attempt)
         future.add_done_callback(lambda finished: done.put((index, finished)))
         pending[index] = (attempt, future)
 
     for index in indices:
         submit(index, 0)
-    suspects: list[int] = []  # a worker dies with the part it makes and those it was to make next: which one was it?
-    told = False
-    while pending or suspects:
-        if not pending:
+    # a worker dies with the part it makes, that which it writes, and those it was to make next: which one was it?
+    suspects: list[int] = []
+    guilty: list[int] = []
+    held: list[int] = []  # parts that wait until the suspects have been tried
+    without: float | None = None  # since when no worker is there
+    while pending or suspects or held:
+        if not pending and suspects:
             submit(suspects.pop(), _DEATHS - 1)
+        elif not pending:
+            for index in held:
+                submit(index, 0)
+            held = []
         try:
             index, future = done.get(timeout=5)
         except queue.Empty:
-            told = _look(client, cluster, told)
+            without = _look(client, cluster, without)
             continue
-        attempt, latest = pending[index]
-        if future is not latest and future.key != latest.key:
+        attempt, latest = pending.get(index, (0, None))
+        if latest is None or future.key != latest.key:
             continue
         if future.status == "finished":
             del pending[index]
@@ -114,17 +123,25 @@ def _results(client: Any, cluster: Cluster, plan: Plan, make: Make, indices: Seq
         error = future.exception()
         if not isinstance(error, KilledWorker):
             raise _told(error, cluster)
+        del pending[index]
         if attempt + 1 == _DEATHS:
-            first, last = plan.bounds(index)
-            raise RuntimeError(
-                f"samples {first} … {last - 1} ended every worker that tried to make them (not enough memory?); make "
-                f"smaller parts with --chunk, now {plan.chunk}, or give the workers more; the parts made are kept"
-            )
-        if attempt + 2 == _DEATHS:
-            del pending[index]
-            suspects.append(index)
-        else:
+            guilty.append(index)
+            if held:  # as many more would be
+                break
+        elif attempt + 2 < _DEATHS:
             submit(index, attempt + 1)
+        else:
+            suspects.append(index)
+            if len(suspects) == _MANY and pending:
+                held = list(pending)
+                client.cancel([future for _, future in pending.values()])
+                pending.clear()
+    if guilty:
+        first, last = plan.bounds(min(guilty))
+        raise RuntimeError(
+            f"samples {first} … {last - 1} ended every worker that tried to make them (not enough memory?); make "
+            f"smaller parts with --chunk, now {plan.chunk}, or give the workers more; the parts made are kept"
+        )
 
 
 def _part_on_worker(task: bytes, index: int) -> int:
@@ -169,8 +186,8 @@ def _client(cluster: Cluster) -> Iterator[Any]:
         raise ImportError("--workers and --scheduler need dask: pip install 'sciops[cluster]'") from None
     with contextlib.ExitStack() as stack:
         if cluster.scheduler is None:
-            # a worker may be killed as often as the machine likes: what kills its worker by itself is told by _DEATHS
-            stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 10}))
+            # before a part is given out once more, as _DEATHS says
+            stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 2}))
             local = LocalCluster(
                 n_workers=cluster.workers,
                 threads_per_worker=1,
@@ -215,17 +232,29 @@ def _deaf_to_interrupts() -> Any:
     return Deaf()
 
 
-def _look(client: Any, cluster: Cluster, told: bool) -> bool:
-    """Raises OSError when the scheduler is gone; says once that no worker is left."""
+def _look(client: Any, cluster: Cluster, without: float | None) -> float | None:
+    """Since when no worker is there, None where one is; says so once.
+
+    Raises OSError when the scheduler is gone, or the workers that it began here have ended for good.
+    """
     if client.status != "running":
         raise _lost(cluster)
     try:
         left = bool(client.scheduler_info(n_workers=1)["workers"])
     except TypeError:  # before n_workers
         left = bool(client.scheduler_info()["workers"])
-    if not left and not told:
+    if left:
+        return None
+    now = time.monotonic()
+    if without is None:
         print(f"no worker is left at {cluster.scheduler or 'the local cluster'}; waiting for one")
-    return not left
+        return now
+    if cluster.scheduler is None and now - without > _WORKERS:
+        raise OSError(
+            f"all workers ended and none came back in {_WORKERS:.0f} s (not enough memory?); give them less to do at "
+            "once with --chunk or --workers: the same command goes on with the parts that are missing"
+        )
+    return without
 
 
 def _lost(cluster: Cluster) -> OSError:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from sciops.datasets import _native_parts
-from sciops.datasets._native_content import groups_of
-from sciops.datasets._native_parts import Plan, claim
+from sciops.datasets._native import parts
+from sciops.datasets._native.content import groups_of
+from sciops.datasets._native.parts import Plan, claim
 
 Ranges = Sequence[tuple[int, int]]
 Arrays = Mapping[str, np.ndarray]
@@ -19,10 +19,10 @@ Make = Callable[[Ranges], Arrays]
 def storage(plan: Plan) -> Any:
     """The module that writes, reads and checks the plan's parts."""
     if not plan.in_zarr:
-        return _native_parts
-    from sciops.datasets import _zarr_parts
+        return parts
+    from sciops.datasets._native import zarr_parts
 
-    return _zarr_parts
+    return zarr_parts
 
 
 def made_parts(plan: Plan, make: Make, indices: Sequence[int]) -> dict[int, Arrays]:

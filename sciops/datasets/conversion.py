@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sciops.datasets._native_files import is_store, remove_abandoned
-from sciops.datasets._native_layout import samples_of
+from sciops._whole_files import is_store, remove_abandoned
+from sciops.datasets._native.layout import samples_of
 from sciops.datasets.conventions import parameters_of, split_indices, state_of
 from sciops.datasets.phases import with_phases
 from sciops.datasets.readers._description import sidecar

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._whole_files import bytes_on_disk, is_store
 from sciops.datasets._messages import plain_errors, shown
-from sciops.datasets._native_files import bytes_on_disk, is_store
-from sciops.datasets._native_layout import samples_of
+from sciops.datasets._native.layout import samples_of
 from sciops.datasets.conventions import SPACE, SPLITS, grid_of, parameters_of, state_of
 from sciops.grids import Grid
 

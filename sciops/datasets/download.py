@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sciops.datasets._native_files import exclusive, is_disk_full, replacing, synchronize
+from sciops._whole_files import exclusive, is_disk_full, replacing, synchronize
 
 if TYPE_CHECKING:
     from sciops.datasets._resumable import ResumableDownload

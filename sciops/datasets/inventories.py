@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._whole_files import bytes_on_disk, is_store
 from sciops.datasets._messages import plain_errors
-from sciops.datasets._native_files import bytes_on_disk, is_store
 from sciops.datasets.conventions import SPLITS, grid_of, parameters_of, state_of
 
 if TYPE_CHECKING:

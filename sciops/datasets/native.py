@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._whole_files import replacing
 from sciops.datasets._blocks import pieces
-from sciops.datasets._native_files import replacing
-from sciops.datasets._native_layout import (
+from sciops.datasets._native.layout import (
     create_group,
     group_name,
     open_hdf5,
@@ -34,7 +34,7 @@ from sciops.datasets._native_layout import (
     set_attributes,
     stored_bytes,
 )
-from sciops.datasets._native_schema import SCHEMA
+from sciops.datasets._native.schema import SCHEMA
 from sciops.datasets.conventions import SPACE
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def write_native(
         if "equation" in root:
             owns[name]["equation"] = root["equation"]
     if Path(path).suffix == ".zarr":
-        from sciops.datasets._zarr_native import write_store
+        from sciops.datasets._native.zarr_files import write_store
 
         named = {name: dataset.assign_attrs() for name, dataset in datasets.items()}
         for name, dataset in named.items():
@@ -119,7 +119,7 @@ def read_native(path: str | os.PathLike[str], resolution: int | Sequence[int] | 
     else:
         name = _stored_name(path, resolution, shapes)
     if Path(path).is_dir():
-        from sciops.datasets._zarr_native import open_group
+        from sciops.datasets._native.zarr_files import open_group
 
         dataset = open_group(Path(path), name)
     else:
@@ -158,7 +158,7 @@ def content_hash(path: str | os.PathLike[str]) -> str:
     path = Path(path)
     digest = hashlib.sha256()
     if path.is_dir():
-        from sciops.datasets._zarr_native import hash_of
+        from sciops.datasets._native.zarr_files import hash_of
 
         root_attributes(path)
         hash_of(path, digest)

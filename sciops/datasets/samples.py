@@ -19,14 +19,14 @@ __all__ = ["SAMPLES", "Sample", "write_sample"]
 Sample = Callable[..., None]
 """``(path, *, seed)``: writes one file."""
 
-_MODULES = ("_samples_pdebench", "_samples_well", "_samples_arrays", "_samples_flow")
+_MODULES = ("pdebench", "well", "arrays", "flow")
 
 
 def _collected() -> dict[str, Sample]:
     merged: dict[str, Sample] = {}
     for name in _MODULES:
-        if importlib.util.find_spec(f"sciops.datasets.{name}") is not None:
-            merged |= importlib.import_module(f"sciops.datasets.{name}").SAMPLES
+        if importlib.util.find_spec(f"sciops.datasets._samples.{name}") is not None:
+            merged |= importlib.import_module(f"sciops.datasets._samples.{name}").SAMPLES
     return merged
 
 

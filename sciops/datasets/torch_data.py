@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from sciops.datasets._native_rows import NativeRows, native_rows
+from sciops.datasets._native.rows import NativeRows, native_rows
 from sciops.grids import Grid, check_on_grid
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class FieldDataset(Dataset):
         self._opened = None
 
     def _read(self, source: xr.Dataset | NativeRows, samples: np.ndarray) -> tuple[Tensor, Tensor]:
-        from sciops.datasets._native_layout import samples_of
+        from sciops.datasets._native.layout import samples_of
 
         with samples_of(self.path):
             return self._stack(source, self.inputs, samples), self._stack(source, self.outputs, samples)

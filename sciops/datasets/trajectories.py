@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from sciops.datasets._native_rows import NativeRows, native_rows
+from sciops.datasets._native.rows import NativeRows, native_rows
 from sciops.datasets._trajectory_fields import (
     as_tensor,
     clocks_of,
@@ -301,7 +301,7 @@ class TrajectoryDataset(Dataset):
         return torch.stack([self._values(source, name, samples) for name in self.inputs], 1)
 
     def _values(self, source: xr.Dataset | NativeRows, name: str, samples: np.ndarray, **time: slice) -> Tensor:
-        from sciops.datasets._native_layout import samples_of
+        from sciops.datasets._native.layout import samples_of
 
         if name in self._shared:
             shared = self._shared[name]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from sciops._whole_files import is_store
 from sciops.datasets._checks import CHECKS, Findings, Statistics, check_solutions
 from sciops.datasets._messages import plain_errors, shown
-from sciops.datasets._native_files import is_store
 from sciops.datasets._trajectory_checks import check_trajectory_solutions
 from sciops.datasets.conventions import SPACE, SPLITS, grid_of
 from sciops.grids import Grid

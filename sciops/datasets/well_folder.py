@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets._native_files import replacing
+from sciops._whole_files import replacing
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -88,7 +88,7 @@ def well_statistics(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
 
     returns : {"mean": {field: number or nested lists}, "std": …, "rms": …, "mean_delta": …, …}
     """
-    from sciops.datasets._native_layout import open_hdf5, samples_of
+    from sciops.datasets._native.layout import open_hdf5, samples_of
 
     found: dict[str, dict[str, Any]] = {f"{key}{end}": {} for end in ("", "_delta") for key in ("mean", "std", "rms")}
     with open_hdf5(path) as file, samples_of(path):

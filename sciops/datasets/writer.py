@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from sciops.datasets._cluster import Cluster, make_on
-from sciops.datasets._native_assembly import Assembly
-from sciops.datasets._native_layout import root_attributes
-from sciops.datasets._native_parts import Plan, first_difference, is_claimed, read_manifest
+from sciops.datasets._native.assembly import Assembly
+from sciops.datasets._native.layout import root_attributes
+from sciops.datasets._native.parts import Plan, first_difference, is_claimed, read_manifest
 from sciops.datasets._part_making import Arrays, Make, Ranges, made_parts, storage
 
 __all__ = [

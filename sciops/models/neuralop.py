@@ -98,7 +98,8 @@ class NeuralopModel(nn.Module):
     def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
         if x.dtype == torch.float64:
             raise TypeError(
-                "neuraloperator computes its spectra in complex64 only: pass x.float(), or train with precision='float32'"
+                "neuraloperator computes its spectra in complex64 only: "
+                "pass x.float(), or train with precision='float32'"
             )
         for module in self.model.modules():
             positions = getattr(module, "_grid", None)

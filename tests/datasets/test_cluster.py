@@ -26,7 +26,8 @@ from distributed import Client, LocalCluster
 
 from data_gen.darcy import DarcyConfig
 from data_gen.darcy import run as run_darcy
-from sciops.datasets import _cluster, _native_assembly, _native_parts
+from sciops.datasets import _cluster
+from sciops.datasets._native import assembly, parts
 from sciops.datasets.native import content_hash
 from sciops.datasets.writer import Cluster, Plan, generate
 from sciops.grids import Grid
@@ -40,7 +41,7 @@ def make(log: Path, seconds: float, ranges) -> dict[str, np.ndarray]:
     """A field per sample, a note of each call, and for sample 6 what the log's folder asks for."""
     numbers = np.concatenate([np.arange(start, stop) for start, stop in ranges])
     time.sleep(seconds)
-    if 6 in numbers and (log / "deadly").exists():
+    if (log / "deadly").exists() and (6 in numbers or (log / "deadly").stat().st_size):
         os.kill(os.getpid(), signal.SIGKILL)
     if 6 in numbers and (log / "wrong").exists():
         raise ValueError("sample 6 has no solution")
@@ -125,6 +126,21 @@ def test_a_part_that_ends_every_worker_is_named_and_the_rest_is_kept(tmp_path: P
     assert sum(plan.part(i).exists() for i in range(11)) == 10  # also those that the dying workers were to make next
 
 
+def test_where_every_part_ends_its_worker_few_are_tried(tmp_path: Path, log: Path, cluster, monkeypatch) -> None:
+    plan, given = plan_in(tmp_path, samples=200), []
+    (log / "deadly").write_text("all")
+    submit = Client.submit
+    monkeypatch.setattr(
+        Client, "submit", lambda self, *args, **how: given.append(args[2]) or submit(self, *args, **how)
+    )
+    with pytest.raises(RuntimeError, match=r"samples \d+ … \d+ ended every worker"):
+        generate(
+            plan, functools.partial(make, log, 0), cluster=Cluster(scheduler=cluster.scheduler_address), progress=False
+        )
+    assert len(given) < 100 + 25  # every one once, few again, and one alone
+    assert not plan.output.exists() and not plan.parts.exists()
+
+
 def test_what_make_raises_comes_back_and_the_rest_goes_on_here(tmp_path: Path, log: Path, cluster, reference) -> None:
     plan = plan_in(tmp_path)
     (log / "wrong").touch()
@@ -149,7 +165,7 @@ def test_the_output_grows_while_workers_of_this_machine_make_its_parts(
             yield there
 
     monkeypatch.setattr(_cluster, "_client", client)
-    monkeypatch.setattr(_native_assembly, "read_part", lambda *arguments: pytest.fail("read at the end"))
+    monkeypatch.setattr(assembly, "read_part", lambda *arguments: pytest.fail("read at the end"))
     plan = plan_in(tmp_path)
     generate(plan, functools.partial(make, log, 0), cluster=Cluster(workers=2), progress=False)
     assert content_hash(plan.output) == reference
@@ -276,17 +292,17 @@ def test_an_error_is_told_once_and_no_more_workers_than_parts_are_started(
 
 
 def test_the_next_part_is_made_while_one_waits_for_the_disk(tmp_path: Path, log: Path, reference: str) -> None:
-    write, waits, at_once = _native_parts.write_part, [], []
+    write, waits, at_once = parts.write_part, [], []
 
     def slowly(*arguments) -> None:
         """Until one more part has been made, if there is one to make."""
-        made, deadline = len(list(log.iterdir())), time.monotonic() + 5
         at_once.append(len(waits))
         waits.append(True)
-        while len(list(log.iterdir())) == made < 11 and time.monotonic() < deadline:
+        wanted, deadline = min(len(at_once) + 1, 11), time.monotonic() + 20
+        while len(list(log.iterdir())) < wanted and time.monotonic() < deadline:
             time.sleep(0.01)
         write(*arguments)
-        assert made == 11 or len(list(log.iterdir())) > made, "nothing is made while the disk is at work"
+        assert len(list(log.iterdir())) >= wanted, "nothing is made while the disk is at work"
         waits.pop()
 
     options = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
@@ -294,7 +310,7 @@ def test_the_next_part_is_made_while_one_waits_for_the_disk(tmp_path: Path, log:
         LocalCluster(n_workers=1, threads_per_worker=1, processes=False, **options) as local,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(_native_parts, "write_part", slowly)
+        patch.setattr(parts, "write_part", slowly)
         there = Cluster(scheduler=local.scheduler_address)
         generate(plan_in(tmp_path), functools.partial(make, log, 0), cluster=there, progress=False)
     assert content_hash(tmp_path / "out.h5") == reference

@@ -19,8 +19,8 @@ import pytest
 
 pytest.importorskip("pooch")
 
+from sciops._whole_files import exclusive
 from sciops.datasets import _resumable
-from sciops.datasets._native_files import exclusive
 from sciops.datasets.download import PublicSet, RemoteFile, fetch, public_sets, read_registry
 from sciops.datasets.readers import READERS
 

@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 from sciops.datasets import open_dataset, validate
-from sciops.datasets._native_layout import stored_bytes
+from sciops.datasets._native.layout import stored_bytes
 from sciops.datasets.native import content_hash, group_name, read_native, resolutions, write_native
 from sciops.grids import Grid
 

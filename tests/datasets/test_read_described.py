@@ -10,7 +10,7 @@ import scipy.io
 import xarray as xr
 
 from sciops.datasets import convert, describe_arrays, grid_of, load_splits, open_dataset, validate, write_native
-from sciops.datasets._samples_arrays import SAMPLES, _heat
+from sciops.datasets._samples.arrays import SAMPLES, _heat
 from sciops.datasets.conventions import state_of
 from sciops.datasets.readers import find_reader
 from sciops.grids import Grid

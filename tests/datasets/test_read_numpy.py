@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sciops.datasets import convert, describe_arrays, grid_of, open_dataset, validate
-from sciops.datasets._samples_arrays import SAMPLES, _heat
+from sciops.datasets._samples.arrays import SAMPLES, _heat
 from sciops.datasets.conventions import parameters_of, state_of
 from sciops.datasets.readers import find_reader
 from sciops.grids import Grid

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from sciops.datasets import FieldDataset, TensorFields, grid_of, load_splits, open_dataset
-from sciops.datasets._native_rows import NativeRows
+from sciops.datasets._native.rows import NativeRows
 from sciops.datasets.conventions import build_dataset
 from sciops.datasets.native import write_native
 from sciops.grids import Grid

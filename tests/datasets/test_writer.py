@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sciops.datasets import _native_files, _native_parts, writer
+from sciops import _whole_files
+from sciops.datasets import writer
+from sciops.datasets._native import parts
 from sciops.datasets.native import content_hash
 from sciops.datasets.writer import Plan, generate, pending, read_parts, write_parts
 from sciops.grids import Grid
@@ -224,14 +226,14 @@ def test_a_full_disk_is_one_line_and_keeps_the_finished_parts(
 
         monkeypatch.setattr(np, "savez", savez)
     else:
-        original = _native_files.synchronize
+        original = _whole_files.synchronize
 
         def synchronize(path):
             if "assembling" in path.name:
                 raise full
             original(path)
 
-        monkeypatch.setattr(_native_files, "synchronize", synchronize)
+        monkeypatch.setattr(_whole_files, "synchronize", synchronize)
     with pytest.raises(OSError, match="no space left on the device for .*run the same command again") as caught:
         run(plan)
     assert "\n" not in str(caught.value)
@@ -271,7 +273,7 @@ def test_a_refused_check_keeps_the_parts_and_makes_no_output(tmp_path: Path) -> 
 def test_two_processes_never_assemble_both(tmp_path: Path, reference: str) -> None:
     plan = plan_in(tmp_path)
     write_parts(plan, make, progress=False)
-    with _native_files.exclusive(plan.parts / "lock") as mine:
+    with _whole_files.exclusive(plan.parts / "lock") as mine:
         assert mine
         assert run(plan, shard=(1, 2)) == plan.parts and not plan.output.exists()
     assert content_hash(run(plan, shard=(1, 2))) == reference
@@ -293,7 +295,7 @@ def test_two_plans_that_begin_at_once_never_come_together(tmp_path: Path, refere
 def test_a_shard_reads_its_own_parts_through_and_no_others(tmp_path: Path, monkeypatch) -> None:
     plan, read = plan_in(tmp_path), []
     write_parts(plan, make, shard=(0, 2), progress=False)
-    monkeypatch.setattr(_native_parts, "is_sound", lambda plan, index: read.append(index) or True)
+    monkeypatch.setattr(parts, "is_sound", lambda plan, index: read.append(index) or True)
     write_parts(plan, make, shard=(1, 2), progress=False)
     assert read == []
     write_parts(plan, make, shard=(0, 2), progress=False)
@@ -325,7 +327,7 @@ def test_what_a_killed_assembly_of_this_machine_left_makes_room(tmp_path: Path, 
     gone.wait()
     plan = plan_in(tmp_path)
     write_parts(plan, make, progress=False)
-    name = _native_files.hidden(plan.parts / "assembling", "tmp").name
+    name = _whole_files.hidden(plan.parts / "assembling", "tmp").name
     mine, other = (plan.parts / name.replace(str(os.getpid()), str(pid)) for pid in (gone.pid, os.getppid()))
     mine.touch()
     other.touch()
@@ -335,7 +337,7 @@ def test_what_a_killed_assembly_of_this_machine_left_makes_room(tmp_path: Path, 
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_native_files, "_ask_for_space", full)
+        patch.setattr(_whole_files, "_ask_for_space", full)
         with pytest.raises(OSError, match="no space"):
             writer.assemble(plan, progress=False)
     assert content_hash(run(plan)) == reference
@@ -345,7 +347,7 @@ def test_the_lock_is_let_go_before_its_folder_is_removed(tmp_path: Path, monkeyp
     remove, removed = shutil.rmtree, []
 
     def rmtree(path, **options):
-        with _native_files.exclusive(Path(path) / "lock") as free:
+        with _whole_files.exclusive(Path(path) / "lock") as free:
             removed.append(free)
         remove(path, **options)
 

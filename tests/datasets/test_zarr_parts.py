@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("zarr")
 
-from sciops.datasets import _zarr_layout, _zarr_parts
+from sciops.datasets._native import zarr_layout, zarr_parts
 from sciops.datasets.native import content_hash
 from sciops.datasets.writer import Plan, generate, pending, write_parts
 from sciops.grids import Grid
@@ -63,7 +63,7 @@ def test_a_store_of_the_quicker_of_two_stays(tmp_path: Path, monkeypatch) -> Non
     monkeypatch.setattr(fcntl, "flock", lambda *arguments: None)  # locks that lock nothing, as of Lustre's localflock
     plan, both = plan_in(tmp_path), []
     write_parts(plan, make, progress=False)
-    original = _zarr_parts.groups_of
+    original = zarr_parts.groups_of
 
     def groups_of(plan, arrays):  # asked for when all shards have been looked at
         if not both:
@@ -71,7 +71,7 @@ def test_a_store_of_the_quicker_of_two_stays(tmp_path: Path, monkeypatch) -> Non
             generate(plan, make, progress=False)
         return original(plan, arrays)
 
-    monkeypatch.setattr(_zarr_parts, "groups_of", groups_of)
+    monkeypatch.setattr(zarr_parts, "groups_of", groups_of)
     assert generate(plan, make, progress=False) == plan.output
     assert os.listdir(tmp_path) == ["out.zarr"]
     assert content_hash(plan.output) == content_hash(generate(plan_in(tmp_path, "out.h5"), make, progress=False))
@@ -91,16 +91,16 @@ def test_a_store_of_the_quicker_of_two_stays(tmp_path: Path, monkeypatch) -> Non
 )
 def test_files_are_made_as_zarr_makes_them(dims, shape, dtype, level) -> None:
     values = (np.random.default_rng(0).random(shape) * 9).astype(dtype)
-    spec = _zarr_layout.spec_of(dims, shape, values.dtype, {"units": "1"}, shard=4, level=level)
-    array, held = _zarr_layout._in_memory(spec)
+    spec = zarr_layout.spec_of(dims, shape, values.dtype, {"units": "1"}, shard=4, level=level)
+    array, held = zarr_layout._in_memory(spec)
     array[...] = values.astype(spec.dtype)
     theirs = {name: data.to_bytes() for name, data in held.items()}
     ours = {}
     for index in range(3 if dims[:1] == ("sample",) else 1):
         part = values[4 * index : 4 * index + 4] if dims[:1] == ("sample",) else values
-        ours |= _zarr_layout.array_files(spec, part, first=index)
+        ours |= zarr_layout.array_files(spec, part, first=index)
         if dims[:1] == ("sample",):
-            np.testing.assert_array_equal(_zarr_layout.shard_values(spec, index, ours[spec.key(index)]), part)
+            np.testing.assert_array_equal(zarr_layout.shard_values(spec, index, ours[spec.key(index)]), part)
     assert ours.keys() == theirs.keys()
     # in a shard zarr lays the chunks along a curve; everything else is the same bytes
     assert {name: len(data) for name, data in ours.items()} == {name: len(data) for name, data in theirs.items()}

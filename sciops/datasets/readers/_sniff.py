@@ -12,9 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sciops._whole_files import is_store
 from sciops.datasets._messages import shown
-from sciops.datasets._native_files import is_store
-from sciops.datasets._zarr_store import store_attributes
+from sciops.datasets._native.zarr_store import store_attributes
 from sciops.datasets.readers._hdf5_guard import check_survivable
 from sciops.datasets.readers._hdf5_visit import elsewhere, stored_elsewhere
 from sciops.datasets.readers._mat5 import mat5_arrays

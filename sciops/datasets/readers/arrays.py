@@ -126,7 +126,7 @@ def describe_arrays(
     >>> describe_arrays("u.npy", {"u": ("sample", "time", "x")}, grid=Grid(64, 1.0, "periodic"), state=("u",),
     ...                 equation="burgers", parameters={"viscosity": 0.01})    # doctest: +SKIP
     """
-    from sciops.datasets._native_files import replacing
+    from sciops._whole_files import replacing
     from sciops.datasets.readers import probe as look
 
     path = Path(path)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets._blocks import pieces
-from sciops.datasets._native_layout import stored_bytes
+from sciops.datasets._native.layout import stored_bytes
 from sciops.datasets.conventions import RECORDS, SPACE, grid_of, state_of
 from sciops.datasets.readers._axes import GRID_ATTR, axis_of
 from sciops.datasets.writers._expect import FLOATS, leave_out, words

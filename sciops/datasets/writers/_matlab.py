@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets._native_files import replacing
-from sciops.datasets._native_layout import chunks_of
+from sciops._whole_files import replacing
+from sciops.datasets._native.layout import chunks_of
 from sciops.datasets.conventions import parameters_of
 from sciops.datasets.writers._hdf5 import blocks_of, sizes
 

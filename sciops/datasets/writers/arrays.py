@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets._native_files import replacing
+from sciops._whole_files import replacing
 from sciops.datasets.conventions import grid_of, parameters_of, state_of
 from sciops.datasets.readers._description import DIMS
 from sciops.datasets.readers._numpy_files import DESCRIPTION

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sciops.datasets._native_files import replacing
+from sciops._whole_files import replacing
 from sciops.datasets.conventions import grid_of, state_of
 from sciops.datasets.readers.cno import RANGES, natural_grid
 from sciops.datasets.writers._expect import DERIVED, FLOATS, expect_values, expect_zero_walls, words

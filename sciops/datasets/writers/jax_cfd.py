@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets._native_files import replacing
-from sciops.datasets._native_layout import set_attributes
+from sciops._whole_files import replacing
+from sciops.datasets._native.layout import set_attributes
 from sciops.datasets.conventions import SPACE, grid_of, parameters_of, state_of
 from sciops.datasets.readers.jax_cfd import VELOCITY, place
 from sciops.datasets.writers._expect import FLOATS, words

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._whole_files import replacing
 from sciops.datasets import _blocks
-from sciops.datasets._native_files import replacing
 from sciops.datasets.conventions import grid_of, parameters_of, state_of
 from sciops.datasets.writers._expect import DERIVED, expect, expect_nodes, leave_out, words
 from sciops.datasets.writers._hdf5 import (

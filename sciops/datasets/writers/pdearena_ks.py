@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sciops.datasets._native_files import replacing
+from sciops._whole_files import replacing
 from sciops.datasets.conventions import state_of
 from sciops.datasets.writers._expect import words
 from sciops.datasets.writers._hdf5 import blocks_of, expect_nothing_else, expect_trajectory, sizes, state_fields

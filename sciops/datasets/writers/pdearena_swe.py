@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sciops.datasets._native_files import replacing
-from sciops.datasets._native_layout import set_attributes
+from sciops._whole_files import replacing
+from sciops.datasets._native.layout import set_attributes
 from sciops.datasets.conventions import parameters_of, state_of
 from sciops.datasets.readers.pdearena_swe import STATE, UNITS, WORDS
 from sciops.datasets.writers._expect import words

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sciops.datasets._native_files import replacing
+from sciops._whole_files import replacing
 from sciops.datasets.conventions import parameters_of
 from sciops.datasets.readers._axes import periodic_cells
 from sciops.datasets.readers.pdebench_cfd import CONSTANTS, T, coordinates, names

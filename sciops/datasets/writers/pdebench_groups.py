@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sciops.datasets._native_files import replacing
+from sciops._whole_files import replacing
 from sciops.datasets.conventions import RECORDS, SPACE, parameters_of
 from sciops.datasets.readers.pdebench_groups import CONSTANTS, STATES, WALLS
 from sciops.datasets.writers._expect import words

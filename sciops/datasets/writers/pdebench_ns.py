@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets._native_files import replacing
+from sciops._whole_files import replacing
 from sciops.datasets.conventions import parameters_of
 from sciops.datasets.readers.pdebench_ns import WALLS, box
 from sciops.datasets.writers._expect import words

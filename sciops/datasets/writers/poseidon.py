@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets._native_files import replacing
+from sciops._whole_files import replacing
 from sciops.datasets.conventions import grid_of, parameters_of, state_of
 from sciops.datasets.readers.poseidon import channels_of, natural_grid
 from sciops.datasets.writers._expect import FLOATS, leave_out, words

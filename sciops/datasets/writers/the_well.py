@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets._native_files import replacing
+from sciops._whole_files import replacing
 from sciops.datasets.conventions import RECORDS, SPACE, grid_of, parameters_of
 from sciops.datasets.readers._axes import GRID_ATTR
 from sciops.datasets.readers.the_well import OURS

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops.datasets._native_layout import chunks_of, plain_attribute
+from sciops.datasets._native.layout import chunks_of, plain_attribute
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets._native_layout import group_name, open_hdf5, samples_of
+from sciops.datasets._native.layout import group_name, open_hdf5, samples_of
 
 if TYPE_CHECKING:
     import xarray

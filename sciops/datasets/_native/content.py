@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from sciops.datasets._native_layout import coordinates_of
-from sciops.datasets._native_parts import Plan
-from sciops.datasets._native_schema import SCHEMA
+from sciops.datasets._native.layout import coordinates_of
+from sciops.datasets._native.parts import Plan
+from sciops.datasets._native.schema import SCHEMA
 from sciops.datasets.conventions import SPLIT_ATTRS, SPLITS
 
 

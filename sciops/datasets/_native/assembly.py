@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from sciops.datasets._native_content import groups_of, root_attributes_of
-from sciops.datasets._native_files import exclusive, hidden, remove_abandoned, replacing
-from sciops.datasets._native_layout import create_group, set_attributes, stored_bytes
-from sciops.datasets._native_parts import Plan, read_part
+from sciops._whole_files import exclusive, hidden, remove_abandoned, replacing
+from sciops.datasets._native.content import groups_of, root_attributes_of
+from sciops.datasets._native.layout import create_group, set_attributes, stored_bytes
+from sciops.datasets._native.parts import Plan, read_part
 from sciops.datasets.native import now
 
 _SPARE = 64 << 20  # bytes that stay free on a disk while the output grows beside the parts

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops.datasets._native_schema import check_schema, finest_first
+from sciops.datasets._native.schema import check_schema, finest_first
 from sciops.datasets.conventions import SPACE
 from sciops.grids import Grid
 
@@ -173,7 +173,7 @@ def root_attributes(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[
     Raises ValueError when the file is of another kind or of a newer schema, and what `open_hdf5` raises.
     """
     if Path(path).is_dir():
-        from sciops.datasets._zarr_store import shapes_of
+        from sciops.datasets._native.zarr_store import shapes_of
 
         return shapes_of(Path(path))
     with open_hdf5(path) as file:

@@ -14,7 +14,7 @@ def cno(path: Path, *, seed: int = 0) -> None:
     """`sample_{i}/{input, output}` single on nodes, and the ranges: a two-valued coefficient and its solution."""
     import h5py
 
-    from sciops.datasets._samples_arrays import _darcy
+    from sciops.datasets._samples.arrays import _darcy
 
     a, u = _darcy(seed, np.linspace(0, 1, _POINTS))
     with h5py.File(path, "w") as file:

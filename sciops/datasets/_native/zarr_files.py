@@ -12,12 +12,12 @@ import numpy as np
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from sciops._whole_files import hidden, replacing, synchronize
 from sciops.datasets._blocks import pieces
 from sciops.datasets._messages import shown
-from sciops.datasets._native_files import hidden, replacing, synchronize
-from sciops.datasets._native_schema import check_schema
-from sciops.datasets._zarr_layout import ZarrSpec, array_files, group_json, missing_zarr, spec_of
-from sciops.datasets._zarr_store import NOT_NATIVE, group_names, group_of, store_attributes
+from sciops.datasets._native.schema import check_schema
+from sciops.datasets._native.zarr_layout import ZarrSpec, array_files, group_json, missing_zarr, spec_of
+from sciops.datasets._native.zarr_store import NOT_NATIVE, group_names, group_of, store_attributes
 
 if TYPE_CHECKING:
     import xarray

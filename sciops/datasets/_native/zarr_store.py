@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sciops.datasets._messages import shown
-from sciops.datasets._native_schema import check_schema, finest_first
+from sciops.datasets._native.schema import check_schema, finest_first
 from sciops.datasets.conventions import SPACE
 
 _MOST_JSON = 1 << 24  # bytes of a zarr.json: more is no description

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from sciops.datasets._native_content import groups_of, root_attributes_of
-from sciops.datasets._native_files import replacing, synchronize
-from sciops.datasets._native_parts import Plan, beside
-from sciops.datasets._zarr_layout import ZarrSpec, array_files, group_json, shard_bytes, shard_values, spec_of
-from sciops.datasets._zarr_native import write_file
+from sciops._whole_files import replacing, synchronize
+from sciops.datasets._native.content import groups_of, root_attributes_of
+from sciops.datasets._native.parts import Plan, beside
+from sciops.datasets._native.zarr_files import write_file
+from sciops.datasets._native.zarr_layout import ZarrSpec, array_files, group_json, shard_bytes, shard_values, spec_of
 from sciops.datasets.native import now
 
 
