@@ -66,8 +66,14 @@ def make_on(cluster: Cluster, plan: Plan, make: Make, indices: Sequence[int]) ->
     plan = replace(plan, output=plan.output.absolute())  # workers have another current folder
     begun = claim(plan)
     try:
-        with _client(replace(cluster, workers=min(cluster.workers, len(indices)))) as client:
-            yield from _results(client, cluster, plan, make, indices)
+        with (
+            _interrupts() as interrupted,
+            _client(replace(cluster, workers=min(cluster.workers, len(indices)))) as client,
+        ):
+            for index in _results(client, cluster, plan, make, indices):
+                if interrupted.is_set():
+                    raise KeyboardInterrupt
+                yield index
         _wait_for_files(plan, indices)
     except BaseException:
         if begun and not any(plan.parts.glob("part-*")):
@@ -219,6 +225,27 @@ def _client(cluster: Cluster) -> Iterator[Any]:
                 f"`dask worker {cluster.scheduler} --nthreads 1`"
             ) from None
         yield client
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[threading.Event]:
+    """An event that Ctrl-C sets besides what it does: Python drops the exception where it falls into a callback of the
+    garbage collector, of which dask has one."""
+    event = threading.Event()
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield event
+        return
+
+    def handler(*arguments: Any) -> None:
+        event.set()
+        before(*arguments)
+
+    signal.signal(signal.SIGINT, handler)
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _deaf_to_interrupts() -> Any:

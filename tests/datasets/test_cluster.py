@@ -317,6 +317,20 @@ def test_the_next_part_is_made_while_one_waits_for_the_disk(tmp_path: Path, log:
     assert at_once == [0] * 11  # one write at a time
 
 
+def test_an_interrupt_that_a_callback_swallows_is_heard(tmp_path: Path, log: Path, cluster) -> None:
+    """As Python does with one that falls into a callback of its garbage collector."""
+    plan, before = plan_in(tmp_path), signal.getsignal(signal.SIGINT)
+
+    there = Cluster(scheduler=cluster.scheduler_address)
+    parts_made = _cluster.make_on(there, plan, functools.partial(make, log, 0), range(11))
+    next(parts_made)
+    with contextlib.suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        list(parts_made)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
 def test_a_client_that_ends_leaves_no_worker_and_the_command_goes_on(tmp_path: Path, end: signal.Signals) -> None:
