@@ -191,7 +191,9 @@ _KILLED = """
     from dataclasses import replace
     from pathlib import Path
     import torch
+    from tqdm import tqdm
     torch.set_num_threads(1)
+    tqdm.monitor_interval = 0  # a lock that its thread holds at a fork would never be given back
     sys.path.insert(0, sys.argv[2])
     from test_resume import QUIET, data, fit, network
 
