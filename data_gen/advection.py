@@ -86,23 +86,10 @@ def make(config: AdvectionConfig, ranges: Ranges) -> dict[str, np.ndarray]:
     coefficient = _velocity(config)
 
     def solve(u0, grid, times, numbers):
-        return equation.solve(
-            u0,
-            grid,
-            times=times,
-            velocity=coefficient.values(config.seed, numbers),
-        )
+        return equation.solve(u0, grid, times=times, velocity=coefficient.values(config.seed, numbers))
 
-    law = partial(initial_fields, config)
-    return trajectories(
-        config,
-        _grids(config),
-        ranges,
-        state=_STATE,
-        law=law,
-        solve=solve,
-        by_sample=partial(coefficient.by_sample, config.seed),
-    )
+    law, by_sample = partial(initial_fields, config), partial(coefficient.by_sample, config.seed)
+    return trajectories(config, _grids(config), ranges, state=_STATE, law=law, solve=solve, by_sample=by_sample)
 
 
 def _velocity(config: AdvectionConfig) -> Coefficient:

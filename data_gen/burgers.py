@@ -136,16 +136,8 @@ def make(config: BurgersConfig, ranges: Ranges) -> dict[str, np.ndarray]:
             on_failure="flag",
         )
 
-    law = partial(initial_fields, config)
-    return trajectories(
-        config,
-        _grids(config),
-        ranges,
-        state=_STATE,
-        law=law,
-        solve=solve,
-        by_sample=partial(coefficient.by_sample, config.seed),
-    )
+    law, by_sample = partial(initial_fields, config), partial(coefficient.by_sample, config.seed)
+    return trajectories(config, _grids(config), ranges, state=_STATE, law=law, solve=solve, by_sample=by_sample)
 
 
 def _viscosity(config: BurgersConfig) -> Coefficient:

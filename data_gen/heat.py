@@ -99,23 +99,10 @@ def make(config: HeatConfig, ranges: Ranges) -> dict[str, np.ndarray]:
     coefficient = _diffusivity(config)
 
     def solve(u0, grid, times, numbers):
-        return equation.solve(
-            u0,
-            grid,
-            times=times,
-            diffusivity=coefficient.values(config.seed, numbers),
-        )
+        return equation.solve(u0, grid, times=times, diffusivity=coefficient.values(config.seed, numbers))
 
-    law = partial(_law, config)
-    return trajectories(
-        config,
-        _grids(config),
-        ranges,
-        state=_STATE,
-        law=law,
-        solve=solve,
-        by_sample=partial(coefficient.by_sample, config.seed),
-    )
+    law, by_sample = partial(_law, config), partial(coefficient.by_sample, config.seed)
+    return trajectories(config, _grids(config), ranges, state=_STATE, law=law, solve=solve, by_sample=by_sample)
 
 
 def _diffusivity(config: HeatConfig) -> Coefficient:

@@ -6,38 +6,27 @@ import contextlib
 import functools
 import importlib.metadata
 import importlib.util
-import logging
 import os
 import platform
 import queue
 import shutil
-import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from sciops import __version__
+from sciops.datasets._cluster_client import Cluster, connected, interrupts, look, lost, told
 from sciops.datasets._native.parts import Plan, claim, is_claimed
 from sciops.datasets._part_making import Make, made_parts, storage
 
-_ANSWER = 10.0  # seconds for a scheduler to answer
-_WORKERS = 60.0  # seconds for its first worker to appear
 _SEEN = 90.0  # seconds after which a file of another machine is seen here: network file systems remember absences
 _DEATHS = 3  # times that a part is given out before it is blamed for the death of its workers, the last time alone
 _MANY = 5  # parts whose workers died again and again, after which they are tried before any other
 _disk = threading.Semaphore()
 _DECISIVE = ("sciops", "numpy", "scipy", "torch", "numba")  # what the bits of a sample may depend on
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """Where parts are made: by `workers` processes of a dask cluster here, or by those of a running `scheduler`."""
-
-    workers: int = 0
-    scheduler: str | None = None
 
 
 @functools.cache
@@ -67,8 +56,8 @@ def make_on(cluster: Cluster, plan: Plan, make: Make, indices: Sequence[int]) ->
     begun = claim(plan)
     try:
         with (
-            _interrupts() as interrupted,
-            _client(replace(cluster, workers=min(cluster.workers, len(indices)))) as client,
+            interrupts() as interrupted,
+            connected(replace(cluster, workers=min(cluster.workers, len(indices)))) as client,
         ):
             for index in _results(client, cluster, plan, make, indices):
                 if interrupted.is_set():
@@ -115,7 +104,7 @@ def _results(client: Any, cluster: Cluster, plan: Plan, make: Make, indices: Seq
         try:
             index, future = done.get(timeout=5)
         except queue.Empty:
-            without = _look(client, cluster, without)
+            without = look(client, cluster, without)
             continue
         attempt, latest = pending.get(index, (0, None))
         if latest is None or future.key != latest.key:
@@ -125,10 +114,10 @@ def _results(client: Any, cluster: Cluster, plan: Plan, make: Make, indices: Seq
             yield index
             continue
         if future.status in ("cancelled", "lost"):
-            raise _lost(cluster)
+            raise lost(cluster)
         error = future.exception()
         if not isinstance(error, KilledWorker):
-            raise _told(error, cluster)
+            raise told(error, cluster)
         del pending[index]
         if attempt + 1 == _DEATHS:
             guilty.append(index)
@@ -180,128 +169,6 @@ def _let_the_next_begin() -> None:
 
     with contextlib.suppress(ValueError):  # no worker runs this
         secede()
-
-
-@contextlib.contextmanager
-def _client(cluster: Cluster) -> Iterator[Any]:
-    try:
-        import dask
-        from distributed import Client, LocalCluster
-        from distributed.comm import get_address_host_port
-    except ImportError:
-        raise ImportError("--workers and --scheduler need dask: pip install 'sciops[cluster]'") from None
-    with contextlib.ExitStack() as stack:
-        if cluster.scheduler is None:
-            # before a part is given out once more, as _DEATHS says
-            stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 2}))
-            local = LocalCluster(
-                n_workers=cluster.workers,
-                threads_per_worker=1,
-                processes=True,
-                dashboard_address="127.0.0.1:0",  # None would take port 8787
-                memory_limit=None,
-                silence_logs=logging.CRITICAL,  # what a part raises is told once, by this process
-            )
-            client = stack.enter_context(Client(stack.enter_context(local), set_as_default=False))
-            client.register_plugin(_deaf_to_interrupts())
-            yield client
-            return
-        try:
-            if not cluster.scheduler.startswith("inproc://"):
-                get_address_host_port(cluster.scheduler)  # a client that learns it later takes half a minute to end
-            client = stack.enter_context(Client(cluster.scheduler, timeout=_ANSWER, set_as_default=False))
-        except (OSError, ValueError, TypeError) as error:
-            what = f"no answer within {_ANSWER:.0f} s" if isinstance(error, OSError) else "that is no address"
-            text = " ".join(str(error).split())[:120]
-            raise OSError(
-                f"--scheduler {cluster.scheduler}: {what} ({text}); start one with `dask scheduler` and give the "
-                "address it prints, such as tcp://host:8786"
-            ) from None
-        try:
-            client.wait_for_workers(1, timeout=_WORKERS)
-        except TimeoutError:
-            raise OSError(
-                f"--scheduler {cluster.scheduler} has no workers after {_WORKERS:.0f} s; start some with "
-                f"`dask worker {cluster.scheduler} --nthreads 1`"
-            ) from None
-        yield client
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets besides what it does: Python drops the exception where it falls into a callback of the
-    garbage collector, of which dask has one."""
-    event = threading.Event()
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield event
-        return
-
-    def handler(*arguments: Any) -> None:
-        event.set()
-        before(*arguments)
-
-    signal.signal(signal.SIGINT, handler)
-    try:
-        yield event
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _deaf_to_interrupts() -> Any:
-    """Ctrl-C reaches every process of a terminal: the client ends the workers, they need not say so at length."""
-    from distributed import WorkerPlugin
-
-    class Deaf(WorkerPlugin):
-        def setup(self, worker: Any) -> None:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    return Deaf()
-
-
-def _look(client: Any, cluster: Cluster, without: float | None) -> float | None:
-    """Since when no worker is there, None where one is; says so once.
-
-    Raises OSError when the scheduler is gone, or the workers that it began here have ended for good.
-    """
-    if client.status != "running":
-        raise _lost(cluster)
-    try:
-        left = bool(client.scheduler_info(n_workers=1)["workers"])
-    except TypeError:  # before n_workers
-        left = bool(client.scheduler_info()["workers"])
-    if left:
-        return None
-    now = time.monotonic()
-    if without is None:
-        print(f"no worker is left at {cluster.scheduler or 'the local cluster'}; waiting for one")
-        return now
-    if cluster.scheduler is None and now - without > _WORKERS:
-        raise OSError(
-            f"all workers ended and none came back in {_WORKERS:.0f} s (not enough memory?); give them less to do at "
-            "once with --chunk or --workers: the same command goes on with the parts that are missing"
-        )
-    return without
-
-
-def _lost(cluster: Cluster) -> OSError:
-    return OSError(
-        f"the connection to {cluster.scheduler or 'the local cluster'} was lost; the same command goes on with the "
-        "parts that are missing"
-    )
-
-
-def _told(error: BaseException, cluster: Cluster) -> BaseException:
-    if isinstance(error, ImportError) and "pip install" not in str(error):
-        return ImportError(
-            f"a worker of {cluster.scheduler or 'the local cluster'} lacks something ({error}); install the same "
-            "sciops there, with its extras"
-        )
-    if "deserialization of the task graph" in str(error):
-        return ImportError(
-            f"the scheduler {cluster.scheduler} cannot import sciops: start it where the same is installed"
-        )
-    return error
 
 
 def _wait_for_files(plan: Plan, indices: Sequence[int]) -> None:

@@ -26,7 +26,7 @@ from distributed import Client, LocalCluster
 
 from data_gen.darcy import DarcyConfig
 from data_gen.darcy import run as run_darcy
-from sciops.datasets import _cluster
+from sciops.datasets import _cluster, _cluster_client
 from sciops.datasets._native import assembly, parts
 from sciops.datasets.native import content_hash
 from sciops.datasets.writer import Cluster, Plan, generate
@@ -164,7 +164,7 @@ def test_the_output_grows_while_workers_of_this_machine_make_its_parts(
         with Client(cluster.scheduler_address, set_as_default=False) as there:
             yield there
 
-    monkeypatch.setattr(_cluster, "_client", client)
+    monkeypatch.setattr(_cluster, "connected", client)
     monkeypatch.setattr(assembly, "read_part", lambda *arguments: pytest.fail("read at the end"))
     plan = plan_in(tmp_path)
     generate(plan, functools.partial(make, log, 0), cluster=Cluster(workers=2), progress=False)
@@ -196,7 +196,7 @@ def test_a_worker_that_cannot_do_it_says_why(tmp_path: Path, monkeypatch) -> Non
 
 
 def test_a_scheduler_that_is_not_there_is_one_line(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(_cluster, "_ANSWER", 0.5)
+    monkeypatch.setattr(_cluster_client, "_ANSWER", 0.5)
     plan = plan_in(tmp_path)
     began = []
     monkeypatch.setattr(distributed.Client, "__init__", recorded(distributed.Client.__init__, began))
@@ -217,7 +217,7 @@ def recorded(function, calls: list):
 
 
 def test_a_scheduler_without_workers_is_one_line(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(_cluster, "_WORKERS", 0.3)
+    monkeypatch.setattr(_cluster_client, "_WORKERS", 0.3)
     with LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL) as empty:
         with pytest.raises(OSError, match="has no workers after .*dask worker tcp://"):
             generate(plan_in(tmp_path), nothing, cluster=Cluster(scheduler=empty.scheduler_address), progress=False)

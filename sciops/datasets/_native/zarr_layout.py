@@ -41,6 +41,7 @@ class ZarrSpec:
 
 
 def missing_zarr() -> ImportError:
+    """What is raised where a store is met and its library is not there."""
     return ImportError("a .zarr file needs zarr: pip install 'sciops[cluster]'")
 
 

@@ -97,10 +97,12 @@ def flow(path: Path, *, seed: int = 0, ndim: int = 2) -> None:
 
 
 def flow_1d(path: Path, *, seed: int = 0) -> None:
+    """A sound wave along one axis, as `flow` has it."""
     flow(path, seed=seed, ndim=1)
 
 
 def flow_3d(path: Path, *, seed: int = 0) -> None:
+    """The same over three axes."""
     flow(path, seed=seed, ndim=3)
 
 

@@ -1,0 +1,151 @@
+"""The cluster itself: begun here or joined, and what is said when it, its workers or this process end."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_ANSWER = 10.0  # seconds for a scheduler to answer
+_WORKERS = 60.0  # seconds for its first worker to appear
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where parts are made: by `workers` processes of a dask cluster here, or by those of a running `scheduler`."""
+
+    workers: int = 0
+    scheduler: str | None = None
+
+
+@contextlib.contextmanager
+def connected(cluster: Cluster) -> Iterator[Any]:
+    """A client of the cluster, begun here with its workers or joined; for the time of the context.
+
+    Raises ImportError without dask, OSError for a scheduler that does not answer or has no workers.
+    """
+    try:
+        import dask
+        from distributed import Client, LocalCluster
+        from distributed.comm import get_address_host_port
+    except ImportError:
+        raise ImportError("--workers and --scheduler need dask: pip install 'sciops[cluster]'") from None
+    with contextlib.ExitStack() as stack:
+        if cluster.scheduler is None:
+            # before a part is given out once more, as `_cluster` counts
+            stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 2}))
+            local = LocalCluster(
+                n_workers=cluster.workers,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address="127.0.0.1:0",  # None would take port 8787
+                memory_limit=None,
+                silence_logs=logging.CRITICAL,  # what a part raises is told once, by this process
+            )
+            client = stack.enter_context(Client(stack.enter_context(local), set_as_default=False))
+            client.register_plugin(_deaf_to_interrupts())
+            yield client
+            return
+        try:
+            if not cluster.scheduler.startswith("inproc://"):
+                get_address_host_port(cluster.scheduler)  # a client that learns it later takes half a minute to end
+            client = stack.enter_context(Client(cluster.scheduler, timeout=_ANSWER, set_as_default=False))
+        except (OSError, ValueError, TypeError) as error:
+            what = f"no answer within {_ANSWER:.0f} s" if isinstance(error, OSError) else "that is no address"
+            text = " ".join(str(error).split())[:120]
+            raise OSError(
+                f"--scheduler {cluster.scheduler}: {what} ({text}); start one with `dask scheduler` and give the "
+                "address it prints, such as tcp://host:8786"
+            ) from None
+        try:
+            client.wait_for_workers(1, timeout=_WORKERS)
+        except TimeoutError:
+            raise OSError(
+                f"--scheduler {cluster.scheduler} has no workers after {_WORKERS:.0f} s; start some with "
+                f"`dask worker {cluster.scheduler} --nthreads 1`"
+            ) from None
+        yield client
+
+
+@contextlib.contextmanager
+def interrupts() -> Iterator[threading.Event]:
+    """An event that Ctrl-C sets besides what it does: Python drops the exception where it falls into a callback of the
+    garbage collector, of which dask has one."""
+    event = threading.Event()
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield event
+        return
+
+    def handler(*arguments: Any) -> None:
+        event.set()
+        before(*arguments)
+
+    signal.signal(signal.SIGINT, handler)
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _deaf_to_interrupts() -> Any:
+    """Ctrl-C reaches every process of a terminal: the client ends the workers, they need not say so at length."""
+    from distributed import WorkerPlugin
+
+    class Deaf(WorkerPlugin):
+        def setup(self, worker: Any) -> None:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    return Deaf()
+
+
+def look(client: Any, cluster: Cluster, without: float | None) -> float | None:
+    """Since when no worker is there, None where one is; says so once.
+
+    Raises OSError when the scheduler is gone, or the workers that it began here have ended for good.
+    """
+    if client.status != "running":
+        raise lost(cluster)
+    try:
+        left = bool(client.scheduler_info(n_workers=1)["workers"])
+    except TypeError:  # before n_workers
+        left = bool(client.scheduler_info()["workers"])
+    if left:
+        return None
+    now = time.monotonic()
+    if without is None:
+        print(f"no worker is left at {cluster.scheduler or 'the local cluster'}; waiting for one")
+        return now
+    if cluster.scheduler is None and now - without > _WORKERS:
+        raise OSError(
+            f"all workers ended and none came back in {_WORKERS:.0f} s (not enough memory?); give them less to do at "
+            "once with --chunk or --workers: the same command goes on with the parts that are missing"
+        )
+    return without
+
+
+def lost(cluster: Cluster) -> OSError:
+    """What is raised where the scheduler is gone."""
+    return OSError(
+        f"the connection to {cluster.scheduler or 'the local cluster'} was lost; the same command goes on with the "
+        "parts that are missing"
+    )
+
+
+def told(error: BaseException, cluster: Cluster) -> BaseException:
+    """What is raised for an error of a worker: itself, unless what it lacks can be said."""
+    if isinstance(error, ImportError) and "pip install" not in str(error):
+        return ImportError(
+            f"a worker of {cluster.scheduler or 'the local cluster'} lacks something ({error}); install the same "
+            "sciops there, with its extras"
+        )
+    if "deserialization of the task graph" in str(error):
+        return ImportError(
+            f"the scheduler {cluster.scheduler} cannot import sciops: start it where the same is installed"
+        )
+    return error
