@@ -27,7 +27,8 @@ __all__ = ["STATUS", "EvolutionConfig", "SteppedConfig", "evolution_recipe", "re
 
 STATUS = ("ok", "failed")  # stored as the numbers 0, 1
 _AXES = ("x", "y", "z")
-_LEAST_POINTS = 2**14  # of a batch: threads that step less than this spend their time waiting for the interpreter
+_LEAST_POINTS = 2**14  # of a block: threads that step less than this spend their time waiting for the interpreter
+_MOST_SAMPLES = 64  # of a block
 Law = Callable[[Grid, Ranges], np.ndarray]
 Solve = Callable[[Any, Grid, np.ndarray, np.ndarray], Trajectory]
 
@@ -114,6 +115,8 @@ def evolution_recipe(
             "warm_up": config.warm_up,
             "solved_on": _solved_on(config, grids) if config.labels == "nested" else "its own grid",
         },
+        any_batch=config.device == "cpu",
+        block=_block(config, grids) if config.device == "cpu" else 1,
     )
 
 
@@ -129,7 +132,8 @@ def trajectories(
 ) -> dict[str, np.ndarray]:
     """What `make` returns: initial fields by a law, solved together, at the recorded times and the groups' points.
 
-    On the CPU as many threads as the configuration says share the samples; a sample has the same bits with any number.
+    On the CPU as many threads as the configuration says share the samples, in blocks of fixed size; on a GPU they are
+    one batch, and a sample agrees to rounding with itself in another part.
 
     law : (grid, ranges) → (samples, [fields,] *grid), the same functions on every grid
     solve : (initial fields, grid, times, numbers of the samples) → Trajectory, failures flagged
@@ -148,24 +152,31 @@ def trajectories(
         if config.labels == "nested":
             fine = Grid((_solved_on(config, grids),) * grid.ndim, grid.extent, "periodic")
         u0 = law(fine, ranges)
-        given = u0 if config.device == "cpu" else torch.from_numpy(u0).to(config.device)
-        solution = solve(given, fine, times, numbers)
+        solution = solve(torch.tensor(u0, device=config.device), fine, times, numbers)
         u = restrict(solution.u, fine, grid) if fine != grid else solution.u
         u, error = (np.asarray(v.cpu() if isinstance(v, torch.Tensor) else v) for v in (u, solution.error))
         kept = {"seed": np.full(len(numbers), config.seed, dtype=np.int64), **(by_sample(numbers) if by_sample else {})}
         if isinstance(config, SteppedConfig):
-            kept["status"] = statuses(config, numbers, solution.failed_at)
+            kept["failed_at"] = solution.failed_at
         if solution.error is not None:
             kept["error"] = error.astype(np.float64)
         fields = u[:, :, None] if len(state) == 1 else u
         return {name: fields[:, :, i] for i, name in enumerate(state)}, kept
 
-    if config.device != "cpu":
-        return made(ranges)
     # one thread of torch each: transforms of one field are too short to share, and threads that wait spin
-    threads, points = config.threads or 1, max(_solved_on(config, grids) ** grid.ndim for grid in grids.values())
-    size = max(-(-numbers_of(ranges).size // threads), _LEAST_POINTS // points)
-    return in_groups(made, ranges, size, threads)
+    on_cpu = config.device == "cpu"
+    all_made = in_groups(made, ranges, _block(config, grids), config.threads) if on_cpu else made(ranges)
+    for group in grids:
+        if (failed_at := all_made.pop(f"{group}/failed_at", None)) is not None:
+            # here, where only the samples that were asked for are left of their blocks
+            all_made[f"{group}/status"] = statuses(config, numbers_of(ranges), failed_at)
+    return all_made
+
+
+def _block(config: EvolutionConfig, grids: Mapping[str, Grid]) -> int:
+    """Samples of a block: it may depend on the grids, not on how many samples, threads or parts there are."""
+    points = max(_solved_on(config, grids) ** grid.ndim for grid in grids.values())
+    return min(_MOST_SAMPLES, max(1, _LEAST_POINTS // points))
 
 
 def _solved_on(config: EvolutionConfig, grids: Mapping[str, Grid]) -> int:

@@ -41,7 +41,7 @@ _FREE |= {"progress", "dry_run"}
 @dataclass(frozen=True)
 class GenerationConfig:
     """What every generator asks. Sample i depends on the law and the seed alone: not on how many samples there are, nor
-    on workers, threads, shards or parts."""
+    on workers, threads, shards or parts: bit for bit on a CPU, to rounding on a GPU."""
 
     samples: int = 1280
     """How many samples."""
@@ -103,6 +103,7 @@ class Recipe:
     probe : called with the configuration before anything is written, to refuse wrong numbers early
     any_batch : whether `make` gives the same bits however many samples it makes at once; small parts then are made
         several at a time to fill the threads
+    block : samples that `make` makes together at least, from a multiple of it on: the usual parts hold whole blocks
     at_once : samples for each thread that parts are made together up to: more of them leave threads idle for less time
         at the end, and cost more where a run is killed
     """
@@ -119,6 +120,7 @@ class Recipe:
     check: Callable[[Plan], None] | None = None
     probe: Callable[[Any], None] | None = None
     any_batch: bool = False
+    block: int = 1
     at_once: int = 4
 
 
@@ -158,9 +160,10 @@ def generate_samples(config: GenerationConfig, recipe: Recipe) -> Path:
     if recipe.probe is not None and not there_before and not plan.parts.exists():
         recipe.probe(config)
     make = functools.partial(_importable(recipe.make), _importable(type(config))(**vars(config) | {"threads": threads}))
-    batch = -(-recipe.at_once * threads // plan.chunk) if recipe.any_batch else 1
+    batch = -(-max(recipe.at_once, recipe.block) * threads // plan.chunk) if recipe.any_batch else 1
     if config.dry_run:
-        print(estimate(plan, make, threads=threads, batch=batch, workers=config.workers, shards=shard[1]))
+        least = recipe.block * threads
+        print(estimate(plan, make, least=least, batch=batch, workers=config.workers, shards=shard[1]))
         return plan.output
     path = generate(
         plan,
@@ -324,7 +327,8 @@ def _usual_chunk(config: GenerationConfig, recipe: Recipe) -> int:
     most = min(256, max(1 if config.device == "cpu" else 64, _PART_BYTES // size))
     # some parts for each who works, so that nobody waits long for the last one
     hands = 16 if config.scheduler is not None else config.workers
-    return min(most, -(-config.samples // (_shard(config.shard)[1] * max(1, 4 * hands))))
+    chunk = min(most, -(-config.samples // (_shard(config.shard)[1] * max(1, 4 * hands))))
+    return -(-chunk // recipe.block) * recipe.block
 
 
 def _with_chunk_of_parts(plan: Plan) -> Plan:

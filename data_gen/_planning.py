@@ -20,7 +20,7 @@ def estimate(
     plan: Plan,
     make: Callable[[Ranges], Mapping[str, np.ndarray]],
     *,
-    threads: int,
+    least: int,
     batch: int,
     workers: int,
     shards: int,
@@ -33,13 +33,13 @@ def estimate(
 
     Raises ValueError when the folder of parts is that of another plan, and what `make` raises.
 
-    threads : samples made at a time in a process
+    least : samples that keep all threads of a process at work
     batch : parts made at once in a process
     workers : processes of a cluster, 0 without one
     shards : processes that share the parts
     """
     there = plan.chunks - len(pending(plan))
-    seconds, made, count = _trial(plan, make, threads)
+    seconds, made, count = _trial(plan, make, least)
     sample = sum(values.nbytes // count for values in made.values())
     each = seconds / count
     total = sample * plan.samples
@@ -65,14 +65,14 @@ def estimate(
 
 
 def _trial(
-    plan: Plan, make: Callable[[Ranges], Mapping[str, np.ndarray]], threads: int
+    plan: Plan, make: Callable[[Ranges], Mapping[str, np.ndarray]], least: int
 ) -> tuple[float, Mapping[str, np.ndarray], int]:
     """(seconds, arrays, samples) of a trial."""
     seconds, made = _timed(make, 1)
     count = 1
     if seconds < _LONG:
-        most = min(plan.samples, max(threads, plan.chunk))
-        count = min(plan.samples, threads)
+        most = min(plan.samples, max(least, plan.chunk))
+        count = min(plan.samples, least)
         seconds, made = _timed(make, count)
         while seconds < _ENOUGH and count < most:
             count = min(most, 4 * count)

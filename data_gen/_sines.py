@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 from sciops.grids import Grid
+from sciops.random_fields import one_torch_thread
 
 
 def sine_series(grid: Grid, numbers: np.ndarray, *, modes: int, power: float, seed: int) -> np.ndarray:
@@ -21,9 +23,11 @@ def sine_series(grid: Grid, numbers: np.ndarray, *, modes: int, power: float, se
     for x, (left, right) in zip(grid.coordinates(), grid.domain):
         s = (x - left) / (right - left)
         off = np.minimum(s, 1 - s) > 1e-12
-        bases.append(np.where(off[:, None], np.sin(np.pi * np.fmod(np.multiply.outer(s, k), 2.0)), 0.0))
+        basis = np.where(off[:, None], np.sin(np.pi * np.fmod(np.multiply.outer(s, k), 2.0)), 0.0)
+        bases.append(torch.tensor(basis))
     fields = np.empty((len(numbers), *grid.shape))
-    for field, number in zip(fields, numbers.tolist()):
-        a = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,))).uniform(-1, 1, (modes, modes))
-        field[...] = bases[0] @ (a * scale) @ bases[1].T
+    with one_torch_thread():
+        for field, number in zip(fields, numbers.tolist()):
+            a = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,))).uniform(-1, 1, (modes, modes))
+            field[...] = bases[0] @ torch.tensor(a * scale) @ bases[1].mT
     return fields

@@ -143,8 +143,8 @@ def run(config: DarcyConfig) -> Path:
         },
         check=partial(_check, config),
         probe=lambda config: _solved(config, [(0, 1)], Grid((3, 3))),
-        # torch may give other bits in another batch: then a part must be a batch of its own
-        any_batch=compiled,
+        any_batch=config.device == "cpu",
+        block=1 if compiled else _together(config),
         at_once=16,
     )
     return generate_samples(config, recipe)
@@ -157,9 +157,14 @@ def make(config: DarcyConfig, ranges: Ranges) -> dict[str, np.ndarray]:
     def together(ranges: Ranges) -> dict[str, np.ndarray]:
         return on_every_grid(config, grids, partial(_solved, config, ranges))
 
-    if not _compiled(config):
+    if config.device != "cpu":
         return together(ranges)
-    return in_groups(together, ranges, max(1, _GROUP // max(config.resolutions) ** 2), config.threads)
+    # the compiled solver loops over the points of one sample after the other: any batch gives the same bits
+    return in_groups(together, ranges, _together(config), config.threads, whole=not _compiled(config))
+
+
+def _together(config: DarcyConfig) -> int:
+    return max(1, _GROUP // max(config.resolutions) ** 2)
 
 
 def coefficients(config: DarcyConfig, grid: Grid, ranges: Ranges) -> np.ndarray:
@@ -195,7 +200,7 @@ def _solved(config: DarcyConfig, ranges: Ranges, grid: Grid) -> tuple[dict[str, 
     if config.walls == "five_spot":
         forcing = wells(grid)
         fields["f"] = np.broadcast_to(forcing, a.shape)
-    given = coefficient if config.device == "cpu" else torch.from_numpy(coefficient).to(config.device)
+    given = coefficient if _compiled(config) else torch.tensor(coefficient, device=config.device)
     solution = solve(
         given,
         grid,
@@ -205,7 +210,7 @@ def _solved(config: DarcyConfig, ranges: Ranges, grid: Grid) -> tuple[dict[str, 
         mean="project",
         tol=config.tol,
         on_failure="flag",
-        threads=1 if _compiled(config) else config.threads,
+        threads=1 if config.device == "cpu" else config.threads,
     )
     u, residual, iterations = (
         np.asarray(v.cpu() if hasattr(v, "cpu") else v) for v in (solution.u, solution.residual, solution.iterations)

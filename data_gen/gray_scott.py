@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 
 from data_gen._evolution import SteppedConfig, evolution_recipe, trajectories
 from data_gen._generation import generate_samples, grids_of, numbers_of
@@ -153,7 +154,8 @@ def _bumps(draw: np.random.Generator, grid: Grid) -> np.ndarray:
         for x, c, (left, right) in zip(on.coordinates(), centres, on.extent):
             away = x[:, None] - c + (right - left) * np.array([-1, 0, 1])[:, None, None]
             factors.append(np.exp(-s * away**2).sum(0))  # a bump and its two images; those beyond vanish
-        return (a * factors[0]) @ factors[1].T
+        x, y = (torch.tensor(factor) for factor in (a * factors[0], factors[1]))
+        return (x @ y.mT).numpy()
 
     reference = values(Grid((_REFERENCE,) * 2, grid.extent, "periodic"))
     low, high = reference.min(), reference.max()

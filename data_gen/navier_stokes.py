@@ -30,7 +30,7 @@ from data_gen._generation import (
     on_every_grid,
     program,
 )
-from data_gen._solving import one_by_one
+from data_gen._solving import aligned, one_by_one
 from sciops._command import command
 from sciops.datasets.writer import Ranges
 from sciops.grids import Grid, restrict
@@ -187,7 +187,9 @@ def _solved(
     w0, numbers = initial_vorticity(config, fine, ranges), numbers_of(ranges)
     nu = np.broadcast_to(_viscosity(config).values(config.seed, numbers), len(numbers))
     if config.device == "cpu":
-        solved = one_by_one(partial(_trajectory, config, fine, grid), w0[:, None], nu, threads=config.threads)
+        solved = one_by_one(
+            partial(_trajectory, config, fine, grid), map(aligned, w0[:, None]), nu, threads=config.threads
+        )
     else:
         solved = [_trajectory(config, fine, grid, torch.from_numpy(w0).to(config.device), nu)]
     w, error, failed_at = (np.concatenate(parts) for parts in zip(*solved))

@@ -25,7 +25,7 @@ from data_gen._generation import (
     program,
 )
 from data_gen._sines import sine_series
-from data_gen._solving import one_by_one
+from data_gen._solving import aligned, one_by_one
 from sciops._command import command
 from sciops.datasets.writer import Ranges
 from sciops.grids import Grid
@@ -142,7 +142,7 @@ def boundary_of(config: SourceConfig) -> dict[str, Any]:
 def solve_each(config: SourceConfig, solve: Any, f: np.ndarray, *parameters: np.ndarray) -> tuple[Any, Any]:
     """(u, residual) of solve(f, *parameters), each sample alone on the CPU, all at once on a GPU."""
     if config.device == "cpu":
-        solutions = one_by_one(solve, f, *parameters, threads=config.threads)
+        solutions = one_by_one(solve, map(aligned, f), *parameters, threads=config.threads)
         return np.stack([s.u for s in solutions]), np.array([s.residual for s in solutions], dtype=np.float64)
     solution = solve(torch.from_numpy(f).to(config.device), *parameters)
     return solution.u.cpu().numpy(), solution.residual.cpu().numpy()

@@ -20,7 +20,7 @@ import torch
 
 from data_gen._generation import Recipe, generate_samples, grids_of, on_every_grid, program
 from data_gen._media import Medium, check_medium, media
-from data_gen._solving import one_by_one
+from data_gen._solving import aligned, one_by_one
 from data_gen.poisson import SourceConfig, boundary_of, centering_of, sources
 from sciops._command import command
 from sciops.datasets.writer import Ranges
@@ -120,7 +120,7 @@ def _solved(config: WaveConfig, ranges: Ranges, grid: Grid) -> tuple[dict[str, n
         return wave.solve(state, grid, speed=c, **options).u
 
     if config.device == "cpu":
-        u = np.stack(one_by_one(solve, state, c, threads=config.threads))
+        u = np.stack(one_by_one(solve, map(aligned, state), c, threads=config.threads))
     else:
         u = solve(torch.from_numpy(state).to(config.device), torch.from_numpy(c).to(config.device)).cpu().numpy()
     fields = {"u": u[:, :, 0], "v": u[:, :, 1]} | ({"c": c} if config.contrast else {})

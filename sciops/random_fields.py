@@ -76,7 +76,7 @@ def gaussian_random_field(
     bases = _bases(grid, modes, boundary)
     fields = np.empty((samples, *grid.shape))
     coefficients = np.empty(modes**grid.ndim)
-    with _one_thread():
+    with one_torch_thread():
         for i, field in enumerate(fields, start=first):
             draw = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(i,))))
             coefficients[order] = draw.standard_normal(coefficients.size)
@@ -137,7 +137,8 @@ def random_waves(
         fold, flip, cut, l, r = draw.uniform(size=5)
         values = []
         for xi in points:
-            u = np.sin(2 * np.pi * np.fmod(np.multiply.outer(xi, n), 1.0) + phase) @ a
+            u = np.sin(2 * np.pi * np.fmod(np.multiply.outer(xi, n), 1.0) + phase)
+            u = (u * a).sum(1)  # as a product it would depend on the number of points and threads
             u = np.abs(u) if fold < absolute else u
             u = -u if either_sign and flip < 0.5 else u
             if cut < window:
@@ -184,8 +185,8 @@ def _evaluate(coefficients: np.ndarray, bases: tuple[Tensor, ...]) -> Tensor:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """A product split over threads, or over a batch, rounds differently: one thread and one sample at a time do not."""
+def one_torch_thread() -> Iterator[None]:
+    """torch on one thread, in the calling thread: a product or transform split over threads may round differently."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

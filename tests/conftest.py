@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
@@ -13,7 +15,45 @@ import torch
 torch.set_num_threads(1)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+_EXACT = {"array_equal", "assert_array_equal", "equal", "assert_equal", "identical", "assert_identical", "equals"}
+_EXACT |= {"all", "sha256", "hexdigest", "content_hash", "tobytes", "read_bytes"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--exact", action="store_true", help="only the tests that compare numbers or bytes exactly")
+    parser.addoption(
+        "--row-dependent", action="store_true", help="with products whose last bit depends on the number of rows"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--row-dependent"):
+        import row_dependent
+
+        products = row_dependent.products()
+        products.__enter__()
+        config.add_cleanup(lambda: products.__exit__(None, None, None))
+
+
+def _compares_exactly(function: Any) -> bool:
+    """Whether the test, or a helper of its module that it calls, names one of the exact comparisons."""
+    seen, waiting = set(), [function.__code__]
+    while waiting:
+        code = waiting.pop()
+        seen.add(code)
+        if _EXACT & set(code.co_names):
+            return True
+        inner = [c for c in code.co_consts if isinstance(c, type(code))]
+        called = (inspect.unwrap(function.__globals__.get(name)) for name in code.co_names)
+        waiting += {*inner, *(f.__code__ for f in called if inspect.isfunction(f))} - seen
+    return False
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--exact"):
+        others = [item for item in items if not _compares_exactly(inspect.unwrap(item.function))]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
     if torch.cuda.is_available():
         return
     for item in items:
