@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._dimensions import SPACE
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
     import xarray as xr
 
-SPACE = ("x", "y", "z")
 SPLITS = ("train", "validation", "test")
 RECORDS = ("split", "seed", "residual", "iterations", "status", "error")  # of a sample's making, not of its equation
 SPLIT_ATTRS = {"flag_values": np.arange(3, dtype=np.int8), "flag_meanings": " ".join(SPLITS)}

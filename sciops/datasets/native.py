@@ -35,6 +35,7 @@ from sciops.datasets._native.layout import (
     stored_bytes,
 )
 from sciops.datasets._native.schema import SCHEMA
+from sciops.datasets._order import in_order
 from sciops.datasets.conventions import SPACE
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def write_native(
     """Writes one group per dataset, atomically, and returns the path.
 
     groups : datasets as `read_native` and `open_dataset` give them: dims (sample, x, y), coordinates with centering.
-        Their order is free; a mapping's keys are the names of the groups, otherwise `group_name` of the shape. Lazy
+        Their order is free, and is (sample, time, any others, x, y, z) in the file; a mapping's keys are the names of the groups, otherwise `group_name` of the shape. Lazy
         datasets are copied in blocks and never held whole.
     attrs : root attributes; dicts and lists become JSON. ``equation``, ``config``, ``solver``, ``versions``,
         ``splits`` and ``created`` are taken from the datasets when they are not given here.
@@ -213,7 +214,7 @@ def _named(groups: Any) -> dict[str, xarray.Dataset]:
     names = [name for name, _ in pairs]
     if not pairs or len(set(names)) < len(names):
         raise ValueError(f"groups {names}: expected one dataset or more, each of another resolution")
-    return dict(pairs)
+    return {name: in_order(dataset) for name, dataset in pairs}
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:

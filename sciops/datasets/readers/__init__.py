@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from sciops.datasets._messages import plain_errors, shown
+from sciops.datasets._order import in_order
 from sciops.datasets.readers import (
     apebench,
     arrays,
@@ -114,7 +115,7 @@ def _read(reader: Reader, found: Probe, resolution: Resolution) -> xr.Dataset:
     """The file through its reader. A file may look like a layout and hold anything: what a reader did not expect is
     said in one line too."""
     try:
-        dataset = reader.read(found, resolution)
+        dataset = in_order(reader.read(found, resolution))
         # coordinates that make no grid are opened as they are: "no_grid" says why
         grid = ("grid",) if "no_grid" not in dataset.attrs else ()
         missing = [name for name in ("layout", "equation", *grid) if not isinstance(dataset.attrs.get(name), str)]
