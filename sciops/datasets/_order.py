@@ -1,9 +1,10 @@
-"""The input check of the dimensions of a data set: every variable has them in one order, by name, once."""
+"""The input check of a data set: dimensions of every variable in one order, by name, and fields of real numbers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sciops._arrays import refuse_complex
 from sciops._dimensions import SPACE, ordered
 from sciops.grids import Grid
 
@@ -33,8 +34,9 @@ def in_order(dataset: xr.Dataset) -> xr.Dataset:
     return result
 
 
-def check_axes(field: xr.DataArray, grid: Grid) -> None:
-    """Raises ValueError unless the grid's axes are dimensions of the field, by name and size."""
+def check_field(field: xr.DataArray, grid: Grid) -> None:
+    """Raises ValueError unless the grid's axes are dimensions of the field, by name and size, and its numbers real."""
+    refuse_complex(field, str(field.name))
     axes = [dim for dim in SPACE if dim in field.dims]
     if tuple(field.sizes[axis] for axis in axes) == grid.shape and list(field.dims[-len(axes) :]) == axes:
         return

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._arrays import refuse_complex, refuse_masked
 from sciops._dimensions import SPACE
 from sciops.grids import Grid
 
@@ -20,7 +21,7 @@ SPLIT_ATTRS = {"flag_values": np.arange(3, dtype=np.int8), "flag_meanings": " ".
 
 
 def build_dataset(
-    fields: Mapping[str, tuple[tuple[str, ...], Any, dict[str, Any]]],
+    fields: Mapping[str, tuple[tuple[str, ...], Any] | tuple[tuple[str, ...], Any, dict[str, Any]]],
     grid: Grid,
     *,
     layout: str,
@@ -36,7 +37,7 @@ def build_dataset(
 ) -> xr.Dataset:
     """A data set in the common form.
 
-    fields : name → (dimension names, array or xarray variable data, attributes)
+    fields : name → (dimension names, array or xarray variable data[, attributes])
     grid : where the spatial dimensions (x, y, z in order) are sampled
     notes : what the reader saw and could not put right; `validate` turns each into a finding
     coordinates : positions as the file states them, where they differ from ``grid.coordinates()``
@@ -50,10 +51,17 @@ def build_dataset(
 
     returns : xarray.Dataset with attributes ``layout``, ``equation``, ``grid`` (JSON), ``task`` ("steady" or
         "trajectory"), ``state``, ``parameters`` and ``boundary`` (JSON, where there are any), and `attrs`
+
+    Raises ValueError for complex fields, and for numpy masked arrays with a masked value.
     """
     import xarray as xr
 
-    dataset = xr.Dataset({name: xr.Variable(dims, data, about) for name, (dims, data, about) in fields.items()})
+    variables = {}
+    for name, (dims, data, *about) in fields.items():
+        refuse_masked(data, name)
+        refuse_complex(data, name)
+        variables[name] = xr.Variable(dims, data, *about)
+    dataset = xr.Dataset(variables)
     axes = grid.coordinates() if coordinates is None else coordinates
     for name, points, extent, domain in zip(SPACE, axes, grid.extent, grid.domain):
         about = {"centering": grid.centering, "extent": np.array(extent), "domain": np.array(domain)}

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._arrays import refuse_complex
 from sciops._whole_files import replacing
 from sciops.datasets._blocks import pieces
 from sciops.datasets._native.layout import (
@@ -57,16 +58,17 @@ def write_native(
     """Writes one group per dataset, atomically, and returns the path.
 
     groups : datasets as `read_native` and `open_dataset` give them: dims (sample, x, y), coordinates with centering.
-        Their order is free, and is (sample, time, any others, x, y, z) in the file; a mapping's keys are the names of the groups, otherwise `group_name` of the shape. Lazy
-        datasets are copied in blocks and never held whole.
+        The order of the dimensions is free; in the file it is (sample, time, any others, x, y, z). A mapping's keys are
+        the names of the groups, otherwise `group_name` of the shape. Lazy datasets are copied in blocks and never held
+        whole.
     attrs : root attributes; dicts and lists become JSON. ``equation``, ``config``, ``solver``, ``versions``,
         ``splits`` and ``created`` are taken from the datasets when they are not given here.
     compression : level 1–9, gzip with byte shuffle in HDF5 and zstd in Zarr; None stores the numbers as they are
 
     A path that ends in .zarr becomes a Zarr v3 store with the same names and attributes.
 
-    Raises ValueError when there is nothing to write or two groups have one name, TypeError for data that are no real
-    numbers, OSError when the disk is full; no file is left then.
+    Raises ValueError when there is nothing to write, two groups have one name or a field is complex, TypeError for data
+    that are no numbers, OSError when the disk is full; no file is left then.
     """
     datasets = _named(groups)
     root: dict[str, Any] = {"sciops_schema": SCHEMA, "layout": "native", "Conventions": "CF-1.11"}
@@ -214,6 +216,9 @@ def _named(groups: Any) -> dict[str, xarray.Dataset]:
     names = [name for name, _ in pairs]
     if not pairs or len(set(names)) < len(names):
         raise ValueError(f"groups {names}: expected one dataset or more, each of another resolution")
+    for _, dataset in pairs:
+        for name, variable in dataset.variables.items():
+            refuse_complex(variable, str(name))
     return {name: in_order(dataset) for name, dataset in pairs}
 
 

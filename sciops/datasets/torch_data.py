@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from sciops._arrays import refuse_complex, refuse_masked
+from sciops._dimensions import by_name
 from sciops.datasets._native.rows import NativeRows, native_rows
-from sciops.datasets._order import check_axes, in_order
+from sciops.datasets._order import check_field, in_order
 from sciops.grids import Grid, check_on_grid
 
 if TYPE_CHECKING:
@@ -32,13 +34,16 @@ class TensorFields(Dataset):
     d.batch(indices) : {"x": (batch, channels, *grid), "y": (batch, channels, *grid)}
     d.lazy : False; True for data sets whose batches are read from a disk, which training reads ahead
 
-    Raises ValueError naming the shapes when they do not fit each other or the grid.
+    Raises ValueError naming the shapes when they do not fit each other or the grid, and for complex or masked fields.
     """
 
     lazy = False
 
     def __init__(self, x: Any, y: Any, grid: Grid) -> None:
-        self.x, self.y, self.grid = torch.as_tensor(x), torch.as_tensor(y), grid
+        for name, field in (("x", x), ("y", y)):
+            refuse_masked(field, name)
+            refuse_complex(field, name)
+        self.x, self.y, self.grid = torch.as_tensor(by_name(x)), torch.as_tensor(by_name(y)), grid
         for name, field in (("x", self.x), ("y", self.y)):
             if field.ndim != grid.ndim + 2:
                 raise ValueError(
@@ -115,7 +120,7 @@ class FieldDataset(Dataset):
                     raise ValueError(f"no field {name!r} in the data set: it holds {', '.join(map(str, fields))}")
             self.grid, self.attrs = grid_of(source, self.outputs[0]), dict(source.attrs)
             for name in (*self.inputs, *self.outputs):
-                check_axes(source[name], self.grid)
+                check_field(source[name], self.grid)
             chosen = np.arange(source.sizes["sample"]) if split is None else split_indices(source, split)
             self.samples = chosen if samples is None else _pick(chosen, samples)
             points = len(self.samples) * sum(source[n][0].size for n in (*self.inputs, *self.outputs))

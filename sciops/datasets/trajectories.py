@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from sciops._arrays import refuse_complex
 from sciops.datasets._native.rows import NativeRows, native_rows
-from sciops.datasets._order import check_axes, in_order
+from sciops.datasets._order import check_field, in_order
 from sciops.datasets._trajectory_fields import (
     as_tensor,
     clocks_of,
@@ -116,7 +117,9 @@ class TrajectoryDataset(Dataset):
             self.state = state_names(source, None if state is None else _names(state))
             self.grid = common_grid(source, self.state)
             for name in self.state:
-                check_axes(source[name], self.grid)
+                check_field(source[name], self.grid)
+            for name in {*self.forcings, *self.inputs, *self.parameters} & set(source.variables):
+                refuse_complex(source[name], name)
             self._frames = np.arange(source.sizes["time"])[start:stop:stride]
             self.times, self.time_units = times_of(source, self._frames)
             self._lay_windows(history, lead, horizon)

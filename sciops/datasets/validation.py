@@ -245,7 +245,7 @@ def _check_names(dataset: xr.Dataset, found: Findings) -> None:
                 "warning",
                 str(name),
                 None,
-                f"has the dimensions {', '.join(map(str, field.dims))}: which of them are {', '.join(absent)} is not said",
+                f"has the dimensions {', '.join(map(str, field.dims))}: which are {', '.join(absent)} is not known",
                 "name them, dataset.rename(…), and write the file again",
             )
 

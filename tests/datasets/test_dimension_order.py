@@ -43,9 +43,7 @@ def _evolving(shape: tuple[int, ...], dtype: str = "float32") -> xr.Dataset:
         "m": (space, rng.standard_normal(shape).astype(dtype), {}),
         "times": (("sample", "time"), np.cumsum(1 + rng.random((5, 4)), 1), {}),
     }
-    return build_dataset(
-        fields, Grid(shape), layout="native", equation="unknown", state=("u",), times=np.arange(4.0)
-    )
+    return build_dataset(fields, Grid(shape), layout="native", equation="unknown", state=("u",), times=np.arange(4.0))
 
 
 def _raw(path: Path, dataset: xr.Dataset) -> Path:
@@ -157,3 +155,22 @@ def test_the_grid_of_a_moved_variable_is_by_name():
     moved = dataset.transpose("y", "sample", "x")
     assert json.loads(moved.attrs["grid"])["shape"] == [5, 7]
     assert FieldDataset(moved).y.shape == (6, 1, 5, 7)
+
+
+@pytest.mark.parametrize("shape", [(6,), (6, 6), (4, 4, 4)])
+def test_functions_of_fields_take_labelled_arrays_by_name(shape):
+    from sciops import resample
+    from sciops.metrics import relative_l2
+    from sciops.spectral import band_errors
+
+    rng, dims, grid = np.random.default_rng(3), ("sample", *AXES[: len(shape)]), Grid(shape, centering="periodic")
+    p, u = (xr.DataArray(rng.standard_normal((3, *shape)), dims=dims) for _ in range(2))
+    moved = u.transpose(*dims[::-1])
+    right = relative_l2(p.values, u.values, grid)
+    for pair in ((p, moved), (p.values, moved), (moved, moved)):
+        assert np.array_equal(relative_l2(*pair, grid), right if pair[0] is not moved else np.zeros(3))
+    coarse = grid.coarsen(2)
+    assert np.array_equal(resample(moved, grid, coarse, "fourier"), resample(u.values, grid, coarse, "fourier"))
+    edges = (0, 2, 3)
+    found = [band_errors(p.values, one, grid, edges).relative_error for one in (u.values, moved)]
+    assert np.array_equal(*found)
