@@ -26,6 +26,7 @@ import numpy as np
 from sciops._arrays import refuse_complex
 from sciops._whole_files import replacing
 from sciops.datasets._blocks import pieces
+from sciops.datasets._native.attributes import restore
 from sciops.datasets._native.layout import (
     create_group,
     group_name,
@@ -129,6 +130,7 @@ def read_native(path: str | os.PathLike[str], resolution: int | Sequence[int] | 
         # decode_times would make dates or durations of a time axis in seconds
         with samples_of(path):  # positions are read at once
             dataset = xarray.open_dataset(path, group=name, engine="h5netcdf", decode_times=False, phony_dims="access")
+    restore(dataset)
     dataset.attrs = {**attrs, **dataset.attrs}  # in place: a copy would not close the file
     return dataset
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sciops.datasets.conventions import SPACE
+from sciops.datasets.readers._hdf5_attributes import hdf5_packing
 from sciops.datasets.readers._sniff import Probe, readable
 from sciops.grids import Grid, Interval
 
@@ -75,7 +76,8 @@ def numbers(probe: Probe, name: str, most: int = MOST_POINTS) -> np.ndarray | No
     if entry is None or not is_real(entry.dtype) or not 0 < int(np.prod(entry.shape, dtype=object)) <= most:
         return None
     with readable(probe.path, "an HDF5 file"), h5py.File(probe.path, "r") as file:
-        return np.asarray(file[name][()])
+        packing = hdf5_packing(file[name])
+        return np.asarray(file[name][()]) if packing is None else packing.unpacked(file[name][()])
 
 
 def is_real(dtype: str, kinds: str = "iuf") -> bool:

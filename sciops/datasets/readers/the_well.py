@@ -254,4 +254,5 @@ READER = Reader(
     "HDF5 with the attribute grid_type and groups dimensions, t0_fields, t1_fields, t2_fields",
     matches,
     read,
+    named=True,
 )
