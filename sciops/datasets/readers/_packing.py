@@ -32,7 +32,7 @@ class Packing:
         numbers = np.asarray(numbers)
         numbers = numbers.astype(numbers.dtype.newbyteorder("="), copy=False)
         numbers = numbers.view(self.stored) if numbers.dtype != self.stored else numbers
-        gaps = np.isin(numbers, self.missing) if self.missing else None
+        gaps = np.any([numbers == mark for mark in self.missing], axis=0) if self.missing else None
         values = numbers.astype(self.dtype)
         if self.scale is not None:
             values = values * self.dtype.type(self.scale)
