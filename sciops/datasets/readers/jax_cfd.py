@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import SPACE, at_resolution, build_dataset
-from sciops.datasets.readers._axes import Axis, axis_of, is_real, number, numbers, periodic_cells, times_of
+from sciops.datasets.readers._axes import Axis, axis_of, cells_of, is_real, number, numbers, periodic_cells, times_of
 from sciops.datasets.readers._named_axes import axes_by_name, shape_by_name
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Entry, Probe, readable
@@ -65,7 +65,9 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
             notes.append(f"{name} {axis}: cell centres of the unit interval are assumed")
             axis = Axis(n, 0.5 / n, 1.0 / n, 1e-12)
         axes.append(axis)
-    cells, faces = tuple(axis.cells for axis in axes), np.eye(ndim) / 2 + 0.5
+    cells, placed = zip(*(cells_of(axis, name) for axis, name in zip(axes, SPACE)))
+    notes += filter(None, placed)
+    faces = np.eye(ndim) / 2 + 0.5
     periodic = _periodic(arrays, VELOCITY[:ndim], ndim)
     fields: dict[str, Any] = {}
     for i, name in enumerate(names):

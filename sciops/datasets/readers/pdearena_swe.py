@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import at_resolution, build_dataset
-from sciops.datasets.readers._axes import axis_of, check_size, is_real, numbers, times_of, unplaced
+from sciops.datasets.readers._axes import axis_of, cells_of, check_size, is_real, numbers, times_of, unplaced
 from sciops.datasets.readers._named_axes import axes_by_name, shape_by_name
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe, readable
@@ -114,9 +114,11 @@ def _grid(lat: Any, lon: Any, nlat: int, nlon: int) -> tuple[Grid | None, np.nda
     east = axis_of(lon, nlon)
     if isinstance(east, str):
         return None, None, (f"there is no grid: lon {east}",)
+    longitudes, note = cells_of(east, "lon")
+    placed = (note,) * bool(note)
     north = axis_of(lat, nlat)
     if not isinstance(north, str):
-        return Grid((nlat, nlon), (north.cells, east.cells), "cell"), None, ()
+        return Grid((nlat, nlon), (north.cells, longitudes), "cell"), None, placed
     if lat is None or not np.isfinite(lat).all() or (np.diff(lat) <= 0).any():
         return None, None, (f"there is no grid: lat {north}",)
     cells, away = latitude_cells(lat)
@@ -125,7 +127,7 @@ def _grid(lat: Any, lon: Any, nlat: int, nlon: int) -> tuple[Grid | None, np.nda
     note = (
         f"latitudes lie up to {100 * away:.2g} % of a step from uniform ones, which the grid has; `latitude` holds them"
     )
-    return Grid((nlat, nlon), (cells, east.cells), "cell"), lat.astype(np.float64), (note,)
+    return Grid((nlat, nlon), (cells, longitudes), "cell"), lat.astype(np.float64), (*placed, note)
 
 
 def _array(probe: Probe, name: str, alone: bool) -> Any:
