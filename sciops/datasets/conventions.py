@@ -175,21 +175,21 @@ def at_resolution(dataset: xr.Dataset, resolution: int | tuple[int, ...] | None)
     wanted = (resolution,) * grid.ndim if isinstance(resolution, (int, np.integer)) else tuple(resolution)
     if wanted == grid.shape:
         return dataset
-    nested = {} if grid.centering == "cell" else _nested(grid)
-    factor = nested.get(wanted)
-    if factor is None:
+    factors = None if grid.centering == "cell" else _factors(grid, wanted)
+    if factors is None:
+        nested = {} if grid.centering == "cell" else _nested(grid)
         known = ", ".join("×".join(map(str, shape)) for shape in nested) or "none"
         raise ValueError(
             f"resolution={resolution}: the file holds {'×'.join(map(str, grid.shape))} {grid.centering} points; "
             f"nested in it: {known}; use one of these or sciops.resample"
         )
-    coarse = grid.coarsen(factor)
-    strided = {name: slice(0, (n - 1) * factor + 1, factor) for name, n in zip(SPACE, coarse.shape)}
+    coarse = grid.coarsen(factors)
+    strided = {name: slice(0, (n - 1) * f + 1, f) for name, n, f in zip(SPACE, coarse.shape, factors)}
     result = dataset.isel({name: part for name, part in strided.items() if name in dataset.sizes})
     result = _keep_attrs(with_grid(result, coarse), dataset)
     for name, field in result.data_vars.items():
         if "grid" in field.attrs:  # a staggered variable keeps its own place
-            own = grid_of(dataset, str(name)).coarsen(factor)
+            own = grid_of(dataset, str(name)).coarsen(factors)
             result[name].attrs = {**field.attrs, "grid": json.dumps(own.to_dict())}
     return result
 
@@ -207,6 +207,21 @@ def split_indices(dataset: xr.Dataset, split: str) -> np.ndarray:
             "sciops.datasets.load_splits(path, train=…, validation=…, test=…)"
         )
     return np.flatnonzero(np.asarray(dataset["split"].values) == SPLITS.index(split))
+
+
+def _factors(grid: Grid, wanted: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The strides that take the grid to the shape `wanted`, one for all axes where it can be; None if not nested."""
+    if len(wanted) != grid.ndim:
+        return None
+    common = _nested(grid).get(wanted)
+    if common is not None:
+        return (common,) * grid.ndim
+    axes = zip(grid.shape, grid.extent, grid.domain, wanted)
+    found = []
+    for n, extent, domain, points in axes:
+        own = Grid(n, (extent,), grid.centering, (domain,))
+        found.append(1 if points == n else _nested(own).get((points,)))
+    return None if None in found else tuple(found)
 
 
 def _nested(grid: Grid) -> dict[tuple[int, ...], int]:

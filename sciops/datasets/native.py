@@ -55,6 +55,7 @@ def write_native(
     *,
     attrs: Mapping[str, Any] | None = None,
     compression: int | None = None,
+    overwrite: bool = False,
 ) -> Path:
     """Writes one group per dataset, atomically, and returns the path.
 
@@ -65,12 +66,15 @@ def write_native(
     attrs : root attributes; dicts and lists become JSON. ``equation``, ``config``, ``solver``, ``versions``,
         ``splits`` and ``created`` are taken from the datasets when they are not given here.
     compression : level 1–9, gzip with byte shuffle in HDF5 and zstd in Zarr; None stores the numbers as they are
+    overwrite : whether a file, or a native Zarr store, of that name may be replaced
 
     A path that ends in .zarr becomes a Zarr v3 store with the same names and attributes.
 
     Raises ValueError when there is nothing to write, two groups have one name or a field is complex, TypeError for data
-    that are no numbers, OSError when the disk is full; no file is left then.
+    that are no numbers, FileExistsError unless `overwrite`, OSError when the disk is full; no file is left then.
     """
+    if not overwrite and os.path.lexists(path):
+        raise FileExistsError(f"{path} is there already: remove it, or pass overwrite=True")
     datasets = _named(groups)
     root: dict[str, Any] = {"sciops_schema": SCHEMA, "layout": "native", "Conventions": "CF-1.11"}
     for dataset in datasets.values():
