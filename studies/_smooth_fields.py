@@ -40,7 +40,7 @@ def write_fields(
             "split": (("sample",), split, named),
         }
         datasets.append(build_dataset(fields, grid, layout="native", equation="smoothing"))
-    return write_native(path, datasets)
+    return write_native(path, datasets, overwrite=True)
 
 
 def _fields(grid: Grid, part: slice, seed: int) -> tuple[np.ndarray, np.ndarray]:

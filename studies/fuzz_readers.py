@@ -131,7 +131,7 @@ def sound_files(layouts: Sequence[str], scratch: Path) -> dict[str, Sound]:
         def write(folder: Path) -> Path:
             with open_dataset(write_sample(source, scratch / f"{source} {name}")) as dataset:
                 groups = [dataset, *([open_dataset(scratch / f"{source} {name}", 16)] * (source == "li2020-burgers"))]
-                return write_native(folder / name, groups, compression=4)
+                return write_native(folder / name, groups, compression=4, overwrite=True)
 
         return write
 

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._arrays import refuse_complex, refuse_masked
+from sciops._dimensions import SPACE
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
     import xarray as xr
 
-SPACE = ("x", "y", "z")
 SPLITS = ("train", "validation", "test")
 RECORDS = ("split", "seed", "residual", "iterations", "status", "error")  # of a sample's making, not of its equation
 SPLIT_ATTRS = {"flag_values": np.arange(3, dtype=np.int8), "flag_meanings": " ".join(SPLITS)}
 
 
 def build_dataset(
-    fields: Mapping[str, tuple[tuple[str, ...], Any, dict[str, Any]]],
+    fields: Mapping[str, tuple[tuple[str, ...], Any] | tuple[tuple[str, ...], Any, dict[str, Any]]],
     grid: Grid,
     *,
     layout: str,
@@ -36,7 +37,7 @@ def build_dataset(
 ) -> xr.Dataset:
     """A data set in the common form.
 
-    fields : name → (dimension names, array or xarray variable data, attributes)
+    fields : name → (dimension names, array or xarray variable data[, attributes])
     grid : where the spatial dimensions (x, y, z in order) are sampled
     notes : what the reader saw and could not put right; `validate` turns each into a finding
     coordinates : positions as the file states them, where they differ from ``grid.coordinates()``
@@ -50,10 +51,17 @@ def build_dataset(
 
     returns : xarray.Dataset with attributes ``layout``, ``equation``, ``grid`` (JSON), ``task`` ("steady" or
         "trajectory"), ``state``, ``parameters`` and ``boundary`` (JSON, where there are any), and `attrs`
+
+    Raises ValueError for complex fields, and for numpy masked arrays with a masked value.
     """
     import xarray as xr
 
-    dataset = xr.Dataset({name: xr.Variable(dims, data, about) for name, (dims, data, about) in fields.items()})
+    variables = {}
+    for name, (dims, data, *about) in fields.items():
+        refuse_masked(data, name)
+        refuse_complex(data, name)
+        variables[name] = xr.Variable(dims, data, *about)
+    dataset = xr.Dataset(variables)
     axes = grid.coordinates() if coordinates is None else coordinates
     for name, points, extent, domain in zip(SPACE, axes, grid.extent, grid.domain):
         about = {"centering": grid.centering, "extent": np.array(extent), "domain": np.array(domain)}
@@ -167,21 +175,21 @@ def at_resolution(dataset: xr.Dataset, resolution: int | tuple[int, ...] | None)
     wanted = (resolution,) * grid.ndim if isinstance(resolution, (int, np.integer)) else tuple(resolution)
     if wanted == grid.shape:
         return dataset
-    nested = {} if grid.centering == "cell" else _nested(grid)
-    factor = nested.get(wanted)
-    if factor is None:
+    factors = None if grid.centering == "cell" else _factors(grid, wanted)
+    if factors is None:
+        nested = {} if grid.centering == "cell" else _nested(grid)
         known = ", ".join("×".join(map(str, shape)) for shape in nested) or "none"
         raise ValueError(
             f"resolution={resolution}: the file holds {'×'.join(map(str, grid.shape))} {grid.centering} points; "
             f"nested in it: {known}; use one of these or sciops.resample"
         )
-    coarse = grid.coarsen(factor)
-    strided = {name: slice(0, (n - 1) * factor + 1, factor) for name, n in zip(SPACE, coarse.shape)}
+    coarse = grid.coarsen(factors)
+    strided = {name: slice(0, (n - 1) * f + 1, f) for name, n, f in zip(SPACE, coarse.shape, factors)}
     result = dataset.isel({name: part for name, part in strided.items() if name in dataset.sizes})
     result = _keep_attrs(with_grid(result, coarse), dataset)
     for name, field in result.data_vars.items():
         if "grid" in field.attrs:  # a staggered variable keeps its own place
-            own = grid_of(dataset, str(name)).coarsen(factor)
+            own = grid_of(dataset, str(name)).coarsen(factors)
             result[name].attrs = {**field.attrs, "grid": json.dumps(own.to_dict())}
     return result
 
@@ -199,6 +207,21 @@ def split_indices(dataset: xr.Dataset, split: str) -> np.ndarray:
             "sciops.datasets.load_splits(path, train=…, validation=…, test=…)"
         )
     return np.flatnonzero(np.asarray(dataset["split"].values) == SPLITS.index(split))
+
+
+def _factors(grid: Grid, wanted: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The strides that take the grid to the shape `wanted`, one for all axes where it can be; None if not nested."""
+    if len(wanted) != grid.ndim:
+        return None
+    common = _nested(grid).get(wanted)
+    if common is not None:
+        return (common,) * grid.ndim
+    axes = zip(grid.shape, grid.extent, grid.domain, wanted)
+    found = []
+    for n, extent, domain, points in axes:
+        own = Grid(n, (extent,), grid.centering, (domain,))
+        found.append(1 if points == n else _nested(own).get((points,)))
+    return None if None in found else tuple(found)
 
 
 def _nested(grid: Grid) -> dict[tuple[int, ...], int]:

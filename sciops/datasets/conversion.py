@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sciops._whole_files import is_store, remove_abandoned
 from sciops.datasets._native.layout import samples_of
+from sciops.datasets._order import in_order
 from sciops.datasets.conventions import parameters_of, split_indices, state_of
 from sciops.datasets.phases import with_phases
 from sciops.datasets.readers._description import sidecar
@@ -73,7 +74,7 @@ def convert(
     casting = None if dtype is None else Casting(dtype)
     target = _place(source, destination, layout, overwrite)
     if isinstance(source, xr.Dataset):
-        groups = [source]
+        groups = [in_order(source)]
     else:
         groups = _all_grids(Path(source)) if layout == "native" and resolution is None else [None]
         groups = [open_dataset(source, resolution if shape is None else shape) for shape in groups]

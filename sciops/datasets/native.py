@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._arrays import refuse_complex
 from sciops._whole_files import replacing
 from sciops.datasets._blocks import pieces
+from sciops.datasets._native.attributes import restore
 from sciops.datasets._native.layout import (
     create_group,
     group_name,
@@ -35,6 +37,7 @@ from sciops.datasets._native.layout import (
     stored_bytes,
 )
 from sciops.datasets._native.schema import SCHEMA
+from sciops.datasets._order import in_order
 from sciops.datasets.conventions import SPACE
 
 if TYPE_CHECKING:
@@ -52,21 +55,26 @@ def write_native(
     *,
     attrs: Mapping[str, Any] | None = None,
     compression: int | None = None,
+    overwrite: bool = False,
 ) -> Path:
     """Writes one group per dataset, atomically, and returns the path.
 
     groups : datasets as `read_native` and `open_dataset` give them: dims (sample, x, y), coordinates with centering.
-        Their order is free; a mapping's keys are the names of the groups, otherwise `group_name` of the shape. Lazy
-        datasets are copied in blocks and never held whole.
+        The order of the dimensions is free; in the file it is (sample, time, any others, x, y, z). A mapping's keys are
+        the names of the groups, otherwise `group_name` of the shape. Lazy datasets are copied in blocks and never held
+        whole.
     attrs : root attributes; dicts and lists become JSON. ``equation``, ``config``, ``solver``, ``versions``,
         ``splits`` and ``created`` are taken from the datasets when they are not given here.
     compression : level 1–9, gzip with byte shuffle in HDF5 and zstd in Zarr; None stores the numbers as they are
+    overwrite : whether a file, or a native Zarr store, of that name may be replaced
 
     A path that ends in .zarr becomes a Zarr v3 store with the same names and attributes.
 
-    Raises ValueError when there is nothing to write or two groups have one name, TypeError for data that are no real
-    numbers, OSError when the disk is full; no file is left then.
+    Raises ValueError when there is nothing to write, two groups have one name or a field is complex, TypeError for data
+    that are no numbers, FileExistsError unless `overwrite`, OSError when the disk is full; no file is left then.
     """
+    if not overwrite and os.path.lexists(path):
+        raise FileExistsError(f"{path} is there already: remove it, or pass overwrite=True")
     datasets = _named(groups)
     root: dict[str, Any] = {"sciops_schema": SCHEMA, "layout": "native", "Conventions": "CF-1.11"}
     for dataset in datasets.values():
@@ -126,6 +134,7 @@ def read_native(path: str | os.PathLike[str], resolution: int | Sequence[int] | 
         # decode_times would make dates or durations of a time axis in seconds
         with samples_of(path):  # positions are read at once
             dataset = xarray.open_dataset(path, group=name, engine="h5netcdf", decode_times=False, phony_dims="access")
+    restore(dataset)
     dataset.attrs = {**attrs, **dataset.attrs}  # in place: a copy would not close the file
     return dataset
 
@@ -213,7 +222,10 @@ def _named(groups: Any) -> dict[str, xarray.Dataset]:
     names = [name for name, _ in pairs]
     if not pairs or len(set(names)) < len(names):
         raise ValueError(f"groups {names}: expected one dataset or more, each of another resolution")
-    return dict(pairs)
+    for _, dataset in pairs:
+        for name, variable in dataset.variables.items():
+            refuse_complex(variable, str(name))
+    return {name: in_order(dataset) for name, dataset in pairs}
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:

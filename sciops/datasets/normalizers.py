@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from sciops._arrays import refuse_complex, refuse_masked
+from sciops._dimensions import by_name
 
 
 class Normalizer(nn.Module):
@@ -37,12 +42,14 @@ class Normalizer(nn.Module):
             Golub and LeVeque (1983), which is as accurate as two passes over everything.
 
         A constant channel gets std 1, so that it encodes to zeros. Raises ValueError for no data, for values that are
-        not finite (naming the channel), and for blocks that differ in channels.
+        not finite (naming the channel), complex or masked, and for blocks that differ in channels.
         """
-        blocks = [data] if isinstance(data, (Tensor, np.ndarray)) else data
-        count, mean, squares, constant = 0, None, None, None
+        blocks = [data] if hasattr(data, "__array__") else data
+        found: _Moments | None = None
         for block in blocks:
-            x = torch.as_tensor(block).detach()
+            refuse_masked(block, "data")
+            refuse_complex(block, "data")
+            x = (block if isinstance(block, Tensor) else torch.as_tensor(np.asarray(by_name(block)))).detach()
             if x.ndim < 2:
                 raise ValueError(f"data has shape {tuple(x.shape)}; expected (batch, channels, *grid)")
             x = x.to(torch.float64).transpose(0, 1).reshape(x.shape[1], -1).cpu()
@@ -54,25 +61,18 @@ class Normalizer(nn.Module):
                 raise ValueError(
                     f"channel {channel} holds values that are not finite: sciops.validate(path) names the samples"
                 )
-            n, m = x.shape[1], x.mean(1)
-            m = m + (x - m[:, None]).mean(1)
-            s = (x - m[:, None]).square().sum(1)
-            low, high = x.amin(1), x.amax(1)
-            if mean is None:
-                count, mean, squares, constant = n, m, s, (low, high)
-                continue
-            if m.shape != mean.shape:
-                raise ValueError(f"one block has {len(m)} channels, another {len(mean)}: expected the same in all")
-            shift, total = m - mean, count + n
-            mean = mean + shift * (n / total)
-            squares = squares + s + shift.square() * (count * n / total)
-            count, constant = total, (torch.minimum(low, constant[0]), torch.maximum(high, constant[1]))
-        if mean is None:
+            if found is not None and len(found.mean) != len(x):
+                raise ValueError(
+                    f"one block has {len(x)} channels, another {len(found.mean)}: expected the same in all"
+                )
+            one = _Moments.of(x)
+            found = one if found is None else found.merged(one)
+        if found is None:
             raise ValueError("no data to fit a Normalizer on: the training split is empty")
-        std = (squares / count).sqrt()
-        flat = (constant[0] == constant[1]) | (std == 0)
-        result = cls(len(mean))
-        result.mean.copy_(torch.where(flat, constant[0], mean))
+        std = found.deviation / math.sqrt(found.count)
+        flat = (found.low == found.high) | (std == 0)
+        result = cls(len(found.mean))
+        result.mean.copy_(torch.where(flat, found.low, found.mean))
         result.std.copy_(torch.where(flat, torch.ones_like(std), std))
         return result
 
@@ -111,3 +111,37 @@ class Normalizer(nn.Module):
 
     def extra_repr(self) -> str:
         return f"mean={self.mean.tolist()}, std={self.std.tolist()}"
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Count, mean, √Σ(x − mean)², least and largest value per channel: no square over- or underflows."""
+
+    count: int
+    mean: Tensor
+    deviation: Tensor
+    low: Tensor
+    high: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor) -> _Moments:
+        """Of one block (channels, values), in two passes; the numbers are scaled by a power of two, which is exact."""
+        low, high = x.amin(1), x.amax(1)
+        power = torch.frexp(torch.maximum(-low, high)).exponent.clamp(-1000, 1000)
+        scale = torch.from_numpy(np.ldexp(1.0, power.numpy()))
+        scaled = x / scale[:, None]
+        mean = scaled.mean(1)
+        mean = mean + (scaled - mean[:, None]).mean(1)
+        deviation = (scaled - mean[:, None]).square().sum(1).sqrt()
+        return cls(x.shape[1], mean * scale, deviation * scale, low, high)
+
+    def merged(self, other: _Moments) -> _Moments:
+        total, shift = self.count + other.count, other.mean - self.mean
+        apart = shift.abs() * math.sqrt(self.count * other.count / total)
+        return _Moments(
+            total,
+            self.mean + shift * (other.count / total),
+            torch.hypot(torch.hypot(self.deviation, other.deviation), apart),
+            torch.minimum(self.low, other.low),
+            torch.maximum(self.high, other.high),
+        )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops.datasets._order import in_order
 from sciops.datasets.conventions import grid_of, split_indices
 from sciops.grids import Grid
 
@@ -219,7 +220,7 @@ def _opened(dataset: Any) -> Iterator[_Source]:
         with open_dataset(dataset) as opened:
             yield _from_xarray(opened)
     elif isinstance(dataset, xr.Dataset):
-        yield _from_xarray(dataset)
+        yield _from_xarray(in_order(dataset))
     else:
         yield _from_torch(dataset)
 

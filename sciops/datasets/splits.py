@@ -63,12 +63,12 @@ def load_splits(
         parts share a frame
 
     A part that neither file nor folder has is held out from the end of the training samples in file order: test
-    takes the last tenth, validation the tenth before it (or the counts given; 0 for none). In a folder that has a
-    test file at any resolution, no test samples are held out. Nothing is shuffled, so the same call always gives the
-    same parts.
+    takes the last tenth, validation the tenth before it, each of them one sample at least where one is left to train on
+    (or the counts given; 0 for none). In a folder that has a test file at any resolution, no test samples are held out.
+    Nothing is shuffled, so the same call always gives the same parts.
 
-    Raises ValueError for parts that overlap, counts that do not fit, folders without a file for `resolution`, steady
-    data with `windows` and trajectories without.
+    Raises ValueError for parts that overlap or name a sample twice, counts that do not fit, folders without a file for
+    `resolution`, steady data with `windows` and trajectories without.
 
     >>> load_splits("data", resolution=16, validation=100).train    # doctest: +SKIP
     """
@@ -87,7 +87,8 @@ def load_splits(
         for part in ("test", "validation"):
             if part in pools:
                 continue
-            default = round(HELD_OUT * len(pool.samples)) if part in sources.held_out else 0
+            tenth = min(max(1, round(HELD_OUT * len(pool.samples))), len(rest) - 1)  # one is left to train on
+            default = max(0, tenth) if part in sources.held_out else 0
             held = _choose(rest, asked[part], part, within=pool.samples, default=default)
             rest = rest[~np.isin(rest, held)]
             chosen[part] = replace(pool, samples=held)
@@ -149,6 +150,10 @@ def _choose(
         raise ValueError(f"{part}={asked!r}: expected a count, (start, stop), or a list of sample numbers")
     if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(within):
         raise ValueError(f"{part} holds numbers outside 0 … {len(within) - 1}")
+    values, counts = np.unique(numbers, return_counts=True)
+    if (counts > 1).any():
+        twice = int(values[counts > 1][0])
+        raise ValueError(f"{part} names sample {twice} {int(counts.max())} times: expected each sample once")
     return within[numbers]
 
 

@@ -13,7 +13,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from sciops._arrays import refuse_complex, refuse_masked
+from sciops._dimensions import by_name
 from sciops.datasets._native.rows import NativeRows, native_rows
+from sciops.datasets._order import check_field, in_order
 from sciops.grids import Grid, check_on_grid
 
 if TYPE_CHECKING:
@@ -31,13 +34,16 @@ class TensorFields(Dataset):
     d.batch(indices) : {"x": (batch, channels, *grid), "y": (batch, channels, *grid)}
     d.lazy : False; True for data sets whose batches are read from a disk, which training reads ahead
 
-    Raises ValueError naming the shapes when they do not fit each other or the grid.
+    Raises ValueError naming the shapes when they do not fit each other or the grid, and for complex or masked fields.
     """
 
     lazy = False
 
     def __init__(self, x: Any, y: Any, grid: Grid) -> None:
-        self.x, self.y, self.grid = torch.as_tensor(x), torch.as_tensor(y), grid
+        for name, field in (("x", x), ("y", y)):
+            refuse_masked(field, name)
+            refuse_complex(field, name)
+        self.x, self.y, self.grid = torch.as_tensor(by_name(x)), torch.as_tensor(by_name(y)), grid
         for name, field in (("x", self.x), ("y", self.y)):
             if field.ndim != grid.ndim + 2:
                 raise ValueError(
@@ -106,13 +112,15 @@ class FieldDataset(Dataset):
         self.resolution, self.dtype = resolution, dtype
         self.inputs, self.outputs = _names(inputs), _names(outputs)
         self._opened: tuple[int, xr.Dataset | NativeRows] | None = None
-        source = at_resolution(dataset, resolution) if self.path is None else open_dataset(self.path, resolution)
+        source = open_dataset(self.path, resolution) if self.path else at_resolution(in_order(dataset), resolution)
         try:
             for name in (*self.inputs, *self.outputs):
                 if name not in source.data_vars or "sample" not in source[name].dims:
                     fields = [key for key, value in source.data_vars.items() if value.ndim > 1]
                     raise ValueError(f"no field {name!r} in the data set: it holds {', '.join(map(str, fields))}")
             self.grid, self.attrs = grid_of(source, self.outputs[0]), dict(source.attrs)
+            for name in (*self.inputs, *self.outputs):
+                check_field(source[name], self.grid)
             chosen = np.arange(source.sizes["sample"]) if split is None else split_indices(source, split)
             self.samples = chosen if samples is None else _pick(chosen, samples)
             points = len(self.samples) * sum(source[n][0].size for n in (*self.inputs, *self.outputs))
@@ -183,10 +191,6 @@ class FieldDataset(Dataset):
         parts = []
         for name in names:
             values = _values(source, name, samples)
-            if values.shape[-self.grid.ndim :] != self.grid.shape:
-                raise ValueError(
-                    f"field {name!r} has shape {values.shape}; expected its last axes to be the grid {self.grid.shape}"
-                )
             tensor = torch.from_numpy(np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")))
             channels = math.prod(values.shape[1 : -self.grid.ndim])
             parts.append(tensor.to(self.dtype).reshape(len(values), channels, *self.grid.shape))

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from sciops._arrays import refuse_complex
 from sciops.datasets._native.rows import NativeRows, native_rows
+from sciops.datasets._order import check_field, in_order
 from sciops.datasets._trajectory_fields import (
     as_tensor,
     clocks_of,
@@ -109,11 +111,15 @@ class TrajectoryDataset(Dataset):
         self.resolution, self.dtype, self.stride, self.time_step = resolution, dtype, stride, time_step
         self.inputs, self.parameters, self.forcings = _names(inputs), _names(parameters), _names(forcings)
         self._opened: tuple[int, xr.Dataset | NativeRows] | None = None
-        source = at_resolution(dataset, resolution) if self.path is None else open_dataset(self.path, resolution)
+        source = open_dataset(self.path, resolution) if self.path else at_resolution(in_order(dataset), resolution)
         try:
             self.attrs = dict(source.attrs)
             self.state = state_names(source, None if state is None else _names(state))
             self.grid = common_grid(source, self.state)
+            for name in self.state:
+                check_field(source[name], self.grid)
+            for name in {*self.forcings, *self.inputs, *self.parameters} & set(source.variables):
+                refuse_complex(source[name], name)
             self._frames = np.arange(source.sizes["time"])[start:stop:stride]
             self.times, self.time_units = times_of(source, self._frames)
             self._lay_windows(history, lead, horizon)

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from sciops._dimensions import LEADING
 from sciops._whole_files import is_store
 from sciops.datasets._checks import CHECKS, Findings, Statistics, check_solutions
 from sciops.datasets._messages import plain_errors, shown
+from sciops.datasets._order import in_order
 from sciops.datasets._trajectory_checks import check_trajectory_solutions
 from sciops.datasets.conventions import SPACE, SPLITS, grid_of
 from sciops.grids import Grid
@@ -177,7 +179,8 @@ def _of_dataset(dataset: xr.Dataset, prefix: str, solutions: int) -> tuple[list[
             severity, shown(prefix + field, 200), sample, shown(message, 800), shown(remedy, 300)
         )
     )
-    dataset = _readable(dataset, found)
+    dataset = _readable(in_order(dataset), found)
+    _check_names(dataset, found)
     _check_positions(dataset, found)
     _check_splits(dataset, found)
     placed = "no_grid" not in dataset.attrs
@@ -229,6 +232,22 @@ def _blocks(dataset: xr.Dataset) -> Iterator[tuple[int, int]]:
     step = max(1, _BLOCK // max(size, 1))
     for start in range(0, samples, step):
         yield start, min(start + step, samples)
+
+
+def _check_names(dataset: xr.Dataset, found: Findings) -> None:
+    """Dimensions of names that are not ours leave open which is x and which is y."""
+    space = {axis: dataset.sizes[axis] for axis in SPACE if axis in dataset.sizes}
+    for name, field in dataset.data_vars.items():
+        unnamed = [dim for dim in field.dims if dim not in (*LEADING, *SPACE)]
+        absent = [axis for axis in space if axis not in field.dims]
+        if "sample" in field.dims and any(field.sizes[dim] == space[axis] for dim in unnamed for axis in absent):
+            found.add(
+                "warning",
+                str(name),
+                None,
+                f"has the dimensions {', '.join(map(str, field.dims))}: which are {', '.join(absent)} is not known",
+                "name them, dataset.rename(…), and write the file again",
+            )
 
 
 def _check_positions(dataset: xr.Dataset, found: Findings) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sciops._arrays import refuse_complex
 from sciops.datasets import Normalizer
 from sciops.grids import Grid
 from sciops.training._loader import Loader
@@ -42,9 +43,9 @@ def examine(
     The fields go by in blocks, each read while the one before is looked at, so that they need not fit in memory; the
     checksum does not depend on the blocks. `loader` has the training sets as its first.
 
-    Raises ValueError for what cannot be trained on: values that are not finite (naming the sample), sets that differ in
-    channels, shares that do not match the sets, and what the task refuses (`_tasks`), such as a grid without the
-    symmetry that `augment` names.
+    Raises ValueError for what cannot be trained on: values that are complex or (naming the sample) not finite, sets
+    that differ in channels, shares that do not match the sets, and what the task refuses (`_tasks`), such as a grid
+    without the symmetry that `augment` names.
     """
     task = task_of(config)
     for dataset in train:
@@ -107,6 +108,7 @@ def _checked(
                 )
             for key in checksums:
                 values = block[key].detach()
+                refuse_complex(values, key)
                 finite = torch.isfinite(values).flatten(1).all(1)
                 if not finite.all():
                     sample = int(indices[(~finite).nonzero()[0].cpu()])

@@ -143,12 +143,14 @@ def test_writing_is_all_or_nothing(written: Path, tmp_path: Path) -> None:
     before = written.read_bytes()
     bad = dataset(Grid((9, 9))).assign(name=("sample", list("abcd")))
     with pytest.raises(TypeError, match="variable name of r9 has dtype <U1; a native file holds real numbers"):
-        write_native(written, bad)
+        write_native(written, bad, overwrite=True)
     with pytest.raises(ValueError, match="each of another resolution"):
-        write_native(written, [dataset(Grid((9, 9))), dataset(Grid((9, 9)))])
+        write_native(written, [dataset(Grid((9, 9))), dataset(Grid((9, 9)))], overwrite=True)
+    with pytest.raises(FileExistsError, match="is there already: remove it, or pass overwrite=True"):
+        write_native(written, dataset(Grid((9, 9))))
     assert written.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == ["a.h5"]
     with read_native(written, 9) as lazy:  # a file may be rewritten from itself
-        write_native(written, lazy)
+        write_native(written, lazy, overwrite=True)
     assert resolutions(written) == ((9, 9),)
 
 

@@ -292,6 +292,10 @@ def test_bad_data_is_refused_in_one_line():
     holed.y[5, 0, 2, 2] = math.nan
     with pytest.raises(ValueError, match=r"training sample 5 of grid \(8, 8\).*not finite in 'y'"):
         fit(network(), Splits(holed), QUIET)
+    waves = fields()
+    waves.y = waves.y.to(torch.complex64)
+    with pytest.raises(ValueError, match="y is complex64: expected real numbers; give the real and imaginary parts"):
+        fit(network(), Splits(waves), replace(QUIET, normalize=False))
     with pytest.raises(ValueError, match="training split is empty"):
         fit(network(), Splits(None), QUIET)
     with pytest.raises(TypeError, match="expected .train and .validation"):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops.datasets._native.attributes import to_store
 from sciops.datasets._native.schema import check_schema, finest_first
 from sciops.datasets.conventions import SPACE
 from sciops.grids import Grid
@@ -57,7 +58,7 @@ def create_group(
     group = file.create_group(name)
     group.dimensions = dict(sizes)
     for key, (dims, dtype, attributes) in variables.items():
-        dtype = np.dtype(dtype)
+        dtype, attributes = np.dtype(dtype), to_store(attributes)
         options: dict[str, Any] = {}
         if dtype.kind == "b":  # netCDF has no booleans; xarray reads this attribute back
             dtype, attributes = np.dtype(np.int8), {**attributes, "dtype": "bool"}

@@ -53,8 +53,8 @@ class NativeRows:
 def native_rows(path: Path | None, source: xarray.Dataset, names: Sequence[str]) -> NativeRows | None:
     """The rows of `names` as `source`, opened from `path`, has them; None where xarray has to read them.
 
-    That is so for any other layout, for a resolution that is strided from a stored one, and for variables with a fill
-    value or a scale.
+    That is so for any other layout, for a resolution that is strided from a stored one, for variables with a fill value
+    or a scale, and for dimensions that are stored in another order.
     """
     import h5py
 
@@ -69,4 +69,11 @@ def native_rows(path: Path | None, source: xarray.Dataset, names: Sequence[str])
                 return None
             if stored.dtype.kind not in "iuf" or _ENCODED & set(stored.attrs):
                 return None
+            if [_dimension(axis) for axis in stored.dims] != list(source[name].dims):
+                return None
     return NativeRows(path, group_name(shape))
+
+
+def _dimension(axis: Any) -> str:
+    """The name of the dimension that an axis of an HDF5 array is attached to."""
+    return axis[0].name.rsplit("/", 1)[-1] if len(axis) else ""

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops.datasets._native.attributes import to_store
 from sciops.datasets._native.layout import chunks_of, plain_attribute
 
 
@@ -154,7 +155,7 @@ def spec_of(
 
     Raises TypeError for anything but real numbers and booleans; these are kept as int8, as in HDF5.
     """
-    dtype = np.dtype(dtype)
+    dtype, attrs = np.dtype(dtype), to_store(attrs)
     if dtype.kind == "b":
         dtype, attrs = np.dtype(np.int8), {**attrs, "dtype": "bool"}
     if dtype.kind not in "iuf":

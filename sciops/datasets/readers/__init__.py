@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from sciops.datasets._messages import plain_errors, shown
+from sciops.datasets._order import in_order
 from sciops.datasets.readers import (
     apebench,
     arrays,
@@ -31,6 +32,7 @@ from sciops.datasets.readers import (
     the_well,
 )
 from sciops.datasets.readers._described import KINDS
+from sciops.datasets.readers._named_axes import check_order
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe, probe
 from sciops.grids import Grid
@@ -114,7 +116,9 @@ def _read(reader: Reader, found: Probe, resolution: Resolution) -> xr.Dataset:
     """The file through its reader. A file may look like a layout and hold anything: what a reader did not expect is
     said in one line too."""
     try:
-        dataset = reader.read(found, resolution)
+        if not reader.named:
+            check_order(found)
+        dataset = in_order(reader.read(found, resolution))
         # coordinates that make no grid are opened as they are: "no_grid" says why
         grid = ("grid",) if "no_grid" not in dataset.attrs else ()
         missing = [name for name in ("layout", "equation", *grid) if not isinstance(dataset.attrs.get(name), str)]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sciops.datasets.conventions import SPACE
+from sciops.datasets.readers._hdf5_attributes import hdf5_packing
 from sciops.datasets.readers._sniff import Probe, readable
 from sciops.grids import Grid, Interval
 
@@ -75,7 +76,8 @@ def numbers(probe: Probe, name: str, most: int = MOST_POINTS) -> np.ndarray | No
     if entry is None or not is_real(entry.dtype) or not 0 < int(np.prod(entry.shape, dtype=object)) <= most:
         return None
     with readable(probe.path, "an HDF5 file"), h5py.File(probe.path, "r") as file:
-        return np.asarray(file[name][()])
+        packing = hdf5_packing(file[name])
+        return np.asarray(file[name][()]) if packing is None else packing.unpacked(file[name][()])
 
 
 def is_real(dtype: str, kinds: str = "iuf") -> bool:
@@ -86,13 +88,40 @@ def is_real(dtype: str, kinds: str = "iuf") -> bool:
         return False
 
 
+def runs_end_to_end(axis: Axis) -> bool:
+    """Whether the points run from one end of an interval to the other, both included, as nodes do.
+
+    The ends that somebody chose are the shorter numbers: those of linspace(−1, 1, 128) are −1 and 1, and −1.0079 and
+    1.0079 if its points were cell centres, −1 and 1.0157 if they were one period without its end.
+    """
+    nodes, cells, period = (
+        max(_figures(end, axis) for end in axis.between(*reach)) for reach in ((0, 0), (0.5, 0.5), (0, 1))
+    )
+    return nodes + (nodes > 2) < min(cells, period)
+
+
+def cells_of(axis: Axis, name: str) -> tuple[Interval, str]:
+    """(the interval that these cell centres fill, "").
+
+    Points that run from end to end are no cell centres, and in one period they hold a point twice: then the interval is
+    theirs, and a note says so.
+    """
+    if not runs_end_to_end(axis):
+        return axis.cells, ""
+    first, last = ends = axis.between(0, 0)
+    return ends, (
+        f"{name} runs from wall to wall, as nodes do: cell centres of [{first:g}, {last:g}] are used instead; where "
+        "the last values repeat the first, leave them out"
+    )
+
+
 def cell_extents(
     probe: Probe, names: Sequence[str], shape: Sequence[int], otherwise: Interval = (0.0, 1.0)
 ) -> tuple[list[Interval], tuple[str, ...]]:
     """The interval of each axis for a layout that stores cell centres, and notes on what the file says instead.
 
-    Coordinates that cannot be cell centres (missing, not uniform, NaN, or running from wall to wall as nodes do) give
-    the interval `otherwise` and a note.
+    Coordinates that cannot be cell centres (missing, not uniform, NaN) give the interval `otherwise` and a note, those
+    that run from wall to wall as nodes do their own and a note.
     """
     check_size(probe, shape)
     extents, notes = [], []
@@ -104,7 +133,9 @@ def cell_extents(
         elif np.abs(np.subtract((axis.first, axis.last), otherwise)).max() < max(_UNIFORM * axis.step, axis.slack):
             notes.append(f"{name} runs from wall to wall, as nodes do: {words} are used instead")
         else:
-            extents.append(axis.cells)
+            found, note = cells_of(axis, name)
+            extents.append(found)
+            notes += [note] * bool(note)
             continue
         extents.append(otherwise)
     return extents, tuple(notes)
@@ -204,6 +235,17 @@ def _fits(probe: Probe, names: Sequence[str], grid: Grid) -> bool:
         if stored is None or stored.shape != points.shape or not np.abs(stored - points).max() <= _UNIFORM * h:
             return False
     return True
+
+
+def _figures(value: float, axis: Axis) -> int:
+    """How many figures a number takes to the precision of an axis; a multiple of π/4 is written with one."""
+    slack, quarter = max(_UNIFORM * axis.step, axis.slack), np.pi / 4
+    if abs(value) <= slack:
+        return 0
+    multiple = round(value / quarter)
+    if slack < 0.01 * quarter and abs(multiple) <= 256 and abs(multiple * quarter - value) <= slack:
+        return 1
+    return next((n for n in range(1, 9) if abs(float(f"{value:.{n - 1}e}") - value) <= slack), 9)
 
 
 def _snap(value: float, slack: float) -> float:

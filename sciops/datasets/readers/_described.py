@@ -46,7 +46,7 @@ def numpy_contents(probe: Probe) -> dict[str, NumpyArray]:
 def held(probe: Probe) -> dict[str, Held]:
     """Name → array of a file of `KINDS`, its axes in the order in which `Probe.describe` prints them."""
     from sciops.datasets.readers._lazy import H5Array
-    from sciops.datasets.readers._lazy_arrays import MappedArray, Mat5Array, numpy_array
+    from sciops.datasets.readers._lazy_arrays import Mat5Array, netcdf3_array, numpy_array
     from sciops.datasets.readers._mat5 import mat5_arrays
     from sciops.datasets.readers._netcdf3 import read_header
 
@@ -74,10 +74,8 @@ def held(probe: Probe) -> dict[str, Held]:
         return {
             name: Held(
                 one.shape,
-                one.dtype,
-                lambda axes, pick, one=one: MappedArray(
-                    probe.path, one.shape, one.dtype, one.offset, strides=one.strides, axes=axes, pick=pick
-                ),
+                one.value_dtype,
+                lambda axes, pick, one=one: netcdf3_array(probe.path, one, axes=axes, pick=pick),
             )
             for name, one in variables.items()
         }

@@ -10,6 +10,7 @@ import numpy as np
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from sciops.datasets.readers._hdf5_attributes import hdf5_packing
 from sciops.datasets.readers._sniff import readable
 
 
@@ -21,7 +22,8 @@ class H5Array(BackendArray):
     pick : stored axis → the one index to take of it, such as a component of a vector; negative axes count from the end
     stop : stored axis → how many of its entries count, where a file was made longer than it was filled
 
-    The file is opened for each read, so that the array can be pickled, forked and left alone.
+    Numbers that the file keeps packed, or marks as missing, come as they are meant (`_packing`). The file is opened for
+    each read, so that the array can be pickled, forked and left alone.
     """
 
     def __init__(
@@ -39,7 +41,8 @@ class H5Array(BackendArray):
         self.path, self.key = path, key
         with readable(path, "an HDF5 file"), h5py.File(path, "r") as file:
             stored = list(file[key].shape)
-            self.dtype = np.dtype(file[key].dtype)
+            self.packing = hdf5_packing(file[key])
+            self.dtype = np.dtype(file[key].dtype) if self.packing is None else self.packing.dtype
         self.rank = len(stored)
         self.pick = {axis % self.rank: index for axis, index in {**dict.fromkeys(drop, 0), **(pick or {})}.items()}
         for axis, count in (stop or {}).items():
@@ -61,6 +64,7 @@ class H5Array(BackendArray):
         with readable(self.path, "an HDF5 file"), h5py.File(self.path, "r") as file:
             block = file[self.key][tuple(stored)]
         kept = [axis for axis, part in zip(self.axes, key) if not isinstance(part, (int, np.integer))]
+        block = block if self.packing is None else self.packing.unpacked(block)
         return np.transpose(block, [sorted(kept).index(axis) for axis in kept])
 
 
@@ -68,7 +72,7 @@ class H5Groups(BackendArray):
     """Arrays of one shape in many places of an HDF5 file, one a sample, as one lazy array with the sample axis first.
 
     keys : path of each sample's array
-    shape, dtype : of each of them, as stored
+    shape, dtype : of each of them: the shape as stored, the type as the file's table of contents has it
     axes, pick : as in `H5Array`, counted without the sample axis
 
     A read opens the file once and visits the samples that were asked for, and no others.
@@ -104,13 +108,18 @@ class H5Groups(BackendArray):
         kept = [axis for axis, part in zip(self.axes, parts) if not isinstance(part, (int, np.integer))]
         order = [sorted(kept).index(axis) for axis in kept]
         with readable(self.path, "an HDF5 file"), h5py.File(self.path, "r") as file:
-            blocks = [np.transpose(file[self.keys[i]][tuple(stored)], order) for i in np.atleast_1d(samples)]
+            blocks = [np.transpose(_values(file[self.keys[i]], stored), order) for i in np.atleast_1d(samples)]
         if np.ndim(samples) == 0:
             return blocks[0]
         if not blocks:
             lengths = [len(np.arange(self.shape[1 + self.axes.index(axis)])[stored[axis]]) for axis in kept]
             return np.empty((0, *lengths), self.dtype)
         return np.stack(blocks)
+
+
+def _values(stored: Any, key: Sequence[Any]) -> np.ndarray:
+    packing = hdf5_packing(stored)
+    return stored[tuple(key)] if packing is None else packing.unpacked(stored[tuple(key)])
 
 
 def lazy(array: BackendArray) -> Any:

@@ -12,7 +12,9 @@ from xarray.core import indexing
 
 from sciops.datasets.readers._lazy import H5Array
 from sciops.datasets.readers._mat5 import MatArray, mat5_arrays, mat5_values
+from sciops.datasets.readers._netcdf3 import Variable
 from sciops.datasets.readers._numpy_files import NumpyArray, unpack
+from sciops.datasets.readers._packing import Packing
 from sciops.datasets.readers._sniff import Probe, readable
 
 
@@ -73,6 +75,19 @@ class MappedArray(ViewArray):
                 return mapped.view(np.ndarray)
             raw = np.memmap(self.path, np.uint8, "r")
             return np.ndarray(self.stored, self.raw, raw, self.offset, self.strides)
+
+
+class ValuesArray(BackendArray):
+    """The values of an array whose numbers are packed, or marked as missing."""
+
+    def __init__(self, array: ViewArray, packing: Packing) -> None:
+        self.array, self.packing, self.shape, self.dtype = array, packing, array.shape, packing.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
+
+    def _read(self, key: tuple[Any, ...]) -> np.ndarray:
+        return self.packing.unpacked(self.array[indexing.OuterIndexer(key)])
 
 
 class KeptArray(ViewArray):
@@ -225,6 +240,12 @@ def matlab_values(probe: Probe, name: str) -> np.ndarray:
     array = matlab_array(probe, name)
     values = np.asarray(array[indexing.BasicIndexer((slice(None),) * len(array.shape))])
     return np.asarray(values, np.float64).ravel("C" if probe.kind == "hdf5" else "F")
+
+
+def netcdf3_array(path: Path, variable: Variable, **options: Any) -> BackendArray:
+    """A variable of a NetCDF-3 file, mapped from the disk, its values as the file means them."""
+    array = MappedArray(path, variable.shape, variable.dtype, variable.offset, strides=variable.strides, **options)
+    return array if variable.packing is None else ValuesArray(array, variable.packing)
 
 
 def numpy_array(path: Path, array: NumpyArray, **options: Any) -> ViewArray:

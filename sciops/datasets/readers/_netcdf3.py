@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from sciops.datasets.readers._packing import Packing, packing_of
+
 MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 _DIMENSIONS, _VARIABLES, _ATTRIBUTES = 10, 11, 12
 _TYPES = {1: ">i1", 2: "S1", 3: ">i2", 4: ">i4", 5: ">f4", 6: ">f8", 7: ">u1", 8: ">u2", 9: ">u4", 10: ">i8", 11: ">u8"}
@@ -26,6 +28,16 @@ class Variable:
     offset: int
     strides: tuple[int, ...]
     attrs: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def packing(self) -> Packing | None:
+        """How the numbers are packed; None where they are stored as they are."""
+        return packing_of(self.attrs, self.dtype)
+
+    @property
+    def value_dtype(self) -> np.dtype:
+        """The type of the values."""
+        return self.dtype if self.packing is None else self.packing.dtype
 
 
 def read_header(path: Path) -> tuple[dict[str, Variable], dict[str, Any]]:

@@ -23,6 +23,8 @@ class Reader:
     matches : whether a probed file has this layout; looks at the table of contents alone
     recognises : the same when nobody named the layout, for those that do not show by themselves; default `matches`
     read : the file as a data set in the common form, lazy where the format allows, at the given resolution
+    named : whether `read` goes by the names that the file gives to the axes of its arrays; for other layouts, which
+        have none, a file that names its axes in another order is refused
     """
 
     name: str
@@ -30,3 +32,4 @@ class Reader:
     matches: Callable[[Probe], bool]
     read: Callable[[Probe, Resolution], xr.Dataset]
     recognises: Callable[[Probe], bool] | None = None
+    named: bool = False

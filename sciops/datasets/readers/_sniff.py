@@ -15,6 +15,7 @@ from typing import Any
 from sciops._whole_files import is_store
 from sciops.datasets._messages import shown
 from sciops.datasets._native.zarr_store import store_attributes
+from sciops.datasets.readers._hdf5_attributes import hdf5_dimensions, hdf5_packing
 from sciops.datasets.readers._hdf5_guard import check_survivable
 from sciops.datasets.readers._hdf5_visit import elsewhere, stored_elsewhere
 from sciops.datasets.readers._mat5 import mat5_arrays
@@ -30,10 +31,11 @@ _TORCH_OLD = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the number that open
 
 @dataclass(frozen=True)
 class Entry:
-    """One stored array: its shape and dtype, not its values."""
+    """One stored array: its shape and dtype, and the names that the file gives to its axes, () where it gives none."""
 
     shape: tuple[int, ...]
     dtype: str
+    dims: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass
@@ -121,7 +123,8 @@ class Probe:
                 stored = item.id.get_storage_size()
                 ratio = _COMPRESSED if item.id.get_create_plist().get_nfilters() else _PLAIN
             self._check_size(name, shape, dtype.itemsize, stored, ratio)
-            found[name] = Entry(tuple(shape), str(dtype))
+            packing = hdf5_packing(item)
+            found[name] = Entry(tuple(shape), str(packing.dtype if packing else dtype), hdf5_dimensions(item))
 
         with readable(self.path, "an HDF5 file"), h5py.File(self.path, "r") as file:
             file.visititems(visit)
@@ -154,7 +157,8 @@ class Probe:
 
     def _netcdf3_arrays(self) -> dict[str, Entry]:
         with readable(self.path, "a NetCDF-3 file"):
-            return {name: Entry(one.shape, one.dtype.name) for name, one in read_header(self.path)[0].items()}
+            header = read_header(self.path)[0]
+            return {name: Entry(one.shape, one.value_dtype.name, one.dims) for name, one in header.items()}
 
     def _check_size(
         self, name: str, shape: tuple[int, ...], itemsize: int, stored: int | None = None, ratio: int = _PLAIN

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops._dimensions import LEADING, SPACE
 from sciops.datasets.readers._axes import MOST_POINTS, is_real
 from sciops.datasets.readers._sniff import Probe, readable
 
@@ -68,6 +69,11 @@ def contents(probe: Probe) -> Contents:
                 f"{probe.path}: dimensions names {', '.join(space) or 'nothing'}"
                 + (f", and holds no {', '.join(shown)}" if shown else ": one to three space dimensions can be read")
             )
+        if set(space) <= set(SPACE) and list(space) != sorted(space):
+            raise ValueError(
+                f"{probe.path}: spatial_dims is {', '.join(space)}: expected {', '.join(sorted(space))}, and the axes "
+                "of the fields in that order"
+            )
         sizes = {name: int(file[f"dimensions/{name}"].shape[-1]) for name in ("time", *space)}
         sizes["sample"] = _samples(file, probe)
         fields = []
@@ -111,6 +117,12 @@ def _stored(
         raise ValueError(
             f"{probe.path}: {key} is {data.dtype}{list(data.shape)}; what it says it varies along gives "
             f"{list(expected)}: its flags or its shape are wrong"
+        )
+    named = probe.arrays[key].dims
+    if any(own in (*LEADING, *space) and own != dim for own, dim in zip(named, dims)):
+        raise ValueError(
+            f"{probe.path}: {key} varies along ({', '.join(dims)}) by its flags; the file itself names its axes "
+            f"({', '.join(named)})"
         )
     attrs = {one: flag(data.attrs, one, False) for one in ("symmetric", "antisymmetric")} if order == 2 else {}
     if isinstance(data.attrs.get("sciops_names"), str):

@@ -26,6 +26,7 @@ from sciops.datasets.conventions import SPACE, at_resolution, build_dataset
 from sciops.datasets.readers._axes import check_size
 from sciops.datasets.readers._described import KINDS, Held, held
 from sciops.datasets.readers._description import ALONE, FOLDER, Described, Description, parse, sidecar, stated
+from sciops.datasets.readers._named_axes import contradicted
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe
 from sciops.grids import Grid
@@ -201,6 +202,12 @@ def _check_axes(probe: Probe, variable: Described, array: Held, sizes: dict[str,
             f"the description of {probe.path} gives {variable.name} the axes ({words}); the array there is "
             f"{array.dtype}{list(array.shape)}"
         )
+    entry = probe.arrays[variable.array]
+    if contradicted(entry, variable.dims):
+        raise ValueError(
+            f"the description of {probe.path} gives {variable.name} the axes ({', '.join(variable.dims)}); the file "
+            f"itself names them ({', '.join(entry.dims)}): describe them so"
+        )
     for size, dim in zip(array.shape, variable.dims):
         if dim in ("sample", "time"):
             sizes[dim] = size
@@ -238,4 +245,5 @@ READER = Reader(
     "a .npy, .npz, HDF5, MATLAB or NetCDF file with its axes described (sciops.datasets.describe_arrays)",
     matches,
     read,
+    named=True,
 )

@@ -1,6 +1,7 @@
 """jax-cfd's NetCDF files (`jax_cfd.data.xarray_utils`), NetCDF-4 or NetCDF-3: velocities on the faces of a grid.
 
-``u``, ``v``[, ``w``], perhaps ``c``, over ([sample,] time, x, y[, z]), each with an attribute ``offset``: its place in
+``u``, ``v``[, ``w``], perhaps ``c``, over ([sample,] time, x, y[, z]) in any order, by the names of the file's own
+dimensions, each with an attribute ``offset``: its place in
 the cell, (1, ½) on the right face, (½, 1) on the upper one. The file has one coordinate an axis, the cell centres,
 whatever a variable's offset (a little sloppy, in its authors' words); here each variable carries its own ``grid``. A
 file without samples is one sample. Without offsets those of jax-cfd's own grids are assumed.
@@ -18,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import SPACE, at_resolution, build_dataset
-from sciops.datasets.readers._axes import Axis, axis_of, is_real, number, numbers, periodic_cells, times_of
+from sciops.datasets.readers._axes import Axis, axis_of, cells_of, is_real, number, numbers, periodic_cells, times_of
+from sciops.datasets.readers._named_axes import axes_by_name, shape_by_name
 from sciops.datasets.readers._reader import Reader, Resolution
-from sciops.datasets.readers._sniff import Probe, readable
+from sciops.datasets.readers._sniff import Entry, Probe, readable
 from sciops.grids import Grid, Interval
 
 if TYPE_CHECKING:
@@ -39,19 +41,21 @@ def matches(probe: Probe) -> bool:
     ndim = _ndim(probe)
     if ndim is None:
         return False
-    shapes = {probe.arrays[name].shape for name in VELOCITY[:ndim]}
-    sizes = [_length(probe, name) for name in ("time", *SPACE[:ndim])]
+    entries = [probe.arrays[name] for name in VELOCITY[:ndim]]
+    shapes, last = {shape_by_name(entry) for entry in entries}, ("time", *SPACE[:ndim])
+    sizes = [_length(probe, name) for name in last]
     shape = shapes.pop()
     known = not shapes and len(shape) in (ndim + 1, ndim + 2) and list(shape[-ndim - 1 :]) == sizes
-    real = all(is_real(probe.arrays[name].dtype, "f") for name in VELOCITY[:ndim])
-    return known and real and min(shape) >= 1 and min(shape[-ndim:]) >= 2
+    named = all(_last_names(entry, ndim) == last for entry in entries if set(last) <= set(entry.dims))
+    real = all(is_real(entry.dtype, "f") for entry in entries)
+    return known and named and real and min(shape) >= 1 and min(shape[-ndim:]) >= 2
 
 
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     """The components over (sample, time, x, y[, z]), lazily, each with its own grid."""
     ndim, notes = _ndim(probe) or 2, []
-    shape = probe.arrays["u"].shape
-    names = [*VELOCITY[:ndim], *(k for k in _OTHERS if k in probe.arrays and probe.arrays[k].shape == shape)]
+    shape = shape_by_name(probe.arrays["u"])
+    names = [*VELOCITY[:ndim], *(k for k in _OTHERS if k in probe.arrays and shape_by_name(probe.arrays[k]) == shape)]
     arrays = {name: _array(probe, name, len(shape) == ndim + 1) for name in names}
     attrs = {name: _attributes(probe, name) for name in names}
     axes = []
@@ -61,7 +65,9 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
             notes.append(f"{name} {axis}: cell centres of the unit interval are assumed")
             axis = Axis(n, 0.5 / n, 1.0 / n, 1e-12)
         axes.append(axis)
-    cells, faces = tuple(axis.cells for axis in axes), np.eye(ndim) / 2 + 0.5
+    cells, placed = zip(*(cells_of(axis, name) for axis, name in zip(axes, SPACE)))
+    notes += filter(None, placed)
+    faces = np.eye(ndim) / 2 + 0.5
     periodic = _periodic(arrays, VELOCITY[:ndim], ndim)
     fields: dict[str, Any] = {}
     for i, name in enumerate(names):
@@ -124,6 +130,10 @@ def _ndim(probe: Probe) -> int | None:
     return None
 
 
+def _last_names(entry: Entry, ndim: int) -> tuple[str, ...]:
+    return tuple(entry.dims[axis] for axis in axes_by_name(entry)[-ndim - 1 :])
+
+
 def _length(probe: Probe, name: str) -> int:
     shape = probe.arrays[name].shape
     return shape[0] if len(shape) == 1 and shape[0] <= _MOST_POINTS else -1
@@ -141,14 +151,14 @@ def _periodic(arrays: dict[str, Any], names: tuple[str, ...], ndim: int) -> bool
 
 def _array(probe: Probe, name: str, alone: bool) -> Any:
     from sciops.datasets.readers._lazy import H5Array
-    from sciops.datasets.readers._lazy_arrays import MappedArray, OneSample
+    from sciops.datasets.readers._lazy_arrays import OneSample, netcdf3_array
     from sciops.datasets.readers._netcdf3 import read_header
 
+    axes = axes_by_name(probe.arrays[name])
     if probe.kind == "hdf5":
-        array: Any = H5Array(probe.path, name)
+        array: Any = H5Array(probe.path, name, axes)
     else:
-        one = read_header(probe.path)[0][name]
-        array = MappedArray(probe.path, one.shape, one.dtype, one.offset, strides=one.strides)
+        array = netcdf3_array(probe.path, read_header(probe.path)[0][name], axes=axes)
     return OneSample(array) if alone else array
 
 
@@ -185,5 +195,9 @@ def _plain(value: Any) -> Any:
 
 
 READER = Reader(
-    "jax-cfd", "NetCDF with u, v[, w] over ([sample,] time, x, y[, z]), with these coordinates", matches, read
+    "jax-cfd",
+    "NetCDF with u, v[, w] over ([sample,] time, x, y[, z]), with these coordinates",
+    matches,
+    read,
+    named=True,
 )

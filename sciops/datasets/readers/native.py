@@ -87,5 +87,5 @@ def _read(probe: Probe, resolution: Resolution) -> xr.Dataset:
 
 
 READER = Reader(
-    "native", "HDF5 or Zarr v3 with the root attribute sciops_schema and groups such as /r85", matches, read
+    "native", "HDF5 or Zarr v3 with the root attribute sciops_schema and groups such as /r85", matches, read, named=True
 )

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import at_resolution, build_dataset
-from sciops.datasets.readers._axes import axis_of, check_size, is_real, numbers, times_of, unplaced
+from sciops.datasets.readers._axes import axis_of, cells_of, check_size, is_real, numbers, times_of, unplaced
+from sciops.datasets.readers._named_axes import axes_by_name, shape_by_name
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe, readable
 from sciops.grids import Grid
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 STATE = ("pres", "u", "v")
+DIMS = ("b", "sample", "time", "lev", "lat", "lon")
 WORDS = {
     "pres": "displacement of the surface",
     "u": "velocity to the east",
@@ -43,7 +45,7 @@ def matches(probe: Probe) -> bool:
     """Whether the file is NetCDF-4 with u, v ([b,] time, one lev, lat, lon), pres without lev, and coordinates."""
     if probe.kind != "hdf5" or not probe.stored(*STATE, "time", "lat", "lon"):
         return False
-    shapes = {name: probe.arrays[name].shape for name in (*STATE, "time", "lat", "lon")}
+    shapes = {name: shape_by_name(probe.arrays[name], DIMS) for name in (*STATE, "time", "lat", "lon")}
     u = shapes["u"]
     if len(u) not in (4, 5) or u[-3] != 1 or min(u) < 1 or min(u[-2:]) < 2:
         return False
@@ -56,7 +58,8 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     """pres, u, v and what follows from them over (sample, time, x, y), lazily, from south to north."""
     import xarray as xr
 
-    shape = probe.arrays["u"].shape
+    shapes = {name: shape_by_name(probe.arrays[name], DIMS) for name in WORDS if name in probe.arrays}
+    shape = shapes["u"]
     steps, nlat, nlon = shape[-4], *shape[-2:]
     check_size(probe, (steps, nlat, nlon))
     alone, southward = len(shape) == 4, False
@@ -66,10 +69,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     fields: dict[str, Any] = {}
     units = _units(probe)
     for name, words in WORDS.items():
-        if (
-            name not in probe.arrays
-            or probe.arrays[name].shape != probe.arrays["pres" if name == "pres" else "u"].shape
-        ):
+        if shapes.get(name) != shapes["pres" if name == "pres" else "u"]:
             continue
         data = xr.Variable(("sample", "time", "x", "y"), _array(probe, name, alone))
         # a slice of a lazy variable is one too
@@ -114,9 +114,11 @@ def _grid(lat: Any, lon: Any, nlat: int, nlon: int) -> tuple[Grid | None, np.nda
     east = axis_of(lon, nlon)
     if isinstance(east, str):
         return None, None, (f"there is no grid: lon {east}",)
+    longitudes, note = cells_of(east, "lon")
+    placed = (note,) * bool(note)
     north = axis_of(lat, nlat)
     if not isinstance(north, str):
-        return Grid((nlat, nlon), (north.cells, east.cells), "cell"), None, ()
+        return Grid((nlat, nlon), (north.cells, longitudes), "cell"), None, placed
     if lat is None or not np.isfinite(lat).all() or (np.diff(lat) <= 0).any():
         return None, None, (f"there is no grid: lat {north}",)
     cells, away = latitude_cells(lat)
@@ -125,14 +127,15 @@ def _grid(lat: Any, lon: Any, nlat: int, nlon: int) -> tuple[Grid | None, np.nda
     note = (
         f"latitudes lie up to {100 * away:.2g} % of a step from uniform ones, which the grid has; `latitude` holds them"
     )
-    return Grid((nlat, nlon), (cells, east.cells), "cell"), lat.astype(np.float64), (note,)
+    return Grid((nlat, nlon), (cells, longitudes), "cell"), lat.astype(np.float64), (*placed, note)
 
 
 def _array(probe: Probe, name: str, alone: bool) -> Any:
     from sciops.datasets.readers._lazy import H5Array, lazy
     from sciops.datasets.readers._lazy_arrays import OneSample
 
-    array = H5Array(probe.path, name, pick={} if name == "pres" else {-3: 0})
+    axes = axes_by_name(probe.arrays[name], DIMS)
+    array = H5Array(probe.path, name, axes, pick={} if name == "pres" else {axes[-3]: 0})
     return lazy(OneSample(array) if alone else array)
 
 
@@ -154,4 +157,5 @@ READER = Reader(
     "NetCDF-4 with u, v ([b,] time, lev, lat, lon), pres ([b,] time, lat, lon), and time, lev, lat, lon",
     matches,
     read,
+    named=True,
 )

@@ -20,12 +20,15 @@ words; the numbers do not say so.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sciops.datasets.conventions import at_resolution, build_dataset
 from sciops.datasets.readers._axes import check_size, is_real, stated_grid
+from sciops.datasets.readers._named_axes import axes_by_name, check_order, shape_by_name
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe
 from sciops.grids import Grid
@@ -39,6 +42,7 @@ _EULER = ("density", "u", "v", "pressure")
 _MORE = {"data": ("energy",), "solution": ("tracer", "gravity")}  # channels that follow those of Euler's equations
 _MOST_CHANNELS = 8
 _SPACE = ("x", "y")
+_DIMS = ("sample", "time", "channel", *_SPACE)  # where a file names its axes, these may come in any order
 _UNTIMED = "the file states no times, only the order of the states; where the page of its data set does, assign them"
 
 
@@ -50,6 +54,8 @@ def matches(probe: Probe) -> bool:
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     """The channels as variables over (sample, time, x, y), or a steady pair over (sample, x, y)."""
     form = _form(probe)
+    if form in ("samples", "helmholtz"):  # an array a sample
+        check_order(probe)
     check_size(probe, max((entry.shape for entry in probe.arrays.values()), key=len))
     if form == "samples":
         names = _in_order(_SAMPLE, probe)
@@ -63,7 +69,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     elif form == "scalar":
         dataset = _scalar(probe)
     else:
-        dataset = _flow(probe, form, probe.arrays[str(form)].shape[1:])
+        dataset = _flow(probe, form, shape_by_name(probe.arrays[str(form)], _DIMS)[1:])
     return at_resolution(dataset, resolution)
 
 
@@ -98,7 +104,7 @@ def _form(probe: Probe) -> str | None:
     arrays = probe.arrays
     if not arrays or not all(is_real(entry.dtype, "f") or name.endswith("/bc") for name, entry in arrays.items()):
         return None
-    shapes = {name: entry.shape for name, entry in arrays.items()}
+    shapes = {name: shape_by_name(entry, _DIMS) for name, entry in arrays.items()}
     if all(_SAMPLE.fullmatch(name) for name in shapes):
         shape = next(iter(shapes.values()))
         same = len(set(shapes.values())) == 1 and len({entry.dtype for entry in arrays.values()}) == 1
@@ -141,7 +147,7 @@ def _in_order(pattern: re.Pattern, probe: Probe) -> list[str]:
 
 def _flow(probe: Probe, key: Any, shape: tuple[int, ...]) -> xr.Dataset:
     """Channels of one array, or of one array a sample; shape without the samples."""
-    from sciops.datasets.readers._lazy import H5Array, H5Groups, lazy
+    from sciops.datasets.readers._lazy import H5Groups, lazy
 
     one = isinstance(key, str)
     names = channels_of(key if one else "velocity", shape[1])
@@ -150,7 +156,7 @@ def _flow(probe: Probe, key: Any, shape: tuple[int, ...]) -> xr.Dataset:
     fields = {}
     for channel, name in enumerate(names):
         if one:
-            array = H5Array(probe.path, key, pick={2: channel})
+            array = _array(probe, key, {2: channel})
         else:
             dtype = np.dtype(probe.arrays[key[0]].dtype)
             array = H5Groups(probe.path, key, shape, dtype, pick={1: channel})
@@ -166,34 +172,42 @@ def _flow(probe: Probe, key: Any, shape: tuple[int, ...]) -> xr.Dataset:
 
 
 def _scalar(probe: Probe) -> xr.Dataset:
-    from sciops.datasets.readers._lazy import H5Array, lazy
+    from sciops.datasets.readers._lazy import lazy
 
-    shape = probe.arrays["solution"].shape
-    drop = (2,) if len(shape) == 5 else ()
+    shape = shape_by_name(probe.arrays["solution"], _DIMS)
+    pick = {2: 0} if len(shape) == 5 else {}
     about = {"units": "1", "long_name": "solution", "stored_as": "solution"}
-    fields = {"u": (("sample", "time", *_SPACE), lazy(H5Array(probe.path, "solution", drop=drop)), about)}
+    fields = {"u": (("sample", "time", *_SPACE), lazy(_array(probe, "solution", pick)), about)}
     if "c" in probe.arrays:
         about = {"units": "1", "long_name": "speed of sound", "stored_as": "c"}
-        fields["c"] = (("sample", *_SPACE), lazy(H5Array(probe.path, "c")), about)
+        fields["c"] = (("sample", *_SPACE), lazy(_array(probe, "c")), about)
     equation = "wave" if "c" in probe.arrays else "unknown"
     return _built(probe, fields, equation, natural_grid(equation, shape[-2:]), state=("u",))
 
 
 def _pair(probe: Probe, equation: str, parts: dict[str, tuple[str, dict[int, int]]]) -> xr.Dataset:
-    from sciops.datasets.readers._lazy import H5Array, lazy
+    from sciops.datasets.readers._lazy import lazy
 
     words = {"f": "source", "u": "density" if equation == "airfoil" else "solution", "a": "shape of the airfoil"}
     fields = {
         name: (
             ("sample", *_SPACE),
-            lazy(H5Array(probe.path, key, pick=pick)),
+            lazy(_array(probe, key, pick)),
             {"units": "1", "long_name": words[name], "stored_as": key},
         )
         for name, (key, pick) in parts.items()
     }
-    u = H5Array(probe.path, parts["u"][0], pick=parts["u"][1])
+    u = _array(probe, *parts["u"])
     natural = natural_grid(equation, u.shape[1:], _looked(u) if equation == "poisson" else None)
     return _built(probe, fields, equation, natural)
+
+
+def _array(probe: Probe, key: str, pick: Mapping[int, int] = MappingProxyType({})) -> Any:
+    """An array with its axes by name; `pick` counts them in that order."""
+    from sciops.datasets.readers._lazy import H5Array
+
+    axes = axes_by_name(probe.arrays[key], _DIMS)
+    return H5Array(probe.path, key, axes, pick={axes[axis]: index for axis, index in pick.items()})
 
 
 def _helmholtz(probe: Probe) -> xr.Dataset:
@@ -249,4 +263,5 @@ READER = Reader(
     "HDF5 with velocity, data or solution (samples, times, channels, n, n), or sample_0 …, or Sample_0/{a, u, bc}",
     matches,
     read,
+    named=True,
 )

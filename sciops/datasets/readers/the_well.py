@@ -32,6 +32,7 @@ from sciops.datasets.readers._axes import (
     is_real,
     is_round,
     number,
+    runs_end_to_end,
     stated_grid,
     times_of,
     unplaced,
@@ -216,7 +217,7 @@ def _grid(probe: Probe, held: Contents, boundary: dict[str, str]) -> tuple[Grid 
     else:
         centering, sure = _round_box(axes, mixed="periodic" in kinds)
     if centering == "periodic":
-        twice = [n for n, a in zip(held.space, axes) if _ends_look_stored_twice(a)]
+        twice = [n for n, a in zip(held.space, axes) if runs_end_to_end(a)]
         notes += tuple(f"{name} fills a round interval with both its ends: is a point stored twice?" for name in twice)
     reach = {"node": (0.0, 0.0), "cell": (0.5, 0.5), "periodic": (0.0, 1.0)}[centering]
     return Grid(shape, tuple(axis.between(*reach) for axis in axes), centering), notes, sure
@@ -228,10 +229,6 @@ def _round_box(axes: list[Axis], *, mixed: bool) -> tuple[str, str]:
     if nodes and not cells and not mixed:
         return "node", "stored; nodes, since their ends are round"
     return "cell", "stored; cells" + (", since their walls are round" if cells else " are assumed")
-
-
-def _ends_look_stored_twice(axis: Axis) -> bool:
-    return is_round(axis, axis.between(0, 0)) and not is_round(axis, axis.between(0, 1))
 
 
 def _ours(text: Any) -> dict[str, Any]:
@@ -254,4 +251,5 @@ READER = Reader(
     "HDF5 with the attribute grid_type and groups dimensions, t0_fields, t1_fields, t2_fields",
     matches,
     read,
+    named=True,
 )

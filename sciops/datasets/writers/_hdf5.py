@@ -11,7 +11,7 @@ import numpy as np
 from sciops.datasets._blocks import pieces
 from sciops.datasets._native.layout import stored_bytes
 from sciops.datasets.conventions import RECORDS, SPACE, grid_of, state_of
-from sciops.datasets.readers._axes import GRID_ATTR, axis_of
+from sciops.datasets.readers._axes import GRID_ATTR, axis_of, cells_of
 from sciops.datasets.writers._expect import FLOATS, leave_out, words
 from sciops.grids import Grid, Interval
 
@@ -101,7 +101,7 @@ def cells_around(axes: Sequence[np.ndarray], layout: str) -> list[Interval]:
     wrong = [f"{name} {axis}" for name, axis in zip(SPACE, found) if isinstance(axis, str)]
     if wrong:
         raise ValueError(f"layout {layout!r} holds uniform coordinates of two points or more; {', '.join(wrong)}")
-    return [axis.cells for axis in found if not isinstance(axis, str)]
+    return [cells_of(axis, name)[0] for name, axis in zip(SPACE, found) if not isinstance(axis, str)]
 
 
 def with_spare(times: np.ndarray) -> np.ndarray:

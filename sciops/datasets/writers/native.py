@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 def write(groups: list[xr.Dataset], path: Path) -> None:
     """One group per data set, with all that they hold."""
-    write_native(path, groups)
+    write_native(path, groups, overwrite=True)  # `convert` has asked

@@ -1,0 +1,34 @@
+"""What the attributes of an HDF5 array say of its axes and its numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sciops.datasets.readers._numpy_files import Unsafe
+from sciops.datasets.readers._packing import ATTRIBUTES, Packing, packing_of
+
+
+def hdf5_dimensions(item: Any) -> tuple[str, ...]:
+    """The name of each axis of an HDF5 array, by the dimension attached to it or its label; () where none has one."""
+    import h5py
+
+    if not any(h5py.h5a.exists(item.id, name) for name in (b"DIMENSION_LIST", b"DIMENSION_LABELS")):
+        return ()
+    try:
+        names = tuple((axis[0].name or "").rsplit("/", 1)[-1] if len(axis) else axis.label for axis in item.dims)
+    except (RuntimeError, KeyError, ValueError, TypeError, OSError):  # damaged references name nothing
+        return ()
+    return names if any(names) else ()
+
+
+def hdf5_packing(item: Any) -> Packing | None:
+    """How the numbers of an HDF5 array are packed; None where they are stored as they are."""
+    import h5py
+
+    if not h5py.h5a.get_num_attrs(item.id):  # one question where most arrays have no attribute
+        return None
+    stated = {name: item.attrs[name] for name in ATTRIBUTES if h5py.h5a.exists(item.id, name.encode())}
+    try:
+        return packing_of(stated, item.dtype) if stated else None
+    except ValueError as error:
+        raise Unsafe(f"holds {item.name}, whose {error}") from None
