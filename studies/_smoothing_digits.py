@@ -48,14 +48,17 @@ class Base:
         return self.lipschitz * self.soft.component_lipschitz(10)
 
 
-def digits(test: int, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(x, y) to train on and (x, y) to certify, pixels in [0, 1], 64 of them a row."""
+def digits(test: int, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """(x, y) to train on, (x, y) to certify and 50 more x to choose a map on, pixels in [0, 1], 64 of them a row.
+
+    test : digits to certify, at most 350
+    """
     images, labels = read_digits()
     x = torch.from_numpy(images.reshape(len(images), -1).astype(np.float32) / LEVELS)
     y = torch.from_numpy(labels)
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(x)))
-    kept, held = order[: len(x) - 400], order[len(x) - 400 :][:test]
-    return x[kept], y[kept], x[held], y[held]
+    kept, held = order[: len(x) - 400], order[len(x) - 400 :]
+    return x[kept], y[kept], x[held[:test]], y[held[:test]], x[held[350:]]
 
 
 def train(x: Tensor, y: Tensor, *, sigma: float, scale: float, epochs: int, seed: int) -> Base:
@@ -87,13 +90,13 @@ def train(x: Tensor, y: Tensor, *, sigma: float, scale: float, epochs: int, seed
 
 
 def certify_every_way(
-    base: Base, x: Tensor, y: Tensor, *, sigma: float, samples: int, drawn: int, alpha: float, seed: int
-) -> dict[str, np.ndarray]:
-    """Radii that count, 0 where the label is wrong or withheld, (inputs,) by name.
+    base: Base, x: Tensor, y: Tensor, others: Tensor, *, sigma: float, samples: int, drawn: int, alpha: float, seed: int
+) -> tuple[dict[str, np.ndarray], SimplexMap]:
+    """Radii that count, 0 where the label is wrong or withheld, (inputs,) by name; and the map that was chosen.
 
     "votes, INTERVAL" : argmax, Cohen's radius
     "soft, INTERVAL, RADIUS" : softmax, by each of the three radii from the same bounds
-    "chosen map" : softmax, sparsemax or votes, chosen by input on the selection sample
+    "chosen map" : softmax, sparsemax or votes, one for all inputs, chosen on the inputs `others`
     All with the same noise; intervals of counts are applied to the votes of one run.
     """
     found: dict[str, np.ndarray] = {}
@@ -112,6 +115,7 @@ def certify_every_way(
             simplex=simplex,
             interval=interval,
             lipschitz=lipschitz,
+            held_out=others if simplex == "choose" else None,
             generator=torch.Generator().manual_seed(seed),
             progress=True,
         )
@@ -133,7 +137,7 @@ def certify_every_way(
             keep(f"soft, {interval}, {name}", first, radius(lower, upper, sigma=sigma, **constant))
     chosen = run("choose", "auto", base.lipschitz)
     keep("chosen map", chosen.candidate.numpy(), chosen.radius.numpy())
-    return found
+    return found, chosen.simplex
 
 
 def network_margin(base: Base, x: Tensor, y: Tensor) -> np.ndarray:

@@ -32,7 +32,8 @@ _SHORT = {
 
 def show(results: dict[str, Any]) -> None:
     """The tables: intervals by scenario, radii behind networks, early stopping."""
-    _show_counts(results)
+    if results["counts"]:
+        _show_counts(results)
     for sigma, found in results["digits"].items():
         _show_digits(sigma, found)
 
@@ -77,7 +78,12 @@ def _show_digits(sigma: str, found: dict[str, Any]) -> None:
         cells = [mean[f"votes, {interval}"], *(mean[f"soft, {interval}, {r}"] for r in ("cohen", "paper", "exact"))]
         print(f"{_SHORT[interval]:<18}" + "".join(f"{cell:>14.4f}" for cell in cells))
     alone = float(np.mean(found["network_margin"]))
-    print(f"map chosen by input: {mean['chosen map']:.4f}; the network's own margin, without noise: {alone:.4f}")
+    name, scale = found["chosen_map"]["name"], found["chosen_map"]["scale"]
+    chosen = "votes" if name == "argmax" else f"{name} of scale {scale:g}"
+    print(
+        f"map chosen on other digits, {chosen}: {mean['chosen map']:.4f}; the network's own margin, without noise: "
+        f"{alone:.4f}"
+    )
     attack = zip(found["attack"]["radii"], found["attack"]["accuracy"])
     print("under PGD: " + ", ".join(f"{accuracy:.2f} at {radius:.2f}" for radius, accuracy in attack))
     for question in found["questions"]:
@@ -89,11 +95,13 @@ def _show_digits(sigma: str, found: dict[str, Any]) -> None:
 
 
 def draw(results: dict[str, Any], folder: Path) -> None:
-    """mean_radii.png, intervals.png, radii.png and early_stopping.png."""
-    _draw_scenarios(results["counts"], folder / "mean_radii.png")
-    _draw_curves(results["digits"], folder / "intervals.png", _interval_curves)
-    _draw_curves(results["digits"], folder / "radii.png", _radius_curves)
-    _draw_stopping(results["digits"], folder / "early_stopping.png")
+    """mean_radii.png, intervals.png, radii.png and early_stopping.png, of the parts that ran."""
+    if results["counts"]:
+        _draw_scenarios(results["counts"], folder / "mean_radii.png")
+    if results["digits"]:
+        _draw_curves(results["digits"], folder / "intervals.png", _interval_curves)
+        _draw_curves(results["digits"], folder / "radii.png", _radius_curves)
+        _draw_stopping(results["digits"], folder / "early_stopping.png")
 
 
 def _draw_scenarios(rows: list, path: Path) -> None:
@@ -139,7 +147,7 @@ def _radius_curves(found: dict) -> list[tuple[str, list]]:
         ("soft, Cohen", "soft, auto, cohen"),
         ("soft, paper", "soft, auto, paper"),
         ("soft, exact", "soft, auto, exact"),
-        ("map by input, exact", "chosen map"),
+        ("chosen map, exact", "chosen map"),
     ]
     return [(label, radii[name]) for label, name in named] + [("network's margin, no noise", found["network_margin"])]
 

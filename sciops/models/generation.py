@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -50,10 +51,10 @@ def generate(
     stop : one or several tokens that end a sequence; ended ones are taken out of the batch
     generator : of the draws, on the model's device; torch's own where None
 
-    Raises ValueError for an empty prompt, and numbers out of range.
+    Raises ValueError for an empty prompt, numbers out of range, and a model that returns NaN.
     """
-    if not temperature >= 0:
-        raise ValueError(f"temperature={temperature!r}: expected a number of at least 0; 0 takes the likeliest")
+    if not 0 <= temperature < math.inf:
+        raise ValueError(f"temperature={temperature!r}: expected a finite number of at least 0; 0 takes the likeliest")
     _check_filters(top_k, top_p)
     prompt, mask = _padded(prompt, mask, model)
     _check_count("tokens", tokens)
@@ -71,7 +72,7 @@ def generate(
             if temperature == 0:
                 drawn = log_p.argmax(-1)
             else:
-                kept = filtered(log_p / temperature, top_k=top_k, top_p=top_p).softmax(-1)
+                kept = filtered(_tempered(log_p, temperature), top_k=top_k, top_p=top_p).softmax(-1)
                 drawn = torch.multinomial(kept, 1, generator=generator).squeeze(1)
             made[rows, t] = drawn
             scores[rows, t] = log_p.gather(1, drawn[:, None]).squeeze(1)
@@ -83,7 +84,7 @@ def generate(
                     if not len(left):
                         break
                     rows, states = rows[left], selected(states, left)
-    return Generated(made, lengths, scores)
+    return Generated(made, lengths, _defined(scores))
 
 
 def filtered(logits: Tensor, *, top_k: int | None = None, top_p: float | None = None) -> Tensor:
@@ -165,11 +166,26 @@ def beam_search(
                 break
             states = selected(states, (first + parent).flatten())
     left = (0, tokens - made.shape[-1])
-    return Generated(nn.functional.pad(made, left), lengths, nn.functional.pad(scores, left))
+    return Generated(nn.functional.pad(made, left), lengths, nn.functional.pad(_defined(scores), left))
 
 
 def _log_softmax(logits: Tensor) -> Tensor:
     return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+
+
+def _tempered(log_p: Tensor, temperature: float) -> Tensor:
+    """log p/temperature with 0 for the likeliest, so that no temperature above 0 overflows: −∞ is the smallest."""
+    least = torch.finfo(log_p.dtype).tiny
+    return (log_p - log_p.amax(-1, keepdim=True)) / max(temperature, least)
+
+
+def _defined(scores: Tensor) -> Tensor:
+    """The log-probabilities; raises ValueError where they are NaN, as of a model whose logits are."""
+    bad = scores.isnan()
+    if bool(bad.any()):
+        token = int(bad.nonzero()[:, -1].min()) + 1
+        raise ValueError(f"the model's probabilities of token {token} are NaN: check its weights and states")
+    return scores
 
 
 def _padded(

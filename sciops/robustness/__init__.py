@@ -24,6 +24,7 @@ from sciops.robustness.intervals import (
     randomized_lower,
 )
 from sciops.robustness.jacobian import dense_jacobian_norm, jacobian_norm
+from sciops.robustness.map_choice import choose_map
 from sciops.robustness.mean_smoothing import (
     MeanSmoothed,
     mean_lipschitz,
@@ -52,7 +53,7 @@ from sciops.robustness.radii import (
     smoothed_lipschitz,
 )
 from sciops.robustness.sequences import log_evidence, planned_lower, sequence_lower, sequence_upper
-from sciops.robustness.simplex_maps import SimplexMap, choose_map, sparsemax
+from sciops.robustness.simplex_maps import SimplexMap, sparsemax
 from sciops.robustness.smoothing import certify, predict
 
 __all__ = [

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from sciops.robustness._noisy_outputs import NoisyOutputs
-from sciops.robustness._votes import Tally, soft_outputs
+from sciops.robustness._votes import Tally
 from sciops.robustness.certificate import ABSTAIN, Certificate, Interval
 from sciops.robustness.counts import count_bounds, partition_for
 from sciops.robustness.partitioning import Partition, bucket_bounds
 from sciops.robustness.radii import Radius, cohen_radius, paper_radius
 from sciops.robustness.sequences import planned_lower, sequence_upper
-from sciops.robustness.simplex_maps import SimplexMap, choose_map, soft_radius
+from sciops.robustness.simplex_maps import SimplexMap, soft_radius
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Plan:
     alpha: float
     interval: Interval
     selection_samples: int
-    simplex: SimplexMap | str
+    simplex: SimplexMap
     lipschitz: float
     radius: Radius
     target: float | None
@@ -40,22 +40,21 @@ def certify_group(source: NoisyOutputs, x: Tensor, plan: Plan) -> Certificate:
     selecting, estimating, drawing = source.streams(inputs, x.device, 3)
     outputs = torch.cat([out for _, out in source.blocks(x, selecting, plan.selection_samples, everyone)], 1)
     classes = outputs.shape[-1]
-    maps = [_map_of(plan, outputs[i]) for i in everyone]
-    selected = Tally(maps, classes, x.device, drawing=drawing)
+    selected = Tally(plan.simplex, inputs, classes, x.device, drawing=drawing)
     selected.add(everyone, outputs)
     partition = _partition_of(plan, selected)
     pooled = partition.pooled_classes()
     bernstein = _bernstein(plan, selected, partition, pooled, outputs)
-    tally = Tally(maps, classes, x.device, drawing=drawing, pooled=pooled)
+    tally = Tally(plan.simplex, inputs, classes, x.device, drawing=drawing, pooled=pooled)
     candidate = partition.order[:, 0]
     uniform = np.array([float(torch.rand(1, generator=g, device=g.device, dtype=torch.float64)) for g in drawing])
     active = list(everyone)
     for now, out in source.blocks(x, estimating, plan.samples, active):
         tally.add(now, out)
         if plan.target is not None:
-            active[:] = [i for i, settled in zip(now, _settled(plan, tally, maps, candidate, now)) if not settled]
+            active[:] = [i for i, settled in zip(now, _settled(plan, tally, candidate, now)) if not settled]
     lower, upper = _bounds(plan, tally, partition, bernstein, uniform)
-    radii = _radii(plan, lower, upper, maps, classes)
+    radii = _radii(plan, lower, upper, classes)
     held = radii > 0
 
     def tensor(values: np.ndarray) -> Tensor:
@@ -68,19 +67,11 @@ def certify_group(source: NoisyOutputs, x: Tensor, plan: Plan) -> Certificate:
         upper=tensor(upper),
         candidate=tensor(candidate),
         intervals=tuple(_named(plan, partition, bernstein)),
-        maps=tuple(maps),
+        simplex=plan.simplex,
         counts=tally.counts,
         selection=selected.counts,
         samples=tally.samples,
     )
-
-
-def _map_of(plan: Plan, outputs: Tensor) -> SimplexMap:
-    if isinstance(plan.simplex, SimplexMap):
-        return plan.simplex
-    if plan.simplex == "choose":
-        return choose_map(outputs, sigma=plan.sigma, samples=plan.samples, alpha=plan.alpha, lipschitz=plan.lipschitz)
-    return SimplexMap(plan.simplex)
 
 
 def _partition_of(plan: Plan, selected: Tally) -> Partition:
@@ -94,12 +85,11 @@ def _bernstein(plan: Plan, selected: Tally, partition: Partition, pooled: np.nda
         return np.full(inputs, plan.interval == "empirical_bernstein")
     grow = plan.samples / plan.selection_samples
     mask = torch.from_numpy(pooled).to(outputs.device)[:, None]
-    rest = (soft_outputs(selected.maps, outputs) * mask).sum(-1).square().sum(1).cpu().numpy()
+    rest = (plan.simplex(outputs) * mask).sum(-1).square().sum(1).cpu().numpy()
     shared = (partition, np.minimum(grow * selected.sums(), plan.samples), plan.samples, plan.alpha)
     by_counts = bucket_bounds(*shared)
     by_sums = bucket_bounds(*shared, squares=grow * selected.squares(), pooled_squares=grow * rest)
-    soft = np.array([m.name != "argmax" for m in selected.maps])
-    return soft & (cohen_radius(*by_sums, sigma=1.0) > cohen_radius(*by_counts, sigma=1.0))
+    return cohen_radius(*by_sums, sigma=1.0) > cohen_radius(*by_counts, sigma=1.0)
 
 
 def _bounds(
@@ -114,31 +104,24 @@ def _bounds(
     return lower, upper
 
 
-def _settled(plan: Plan, tally: Tally, maps: list[SimplexMap], candidate: np.ndarray, now: list[int]) -> np.ndarray:
+def _settled(plan: Plan, tally: Tally, candidate: np.ndarray, now: list[int]) -> np.ndarray:
     """Whether "R ≥ target" is certified, or R < target holds with probability 1 − α, for the inputs `now`."""
     counts, n = tally.numpy_counts()[now], tally.samples.cpu().numpy()[now]
     first = np.take_along_axis(counts, candidate[now, None], 1)[:, 0]
-    some = [maps[i] for i in now]
     low = planned_lower(first, n, plan.alpha, most=plan.samples)
     high = sequence_upper(first, n, plan.alpha)
-    certain = _radii(plan, low, 1 - low, some, tally.counts.shape[1]) >= plan.target
-    refuted = _radii(plan, high, 1 - high, some, tally.counts.shape[1]) < plan.target
+    certain = _radii(plan, low, 1 - low, counts.shape[1]) >= plan.target
+    refuted = _radii(plan, high, 1 - high, counts.shape[1]) < plan.target
     return certain | refuted
 
 
-def _radii(plan: Plan, lower: np.ndarray, upper: np.ndarray, maps: list[SimplexMap], classes: int) -> np.ndarray:
-    radii = np.empty(len(maps))
-    for simplex in set(maps):
-        here = np.array([m == simplex for m in maps])
-        top, other = lower[here], upper[here]
-        component = plan.lipschitz * simplex.component_lipschitz(classes)
-        if plan.radius == "exact":
-            radii[here] = soft_radius(top, other, simplex, sigma=plan.sigma, lipschitz=plan.lipschitz, classes=classes)
-        elif plan.radius == "paper":
-            radii[here] = paper_radius(top, other, sigma=plan.sigma, lipschitz=component)
-        else:
-            radii[here] = cohen_radius(top, other, sigma=plan.sigma)
-    return radii
+def _radii(plan: Plan, lower: np.ndarray, upper: np.ndarray, classes: int) -> np.ndarray:
+    if plan.radius == "exact":
+        return soft_radius(lower, upper, plan.simplex, sigma=plan.sigma, lipschitz=plan.lipschitz, classes=classes)
+    if plan.radius == "paper":
+        component = plan.lipschitz * plan.simplex.component_lipschitz(classes)
+        return paper_radius(lower, upper, sigma=plan.sigma, lipschitz=component)
+    return cohen_radius(lower, upper, sigma=plan.sigma)
 
 
 def _named(plan: Plan, partition: Partition, bernstein: np.ndarray) -> list[str]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sciops._arrays import as_tensor
 from sciops.grids import Grid, check_on_grid
+from sciops.robustness._checks import check_evaluation_mode, check_level, check_whole
 from sciops.robustness.noise import Noise
 
 
@@ -28,13 +29,20 @@ def noisy_outputs(
 
     field : (channels, *grid); every channel has noise of its own
     yields : (at most batch_size, ...)
+
+    Raises ValueError for a function with a part in training mode, and for outputs that hold NaN.
     """
+    check_evaluation_mode(function, "the operator")
+    check_whole(batch_size=batch_size)
     channels = len(field)
     for start in range(0, samples, batch_size):
         count = min(batch_size, samples - start)
         xi = noise.draw(grid, count * channels, seed=seed, first=(first + start) * channels)
         with torch.no_grad():
-            yield function(field + xi.to(field).reshape(count, *field.shape))
+            outputs = function(field + xi.to(field).reshape(count, *field.shape))
+        if bool(outputs.isnan().any()):
+            raise ValueError("the operator returned NaN on a noisy field: check it there, or take a smaller noise")
+        yield outputs
 
 
 def batch_of_fields(a: Any, grid: Grid) -> tuple[Tensor, Callable[[Tensor], Any]]:
@@ -52,8 +60,5 @@ def check_smoothing(*, radius: float, samples: int, **alphas: float) -> None:
     """Raises ValueError for a negative radius, no samples, or a probability outside (0, 1)."""
     if not 0 <= radius < float("inf"):
         raise ValueError(f"radius={radius}: expected a size in the noise's norm, 0 or more")
-    if int(samples) != samples or samples < 1:
-        raise ValueError(f"samples={samples!r}: expected a whole number of at least 1")
-    for name, alpha in alphas.items():
-        if not 0 < alpha < 1:
-            raise ValueError(f"{name}={alpha}: expected a probability between 0 and 1, such as 0.005")
+    check_whole(samples=samples)
+    check_level(**alphas)

@@ -5,23 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from sciops.robustness._checks import check_evaluation_mode
 
 _BLOCK_NUMBERS = 1 << 21  # noise values drawn at a time for one input
 _BLOCK_SAMPLES = 512
+_PROBED = 16  # rows that the classifier sees twice
+_REPEATED = 0.01  # of the largest output: what other batches and low-precision arithmetic may change in most rows
 
 
 class NoisyOutputs:
-    """Each input has its own stream of noise, so that neither batch size nor the other inputs change its samples."""
+    """Each input has its own stream of noise, so that neither batch size nor the other inputs change its samples.
+
+    Raises ValueError for a classifier in training mode, one whose outputs for the same rows differ between two
+    calls (dropout, or rows that see each other), one that returns nan, and shapes other than (rows, classes).
+    """
 
     def __init__(
         self, classifier: Callable[[Tensor], Tensor], sigma: float, batch_size: int, generator: torch.Generator | None
     ) -> None:
-        if isinstance(classifier, nn.Module) and classifier.training:
-            raise ValueError(
-                "the classifier is in training mode, where dropout and batch norm are no function of x: call .eval()"
-            )
+        check_evaluation_mode(classifier, "the classifier")
         self.classifier, self.sigma, self.batch_size, self.generator = classifier, sigma, batch_size, generator
+        self._repeats = False
 
     def streams(self, inputs: int, device: torch.device, each: int) -> list[list[torch.Generator]]:
         """`each` lists of one new generator an input, seeded input by input from the caller's, on its device or x's."""
@@ -69,9 +75,30 @@ class NoisyOutputs:
             )
         if outputs.isnan().any():
             raise ValueError("the classifier returned nan: a vote cannot be counted; check its inputs and weights")
+        if not self._repeats:
+            self._check_repeats(rows, outputs)
+            self._repeats = True
         return outputs
+
+    def _check_repeats(self, rows: Tensor, outputs: Tensor) -> None:
+        """Dropout draws anew and batch norm sees another batch: then most rows differ. A vote at a tie may, too."""
+        first = outputs[:_PROBED].double()
+        again = self.classifier(rows[:_PROBED]).double()
+        change = torch.where(again == first, 0.0, (again - first).abs()).nan_to_num(nan=torch.inf).amax(1)
+        finite = torch.where(first.isfinite(), first, 0.0).abs().amax(1)
+        if bool((change > _REPEATED * finite).double().mean() > 0.5):
+            raise ValueError(
+                "the classifier's outputs for the same inputs differ between two calls, by "
+                f"{float(change.median()):g}: expected a function of each row by itself; call .eval() on every module "
+                "that it uses"
+            )
 
 
 def block_size(x: Tensor) -> int:
     """Samples drawn at a time: a function of the input's shape alone."""
     return max(1, min(_BLOCK_SAMPLES, _BLOCK_NUMBERS // max(1, x[0].numel())))
+
+
+def rows_at_a_time(x: Tensor) -> int:
+    """Rows given to a classifier where the caller names none: 4096 small inputs, or 2²³ numbers."""
+    return max(1, min(4096, (1 << 23) // x[0].numel()))

@@ -14,27 +14,29 @@ from sciops.robustness.simplex_maps import SimplexMap
 class Tally:
     """Votes, sums and squared sums of f over the samples of each input.
 
+    simplex : the map from the classifier's outputs to f
     drawing : streams of uniform numbers by which labels are drawn from a soft f, so that counts are binomial
     pooled : (inputs, classes) bool, classes whose sum is squared too
     """
 
     def __init__(
         self,
-        maps: Sequence[SimplexMap],
+        simplex: SimplexMap,
+        inputs: int,
         classes: int,
         device: torch.device,
         *,
-        drawing: Sequence[torch.Generator] | None = None,
+        drawing: Sequence[torch.Generator],
         pooled: np.ndarray | None = None,
     ) -> None:
-        shape = (len(maps), classes)
-        self.maps, self.drawing = list(maps), drawing
-        self.soft = any(m.name != "argmax" for m in maps)
+        shape = (inputs, classes)
+        self.simplex, self.drawing = simplex, drawing
+        self.soft = simplex.name != "argmax"
         self.counts = torch.zeros(shape, dtype=torch.int64, device=device)
-        self.samples = torch.zeros(len(maps), dtype=torch.int64, device=device)
+        self.samples = torch.zeros(inputs, dtype=torch.int64, device=device)
         self._sums = torch.zeros(shape, dtype=torch.float64, device=device)
         self._squares = torch.zeros_like(self._sums)
-        self._pooled = torch.zeros(len(maps), dtype=torch.float64, device=device)
+        self._pooled = torch.zeros(inputs, dtype=torch.float64, device=device)
         self._mask = None if pooled is None else torch.from_numpy(pooled).to(device)
 
     def add(self, inputs: list[int], outputs: Tensor) -> None:
@@ -42,8 +44,8 @@ class Tally:
         rows = torch.as_tensor(inputs, device=outputs.device)
         self.samples[rows] += outputs.shape[1]
         if self.soft:
-            f = soft_outputs([self.maps[i] for i in inputs], outputs)
-            votes = _drawn(f, [self.drawing[i] if self.maps[i].name != "argmax" else None for i in inputs])
+            f = self.simplex(outputs)
+            votes = _drawn(f, [self.drawing[i] for i in inputs])
             self._sums[rows] += f.sum(1)
             self._squares[rows] += f.square().sum(1)
             if self._mask is not None:
@@ -68,22 +70,10 @@ class Tally:
         return (self.numpy_counts() * self._mask.cpu().numpy()).sum(1)
 
 
-def soft_outputs(maps: Sequence[SimplexMap], outputs: Tensor) -> Tensor:
-    """f (inputs, block, classes), float64; one call where all inputs have the same map."""
-    if len(set(maps)) == 1:
-        return maps[0](outputs)
-    return torch.stack([m(out) for m, out in zip(maps, outputs)])
-
-
-def _drawn(f: Tensor, streams: Sequence[torch.Generator | None]) -> Tensor:
-    """Labels with probabilities f, by inversion; classes of probability 0 are never drawn. No stream: f is a vote."""
+def _drawn(f: Tensor, streams: Sequence[torch.Generator]) -> Tensor:
+    """Labels with probabilities f, by inversion; classes of probability 0 are never drawn."""
     size = f.shape[1]
-    uniform = torch.stack([_uniform(size, stream).to(f.device) for stream in streams])
+    draws = (torch.rand(size, generator=s, device=s.device, dtype=torch.float64) for s in streams)
+    uniform = torch.stack([draw.to(f.device) for draw in draws])
     edges = f.cumsum(-1)
     return (edges <= uniform[..., None] * edges[..., -1:]).sum(-1)
-
-
-def _uniform(size: int, stream: torch.Generator | None) -> Tensor:
-    if stream is None:
-        return torch.zeros(size, dtype=torch.float64)
-    return torch.rand(size, generator=stream, device=stream.device, dtype=torch.float64)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sciops.grids import Grid, check_on_grid
+from sciops.robustness._checks import check_whole
 from sciops.robustness._projection import project_l2, project_linf
 from sciops.robustness.field_norm import field_norm, weights_like
 from sciops.robustness.noise import Noise, WhiteNoise
@@ -71,10 +72,14 @@ def pgd(
     restarts : random starts on the sphere; `starts` adds some of one's own, each like a
     start_noise : direction of the random starts; default white noise, which excites all frequencies alike
 
-    Raises ValueError when a is outside the bounds and for an objective that is not finite.
+    Raises ValueError for numbers out of range, when a is outside the bounds and for an objective that is not finite.
     """
-    if steps < 1 or restarts < 0 or restarts + len(starts) < 1:
+    check_whole(steps=steps)
+    check_whole(0, restarts=restarts)
+    if restarts + len(starts) < 1:
         raise ValueError(f"steps={steps}, restarts={restarts}: expected at least one step from at least one start")
+    if step is not None and not 0 < step < float("inf"):
+        raise ValueError(f"step={step}: expected a positive number, or None for a step that adapts")
     ball = _Ball(a, grid, epsilon, norm, lower, upper)
     column = (-1, *(1,) * (a.ndim - 1))
     history, best = [], None
@@ -117,8 +122,7 @@ def random_perturbations(
     noise : law of the direction; default white noise. "linf" takes its signs
     Other arguments, checks and errors as for `pgd`.
     """
-    if samples < 1:
-        raise ValueError(f"samples={samples}: expected at least one")
+    check_whole(samples=samples)
     ball = _Ball(a, grid, epsilon, norm, lower, upper)
     values, best = [], None
     with torch.no_grad():
@@ -148,8 +152,8 @@ class _Ball:
             raise ValueError(f"epsilon={epsilon}: expected sizes of at least 0")
         self.weights = None if grid is None else weights_like(grid, self.wide)
         self.low, self.high = (None if b is None else torch.as_tensor(b, device=a.device) for b in (lower, upper))
-        for bound, wrong, word in ((self.low, torch.lt, "below lower"), (self.high, torch.gt, "above upper")):
-            if bound is not None and bool(wrong(self.a, bound.to(self.a)).any()):
+        for bound, right, word in ((self.low, torch.ge, "below lower"), (self.high, torch.le, "above upper")):
+            if bound is not None and not bool(right(self.a, bound.to(self.a)).all()):
                 raise ValueError(f"a has values {word}={float(bound.min()):g}: the unperturbed input must be feasible")
         infinity = self.wide.new_tensor(torch.inf)
         boxed = self.low is not None or self.high is not None

@@ -157,6 +157,8 @@ def certify_centers(
         index = upper_index(samples, q, alpha)
     else:
         index = min(math.ceil((q + math.sqrt(math.log(1 / alpha) / (2 * samples))) * samples), samples + 1)
+    if len(centers.center) != len(fields):
+        raise ValueError(f"{len(centers.center)} centers for {len(fields)} fields: expected those of the same fields")
     epsilon = torch.full((len(fields),), torch.inf, dtype=fields.dtype, device=fields.device)
     abstained = torch.as_tensor(centers.abstained)
     middle = torch.as_tensor(centers.center, dtype=fields.dtype, device=fields.device)

@@ -25,7 +25,7 @@ class Certificate:
     lower, upper : float64          bounds on p_A and on every other p_c, together at level α
     candidate : int64               the class of the selection sample that was put to the test
     intervals : tuple of str        the interval used for each input; with "auto", what it chose
-    maps : tuple of SimplexMap      the map into the simplex for each input
+    simplex : SimplexMap            the one map into the simplex: all entries speak of the same smoothed classifier
     counts, selection : (inputs, classes) int64    votes of the estimation and of the selection sample; for a soft f,
                                     labels drawn with its probabilities
     samples : int64                 estimation samples taken, fewer than asked for where a sequence stopped early
@@ -37,7 +37,7 @@ class Certificate:
     upper: Tensor
     candidate: Tensor
     intervals: tuple[str, ...]
-    maps: tuple[SimplexMap, ...]
+    simplex: SimplexMap
     counts: Tensor
     selection: Tensor
     samples: Tensor
@@ -57,6 +57,8 @@ def joined(parts: Sequence[Certificate]) -> Certificate:
 
     def column(name: str) -> Any:
         values = [getattr(part, name) for part in parts]
+        if isinstance(values[0], SimplexMap):
+            return values[0]
         return torch.cat(values) if isinstance(values[0], Tensor) else tuple(v for value in values for v in value)
 
     return Certificate(**{field.name: column(field.name) for field in fields(Certificate)})

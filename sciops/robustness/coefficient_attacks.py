@@ -46,7 +46,9 @@ def coefficient_attack(
     check_on_grid(latent, grid, "latent")
     if law.modes is None:
         raise ValueError("law.modes=None: expected a number of modes per axis, such as modes=8, that all grids share")
-    if lower is not None and bool((latent < lower).any()):
+    if not bool((torch.as_tensor(radius) >= 0).all()):
+        raise ValueError(f"radius={radius}: expected sizes of at least 0, in the law's Cameron–Martin norm")
+    if lower is not None and not bool((latent >= lower).all()):
         raise ValueError(f"latent has values below lower={lower:g}: the unperturbed input must be feasible")
     wide = latent.detach().double()
 

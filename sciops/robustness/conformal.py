@@ -11,6 +11,7 @@ import torch
 
 from sciops._arrays import as_tensor
 from sciops.grids import Grid, check_on_grid
+from sciops.robustness._checks import check_level
 from sciops.robustness.field_norm import field_norm
 
 __all__ = ["Conformal", "Coverage", "ball_scores", "band_scores", "calibrate", "coverage", "fraction_scores"]
@@ -86,8 +87,7 @@ def calibrate(scores: Any, *, alpha: float) -> Conformal:
     tensor, _ = as_tensor(scores, "scores")
     if tensor.ndim != 1:
         raise ValueError(f"scores have shape {tuple(tensor.shape)}; expected (n,)")
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha={alpha}: expected a probability between 0 and 1, such as 0.1")
+    check_level(alpha=alpha)
     if bool(tensor.isnan().any()):
         raise ValueError("scores hold NaN: leave the samples out whose truth is unknown, and only those")
     n = len(tensor)
@@ -106,7 +106,10 @@ def coverage(conformal: Conformal, scores: Any, *, probability: float = 0.95) ->
     from scipy.stats import betabinom
 
     tensor, _ = as_tensor(scores, "scores")
+    check_level(probability=probability)
     m = len(tensor)
+    if tensor.ndim != 1 or not m:
+        raise ValueError(f"scores have shape {tuple(tensor.shape)}; expected (m,), at least one")
     share = float(conformal.covers(tensor).double().mean())
     if conformal.index > conformal.samples:
         return Coverage(share, 1.0, 1.0, 1.0, m)

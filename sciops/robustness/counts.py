@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -37,11 +37,16 @@ def bounds_from_counts(
     interval : as in `certify`; empirical Bernstein sees the votes as 0 and 1
     rng : needed for "randomized" alone
 
-    Raises ValueError for shapes that differ, and for "randomized" without an rng.
+    Raises ValueError for shapes that differ, counts that are not whole numbers (sums of soft outputs are none), an
+    unknown interval, and for "randomized" without an rng.
     """
+    if interval not in get_args(Interval):
+        raise ValueError(f"interval={interval!r}: expected one of {', '.join(get_args(Interval))}")
     selection, counts = np.asarray(selection, dtype=np.float64), np.asarray(counts, dtype=np.float64)
     if selection.shape != counts.shape or counts.ndim != 2:
         raise ValueError(f"selection {selection.shape} and counts {counts.shape}: expected one shape (inputs, classes)")
+    if not ((counts >= 0) & (counts == np.rint(counts)) & np.isfinite(counts)).all():
+        raise ValueError("counts that are not whole numbers of at least 0: expected votes, not sums or shares")
     if interval == "randomized" and rng is None:
         raise ValueError("interval='randomized' draws: pass rng=np.random.default_rng(seed)")
     uniform = rng.uniform(size=len(counts)) if interval == "randomized" else None

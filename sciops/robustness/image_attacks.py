@@ -14,12 +14,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.models.apply import evaluating
+from sciops.robustness._checks import check_images, check_labels, check_whole
 from sciops.robustness.attacks import Norm, pgd
 
 __all__ = ["ImageAttack", "autoattack", "foolbox_attack", "image_pgd", "robust_accuracy"]
 
 Loss = Literal["cross_entropy", "margin"]
 
+_AUTOATTACK = ("apgd-ce", "apgd-dlr", "fab", "square", "apgd-t", "fab-t")
+_STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
+_LEAST_CLASSES = {"apgd-dlr": 3, "apgd-t": 4}  # their losses compare the third and the fourth largest logit
 _ROUNDING = 1e-5  # of ε, what float32 arithmetic of other packages may add to a perturbation
 
 
@@ -58,16 +62,20 @@ def image_pgd(
         or "cross_entropy"
     step : η/ε; default adapted
 
-    Raises ValueError for images outside the bounds.
+    Raises ValueError for numbers out of range, images outside the bounds and labels that are none of the classifier's.
     """
     if loss not in ("cross_entropy", "margin"):
         raise ValueError(f"loss={loss!r}: expected 'cross_entropy' or 'margin'")
+
+    check_images(x, y, epsilon, norm, bounds)
+    y = y.long()
 
     def objective(images: Tensor) -> Tensor:
         logits = classifier(images)
         return F.cross_entropy(logits, y, reduction="none") if loss == "cross_entropy" else _margin(logits, y)
 
     with evaluating(classifier):
+        _check_classes(classifier, x, y)
         found = pgd(
             objective,
             x,
@@ -82,7 +90,7 @@ def image_pgd(
             seed=seed,
         )
         images = (x.double() + found.delta).to(x.dtype)
-        return _attack(classifier, x, y, images, epsilon, norm)
+        return _attack(classifier, x, y, images, epsilon, norm, bounds)
 
 
 def foolbox_attack(
@@ -102,7 +110,11 @@ def foolbox_attack(
     attack : "pgd", "fast_gradient", "basic_iterative", "deepfool", or a foolbox attack object
     options : of foolbox's class, such as ``steps=40``
     seed : foolbox draws from torch's global generator, which is seeded here and restored
+
+    Raises ValueError as `image_pgd` does.
     """
+    check_images(x, y, epsilon, norm, bounds)
+    y = y.long()
     foolbox = _foolbox()
     names = {
         "pgd": "ProjectedGradientDescentAttack",
@@ -110,9 +122,7 @@ def foolbox_attack(
         "basic_iterative": "BasicIterativeAttack",
         "deepfool": "DeepFoolAttack",
     }
-    prefix = {"l2": "L2", "linf": "Linf"}.get(norm)
-    if prefix is None:
-        raise ValueError(f"norm={norm!r}: expected 'l2' or 'linf'")
+    prefix = {"l2": "L2", "linf": "Linf"}[norm]
     if isinstance(attack, str):
         if attack not in names:
             raise ValueError(f"attack={attack!r}: expected one of {tuple(names)}, or a foolbox attack")
@@ -123,9 +133,10 @@ def foolbox_attack(
         attack = kind(**options)
     with evaluating(classifier), torch.random.fork_rng():
         torch.manual_seed(seed)
+        _check_classes(classifier, x, y)
         model = foolbox.PyTorchModel(classifier, bounds=bounds, device=x.device)
         _, images, _ = attack(model, x, y, epsilons=epsilon)
-        return _attack(classifier, x, y, images.detach(), epsilon, norm)
+        return _attack(classifier, x, y, images.detach(), epsilon, norm, bounds)
 
 
 def autoattack(
@@ -142,9 +153,11 @@ def autoattack(
     """AutoAttack (arXiv:2003.01690) by pyautoattack (extra `robust`): images in [0, 1].
 
     attacks : some of "apgd-ce", "apgd-dlr", "fab", "square", "apgd-t", "fab-t"; default the standard four, "apgd-ce",
-        "apgd-t", "fab-t", "square", which needs at least four classes
-
+        "apgd-t", "fab-t", "square". "apgd-t" needs at least four classes and "apgd-dlr" three; "square" needs images
+        of at least 5×5 points in ℓ₂
     seed : pyautoattack draws from torch's global generator, which is restored afterwards
+
+    Raises ValueError as `image_pgd` does, and for attacks that the classifier or the images do not allow.
     """
     try:
         from pyautoattack import AutoAttack
@@ -152,22 +165,23 @@ def autoattack(
         raise ImportError("autoattack needs pyautoattack: pip install 'sciops[robust]'") from None
     if float(x.min()) < 0 or float(x.max()) > 1:
         raise ValueError(f"x lies in [{float(x.min()):g}, {float(x.max()):g}]; AutoAttack takes images in [0, 1]")
-    if norm not in ("l2", "linf"):
-        raise ValueError(f"norm={norm!r}: expected 'l2' or 'linf'")
+    check_images(x, y, epsilon, norm, (0.0, 1.0))
+    check_whole(batch_size=batch_size)
+    y = y.long()
     chosen = {"version": "standard"} if attacks is None else {"version": "custom", "attacks": list(attacks)}
     tracer = sys.gettrace()  # pyautoattack sets a trace of its own and then none
     try:
         with evaluating(classifier), torch.random.fork_rng():
             torch.manual_seed(seed)
+            classes = _check_classes(classifier, x, y)
+            _check_suite(_STANDARD if attacks is None else tuple(attacks), classes, x, norm)
             suite = AutoAttack(
                 classifier, norm={"l2": "L2", "linf": "Linf"}[norm], eps=epsilon, device=x.device, seed=seed, **chosen
             )
-            with torch.no_grad():
-                others = classifier(x[:1]).shape[1] - 1
             for targeted in (suite.apgd_targeted, suite.fab):
-                targeted.n_target_classes = min(targeted.n_target_classes, others)
+                targeted.n_target_classes = min(targeted.n_target_classes, classes - 1)
             images, _ = suite.run_standard_evaluation(x, y, batch_size=batch_size)
-            return _attack(classifier, x, y, images.detach(), epsilon, norm)
+            return _attack(classifier, x, y, images.detach(), epsilon, norm, (0.0, 1.0))
     finally:
         sys.settrace(tracer)
 
@@ -176,22 +190,64 @@ def robust_accuracy(attacks: Sequence[ImageAttack]) -> float:
     """Share of images that none of the attacks fooled: an upper bound on the accuracy in the worst case."""
     if not attacks:
         raise ValueError("no attacks: expected at least one")
+    sizes = sorted({len(attack.fooled) for attack in attacks})
+    if len(sizes) > 1:
+        raise ValueError(f"attacks on {' and '.join(map(str, sizes))} images: expected attacks on the same images")
     fooled = torch.stack([attack.fooled for attack in attacks]).any(0)
     return float((~fooled).double().mean())
 
 
-def _attack(classifier: nn.Module, x: Tensor, y: Tensor, images: Tensor, epsilon: float, norm: str) -> ImageAttack:
-    with torch.no_grad():
-        fooled = classifier(images).argmax(1) != y
-        already = classifier(x).argmax(1) != y
+def _attack(
+    classifier: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    images: Tensor,
+    epsilon: float,
+    norm: str,
+    bounds: tuple[float, float],
+) -> ImageAttack:
+    # an attack that looks for the smallest perturbation may return a longer one, or none: it does not count
     delta = (images.double() - x.double()).flatten(1)
     size = torch.linalg.vector_norm(delta, dim=1) if norm == "l2" else delta.abs().amax(1)
-    # attacks that look for the smallest perturbation may return a longer one: it does not count
-    long = size > epsilon * (1 + _ROUNDING) + 8 * torch.finfo(x.dtype).eps * math.sqrt(delta.shape[1])
-    fooled = fooled & ~long
-    clean = long | (already & ~fooled)
-    images = torch.where(clean.reshape(-1, *(1,) * (x.ndim - 1)), x, images)
-    return ImageAttack(images, fooled | already, torch.where(clean, 0.0, size))
+    rounding = torch.finfo(x.dtype).eps
+    allowed = size <= epsilon * (1 + _ROUNDING) + 8 * rounding * math.sqrt(delta.shape[1])
+    slack = 8 * rounding * max(map(abs, bounds))
+    allowed &= ((images >= bounds[0] - slack) & (images <= bounds[1] + slack)).flatten(1).all(1)
+    images = torch.where(allowed.reshape(-1, *(1,) * (x.ndim - 1)), images, x).clamp(*bounds)
+    with torch.no_grad():
+        logits, clean = classifier(images), classifier(x)
+    if bool(logits.isnan().any() or clean.isnan().any()):
+        raise ValueError(
+            "the classifier returned nan: check its weights, and the images for values that it cannot take"
+        )
+    already, fooled = clean.argmax(1) != y, allowed & (logits.argmax(1) != y)
+    unchanged = ~allowed | (already & ~fooled)
+    images = torch.where(unchanged.reshape(-1, *(1,) * (x.ndim - 1)), x, images)
+    return ImageAttack(images, fooled | already, torch.where(unchanged, 0.0, size))
+
+
+def _check_classes(classifier: nn.Module, x: Tensor, y: Tensor) -> int:
+    """The number of classes, after the checks of labels and logits."""
+    with torch.no_grad():
+        logits = classifier(x[:1])
+    check_labels(logits, y)
+    return logits.shape[1]
+
+
+def _check_suite(attacks: Sequence[str], classes: int, x: Tensor, norm: str) -> None:
+    unknown = [name for name in attacks if name not in _AUTOATTACK]
+    if unknown or not attacks:
+        raise ValueError(f"attacks={tuple(attacks)}: expected some of {', '.join(_AUTOATTACK)}")
+    few = [name for name in attacks if classes < _LEAST_CLASSES.get(name, 2)]
+    small = "square" in attacks and norm == "l2" and min(x.shape[-2:]) < 5
+    if few or small:
+        left = [name for name in ("apgd-ce", "fab-t", "square") if not (small and name == "square")]
+        why = (
+            f"{few[0]!r} compares {_LEAST_CLASSES[few[0]]} classes, the classifier has {classes}"
+            if few
+            else (f"'square' needs images of at least 5×5 points in l2, these have {x.shape[-2]}×{x.shape[-1]}")
+        )
+        raise ValueError(f"attacks: {why}; pass attacks={left}")
 
 
 def _margin(logits: Tensor, y: Tensor) -> Tensor:

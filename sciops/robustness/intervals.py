@@ -72,7 +72,7 @@ def empirical_bernstein_radius(variance: Any, samples: Any, alpha: Any, *, scale
     Level 0 gives ∞. Source: Maurer & Pontil 2009 (arXiv:0907.3740), theorem 4.
     """
     n = np.asarray(samples, dtype=np.float64)
-    level = _level(alpha)
+    level = levels_of(alpha)
     if (n < 2).any():
         raise ValueError(f"samples={n.min():g}: empirical Bernstein needs at least 2 for a variance")
     with np.errstate(divide="ignore"):
@@ -97,14 +97,14 @@ def sample_variance(total: Any, squares: Any, samples: Any) -> np.ndarray:
 
 def _counts(successes: Any, trials: Any, alpha: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     k, n = np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
-    if (n < 1).any() or (k < 0).any() or (k > n).any():
+    if not ((n >= 1).all() and (k >= 0).all() and (k <= n).all()):
         raise ValueError(
             f"successes={k.min():g} … {k.max():g} of trials={n.min():g}: expected 0 to trials, of 1 or more"
         )
-    return k, n, _level(alpha)
+    return k, n, levels_of(alpha)
 
 
-def _level(alpha: Any) -> np.ndarray:
+def levels_of(alpha: Any) -> np.ndarray:
     level = np.asarray(alpha, dtype=np.float64)
     if not ((level >= 0) & (level < 1)).all():
         raise ValueError(f"alpha={level.min():g} … {level.max():g}: expected levels from 0 to below 1, such as 0.001")

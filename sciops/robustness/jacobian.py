@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sciops.grids import Grid
+from sciops.robustness._checks import check_whole
 from sciops.robustness.field_norm import field_norm, weights_like
 from sciops.robustness.noise import WhiteNoise
 
@@ -32,6 +33,7 @@ def jacobian_norm(
 
     A lower estimate at one point: neither a certificate nor, where G curves, a bound on a ball.
     """
+    check_whole(iterations=iterations)
     target = grid if target is None else target
     x = a.detach().clone().requires_grad_(True)
     with torch.enable_grad():
@@ -59,6 +61,7 @@ def dense_jacobian_norm(
 
     a : (batch, channels, *grid); takes outputs × inputs numbers per sample. `rows` are made at a time
     """
+    check_whole(rows=rows)
     target = grid if target is None else target
     norms = []
     for sample in a.detach():

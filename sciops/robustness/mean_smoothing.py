@@ -103,6 +103,8 @@ def mean_smoothing(
             operator, field, grid, noise, samples, seed=seed, first=i * samples, batch_size=batch_size
         ):
             size = field_norm(y.double(), target)
+            if not bool(size.isfinite().all()):
+                raise ValueError("the operator returned inf on a noisy field: no bound clips it; check it there")
             factor = (bound / size.clamp_min(bound)).to(torch.float64)
             total = total + (y.double() * factor.reshape(-1, *(1,) * (y.ndim - 1))).sum(0)
             clipped += int((size > bound).sum())

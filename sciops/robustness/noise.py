@@ -24,6 +24,7 @@ from torch import Tensor
 
 from sciops._arrays import as_tensor
 from sciops.grids import Grid, check_on_grid
+from sciops.robustness._checks import check_whole
 from sciops.robustness._eigenfunctions import (
     Boundary,
     Eigenbasis,
@@ -120,8 +121,8 @@ class GaussianFieldNoise:
             raise ValueError(
                 f"smoothness={self.smoothness}: expected a number of at least 0, more than d/2 for functions"
             )
-        if self.modes is not None and (int(self.modes) != self.modes or self.modes < 1):
-            raise ValueError(f"modes={self.modes!r}: expected a whole number of at least 1, or None for all")
+        if self.modes is not None:
+            check_whole(modes=self.modes)
         if self.boundary not in (None, "neumann", "dirichlet", "periodic"):
             raise ValueError(f"boundary={self.boundary!r}: expected 'neumann', 'dirichlet' or 'periodic'")
 

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sciops.grids import Grid, check_on_grid
+from sciops.robustness._checks import check_whole
 from sciops.robustness.attacks import Attack, _check_finite
 from sciops.robustness.field_norm import field_norm, weights_like
 from sciops.robustness.objectives import Objective
@@ -46,6 +47,8 @@ def phase_flip_attack(
         )
     if not 0 <= budget <= 1:
         raise ValueError(f"budget={budget}: expected a share of the domain, between 0 and 1")
+    check_whole(steps=steps)
+    check_whole(0, swaps=swaps)
     a = a.detach()
     other = torch.where(a == phases[0], phases[1], phases[0])
     weights = weights_like(grid, a).double().flatten()

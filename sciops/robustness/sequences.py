@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops.robustness.intervals import clopper_pearson_lower
+from sciops.robustness.intervals import clopper_pearson_lower, levels_of
 
 _HALVINGS = 60
 
@@ -47,7 +47,8 @@ def sequence_lower(total: Any, samples: Any, alpha: Any) -> np.ndarray:
     E_t decreases in p₀ up to s/(t + 1), where the search ends; it is rounded down.
     """
     s, t = _sums(total, samples)
-    goal = -np.log(np.asarray(alpha, dtype=np.float64))
+    with np.errstate(divide="ignore"):
+        goal = -np.log(levels_of(alpha))
     s, t, goal = np.broadcast_arrays(s, t, goal)
     low, high = np.zeros(s.shape), s / (t + 1)
     for _ in range(_HALVINGS):
@@ -79,6 +80,6 @@ def planned_lower(successes: Any, trials: Any, alpha: float, *, most: int, share
 
 def _sums(total: Any, samples: Any) -> tuple[np.ndarray, np.ndarray]:
     s, t = np.asarray(total, dtype=np.float64), np.asarray(samples, dtype=np.float64)
-    if (s < 0).any() or (s > t).any():
+    if not ((s >= 0) & (s <= t)).all():
         raise ValueError(f"sums from {s.min():g} to {s.max():g} of {t.min():g} values: expected values in [0, 1]")
     return s, t

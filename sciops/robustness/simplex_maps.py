@@ -7,7 +7,6 @@ them the Lipschitz constant (the trade-off of arXiv:2309.16883).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.robustness.partitioning import bucket_bounds, choose_partition
 from sciops.robustness.radii import lipschitz_radius, margin_radius
 
 _NAMES = ("argmax", "softmax", "sparsemax", "probabilities")
@@ -29,7 +27,8 @@ class SimplexMap:
         simplex-valued already
     scale : s > 0, an inverse temperature, of softmax and sparsemax
     Called with (..., classes), it returns the same shape in float64. Raises ValueError where "probabilities" meets
-    outputs that are negative or do not sum to 1 (to 1e-4; the rest is divided out).
+    outputs that are negative or do not sum to 1 (to 1e-4; the rest is divided out), and where s·z has no largest finite
+    entry in a row, so that softmax and sparsemax have no value; −∞ excludes a class.
     """
 
     name: Literal["argmax", "softmax", "sparsemax", "probabilities"] = "argmax"
@@ -47,13 +46,20 @@ class SimplexMap:
         if self.name == "probabilities":
             p = outputs.double()
             total = p.sum(-1, keepdim=True)
-            if (p < 0).any() or (total - 1).abs().max() > 1e-4:
+            if _known_false((p >= 0).all() & ((total - 1).abs() <= 1e-4).all()):
                 raise ValueError(
                     f"outputs from {p.min():g} to {p.max():g} with sums to {total.max():g}: expected probabilities; "
                     "map logits with SimplexMap('softmax')"
                 )
             return p / total
         scaled = self.scale * outputs.double()
+        largest = scaled.amax(-1)
+        if _known_false(largest.isfinite().all()):
+            worst = float(largest[~largest.isfinite()][0])
+            raise ValueError(
+                f"outputs whose largest, times the scale {self.scale:g}, is {worst:g}: {self.name} needs a finite "
+                "largest output in every row; bound the logits, or count votes with SimplexMap('argmax')"
+            )
         return scaled.softmax(-1) if self.name == "softmax" else sparsemax(scaled)
 
     @property
@@ -75,6 +81,14 @@ class SimplexMap:
         return self.scale * component[self.name]
 
 
+def _known_false(condition: Tensor) -> bool:
+    """Whether a condition fails; under `torch.func.vmap`, where values cannot be looked at, False."""
+    try:
+        return not condition
+    except RuntimeError:
+        return False
+
+
 def sparsemax(outputs: Tensor) -> Tensor:
     """argmin_{p in simplex} ‖p − z‖₂ along the last dim: (z − τ)₊ with τ such that it sums to 1.
 
@@ -93,47 +107,6 @@ def default_maps() -> tuple[SimplexMap, ...]:
     """Argmax, and softmax and sparsemax with scales from 1 to 500."""
     scales = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
     return (SimplexMap(), *(SimplexMap(name, s) for name in ("softmax", "sparsemax") for s in scales))
-
-
-def choose_map(
-    outputs: Tensor,
-    *,
-    sigma: float,
-    samples: int,
-    alpha: float,
-    lipschitz: float = math.inf,
-    maps: Sequence[SimplexMap] | None = None,
-) -> SimplexMap:
-    """The map whose certificate is likely to be largest, judged by selection samples of one input alone.
-
-    outputs : (n₀, classes) of the classifier on noisy copies of the input
-    samples, alpha : of the certificate to come, on fresh samples; that is what keeps its level at α however many maps
-        are tried, where the procedure of arXiv:2309.16883 takes the largest of all on the samples it certifies with
-    lipschitz : L of the classifier's outputs, ℓ₂ to ℓ₂
-    maps : default `default_maps`. Only maps whose smoothed class is that of the votes are considered.
-    """
-    candidates = tuple(maps) if maps is not None else default_maps()
-    drawn, classes = outputs.shape
-    soft = torch.stack([candidate(outputs) for candidate in candidates])
-    vote = int(SimplexMap()(outputs).sum(0).argmax())
-    sums = soft.sum(1).cpu().numpy()
-    partition = choose_partition(sums, samples, alpha)
-    rest = torch.from_numpy(partition.pooled_classes()).to(soft)
-    pooled = (soft * rest[:, None]).sum(-1).square().sum(1).cpu().numpy()
-    squares = soft.square().sum(1).cpu().numpy()
-    grow = samples / drawn
-    expected = np.minimum(grow * sums, samples)
-    by_sums = bucket_bounds(partition, expected, samples, alpha, squares=grow * squares, pooled_squares=grow * pooled)
-    by_counts = bucket_bounds(partition, expected, samples, alpha)
-    best, chosen = -math.inf, SimplexMap()
-    for i, candidate in enumerate(candidates):
-        if int(sums[i].argmax()) != vote:
-            continue
-        top, other = (bound[i] for bound in (by_counts if candidate.name == "argmax" else by_sums))
-        radius = float(soft_radius(top, other, candidate, sigma=sigma, lipschitz=lipschitz, classes=classes))
-        if radius > best:
-            best, chosen = radius, candidate
-    return chosen
 
 
 def soft_radius(top, other, simplex: SimplexMap, *, sigma: float, lipschitz: float, classes: int):

@@ -1,8 +1,8 @@
 """Randomised smoothing of a classifier: certified ℓ₂ radii, and predictions that abstain.
 
 g(x) = argmax_c p_c(x), p_c(x) = E f_c(x + ε), ε ~ N(0, σ²I), with f the unit vector of the classifier's argmax or its
-outputs mapped softly into the simplex. A selection sample picks the class, the interval and the map; a fresh sample
-bounds the probabilities; the radius follows. (arXiv:1902.02918, 2309.16883, 2504.02412, 2406.17830.)
+outputs mapped softly into the simplex, by one map for all inputs. A selection sample picks the class and the interval;
+a fresh sample bounds the probabilities; the radius follows. (arXiv:1902.02918, 2309.16883, 2504.02412, 2406.17830.)
 
 What the level does not cover: noise and forward passes carry the rounding of their dtype (arXiv:2207.07209).
 """
@@ -19,9 +19,11 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from sciops.robustness._certifying import Plan, certify_group
-from sciops.robustness._noisy_outputs import NoisyOutputs
+from sciops.robustness._checks import check_certified, check_whole
+from sciops.robustness._noisy_outputs import NoisyOutputs, rows_at_a_time
 from sciops.robustness._votes import Tally
 from sciops.robustness.certificate import ABSTAIN, Certificate, Interval, Prediction, joined
+from sciops.robustness.map_choice import choose_map
 from sciops.robustness.radii import Radius
 from sciops.robustness.simplex_maps import SimplexMap
 
@@ -38,6 +40,7 @@ def certify(
     simplex: SimplexMap | Literal["argmax", "probabilities", "choose"] = "argmax",
     lipschitz: float = math.inf,
     radius: Radius = "exact",
+    held_out: Tensor | None = None,
     target: float | None = None,
     batch_size: int | None = None,
     generator: torch.Generator | None = None,
@@ -53,18 +56,23 @@ def certify(
         "sequence" (p_A alone, valid after every block of samples), "auto" (`choose_partition` with Clopper–Pearson, or,
         for a soft f, with empirical Bernstein where the selection sample promises more)
     simplex : "argmax" (votes), a `SimplexMap` of the outputs, "probabilities" (the outputs are simplex-valued),
-        or "choose" (`choose_map` by input). Count intervals see a soft f through labels drawn with its probabilities.
+        or "choose" (`choose_map` on `held_out`). One map for all inputs, so that all certificates are of one g: balls
+        of different labels do not overlap. Count intervals see a soft f through labels drawn with its probabilities.
     lipschitz : an upper bound on L, ℓ₂ to ℓ₂, of the outputs with respect to x, normalisation included; with
         "probabilities", of every component. Of no use for argmax.
     radius : "exact" for the Lipschitz constant, "paper" (arXiv:2504.02412) or "cohen" (L = ∞)
+    held_out : (others, *shape), inputs that are not certified, for "choose": the map must not depend on an input that
+        may be perturbed. The same ones give the same map in every call
     target : r of the question "is R ≥ r?", for "sequence": an input is left as soon as that is certified or refuted
     batch_size : rows given to the classifier at a time; None: 4096 small inputs, or 2²³ numbers
     generator : of the noise, on any device; None seeds from torch's own. Results do not depend on batch_size, but for
         the rounding of the classifier's arithmetic.
 
-    Raises ValueError for arguments that do not fit and for a classifier in training mode or with nan outputs.
+    Raises ValueError for arguments that do not fit and for a classifier that is not a function of each row by itself
+    (a part of it in training mode, outputs that differ between two calls) or returns nan.
     """
-    _check(x, sigma, samples, alpha, selection_samples, batch_size)
+    check_certified(x, sigma, samples, alpha, batch_size)
+    check_whole(selection_samples=selection_samples)
     if interval not in get_args(Interval):
         raise ValueError(f"interval={interval!r}: expected one of {', '.join(get_args(Interval))}")
     if radius not in get_args(Radius):
@@ -75,8 +83,20 @@ def certify(
         raise ValueError(f"simplex={simplex!r}: expected a SimplexMap, 'argmax', 'probabilities' or 'choose'")
     if not lipschitz > 0:
         raise ValueError(f"lipschitz={lipschitz}: expected a bound above 0, or inf where none is known")
+    if (held_out is not None) != (simplex == "choose"):
+        raise ValueError(
+            "simplex='choose' needs held_out, inputs that are not certified, to choose one map for all of x: pass "
+            "held_out=x_validation, or a map by its name"
+            if held_out is None
+            else f"held_out with simplex={simplex!r}: expected simplex='choose', which takes its one map from them"
+        )
+    if simplex == "choose":
+        fitted = {"sigma": sigma, "samples": samples, "alpha": alpha, "selection_samples": selection_samples}
+        simplex = choose_map(classifier, held_out, **fitted, lipschitz=lipschitz, batch_size=batch_size)
+    elif isinstance(simplex, str):
+        simplex = SimplexMap(simplex)
     plan = Plan(sigma, samples, alpha, interval, selection_samples, simplex, lipschitz, radius, target)
-    source = NoisyOutputs(classifier, sigma, batch_size or _rows(x), generator)
+    source = NoisyOutputs(classifier, sigma, batch_size or rows_at_a_time(x), generator)
     parts = []
     with tqdm(total=len(x), unit="input", desc="certifying", disable=None if progress else True, leave=False) as bar:
         step = source.group(x, samples)
@@ -94,27 +114,33 @@ def predict(
     sigma: float,
     samples: int = 1000,
     alpha: float = 0.001,
+    simplex: SimplexMap | Literal["argmax", "probabilities"] = "argmax",
     batch_size: int | None = None,
     generator: torch.Generator | None = None,
     progress: bool = False,
 ) -> Prediction:
     """The most voted class of n noisy copies where it beats the second, two-sided binomial test at ½, p ≤ α; else −1.
 
-    The label differs from g(x) with probability at most α. Arguments as for `certify`. Source: arXiv:1902.02918.
+    The label differs from g(x) with probability at most α. Arguments as for `certify`.
+    simplex : the map of the g that was certified, `Certificate.simplex`; another map is another classifier
+    Source: arXiv:1902.02918.
     """
 
     from scipy import special
 
-    _check(x, sigma, samples, alpha, 1, batch_size)
-    source = NoisyOutputs(classifier, sigma, batch_size or _rows(x), generator)
+    check_certified(x, sigma, samples, alpha, batch_size)
+    if not isinstance(simplex, SimplexMap) and simplex not in ("argmax", "probabilities"):
+        raise ValueError(f"simplex={simplex!r}: expected a SimplexMap, 'argmax' or 'probabilities'")
+    simplex = simplex if isinstance(simplex, SimplexMap) else SimplexMap(simplex)
+    source = NoisyOutputs(classifier, sigma, batch_size or rows_at_a_time(x), generator)
     counted = []
     step = source.group(x, samples)
     for first in tqdm(range(0, len(x), step), unit="batch", desc="predicting", disable=None if progress else True):
         some = x[first : first + step]
-        (streams,) = source.streams(len(some), x.device, 1)
+        voting, drawing = source.streams(len(some), x.device, 2)
         tally = None
-        for now, outputs in source.blocks(some, streams, samples, list(range(len(some)))):
-            tally = tally or Tally([SimplexMap()] * len(some), outputs.shape[-1], x.device)
+        for now, outputs in source.blocks(some, voting, samples, list(range(len(some)))):
+            tally = tally or Tally(simplex, len(some), outputs.shape[-1], x.device, drawing=drawing)
             tally.add(now, outputs)
         counted.append(tally.counts)
     counts = torch.cat(counted)
@@ -123,22 +149,3 @@ def predict(
     p_value = np.minimum(1.0, 2 * special.betainc(top[:, 0], top[:, 1] + 1, 0.5))
     p_value = torch.from_numpy(p_value).to(x.device)
     return Prediction(torch.where(p_value <= alpha, counts.argmax(-1), ABSTAIN), counts, p_value)
-
-
-def _check(x: Tensor, sigma: float, samples: int, alpha: float, selection_samples: int, batch_size: int | None) -> None:
-    if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim < 2 or not len(x):
-        got = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
-        raise ValueError(f"x is {got}: expected a floating tensor (inputs, ...) with at least one input")
-    if not 0 < sigma < math.inf:
-        raise ValueError(f"sigma={sigma}: expected a positive standard deviation of the noise, in units of x")
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha={alpha}: expected a level between 0 and 1, such as 0.001")
-    if samples < 2 or selection_samples < 1 or (batch_size is not None and batch_size < 1):
-        raise ValueError(
-            f"samples={samples}, selection_samples={selection_samples}, batch_size={batch_size}: "
-            "expected at least 2, 1 and 1"
-        )
-
-
-def _rows(x: Tensor) -> int:
-    return max(1, min(4096, (1 << 23) // x[0].numel()))

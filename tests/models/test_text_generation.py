@@ -193,3 +193,31 @@ def test_errors_say_what_was_expected():
         generate(model, [], tokens=1)
     with pytest.raises(ValueError, match="beams=0"):
         beam_search(model, PROMPTS, tokens=1, beams=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_small_temperatures_take_the_likeliest_and_the_filters_still_hold(dtype):
+    """p^{1/T} overflows long before T = 0, whose limit is the argmax."""
+    model = made().to(dtype)
+    greedy = generate(model, PROMPTS, tokens=6, temperature=0)
+    for temperature in (1e-20, 1e-40, 1e-45, 1e-300, 5e-324):
+        for filters in ({}, {"top_k": 2}, {"top_p": 0.5}):
+            found = generate(model, PROMPTS, tokens=6, temperature=temperature, **filters)
+            assert torch.equal(found.tokens, greedy.tokens), temperature
+    warm = generate(model, [[1]] * 400, tokens=1, temperature=1e30, generator=torch.Generator().manual_seed(0))
+    assert warm.tokens.flatten().bincount(minlength=SYMBOLS).min() > 30  # nearly uniform
+    for temperature in (-1e-40, math.inf, math.nan):
+        with pytest.raises(ValueError, match="expected a finite number of at least 0"):
+            generate(model, PROMPTS, tokens=1, temperature=temperature)
+
+
+def test_a_model_without_probabilities_says_so():
+    model = made()
+    with torch.no_grad():
+        next(model.parameters()).fill_(math.nan)
+    for make in (
+        lambda: generate(model, PROMPTS, tokens=3, temperature=0),
+        lambda: beam_search(model, PROMPTS, tokens=2),
+    ):
+        with pytest.raises(ValueError, match="the model's probabilities of token 1 are NaN"):
+            make()

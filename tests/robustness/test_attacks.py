@@ -212,7 +212,7 @@ def test_refusals():
     for objective, options, message in (
         (good, dict(epsilon=-1.0), "epsilon=-1.0"),
         (good, dict(epsilon=1.0, norm="l1"), "norm='l1'"),
-        (good, dict(epsilon=1.0, steps=0), "at least one step"),
+        (good, dict(epsilon=1.0, steps=0), "steps=0: expected a whole number of at least 1"),
         (good, dict(epsilon=1.0, restarts=0), "at least one start"),
         (good, dict(epsilon=1.0, upper=0.5), "above upper=0.5"),
         (lambda x: x.sum(), dict(epsilon=1.0), r"shape \(\); expected one number a sample"),

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import optimize
 
-from sciops.robustness.simplex_maps import SimplexMap, choose_map, default_maps, soft_radius, sparsemax
+from sciops.robustness.simplex_maps import SimplexMap, soft_radius, sparsemax
 
 
 def test_sparsemax_is_the_projection():
@@ -56,21 +56,18 @@ def test_maps_grow_into_argmax():
         SimplexMap("softmax", -1)
 
 
-def test_a_soft_map_is_chosen_where_it_promises_more_and_only_with_the_votes_class():
-    generator = torch.Generator().manual_seed(3)
-    noise = 0.02 * torch.randn(1000, 3, generator=generator, dtype=torch.float64)
-    outputs = torch.tensor([0.30, 0.1, 0.0], dtype=torch.float64) + noise
-    common = {"sigma": 0.02, "samples": 10_000, "alpha": 1e-3}
-    soft = choose_map(outputs, lipschitz=1.0, **common)
-    assert soft.name != "argmax"  # all votes agree, so that argmax is stuck at its ceiling of 3.2 σ
-    assert choose_map(outputs, lipschitz=1.0, maps=[SimplexMap()], **common) == SimplexMap()
-    # without a constant, a hard vote is best
-    assert choose_map(outputs, **common) in (SimplexMap(), SimplexMap("softmax", 500.0), SimplexMap("sparsemax", 500.0))
-    # means favour class 1, votes class 0: maps that follow the means are out
-    skewed = torch.tensor([[0.1, 0.0], [0.1, 0.0], [0.0, 5.0]], dtype=torch.float64).repeat(100, 1)
-    chosen = choose_map(skewed, lipschitz=1.0, **common)
-    assert int(chosen(skewed).sum(0).argmax()) == 0
-    assert len(set(default_maps())) == len(default_maps())
+@pytest.mark.parametrize("name", ["softmax", "sparsemax"])
+def test_infinite_logits_have_no_soft_map_but_minus_infinity_excludes(name):
+    inf = math.inf
+    for row in ([inf, 0.0], [inf, inf], [-inf, -inf], [1e308, 0.0], [math.nan, 0.0]):
+        with pytest.raises(ValueError, match=f"{name} needs a finite largest output in every row"):
+            SimplexMap(name, 500.0)(torch.tensor([[0.0, 1.0], row], dtype=torch.float64))
+    z = torch.tensor([[0.3, -inf, 0.1]], dtype=torch.float64)
+    kept = SimplexMap(name)(z[:, [0, 2]])
+    assert torch.equal(SimplexMap(name)(z), torch.tensor([[kept[0, 0], 0.0, kept[0, 1]]], dtype=torch.float64))
+    assert SimplexMap()(torch.tensor([[inf, 0.0]])).tolist() == [[1, 0]]  # a vote is well defined
+    with pytest.raises(ValueError, match="expected probabilities"):
+        SimplexMap("probabilities")(torch.tensor([[math.nan, 1.0]]))
 
 
 def test_the_soft_radius_is_the_larger_of_its_two():

@@ -103,13 +103,13 @@ def test_neither_batches_nor_neighbours_change_a_result(interval, simplex):
     x = torch.randn(7, 3, generator=seeded(2), dtype=torch.float64) * 0.3
     common = {
         "sigma": 0.4, "samples": 700, "alpha": 0.05, "interval": interval, "selection_samples": 60,
-        "simplex": simplex, "lipschitz": 1.0,
+        "simplex": simplex, "lipschitz": 1.0, "held_out": 0.1 * torch.ones(2, 3) if simplex == "choose" else None,
     }  # fmt: skip
     whole = certify(three, x, generator=seeded(3), **common)
     for batch_size in (13, 2000):
         again = certify(three, x, generator=seeded(3), batch_size=batch_size, **common)
         assert torch.equal(whole.counts, again.counts) and torch.equal(whole.radius, again.radius)
-        assert whole.intervals == again.intervals and whole.maps == again.maps
+        assert whole.intervals == again.intervals and whole.simplex == again.simplex
     generator = seeded(3)
     parts = [certify(three, part, generator=generator, **common) for part in x.split([2, 4, 1])]
     assert torch.equal(whole.counts, torch.cat([part.counts for part in parts]))
@@ -218,7 +218,19 @@ def test_on_a_gpu_with_either_generator():
         ({"target": 0.5}, "expected a radius > 0 and interval='sequence'"),
         ({"sigma": 0.0}, "sigma=0.0"),
         ({"alpha": 1.0}, "alpha=1.0"),
-        ({"samples": 1}, "samples=1"),
+        ({"samples": 1}, "samples=1: expected a whole number of at least 2"),
+        ({"samples": 100.0}, "samples=100.0: expected a whole number of at least 2, such as samples=100"),
+        ({"samples": True}, "samples=True"),
+        ({"selection_samples": 0.5}, "selection_samples=0.5: expected a whole number of at least 1"),
+        ({"batch_size": -3}, "batch_size=-3"),
+        ({"sigma": math.nan}, "sigma=nan"),
+        ({"alpha": math.nan}, "alpha=nan"),
+        ({"lipschitz": math.nan}, "lipschitz=nan"),
+        ({"interval": "sequence", "target": math.nan}, "target=nan"),
+        ({"simplex": "choose"}, "needs held_out, inputs that are not certified, to choose one map for all of x"),
+        ({"held_out": torch.zeros(2, 3)}, "held_out with simplex='argmax'"),
+        ({"simplex": "choose", "held_out": torch.zeros(0, 3)}, "held_out is torch.float32 of shape"),
+        ({"x": torch.full((2, 3), math.nan)}, "x holds nan or inf"),
         ({"lipschitz": -1.0}, "lipschitz=-1.0"),
         ({"x": torch.zeros(3, dtype=torch.int64)}, "x is torch.int64 of shape"),
         ({"classifier": torch.nn.Linear(3, 2)}, r"in training mode.*\.eval"),

@@ -1,0 +1,106 @@
+"""Which map into the simplex a smoothed classifier should have: one for all inputs, chosen before any is certified."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sciops.robustness._checks import check_certified, check_whole
+from sciops.robustness._noisy_outputs import NoisyOutputs, rows_at_a_time
+from sciops.robustness.partitioning import bucket_bounds, choose_partition
+from sciops.robustness.simplex_maps import SimplexMap, default_maps, soft_radius
+
+_SEED = 0x5EED_0F_7E_C401CE  # the choice is a function of its arguments; no certificate draws from this seed by habit
+
+
+def choose_map(
+    classifier: Callable[[Tensor], Tensor],
+    held_out: Tensor,
+    *,
+    sigma: float,
+    samples: int = 100_000,
+    alpha: float = 0.001,
+    selection_samples: int = 1000,
+    lipschitz: float = math.inf,
+    maps: Sequence[SimplexMap] | None = None,
+    batch_size: int | None = None,
+) -> SimplexMap:
+    """The map with the largest mean radius to be expected, judged on inputs that are not to be certified.
+
+    A certificate speaks of one smoothed classifier g, and g includes the map. Chosen input by input, as in
+    arXiv:2309.16883, the map makes as many classifiers as there are inputs: two of their certificates can promise
+    different labels for the same point, and none of them is that of a classifier that could be used. (That procedure
+    also takes the largest of some 409 radii on the samples that it certifies with, without a union bound.) So the map
+    is chosen once, from held-out inputs: it is fixed before a certificate draws its samples, which keeps the level at
+    α however many maps are tried, and no perturbation of a certified input can change it.
+
+    Parameters
+    ----------
+    classifier : (rows, *shape) → (rows, classes), as for `certify`
+    held_out : (inputs, *shape), such as 50 validation inputs that will not be certified
+    sigma, samples, alpha, lipschitz, batch_size : of the certificates to come, as for `certify`
+    selection_samples : noisy copies of each held-out input
+    maps : candidates; default `default_maps`
+
+    Returns
+    -------
+    SimplexMap
+        The candidate with the largest mean of max(R, 0), R the radius at the bounds that `samples` samples would give
+        if they were like the selection sample. An input counts as 0 for maps whose class is not that of the votes.
+        The first of equal ones; argmax where no map certifies anything.
+
+    The noise of the choice is always the same, so that every call with the same arguments finds the same map.
+    """
+    check_certified(held_out, sigma, samples, alpha, batch_size, "held_out")
+    check_whole(selection_samples=selection_samples)
+    candidates = tuple(maps) if maps is not None else default_maps()
+    if not candidates:
+        raise ValueError("maps is empty: expected at least one SimplexMap, or None for the default ones")
+    generator = torch.Generator().manual_seed(_SEED)
+    source = NoisyOutputs(classifier, sigma, batch_size or rows_at_a_time(held_out), generator)
+    total = np.zeros(len(candidates))
+    for i in range(len(held_out)):
+        one = held_out[i : i + 1]
+        (stream,) = source.streams(1, held_out.device, 1)
+        outputs = torch.cat([out[0] for _, out in source.blocks(one, stream, selection_samples, [0])])
+        total += expected_radii(outputs, candidates, sigma=sigma, samples=samples, alpha=alpha, lipschitz=lipschitz)
+    return candidates[int(total.argmax())] if total.max() > 0 else SimplexMap()
+
+
+def expected_radii(
+    outputs: Tensor,
+    maps: Sequence[SimplexMap],
+    *,
+    sigma: float,
+    samples: int,
+    alpha: float,
+    lipschitz: float = math.inf,
+) -> np.ndarray:
+    """max(R, 0) of each map at one input, (maps,), from the classifier's outputs (n₀, classes) on noisy copies of it.
+
+    Bounds are those of `samples` samples that are like the n₀: empirical Bernstein's, for argmax Clopper–Pearson's.
+    0 for maps whose class is not that of the votes.
+    """
+    drawn, classes = outputs.shape
+    soft = torch.stack([candidate(outputs) for candidate in maps])
+    vote = int(SimplexMap()(outputs).sum(0).argmax())
+    sums = soft.sum(1).cpu().numpy()
+    partition = choose_partition(sums, samples, alpha)
+    rest = torch.from_numpy(partition.pooled_classes()).to(soft)
+    pooled = (soft * rest[:, None]).sum(-1).square().sum(1).cpu().numpy()
+    squares = soft.square().sum(1).cpu().numpy()
+    grow = samples / drawn
+    expected = np.minimum(grow * sums, samples)
+    by_sums = bucket_bounds(partition, expected, samples, alpha, squares=grow * squares, pooled_squares=grow * pooled)
+    by_counts = bucket_bounds(partition, expected, samples, alpha)
+    radii = np.zeros(len(maps))
+    for i, candidate in enumerate(maps):
+        if int(sums[i].argmax()) == vote:
+            top, other = (bound[i] for bound in (by_counts if candidate.name == "argmax" else by_sums))
+            radius = soft_radius(top, other, candidate, sigma=sigma, lipschitz=lipschitz, classes=classes)
+            radii[i] = max(float(radius), 0.0)
+    return radii
