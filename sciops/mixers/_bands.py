@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
-from sciops._compiling import uncompiled
+from sciops._compiling import kept, uncompiled
 from sciops.mixers._windows import Tiling
 
 CELLS_IN_CACHE = 2048  # of a core
@@ -163,15 +163,14 @@ def _segments(n: int, window: int, shift: int) -> list[tuple[int, int]]:
 
 
 @uncompiled
-@lru_cache(maxsize=256)
+@kept(256)
 def _mask(group: Group, token_first: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):
-        parts = []
-        for band in group.bands:
-            exists = torch.ones(band.batch, *band.tiling.sizes, 1, device=device)
-            parts.append(band.tiling.cut(exists, token_first)[..., 0] > 0)
-        exists = torch.cat(parts, 1 if token_first else 0)
-        return torch.zeros(exists.shape, dtype=dtype, device=device).masked_fill(~exists, -torch.inf)
+    parts = []
+    for band in group.bands:
+        exists = torch.ones(band.batch, *band.tiling.sizes, 1)
+        parts.append(band.tiling.cut(exists, token_first)[..., 0] > 0)
+    exists = torch.cat(parts, 1 if token_first else 0)
+    return torch.zeros(exists.shape, dtype=dtype).masked_fill(~exists, -torch.inf).to(device)
 
 
 def joined(pieces: Sequence[tuple[Band, Tensor]], axes: int) -> Tensor:

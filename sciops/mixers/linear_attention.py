@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops._compiling import constant
+from sciops._compiling import constant, kept
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._quadrature import check_grid, quadrature
 from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens
@@ -221,7 +220,6 @@ def _powers(gamma: Tensor, e: Tensor) -> Tensor:
 
 
 @constant
-@lru_cache(maxsize=32)
+@kept(32)
 def _decays(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):
-        return torch.tensor(values, dtype=dtype, device=device)
+    return torch.tensor(values, dtype=dtype, device=device)

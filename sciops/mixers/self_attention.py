@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops.mixers._scores import attended
 from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens, put, tail
 
 _WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once
@@ -199,7 +200,7 @@ def _where_seen(seen: Tensor, bias: Tensor) -> Tensor:
 def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, causal: bool = False) -> Tensor:
     """Attention of q, k, v (…, n, heads, d)."""
     q, k, v = (z.transpose(-2, -3) for z in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=causal).transpose(-2, -3)
+    return attended(q, k, v, bias=bias, causal=causal).transpose(-2, -3)
 
 
 def _shifted(blocks: Tensor, by: int) -> Tensor:

@@ -12,9 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops._compiling import functional, transformed
 from sciops.mixers._banded_attention import Work, banded_attention
 from sciops.mixers._bands import Band, Group, cat, cells_in_cache, checkpointed, groups_of, joined
 from sciops.mixers._relative_position import ContinuousBias, TableBias
+from sciops.mixers._scores import attended
 
 _WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once
 _CELLS_TO_RECOMPUTE = 2**17  # enough to fill a GPU
@@ -134,7 +136,7 @@ class WindowAttention(nn.Module):
             and x.dtype == self.out.weight.dtype
             and x.dtype in (torch.float32, torch.float64)
             and not torch.is_autocast_enabled("cpu")
-            and not torch.compiler.is_compiling()
+            and not transformed()
         )
 
     def work(self, shapes: tuple[tuple[int, ...], ...]) -> Work:
@@ -162,7 +164,8 @@ class WindowAttention(nn.Module):
         parts: dict[int, list[tuple[Band, Tensor]]] = {}
         for group in groups:
             call = partial(self._attend_group, group, fused)
-            outputs = checkpointed(call, inputs) if self.recompute else call(*inputs)
+            again = self.recompute and not functional()  # torch.func refuses the hooks of a checkpoint
+            outputs = checkpointed(call, inputs) if again else call(*inputs)
             for band, y in zip(group.bands, outputs):
                 parts.setdefault(band.field, []).append((band, y))
         if self.shift:
@@ -182,11 +185,7 @@ class WindowAttention(nn.Module):
             q = F.normalize(q, dim=-1) * self.log_scale.clamp(max=_LARGEST_SCALE).exp()
             q, k, scale = q.to(v.dtype), F.normalize(k, dim=-1).to(v.dtype), 1.0
         mask = self._added_to_scores(group, q)
-        if fused:
-            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
-        else:
-            scores = q @ k.mT * scale
-            y = (scores if mask is None else scores + mask).softmax(-1) @ v
+        y = attended(q, k, v, bias=mask, scale=scale, fused=fused)
         y = F.linear(y.transpose(1, 2).reshape(x.shape), w_o, b_o)
         return [band.tiling.join(part, False) for band, part in zip(group.bands, y.split([len(c) for c in cut]))]
 

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops.mixers._scores import attended
 from sciops.mixers._sequence import lengths_of, put
 from sciops.models.norms import RMSNorm
 
@@ -89,7 +90,7 @@ class Attention(nn.Module):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
         """q, k, v (batch, heads, n or m, d) → (batch, heads, n, d)."""
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=self.scale)
+        return attended(q, k, v, bias=bias, scale=self.scale)
 
     def across(self, x: Tensor, memory: Memory, bias: Tensor | None, rows: Rows) -> Tensor:
         """Attention of x (batch, n, width) to the sources of its rows; rows of a source are queries of one sequence."""
