@@ -18,6 +18,20 @@ def functional() -> bool:
     return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
 
 
+def exporting() -> bool:
+    """Whether torch.export, on which ONNX rests, looks at the operations."""
+    # torch before 2.7 cannot tell it from a compiler
+    return getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)()
+
+
+def symbolic() -> bool:
+    """Whether the operations see neither values nor, in an exported program, the number of samples.
+
+    Then what tensors hold cannot be checked, and code does not depend on it.
+    """
+    return functional() or exporting()
+
+
 def transformed() -> bool:
     """Whether torch.func, forward-mode derivatives, torch.export or torch.compile work through the operations.
 

@@ -259,7 +259,7 @@ class StructuredRecurrence(SequenceMixer):
             before = torch.arange(m - n, device=q.device)
             at = count[:, None] + at
             earlier = (at[..., None] - before).masked_fill((before >= count[:, None])[:, None], -1)
-            apart = torch.cat([earlier, apart.expand(len(q), n, n)], -1)
+            apart = torch.cat([earlier, apart.expand(q.shape[0], n, n)], -1)
         bias = self.biases[direction].to(q.dtype)[:, (apart - 1).clamp(0, _BIASES - 1)]
         amount = at.clamp(min=1).to(q.dtype).log()[..., None]
         if m > n:

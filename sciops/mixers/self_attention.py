@@ -75,13 +75,13 @@ class SelfAttention(SequenceMixer):
             old = (None, None) if state is None else (state.keys, state.values)
             keys, values = (put(before, new, count, seen) for before, new in zip(old, (k, v)))
         else:
-            empty = k.new_zeros(len(x), self.window - 1, *k.shape[2:])
+            empty = k.new_zeros(x.shape[0], self.window - 1, *k.shape[2:])
             old = (empty, empty) if state is None else (state.keys, state.values)
             keys, values = (tail(before, new, lengths) for before, new in zip(old, (k, v)))
         if state is None:
             y = self._attended(q, k, v, mask)
         elif self.window is None:
-            at, of_keys = count[:, None] + _places(x, n), _places(x, seen + n).expand(len(x), -1)
+            at, of_keys = count[:, None] + _places(x, n), _places(x, seen + n).expand(x.shape[0], -1)
             k, v = (z[:, : seen + n].to(q.dtype) for z in (keys, values))
             y = _attend(q, k, v, self._bias(at, of_keys, q.dtype, None))
         else:

@@ -64,10 +64,11 @@ class LogMel(nn.Module):
         if audio.ndim != 2 or not audio.is_floating_point():
             raise ValueError(f"audio of {audio.dtype}, shape {tuple(audio.shape)}: expected floats (batch, samples)")
         if lengths is None:
-            lengths = torch.full((len(audio),), audio.shape[1], dtype=torch.int64, device=audio.device)
-        lengths = torch.as_tensor(lengths).to(audio.device, torch.int64)
-        if lengths.shape != audio.shape[:1] or (lengths < 1).any() or (lengths > audio.shape[1]).any():
-            raise ValueError(f"lengths {lengths.tolist()} for audio {tuple(audio.shape)}: expected one a recording")
+            lengths = torch.full((audio.shape[0],), audio.shape[1], dtype=torch.int64, device=audio.device)
+        else:
+            lengths = torch.as_tensor(lengths).to(audio.device, torch.int64)
+            if lengths.shape != audio.shape[:1] or (lengths < 1).any() or (lengths > audio.shape[1]).any():
+                raise ValueError(f"lengths {lengths.tolist()} for audio {tuple(audio.shape)}: expected one a recording")
         x = audio.to(torch.promote_types(audio.dtype, torch.float32))
         x = x.masked_fill(torch.arange(x.shape[1], device=x.device) >= lengths[:, None], 0)
         if x.shape[1] < self.window:
@@ -75,7 +76,7 @@ class LogMel(nn.Module):
         # no buffers: those of a model made float64 would keep the digits of float32
         taper, filters = _tables(self.sample_rate, self.window, self.n_fft, self.bins, x.dtype, x.device)
         windows = x.unfold(-1, self.window, self.hop)
-        if not len(x):  # FFTs of nothing are refused
+        if not x.shape[0]:  # FFTs of nothing are refused
             return audio.new_zeros(0, windows.shape[1], filters.shape[1]), self.frames_of(lengths)
         with full_precision(x):
             spectrum = torch.fft.rfft(windows * taper, self.n_fft)

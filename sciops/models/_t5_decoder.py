@@ -36,9 +36,9 @@ class Rows(NamedTuple):
 
     @classmethod
     def of(cls, source: Tensor, sources: int) -> Rows:
-        each = len(source) // max(sources, 1)
+        each = source.shape[0] // max(sources, 1)
         side_by_side = torch.arange(sources, device=source.device).repeat_interleave(each)
-        if len(side_by_side) == len(source) and torch.equal(side_by_side, source):
+        if side_by_side.shape[0] == source.shape[0] and torch.equal(side_by_side, source):
             return cls(each)
         return cls(1, source)
 
@@ -200,7 +200,7 @@ class T5Decoder(nn.Module):
         mask: Tensor | None = None,
     ) -> tuple[Tensor, DecoderState]:
         if state is None:
-            rows = torch.arange(len(x), device=x.device)
+            rows = torch.arange(x.shape[0], device=x.device)
             state = DecoderState([None] * len(self.blocks), rows, torch.zeros_like(rows), 0)
         longest = state.longest + x.shape[1]
         now = state._replace(longest=longest)
