@@ -92,9 +92,6 @@ def _models() -> dict[str, Subject]:
         ),
         "orthogonal": fields("orthogonal", shapes=((6, 5),), shape=(6, 5), width=8, depth=2),
         "speech": fields("speech", _audio, ((2000,), (2600,), (4000,)), out_channels=5, **_SPEECH),
-        "speech_encoder": fields(
-            "speech_encoder", _audio, ((2000,), (2600,), (4000,)), **{**_SPEECH, "width": None} | {"out_channels": 8}
-        ),
         "transformers:ViT": fields(
             "transformers:ViT", shapes=((8, 8),), out_channels=3, image_size=8, patch=2, width=8, depth=1, heads=2
         ),

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops._compiling import constant, kept
+from sciops._compiling import constant, kept, transformed
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._quadrature import check_grid, quadrature
 from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens
@@ -152,7 +152,8 @@ class LinearAttention(SequenceMixer):
         self, q: Tensor, k: Tensor, v: Tensor, ones: Tensor, gamma: Tensor, state: LinearState
     ) -> tuple[Tensor, Tensor, LinearState]:
         """The same of one stretch: by scores within its chunks, by the state before each for what came earlier."""
-        n, c = q.shape[2], min(_CHUNK, q.shape[2])
+        # a compiler that takes the length for a symbol must not meet it in the size of a chunk
+        n, c = q.shape[2], _CHUNK if transformed() else min(_CHUNK, q.shape[2])
         chunks, elu = -(-n // c), self.features == "elu"
         q, k, v, ones = (F.pad(part, (0, 0, 0, chunks * c - n)).unflatten(2, (chunks, c)) for part in (q, k, v, ones))
         at = torch.arange(c, device=q.device)
