@@ -17,7 +17,7 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt
 demo: $(VENV)/.installed-fast
 	$(BIN)/sciops demo
 
-test: $(VENV)/.installed-cluster,download,fast,robust,speech,test,text,vision
+test: $(VENV)/.installed-cluster,download,fast,onnx,robust,speech,test,text,vision
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.installed-lint

@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
+from sciops._compiling import kept
 from sciops._trigonometric import trigonometric
 from sciops.grids import Grid
 
@@ -27,7 +28,7 @@ def axes_of(grid: Grid) -> tuple[Grid, ...]:
     )
 
 
-@lru_cache(maxsize=32)
+@kept(32)
 def axis_matrix(method: str, source: Grid, target: Grid, wall: bool, extrapolate: bool) -> np.ndarray:
     """(m, n) for a method of `sciops.resample` other than "nearest", or for "naive fourier"."""
     if method in ("sine", "cosine"):

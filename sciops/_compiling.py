@@ -1,13 +1,82 @@
-"""What torch.compile must not look into, and what it may take as given."""
+"""What torch.compile, torch.export and torch.func must not look into, and whether one of them looks at all."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import wraps
-from typing import TypeVar
+from functools import lru_cache, wraps
+from threading import Thread
+from typing import Any, TypeVar
+
+import torch
 
 F = TypeVar("F", bound=Callable)
+
+
+def functional() -> bool:
+    """Whether torch.func (vmap, grad, jvp, …) or forward-mode derivatives work through the operations."""
+    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
+
+
+def exporting() -> bool:
+    """Whether torch.export, on which ONNX rests, looks at the operations."""
+    # torch before 2.7 cannot tell it from a compiler
+    return getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)()
+
+
+def symbolic() -> bool:
+    """Whether the operations see neither values nor, in an exported program, the number of samples.
+
+    Then what tensors hold cannot be checked, and code does not depend on it.
+    """
+    return functional() or exporting()
+
+
+def transformed() -> bool:
+    """Whether torch.func, forward-mode derivatives, torch.export or torch.compile work through the operations.
+
+    They need torch's own operations, each with its own rule. Eager calls and plain autograd may use kernels that work
+    in place or that keep less for the backward pass.
+    """
+    return torch.compiler.is_compiling() or functional()
+
+
+def kept(maxsize: int) -> Callable[[F], F]:
+    """`functools.lru_cache` for functions that return tensors: every kept tensor is a plain one with values.
+
+    What is being traced, batched or differentiated by torch.func, and inference mode, the default device and a mode of
+    fake tensors are all properties of a thread. The function runs in a thread of its own, so that a table made first
+    inside of `torch.export` or `torch.func.vmap` serves every later call as well. It works on the CPU, and its final
+    `.to(device)` waits for the copy, whatever stream the caller uses.
+    """
+
+    def decorate(f: F) -> F:
+        @lru_cache(maxsize)
+        @wraps(f)
+        def table(*args):
+            return _in_a_plain_thread(f, args)
+
+        return table
+
+    return decorate
+
+
+def _in_a_plain_thread(f: Callable, args: tuple) -> Any:
+    outcome: list[tuple[Any, BaseException | None]] = []
+
+    def work() -> None:
+        try:
+            outcome.append((f(*args), None))
+        except BaseException as error:  # raised again where the table was asked for
+            outcome.append((None, error))
+
+    thread = Thread(target=work)
+    thread.start()
+    thread.join()
+    ((result, error),) = outcome
+    if error is not None:
+        raise error
+    return result
 
 
 def uncompiled(f: F) -> F:
@@ -23,8 +92,6 @@ def uncompiled(f: F) -> F:
         if "torch._dynamo" not in sys.modules:
             return f(*args)
         if not disabled:
-            import torch
-
             disabled.append(torch.compiler.disable(f))
         return disabled[0](*args)
 

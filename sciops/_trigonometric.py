@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import torch
 from torch import Tensor
 
+from sciops._compiling import kept
 from sciops.grids import Grid
 
 
@@ -47,7 +46,7 @@ def _trigonometric(u: Tensor, axis: int, m: int, shift: float) -> Tensor:
     return torch.fft.irfft(coefficients, n=m, dim=axis, norm="forward")
 
 
-@lru_cache(maxsize=64)
+@kept(64)
 def _factor(n: int, m: int, shift: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     """What the coefficients 0 … min(n, m)//2 are multiplied by: the phase of the shift, and the Nyquist rule."""
     last = min(n, m) // 2
@@ -56,5 +55,4 @@ def _factor(n: int, m: int, shift: float, dtype: torch.dtype, device: torch.devi
         factor[last] /= 2  # the even source's Nyquist coefficient stands for both signs
     if 2 * last == m:
         factor[last] *= 2  # both signs meet in the even target's Nyquist slot
-    with torch.inference_mode(False):  # a cached inference tensor would be refused by a later backward pass
-        return torch.tensor(factor, dtype=dtype, device=device)
+    return torch.tensor(factor, dtype=dtype, device=device)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from sciops._arrays import as_tensor
+from sciops._compiling import kept
 from sciops.grids import Grid
 
 __all__ = ["gaussian_random_field", "log_normal", "random_waves", "two_phase"]
@@ -195,7 +196,7 @@ def one_torch_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-@lru_cache(maxsize=8)
+@kept(8)
 def _bases(grid: Grid, modes: int, boundary: str) -> tuple[Tensor, ...]:
     """(points, modes) per axis: the eigenfunctions at the points, without their √(w/L)."""
     k, bases = np.arange(modes), []

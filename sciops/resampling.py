@@ -30,6 +30,7 @@ from torch import Tensor
 
 from sciops._arrays import as_tensor
 from sciops._axis_matrices import axes_of, axis_matrix, nearest_index
+from sciops._compiling import kept
 from sciops._trigonometric import trigonometric
 from sciops.grids import Grid, check_on_grid
 
@@ -128,12 +129,11 @@ def _product(u: Tensor, axis: int, matrix: Tensor) -> Tensor:
     return torch.bmm(matrix.expand(lines.shape[0], -1, -1), lines).reshape(*before, len(matrix), *after)
 
 
-@lru_cache(maxsize=32)
+@kept(32)
 def _matrix(
     rule: str, a: Grid, b: Grid, wall: bool, extrapolate: bool, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    with torch.inference_mode(False):  # a cached inference tensor would be refused by a later backward pass
-        return torch.tensor(axis_matrix(rule, a, b, wall, extrapolate), dtype=dtype, device=device)
+    return torch.tensor(axis_matrix(rule, a, b, wall, extrapolate), dtype=dtype, device=device)
 
 
 def _check(source: Grid, target: Grid, method: str, wall: str | None, aligned: bool | None) -> None:

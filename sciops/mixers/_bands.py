@@ -6,13 +6,13 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
 
-from sciops._compiling import uncompiled
+from sciops._compiling import kept, uncompiled
 from sciops.mixers._windows import Tiling
 
 CELLS_IN_CACHE = 2048  # of a core
@@ -28,8 +28,8 @@ class Band:
     field: int
     sample: int | None
     """the first sample in the band; None: of all samples"""
-    batch: int
-    """samples in the band"""
+    batch: int | None
+    """samples in the band; None: all, whatever their number"""
     start: int
     stop: int
     tiling: Tiling
@@ -37,13 +37,14 @@ class Band:
 
     @cached_property
     def windows(self) -> int:
-        return self.batch * math.prod(self.tiling.counts)
+        """In the band, or in one of its samples where their number is open."""
+        return (1 if self.batch is None else self.batch) * math.prod(self.tiling.counts)
 
     def of(self, x: Tensor) -> Tensor:
         """The band of a field (batch, *sizes, channels), as a view where x is contiguous."""
         if self.sample is not None:
             x = x[self.sample : self.sample + self.batch]
-        elif self.batch != x.shape[0]:
+        elif self.batch is not None and self.batch != x.shape[0]:
             x = x.flatten(0, 1)[None]
         x = x[:, self.start : self.stop]
         for axis, (start, stop) in enumerate(self.across, start=2):
@@ -77,7 +78,10 @@ class Group:
             band.tiling.write(part, token_first, band.of(fields[band.field]), add)
 
     def mask(self, token_first: bool, dtype: torch.dtype, device: torch.device) -> Tensor | None:
-        """0 for cells that exist and −∞ for others, (windows, tokens) or (tokens, windows); None where all exist."""
+        """0 for cells that exist and −∞ for others, (windows, tokens) or (tokens, windows); None where all exist.
+
+        Of one sample where the number of samples is open.
+        """
         if all(band.tiling.padded == band.tiling.sizes for band in self.bands):
             return None
         return _mask(self, token_first, dtype, device)
@@ -125,6 +129,13 @@ def groups_of(
     return tuple(Group(tuple(bands)) for bands in groups)
 
 
+def open_groups(sizes: tuple[tuple[int, ...], ...], window: int, stride: int, shift: int = 0) -> tuple[Group, ...]:
+    """`groups_of` fields of these sizes for any number of samples: every group is one band of all of them."""
+    shapes = tuple((1, *shape) for shape in sizes)
+    groups = groups_of(shapes, window, stride, sys.maxsize, sys.maxsize, False, shift)
+    return tuple(Group((replace(band, sample=None, batch=None),)) for group in groups for band in group.bands)
+
+
 def _bands(field: int, shape: tuple[int, ...], window: int, stride: int, limit: int, whole: bool) -> Iterator[Band]:
     batch, first, *rest = shape
     if stride < window or math.prod(shape) <= limit:
@@ -163,15 +174,14 @@ def _segments(n: int, window: int, shift: int) -> list[tuple[int, int]]:
 
 
 @uncompiled
-@lru_cache(maxsize=256)
+@kept(256)
 def _mask(group: Group, token_first: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):
-        parts = []
-        for band in group.bands:
-            exists = torch.ones(band.batch, *band.tiling.sizes, 1, device=device)
-            parts.append(band.tiling.cut(exists, token_first)[..., 0] > 0)
-        exists = torch.cat(parts, 1 if token_first else 0)
-        return torch.zeros(exists.shape, dtype=dtype, device=device).masked_fill(~exists, -torch.inf)
+    parts = []
+    for band in group.bands:
+        exists = torch.ones(1 if band.batch is None else band.batch, *band.tiling.sizes, 1)
+        parts.append(band.tiling.cut(exists, token_first)[..., 0] > 0)
+    exists = torch.cat(parts, 1 if token_first else 0)
+    return torch.zeros(exists.shape, dtype=dtype).masked_fill(~exists, -torch.inf).to(device)
 
 
 def joined(pieces: Sequence[tuple[Band, Tensor]], axes: int) -> Tensor:

@@ -41,7 +41,7 @@ def empty_state(mixer: Any, x: Tensor, dtype: torch.dtype) -> BlockState:
             "block='auto' follows from the whole length, which decoding does not know: pass the number that it was in "
             f"training, block={block_size('auto', mixer.level, 512)} for 512 tokens; the weights are the same"
         )
-    batch, heads, d = len(x), mixer.heads, mixer.channels // mixer.heads
+    batch, heads, d = x.shape[0], mixer.heads, mixer.channels // mixer.heads
     size = mixer.block * (1 + mixer.overlap)
     zeros = lambda *shape: torch.zeros(batch, *shape, dtype=dtype, device=x.device)  # noqa: E731
     count = torch.zeros(batch, dtype=torch.int64, device=x.device)

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sciops._compiling import transformed
 from sciops.mixers._precision import full_precision
-from sciops.mixers._resolvent import solve
+from sciops.mixers._resolvent import resolvent, solve
 
 
 def exact(
@@ -19,8 +20,10 @@ def exact(
     q, k, v : (batch, heads, n, d); gamma : number or (heads, 1, 1); slopes : (heads, 1, 1)
 
     (I − γA_bb) Y_b = A_{b,<b} Z_{<b} + (1−γ) A_bb V_b with Z = γY + (1−γ)V: half the work of the whole matrix, and
-    memory O(block·n), since the backward pass makes the rows of A again.
+    memory O(block·n), since the backward pass makes the rows of A again. Under torch.func and compilers the whole A.
     """
+    if transformed():
+        return resolvent(_rows(q, k, slopes, 0, max(1, v.shape[-2])), v, gamma, "lower")
     return _Exact.apply(q, k, v, gamma, slopes, block)
 
 

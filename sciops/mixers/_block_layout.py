@@ -29,7 +29,7 @@ def backwards(z: Tensor, lengths: Tensor) -> Tensor:
     """(batch, heads, n, …) with the first length tokens of every sequence in the opposite order."""
     at = torch.arange(z.shape[2], device=z.device)
     at = torch.where(at < lengths[:, None], lengths[:, None] - 1 - at, at)
-    at = at.reshape(len(z), 1, z.shape[2], *(1,) * (z.ndim - 3))
+    at = at.reshape(z.shape[0], 1, z.shape[2], *(1,) * (z.ndim - 3))
     return z.gather(2, at.expand(-1, z.shape[1], -1, *z.shape[3:]))
 
 

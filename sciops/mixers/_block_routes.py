@@ -149,7 +149,7 @@ def _blocks_apart(count: int, before: Before | None, device: torch.device) -> Te
         return apart
     here = before.first[:, None, None] + own[:, None]
     past = here - torch.arange(before.keys.shape[2], device=device)
-    return torch.cat([past, apart.expand(len(past), -1, -1)], -1).unsqueeze(1)
+    return torch.cat([past, apart.expand(past.shape[0], -1, -1)], -1).unsqueeze(1)
 
 
 def _blocks_seen(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from sciops._compiling import transformed
 from sciops.mixers._precision import full_precision
 from sciops.mixers._resolvent import solve
 
@@ -75,8 +76,11 @@ def structured_solve(routes: Routes, r: Tensor, gamma: Tensor | float, how: str 
         system is solved: "dense", or a number of iterations (`solve`)
 
     With T = (I − γD)⁻¹ and no N: s = (I − γWTE)⁻¹ WTR, X = T(R + γEs), Woodbury's formula. With N, block after block.
-    The backward pass solves with the transpose and keeps nothing but the routes and X.
+    The backward pass solves with the transpose and keeps nothing but the routes and X. Under torch.func and compilers
+    torch's own operations are differentiated.
     """
+    if transformed():
+        return _solved(routes, r, gamma, how)
     return _StructuredSolve.apply(how, r, gamma, *routes)
 
 
@@ -127,19 +131,21 @@ def _solved_transposed(routes: Routes, g: Tensor, gamma: Tensor | float, how: st
 
 def _forwards(routes: Routes, tiles: _Tiles, r: Tensor, gamma: Tensor | float) -> Tensor:
     """Block after block: X_b = T_b (R_b + γ(N_b X_{b−1} + E_b s)), s_b = W_b X_b."""
-    x, gamma = torch.empty_like(r), _of_blocks(gamma)
-    s = torch.zeros_like(r[..., 0, :])
+    x: list[Tensor] = []
+    s: list[Tensor] = []
+    gamma = _of_blocks(gamma)
     for b in range(r.shape[-3]):
         known = r[..., b, :, :]
         if b:
+            before = torch.stack(s, -2)
             if routes.lift is not None:
-                f = routes.lift[..., b, :, None] * (routes.far[..., b, None, :b] @ s[..., :b, :])
+                f = routes.lift[..., b, :, None] * (routes.far[..., b, None, :b] @ before)
             else:
-                f = routes.far[..., b, :, :b] @ s[..., :b, :]
-            known = known + gamma * (f + routes.near[..., b, :, :] @ x[..., b - 1, :, :])
-        x[..., b, :, :] = tiles.solve(known, b)
-        s[..., b, :] = (routes.weights[..., b, None, :] @ x[..., b, :, :]).squeeze(-2)
-    return x
+                f = routes.far[..., b, :, :b] @ before
+            known = known + gamma * (f + routes.near[..., b, :, :] @ x[-1])
+        x.append(tiles.solve(known, b))
+        s.append((routes.weights[..., b, None, :] @ x[-1]).squeeze(-2))
+    return torch.stack(x, -3) if x else torch.empty_like(r)
 
 
 def _backwards(routes: Routes, tiles: _Tiles, g: Tensor, gamma: Tensor | float) -> Tensor:

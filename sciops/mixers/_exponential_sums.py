@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
+from sciops._compiling import transformed
+
 
 def exponential_sum(coefficients: Tensor, rates: Tensor, length: int) -> Tensor:
     """2 Re Σ_n c_n e^{r_n l} for l = 0 … length − 1.
@@ -47,7 +49,7 @@ def phi(z: Tensor, k: int) -> Tensor:
 
     Derivatives of every order exist: φ_k′ = φ_k − k φ_{k+1}.
     """
-    return _Phi.apply(z, k)
+    return _phi(z, k) if transformed() else _Phi.apply(z, k)
 
 
 class _Phi(Function):
@@ -55,20 +57,24 @@ class _Phi(Function):
     def forward(ctx, z, k):
         ctx.save_for_backward(z)
         ctx.k = k
-        small = z.abs() < 0.5
-        terms = [1 / math.factorial(j + k) for j in range(1, 16)]
-        near = torch.where(small, z, 0.0).unsqueeze(-1).expand(*z.shape, len(terms)).cumprod(-1)
-        series = 1 / math.factorial(k) + near @ torch.tensor(terms, dtype=z.dtype, device=z.device)
-        away = torch.where(small, 1.0, z)
-        direct = expm1(away) / away
-        for j in range(1, k):
-            direct = (direct - 1 / math.factorial(j)) / away
-        return torch.where(small, series, direct)
+        return _phi(z, k)
 
     @staticmethod
     def backward(ctx, g):
         (z,) = ctx.saved_tensors
         return g * (phi(z, ctx.k) - ctx.k * phi(z, ctx.k + 1)).conj(), None
+
+
+def _phi(z: Tensor, k: int) -> Tensor:
+    small = z.abs() < 0.5
+    near, series = torch.where(small, z, 0.0), torch.zeros_like(z)
+    for j in range(15, -1, -1):  # by Horner's rule
+        series = series * near + 1 / math.factorial(j + k)
+    away = torch.where(small, 1.0, z)
+    direct = expm1(away) / away
+    for j in range(1, k):
+        direct = (direct - 1 / math.factorial(j)) / away
+    return torch.where(small, series, direct)
 
 
 def _split(length: int) -> tuple[int, int]:

@@ -21,14 +21,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from sciops._compiling import constant
+from sciops._compiling import constant, kept, transformed
 
 Method = Literal["auto", "product", "fft"]
 
@@ -40,7 +39,7 @@ _FFT_FROM = {"cpu": (192, 224, 320), "cuda": (96, 96, 128)}
 
 
 @constant
-@lru_cache(maxsize=128)
+@kept(128)
 def tables(
     sizes: tuple[int, ...], modes: tuple[int, ...], dtype: torch.dtype, device: torch.device, method: Method = "auto"
 ) -> tuple[list[Tensor], Tensor, Tensor]:
@@ -52,24 +51,25 @@ def tables(
     def by_fft(k: int, start: int) -> bool:
         return method == "fft" or (method == "auto" and k >= start)
 
-    with torch.inference_mode(False):  # a table made while evaluating must serve training later
-        leading = [
-            _kept_rows(n, k).to(device)
-            if by_fft(k, leading_from)
-            else _leading_table(n, k).to(device=device, dtype=dtype)
-            for n, k in zip(sizes, rows)
-        ]
-        pair = _last_tables(sizes[-1], columns, math.prod(sizes), by_fft(columns, last_from))
-        return leading, *(t.to(device=device, dtype=dtype) for t in pair)
+    leading = [
+        _kept_rows(n, k).to(device) if by_fft(k, leading_from) else _leading_table(n, k).to(device=device, dtype=dtype)
+        for n, k in zip(sizes, rows)
+    ]
+    pair = _last_tables(sizes[-1], columns, math.prod(sizes), by_fft(columns, last_from))
+    return leading, *(t.to(device=device, dtype=dtype) for t in pair)
 
 
 def transform(x: Tensor, leading: Sequence[Tensor], last: Tensor) -> Tensor:
     """T: fields (batch, *grid, channel) → coefficients (batch, 2, *modes, channel)."""
+    if transformed():
+        return _apply(x, leading, last)
     return _Transform.apply(x, tuple(x.shape[1:-1]), last, *leading)
 
 
 def transpose(z: Tensor, sizes: tuple[int, ...], leading: Sequence[Tensor], last: Tensor) -> Tensor:
     """Tᵀ: coefficients (batch, 2, *modes, channel) → fields (batch, *sizes, channel)."""
+    if transformed():
+        return _apply_transposed(z, sizes, leading, last)
     return _Transpose.apply(z, sizes, last, *leading)
 
 
@@ -80,7 +80,10 @@ def multiply(x: Tensor, weight: Tensor) -> Tensor:
     weight : (modes, C, 2·O)   [Re | Im]
     returns : (batch, 2, modes, O)
     """
-    return _Multiply.apply(x, weight)
+    if not transformed():
+        return _Multiply.apply(x, weight)
+    (rr, ri), (ir, ii) = (p.chunk(2, -1) for p in _products(x, weight).unbind(1))
+    return torch.stack([rr - ii, ri + ir], 1)
 
 
 def scale(x: Tensor, weight: Tensor) -> Tensor:
@@ -90,7 +93,7 @@ def scale(x: Tensor, weight: Tensor) -> Tensor:
     weight : (modes, 2, C)
     returns : (batch, 2, modes, C)
     """
-    return _scaled(x, weight, 1) if torch.compiler.is_compiling() else _Scale.apply(x, weight)
+    return _scaled(x, weight, 1) if transformed() else _Scale.apply(x, weight)
 
 
 class _Transform(Function):
@@ -123,14 +126,8 @@ class _Multiply(Function):
     @staticmethod
     def forward(ctx, x, weight):
         ctx.save_for_backward(x, weight)
-        batch, _, modes, channels = x.shape
-        out = weight.shape[-1] // 2
-        product = torch.bmm(x.reshape(2 * batch, modes, channels).transpose(0, 1), weight)
-        product = product.reshape(modes, batch, 2, 2 * out).permute(1, 2, 0, 3)
-        if torch.compiler.is_compiling():
-            (rr, ri), (ir, ii) = (p.split(out, -1) for p in product.unbind(1))
-            return torch.stack([rr - ii, ri + ir], 1)
-        z = x.new_empty(batch, 2, modes, out)
+        product, out = _products(x, weight), weight.shape[-1] // 2
+        z = x.new_empty(*product.shape[:3], out)
         torch.sub(product[:, 0, :, :out], product[:, 1, :, out:], out=z[:, 0])
         torch.add(product[:, 0, :, out:], product[:, 1, :, :out], out=z[:, 1])
         return z
@@ -142,7 +139,7 @@ class _Multiply(Function):
         pair = g.permute(2, 0, 1, 3)
         re, im = pair.unbind(2)
         # the cotangent of [Xr; Xi]·[Wr | Wi], whose diagonal blocks enter the real part with signs + and −
-        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if torch.is_grad_enabled():
             blocks = torch.stack([re, im, im, -re], 2)
         else:
             blocks = g.new_empty(modes, batch, 4, g.shape[-1])
@@ -176,6 +173,13 @@ class _Scale(Function):
             along, across = torch.addcmul(xr * gr, xi, gi), torch.addcmul(xr * gi, xi, gr, value=-1)
             gw = torch.stack([along.sum(0), across.sum(0)], 1)
         return gx, gw
+
+
+def _products(x: Tensor, weight: Tensor) -> Tensor:
+    """[Re x; Im x] times [Re | Im] of every mode: (batch, 2, modes, 2·O)."""
+    batch, _, modes, channels = x.shape
+    product = torch.bmm(x.reshape(2 * batch, modes, channels).transpose(0, 1), weight)
+    return product.reshape(modes, batch, 2, -1).permute(1, 2, 0, 3)
 
 
 def _scaled(x: Tensor, weight: Tensor, sign: int) -> Tensor:

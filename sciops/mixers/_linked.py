@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from sciops._compiling import transformed
 from sciops.mixers._precision import full_precision
 
 _TILE = 64  # keys up to which all products are cheaper than those along links, column by column
@@ -17,12 +18,31 @@ def _all_are_cheaper(keys: Tensor, links: Tensor) -> bool:
     return keys.shape[2] <= max(_TILE, 2 * links.shape[-1])
 
 
-class LinkedProducts(torch.autograd.Function):
+def linked_products(q: Tensor, keys: Tensor, links: Tensor) -> Tensor:
     """s_{ik} = q_i · key_{links(i, k)}, 0 where a link is −1.
 
     q (batch, heads, n, d), keys (batch, heads, m, d), links (n, r) or (batch, n, r) → (batch, heads, n, r)
     """
+    return products(q, keys, links) if transformed() else _LinkedProducts.apply(q, keys, links)
 
+
+def linked_solve(alpha: Tensor, weights: Tensor, links: Tensor, x: Tensor, chunk: int) -> Tensor:
+    """y_i = α_i x_i + Σ_k w_{ik} y_{links(i, k)}: (I − B)^{-1} diag(α) x, chunk by chunk.
+
+    α (batch, heads, n), w (batch, heads, n, r), links (n, r) or (batch, n, r) below i or −1, x (batch, heads, n, d)
+    """
+    if not transformed():
+        return _LinkedSolve.apply(alpha, weights, links, x, chunk)
+    weights = weights.masked_fill(_per_head(links < 0), 0)
+    rhs = alpha.unsqueeze(-1) * x
+    y = rhs[:, :, :0]
+    for start in range(0, x.shape[2], chunk):
+        part = slice(start, start + chunk)
+        y = torch.cat([y, _chunk(weights, links, part, rhs[:, :, part], y)], 2)
+    return y
+
+
+class _LinkedProducts(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, keys: Tensor, links: Tensor) -> Tensor:
         ctx.save_for_backward(q, keys, links)
@@ -46,12 +66,8 @@ class LinkedProducts(torch.autograd.Function):
         return of_q, of_keys, None
 
 
-class LinkedSolve(torch.autograd.Function):
-    """y_i = α_i x_i + Σ_k w_{ik} y_{links(i, k)}: (I − B)^{-1} diag(α) x, chunk by chunk.
-
-    α (batch, heads, n), w (batch, heads, n, r), links (n, r) or (batch, n, r) below i or −1, x (batch, heads, n, d)
-
-    The gradient is the transposed system, solved from the last chunk to the first: λ = (I − B)^{-T} g, then
+class _LinkedSolve(torch.autograd.Function):
+    """The gradient is the transposed system, solved from the last chunk to the first: λ = (I − B)^{-T} g, then
     ∂x = α λ, ∂α_i = λ_i·x_i and ∂w_{ik} = λ_i·y_{links(i, k)}.
     """
 
@@ -61,12 +77,7 @@ class LinkedSolve(torch.autograd.Function):
         y = alpha.unsqueeze(-1) * x
         for start in range(0, x.shape[2], chunk):
             part = slice(start, start + chunk)
-            tile, outer, old = _tile(weights, links, part)
-            rhs = y[:, :, part]
-            if start:
-                earlier = gathered(y[:, :, :start], old.flatten(-2)).unflatten(2, old.shape[-2:])
-                rhs = rhs + (outer.unsqueeze(-2) @ earlier).squeeze(-2)
-            y[:, :, part] = torch.linalg.solve_triangular(tile, rhs, upper=False, unitriangular=True)
+            y[:, :, part] = _chunk(weights, links, part, y[:, :, part], y[:, :, :start])
         ctx.save_for_backward(alpha, weights, links, x, y)
         ctx.chunk = chunk
         return y
@@ -91,15 +102,13 @@ class LinkedSolve(torch.autograd.Function):
 
 
 def products(q: Tensor, keys: Tensor, links: Tensor) -> Tensor:
-    """What `LinkedProducts` gives, column by column, so that no (n, r, d) array is made."""
+    """What `linked_products` gives, column by column, so that no (n, r, d) array is made."""
     missing = _per_head(links < 0)
     if _all_are_cheaper(keys, links):
         at = _per_head(links.clamp(min=0)).expand(*q.shape[:3], -1)
-        return (q @ keys.mT).gather(-1, at).masked_fill_(missing, 0)
-    out = q.new_empty(*q.shape[:3], links.shape[-1])
-    for k in range(links.shape[-1]):
-        torch.sum(q * gathered(keys, links[..., k]), -1, out=out[..., k])
-    return out.masked_fill_(missing, 0)
+        return (q @ keys.mT).gather(-1, at).masked_fill(missing, 0)
+    columns = [(q * gathered(keys, links[..., k])).sum(-1) for k in range(links.shape[-1])]
+    return torch.stack(columns, -1).masked_fill(missing, 0)
 
 
 def gathered(values: Tensor, at: Tensor) -> Tensor:
@@ -119,6 +128,15 @@ def add_at(values: Tensor, at: Tensor, new: Tensor) -> None:
         values.index_add_(2, at, new)
     else:
         values.scatter_add_(2, at[:, None, :, None].expand_as(new), new)
+
+
+def _chunk(weights: Tensor, links: Tensor, part: slice, rhs: Tensor, before: Tensor) -> Tensor:
+    """y of the tokens `part` (batch, heads, c, d) after those before; weights are 0 where a link is −1."""
+    tile, outer, old = _tile(weights, links, part)
+    if before.shape[2]:
+        earlier = gathered(before, old.flatten(-2)).unflatten(2, old.shape[-2:])
+        rhs = rhs + (outer.unsqueeze(-2) @ earlier).squeeze(-2)
+    return torch.linalg.solve_triangular(tile, rhs, upper=False, unitriangular=True)
 
 
 def _tile(weights: Tensor, links: Tensor, part: slice) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from sciops._compiling import transformed
+
 # numbers transformed at a time; small enough for the cache of a CPU, large enough to fill a GPU
 _AT_ONCE = {"cpu": 2**20, "cuda": 2**25}
 
@@ -37,10 +39,13 @@ def convolved(z: Tensor, kernel: Tensor, n: int) -> Tensor:
 
     z : (…, H, L ≤ n) real; kernel : (H, m ≤ n), lags 0 … m − 1, and negative lags −l at n − l; returns : like z
 
-    Only z and the kernel are kept for the way back, which transforms them again; derivatives of every order exist.
+    Only z and the kernel are kept for the way back, which transforms them again; torch.func and compiled graphs keep
+    the spectra. Derivatives of every order exist.
     """
     if not z.numel():  # which FFTs refuse
         return z * kernel.sum()
+    if transformed():
+        return torch.fft.irfft(_spectrum(z, n) * _spectrum(kernel, n), n)[..., : z.shape[-1]]
     return _Convolution.apply(z, kernel, n)
 
 

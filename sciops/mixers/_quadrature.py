@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import torch
 from torch import Tensor
 
-from sciops._compiling import constant
+from sciops._compiling import constant, kept
 from sciops.grids import Grid
 
 
@@ -28,8 +26,6 @@ def quadrature(grid: Grid | None, dtype: torch.dtype, device: torch.device) -> T
 
 
 @constant
-@lru_cache(maxsize=8)
+@kept(8)
 def _weights(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:
-    # an inference tensor kept here could not take part in a later training step
-    with torch.inference_mode(False):
-        return torch.from_numpy(grid.weights().reshape(-1)).to(dtype=dtype, device=device)
+    return torch.from_numpy(grid.weights().reshape(-1)).to(dtype=dtype, device=device)

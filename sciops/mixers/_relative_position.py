@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 
-from sciops._compiling import uncompiled
+from sciops._compiling import kept, uncompiled
 
 _HIDDEN = 512  # of the map of `ContinuousBias`, as published
 
@@ -56,13 +55,12 @@ class ContinuousBias(nn.Module):
 
 
 @uncompiled
-@lru_cache(maxsize=64)
+@kept(64)
 def _offset_index(shape: tuple[int, ...], window: int, device: torch.device) -> Tensor:
     """Row-major number of the offset t − s for all pairs of cells of a window, (cells²)."""
-    with torch.inference_mode(False):
-        cells = torch.cartesian_prod(*(torch.arange(n) for n in shape)).reshape(math.prod(shape), len(shape))
-        offsets = cells[:, None] - cells[None] + window - 1
-        index = torch.zeros(offsets.shape[:2], dtype=torch.long)
-        for axis in range(len(shape)):
-            index = index * (2 * window - 1) + offsets[..., axis]
-        return index.flatten().to(device)
+    cells = torch.cartesian_prod(*(torch.arange(n) for n in shape)).reshape(math.prod(shape), len(shape))
+    offsets = cells[:, None] - cells[None] + window - 1
+    index = torch.zeros(offsets.shape[:2], dtype=torch.long)
+    for axis in range(len(shape)):
+        index = index * (2 * window - 1) + offsets[..., axis]
+    return index.flatten().to(device)

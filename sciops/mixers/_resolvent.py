@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sciops._compiling import transformed
 from sciops.mixers._precision import full_precision
 
 _SMALL = 0.1  # below, (X − V)/γ would lose digits to cancellation
@@ -21,8 +22,10 @@ def resolvent(A: Tensor, v: Tensor, gamma: Tensor | float, how: str | int) -> Te
     how : "lower" or "upper", A is triangular; "dense", LU; a number T, Z ← A(γZ + (1−γ)V) T times
 
     Keeps A, V and Y alone for the backward pass, where Λ = (I − γA)⁻ᵀ G, ∂V = (1−γ)AᵀΛ, ∂A = Λ(γY + (1−γ)V)ᵀ and
-    ∂γ = ⟨AᵀΛ, Y − V⟩.
+    ∂γ = ⟨AᵀΛ, Y − V⟩. Under torch.func and compilers torch's own operations are differentiated.
     """
+    if transformed():
+        return _Resolvent.forward(A, v, gamma, how)
     return _Resolvent.apply(A, v, gamma, how)
 
 
@@ -52,8 +55,6 @@ def unstable(gamma: Tensor | float) -> bool:
 
 
 class _Resolvent(torch.autograd.Function):
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(A: Tensor, v: Tensor, gamma: Tensor | float, how: str | int) -> Tensor:
         if isinstance(how, int):

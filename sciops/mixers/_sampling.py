@@ -33,7 +33,7 @@ def refined(r: Tensor, kernel: Tensor, rate: int, sizes: tuple[int, ...]) -> Ten
     """
     blocks = Tiling(sizes, rate, rate, whole=True)
     y = F.linear(r.reshape(-1, r.shape[-1]), rows_of(kernel).t())
-    return crop_to(blocks.join(y.reshape(len(y), blocks.tokens, -1), False), sizes)
+    return crop_to(blocks.join(y.reshape(y.shape[0], blocks.tokens, -1), False), sizes)
 
 
 def coarsen(x: Tensor, matrix: Tensor, rate: int, scratch: Scratch) -> Tensor:

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sciops._compiling import symbolic
+
 
 class SequenceMixer(nn.Module):
     """A mixer along a sequence, (batch, n, channels) → same; a grid of more axes is read row by row.
@@ -82,16 +84,17 @@ class SequenceMixer(nn.Module):
                 f"mask of {mask.dtype} and shape {tuple(mask.shape)} for x of shape {tuple(x.shape)}: "
                 "expected booleans (batch, n) for x (batch, n, channels)"
             )
-        if (mask[:, 1:] > mask[:, :-1]).any():
+        if not symbolic() and (mask[:, 1:] > mask[:, :-1]).any():
             raise ValueError("mask has tokens after padding: put the padding at the end of every sequence")
         return mask
 
 
 def _check_batch(x: Tensor, state: Any) -> None:
     part = next((part for part in state or () if isinstance(part, Tensor)), None)
-    if part is not None and len(part) != len(x):
+    if part is not None and part.shape[0] != x.shape[0]:
         raise ValueError(
-            f"x has {len(x)} sequences, the state {len(part)}: go on with all of them, or pick some with `selected`"
+            f"x has {x.shape[0]} sequences, the state {part.shape[0]}: go on with all of them, or pick some with "
+            "`selected`"
         )
 
 

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from sciops._compiling import transformed
+
 # (x, carry, along, shared) → (y or None, carry or None)
 Step = Callable[[Tensor, Tensor | None, Sequence[Tensor | None], Sequence[Tensor]], tuple[Tensor | None, Tensor | None]]
 
@@ -31,14 +33,15 @@ def in_stretches(
     shared : what every stretch sees whole
 
     Of several stretches the way back keeps the arguments and carries, and takes each step again (arXiv:1604.06174);
-    gradients of second order keep everything. torch's own checkpoint loads the compiler at its first call.
+    gradients of second order, torch.func and compiled graphs keep everything. torch's own checkpoint loads the compiler
+    at its first call.
     """
     if x.shape[1] <= size:
         return step(x, carry, along, shared)
+    if transformed():
+        return _recorded(step, size, x, carry, along, shared)
     if not torch.is_grad_enabled():
         return _run(step, size, x, carry, along, shared)[:2]
-    if torch.compiler.is_compiling():
-        return _recorded(step, size, x, carry, along, shared)
     counts = (len(along), len(shared))
     return _Stretches.apply(module, step, size, counts, x, carry, *along, *shared, *module.parameters())
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._compiling import constant
+from sciops._compiling import constant, kept
 from sciops.grids import Grid
 
 _WORST_CONDITION = 1e3  # beyond this, least squares turns the noise of float32 into the size of the field
@@ -31,11 +31,10 @@ def _axes(grid: Grid) -> list[tuple]:
     return [(n, extent, grid.centering, domain) for n, extent, domain in zip(grid.shape, grid.extent, grid.domain)]
 
 
-@lru_cache(maxsize=128)
+@kept(128)
 def _placed(n, extent, centering, domain, kind, modes, dtype, device) -> tuple[Tensor, Tensor]:
     analysis, synthesis = _tables(n, extent, centering, domain, kind, modes)
-    with torch.inference_mode(False):
-        return tuple(torch.from_numpy(t).to(device=device, dtype=dtype) for t in (analysis, synthesis))
+    return tuple(torch.from_numpy(t).to(device=device, dtype=dtype) for t in (analysis, synthesis))
 
 
 @lru_cache(maxsize=128)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sciops._compiling import uncompiled
+from sciops._compiling import kept, uncompiled
 
 
 @dataclass(frozen=True)
@@ -116,20 +116,18 @@ def crop_to(x: Tensor, sizes: tuple[int, ...]) -> Tensor:
 
 
 @uncompiled
-@lru_cache(maxsize=256)
+@kept(256)
 def _members(windows: Tiling, axis: int, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):
-        start = torch.arange(windows.counts[axis], device=device) * windows.stride
-        return (start[:, None] + torch.arange(windows.shape[axis], device=device)).flatten()
+    start = torch.arange(windows.counts[axis]) * windows.stride
+    return (start[:, None] + torch.arange(windows.shape[axis])).flatten().to(device)
 
 
 @uncompiled
-@lru_cache(maxsize=64)
+@kept(64)
 def _coverage(windows: Tiling, dtype: torch.dtype, device: torch.device) -> Tensor:
     """1 / number of windows that hold the cell."""
-    with torch.inference_mode(False):
-        share = torch.ones((), dtype=dtype, device=device)
-        for axis, n in enumerate(windows.padded):
-            count = torch.bincount(_members(windows, axis, device), minlength=n)
-            share = share[..., None] * count.to(dtype).reciprocal()
-        return share[..., None]
+    share = torch.ones((), dtype=dtype)
+    for axis, n in enumerate(windows.padded):
+        count = torch.bincount(_members(windows, axis, torch.device("cpu")), minlength=n)
+        share = share[..., None] * count.to(dtype).reciprocal()
+    return share[..., None].to(device)

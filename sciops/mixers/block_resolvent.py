@@ -87,7 +87,7 @@ class BlockResolventAttention(ResolventAttention):
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
         if self.level == 0 and not self.causal and self.bidirectional != "sum":
             return super().mix(x, mask, grid)
-        if self.level == 0 or self.block != "auto" or mask is None or not len(x):
+        if self.level == 0 or self.block != "auto" or mask is None or not x.shape[0]:
             return self._mixed(x, mask, block_size(self.block, self.level, x.shape[1]))
         # the block belongs to a sequence's own length, whatever it is padded to
         rows_of: dict[int, list[int]] = {}

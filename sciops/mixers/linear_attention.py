@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops._compiling import constant
+from sciops._compiling import constant, kept, transformed
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._quadrature import check_grid, quadrature
 from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens
@@ -153,7 +152,8 @@ class LinearAttention(SequenceMixer):
         self, q: Tensor, k: Tensor, v: Tensor, ones: Tensor, gamma: Tensor, state: LinearState
     ) -> tuple[Tensor, Tensor, LinearState]:
         """The same of one stretch: by scores within its chunks, by the state before each for what came earlier."""
-        n, c = q.shape[2], min(_CHUNK, q.shape[2])
+        # a compiler that takes the length for a symbol must not meet it in the size of a chunk
+        n, c = q.shape[2], _CHUNK if transformed() else min(_CHUNK, q.shape[2])
         chunks, elu = -(-n // c), self.features == "elu"
         q, k, v, ones = (F.pad(part, (0, 0, 0, chunks * c - n)).unflatten(2, (chunks, c)) for part in (q, k, v, ones))
         at = torch.arange(c, device=q.device)
@@ -221,7 +221,6 @@ def _powers(gamma: Tensor, e: Tensor) -> Tensor:
 
 
 @constant
-@lru_cache(maxsize=32)
+@kept(32)
 def _decays(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):
-        return torch.tensor(values, dtype=dtype, device=device)
+    return torch.tensor(values, dtype=dtype, device=device)

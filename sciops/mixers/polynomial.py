@@ -121,8 +121,8 @@ class PolynomialMixer(SequenceMixer):
         Raises ValueError for shapes that do not fit.
         """
         self.check(x), self.check(context)
-        shapes = [(len(x), rows, context.shape[1]) for rows in (x.shape[1], 1)]
-        if x.ndim != 3 or context.ndim != 3 or len(context) != len(x):
+        shapes = [(x.shape[0], rows, context.shape[1]) for rows in (x.shape[1], 1)]
+        if x.ndim != 3 or context.ndim != 3 or context.shape[0] != x.shape[0]:
             raise ValueError(
                 f"context of shape {tuple(context.shape)} for x of shape {tuple(x.shape)}: expected as many sequences"
             )
@@ -160,8 +160,8 @@ class PolynomialMixer(SequenceMixer):
     def _scan(self, x: Tensor, mask: Tensor | None, state: PolynomialState | None) -> tuple[Tensor, PolynomialState]:
         n, block = x.shape[1], self.block or 1
         if state is None:
-            total = x.new_zeros(len(x), self.features, dtype=working_dtype(x))
-            state = PolynomialState(total, torch.zeros(len(x), dtype=torch.int64, device=x.device))
+            total = x.new_zeros(x.shape[0], self.features, dtype=working_dtype(x))
+            state = PolynomialState(total, torch.zeros(x.shape[0], dtype=torch.int64, device=x.device))
         total, count = state
         after = count + lengths_of(x, mask)
         at = torch.arange(n, device=x.device)
@@ -202,7 +202,7 @@ class PolynomialMixer(SequenceMixer):
         """Σ_j w_rj F(x_j) / Σ_j w_rj, (batch, r, features), of weights (batch or 1, r, n); 0 where they sum to 0."""
         size = weights.sum(-1, keepdim=True)
         weights = (weights / torch.where(size > 0, size, 1.0)).mT
-        start = x.new_zeros(len(x), weights.shape[2], self.features, dtype=weights.dtype)
+        start = x.new_zeros(x.shape[0], weights.shape[2], self.features, dtype=weights.dtype)
         at = _places(x) if self.rope else None
         return in_stretches(self, self._averaged, x, size=self._stretch(x), carry=start, along=(weights, at))[1]
 
@@ -243,7 +243,7 @@ class PolynomialMixer(SequenceMixer):
         return _GATES[self.gate](self.to_gate(x))
 
     def _stretch(self, x: Tensor) -> int:
-        return max(1, x.shape[1]) if self.chunk is None else max(_LEAST, self.chunk // max(1, len(x)))
+        return max(1, x.shape[1]) if self.chunk is None else max(_LEAST, self.chunk // max(1, x.shape[0]))
 
     def extra_repr(self) -> str:
         block = "" if self.block is None else f", block={self.block}"

@@ -70,7 +70,7 @@ class MeanPool(SequenceMixer):
     def _causal(self, x: Tensor, mask: Tensor | None, state: PoolState | None) -> tuple[Tensor, PoolState]:
         s, lengths = self._summaries(x, mask), lengths_of(x, mask)
         if state is None:
-            state = PoolState(s.new_zeros(len(s), s.shape[-1]), torch.zeros_like(lengths))
+            state = PoolState(s.new_zeros(s.shape[0], s.shape[-1]), torch.zeros_like(lengths))
         sums = torch.cat([state.total.unsqueeze(1), s], dim=1).cumsum(1)
         at = state.count[:, None] + torch.arange(1, x.shape[1] + 1, device=x.device)
         after = PoolState(sums[:, -1].clone(), state.count + lengths)  # a view would keep the sums of all tokens

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sciops.mixers._linked import LinkedProducts, gathered
+from sciops.mixers._linked import gathered, linked_products
 from sciops.mixers._links import Links, offsets_of, slots_of
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens, put
@@ -259,7 +259,7 @@ class StructuredRecurrence(SequenceMixer):
             before = torch.arange(m - n, device=q.device)
             at = count[:, None] + at
             earlier = (at[..., None] - before).masked_fill((before >= count[:, None])[:, None], -1)
-            apart = torch.cat([earlier, apart.expand(len(q), n, n)], -1)
+            apart = torch.cat([earlier, apart.expand(q.shape[0], n, n)], -1)
         bias = self.biases[direction].to(q.dtype)[:, (apart - 1).clamp(0, _BIASES - 1)]
         amount = at.clamp(min=1).to(q.dtype).log()[..., None]
         if m > n:
@@ -280,7 +280,7 @@ class StructuredRecurrence(SequenceMixer):
         amount = there.sum(-1, keepdim=True).clamp(min=1).to(q.dtype).log()
         there, amount = (t if t.ndim == 2 else t.unsqueeze(1) for t in (there, amount))
         with full_precision(q):
-            scores = LinkedProducts.apply(q, keys, links) / math.sqrt(q.shape[-1])
+            scores = linked_products(q, keys, links) / math.sqrt(q.shape[-1])
             scores = scores + self.biases[direction].to(q.dtype)[:, index].unsqueeze(-2) - amount
             scores = scores.masked_fill(~there, -torch.inf)
             p = torch.cat([itself.unsqueeze(-1), scores], -1).softmax(-1)

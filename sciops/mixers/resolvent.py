@@ -107,9 +107,9 @@ class ResolventAttention(SequenceMixer):
         past = own[:, None] >= own + self.strict
         with full_precision(x):
             if longest:
-                before = torch.arange(longest, device=x.device).expand(len(x), -1)
+                before = torch.arange(longest, device=x.device).expand(x.shape[0], -1)
                 known = (before < count[:, None])[:, None].expand(-1, n, -1)
-                seen = torch.cat([known, past.expand(len(x), n, n)], -1)
+                seen = torch.cat([known, past.expand(x.shape[0], n, n)], -1)
                 keys = torch.cat([heads_first(state.keys[:, :longest]).to(k.dtype), k], 2)
                 A = self._attention(q, keys, at[..., None], torch.cat([before, at], -1)[:, None], seen)
                 A, known = A[..., longest:], A[..., :longest] @ heads_first(state.z[:, :longest]).to(v.dtype)

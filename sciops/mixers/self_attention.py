@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops.mixers._scores import attended
 from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens, put, tail
 
 _WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once
@@ -74,13 +75,13 @@ class SelfAttention(SequenceMixer):
             old = (None, None) if state is None else (state.keys, state.values)
             keys, values = (put(before, new, count, seen) for before, new in zip(old, (k, v)))
         else:
-            empty = k.new_zeros(len(x), self.window - 1, *k.shape[2:])
+            empty = k.new_zeros(x.shape[0], self.window - 1, *k.shape[2:])
             old = (empty, empty) if state is None else (state.keys, state.values)
             keys, values = (tail(before, new, lengths) for before, new in zip(old, (k, v)))
         if state is None:
             y = self._attended(q, k, v, mask)
         elif self.window is None:
-            at, of_keys = count[:, None] + _places(x, n), _places(x, seen + n).expand(len(x), -1)
+            at, of_keys = count[:, None] + _places(x, n), _places(x, seen + n).expand(x.shape[0], -1)
             k, v = (z[:, : seen + n].to(q.dtype) for z in (keys, values))
             y = _attend(q, k, v, self._bias(at, of_keys, q.dtype, None))
         else:
@@ -199,7 +200,7 @@ def _where_seen(seen: Tensor, bias: Tensor) -> Tensor:
 def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, causal: bool = False) -> Tensor:
     """Attention of q, k, v (…, n, heads, d)."""
     q, k, v = (z.transpose(-2, -3) for z in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=causal).transpose(-2, -3)
+    return attended(q, k, v, bias=bias, causal=causal).transpose(-2, -3)
 
 
 def _shifted(blocks: Tensor, by: int) -> Tensor:

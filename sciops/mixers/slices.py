@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import torch
 from torch import Tensor, nn
 
-from sciops._compiling import uncompiled
+from sciops._compiling import kept, uncompiled
 from sciops.grids import Grid
 from sciops.mixers._precision import full_precision
 
@@ -96,9 +94,8 @@ class SliceAttention(nn.Module):
 
 
 @uncompiled
-@lru_cache(maxsize=16)
+@kept(16)
 def _weights(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Quadrature weights over their mean, (point, 1)."""
     weights = grid.weights().reshape(-1, 1)
-    with torch.inference_mode(False):  # kept for calls that differentiate, whichever came first
-        return torch.as_tensor(weights / weights.mean(), dtype=dtype, device=device)
+    return torch.as_tensor(weights / weights.mean(), dtype=dtype, device=device)

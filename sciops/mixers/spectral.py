@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from sciops._compiling import exporting
 from sciops.grids import Grid
 from sciops.mixers import _fourier, _walls
 from sciops.mixers._precision import full_precision, working_dtype
@@ -194,7 +195,8 @@ class _FourierModes(nn.Module):
         if modes[-1] < self.modes[-1]:
             weight = weight.narrow(len(modes) - 1, 0, modes[-1])
         weight = weight.to(x.dtype)
-        place = x.dtype, x.device, self.method
+        # ONNX has no complex numbers: exported programs hold products alone
+        place = x.dtype, x.device, "product" if exporting() else self.method
         leading, analysis, synthesis = _fourier.tables(sizes, modes, *place)
         z = _fourier.transform(x, leading, analysis)
         shape = z.shape[:-1]

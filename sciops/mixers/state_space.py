@@ -140,7 +140,7 @@ class StateSpaceMixer(SequenceMixer):
                 parts.append(y.flatten(1, 2).mT)
                 past = self._after(past, piece, None if mask is None else mask[:, start : start + _CHUNK], rates)
             if past is None:
-                past = torch.zeros(len(x), self.channels, self.state // 2, dtype=rates.dtype, device=x.device)
+                past = torch.zeros(x.shape[0], self.channels, self.state // 2, dtype=rates.dtype, device=x.device)
         y = self._output(x, torch.cat(parts, 1) if parts else z)
         return only_tokens(y, mask), StateSpaceState(past)
 

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from sciops.mixers._linked import LinkedSolve
+from sciops.mixers._linked import linked_solve
 from sciops.mixers._precision import full_precision, working_dtype
 
 
@@ -59,8 +59,10 @@ def solve_links(alpha: Tensor, weights: Tensor, links: Tensor, x: Tensor, *, chu
     chunk : tokens solved at once: n/chunk steps one after the other, O(n (r + chunk) d) work, O(n r) memory. The result
         does not depend on it but for round-off
 
-    Half precisions are solved in float32; gradients of first order. Raises ValueError for shapes that do not fit, for
-    links at or after their token, and for a chunk below 1; TypeError for links that are not int64.
+    Half precisions are solved in float32; gradients of first order, of any order under torch.func.
+
+    Raises ValueError for shapes that do not fit, for links at or after their token, and for a chunk below 1; TypeError
+    for links that are not int64.
     """
     batch = x.shape[:1] if links.ndim == 3 else ()
     table = (*batch, *weights.shape[2:])
@@ -82,7 +84,7 @@ def linked_solution(alpha: Tensor, weights: Tensor, links: Tensor, x: Tensor, ch
     """`solve_links` of arguments that are known to fit."""
     dtype = working_dtype(x)
     with full_precision(x):
-        return LinkedSolve.apply(alpha.to(dtype), weights.to(dtype), links, x.to(dtype), chunk).to(x.dtype)
+        return linked_solve(alpha.to(dtype), weights.to(dtype), links, x.to(dtype), chunk).to(x.dtype)
 
 
 def linked_matrix(weights: Tensor, links: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -12,9 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops._compiling import symbolic, transformed
 from sciops.mixers._banded_attention import Work, banded_attention
-from sciops.mixers._bands import Band, Group, cat, cells_in_cache, checkpointed, groups_of, joined
+from sciops.mixers._bands import Band, Group, cat, cells_in_cache, checkpointed, groups_of, joined, open_groups
 from sciops.mixers._relative_position import ContinuousBias, TableBias
+from sciops.mixers._scores import attended
 
 _WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once
 _CELLS_TO_RECOMPUTE = 2**17  # enough to fill a GPU
@@ -119,8 +122,12 @@ class WindowAttention(nn.Module):
         """
         if self.in_bands(fields[0]):
             return banded_attention(self.work(_shapes(fields)), self.weights(), fields)
-        cells = _CELLS_TO_RECOMPUTE if self.recompute else sys.maxsize
-        groups = self._groups(_shapes(fields), cells, _WINDOWS_OF_A_CALL)
+        if symbolic():
+            sizes = tuple(tuple(operator.index(n) for n in x.shape[1:-1]) for x in fields)
+            groups = open_groups(sizes, self.window, self.stride, self.shift)
+        else:
+            cells = _CELLS_TO_RECOMPUTE if self.recompute else sys.maxsize
+            groups = self._groups(_shapes(fields), cells, _WINDOWS_OF_A_CALL)
         return self._recorded(groups, True, *self.weights(), *fields)
 
     def in_bands(self, x: Tensor) -> bool:
@@ -134,7 +141,7 @@ class WindowAttention(nn.Module):
             and x.dtype == self.out.weight.dtype
             and x.dtype in (torch.float32, torch.float64)
             and not torch.is_autocast_enabled("cpu")
-            and not torch.compiler.is_compiling()
+            and not transformed()
         )
 
     def work(self, shapes: tuple[tuple[int, ...], ...]) -> Work:
@@ -162,7 +169,9 @@ class WindowAttention(nn.Module):
         parts: dict[int, list[tuple[Band, Tensor]]] = {}
         for group in groups:
             call = partial(self._attend_group, group, fused)
-            outputs = checkpointed(call, inputs) if self.recompute else call(*inputs)
+            # torch.func refuses the hooks of a checkpoint, and an exported program has no backward pass
+            again = self.recompute and not symbolic()
+            outputs = checkpointed(call, inputs) if again else call(*inputs)
             for band, y in zip(group.bands, outputs):
                 parts.setdefault(band.field, []).append((band, y))
         if self.shift:
@@ -182,18 +191,17 @@ class WindowAttention(nn.Module):
             q = F.normalize(q, dim=-1) * self.log_scale.clamp(max=_LARGEST_SCALE).exp()
             q, k, scale = q.to(v.dtype), F.normalize(k, dim=-1).to(v.dtype), 1.0
         mask = self._added_to_scores(group, q)
-        if fused:
-            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
-        else:
-            scores = q @ k.mT * scale
-            y = (scores if mask is None else scores + mask).softmax(-1) @ v
+        y = attended(q, k, v, bias=mask, scale=scale, fused=fused)
         y = F.linear(y.transpose(1, 2).reshape(x.shape), w_o, b_o)
-        return [band.tiling.join(part, False) for band, part in zip(group.bands, y.split([len(c) for c in cut]))]
+        parts = y.split([c.shape[0] for c in cut]) if len(cut) > 1 else [y]
+        return [band.tiling.join(part, False) for band, part in zip(group.bands, parts)]
 
     def _added_to_scores(self, group: Group, like: Tensor) -> Tensor | None:
         """−∞ for keys that do not exist, and the relative bias; broadcasts to (windows, heads, tokens, tokens)."""
         mask = group.mask(False, torch.float32, like.device)
-        mask = None if mask is None else mask[:, None, None, :].to(like.dtype)
+        if mask is not None:
+            mask = mask[:, None, None, :].to(like.dtype)
+            mask = mask if group.bands[0].batch is not None else mask.repeat(like.shape[0] // mask.shape[0], 1, 1, 1)
         if self.relative is None:
             return mask
         shapes = {band.tiling.shape for band in group.bands}

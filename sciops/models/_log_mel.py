@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from sciops._compiling import constant, kept
 from sciops.mixers._precision import full_precision
 
 
@@ -52,10 +53,8 @@ class LogMel(nn.Module):
                 "window, 1 a hop, and 1 bin"
             )
         self.n_fft = 1 << (self.window - 1).bit_length()
-        hann = torch.hann_window(self.window, periodic=True, dtype=torch.float64, device="cpu")
-        # no buffers: those of a model made float64 would keep the digits of float32
-        self._exact = (hann, mel_filters(sample_rate, self.n_fft, bins).T.contiguous())
-        self._by_kind: dict[tuple[torch.device, torch.dtype], tuple[Tensor, ...]] = {}
+        self.bins = bins
+        mel_filters(sample_rate, self.n_fft, bins)  # refuses bins without a frequency
 
     def frames_of(self, lengths: Tensor) -> Tensor:
         """Frames of recordings of so many samples."""
@@ -65,26 +64,35 @@ class LogMel(nn.Module):
         if audio.ndim != 2 or not audio.is_floating_point():
             raise ValueError(f"audio of {audio.dtype}, shape {tuple(audio.shape)}: expected floats (batch, samples)")
         if lengths is None:
-            lengths = torch.full((len(audio),), audio.shape[1], dtype=torch.int64, device=audio.device)
-        lengths = torch.as_tensor(lengths).to(audio.device, torch.int64)
-        if lengths.shape != audio.shape[:1] or (lengths < 1).any() or (lengths > audio.shape[1]).any():
-            raise ValueError(f"lengths {lengths.tolist()} for audio {tuple(audio.shape)}: expected one a recording")
+            lengths = torch.full((audio.shape[0],), audio.shape[1], dtype=torch.int64, device=audio.device)
+        else:
+            lengths = torch.as_tensor(lengths).to(audio.device, torch.int64)
+            if lengths.shape != audio.shape[:1] or (lengths < 1).any() or (lengths > audio.shape[1]).any():
+                raise ValueError(f"lengths {lengths.tolist()} for audio {tuple(audio.shape)}: expected one a recording")
         x = audio.to(torch.promote_types(audio.dtype, torch.float32))
         x = x.masked_fill(torch.arange(x.shape[1], device=x.device) >= lengths[:, None], 0)
         if x.shape[1] < self.window:
             x = nn.functional.pad(x, (0, self.window - x.shape[1]))
-        kind = (x.device, x.dtype)
-        if kind not in self._by_kind:
-            with torch.inference_mode(False):  # an inference tensor kept here could not take part in a later training
-                self._by_kind[kind] = tuple(part.to(*kind) for part in self._exact)
-        taper, filters = self._by_kind[kind]
+        # no buffers: those of a model made float64 would keep the digits of float32
+        taper, filters = _tables(self.sample_rate, self.window, self.n_fft, self.bins, x.dtype, x.device)
         windows = x.unfold(-1, self.window, self.hop)
-        if not len(x):  # FFTs of nothing are refused
+        if not x.shape[0]:  # FFTs of nothing are refused
             return audio.new_zeros(0, windows.shape[1], filters.shape[1]), self.frames_of(lengths)
         with full_precision(x):
             spectrum = torch.fft.rfft(windows * taper, self.n_fft)
             power = spectrum.real.square() + spectrum.imag.square()
             return (power @ filters).clamp(min=1e-6).log().to(audio.dtype), self.frames_of(lengths)
+
+
+@constant
+@kept(16)
+def _tables(
+    sample_rate: int, window: int, n_fft: int, bins: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """The taper (window,) and the filters (frequencies, bins)."""
+    hann = torch.hann_window(window, periodic=True, dtype=torch.float64)
+    parts = hann, mel_filters(sample_rate, n_fft, bins).T.contiguous()
+    return tuple(part.to(device=device, dtype=dtype) for part in parts)
 
 
 class RunningNorm(nn.Module):

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops._compiling import uncompiled
+from sciops._compiling import kept, uncompiled
 from sciops.grids import Grid
 from sciops.mixers._windows import pad_to
 from sciops.models.norms import make_norm
@@ -104,13 +104,12 @@ def _cells(shape: tuple[int, ...]) -> Grid:
 
 
 @uncompiled
-@lru_cache(maxsize=64)
+@kept(64)
 def _features(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):
-        octaves = math.pi * 2.0 ** torch.arange(OCTAVES, dtype=torch.float64)
-        parts = []
-        for axis, n in enumerate(shape):
-            angles = ((torch.arange(n, dtype=torch.float64) + 0.5) / n)[:, None] * octaves
-            waves = torch.cat([angles.sin(), angles.cos()], -1)
-            parts.append((waves[:, None] if axis == 0 else waves[None]).expand(*shape, -1))
-        return torch.cat(parts, -1).to(device=device, dtype=dtype)
+    octaves = math.pi * 2.0 ** torch.arange(OCTAVES, dtype=torch.float64)
+    parts = []
+    for axis, n in enumerate(shape):
+        angles = ((torch.arange(n, dtype=torch.float64) + 0.5) / n)[:, None] * octaves
+        waves = torch.cat([angles.sin(), angles.cos()], -1)
+        parts.append((waves[:, None] if axis == 0 else waves[None]).expand(*shape, -1))
+    return torch.cat(parts, -1).to(device=device, dtype=dtype)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops.mixers._scores import attended
 from sciops.mixers._sequence import lengths_of, put
 from sciops.models.norms import RMSNorm
 
@@ -35,9 +36,9 @@ class Rows(NamedTuple):
 
     @classmethod
     def of(cls, source: Tensor, sources: int) -> Rows:
-        each = len(source) // max(sources, 1)
+        each = source.shape[0] // max(sources, 1)
         side_by_side = torch.arange(sources, device=source.device).repeat_interleave(each)
-        if len(side_by_side) == len(source) and torch.equal(side_by_side, source):
+        if side_by_side.shape[0] == source.shape[0] and torch.equal(side_by_side, source):
             return cls(each)
         return cls(1, source)
 
@@ -89,7 +90,7 @@ class Attention(nn.Module):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
         """q, k, v (batch, heads, n or m, d) → (batch, heads, n, d)."""
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=self.scale)
+        return attended(q, k, v, bias=bias, scale=self.scale)
 
     def across(self, x: Tensor, memory: Memory, bias: Tensor | None, rows: Rows) -> Tensor:
         """Attention of x (batch, n, width) to the sources of its rows; rows of a source are queries of one sequence."""
@@ -199,7 +200,7 @@ class T5Decoder(nn.Module):
         mask: Tensor | None = None,
     ) -> tuple[Tensor, DecoderState]:
         if state is None:
-            rows = torch.arange(len(x), device=x.device)
+            rows = torch.arange(x.shape[0], device=x.device)
             state = DecoderState([None] * len(self.blocks), rows, torch.zeros_like(rows), 0)
         longest = state.longest + x.shape[1]
         now = state._replace(longest=longest)

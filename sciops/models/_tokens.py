@@ -59,4 +59,4 @@ def of_last(h: Tensor, mask: Tensor | None) -> Tensor:
         raise ValueError("last=True with no tokens: expected at least one, whose logits are the last")
     if mask is None:
         return h[:, -1]
-    return h[torch.arange(len(h), device=h.device), (mask.sum(1) - 1).clamp(min=0)]
+    return h[torch.arange(h.shape[0], device=h.device), (mask.sum(1) - 1).clamp(min=0)]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._compiling import constant
+from sciops._compiling import constant, kept
 from sciops.grids import Grid
 
 
@@ -50,7 +49,7 @@ def _along(matrix: Tensor, x: Tensor, axis: int) -> Tensor:
 
 
 @constant
-@lru_cache(maxsize=64)
+@kept(64)
 def _tables(n: int, factor: int, kind: str, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """(up, down) on one axis: (m, n) interpolation from n to m points, and (n, m) its weighted pseudo-inverse."""
     if kind == "periodic":
@@ -75,5 +74,4 @@ def _tables(n: int, factor: int, kind: str, dtype: torch.dtype, device: torch.de
 
     up = np.linalg.solve(basis(x), basis(y)).T
     down = np.linalg.solve(up.T @ (weights[:, None] * up), up.T * weights)
-    with torch.inference_mode(False):
-        return tuple(torch.from_numpy(np.ascontiguousarray(t)).to(device=device, dtype=dtype) for t in (up, down))
+    return tuple(torch.from_numpy(np.ascontiguousarray(t)).to(device=device, dtype=dtype) for t in (up, down))

@@ -124,8 +124,10 @@ class EncoderDecoder(nn.Module):
         source_mask: Tensor | None = None,
         target_mask: Tensor | None = None,
     ) -> Tensor:
-        if len(source) != len(target_in):
-            raise ValueError(f"{len(source)} sources and {len(target_in)} targets: expected one target a source")
+        if source.shape[0] != target_in.shape[0]:
+            raise ValueError(
+                f"{source.shape[0]} sources and {target_in.shape[0]} targets: expected one target a source"
+            )
         encoded = self.encode(source, source_mask)
         x = self.embedded(target_in, target_mask)
         h = self.decoder(x, self.decoder.memories(encoded), _memory_bias(source_mask, encoded.dtype))
@@ -167,7 +169,7 @@ class EncoderDecoder(nn.Module):
             raise ValueError(f"beams={beams} look for the likeliest target: pass no temperature, top_k and top_p")
         with torch.no_grad(), evaluating(self):
             given = self.given(source, source_mask)
-            start = torch.full((len(source), 1), self.start, dtype=torch.int64, device=source.device)
+            start = torch.full((source.shape[0], 1), self.start, dtype=torch.int64, device=source.device)
             if beams > 1:
                 return beam_search(given, start, tokens=tokens, beams=beams, stop=self.end, length_power=length_power)
             return generate(
@@ -223,8 +225,10 @@ class GivenSource(nn.Module):
         last: bool = False,
     ) -> tuple[Tensor, DecoderState]:
         x = self.model.embedded(tokens, mask)
-        if states is None and len(tokens) > self.sources:
-            raise ValueError(f"{len(tokens)} sequences of {self.sources} sources: expected one of each to start with")
+        if states is None and tokens.shape[0] > self.sources:
+            raise ValueError(
+                f"{tokens.shape[0]} sequences of {self.sources} sources: expected one of each to start with"
+            )
         h, states = self.model.decoder.advance(x, self.memories, self.memory_bias, states, mask)
         logits = self.model.logits(of_last(h, mask)) if last else self.model.logits(h, mask)
         return logits, states

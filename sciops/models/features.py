@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._compiling import uncompiled
+from sciops._compiling import kept, uncompiled
 from sciops.grids import Grid
 
 COORDINATES = ("linear", "periodic", "wall", "none")
@@ -46,7 +44,7 @@ def wall_mask(grid: Grid, dtype: torch.dtype, device: torch.device | str) -> Ten
 
 
 @uncompiled
-@lru_cache(maxsize=32)
+@kept(32)
 def _channels(grid: Grid, kind: str, dtype: torch.dtype, device: torch.device) -> Tensor:
     axes = [(x - a) / (b - a) for x, (a, b) in zip(grid.coordinates(), grid.domain)]
     position = np.meshgrid(*axes, indexing="ij")
@@ -63,7 +61,7 @@ def _channels(grid: Grid, kind: str, dtype: torch.dtype, device: torch.device) -
 
 
 @uncompiled
-@lru_cache(maxsize=32)
+@kept(32)
 def _mask(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:
     mask = np.ones(grid.shape)
     if grid.centering != "periodic":
@@ -74,6 +72,4 @@ def _mask(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 def _constant(array: np.ndarray, dtype: torch.dtype, device: torch.device) -> Tensor:
-    # an inference tensor kept here could not take part in a later training step
-    with torch.inference_mode(False):
-        return torch.from_numpy(np.ascontiguousarray(array)).to(device=device, dtype=dtype)
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device=device, dtype=dtype)

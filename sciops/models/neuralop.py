@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from sciops._compiling import transformed
 from sciops.grids import Grid
 from sciops.models.operator import description
 
@@ -101,11 +102,16 @@ class NeuralopModel(nn.Module):
                 "neuraloperator computes its spectra in complex64 only: "
                 "pass x.float(), or train with precision='float32'"
             )
+        traced = transformed()
         for module in self.model.modules():
             positions = getattr(module, "_grid", None)
-            if positions is not None and positions[0].device != x.device:
+            if positions is not None and (traced or positions[0].device != x.device):
                 module._grid = None  # they are kept from an earlier call, wherever the model has moved since
-        return self.model(x)
+        y = self.model(x)
+        for module in self.model.modules() if traced else ():
+            if getattr(module, "_grid", None) is not None:
+                module._grid = None  # no later call may meet traced ones
+        return y
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """The tensors alone: neuraloperator puts its constructor arguments, functions among them, beside them."""

@@ -154,7 +154,7 @@ class Operator(nn.Module):
             xi = coordinate_channels(grid, self.coordinates, x.dtype, x.device)
             h = torch.cat([h, xi.expand(x.shape[0], *xi.shape)], dim=-1)
         h = self.lift(h)
-        if len(x):  # blocks keep the shape, and of no samples there is nothing to mix
+        if x.shape[0]:  # blocks keep the shape, and of no samples there is nothing to mix
             h = self.run_blocks(h, grid, self.dilation(grid))
         y = self.project(self.norm(h)).movedim(-1, 1)
         if self.wall == "zero":

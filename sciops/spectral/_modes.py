@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from sciops._compiling import kept
 from sciops.grids import Grid
 
 Taper = Literal["hann"]
@@ -175,7 +175,7 @@ def energy_by_label(u: Tensor, modes: Modes, labels: Tensor, count: int) -> Tens
     return (torch.cat(sums) if sums else u.new_zeros(0, count, dtype=torch.float64)).reshape(*lead, count)
 
 
-@lru_cache(maxsize=16)
+@kept(16)
 def labelled(modes: Modes, rule: Callable[..., np.ndarray], *arguments) -> tuple[Tensor, int, np.ndarray]:
     """(labels for `energy_by_label`, their number, how many modes each has) for ``rule(modes, *arguments)``.
 
@@ -186,8 +186,7 @@ def labelled(modes: Modes, rule: Callable[..., np.ndarray], *arguments) -> tuple
     multiplicity = np.broadcast_to(modes.multiplicity(), label.shape)
     members = np.bincount(label.ravel(), weights=multiplicity.ravel(), minlength=count).astype(np.int64)
     label = label + count * (multiplicity == 2)
-    with torch.inference_mode(False):  # a cached inference tensor would be refused by a later backward pass
-        return torch.from_numpy(label.ravel()), count, members
+    return torch.from_numpy(label.ravel()), count, members
 
 
 def shells(modes: Modes, norm: str) -> np.ndarray:

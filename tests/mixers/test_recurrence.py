@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sciops.mixers import StructuredRecurrence
-from sciops.mixers._linked import LinkedProducts, products
+from sciops.mixers._linked import linked_products, products
 from sciops.mixers._links import Links
 from sciops.models import Operator
 
@@ -174,7 +174,7 @@ def test_products_along_links_have_the_right_gradients(tile, monkeypatch):
     monkeypatch.setattr("sciops.mixers._linked._TILE", tile)
     q, keys = drawn(2, 2, 5, 3).requires_grad_(), drawn(2, 2, 7, 3, seed=2).requires_grad_()
     for links in (torch.tensor([[-1, 0], [6, 2], [1, 1], [-1, -1], [3, 5]]), torch.randint(-1, 7, (2, 5, 2))):
-        assert torch.autograd.gradcheck(LinkedProducts.apply, (q, keys, links))
+        assert torch.autograd.gradcheck(linked_products, (q, keys, links))
         whole = q @ keys.mT
         at = links.expand(2, 5, 2)[:, None].expand(2, 2, 5, 2)
         expected = whole.gather(-1, at.clamp(min=0)).masked_fill(at < 0, 0)

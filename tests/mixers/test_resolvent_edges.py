@@ -8,7 +8,7 @@ import torch
 from sciops.mixers import MIXERS, BlockResolventAttention, StructuredRecurrence, _linked, copied, recurrence
 from sciops.mixers._block_exact import exact
 from sciops.mixers._block_solve import Routes, structured_solve
-from sciops.mixers._linked import LinkedProducts
+from sciops.mixers._linked import linked_products
 from sciops.mixers._resolvent import resolvent
 from sciops.mixers.token_mixing import linked_solution
 
@@ -74,8 +74,8 @@ def solves():
         "structured": (structured, (tiles, far, v.unflatten(2, (blocks, m)))),
         "links": (lambda p, v: linked_solution(p[..., 0], p, links, v), (p, v)),
         "few links": (lambda p, v: linked_solution(p[..., 0], p, links[:40], v), (p[:, :, :40], v[:, :, :40])),
-        "products": (lambda q, k: LinkedProducts.apply(q, k, links), (q, k)),
-        "few products": (lambda q, k: LinkedProducts.apply(q, k, links[:9]), (q[:, :, :9], k[:, :, :9])),
+        "products": (lambda q, k: linked_products(q, k, links), (q, k)),
+        "few products": (lambda q, k: linked_products(q, k, links[:9]), (q[:, :, :9], k[:, :, :9])),
     }
 
 

@@ -304,9 +304,9 @@ def test_self_attention_of_the_decoder_is_one_kernel(monkeypatch):
     seen = []
     attend = torch.nn.functional.scaled_dot_product_attention
 
-    def recorded(q, k, v, *, attn_mask, scale):
+    def recorded(q, k, v, *, attn_mask, **options):
         seen.append(attn_mask)
-        return attend(q, k, v, attn_mask=attn_mask, scale=scale)
+        return attend(q, k, v, attn_mask=attn_mask, **options)
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", recorded)
     made(encoder_depth=0)(drawn(2, 5), drawn(2, 6), torch.ones(2, 5, dtype=torch.bool))

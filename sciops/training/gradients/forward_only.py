@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from functools import lru_cache
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from sciops._compiling import kept
 from sciops.models.apply import apply_model, unwrapped
 from sciops.training.gradients._linear_stack import LinearStack, Pass, read_stack, run_stack
 from sciops.training.gradients._projecting import grid_of, keeper_of, project_
@@ -138,7 +138,7 @@ def feedback_matrix(model: nn.Module, *, lift: bool | None = None) -> Tensor:
     return _matrix(stack)
 
 
-@lru_cache(maxsize=8)
+@kept(8)
 def random_feedback(
     inputs: int, outputs: int, scale: float, seed: int, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
