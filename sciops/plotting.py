@@ -101,10 +101,21 @@ def draw_spectra(
     axis.set_ylabel("energy E(k)")
 
 
-def draw_intervals(axis: Any, rows: Sequence[tuple[str, float, float, float]], *, unit: str = "") -> None:
-    """One horizontal interval a row (label, mean, low, high) about a line at zero, first row on top."""
+def draw_intervals(
+    axis: Any,
+    rows: Sequence[tuple[str, float, float, float]],
+    *,
+    unit: str = "",
+    decided: Sequence[bool] | None = None,
+) -> None:
+    """One horizontal interval a row (label, mean, low, high) about a line at zero, first row on top.
+
+    decided : rows with a verdict are coloured by their side of zero, the others are grey; by default those whose
+        interval leaves zero out
+    """
     for i, (_, mean, low, high) in enumerate(rows):
-        color = "0.45" if low <= 0 <= high else PALETTE[0] if high < 0 else PALETTE[1]
+        counts = decided[i] if decided is not None else not low <= 0 <= high
+        color = "0.45" if not counts else PALETTE[0] if mean < 0 else PALETTE[1]
         axis.plot([low, high], [i, i], color=color, linewidth=2.2, solid_capstyle="round")
         axis.plot([mean], [i], "o", color=color)
     axis.axvline(0.0, color="0.2", linewidth=0.8)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops.evaluation import paired_verdict
+from sciops.evaluation import paired_verdict, spread
 from sciops.grids import restrict
 from sciops.metrics import relative_l2, relative_mse
 from studies._shift_case import Case
@@ -172,15 +172,9 @@ def _split(key: str) -> tuple[str, int, int, str]:
     return arm, int(train), int(test), way
 
 
-def _spread(errors: np.ndarray) -> dict[str, float]:
-    """Mean over samples, then mean and sample standard deviation over seeds."""
-    by_seed = errors.mean(axis=1)
-    return {
-        "mean": float(by_seed.mean()),
-        "std": float(by_seed.std(ddof=1)) if len(by_seed) > 1 else 0.0,
-        "median": float(np.median(errors)),
-        "seeds": len(by_seed),
-    }
+def _spread(errors: np.ndarray) -> dict[str, Any]:
+    """Mean over samples, then the spread over seeds; and the median over both."""
+    return asdict(spread(errors.mean(axis=1))) | {"median": float(np.median(errors))}
 
 
 def _row(key: str, errors: np.ndarray, squared: np.ndarray) -> dict[str, Any]:
@@ -196,7 +190,5 @@ def _verdicts(arrays: dict[str, np.ndarray]) -> list[dict[str, Any]]:
         if arm == "reference" or train == test or not way.startswith(("low + ", "direct, ")):
             continue
         verdict = paired_verdict(arrays[f"{arm}|{train}|{test}|direct"], errors)
-        rows.append(
-            {"arm": arm, "train": train, "test": test, "against": way} | asdict(verdict) | {"winner": verdict.winner}
-        )
+        rows.append({"arm": arm, "train": train, "test": test, "against": way} | asdict(verdict))
     return rows

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops.evaluation import Spread
 from sciops.plotting import draw_field, draw_intervals, draw_spectra, figure, series
 from studies._shift_case import UPSAMPLINGS, Case
 
@@ -80,7 +81,7 @@ def _shift_table(results: dict, lookup: dict, train: int, test: int) -> list[str
     for v in verdicts:
         if v["against"] not in (f"low + {reference}", "low + cubic", "low + fourier naive", "direct, undilated"):
             continue
-        winner = {"first": "direct", "second": v["against"], "tie": "tie"}[v["winner"]]
+        winner = {"first": "direct", "second": v["against"]}.get(v["winner"], v["winner"])
         spread = f"{100 * v['difference']:+.2f} [{100 * v['low']:+.2f}, {100 * v['high']:+.2f}]"
         key = ("arm", "train", "test")
         mismatch = {r["input"]: r for r in results["equivariance"] if all(r[k] == v[k] for k in key)}
@@ -130,9 +131,9 @@ def _draw_errors(config: Any, results: dict, path: Path) -> None:
 
             def line(arm: str, way: str, label: str | None, **style: Any) -> None:
                 found = [(n, lookup.get((arm, n if way == "native" else train, n, way))) for n in tests]  # noqa: B023
-                found = [(n, e) for n, e in found if e]
+                found = [(n, Spread.read(e).times(100)) for n, e in found if e]
                 if found:
-                    grids, means, spread = zip(*[(n, 100 * e["mean"], 100 * e["std"]) for n, e in found])
+                    grids, means, spread = zip(*[(n, e.mean, e.bar) for n, e in found])
                     axis.errorbar(grids, means, yerr=spread, capsize=2, label=label, **style)  # noqa: B023
 
             for arm, style in zip(_plain_arms(results, train), series()):
@@ -166,12 +167,15 @@ def _draw_verdicts(config: Any, results: dict, path: Path) -> None:
     for v in results["verdicts"]:
         if v["against"] in ("low + sine", "low + cubic", "low + fourier naive") and not v["arm"].endswith(" (sym)"):
             label = f"{v['arm']} vs {v['against'].removeprefix('low + ')}"
-            rows_of[v["train"], v["test"]].append((label, *(100 * v[k] for k in ("difference", "low", "high"))))
+            row = (label, *(100 * v[k] for k in ("difference", "low", "high")))
+            rows_of[v["train"], v["test"]].append((row, v["winner"] in ("first", "second")))
     tallest = max(len(rows) for rows in rows_of.values())
     with figure(path, 1, len(pairs), width=3.9, height=0.9 + 0.2 * tallest, sharey=True) as (_, axes):
         for axis, pair in zip(axes[0], pairs):
-            draw_intervals(axis, rows_of[pair], unit="error direct − error low + up (percentage points)")
-            axis.set_title(f"{pair[0]} → {pair[1]} points: left of 0, direct is better")
+            rows, decided = zip(*rows_of[pair])
+            unit = "error direct − error low + up (percentage points)"
+            draw_intervals(axis, rows, unit=unit, decided=decided)
+            axis.set_title(f"{pair[0]} → {pair[1]} points: left of 0, direct is better (grey: no verdict)")
 
 
 def _draw_spectra(config: Any, case: Case, models: dict, train: int, test: int, path: Path) -> None:
@@ -309,15 +313,16 @@ def _arms(results: dict, train: int) -> list[str]:
 def _percent(row: dict | None) -> str:
     if row is None:
         return ""
-    e = row["relative_l2"]
-    spread = f" ± {100 * e['std']:.2f}" if e["seeds"] > 1 else ""
-    return f"{100 * e['mean']:.2f}{spread}"
+    return _printed(row, Spread.read(row["relative_l2"]).times(100), ".2f")
 
 
 def _squared(row: dict) -> str:
-    e = row["relative_mse"]
-    spread = f" ± {e['std']:.5f}" if e["seeds"] > 1 else ""
-    return f"{e['mean']:.5f}{spread}"
+    return _printed(row, Spread.read(row["relative_mse"]), ".5f")
+
+
+def _printed(row: dict, found: Spread, digits: str) -> str:
+    """The references are solved, not trained: they have no seeds."""
+    return format(found.mean if row["arm"] == "reference" else found, digits)
 
 
 def _table(rows: list[list[Any]]) -> list[str]:

@@ -4,7 +4,7 @@ For every training grid, test grid, model and seed, on the same test fields: the
 upsampled in every way that fits the grid; run on S with the coefficient carried up from s (same function, so that what
 changes is the network's own grid dependence); the model trained on S; the true solution upsampled from s (no surrogate
 can beat this floor by low + upsampling); and the native solve of the coarse coefficient. Verdicts are paired, sample by
-sample, with bootstrap intervals over seeds and samples.
+sample, with intervals over seeds and samples.
 
     python -m studies.resolution_shift --preset quick                    22 → 43 → 85 nodes, minutes
     python -m studies.resolution_shift --preset remedies                 dealiasing, two training grids, latent grid

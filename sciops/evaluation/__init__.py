@@ -1,6 +1,6 @@
 """What a table of errors says: paired comparisons with their uncertainty, errors against time, cost of a text."""
 
-from sciops.evaluation.paired import Verdict, paired_verdict
+from sciops.evaluation.paired import FEWEST, HalfWidths, Verdict, half_widths, paired_verdict
 from sciops.evaluation.perplexity import TextScores, score_text
 from sciops.evaluation.rollout import (
     RolloutErrors,
@@ -14,16 +14,21 @@ from sciops.evaluation.rollout import (
     window_errors,
 )
 from sciops.evaluation.rouge import Rouge, mean_rouge, rouge
+from sciops.evaluation.spread import Spread, spread
 
 __all__ = [
+    "FEWEST",
+    "HalfWidths",
     "RolloutErrors",
     "Rouge",
+    "Spread",
     "TextScores",
     "Verdict",
     "correlation",
     "correlation_time",
     "errors_against_time",
     "frame_errors",
+    "half_widths",
     "mean_rouge",
     "paired_verdict",
     "persistence",
@@ -31,5 +36,6 @@ __all__ = [
     "rollout_errors",
     "rouge",
     "score_text",
+    "spread",
     "window_errors",
 ]
