@@ -218,19 +218,28 @@ def _estimated(fine: Tensor, run: tuple, counts: np.ndarray) -> Tensor:
     few = max(1, int(end / (4 * largest) + 1e-9)) if steps else 0
     whole = (start, space, given[-1:], [end], linear, nonlinear, order)
     longest = _integrate(*whole, np.array([few]), every_time=False, refuse=False)[:, 0]
-    error, nominal = doubling_error(fine, double, longest, order, expected=expected_ratio(steps, end, few, order))
-    if bool(nominal.all()) or not linear.is_complex():
+    mask = space.cast((largest * linear.abs() > 1).to(torch.float64))
+    error, weighty = doubling_error(
+        fine,
+        double,
+        longest,
+        lambda u: space.inverse(mask * space.forward(u)),
+        order,
+        expected=expected_ratio(steps, end, few, order),
+    )
+    if not linear.is_complex() or not bool(weighty.any()):
         return error
 
     def integrate(lengths: list[float], counts: list[int], order: int) -> Tensor:
         shortened = (start, space, np.cumsum(lengths), lengths, linear, nonlinear, order)
         return _integrate(*shortened, np.array(counts), every_time=True, refuse=False)
 
-    unresolved = unresolved_error(integrate, linear, largest, int(counts.sum()), order)
+    symbol = linear.reshape((1,) * (fine.ndim - linear.ndim) + linear.shape)
+    unresolved = unresolved_error(integrate, symbol, largest, int(counts.sum()), order)
     size = fine.flatten(1).norm(dim=1)
     # fields of one size differ by at most 2
     unresolved = (unresolved / torch.where(size > 0, size, 1.0)).clamp(max=2.0)
-    return torch.where(nominal, error, torch.maximum(error, unresolved))
+    return torch.where(weighty, torch.maximum(error, unresolved), error)
 
 
 def _steps(times: np.ndarray, dt: float, *, even: bool) -> tuple[np.ndarray, list[float]]:
