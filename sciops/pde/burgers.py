@@ -40,7 +40,7 @@ def solve(
         |u| dt < 1.3 h. Smooth fields with ν ≥ 0.01 stand much larger steps
     order : of the exponential Runge–Kutta method, 1 to 4 (Cox & Matthews 2002)
     dealias : products keep the modes of the 2/3 rule
-    estimate : also the relative error of the time stepping, at the cost of half a run more
+    estimate : also the relative error of the time stepping, at the cost of three quarters of a run more
     on_failure : "raise", or "flag" a sample that blows up with NaN
 
     A shock is 4ν/(jump of u) wide and needs a few points across; thinner ones ring. h = 1/1024 serves ν = 0.003.

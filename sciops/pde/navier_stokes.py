@@ -62,7 +62,7 @@ def solve(
     dealias : the product keeps |q| < n/3 on both axes (2/3 rule), and is made of these modes alone; what w0 and f have
         beyond only decays. The truncated equation without ν, α and f keeps energy and enstrophy. False keeps all but
         Nyquist modes, and aliases
-    estimate : .error by a second run with steps twice as long
+    estimate : .error by two more runs with longer steps
     on_failure : "raise", or "flag" a sample that blows up with NaN
     returns : Trajectory with u = w (batch, time, nx, ny). Gradients pass through
 
