@@ -43,8 +43,7 @@ def examine(
     checksum does not depend on the blocks. `loader` has the training sets as its first.
 
     Raises ValueError for what cannot be trained on: values that are not finite (naming the sample), sets that differ in
-    channels, shares that do not match the sets, and what the task refuses (`_tasks`), such as a grid without the
-    symmetry that `augment` names.
+    channels, shares that do not match the sets, and what the task refuses (`_tasks`).
     """
     task = task_of(config)
     for dataset in train:

@@ -43,6 +43,7 @@ from sciops.training.batches import Batch, batches_per_epoch, epoch_steps, micro
 from sciops.training.config import TrainConfig
 from sciops.training.gradients import GRADIENTS, options_at
 from sciops.training.gradients._diagnosis import Diagnosis
+from sciops.training.symmetry import Moves
 
 
 @dataclass
@@ -120,6 +121,7 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
     train, validation = training_sets(data)
     processes = Processes(config)
     with Loader([*train, *validation], workers=config.loader_workers, start_method=config.start_method) as loader:
+        moves = processes.first(lambda: [task_of(config).moves(dataset) for dataset in train])
         normalize = wants_normalizers(model, config)
         fingerprint, normalizers = processes.first(lambda: examine(train, config, loader, normalize=normalize))
         model = prepared(model, normalizers, config)
@@ -142,7 +144,7 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
                 seed_epoch(config, run.epochs, processes.rank, processes.device)
                 try:
                     record = _train_epoch(
-                        front, train, loader, optimizer, scaler, average, run, total, config, processes
+                        front, train, moves, loader, optimizer, scaler, average, run, total, config, processes
                     )
                 except NonFiniteLoss as error:
                     memory.recover()
@@ -171,6 +173,7 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
 def _train_epoch(
     front: nn.Module,
     train: Sequence[Any],
+    moves: Sequence[Moves | None],
     loader: Loader,
     optimizer: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler,
@@ -216,7 +219,7 @@ def _train_epoch(
             rule = partial(GRADIENTS[config.gradients], **options_at(config.gradient_options, done))
             unrolling.draw(run.steps)
             step = (
-                (to_batch(next(batches), piece, weight, train[piece.dataset].grid, *how), number)
+                (to_batch(next(batches), piece, weight, train[piece.dataset].grid, *how, moves[piece.dataset]), number)
                 for number, (piece, weight) in enumerate(pieces, 1 - len(pieces))
             )
             if diagnosis.is_due(run.steps):

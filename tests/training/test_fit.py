@@ -12,6 +12,7 @@ from torch import nn
 
 from sciops.datasets import Normalizer, Splits, TensorFields
 from sciops.grids import Grid
+from sciops.symmetry import Symmetry
 from sciops.models import Normalized
 from sciops.training import GRADIENTS, NonFiniteLoss, TrainConfig, evaluate, fit, load_checkpoint, predict
 
@@ -21,7 +22,8 @@ QUIET = TrainConfig(epochs=4, batch_size=8, progress=False)
 def fields(n: int = 24, points: int = 8, seed: int = 0, units: float = 1.0) -> TensorFields:
     random = torch.Generator().manual_seed(seed)
     x = torch.rand(n, 1, points, points, generator=random)
-    return TensorFields(x, units * (3 + 2 * x + x.roll(1, -1)), Grid((points, points)))
+    y = units * (3 + 2 * x + x.roll(1, -1))
+    return TensorFields(x, y, Grid((points, points)), symmetry=Symmetry.of_scalars())
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -302,7 +304,8 @@ def test_bad_data_is_refused_in_one_line():
         fit(nn.Identity(), Splits(fields()), QUIET)
     short = Grid((8, 8), extent=(0, 0.9), domain=(0, 1))
     with pytest.raises(ValueError, match="augment='transpose'"):
-        fit(network(), Splits(TensorFields(fields().x, fields().y, short)), replace(QUIET, augment="square"))
+        data = TensorFields(fields().x, fields().y, short, symmetry=Symmetry.of_scalars())
+        fit(network(), Splits(data), replace(QUIET, augment="square"))
 
 
 def test_augmentation_makes_a_symmetric_problem_of_one_sample():
@@ -317,7 +320,8 @@ def test_augmentation_makes_a_symmetric_problem_of_one_sample():
             return self.value + 0 * x
 
     y = torch.arange(9.0).view(1, 1, 3, 3) ** 2
-    data = Splits(TensorFields(torch.zeros(64, 1, 3, 3), y.expand(64, 1, 3, 3), Grid((3, 3))))
+    x, symmetry = torch.zeros(64, 1, 3, 3), Symmetry.of_scalars()
+    data = Splits(TensorFields(x, y.expand(64, 1, 3, 3), Grid((3, 3)), symmetry=symmetry))
     config = replace(QUIET, epochs=200, learning_rate=0.5, objective="mse", augment="square", normalize=False)
     model = fit(Points(), data, config).model
     images = [torch.rot90(v, k, (-2, -1)) for v in (y, y.transpose(-1, -2)) for k in range(4)]

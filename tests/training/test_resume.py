@@ -16,6 +16,7 @@ from torch import nn
 from sciops._json import read_jsonl
 from sciops.datasets import Splits, TensorFields
 from sciops.grids import Grid
+from sciops.symmetry import Symmetry
 from sciops.models import build_model
 from sciops.training import TrainConfig, fit, load_checkpoint, save_checkpoint
 
@@ -25,7 +26,7 @@ QUIET = TrainConfig(epochs=4, batch_size=8, clip=0.5, progress=False)
 def fields(n: int, seed: int, points: int = 8) -> TensorFields:
     random = torch.Generator().manual_seed(seed)
     x = torch.rand(n, 1, points, points, generator=random)
-    return TensorFields(x, 3 + 2 * x + x.roll(1, -1), Grid((points, points)))
+    return TensorFields(x, 3 + 2 * x + x.roll(1, -1), Grid((points, points)), symmetry=Symmetry.of_scalars())
 
 
 def data() -> Splits:
