@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -86,12 +85,13 @@ def statement(
 
     x, y : kinds of the channels, from `kinds_of` and `times`
     names : the variables and constants that are channels
-    kinds : those the user declares, name → kind. Where they name every channel the user vouches for what the file does
-        not state: an equation that is not known, its walls and its forcing. What the file states still counts
+    kinds : those the user declares, name → kind; a variable's attribute ``kind`` declares it, too. Where every channel
+        is declared, the user vouches for what the file does not state: an equation that is not known, its walls and its
+        forcing. What the file states still counts
     """
     about = EQUATION_SYMMETRIES.get(str(source.attrs.get("equation", "unknown")))
     about = None if about is None or source.attrs.get("layout") in about.layouts else about
-    vouched = bool(names) and all(name in (kinds or {}) for name in names)
+    vouched = bool(names) and all(_declared(source, name, kinds) for name in names)
     unknown = _unknown(source, about, grid, names, vouched)
     walls, unstated = sides_of(source.attrs, grid)
     if unstated and not vouched and not (about is not None and about.zero_walls) and grid.centering != "periodic":
@@ -108,16 +108,16 @@ def statement(
 
 
 def kinds_of(source: xr.Dataset, names: Sequence[str], declared: Mapping[str, str] | None) -> tuple[str, ...]:
-    """The kind of each variable or constant: as declared, as the equation has it, as its attributes say which component
-    of what it is, else unknown."""
+    """The kind of each variable or constant: as declared here or by its attribute ``kind``, as the equation has it, as
+    its attributes ``part_of`` and ``component`` say, else unknown."""
     about = EQUATION_SYMMETRIES.get(str(source.attrs.get("equation", "unknown")))
     if about is not None and source.attrs.get("layout") in about.layouts:
         about = None
     found = []
     for name in names:
-        attrs = source[name].attrs if name in source.variables else {}
-        if declared and name in declared:
-            found.append(declared[name])
+        attrs, own = source[name].attrs if name in source.variables else {}, _declared(source, name, declared)
+        if own:
+            found.append(own)
         elif about is not None and name in about.kinds:
             found.append(about.kinds[name])
         elif name == "time":
@@ -145,6 +145,13 @@ def times(kinds: Sequence[str], count: int, *, first: int = 0) -> tuple[str, ...
             component = bool(colon) and name != "unknown"
             found.append(f"{name}[{k}]:{index}" if component else kind)
     return tuple(found)
+
+
+def _declared(source: xr.Dataset, name: str, declared: Mapping[str, str] | None) -> str | None:
+    """The kind that the user declares, here or by an attribute of the variable."""
+    if declared and name in declared:
+        return declared[name]
+    return source[name].attrs.get("kind") if name in source.variables else None
 
 
 def _unknown(

@@ -38,7 +38,7 @@ class SymmetryAveraged(nn.Module):
             raise ValueError(f"group={group!r}: expected one of {', '.join(GROUPS)}")
         if symmetry is None:
             raise ValueError(
-                f"group={group!r}: it is not known which symmetries the problem has; pass symmetry=dataset.symmetry, or "
+                f"group={group!r}: the symmetries of the problem are not known; pass symmetry=dataset.symmetry, or "
                 "symmetry=sciops.symmetry.Symmetry(inputs=('scalar',), outputs=('scalar',)), one kind a channel"
             )
         self.model, self.group = model, group

@@ -31,7 +31,7 @@ class Symmetry:
     inputs, outputs : what each channel of x and of y is (`sciops.symmetry.channels.check_kind`): "scalar",
         "pseudoscalar" (vorticity in two dimensions), "fixed" (positions of the points), or a component of a vector or
         tensor, "velocity:x", "K:xx"; "unknown:name" allows nothing but the identity
-    walls : axis → what is given at its low and its high end, compared for equality, such as
+    walls : axis → what is given at its low and its high end, compared (numbers to rounding), such as
         {"x": ("u = 1", "u = 0"), "y": ("no flux", "no flux")}. An entry may be (text, values along the side). Axes
         that are not named are alike
     vectors : name → constants of the equation that have a direction and are not channels, such as
@@ -115,7 +115,9 @@ class Symmetry:
             return kept
         for element, reason in reasons.items():
             if reason is not None:
-                raise ValueError(f"{name}={group!r}: {element} is not a symmetry here, {reason}; {self._rest(grid, name)}")
+                raise ValueError(
+                    f"{name}={group!r}: {element} is not a symmetry here, {reason}; {self._rest(grid, name)}"
+                )
         return kept
 
     def move(self, fields: Tensor, element: Element, grid: Grid, side: str = "inputs") -> Tensor:
@@ -184,7 +186,7 @@ class Symmetry:
             backwards = len(element.axes) == 2 and element.mirrored[1 - k]
             for end, (moved, own) in enumerate(zip(there, here)):
                 moved = _reversed(moved) if backwards else moved
-                if moved != own:
+                if not _same(moved, own):
                     low = end if not mirror else 1 - end
                     return (
                         f"the {('low', 'high')[low]} {_AXES[axis]} side ({_said(moved)}) would be the "
@@ -195,7 +197,9 @@ class Symmetry:
     def _rest(self, grid: Grid, name: str) -> str:
         kept = [e for e in elements_of("allowed", grid.ndim) if self.reason(e, grid) is None][1:]
         if not kept:
-            return "it has none but the identity" + (f": leave {name} out" if name == "group" else f": pass {name}='none'")
+            return "it has none but the identity" + (
+                f": leave {name} out" if name == "group" else f": pass {name}='none'"
+            )
         if grid.ndim == 2 and all(e.mirrored == (False, False) for e in kept):
             return f"pass {name}='transpose'"
         return f"pass {name}='allowed' for what it has: {', '.join(map(str, kept))}"
@@ -206,11 +210,28 @@ def _plain(entry: Any) -> Any:
     return tuple(map(_plain, entry)) if isinstance(entry, (list, tuple)) else entry
 
 
+def _same(one: Any, other: Any) -> bool:
+    """Whether two descriptions of a side say the same, numbers to rounding."""
+    if _are_numbers(one) and _are_numbers(other):
+        one, other = np.atleast_1d(one), np.atleast_1d(other)
+        return one.shape == other.shape and bool(
+            (abs(one - other) <= 1e-9 * max(abs(one).max(), abs(other).max())).all()
+        )
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return one == other
+
+
+def _are_numbers(entry: Any) -> bool:
+    values = entry if isinstance(entry, tuple) else (entry,)
+    return bool(values) and all(isinstance(value, (int, float)) for value in values)
+
+
 def _reversed(entry: Any) -> Any:
     """Values along a side in reverse order: every tuple of numbers in a wall's description."""
     if not isinstance(entry, tuple):
         return entry
-    if all(isinstance(value, (int, float)) for value in entry):
+    if _are_numbers(entry):
         return entry[::-1]
     return tuple(map(_reversed, entry))
 

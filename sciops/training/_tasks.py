@@ -74,7 +74,7 @@ class Fields(_Task):
             )
 
     def moves(self, dataset: Any) -> Moves | None:
-        """The symmetries that the samples of a data set are moved by; raises ValueError where the problem lacks them."""
+        """The symmetries that samples of a data set are moved by; ValueError where the problem lacks them."""
         return moves_of(dataset, self.config.augment)
 
     def draw(self, random: np.random.Generator, indices: np.ndarray) -> np.ndarray:

@@ -12,7 +12,11 @@ from torch import Tensor
 from sciops.grids import Grid
 from sciops.symmetry import Element, Symmetry
 
-DRAWN = {"transpose": 8, "square": 8, "allowed": 48}  # codes drawn; every group has a number of elements that divides it
+DRAWN = {
+    "transpose": 8,
+    "square": 8,
+    "allowed": 48,
+}  # codes drawn; every group has a number of elements that divides it
 
 
 @dataclass(frozen=True)

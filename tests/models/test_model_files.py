@@ -8,8 +8,8 @@ import torch
 from sciops import Grid, build_model, load_model, save_model
 from sciops.datasets.normalizers import Normalizer
 from sciops.models import Latent, Normalized, SymmetryAveraged, read_config
-from sciops.symmetry import Symmetry
 from sciops.models.persistence import CONFIG, WEIGHTS
+from sciops.symmetry import Symmetry
 
 SMALL = dict(width=6, depth=2, modes=(3, 3))
 

@@ -63,7 +63,9 @@ def test_a_symmetry_average_commutes_with_its_group_and_leaves_symmetric_models_
         torch.testing.assert_close(model(move(x)), move(y), rtol=1e-12, atol=1e-12)
         assert (model.model(move(x)) - move(model.model(x))).abs().max() > 1e-3
     pointwise = nn.Conv2d(1, 1, 1).double()
-    torch.testing.assert_close(SymmetryAveraged(pointwise, group, symmetry=SCALAR)(x, grid), pointwise(x), rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(
+        SymmetryAveraged(pointwise, group, symmetry=SCALAR)(x, grid), pointwise(x), rtol=1e-13, atol=1e-13
+    )
 
 
 def test_grids_without_the_symmetry_are_refused():
@@ -73,7 +75,7 @@ def test_grids_without_the_symmetry_are_refused():
         SymmetryAveraged(small(grid=DARCY16), "square", symmetry=SCALAR)(randn(1, 1, 16, 16))
     with pytest.raises(ValueError, match="group='cube'"):
         SymmetryAveraged(small(), "cube", symmetry=SCALAR)
-    with pytest.raises(ValueError, match="it is not known which symmetries the problem has; pass symmetry="):
+    with pytest.raises(ValueError, match="the symmetries of the problem are not known; pass symmetry="):
         SymmetryAveraged(small(), "square")
 
 

@@ -10,8 +10,8 @@ from sciops.datasets import TensorFields
 from sciops.grids import Grid
 from sciops.models import Corrector, EffectiveCoefficient, Normalized, build_model, load_model, save_model
 from sciops.pde import darcy
-from sciops.symmetry import Symmetry
 from sciops.random_fields import gaussian_random_field, two_phase
+from sciops.symmetry import Symmetry
 from sciops.training import TrainConfig, fit
 from sciops.training.evaluation import evaluate
 

@@ -12,8 +12,8 @@ from torch import nn
 
 from sciops.datasets import Normalizer, Splits, TensorFields
 from sciops.grids import Grid
-from sciops.symmetry import Symmetry
 from sciops.models import Normalized
+from sciops.symmetry import Symmetry
 from sciops.training import GRADIENTS, NonFiniteLoss, TrainConfig, evaluate, fit, load_checkpoint, predict
 
 QUIET = TrainConfig(epochs=4, batch_size=8, progress=False)

@@ -16,8 +16,8 @@ from torch import nn
 from sciops._json import read_jsonl
 from sciops.datasets import Splits, TensorFields
 from sciops.grids import Grid
-from sciops.symmetry import Symmetry
 from sciops.models import build_model
+from sciops.symmetry import Symmetry
 from sciops.training import TrainConfig, fit, load_checkpoint, save_checkpoint
 
 QUIET = TrainConfig(epochs=4, batch_size=8, clip=0.5, progress=False)
