@@ -162,7 +162,12 @@ class Memory:
         mine = plain(self.config.identity())
         for name in [*mine, *state["config"]]:
             if mine.get(name) != state["config"].get(name):
-                advice = "; to stop early and resume, set stop_after and leave epochs" if name == "epochs" else ""
+                advice = ""
+                if name == "epochs":
+                    why = self._fixed_epochs(state)
+                    if why is None:
+                        continue
+                    advice = f" ({why}; to stop early and resume, set stop_after and leave epochs)"
                 raise ValueError(
                     f"{path} was trained with {name}={state['config'].get(name)!r}, this config has "
                     f"{mine.get(name)!r}: a run resumes with the config it began with{advice}"
@@ -193,6 +198,19 @@ class Memory:
             kept = kept or {name: t for name, t in tensors.items() if name.startswith("model/")}
             own = model_tensors(self.model)
             self.best = {name: like(tensor, own[name]) for name, tensor in kept.items()}
+
+    def _fixed_epochs(self, state: Mapping[str, Any]) -> str | None:
+        """Why the run cannot go on to another number of epochs; None where what was done does not depend on it."""
+        config = self.config
+        if config.epochs < state["epochs"]:
+            return f"it has done {state['epochs']} already"
+        if config.schedule != "constant":
+            return f"schedule={config.schedule!r} has other rates for another number of epochs; 'constant' has not"
+        if any(isinstance(value, Mapping) for value in config.gradient_options.values()):
+            return "gradient_options change at shares of all epochs"
+        if config.grid_order == "sequential":
+            return "grid_order='sequential' gives each grid a share of all epochs"
+        return None
 
     def _model_config(self) -> Any:
         try:

@@ -25,6 +25,7 @@ from sciops.training.objectives import (
 from sciops.training.objectives.classification import smoothed
 from sciops.training.symmetry import DRAWN, Moves, moves_of
 
+_IMMENSE = 1e30  # of a relative error whose denominator vanishes, where the error itself is about 1
 FIELD_AUGMENTATIONS = ("none", "transpose", "square", "allowed")
 
 
@@ -46,6 +47,10 @@ class _Task:
     def moves(self, dataset: Any) -> Moves | None:
         """The symmetries that samples are moved by, for tasks that have such."""
         return None
+
+    def vanishing(self, y: Tensor, grid: Grid, *, trained: bool) -> Tensor:
+        """(batch,) whether a target is zero to what divides by its size, the objective or the error of validation."""
+        return torch.zeros(len(y), dtype=torch.bool, device=y.device)
 
     def expected(self, target: Tensor) -> tuple[int | None, ...]:
         """The shape of the prediction of `target`; None where any size will do."""
@@ -88,6 +93,16 @@ class Fields(_Task):
     def moved(self, x: Tensor, y: Tensor, codes: np.ndarray, moves: Moves | None) -> tuple[Tensor, Tensor]:
         """(x, y) of what `reads` named, as the model is to see them."""
         return (x, y) if moves is None else moves.apply(x, y, codes)
+
+    def vanishing(self, y: Tensor, grid: Grid, *, trained: bool) -> Tensor:
+        # an error that varies everywhere and is about as large as the targets: whatever divides by zero is found
+        size = y.abs().amax()
+        y = (y / torch.where(size > 0, size, 1.0)).to(
+            torch.float64 if self.config.precision == "float64" else torch.float32
+        )
+        off = y + torch.arange(y[0].numel(), device=y.device, dtype=y.dtype).cos().view(y.shape[1:])
+        errors = self.losses(off, y, grid) if trained else self.errors(off, y)
+        return ~(errors < _IMMENSE)
 
     def losses(self, prediction: Tensor, target: Tensor, grid: Grid) -> Tensor:
         losses = self.objective(prediction, target, grid)

@@ -56,7 +56,7 @@ class TrainConfig:
     loader_workers: int = 0  # processes that read fields kept on disk; 0: a thread reads ahead
     start_method: Literal["spawn", "fork", "forkserver"] = "spawn"  # how those processes begin
     folder: Path | None = None  # of log.jsonl, last.safetensors and best.safetensors; None keeps all in memory
-    resume: bool = False  # go on from last.safetensors where there is one
+    resume: bool = False  # go on from last.safetensors where there is one; with a constant rate also to more epochs
     stop_after: int | None = None  # end this call after so many epochs, to be resumed
     checkpoint_every: int = 1  # epochs between two writes of last.safetensors
     on_nonfinite: Literal["raise", "stop"] = "raise"  # a loss that is not finite: raise, or return the last good state

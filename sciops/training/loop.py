@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from sciops.training._averaging import Average
-from sciops.training._data import examine, fingerprints, training_sets
+from sciops.training._data import check_validation, examine, fingerprints, training_sets
 from sciops.training._finite import NonFiniteLoss, check_finite
 from sciops.training._loader import Loader
 from sciops.training._memory import Memory
@@ -112,9 +112,11 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
     into micro-batches whose gradients add up to the same step. Two things are not the same then: dropout and the noise
     of a `Stepper` draw other numbers, and batch norm sees smaller batches (process 0's running statistics are kept).
 
-    Raises ValueError for data that does not fit or is not finite, for a folder that holds another run, and for a
-    resumed run whose config, data or model differ, naming the first difference; NonFiniteLoss where the loss overflows
-    (see ``on_nonfinite``).
+    Raises ValueError for data that does not fit or is not finite, for a target that is zero where the objective or the
+    error of validation divides by its size, for symmetries (``augment``) that the problem does not have, for a folder
+    that holds another run, and for a resumed run whose config, data or model differ, naming the first difference;
+    TypeError for data sets of another kind; NonFiniteLoss where the loss overflows (see ``on_nonfinite``). A run with a
+    constant rate may be resumed with more epochs; other schedules depend on their number.
     """
     config = config or TrainConfig()
     check_trackers(config)
@@ -124,6 +126,7 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
         moves = processes.first(lambda: [task_of(config).moves(dataset) for dataset in train])
         normalize = wants_normalizers(model, config)
         fingerprint, normalizers = processes.first(lambda: examine(train, config, loader, normalize=normalize))
+        processes.first(lambda: check_validation(validation, config, loader, first=len(train)))
         model = prepared(model, normalizers, config)
         trained = processes.place(model)
         names = {p: name for name, p in trained.named_parameters() if p.requires_grad}

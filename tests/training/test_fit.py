@@ -341,3 +341,56 @@ def test_a_cuda_device_gives_the_losses_of_the_cpu(precision, tmp_path):
     for a, b in zip(reference.history, run.history):
         assert b["loss"] == pytest.approx(a["loss"], rel=tolerance)
     assert evaluate(run.model, data.validation)["relative_l2"].mean() == pytest.approx(run.best, rel=tolerance)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("objective", ["relative_l2", "relative_mse", "h1", "nrmse", "relative_gradient"])
+def test_a_zero_target_is_named_before_training(objective, precision):
+    config, data = replace(QUIET, objective=objective, precision=precision), fields()
+    data.y[5] = 0
+    with pytest.raises(ValueError, match=rf"training sample 5 .* target that is zero.*objective='{objective}' divides"):
+        fit(network(), Splits(data), config)
+    if precision == "float64":
+        data.y = data.y.double() * 1e-200  # whatever the units are
+        with pytest.raises(ValueError, match="training sample 5"):
+            fit(network(), Splits(data), config)
+    held_out = fields(4, seed=1)
+    held_out.y[2] = 0
+    with pytest.raises(ValueError, match="validation sample 2 .* target that is zero, and the relative error of valid"):
+        fit(network(), Splits(fields(), held_out), config)
+
+
+def test_targets_that_an_objective_does_not_divide_by_are_trained_on():
+    data = fields()
+    data.y[5] = 0
+    assert math.isfinite(fit(network(), Splits(data), replace(QUIET, objective="mse", epochs=1)).history[0]["loss"])
+    constant = fields()
+    constant.y[5] = 3.0
+    fit(network(), Splits(constant), replace(QUIET, epochs=1))
+    with pytest.raises(ValueError, match="training sample 5 .* zero or constant"):
+        fit(network(), Splits(constant), replace(QUIET, gradient_weight=0.1))
+    rest = [i for i in range(len(data)) if i != 5]
+    fit(network(), Splits(data.subset(rest)), replace(QUIET, epochs=1))  # its exclusion by choice
+    holed = fields(4, seed=1)
+    holed.x[1] = math.nan
+    with pytest.raises(ValueError, match=r"validation sample 1 .* not finite in 'x'.*load_splits\(validation=…\)"):
+        fit(network(), Splits(fields(), holed), QUIET)
+
+
+def test_data_sets_of_torch_are_refused_with_what_to_pass():
+    torchs = torch.utils.data.TensorDataset(fields().x, fields().y)
+    with pytest.raises(TypeError, match=r"data is TensorDataset; .*Splits\(train=TensorFields\(x, y, grid\)\)"):
+        fit(network(), torchs, QUIET)
+    with pytest.raises(TypeError, match=r"a data set is TensorDataset, which has no .batch.*TensorFields"):
+        fit(network(), Splits(torchs), QUIET)
+    with pytest.raises(TypeError, match="a data set is TensorDataset"):
+        fit(network(), Splits(fields(), torchs), QUIET)
+
+
+def test_fields_in_double_precision_are_cast_to_the_models_precision():
+    double = TensorFields(fields().x.double(), fields().y.double(), fields().grid)
+    config = replace(QUIET, epochs=2)
+    one, other = (fit(network(), Splits(d, d), config) for d in (fields(), double))
+    assert [r["loss"] for r in one.history] == pytest.approx([r["loss"] for r in other.history], rel=1e-5)
+    errors = evaluate(other.model, double)["relative_l2"]
+    np.testing.assert_allclose(errors, evaluate(other.model, fields())["relative_l2"], rtol=1e-4)
