@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from sciops.datasets.conventions import SPACE
 from sciops.grids import Grid
 
@@ -26,7 +28,10 @@ def sides_of(attrs: Mapping[str, Any], grid: Grid) -> tuple[dict[str, tuple[Any,
         numbers = {name: _pairs(stated.get(name, 0.0), axes, 0.0) for name in _NUMBERS}
         return {
             axis: tuple(
-                (kinds[axis][end], *((name, numbers[name][axis][end]) for name in _NUMBERS if numbers[name][axis][end]))
+                (
+                    kinds[axis][end],
+                    *((name, numbers[name][axis][end]) for name in _NUMBERS if np.any(numbers[name][axis][end])),
+                )
                 for end in (0, 1)
             )
             for axis in axes

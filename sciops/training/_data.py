@@ -25,7 +25,7 @@ def training_sets(data: Any) -> tuple[list[Any], list[Any]]:
     """(training sets, validation sets) of ``data.train`` and ``data.validation``: each a dataset, several, or None."""
     if not hasattr(data, "train"):
         raise TypeError(
-            f"data is {type(data).__name__}; expected .train and .validation, such as sciops.datasets.load_splits(path) "
+            f"data is {type(data).__name__}; expected .train and .validation, of sciops.datasets.load_splits(path) "
             "or Splits(train=TensorFields(x, y, grid))"
         )
     train, validation = _as_list(data.train), _as_list(getattr(data, "validation", None))
