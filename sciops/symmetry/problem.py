@@ -238,9 +238,12 @@ def _reversed(entry: Any) -> Any:
 
 def _said(entry: Any) -> str:
     if isinstance(entry, tuple) and not _are_numbers(entry):
-        return ", ".join(map(_said, entry))
+        named = len(entry) == 2 and isinstance(entry[0], str) and _are_numbers(entry[1])
+        return (" " if named else ", ").join(map(_said, entry))
     if isinstance(entry, tuple) and len(entry) > 3:
         return f"{entry[0]:g} … {entry[-1]:g}"
+    if isinstance(entry, float):
+        return f"{entry:g}"
     text = "nothing stated" if entry is None else str(entry)
     return text if len(text) < 60 else text[:57] + "…"
 

@@ -48,11 +48,12 @@ class Memory:
         config: TrainConfig,
         data: str,
         validation: list[str],
+        moves: list[Any],
         writes: bool,
     ) -> None:
         self.run, self.model, self.optimizer, self.scaler, self.names = run, model, optimizer, scaler, names
         self.average, self.config, self.writes = average, config, writes
-        self.data, self.validation = data, validation
+        self.data, self.validation, self.moves = data, validation, moves
         self.good: dict[str, Tensor] = {}
         self.best: dict[str, Tensor] = {}
         self.written = 0
@@ -145,6 +146,7 @@ class Memory:
             "config": plain(self.config.identity()),
             "data": self.data,
             "validation": self.validation,
+            "moves": self.moves,
             "model": self._model_config(),
             "epochs": run.epochs,
             "steps": run.steps,
@@ -177,6 +179,10 @@ class Memory:
         if state["data"] != self.data:
             raise ValueError(
                 f"{path} was trained on other fields: the training data changed since; pass another folder"
+            )
+        if state.get("moves", self.moves) != self.moves:  # absent in files from before
+            raise ValueError(
+                f"{path} was augmented by other symmetries, {state['moves']}, now {self.moves}: pass another folder"
             )
         if state.get("validation", self.validation) != self.validation:  # absent in files from before
             raise ValueError(

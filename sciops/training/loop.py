@@ -134,7 +134,8 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
         scaler = torch.amp.GradScaler(processes.device.type, enabled=config.precision == "fp16")
         run = Run(model, Path(config.folder) if config.folder else None, parameters=sum(p.numel() for p in names))
         average = Average(names, config.ema)
-        data_read = (fingerprint, fingerprints(validation))
+        said = [None if one is None else one.describe() for one in moves]
+        data_read = (fingerprint, fingerprints(validation), said)
         memory = Memory(run, trained, optimizer, scaler, names, average, config, *data_read, processes.main)
         memory.start()
         processes.agree(sizes_of_data_sets=[len(dataset) for dataset in loader.datasets], finished_epochs=run.epochs)

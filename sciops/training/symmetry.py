@@ -32,6 +32,11 @@ class Moves:
     grid: Grid
     elements: tuple[Element, ...]
 
+    def describe(self) -> dict[str, list[str]]:
+        """What a run's folder keeps of the moves."""
+        kinds = {side: list(getattr(self.symmetry, side)) for side in ("inputs", "outputs")}
+        return {"elements": list(map(str, self.elements)), **kinds}
+
     def apply(self, x: Tensor, y: Tensor, codes: np.ndarray) -> tuple[Tensor, Tensor]:
         """(x, y), (batch, channel, *grid), every sample moved by its own element."""
         numbers = np.asarray(codes) % len(self.elements)

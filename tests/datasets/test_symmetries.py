@@ -125,7 +125,7 @@ def test_fit_and_the_averaged_prediction_ask_the_file(tmp_path, capsys, walls):
     data = load_splits(darcy.run(config))
     train = TrainConfig(epochs=1, batch_size=4, progress=False, device="cpu")
     side = {
-        "flow_cell": "the low y side \\(neumann\\) would be the low x side \\(dirichlet, values, 1.0\\)",
+        "flow_cell": "the low y side \\(neumann\\) would be the low x side \\(dirichlet, values 1\\)",
         "five_spot": "it changes f, which is not among the inputs",
     }[walls]
     model = build_model("fno", width=4, depth=1, modes=(2, 2))

@@ -172,6 +172,13 @@ def test_another_config_data_model_or_an_unasked_resume_is_refused_in_one_line(t
         fit(network(), data(), replace(again, learning_rate=0.01))
     with pytest.raises(ValueError, match="epochs=4, this config has 5.*set stop_after"):
         fit(network(), data(), replace(again, epochs=5))
+    turned = data()
+    for part in turned.train:
+        part.symmetry = Symmetry(("scalar",), ("pseudoscalar",))
+    augmented = replace(config, folder=tmp_path / "augmented", augment="square")
+    fit(network(), data(), augmented)
+    with pytest.raises(ValueError, match="was augmented by other symmetries"):
+        fit(network(), turned, replace(augmented, resume=True, stop_after=2))
     other = data()
     other.train[0].x[0, 0, 0, 0] += 1
     with pytest.raises(ValueError, match="trained on other fields"):
