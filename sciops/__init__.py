@@ -15,6 +15,7 @@ _ROOMS = (
     "resampling",
     "random_fields",
     "metrics",
+    "symmetry",
     "datasets",
     "pde",
     "mixers",
@@ -30,6 +31,7 @@ _ROOMS = (
 _NAMES = {
     "Grid": "grids",
     "restrict": "grids",
+    "Symmetry": "symmetry",
     "resample": "resampling",
     "open_dataset": "datasets",
     "validate": "datasets",

@@ -18,6 +18,7 @@ from sciops.grids import Grid
 from sciops.models import Corrector, EffectiveCoefficient, Normalized, SymmetryAveraged, build_model
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, two_phase
+from sciops.symmetry import Symmetry
 from sciops.training import TrainConfig, evaluate, fit
 from studies._accuracy_arms import Arm
 from studies._timing import interleaved
@@ -58,7 +59,8 @@ def _split(fields: dict[int, tuple[np.ndarray, np.ndarray]], samples: tuple[int,
     ends = np.cumsum([0, *samples])
     found = {}
     for n, (a, u) in fields.items():
-        parts = [TensorFields(a[i:j, None], u[i:j, None], Grid((n, n))) for i, j in zip(ends[:-1], ends[1:])]
+        grid, symmetry = Grid((n, n)), Symmetry.of_scalars()  # u = 0 on all walls, f = 1
+        parts = [TensorFields(a[i:j, None], u[i:j, None], grid, symmetry=symmetry) for i, j in zip(ends[:-1], ends[1:])]
         found[n] = Splits(*parts)
     return found
 
@@ -99,7 +101,8 @@ def trained_and_tested(arm: Arm, size: int, seed: int, splits: dict[int, Splits]
     run = fit(model, Splits(training if len(training) > 1 else training[0], validation, None), settings)
     best = run.model.eval()
     errors = evaluate(best, here.test, ("relative_l2",))["relative_l2"]
-    averaged = evaluate(SymmetryAveraged(best, "square"), here.test, ("relative_l2",))["relative_l2"]
+    averaged = SymmetryAveraged(best, "square", symmetry=here.test.symmetry)
+    averaged = evaluate(averaged, here.test, ("relative_l2",))["relative_l2"]
     return {
         "error": float(errors.mean()),
         "averaged": float(averaged.mean()),

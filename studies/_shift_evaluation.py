@@ -106,7 +106,7 @@ def variants(config: Any, case: Case, job: Any, model: Any) -> dict[str, Any]:
 
     named = {job.arm: model}
     if config.symmetrize:
-        named[f"{job.arm} (sym)"] = SymmetryAveraged(model, "transpose")
+        named[f"{job.arm} (sym)"] = SymmetryAveraged(model, "transpose", symmetry=case.splits[job.points].test.symmetry)
     return named
 
 

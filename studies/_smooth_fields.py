@@ -35,8 +35,8 @@ def write_fields(
             part = slice(start, min(start + _BLOCK, samples))
             a[part], u[part] = _fields(grid, part, seed)
         fields = {
-            "a": (dims, a, {"units": "1", "long_name": "random field"}),
-            "u": (dims, u, {"units": "1", "long_name": "its image"}),
+            "a": (dims, a, {"units": "1", "long_name": "random field", "kind": "scalar"}),
+            "u": (dims, u, {"units": "1", "long_name": "its image", "kind": "scalar"}),
             "split": (("sample",), split, named),
         }
         datasets.append(build_dataset(fields, grid, layout="native", equation="smoothing"))

@@ -18,9 +18,6 @@ def results_of(config: Any, task: str, trained: Any, tests: list[Any]) -> dict[s
     from sciops.models import SymmetryAveraged
     from sciops.training import evaluate
 
-    models = {"model": trained.model}
-    if config.symmetrize:
-        models["symmetrized"] = SymmetryAveraged(trained.model, group="transpose")
     results: dict[str, Any] = {
         "model": config.model,
         "parameters": trained.parameters,
@@ -34,6 +31,9 @@ def results_of(config: Any, task: str, trained: Any, tests: list[Any]) -> dict[s
     }
     names = _names(tests)
     for name, dataset in zip(names, tests):
+        models = {"model": trained.model}
+        if config.symmetrize:
+            models["symmetrized"] = SymmetryAveraged(trained.model, "transpose", symmetry=dataset.symmetry)
         for kind, model in models.items():
             errors = evaluate(model, dataset)
             row = {"samples": len(dataset), **{metric: float(values.mean()) for metric, values in errors.items()}}

@@ -70,6 +70,7 @@ def load_parts(config: Any, task: str, points: Any, stride: int = 1, **asked: An
     """The data of `task` with `points` per axis; asked : samples of each part, as `load_splits` takes them."""
     options: dict[str, Any] = {"equation": config.equation, "memory_limit": config.memory_limit}
     options["dtype"] = torch.float64 if config.precision == "float64" else torch.float32
+    options["kinds"] = _kinds(config.kinds)
     if task == "steady":
         options["inputs"] = config.inputs or None
     else:
@@ -80,6 +81,15 @@ def load_parts(config: Any, task: str, points: Any, stride: int = 1, **asked: An
         wrap = lambda part: None if part is None else SpaceTimeDataset(part)  # noqa: E731
         parts = Parts(wrap(parts.train), wrap(parts.validation), wrap(parts.test))
     return parts
+
+
+def _kinds(declared: tuple[str, ...]) -> dict[str, str] | None:
+    """{"vx": "velocity:x"} of ("vx=velocity:x",), None of none."""
+    pairs = [text.partition("=") for text in declared]
+    wrong = [text for text, (name, equals, kind) in zip(declared, pairs) if not (name and equals and kind)]
+    if wrong:
+        raise ValueError(f"kinds has {wrong[0]!r}: expected variable=kind, such as u=scalar or vx=velocity:x")
+    return {name: kind for name, _, kind in pairs} or None
 
 
 def _windows(config: Any, task: str, stride: int) -> dict[str, Any]:
@@ -112,12 +122,18 @@ def notes_on(config: Any, task: str, train: list[Any]) -> list[str]:
                 f"times lie from {took.min():.4g} to {took.max():.4g} apart, and the model is not told how long a step "
                 "is: --time-step tells it"
             )
-    if task != "steady" and config.augment != "none":
-        notes.append(
-            f"augment={config.augment!r} takes every variable for a scalar; components of a vector would have to "
-            "change places and signs with the axes, and vorticity its sign"
-        )
     return notes
+
+
+def check_symmetrize(config: Any, tests: list[Any]) -> None:
+    """Raises ValueError, before the training, where a test problem lacks the exchange of axes to be averaged over."""
+    from sciops.symmetry import elements_of
+
+    for dataset in tests if config.symmetrize else ():
+        for exchange in elements_of("transpose", dataset.grid.ndim):
+            reason = dataset.symmetry.reason(exchange, dataset.grid)
+            if reason is not None:
+                raise ValueError(f"--symmetrize: {exchange} is not a symmetry here, {reason}; leave --symmetrize out")
 
 
 def channels_of(task: str, train: Any) -> dict[str, int]:

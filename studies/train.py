@@ -32,7 +32,15 @@ from sciops.grids import Grid
 from sciops.training import TrainConfig
 from studies._train_mixers import mixer_options, with_mixer
 from studies._train_report import EVOLVING, draw_all, results_of, table
-from studies._train_tasks import channels_of, load_parts, notes_on, resolved, strides_of, wrapped
+from studies._train_tasks import (
+    channels_of,
+    check_symmetrize,
+    load_parts,
+    notes_on,
+    resolved,
+    strides_of,
+    wrapped,
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,9 @@ class TrainStudyConfig(TrainConfig):
     forcings: tuple[str, ...] = ()  # fields that change in time and are known at every time
     time_step: bool = False  # task step: the model is told how long each step takes
     state: tuple[str, ...] = ()  # variables that evolve; none: those the data names
+    kinds: tuple[
+        str, ...
+    ] = ()  # what variables are, for symmetries of files that do not say it: u=scalar vx=velocity:x
     history: int = 1  # frames that are given
     start: int = 0  # first stored frame of a trajectory that is used
     stop: int | None = None  # stored frame to stop before
@@ -68,7 +79,7 @@ class TrainStudyConfig(TrainConfig):
     modes: int = 12  # per axis, lowered to what the coarsest training grid holds; for models that have modes
     options: tuple[str, ...] = ()  # further options of the model, as name=value: basis=sine local=true window=4
     rule_options: tuple[str, ...] = ()  # options of the rule for gradients, as name=value: iterations=2
-    symmetrize: bool = False  # also test the average over a field and its transpose
+    symmetrize: bool = False  # also test the average over the exchange of the axes, where the problem has it
     seed: int = 0  # of the model's initial parameters, the order of the fields, augmentation and dropout
     folder: Annotated[Path, tyro.conf.arg(aliases=("--output",))] = Path("runs/train")  # where everything goes
     resume: bool = True  # go on with the run in the folder
@@ -173,6 +184,7 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
     core = _build(config, task, data.train)
     model = wrapped(core, config, task, data.train)
     folder, first = RunFolder(config.folder), os.environ.get("RANK", "0") == "0"
+    check_symmetrize(config, tests)
     _try(model, tests)
     used = core.config["options"].get("modes")
     if first and used and min(used) < config.modes and not any(o.startswith("modes=") for o in config.options):

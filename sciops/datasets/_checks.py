@@ -194,6 +194,15 @@ def check_signs_and_walls(dataset: xr.Dataset, grid: Grid, s: Statistics, found:
         )
 
 
+def check_zero(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) -> None:
+    """Solutions that are zero everywhere: of Darcy that is `check_signs_and_walls`."""
+    if dataset.attrs.get("equation") == "darcy" or dataset.attrs.get("task") == "trajectory" or "u" not in s.fields:
+        return
+    empty = np.flatnonzero(s.finite["u"] & (s.low["u"] == 0) & (s.high["u"] == 0))
+    remedy = "relative errors divide by its size: leave these samples out of training and tests"
+    found.each("warning", "u", empty, "is zero everywhere", remedy)
+
+
 def check_reach(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) -> None:
     if grid.centering != "node" or grid.reaches_walls:
         return
@@ -338,6 +347,7 @@ CHECKS = (
     check_finite,
     check_coefficient,
     check_signs_and_walls,
+    check_zero,
     check_reach,
     check_records,
     check_duplicates,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch.utils.data import Dataset
 
 from sciops.datasets._trajectory_fields import whole
 from sciops.datasets.trajectories import TrajectoryDataset
+from sciops.symmetry import Symmetry
 
 _SAME = ("grid", "dtype", "inputs")
 _SAME_WINDOWS = ("state", "parameters", "forcings", "time_step", "history", "lead", "horizon", "windows")
@@ -51,6 +53,11 @@ class JoinedDataset(Dataset):
     @property
     def lazy(self) -> bool:
         return any(part.lazy for part in self.parts)
+
+    @property
+    def symmetry(self) -> Symmetry:
+        """The symmetries that the problems of all parts have."""
+        return functools.reduce(Symmetry.joined, [part.symmetry for part in self.parts])
 
     @property
     def count(self) -> int:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from sciops.grids import Grid
+from sciops.symmetry import Symmetry
 
 
 class SpaceTimeDataset(Dataset):
@@ -56,6 +57,11 @@ class SpaceTimeDataset(Dataset):
     @property
     def lazy(self) -> bool:
         return self.source.lazy
+
+    @property
+    def symmetry(self) -> Symmetry:
+        """None but the identity: exchanges and mirror images would move the axis of time."""
+        return Symmetry((), (), unknown="the first axis of the grid is time, which is neither exchanged nor mirrored")
 
     def close(self) -> None:
         """Lets go of the file where it is read on demand."""

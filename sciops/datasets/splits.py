@@ -42,6 +42,7 @@ def load_splits(
     inputs: tuple[str, ...] | None = None,
     outputs: tuple[str, ...] = ("u",),
     windows: Mapping[str, Any] | None = None,
+    kinds: Mapping[str, str] | None = None,
     dtype: torch.dtype = torch.float32,
     memory_limit: int = MEMORY_LIMIT,
 ) -> Splits:
@@ -61,6 +62,7 @@ def load_splits(
     windows : of trajectories, ``{"history": 10, "horizon": 1, …}``: options of `TrajectoryDataset`, its own `inputs`
         among them, {} for its defaults; None: the problem is steady. A sample is a whole trajectory, so that no two
         parts share a frame
+    kinds : variable → what its channels are, as in `FieldDataset`
 
     A part that neither file nor folder has is held out from the end of the training samples in file order: test
     takes the last tenth, validation the tenth before it, each of them one sample at least where one is left to train on
@@ -97,6 +99,7 @@ def load_splits(
         raise ValueError(f"train={train!r}: {path} holds no training samples at resolution {resolution}")
     _check_disjoint(chosen)
     options = {"resolution": sources.resolution, "dtype": dtype, "memory_limit": memory_limit}
+    options |= {} if kinds is None else {"kinds": kinds}
     fields = None if windows is not None else {"inputs": inputs, "outputs": outputs}
     return Splits(**{part: _open(pool, windows, fields, options) for part, pool in chosen.items() if len(pool.samples)})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,10 @@ from sciops._arrays import refuse_complex, refuse_masked
 from sciops._dimensions import by_name
 from sciops.datasets._native.rows import NativeRows, native_rows
 from sciops.datasets._order import check_field, in_order
+from sciops.datasets.conventions import SPACE
+from sciops.datasets.symmetries import Statement, check_declared, kinds_of, statement, times
 from sciops.grids import Grid, check_on_grid
+from sciops.symmetry import Symmetry
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,17 +36,19 @@ class TensorFields(Dataset):
     d[i] : {"x": (channels, *grid), "y": (channels, *grid)}
     d.batch(indices) : {"x": (batch, channels, *grid), "y": (batch, channels, *grid)}
     d.lazy : False; True for data sets whose batches are read from a disk, which training reads ahead
+    symmetry : `sciops.symmetry.Symmetry` of the problem, which augmentation by symmetries asks for; None: not known
 
     Raises ValueError naming the shapes when they do not fit each other or the grid, and for complex or masked fields.
     """
 
     lazy = False
 
-    def __init__(self, x: Any, y: Any, grid: Grid) -> None:
+    def __init__(self, x: Any, y: Any, grid: Grid, *, symmetry: Symmetry | None = None) -> None:
         for name, field in (("x", x), ("y", y)):
             refuse_masked(field, name)
             refuse_complex(field, name)
-        self.x, self.y, self.grid = torch.as_tensor(by_name(x)), torch.as_tensor(by_name(y)), grid
+        self.x, self.y = torch.as_tensor(by_name(x)), torch.as_tensor(by_name(y))
+        self.grid, self.symmetry = grid, symmetry
         for name, field in (("x", self.x), ("y", self.y)):
             if field.ndim != grid.ndim + 2:
                 raise ValueError(
@@ -69,7 +74,7 @@ class TensorFields(Dataset):
     def subset(self, indices: Any) -> TensorFields:
         """A data set of the samples at `indices`, renumbered from 0."""
         part = self.batch(indices)
-        return TensorFields(part["x"], part["y"], self.grid)
+        return TensorFields(part["x"], part["y"], self.grid, symmetry=self.symmetry)
 
 
 class FieldDataset(Dataset):
@@ -81,6 +86,8 @@ class FieldDataset(Dataset):
     samples : sample numbers to keep, in this order; within `split` when both are given
     inputs, outputs : variables stacked along the channel axis; axes between sample and space, such as time, become
         channels too
+    kinds : variable → what its channels are, "scalar", "pseudoscalar", "velocity:x" (`sciops.symmetry`): for fields
+        whose equation does not say it, and over what the file says
     dtype : of the tensors; indicators and integers are converted
     memory_limit : bytes above which a file is read on demand instead of held in memory. Reading on demand keeps no
         open handle across processes, so that it works with DataLoader workers of every start method; `close` lets go
@@ -88,7 +95,8 @@ class FieldDataset(Dataset):
 
     len(d), d[i], d.batch(indices), d.grid as in `TensorFields`; ``d.lazy`` says whether batches are read on demand;
     ``d.samples`` are the numbers of the samples in the file, ``d.attrs`` the data set's attributes, ``d.x`` and
-    ``d.y`` whole tensors.
+    ``d.y`` whole tensors; ``d.symmetry`` is the `Symmetry` of the problem, by what the file states of its equation,
+    walls and forcing.
 
     Raises ValueError for unknown variables, splits, resolutions, or sample numbers out of range.
     """
@@ -102,6 +110,7 @@ class FieldDataset(Dataset):
         samples: Sequence[int] | np.ndarray | None = None,
         inputs: Sequence[str] = ("a",),
         outputs: Sequence[str] = ("u",),
+        kinds: Mapping[str, str] | None = None,
         dtype: torch.dtype = torch.float32,
         memory_limit: int = MEMORY_LIMIT,
     ) -> None:
@@ -121,6 +130,7 @@ class FieldDataset(Dataset):
             self.grid, self.attrs = grid_of(source, self.outputs[0]), dict(source.attrs)
             for name in (*self.inputs, *self.outputs):
                 check_field(source[name], self.grid)
+            self._stated = self._statement(source, kinds)
             chosen = np.arange(source.sizes["sample"]) if split is None else split_indices(source, split)
             self.samples = chosen if samples is None else _pick(chosen, samples)
             points = len(self.samples) * sum(source[n][0].size for n in (*self.inputs, *self.outputs))
@@ -168,6 +178,11 @@ class FieldDataset(Dataset):
         return part
 
     @property
+    def symmetry(self) -> Symmetry:
+        """The symmetries of the problem; where a field that it depends on is no input, that field is read."""
+        return self._stated.of(self.samples)
+
+    @property
     def x(self) -> Tensor:
         return self._memory.x if self._memory is not None else self.batch(slice(None))["x"]
 
@@ -180,6 +195,20 @@ class FieldDataset(Dataset):
         if self._opened is not None and self._opened[0] == os.getpid():
             self._opened[1].close()
         self._opened = None
+
+    def _statement(self, source: xr.Dataset, kinds: Mapping[str, str] | None) -> Statement:
+        names, space = (*self.inputs, *self.outputs), SPACE[: self.grid.ndim]
+        check_declared(kinds, names)
+        sides = []
+        for side in (self.inputs, self.outputs):
+            found: tuple[str, ...] = ()
+            for name in side:
+                extra = [size for dim, size in source[name].sizes.items() if dim not in ("sample", *space)]
+                kind = kinds_of(source, (name,), kinds)
+                found += times(kind, math.prod(extra)) if extra else kind
+            sides.append(found)
+        where = {"path": self.path, "resolution": self.resolution}
+        return statement(source, *sides, names=names, grid=self.grid, kinds=kinds, **where)
 
     def _read(self, source: xr.Dataset | NativeRows, samples: np.ndarray) -> tuple[Tensor, Tensor]:
         from sciops.datasets._native.layout import samples_of

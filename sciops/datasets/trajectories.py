@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,9 @@ from sciops.datasets._trajectory_fields import (
     times_of,
     whole,
 )
+from sciops.datasets.symmetries import Statement, check_declared, kinds_of, statement, times
 from sciops.datasets.torch_data import MEMORY_LIMIT, _names, _pick
+from sciops.symmetry import Symmetry
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -51,6 +53,7 @@ class TrajectoryDataset(Dataset):
         ends with f_{w+h−1}, …, f_{w+h+l+n−1}
     time_step : whether x is told how long each step takes: last in x come t_{k+1} − t_k of the l + n steps, spread over
         the grid, of each trajectory's own ``times`` where the file has such. Then one model serves several strides
+    kinds : variable or constant → what its channels are, as in `FieldDataset`
     dtype : of the tensors
     memory_limit : bytes above which frames are read when asked for, a window at a time. An xarray.Dataset is always
         held; pass its path to read on demand
@@ -66,7 +69,8 @@ class TrajectoryDataset(Dataset):
         in a frame, constants, forcings; d.step_channels : what a model of one step takes
     d.lazy : whether frames are read when asked for; d.close() lets go of the file until then
     d.times : (frames,) float64 as the file states them, else frame numbers; d.time_units; d.samples : their numbers in
-        the file; d.clocks : (trajectories, frames) float64, as d.times or each trajectory's own; d.grid, d.attrs
+        the file; d.clocks : (trajectories, frames) float64, as d.times or each trajectory's own; d.grid, d.attrs;
+        d.symmetry : the `Symmetry` of the problem, by what the file states of its equation, walls and forcing
 
     Staggered variables, shifted against each other by the same everywhere, are channels like any others.
 
@@ -93,6 +97,7 @@ class TrajectoryDataset(Dataset):
         parameters: str | Sequence[str] = (),
         forcings: str | Sequence[str] = (),
         time_step: bool = False,
+        kinds: Mapping[str, str] | None = None,
         dtype: torch.dtype = torch.float32,
         memory_limit: int = MEMORY_LIMIT,
     ) -> None:
@@ -131,6 +136,7 @@ class TrajectoryDataset(Dataset):
             self._shared |= shared_inputs(source, self.state, self.inputs, dtype)
             common_grid(source, (*self.state, *self.forcings))
             self._numbers = parameter_values(source, self.parameters, self.samples, dtype)
+            self._stated = self._statement(source, kinds)
             in_frame = self.channels + self.forcing_channels
             size = len(self.samples) * (len(self._frames) * in_frame + len(self.inputs)) * self.grid.size
             held = self.path is None or size * torch.empty((), dtype=dtype).element_size() <= memory_limit
@@ -224,6 +230,11 @@ class TrajectoryDataset(Dataset):
         unique, back = np.unique(self.samples[numbers], return_inverse=True)
         return torch.cat([self._read_inputs(self._source(), unique)[back], spread], 1)
 
+    @property
+    def symmetry(self) -> Symmetry:
+        """The symmetries of the problem; where a field that it depends on is not an input, that field is read."""
+        return self._stated.of(self.samples)
+
     def subset(self, numbers: Any) -> TrajectoryDataset:
         """A data set of the trajectories `numbers` of this one, renumbered from 0."""
         numbers = whole(numbers, self.count, "trajectory")
@@ -236,6 +247,18 @@ class TrajectoryDataset(Dataset):
             held = getattr(self, name)
             setattr(part, name, None if held is None else held[numbers])
         return part
+
+    def _statement(self, source: xr.Dataset, kinds: Mapping[str, str] | None) -> Statement:
+        """Of the channels of a window: x is the frames seen, the constants, the forcings of each step, its length."""
+        names = (*self.state, *self.inputs, *self.parameters, *self.forcings)
+        check_declared(kinds, names)
+        parts = (self.state, (*self.inputs, *self.parameters), self.forcings)
+        state, constants, known = (kinds_of(source, part, kinds) for part in parts)
+        steps = self.lead + self.horizon
+        x = (*times(state, self.history), *constants, *times(known, steps + 1 if known else 0))
+        x += ("scalar",) * (steps * self.time_step)
+        where = {"path": self.path, "resolution": self.resolution}
+        return statement(source, x, times(state, self.horizon), names=names, grid=self.grid, kinds=kinds, **where)
 
     def _lay_windows(self, history: int, lead: int | None, horizon: int | None) -> None:
         if lead is None and horizon is None:

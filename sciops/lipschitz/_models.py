@@ -28,7 +28,7 @@ from sciops.models.neuralop import NeuralopModel
 from sciops.models.normalized import Normalized
 from sciops.models.operator import Operator
 from sciops.models.stepper import Stepper
-from sciops.models.symmetry import SymmetryAveraged, symmetries
+from sciops.models.symmetry import SymmetryAveraged
 from sciops.resampling import resample
 
 _SOLVER = (
@@ -87,7 +87,7 @@ def _of_normalized(model: Normalized, setting: Setting) -> Part:
 
 
 def _of_symmetry_averaged(model: SymmetryAveraged, setting: Setting) -> Part:
-    symmetries(setting.grid, model.group)  # raises where the grid lacks them
+    model.elements(setting.grid)  # raises where the problem does not have them
     mean = one("mean", lambda: (1.0, "moves of the grid change no norm, and the mean is no larger than its parts"))
     return chain([walk(model.model, setting), mean])
 

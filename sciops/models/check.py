@@ -16,6 +16,8 @@ from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, unwrapped
 from sciops.models.operator import Operator
 from sciops.models.persistence import load_model, save_model
+from sciops.models.symmetry import SymmetryAveraged
+from sciops.symmetry import Symmetry
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,14 @@ class CheckTable:
         return "\n".join(lines)
 
 
-def check_operator(model: nn.Module, grid: Grid, *, in_channels: int | None = None, seed: int = 0) -> CheckTable:
+def check_operator(
+    model: nn.Module,
+    grid: Grid,
+    *,
+    in_channels: int | None = None,
+    symmetry: Symmetry | None = None,
+    seed: int = 0,
+) -> CheckTable:
     """Runs `model` on fields of `grid` and measures what users of an operator rely on.
 
     ========================  ==================================================================================
@@ -72,10 +81,14 @@ def check_operator(model: nn.Module, grid: Grid, *, in_channels: int | None = No
                               points; a number, not a verdict
     shift equivariance        periodic grids: F(shifted a) against shifted F(a), relative; < 1e-4 where the model
                               claims it (Fourier mixers without coordinates)
+    symmetries                F(g a) against g F(a) for the exchanges and mirror images g of the axes that the problem
+                              has, the largest relative difference; < 1e-4 for `SymmetryAveraged` and its own group, of
+                              other models a number, which needs `symmetry`
     ========================  ==================================================================================
 
     model : any torch model on (batch, channels, *grid); a copy is used, in evaluation mode
     in_channels : taken from the model's description where it has one
+    symmetry : of the problem, such as ``dataset.symmetry``: which elements there are, and what becomes of the channels
     seed : of the random fields and directions
 
     A check that cannot be made is listed with the reason. Raises ValueError when in_channels is not known.
@@ -104,6 +117,7 @@ def check_operator(model: nn.Module, grid: Grid, *, in_channels: int | None = No
         "batch independence": lambda: _batch(own, field(grid, 3), grid),
         "resolution consistency": lambda: _resolution(own, channels, grid, place),
         "shift equivariance": lambda: _shift(own, x, grid),
+        "symmetries": lambda: _symmetries(own, x, grid, symmetry),
     }
     rows = []
     for name, check in checks.items():
@@ -230,6 +244,24 @@ def _shift(model: nn.Module, x: Tensor, grid: Grid) -> Row:
     claimed = _claims_shifts(model)
     note = "shifted by one point along every axis" + ("" if claimed else "; not claimed")
     return Row("shift equivariance", error, error < 1e-4 if claimed else None, note)
+
+
+def _symmetries(model: nn.Module, x: Tensor, grid: Grid, symmetry: Symmetry | None) -> Row:
+    claimed = isinstance(model, SymmetryAveraged)
+    group = model.group if claimed else "allowed"
+    symmetry = symmetry or (model.symmetry if claimed else None)
+    if symmetry is None:
+        raise _CannotBeMadeError("which ones the problem has is not known: pass symmetry=dataset.symmetry")
+    try:
+        elements = symmetry.elements(grid, group)[1:]
+    except ValueError as error:
+        raise _CannotBeMadeError(str(error)) from None
+    with torch.no_grad():
+        y = apply_model(model, x, grid)
+        moved = [(symmetry.move(x, g, grid), symmetry.move(y, g, grid, "outputs")) for g in elements]
+        error = max(_relative(apply_model(model, gx, grid), gy) for gx, gy in moved)
+    note = f"largest of {', '.join(map(str, elements))}" + ("" if claimed else "; not claimed")
+    return Row("symmetries", error, error < 1e-4 if claimed else None, note)
 
 
 def _claims_shifts(model: nn.Module) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -108,7 +109,10 @@ class Corrector(nn.Module):
             batch = dataset.batch(torch.arange(start, min(start + batch_size, len(dataset))))
             x.append(torch.cat([batch["x"], self.solution(batch["x"], dataset.grid)], 1))
             y.append(batch["y"])
-        return TensorFields(torch.cat(x), torch.cat(y), dataset.grid)
+        symmetry = getattr(dataset, "symmetry", None)
+        if symmetry is not None:  # the numerical solution is a scalar, as the solution is
+            symmetry = replace(symmetry, inputs=(*symmetry.inputs, "scalar"))
+        return TensorFields(torch.cat(x), torch.cat(y), dataset.grid, symmetry=symmetry)
 
     def fit_normalizers(self, solved: TensorFields) -> Corrector:
         """Statistics of (a, u_s) and of u − u_s into the model's `Normalized`; returns self.

@@ -26,9 +26,16 @@ def training_sets(data: Any) -> tuple[list[Any], list[Any]]:
     """(training sets, validation sets) of ``data.train`` and ``data.validation``: each a dataset, several, or None."""
     if not hasattr(data, "train"):
         raise TypeError(
-            f"data is {type(data).__name__}; expected .train and .validation, such as sciops.datasets.load_splits(path)"
+            f"data is {type(data).__name__}; expected .train and .validation, of sciops.datasets.load_splits(path) "
+            "or Splits(train=TensorFields(x, y, grid))"
         )
     train, validation = _as_list(data.train), _as_list(getattr(data, "validation", None))
+    for dataset in (*train, *validation):
+        if not (hasattr(dataset, "batch") and hasattr(dataset, "grid")):
+            raise TypeError(
+                f"a data set is {type(dataset).__name__}, which has no .batch(indices) or no .grid; pass "
+                "sciops.datasets.TensorFields(x, y, grid), also of the tensors of a TensorDataset"
+            )
     if not train or any(len(dataset) == 0 for dataset in train):
         raise ValueError("the training split is empty; check the splits with sciops info FILE")
     return train, [dataset for dataset in validation if len(dataset)]
@@ -43,9 +50,9 @@ def examine(
     The fields go by in blocks, each read while the one before is looked at, so that they need not fit in memory; the
     checksum does not depend on the blocks. `loader` has the training sets as its first.
 
-    Raises ValueError for what cannot be trained on: values that are complex or (naming the sample) not finite, sets
-    that differ in channels, shares that do not match the sets, and what the task refuses (`_tasks`), such as a grid
-    without the symmetry that `augment` names.
+    Raises ValueError for what cannot be trained on: values that are complex or (naming the sample) not finite, targets
+    that are zero where the objective divides by their size, sets that differ in channels, shares that do not match the
+    sets, and what the task refuses (`_tasks`), such as an augmentation that is no symmetry of the problem.
     """
     task = task_of(config)
     for dataset in train:
@@ -58,7 +65,7 @@ def examine(
     for dataset in train:
         checksums["x"] = zlib.crc32(json.dumps(dataset.grid.to_dict()).encode(), checksums["x"])
     channels: list[int] = []
-    blocks = _checked(train, loader, checksums, channels, task.normalized)
+    blocks = _checked(train, loader, checksums, channels, task)
     both = Normalizer.fit(blocks) if normalize else None
     for _ in blocks:
         pass
@@ -70,6 +77,17 @@ def examine(
         _normalizer(both.mean[part], both.std[part]) if side in task.normalized else None
         for side, part in zip(("x", "y"), parts)
     )
+
+
+def check_validation(validation: Sequence[Any], config: TrainConfig, loader: Loader, *, first: int) -> None:
+    """Raises ValueError naming a validation sample that would make every epoch's error infinite or NaN.
+
+    first : number of the first validation set in `loader`
+    """
+    task, plan = task_of(config), _plan(validation, first)
+    with closing(loader.batches(plan)) as blocks:
+        for (number, indices), block in zip(plan, blocks):
+            _check_block(block, indices, validation[number - first].grid, task, trained=False)
 
 
 def fingerprints(sets: Sequence[Any]) -> list[str]:
@@ -90,14 +108,11 @@ def name_of(grid: Grid) -> str:
 
 
 def _checked(
-    train: Sequence[Any], loader: Loader, checksums: dict[str, int], channels: list[int], sides: Sequence[str]
+    train: Sequence[Any], loader: Loader, checksums: dict[str, int], channels: list[int], task: Any
 ) -> Iterator[Tensor]:
-    """Blocks of the named sides, next to each other along the channel axis, after adding all to the checksums."""
-    plan = []
-    for number, dataset in enumerate(train):
-        one = dataset.batch(np.arange(1))
-        step = max(1, _BLOCK // sum(one[key].nbytes for key in ("x", "y")))
-        plan += [(number, np.arange(a, min(a + step, len(dataset)))) for a in range(0, len(dataset), step)]
+    """Blocks of the sides that are normalised, next to each other along the channel axis, after adding all to the
+    checksums."""
+    plan, sides = _plan(train), task.normalized
     with closing(loader.batches(plan)) as blocks:
         for (number, indices), block in zip(plan, blocks):
             now = [block["x"].shape[1], block["y"].shape[1]]
@@ -106,18 +121,47 @@ def _checked(
                 raise ValueError(
                     f"training set {number} has (in, out) channels {tuple(now)}, the first {tuple(channels)}"
                 )
+            _check_block(block, indices, train[number].grid, task, trained=True)
             for key in checksums:
                 values = block[key].detach()
-                refuse_complex(values, key)
-                finite = torch.isfinite(values).flatten(1).all(1)
-                if not finite.all():
-                    sample = int(indices[(~finite).nonzero()[0].cpu()])
-                    raise ValueError(
-                        f"training sample {sample} of grid {train[number].grid.shape} holds values that are not finite "
-                        f"in {key!r}; sciops validate FILE lists such samples, load_splits(train=…) leaves them out"
-                    )
                 checksums[key] = zlib.crc32(np.ascontiguousarray(values.cpu().numpy()).data, checksums[key])
             yield torch.cat([block[side] for side in sides or ("x",)], 1)
+
+
+def _plan(sets: Sequence[Any], first: int = 0) -> list[tuple[int, np.ndarray]]:
+    """(number of the set in the loader, samples) of blocks of about `_BLOCK` bytes."""
+    plan = []
+    for number, dataset in enumerate(sets, first):
+        one = dataset.batch(np.arange(1))
+        step = max(1, _BLOCK // max(1, sum(one[key].nbytes for key in ("x", "y"))))
+        plan += [(number, np.arange(a, min(a + step, len(dataset)))) for a in range(0, len(dataset), step)]
+    return plan
+
+
+def _check_block(block: Any, indices: np.ndarray, grid: Grid, task: Any, *, trained: bool) -> None:
+    """Raises ValueError naming the first sample with values that are not finite, or whose target is zero to an error
+    that divides by its size."""
+    part = "train" if trained else "validation"
+    sample = "training sample" if trained else "validation sample"
+    for key in ("x", "y"):
+        refuse_complex(block[key], key)
+        finite = torch.isfinite(block[key].detach()).flatten(1).all(1)
+        if not finite.all():
+            raise ValueError(
+                f"{sample} {int(indices[(~finite).nonzero()[0].cpu()])} of grid {grid.shape} holds values that are not "
+                f"finite in {key!r}; sciops validate FILE lists such samples, load_splits({part}=…) leaves them out"
+            )
+    vanishing = task.vanishing(block["y"].detach(), grid, trained=trained)
+    if vanishing.any():
+        number = int(indices[vanishing.nonzero()[0].cpu()])
+        divides = f"objective={task.config.objective!r}" if trained else "the relative error of validation"
+        of_gradient = task.config.objective == "relative_gradient" or task.config.gradient_weight
+        constant = " or constant" if trained and of_gradient else ""
+        other = ", or take objective='mse'" if trained else ""
+        raise ValueError(
+            f"{sample} {number} of grid {grid.shape} has a target that is zero{constant}, and {divides} divides by its "
+            f"size; load_splits({part}=…) or dataset.subset(…) leave it out{other}"
+        )
 
 
 def _normalizer(mean: Tensor, std: Tensor) -> Normalizer:

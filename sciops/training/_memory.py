@@ -48,11 +48,12 @@ class Memory:
         config: TrainConfig,
         data: str,
         validation: list[str],
+        moves: list[Any],
         writes: bool,
     ) -> None:
         self.run, self.model, self.optimizer, self.scaler, self.names = run, model, optimizer, scaler, names
         self.average, self.config, self.writes = average, config, writes
-        self.data, self.validation = data, validation
+        self.data, self.validation, self.moves = data, validation, moves
         self.good: dict[str, Tensor] = {}
         self.best: dict[str, Tensor] = {}
         self.written = 0
@@ -145,6 +146,7 @@ class Memory:
             "config": plain(self.config.identity()),
             "data": self.data,
             "validation": self.validation,
+            "moves": self.moves,
             "model": self._model_config(),
             "epochs": run.epochs,
             "steps": run.steps,
@@ -162,7 +164,12 @@ class Memory:
         mine = plain(self.config.identity())
         for name in [*mine, *state["config"]]:
             if mine.get(name) != state["config"].get(name):
-                advice = "; to stop early and resume, set stop_after and leave epochs" if name == "epochs" else ""
+                advice = ""
+                if name == "epochs":
+                    why = self._fixed_epochs(state)
+                    if why is None:
+                        continue
+                    advice = f" ({why}; to stop early and resume, set stop_after and leave epochs)"
                 raise ValueError(
                     f"{path} was trained with {name}={state['config'].get(name)!r}, this config has "
                     f"{mine.get(name)!r}: a run resumes with the config it began with{advice}"
@@ -172,6 +179,10 @@ class Memory:
         if state["data"] != self.data:
             raise ValueError(
                 f"{path} was trained on other fields: the training data changed since; pass another folder"
+            )
+        if state.get("moves", self.moves) != self.moves:  # absent in files from before
+            raise ValueError(
+                f"{path} was augmented by other symmetries, {state['moves']}, now {self.moves}: pass another folder"
             )
         if state.get("validation", self.validation) != self.validation:  # absent in files from before
             raise ValueError(
@@ -193,6 +204,19 @@ class Memory:
             kept = kept or {name: t for name, t in tensors.items() if name.startswith("model/")}
             own = model_tensors(self.model)
             self.best = {name: like(tensor, own[name]) for name, tensor in kept.items()}
+
+    def _fixed_epochs(self, state: Mapping[str, Any]) -> str | None:
+        """Why the run cannot go on to another number of epochs; None where what was done does not depend on it."""
+        config = self.config
+        if config.epochs < state["epochs"]:
+            return f"it has done {state['epochs']} already"
+        if config.schedule != "constant":
+            return f"schedule={config.schedule!r} has other rates for another number of epochs; 'constant' has not"
+        if any(isinstance(value, Mapping) for value in config.gradient_options.values()):
+            return "gradient_options change at shares of all epochs"
+        if config.grid_order == "sequential":
+            return "grid_order='sequential' gives each grid a share of all epochs"
+        return None
 
     def _model_config(self) -> Any:
         try:

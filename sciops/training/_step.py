@@ -14,6 +14,7 @@ from sciops.training._tasks import task_of
 from sciops.training.batches import Batch, Step
 from sciops.training.config import TrainConfig
 from sciops.training.schedule import cycled_beta1, rate_factor
+from sciops.training.symmetry import Moves
 
 _OUT_CHANNELS = "set out_channels to the number of target fields or classes"
 
@@ -30,11 +31,12 @@ def to_batch(
     config: TrainConfig,
     device: torch.device,
     unrolling: Unrolling | None = None,
+    moves: Moves | None = None,
 ) -> Batch:
     """The samples of a step on the device, each augmented as it was drawn."""
     task = task_of(config)
     x, y = task.placed(fields["x"], fields["y"], device, dtype_of(config))
-    x, y = task.moved(x, y, step.codes, grid)
+    x, y = task.moved(x, y, step.codes, moves)
     return Batch(x, y if unrolling is None else unrolling.target(y), grid, weight)
 
 

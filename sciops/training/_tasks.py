@@ -23,9 +23,10 @@ from sciops.training.objectives import (
     token_cross_entropy,
 )
 from sciops.training.objectives.classification import smoothed
-from sciops.training.symmetry import apply_symmetry, check_symmetric
+from sciops.training.symmetry import DRAWN, Moves, moves_of
 
-FIELD_AUGMENTATIONS = ("none", "transpose", "square")
+_IMMENSE = 1e30  # of a relative error whose denominator vanishes, where the error itself is about 1
+FIELD_AUGMENTATIONS = ("none", "transpose", "square", "allowed")
 
 
 class _Task:
@@ -39,6 +40,17 @@ class _Task:
     def placed(self, x: Tensor, y: Tensor, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """(x, y) of a batch on the device of the model, in the kind of numbers it computes with."""
         return x.to(device, dtype), y.to(device, dtype)
+
+    def check_data(self, dataset: Any) -> None:
+        """Raises ValueError for samples that the task cannot train on."""
+
+    def moves(self, dataset: Any) -> Moves | None:
+        """The symmetries that samples are moved by, for tasks that have such."""
+        return None
+
+    def vanishing(self, y: Tensor, grid: Grid, *, trained: bool) -> Tensor:
+        """(batch,) whether a target is zero to what divides by its size, the objective or the error of validation."""
+        return torch.zeros(len(y), dtype=torch.bool, device=y.device)
 
     def expected(self, target: Tensor) -> tuple[int | None, ...]:
         """The shape of the prediction of `target`; None where any size will do."""
@@ -66,20 +78,31 @@ class Fields(_Task):
                 f"of {', '.join(FIELD_AUGMENTATIONS)}"
             )
 
-    def check_data(self, dataset: Any) -> None:
-        check_symmetric(dataset.grid, self.config.augment)
+    def moves(self, dataset: Any) -> Moves | None:
+        """The symmetries that samples of a data set are moved by; ValueError where the problem lacks them."""
+        return moves_of(dataset, self.config.augment)
 
     def draw(self, random: np.random.Generator, indices: np.ndarray) -> np.ndarray:
         """What happens to each sample of a step; the first axis is that of the samples."""
-        return random.integers(0, 8, len(indices))
+        return random.integers(0, DRAWN.get(self.config.augment, 8), len(indices))
 
     def reads(self, indices: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """The samples that a piece of a step needs."""
         return indices
 
-    def moved(self, x: Tensor, y: Tensor, codes: np.ndarray, grid: Grid) -> tuple[Tensor, Tensor]:
+    def moved(self, x: Tensor, y: Tensor, codes: np.ndarray, moves: Moves | None) -> tuple[Tensor, Tensor]:
         """(x, y) of what `reads` named, as the model is to see them."""
-        return tuple(apply_symmetry(side, codes, grid, self.config.augment) for side in (x, y))
+        return (x, y) if moves is None else moves.apply(x, y, codes)
+
+    def vanishing(self, y: Tensor, grid: Grid, *, trained: bool) -> Tensor:
+        # an error that varies everywhere and is about as large as the targets: whatever divides by zero is found
+        size = y.abs().amax()
+        y = (y / torch.where(size > 0, size, 1.0)).to(
+            torch.float64 if self.config.precision == "float64" else torch.float32
+        )
+        off = y + torch.arange(y[0].numel(), device=y.device, dtype=y.dtype).cos().view(y.shape[1:])
+        errors = self.losses(off, y, grid) if trained else self.errors(off, y)
+        return ~(errors < _IMMENSE)
 
     def losses(self, prediction: Tensor, target: Tensor, grid: Grid) -> Tensor:
         losses = self.objective(prediction, target, grid)
@@ -136,7 +159,7 @@ class Labels(_Task):
         # a partner may be in another process's or micro-batch's piece: it is read again, so that the step is the same
         return np.concatenate([indices, codes["partner"]]) if self.config.mixup else indices
 
-    def moved(self, x: Tensor, y: Tensor, codes: np.ndarray, grid: Grid) -> tuple[Tensor, Tensor]:
+    def moved(self, x: Tensor, y: Tensor, codes: np.ndarray, moves: Moves | None) -> tuple[Tensor, Tensor]:
         if self.config.mixup:
             x, y = mixed(x, codes), mixed(y, codes)
         return augmented(x, codes, self.config.augment, self.config.crop_padding), y
@@ -183,7 +206,7 @@ class Tokens(_Task):
     def reads(self, indices: np.ndarray, codes: np.ndarray) -> np.ndarray:
         return indices
 
-    def moved(self, x: Tensor, y: Tensor, codes: np.ndarray, grid: Grid) -> tuple[Tensor, Tensor]:
+    def moved(self, x: Tensor, y: Tensor, codes: np.ndarray, moves: Moves | None) -> tuple[Tensor, Tensor]:
         return x, y
 
     def losses(self, prediction: Tensor, target: Tensor, grid: Grid) -> Tensor:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Precision = Literal["float32", "float64", "bf16", "fp16"]
-Augmentation = Literal["none", "transpose", "square", "crop", "flip", "crop_flip"]
+Augmentation = Literal["none", "transpose", "square", "allowed", "crop", "flip", "crop_flip"]
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,9 @@ class TrainConfig:
     # {share: value} changes through the training: {0: 1, 0.5: 2} is 1 in its first half and 2 in its second
     diagnose_every: int | None = None  # steps between two comparisons of the rule's gradient with backpropagation's
     precision: Precision = "float32"  # bf16 and fp16 autocast the model; parameters and losses stay float32
-    augment: Augmentation = "none"  # fields: random symmetries of the square, axes swapped or all eight; images with
-    # labels: random crops of the padded image, mirror images left to right, or both
+    augment: Augmentation = "none"  # fields: random symmetries of the problem: axes exchanged, all eight of the square,
+    # or those that the problem has; others are refused (`sciops.symmetry`). Images with labels: random crops of the
+    # padded image, mirror images left to right, or both
     crop_padding: int | None = None  # pixels that a crop may go beyond the image; None: an eighth of its side
     mixup: float = 0.0  # α of λ ~ Beta(α, α): images and labels are mixed in pairs ("cross_entropy" only)
     label_smoothing: float = 0.0  # share of a label that is spread evenly over the classes or symbols (not of fields)
@@ -55,7 +56,7 @@ class TrainConfig:
     loader_workers: int = 0  # processes that read fields kept on disk; 0: a thread reads ahead
     start_method: Literal["spawn", "fork", "forkserver"] = "spawn"  # how those processes begin
     folder: Path | None = None  # of log.jsonl, last.safetensors and best.safetensors; None keeps all in memory
-    resume: bool = False  # go on from last.safetensors where there is one
+    resume: bool = False  # go on from last.safetensors where there is one; with a constant rate also to more epochs
     stop_after: int | None = None  # end this call after so many epochs, to be resumed
     checkpoint_every: int = 1  # epochs between two writes of last.safetensors
     on_nonfinite: Literal["raise", "stop"] = "raise"  # a loss that is not finite: raise, or return the last good state
@@ -105,7 +106,7 @@ class TrainConfig:
         choices = {
             "schedule": ("onecycle", "cosine", "constant"),
             "precision": ("float32", "float64", "bf16", "fp16"),
-            "augment": ("none", "transpose", "square", "crop", "flip", "crop_flip"),
+            "augment": ("none", "transpose", "square", "allowed", "crop", "flip", "crop_flip"),
             "grid_order": ("mixed", "sequential"),
             "keep": ("best", "last"),
             "on_nonfinite": ("raise", "stop"),

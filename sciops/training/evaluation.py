@@ -20,7 +20,8 @@ def predict(model: nn.Module, dataset: Any, *, batch_size: int = 64) -> Tensor:
     dataset : has ``len``, ``.batch(indices)`` and ``.grid`` (`sciops.datasets.FieldDataset`, `TensorFields`)
     returns : (samples, channel, *grid) on the CPU, in the units the model was trained on
 
-    The model is put into evaluation mode for the time of the call, and runs on the device of its parameters.
+    The model is put into evaluation mode for the time of the call, and runs on the device of its parameters, to whose
+    precision the fields are cast.
     """
     return torch.cat([prediction.cpu() for prediction, _ in _batches(model, dataset, batch_size)])
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from sciops.training._averaging import Average
-from sciops.training._data import examine, fingerprints, training_sets
+from sciops.training._data import check_validation, examine, fingerprints, training_sets
 from sciops.training._finite import NonFiniteLoss, check_finite
 from sciops.training._loader import Loader
 from sciops.training._memory import Memory
@@ -43,6 +43,7 @@ from sciops.training.batches import Batch, batches_per_epoch, epoch_steps, micro
 from sciops.training.config import TrainConfig
 from sciops.training.gradients import GRADIENTS, options_at
 from sciops.training.gradients._diagnosis import Diagnosis
+from sciops.training.symmetry import Moves
 
 
 @dataclass
@@ -111,17 +112,21 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
     into micro-batches whose gradients add up to the same step. Two things are not the same then: dropout and the noise
     of a `Stepper` draw other numbers, and batch norm sees smaller batches (process 0's running statistics are kept).
 
-    Raises ValueError for data that does not fit or is not finite, for a folder that holds another run, and for a
-    resumed run whose config, data or model differ, naming the first difference; NonFiniteLoss where the loss overflows
-    (see ``on_nonfinite``).
+    Raises ValueError for data that does not fit or is not finite, for a target that is zero where the objective or the
+    error of validation divides by its size, for symmetries (``augment``) that the problem does not have, for a folder
+    that holds another run, and for a resumed run whose config, data or model differ, naming the first difference;
+    TypeError for data sets of another kind; NonFiniteLoss where the loss overflows (see ``on_nonfinite``). A run with a
+    constant rate may be resumed with more epochs; other schedules depend on their number.
     """
     config = config or TrainConfig()
     check_trackers(config)
     train, validation = training_sets(data)
     processes = Processes(config)
     with Loader([*train, *validation], workers=config.loader_workers, start_method=config.start_method) as loader:
+        moves = processes.first(lambda: [task_of(config).moves(dataset) for dataset in train])
         normalize = wants_normalizers(model, config)
         fingerprint, normalizers = processes.first(lambda: examine(train, config, loader, normalize=normalize))
+        processes.first(lambda: check_validation(validation, config, loader, first=len(train)))
         model = prepared(model, normalizers, config)
         trained = processes.place(model)
         names = {p: name for name, p in trained.named_parameters() if p.requires_grad}
@@ -129,7 +134,8 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
         scaler = torch.amp.GradScaler(processes.device.type, enabled=config.precision == "fp16")
         run = Run(model, Path(config.folder) if config.folder else None, parameters=sum(p.numel() for p in names))
         average = Average(names, config.ema)
-        data_read = (fingerprint, fingerprints(validation))
+        said = [None if one is None else one.describe() for one in moves]
+        data_read = (fingerprint, fingerprints(validation), said)
         memory = Memory(run, trained, optimizer, scaler, names, average, config, *data_read, processes.main)
         memory.start()
         processes.agree(sizes_of_data_sets=[len(dataset) for dataset in loader.datasets], finished_epochs=run.epochs)
@@ -142,7 +148,7 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
                 seed_epoch(config, run.epochs, processes.rank, processes.device)
                 try:
                     record = _train_epoch(
-                        front, train, loader, optimizer, scaler, average, run, total, config, processes
+                        front, train, moves, loader, optimizer, scaler, average, run, total, config, processes
                     )
                 except NonFiniteLoss as error:
                     memory.recover()
@@ -171,6 +177,7 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
 def _train_epoch(
     front: nn.Module,
     train: Sequence[Any],
+    moves: Sequence[Moves | None],
     loader: Loader,
     optimizer: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler,
@@ -216,7 +223,7 @@ def _train_epoch(
             rule = partial(GRADIENTS[config.gradients], **options_at(config.gradient_options, done))
             unrolling.draw(run.steps)
             step = (
-                (to_batch(next(batches), piece, weight, train[piece.dataset].grid, *how), number)
+                (to_batch(next(batches), piece, weight, train[piece.dataset].grid, *how, moves[piece.dataset]), number)
                 for number, (piece, weight) in enumerate(pieces, 1 - len(pieces))
             )
             if diagnosis.is_due(run.steps):

@@ -1,59 +1,83 @@
-"""Random symmetries of the square, applied to coefficient and solution alike."""
+"""Random symmetries of the problem, applied to the input and the solution of each sample."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from sciops.grids import Grid
+from sciops.symmetry import Element, Symmetry
+
+DRAWN = {
+    "transpose": 8,
+    "square": 8,
+    "allowed": 48,
+}  # codes drawn; every group has a number of elements that divides it
 
 
-def check_symmetric(grid: Grid, augment: str) -> None:
-    """Raises ValueError unless the symmetries named by `augment` map the grid and its walls onto themselves.
+@dataclass(frozen=True)
+class Moves:
+    """The symmetries that samples of one data set are moved by.
 
-    transpose : both axes alike (points, extent, walls)
-    square : besides, each axis is its own mirror image between the walls; a node grid that stops short of one wall
-        only is not
+    symmetry : what an element does to each channel
+    grid : of the fields
+    elements : among which each sample's code chooses, code modulo their number
+    """
+
+    symmetry: Symmetry
+    grid: Grid
+    elements: tuple[Element, ...]
+
+    def describe(self) -> dict[str, list[str]]:
+        """What a run's folder keeps of the moves."""
+        kinds = {side: list(getattr(self.symmetry, side)) for side in ("inputs", "outputs")}
+        return {"elements": list(map(str, self.elements)), **kinds}
+
+    def apply(self, x: Tensor, y: Tensor, codes: np.ndarray) -> tuple[Tensor, Tensor]:
+        """(x, y), (batch, channel, *grid), every sample moved by its own element."""
+        numbers = np.asarray(codes) % len(self.elements)
+        moved = torch.empty_like(x), torch.empty_like(y)
+        for number in np.unique(numbers):
+            here = torch.from_numpy(np.flatnonzero(numbers == number)).to(x.device)
+            for side, source, target in zip(("inputs", "outputs"), (x, y), moved):
+                target[here] = self.symmetry.move(source[here], self.elements[number], self.grid, side)
+        return moved
+
+
+def moves_of(dataset: Any, augment: str) -> Moves | None:
+    """The moves that ``augment`` names, of a data set that states its symmetries; None for "none".
+
+    transpose : the two axes exchanged. square : the eight symmetries of the square. Both are of two axes, and refused
+        unless the problem has them all
+    allowed : those exchanges and mirror images that the problem has, on one to three axes
+
+    Raises ValueError for a data set that does not state its symmetries, and naming the first element that the problem
+    does not have and why.
     """
     if augment == "none":
-        return
-    axes = list(zip(grid.shape, grid.extent, grid.domain))
-    slack = [1e-9 * h for h in grid.spacing]
-    if grid.ndim != 2 or axes[0][0] != axes[1][0] or not _close(axes[0], axes[1], min(slack)):
+        return None
+    symmetry = getattr(dataset, "symmetry", None)
+    if symmetry is None:
         raise ValueError(
-            f"augment={augment!r} swaps the axes, but the grid {grid.shape} on {grid.extent} in {grid.domain} is not "
-            "the same on both; pass augment='none'"
+            f"augment={augment!r}: the data set does not say what its channels are; state it, TensorFields(x, y, grid, "
+            "symmetry=sciops.symmetry.Symmetry(inputs=('scalar',), outputs=('scalar',))), one kind a channel"
         )
-    if augment == "square":
-        for (_, (a, b), (left, right)), e in zip(axes, slack):
-            if abs((a - left) - (right - b)) > e:
-                raise ValueError(
-                    f"augment='square' mirrors each axis, but the points [{a:.6g}, {b:.6g}] lie unevenly between the "
-                    f"walls [{left:.6g}, {right:.6g}]; pass augment='transpose'"
-                )
-
-
-def apply_symmetry(fields: Tensor, codes: np.ndarray | Tensor, grid: Grid, augment: str) -> Tensor:
-    """Every sample moved by its own element of the group: bit 0 swaps the axes, bits 1 and 2 mirror axis 0 and 1.
-
-    fields : (batch, channel, n, n); every channel is a scalar field (a vector's components would have to be mixed)
-    codes : (batch,) in 0 … 7; "transpose" uses bit 0 alone
-
-    On a periodic grid a mirror keeps the point j = 0 in its place.
-    """
-    if augment == "none":
-        return fields
-    codes = torch.as_tensor(codes, device=fields.device).view(-1, 1, 1, 1)
-    moved = fields
-    if augment == "square":
-        for bit, axis in ((2, -2), (4, -1)):
-            mirror = moved.flip(axis)
-            if grid.centering == "periodic":
-                mirror = mirror.roll(1, axis)
-            moved = torch.where(codes & bit != 0, mirror, moved)
-    return torch.where(codes & 1 != 0, moved.transpose(-1, -2), moved)
-
-
-def _close(p: tuple, q: tuple, slack: float) -> bool:
-    return all(abs(u - v) <= slack for r, s in zip(p[1:], q[1:]) for u, v in zip(r, s))
+    grid = dataset.grid
+    if augment != "allowed" and grid.ndim != 2:
+        raise ValueError(
+            f"augment={augment!r} is for two axes, and the grid {grid.shape} is not the same on both, it has "
+            f"{grid.ndim}; pass augment='allowed' for the symmetries that the problem has"
+        )
+    elements = symmetry.elements(grid, augment, name="augment")
+    first = dataset.batch(np.arange(1))
+    for side, fields in (("inputs", first["x"]), ("outputs", first["y"])):
+        if fields.shape[1] != len(getattr(symmetry, side)):
+            raise ValueError(
+                f"augment={augment!r}: the data set has {fields.shape[1]} channels of {side}, and its symmetry states "
+                f"{len(getattr(symmetry, side))}, {getattr(symmetry, side)}: one kind is needed for each channel"
+            )
+    return Moves(symmetry, grid, elements)

@@ -17,6 +17,7 @@ from sciops.models.normalized import Normalized
 from sciops.models.operator import Operator
 from sciops.models.stepper import Stepper
 from sciops.models.symmetry import SymmetryAveraged
+from sciops.symmetry import Symmetry
 
 
 def spine(axes=2, **options):
@@ -44,7 +45,11 @@ def test_wrappers(centering, seed):
     wall = "zero" if seed % 2 else "none"
     models = [
         (Normalized(pair, normalizer(2, seed), normalizer(2, seed + 9)), 2, grid),
-        (SymmetryAveraged(spine(wall=wall), ("transpose", "square")[seed % 2]), 1, grid),
+        (
+            SymmetryAveraged(spine(wall=wall), ("transpose", "square")[seed % 2], symmetry=Symmetry.of_scalars()),
+            1,
+            grid,
+        ),
         (Latent(spine(wall=wall), grid), 1, fine),
         (Latent(spine(wall=wall), grid), 1, Grid((5, 5), centering=centering)),
         (Latent(spine(), grid, input_method="nearest", output_method="linear"), 1, fine),

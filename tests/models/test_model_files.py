@@ -9,6 +9,7 @@ from sciops import Grid, build_model, load_model, save_model
 from sciops.datasets.normalizers import Normalizer
 from sciops.models import Latent, Normalized, SymmetryAveraged, read_config
 from sciops.models.persistence import CONFIG, WEIGHTS
+from sciops.symmetry import Symmetry
 
 SMALL = dict(width=6, depth=2, modes=(3, 3))
 
@@ -38,7 +39,9 @@ def test_a_loaded_model_computes_the_same_bits(tmp_path, name, options):
 def test_wrappers_and_their_statistics_travel_with_the_model(tmp_path):
     grid = Grid((9, 9))
     inner = Normalized(build_model("fno", **SMALL, grid=grid), Normalizer.fit(randn(4, 1, 9, 9) + 5), None)
-    model, x = SymmetryAveraged(Latent(inner, grid, output_method="sine"), "square").eval(), randn(2, 1, 17, 17)
+    symmetry = Symmetry.of_scalars()
+    model = SymmetryAveraged(Latent(inner, grid, output_method="sine"), "square", symmetry=symmetry).eval()
+    x = randn(2, 1, 17, 17)
     loaded = load_model(save_model(model, tmp_path))
     with pytest.warns(UserWarning, match="wall"):
         expected = model(x)

@@ -7,7 +7,9 @@ from torch import nn
 from sciops import Grid, build_model, resample
 from sciops.datasets.normalizers import Normalizer
 from sciops.models import Latent, Normalized, SymmetryAveraged, apply_model
+from sciops.symmetry import Symmetry
 
+SCALAR = Symmetry.of_scalars()
 DARCY16 = Grid((16, 16), ((0, 390 / 420),) * 2, domain=((0, 1),) * 2)
 
 
@@ -34,7 +36,7 @@ def test_normalized_is_decode_model_encode_and_keeps_the_dtype_of_its_input():
 def test_a_zero_wall_is_zero_in_physical_units_too():
     grid = Grid((9, 9))
     model = Normalized(small(wall="zero", grid=grid), None, Normalizer.fit(randn(5, 1, 9, 9) + 3))
-    for wrapped in (model, SymmetryAveraged(model, "square")):
+    for wrapped in (model, SymmetryAveraged(model, "square", symmetry=SCALAR)):
         u = wrapped(randn(2, 1, 9, 9))
         assert bool((u[..., 0, :] == 0).all()) and bool((u[..., -1] == 0).all())
         assert bool((u[..., 1:-1, 1:-1] != 0).all())
@@ -50,7 +52,7 @@ def test_a_zero_wall_is_zero_in_physical_units_too():
     ],
 )
 def test_a_symmetry_average_commutes_with_its_group_and_leaves_symmetric_models_alone(group, grid):
-    model = SymmetryAveraged(small(grid=grid, coordinates="linear"), group)
+    model = SymmetryAveraged(small(grid=grid, coordinates="linear"), group, symmetry=SCALAR)
     x = randn(2, 1, *grid.shape)
     y = model(x)
     moves = [lambda u: u.mT]
@@ -61,16 +63,20 @@ def test_a_symmetry_average_commutes_with_its_group_and_leaves_symmetric_models_
         torch.testing.assert_close(model(move(x)), move(y), rtol=1e-12, atol=1e-12)
         assert (model.model(move(x)) - move(model.model(x))).abs().max() > 1e-3
     pointwise = nn.Conv2d(1, 1, 1).double()
-    torch.testing.assert_close(SymmetryAveraged(pointwise, group)(x, grid), pointwise(x), rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(
+        SymmetryAveraged(pointwise, group, symmetry=SCALAR)(x, grid), pointwise(x), rtol=1e-13, atol=1e-13
+    )
 
 
 def test_grids_without_the_symmetry_are_refused():
-    with pytest.raises(ValueError, match="expected a square grid"):
-        SymmetryAveraged(small())(randn(1, 1, 8, 9))
+    with pytest.raises(ValueError, match="the grid .* is not the same on both axes"):
+        SymmetryAveraged(small(), symmetry=SCALAR)(randn(1, 1, 8, 9))
     with pytest.raises(ValueError, match="pass group='transpose'"):
-        SymmetryAveraged(small(grid=DARCY16), "square")(randn(1, 1, 16, 16))
+        SymmetryAveraged(small(grid=DARCY16), "square", symmetry=SCALAR)(randn(1, 1, 16, 16))
     with pytest.raises(ValueError, match="group='cube'"):
-        SymmetryAveraged(small(), "cube")
+        SymmetryAveraged(small(), "cube", symmetry=SCALAR)
+    with pytest.raises(ValueError, match="the symmetries of the problem are not known; pass symmetry="):
+        SymmetryAveraged(small(), "square")
 
 
 @pytest.mark.parametrize("n, m", [(16, 24), (16, 31), (15, 20)])

@@ -11,6 +11,7 @@ from sciops.grids import Grid
 from sciops.models import Corrector, EffectiveCoefficient, Normalized, build_model, load_model, save_model
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, two_phase
+from sciops.symmetry import Symmetry
 from sciops.training import TrainConfig, fit
 from sciops.training.evaluation import evaluate
 
@@ -28,7 +29,7 @@ def data():
     a = two_phase(gaussian_random_field(fine, 40, tau=3.0, alpha=2.0, seed=0), low=3.0, high=12.0)
     u = darcy.solve(a, fine).u
     x, y = (torch.from_numpy(np.ascontiguousarray(v[:, None, ::4, ::4])).float() for v in (a, u))
-    return TensorFields(x, y, GRID)
+    return TensorFields(x, y, GRID, symmetry=Symmetry.of_scalars())
 
 
 def _error(model, dataset):

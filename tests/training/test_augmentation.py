@@ -1,4 +1,4 @@
-"""The symmetries of the square act as a group, move points of the grid onto each other, and are refused elsewhere."""
+"""Augmentation moves samples by the symmetries of the problem, and is refused where the problem lacks them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,22 @@ import numpy as np
 import pytest
 import torch
 
+from sciops.datasets import TensorFields
 from sciops.grids import Grid
-from sciops.training.symmetry import apply_symmetry, check_symmetric
+from sciops.symmetry import Symmetry
+from sciops.training.symmetry import moves_of
 
 SQUARES = [Grid((6, 6)), Grid((5, 5), centering="cell"), Grid((6, 6), centering="periodic")]
 
 
+def moves(grid: Grid, augment: str = "square", channels: int = 1, symmetry: Symmetry | None = None):
+    fields = torch.zeros(1, channels, *grid.shape)
+    symmetry = symmetry or Symmetry.of_scalars(channels, channels)
+    return moves_of(TensorFields(fields, fields, grid, symmetry=symmetry), augment)
+
+
 def moved(u: torch.Tensor, code: int, grid: Grid, augment: str = "square") -> torch.Tensor:
-    return apply_symmetry(u, np.full(len(u), code), grid, augment)
+    return moves(grid, augment, u.shape[1]).apply(u, u, np.full(len(u), code))[0]
 
 
 def as_bytes(u: torch.Tensor) -> bytes:
@@ -47,12 +55,13 @@ def test_a_sampled_function_is_moved_to_the_samples_of_the_moved_function(grid, 
 def test_each_sample_gets_its_own_code_and_channels_move_together():
     grid = Grid((4, 4))
     u = torch.randn(8, 3, 4, 4, generator=torch.Generator().manual_seed(0))
-    together = apply_symmetry(u, np.arange(8), grid, "square")
+    together, targets = moves(grid, "square", 3).apply(u, 2 * u, np.arange(8))
+    assert torch.equal(targets, 2 * together)
     for code in range(8):
         assert torch.equal(together[code : code + 1], moved(u[code : code + 1], code, grid))
-    transposed = apply_symmetry(u, np.arange(8), grid, "transpose")
+    transposed, _ = moves(grid, "transpose", 3).apply(u, u, np.arange(8))
     assert torch.equal(transposed[0::2], u[0::2]) and torch.equal(transposed[1::2], u[1::2].transpose(-1, -2))
-    assert apply_symmetry(u, np.arange(8), grid, "none") is u
+    assert moves(grid, "none") is None
 
 
 def test_a_local_equivariant_map_commutes_with_the_augmentation():
@@ -63,19 +72,34 @@ def test_a_local_equivariant_map_commutes_with_the_augmentation():
     def laplacian(v):
         return torch.nn.functional.conv2d(v, kernel, padding=1)
 
-    codes = np.arange(8)
-    both = laplacian(apply_symmetry(u, codes, grid, "square")), apply_symmetry(laplacian(u), codes, grid, "square")
-    torch.testing.assert_close(*both, rtol=0, atol=1e-13)
+    x, y = moves(grid).apply(u, laplacian(u), np.arange(8))
+    torch.testing.assert_close(laplacian(x), y, rtol=0, atol=1e-13)
+
+
+def test_components_of_tensors_change_places():
+    grid, u = Grid((3, 3)), torch.arange(18.0).view(1, 2, 3, 3)
+    diagonal = Symmetry(("a:xx", "a:yy"), ("scalar", "pseudoscalar"))
+    x, y = moves(grid, "transpose", 2, diagonal).apply(u, u, np.array([1]))
+    assert torch.equal(x, u.mT[:, [1, 0]]) and torch.equal(y, u.mT * torch.tensor([1.0, -1.0]).view(2, 1, 1))
 
 
 def test_grids_without_the_symmetry_are_refused():
     short = Grid((16, 16), extent=(0, 390 / 420), domain=(0, 1))
-    check_symmetric(short, "transpose")
+    moves(short, "transpose")
     with pytest.raises(ValueError, match="lie unevenly between the walls.*augment='transpose'"):
-        check_symmetric(short, "square")
-    centred = Grid((16, 16), extent=(0.1, 0.9), domain=(0, 1))
-    check_symmetric(centred, "square")
+        moves(short, "square")
+    moves(Grid((16, 16), extent=(0.1, 0.9), domain=(0, 1)), "square")
     for grid in (Grid((4, 5)), Grid((4, 4), extent=((0, 1), (0, 2))), Grid((9,)), Grid((4, 4, 4))):
-        check_symmetric(grid, "none")
+        assert moves(grid, "none") is None
         with pytest.raises(ValueError, match="not the same on both"):
-            check_symmetric(grid, "transpose")
+            moves(grid, "transpose")
+    for grid, count in ((Grid((4, 5)), 4), (Grid((9,)), 2), (Grid((4, 4, 4)), 48)):
+        assert len(moves(grid, "allowed").elements) == count
+
+
+def test_what_is_not_known_is_refused():
+    grid, u = Grid((4, 4)), torch.zeros(1, 2, 4, 4)
+    with pytest.raises(ValueError, match="the data set does not say what its channels are; state it, TensorFields"):
+        moves_of(TensorFields(u, u, grid), "square")
+    with pytest.raises(ValueError, match="2 channels of inputs, and its symmetry states 1"):
+        moves_of(TensorFields(u, u, grid, symmetry=Symmetry.of_scalars(1, 2)), "square")

@@ -13,6 +13,7 @@ from torch import nn
 from sciops.datasets import Normalizer, Splits, TensorFields
 from sciops.grids import Grid
 from sciops.models import Normalized
+from sciops.symmetry import Symmetry
 from sciops.training import GRADIENTS, NonFiniteLoss, TrainConfig, evaluate, fit, load_checkpoint, predict
 
 QUIET = TrainConfig(epochs=4, batch_size=8, progress=False)
@@ -21,7 +22,8 @@ QUIET = TrainConfig(epochs=4, batch_size=8, progress=False)
 def fields(n: int = 24, points: int = 8, seed: int = 0, units: float = 1.0) -> TensorFields:
     random = torch.Generator().manual_seed(seed)
     x = torch.rand(n, 1, points, points, generator=random)
-    return TensorFields(x, units * (3 + 2 * x + x.roll(1, -1)), Grid((points, points)))
+    y = units * (3 + 2 * x + x.roll(1, -1))
+    return TensorFields(x, y, Grid((points, points)), symmetry=Symmetry.of_scalars())
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -306,7 +308,8 @@ def test_bad_data_is_refused_in_one_line():
         fit(nn.Identity(), Splits(fields()), QUIET)
     short = Grid((8, 8), extent=(0, 0.9), domain=(0, 1))
     with pytest.raises(ValueError, match="augment='transpose'"):
-        fit(network(), Splits(TensorFields(fields().x, fields().y, short)), replace(QUIET, augment="square"))
+        data = TensorFields(fields().x, fields().y, short, symmetry=Symmetry.of_scalars())
+        fit(network(), Splits(data), replace(QUIET, augment="square"))
 
 
 def test_augmentation_makes_a_symmetric_problem_of_one_sample():
@@ -321,7 +324,8 @@ def test_augmentation_makes_a_symmetric_problem_of_one_sample():
             return self.value + 0 * x
 
     y = torch.arange(9.0).view(1, 1, 3, 3) ** 2
-    data = Splits(TensorFields(torch.zeros(64, 1, 3, 3), y.expand(64, 1, 3, 3), Grid((3, 3))))
+    x, symmetry = torch.zeros(64, 1, 3, 3), Symmetry.of_scalars()
+    data = Splits(TensorFields(x, y.expand(64, 1, 3, 3), Grid((3, 3)), symmetry=symmetry))
     config = replace(QUIET, epochs=200, learning_rate=0.5, objective="mse", augment="square", normalize=False)
     model = fit(Points(), data, config).model
     images = [torch.rot90(v, k, (-2, -1)) for v in (y, y.transpose(-1, -2)) for k in range(4)]
@@ -341,3 +345,56 @@ def test_a_cuda_device_gives_the_losses_of_the_cpu(precision, tmp_path):
     for a, b in zip(reference.history, run.history):
         assert b["loss"] == pytest.approx(a["loss"], rel=tolerance)
     assert evaluate(run.model, data.validation)["relative_l2"].mean() == pytest.approx(run.best, rel=tolerance)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("objective", ["relative_l2", "relative_mse", "h1", "nrmse", "relative_gradient"])
+def test_a_zero_target_is_named_before_training(objective, precision):
+    config, data = replace(QUIET, objective=objective, precision=precision), fields()
+    data.y[5] = 0
+    with pytest.raises(ValueError, match=rf"training sample 5 .* target that is zero.*objective='{objective}' divides"):
+        fit(network(), Splits(data), config)
+    if precision == "float64":
+        data.y = data.y.double() * 1e-200  # whatever the units are
+        with pytest.raises(ValueError, match="training sample 5"):
+            fit(network(), Splits(data), config)
+    held_out = fields(4, seed=1)
+    held_out.y[2] = 0
+    with pytest.raises(ValueError, match="validation sample 2 .* target that is zero, and the relative error of valid"):
+        fit(network(), Splits(fields(), held_out), config)
+
+
+def test_targets_that_an_objective_does_not_divide_by_are_trained_on():
+    data = fields()
+    data.y[5] = 0
+    assert math.isfinite(fit(network(), Splits(data), replace(QUIET, objective="mse", epochs=1)).history[0]["loss"])
+    constant = fields()
+    constant.y[5] = 3.0
+    fit(network(), Splits(constant), replace(QUIET, epochs=1))
+    with pytest.raises(ValueError, match="training sample 5 .* zero or constant"):
+        fit(network(), Splits(constant), replace(QUIET, gradient_weight=0.1))
+    rest = [i for i in range(len(data)) if i != 5]
+    fit(network(), Splits(data.subset(rest)), replace(QUIET, epochs=1))  # its exclusion by choice
+    holed = fields(4, seed=1)
+    holed.x[1] = math.nan
+    with pytest.raises(ValueError, match=r"validation sample 1 .* not finite in 'x'.*load_splits\(validation=…\)"):
+        fit(network(), Splits(fields(), holed), QUIET)
+
+
+def test_data_sets_of_torch_are_refused_with_what_to_pass():
+    torchs = torch.utils.data.TensorDataset(fields().x, fields().y)
+    with pytest.raises(TypeError, match=r"data is TensorDataset; .*Splits\(train=TensorFields\(x, y, grid\)\)"):
+        fit(network(), torchs, QUIET)
+    with pytest.raises(TypeError, match=r"a data set is TensorDataset, which has no .batch.*TensorFields"):
+        fit(network(), Splits(torchs), QUIET)
+    with pytest.raises(TypeError, match="a data set is TensorDataset"):
+        fit(network(), Splits(fields(), torchs), QUIET)
+
+
+def test_fields_in_double_precision_are_cast_to_the_models_precision():
+    double = TensorFields(fields().x.double(), fields().y.double(), fields().grid)
+    config = replace(QUIET, epochs=2)
+    one, other = (fit(network(), Splits(d, d), config) for d in (fields(), double))
+    assert [r["loss"] for r in one.history] == pytest.approx([r["loss"] for r in other.history], rel=1e-5)
+    errors = evaluate(other.model, double)["relative_l2"]
+    np.testing.assert_allclose(errors, evaluate(other.model, fields())["relative_l2"], rtol=1e-4)

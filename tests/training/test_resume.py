@@ -17,6 +17,7 @@ from sciops._json import read_jsonl
 from sciops.datasets import Splits, TensorFields
 from sciops.grids import Grid
 from sciops.models import build_model
+from sciops.symmetry import Symmetry
 from sciops.training import TrainConfig, fit, load_checkpoint, save_checkpoint
 
 QUIET = TrainConfig(epochs=4, batch_size=8, clip=0.5, progress=False)
@@ -25,7 +26,7 @@ QUIET = TrainConfig(epochs=4, batch_size=8, clip=0.5, progress=False)
 def fields(n: int, seed: int, points: int = 8) -> TensorFields:
     random = torch.Generator().manual_seed(seed)
     x = torch.rand(n, 1, points, points, generator=random)
-    return TensorFields(x, 3 + 2 * x + x.roll(1, -1), Grid((points, points)))
+    return TensorFields(x, 3 + 2 * x + x.roll(1, -1), Grid((points, points)), symmetry=Symmetry.of_scalars())
 
 
 def data() -> Splits:
@@ -171,6 +172,13 @@ def test_another_config_data_model_or_an_unasked_resume_is_refused_in_one_line(t
         fit(network(), data(), replace(again, learning_rate=0.01))
     with pytest.raises(ValueError, match="epochs=4, this config has 5.*set stop_after"):
         fit(network(), data(), replace(again, epochs=5))
+    turned = data()
+    for part in turned.train:
+        part.symmetry = Symmetry(("scalar",), ("pseudoscalar",))
+    augmented = replace(config, folder=tmp_path / "augmented", augment="square")
+    fit(network(), data(), augmented)
+    with pytest.raises(ValueError, match="was augmented by other symmetries"):
+        fit(network(), turned, replace(augmented, resume=True, stop_after=2))
     other = data()
     other.train[0].x[0, 0, 0, 0] += 1
     with pytest.raises(ValueError, match="trained on other fields"):
@@ -249,3 +257,41 @@ def test_a_run_killed_at_any_moment_resumes_to_the_same_bits(tmp_path):
         run = fit(network(seed=5 if begun else 0), data(), replace(QUIET, folder=tmp_path / name, resume=True))
         assert run.complete
         assert_same(tmp_path / "whole", tmp_path / name)
+
+
+@pytest.mark.parametrize("limit", ["epochs", "seconds"])
+def test_a_finished_run_with_a_constant_rate_goes_on_to_more_epochs(tmp_path, limit):
+    constant = replace(QUIET, schedule="constant", epochs=3)
+    if limit == "seconds":
+        constant = replace(constant, seconds=1e6)
+    whole = fit(network(), data(), constant)
+    folder = tmp_path / "run"
+    short = replace(constant, folder=folder, resume=True, epochs=2)
+    assert fit(network(), data(), short).complete
+    longer = fit(network(), data(), replace(short, epochs=3))
+    assert longer.complete and longer.epochs == 3
+    assert [record["loss"] for record in longer.history] == [record["loss"] for record in whole.history]
+    for p, q in zip(whole.model.state_dict().values(), longer.model.state_dict().values()):
+        assert torch.equal(p, q)
+    with pytest.raises(ValueError, match="epochs=3, this config has 2.*it has done 3 already"):
+        fit(network(), data(), replace(short, epochs=2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"schedule": "onecycle"}, "schedule='onecycle' has other rates for another number of epochs"),
+        ({"schedule": "cosine"}, "schedule='cosine' has other rates"),
+        ({"grid_order": "sequential"}, "grid_order='sequential' gives each grid a share of all epochs"),
+        (
+            {"gradients": "highway", "gradient_options": {"iterations": {0: 1, 0.5: 2}}},
+            "gradient_options change at shares of all epochs",
+        ),
+    ],
+)
+def test_more_epochs_are_refused_where_what_was_done_depends_on_their_number(tmp_path, changes, reason):
+    config = replace(QUIET, **{"schedule": "constant", "epochs": 1, "folder": tmp_path, "resume": True} | changes)
+    model = (lambda: build_model("fno", width=4, depth=1, modes=(2, 2))) if "gradients" in changes else network
+    fit(model(), data(), config)
+    with pytest.raises(ValueError, match=f"epochs=1, this config has 2.*{reason}"):
+        fit(model(), data(), replace(config, epochs=2))

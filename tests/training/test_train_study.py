@@ -253,8 +253,6 @@ def test_times_that_lie_unevenly_are_said_where_the_model_is_not_told_them(tmp_p
     ):
         config = evolving(tmp_path / f"{name}.h5", tmp_path / "run", time_step=told)
         assert notes_on(config, task, [load_parts(config, task, None).train]) == expected
-    (note,) = notes_on(replace(config, augment="square"), "step", [load_parts(config, "step", None).train])
-    assert note.startswith("augment='square' takes every variable for a scalar")
 
 
 def test_variables_of_other_scales_have_errors_of_their_own():

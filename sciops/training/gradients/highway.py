@@ -36,7 +36,10 @@ def highway(
     model : with `Operator`, `Classifier` or `Recurrent` models in it; between stacks, as between the stages of a
         classifier and the steps of a `Stepper`, gradients are exact. In a `Recurrent` the sweeps go over time, as in
         `highway_rnn`, and from layer to layer gradients are exact
-    iterations, gamma, engine : as in `highway_stack`; over time gamma is a number, and there are no engines
+    iterations, gamma, engine : as in `highway_stack`, whose layers are those of the model's stacks. A residual block of
+        an `Operator` counts as two, its mixer and its pointwise network, so that a stack of `depth` blocks has
+        L = 2·depth layers, and iterations = L (for the parameters alone L − 1) is backpropagation, not
+        iterations = depth. Over time gamma is a number, and there are no engines
     returns : the detached loss
 
     Raises ValueError where the rule is not defined, saying why.
