@@ -17,10 +17,11 @@ def as_tensor(x: Any, name: str = "input") -> tuple[Tensor, Callable[[Tensor], A
     are handed back as numpy; tensors pass through with their device, dtype and graph. Booleans and integers become
     float64.
 
-    Raises TypeError when x holds no numbers.
+    Raises TypeError when x holds no numbers, ValueError when some of them are masked (`refuse_masked`).
     """
     if isinstance(x, Tensor):
         return _floating(x), lambda t: t
+    refuse_masked(x, name)
     array = np.asarray(x)
     if array.dtype.kind not in "biufc":
         raise TypeError(f"{name}: got {type(x).__name__} of dtype {array.dtype}; expected an array of numbers")
@@ -29,6 +30,25 @@ def as_tensor(x: Any, name: str = "input") -> tuple[Tensor, Callable[[Tensor], A
         array = array.astype(array.dtype.newbyteorder("="))
     tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
     return _floating(tensor), _to_numpy
+
+
+def refuse_masked(value: Any, name: str) -> None:
+    """Raises ValueError when `value`, or an array in a list of them, is a numpy masked array with a masked entry.
+
+    ``np.asarray`` drops the mask and keeps the numbers under it, fill values such as 1e20 among them. NaN marks a gap
+    in a way that arithmetic respects.
+    """
+    if isinstance(value, np.ma.MaskedArray):
+        masked = np.ma.count_masked(value)
+        if masked:
+            raise ValueError(
+                f"{name}: {masked} of {value.size} values are masked, and the numbers under a mask are no data; "
+                f"pass {name}.filled(np.nan), or an array without gaps"
+            )
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            if isinstance(part, (list, tuple, np.ma.MaskedArray)):
+                refuse_masked(part, name)
 
 
 def like(reference: Any, tensor: Tensor) -> Any:
