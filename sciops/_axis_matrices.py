@@ -30,7 +30,7 @@ def axes_of(grid: Grid) -> tuple[Grid, ...]:
 
 @kept(32)
 def axis_matrix(method: str, source: Grid, target: Grid, wall: bool, extrapolate: bool) -> np.ndarray:
-    """(m, n) for a method of `sciops.resample` other than "nearest", or for "naive fourier"."""
+    """(m, n) for sine, cosine, fourier, "naive fourier" or cubic."""
     if method in ("sine", "cosine"):
         matrix = _collocation(method, source, target)
     elif method in ("fourier", "naive fourier"):
@@ -42,8 +42,23 @@ def axis_matrix(method: str, source: Grid, target: Grid, wall: bool, extrapolate
 
 
 @lru_cache(maxsize=128)
-def nearest_index(source: Grid, target: Grid, extrapolate: bool) -> np.ndarray:
-    """(m,) the source point nearest to each target point; half way between two, the one at the smaller coordinate."""
+def neighbours(
+    method: str, source: Grid, target: Grid, wall: bool, extrapolate: bool
+) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """(index, weight), both (m,), of the one or two source points that each target point takes its value from.
+
+    nearest : one point; half way between two, that at the smaller coordinate
+    linear : the two points around it, or a point and a wall with u = 0, of weight 0
+    """
+    if method == "nearest":
+        index = _nearest_index(source, target, extrapolate)
+        return ((index, np.ones(index.size)),)
+    matrix = _piecewise("linear", source, target, wall, extrapolate)
+    pair = np.sort(np.argsort(-np.abs(matrix), axis=1, kind="stable")[:, :2], axis=1)
+    return tuple((index, np.take_along_axis(matrix, index[:, None], 1)[:, 0]) for index in pair.T)
+
+
+def _nearest_index(source: Grid, target: Grid, extrapolate: bool) -> np.ndarray:
     (x,), (t,), (h,), (n,) = source.coordinates(), target.coordinates(), source.spacing, source.shape
     _check_reach(x, t, source, extrapolate)
     index = np.ceil((t - x[0]) / h - 0.5 - _ALIGNED).astype(np.int64)
@@ -86,8 +101,8 @@ def _periodic(source: Grid, target: Grid, naive: bool) -> np.ndarray:
     if not naive and m - (target.centering == "node") >= n - (source.centering == "node"):
         ((a, b),) = source.extent
         s, t = ((axis.coordinates()[0] - a) / (b - a) for axis in (source, target))
-        inside_s, inside_t = (v < 1 - _ALIGNED / n for v in (s, t))
-        _copy_coincident(matrix, s, np.where(inside_t, t, 0.0), inside_s, 1 / n)
+        t = t - np.floor(t + _ALIGNED / n)
+        _copy_coincident(matrix, s, t, s < 1 - _ALIGNED / n, 1 / n)
     return matrix
 
 

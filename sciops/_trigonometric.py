@@ -9,12 +9,15 @@ from torch import Tensor
 from sciops._compiling import kept
 from sciops.grids import Grid
 
+_ALIGNED = 1e-9  # a shift of less than this share of a spacing counts as zero
+
 
 def trigonometric(u: Tensor, axis: int, source: Grid, target: Grid, naive: bool) -> Tensor:
     """u at the points of `target` along one axis, from the coefficients that both axes can hold.
 
-    A cell axis is a period whose points sit half a cell in. The last node of a node axis is the first one, a period
-    later; a naive passage takes it for one more point of the period and ignores all positions.
+    A cell axis is a period whose points sit half a cell in, and a period may begin anywhere. The last node of a node
+    axis is the first one, a period later; a naive passage takes it for one more point of the period and ignores all
+    positions.
     """
     if u.is_complex():
         parts = (trigonometric(part, axis, source, target, naive) for part in (u.real, u.imag))
@@ -22,7 +25,7 @@ def trigonometric(u: Tensor, axis: int, source: Grid, target: Grid, naive: bool)
     (n,), (m,) = source.shape, target.shape
     if naive:
         return _trigonometric(u, axis, m, 0.0)
-    shift = (0.5 / m if target.centering == "cell" else 0.0) - (0.5 / n if source.centering == "cell" else 0.0)
+    shift = _shift(source, target)
     if source.centering == "node":
         u = u.narrow(axis, 0, n - 1)
     u = _trigonometric(u, axis, m - (target.centering == "node"), shift)
@@ -44,6 +47,15 @@ def _trigonometric(u: Tensor, axis: int, m: int, shift: float) -> Tensor:
         top = torch.complex(top, torch.zeros_like(top))
         coefficients = torch.cat([coefficients.narrow(axis, 0, last), top], axis)
     return torch.fft.irfft(coefficients, n=m, dim=axis, norm="forward")
+
+
+def _shift(source: Grid, target: Grid) -> float:
+    """From the first source point to the first target point, in periods, without whole ones."""
+    ((a, b),), ((c, _),) = source.extent, target.extent
+    half = [0.5 / axis.size if axis.centering == "cell" else 0.0 for axis in (source, target)]
+    apart = (c - a) / (b - a)
+    shift = (apart - round(apart)) + (half[1] - half[0])
+    return 0.0 if abs(shift) * max(source.size, target.size) < _ALIGNED else shift
 
 
 @kept(64)

@@ -32,10 +32,11 @@ class Grid:
     centering : the rule above
     domain : where the walls are, (a, b) per axis; default `extent`. A node grid that was taken from a finer one by a
         stride that does not divide it stops short of the wall: 16 nodes at 26·j/420 have extent (0, 390/420) in
-        domain (0, 1).
+        domain (0, 1). A periodic domain is one period, which begins anywhere: points that start half a spacing in
+        have extent (h/2, 1 + h/2), with or without domain (0, 1).
 
     Raises ValueError when an axis has fewer than one point (two for nodes), an interval is empty or not finite, or a
-    domain does not hold its extent.
+    domain does not hold its extent (periodic: and is not one period either).
 
     >>> Grid((421, 421)).coarsen(5).shape
     (85, 85)
@@ -59,7 +60,8 @@ class Grid:
         domain = _intervals(self.domain if self.domain is not None else extent, len(shape), "domain")
         for (a, b), (left, right) in zip(extent, domain):
             slack = 1e-12 * (right - left)
-            if a < left - slack or b > right + slack:
+            one_period = self.centering == "periodic" and abs((b - a) - (right - left)) <= slack
+            if not one_period and (a < left - slack or b > right + slack):
                 raise ValueError(
                     f"domain={domain} does not hold extent={extent}: the walls must lie outside the points"
                 )
@@ -83,9 +85,11 @@ class Grid:
 
     @property
     def reaches_walls(self) -> bool:
-        """Whether the extent is the whole domain."""
+        """Whether the extent is the whole domain: from wall to wall, or one whole period."""
         return all(
-            abs(a - left) <= _ALIGNED * h and abs(b - right) <= _ALIGNED * h
+            abs((b - a) - (right - left)) <= _ALIGNED * h
+            if self.centering == "periodic"
+            else abs(a - left) <= _ALIGNED * h and abs(b - right) <= _ALIGNED * h
             for (a, b), (left, right), h in zip(self.extent, self.domain, self.spacing)
         )
 
@@ -166,14 +170,26 @@ class Grid:
         return factors if coarse.same_points(self) else None
 
     def same_points(self, other: Grid) -> bool:
-        """Whether both grids hold the same points, to round-off, by the same rule."""
+        """Whether both grids hold the same points in the same order, to round-off; periodic points up to whole periods.
+
+        >>> Grid(8, (0, 1), "periodic").same_points(Grid(8, (3, 4), "periodic"))
+        True
+        """
         if (self.shape, self.centering) != (other.shape, other.centering):
             return False
-        return all(
-            abs(p - q) <= _ALIGNED * h
-            for (a, b), (c, d), h in zip(self.extent, other.extent, self.spacing)
-            for p, q in ((a, c), (b, d))
-        )
+        for (a, b), (c, d), h in zip(self.extent, other.extent, self.spacing):
+            moved = round((c - a) / (b - a)) * (b - a) if self.centering == "periodic" else 0.0
+            if not (abs(a + moved - c) <= _ALIGNED * h and abs(b + moved - d) <= _ALIGNED * h):
+                return False
+        return True
+
+    def same_domain(self, other: Grid) -> bool:
+        """Whether both grids sample functions of the same domain.
+
+        The intervals of `domain` agree; of two periodic grids only their lengths have to, because a period begins
+        anywhere.
+        """
+        return same_intervals(self.domain, other.domain, anywhere=self.centering == other.centering == "periodic")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and strings for JSON; `Grid.from_dict` reads it back."""
@@ -197,23 +213,51 @@ def restrict(u: Any, fine: Grid, coarse: Grid) -> Any:
     u : (..., *fine.shape)   numpy or torch
     returns : (..., *coarse.shape)   same kind
 
-    Raises ValueError when `coarse` is not nested in `fine` or u does not live on `fine`.
+    A periodic grid may begin at any point of the finer one. Raises ValueError when `coarse` is not nested in `fine` or
+    u does not live on `fine`.
     """
     tensor, restore = as_tensor(u, "u")
     check_on_grid(tensor, fine, "u")
-    strides = coarse.strides_in(fine)
-    if strides is None:
+    axes = nesting(fine, coarse)
+    if axes is None:
         raise ValueError(
             f"grid {coarse.shape} ({coarse.centering}) is not nested in {fine.shape} ({fine.centering}); "
             "use sciops.resample for grids that share no points"
         )
     first = tensor.ndim - fine.ndim
-    for axis, (f, n) in enumerate(zip(strides, coarse.shape), start=first):
+    for axis, ((start, f), n, points) in enumerate(zip(axes, coarse.shape, fine.shape), start=first):
         if fine.centering == "cell":
             tensor = tensor.unflatten(axis, (n, f)).mean(axis + 1)
         else:
-            tensor = tensor.index_select(axis, torch.arange(n, device=tensor.device) * f)
+            index = (start + torch.arange(n, device=tensor.device) * f) % points
+            tensor = tensor.index_select(axis, index)
     return restore(tensor)
+
+
+def nesting(fine: Grid, coarse: Grid) -> tuple[tuple[int, int], ...] | None:
+    """(first point, stride) per axis of the coarse grid's points among the fine one's, or None when it is not nested.
+
+    The first point is 0 unless both grids are periodic, where a coarse period may begin at any fine point.
+    """
+    if coarse.ndim != fine.ndim or coarse.centering != fine.centering:
+        return None
+    starts, extent = (0,) * fine.ndim, coarse.extent
+    if fine.centering == "periodic":
+        starts = tuple(round((c - a) / h) for (a, _), (c, _), h in zip(fine.extent, coarse.extent, fine.spacing))
+        extent = tuple((c - k * h, d - k * h) for (c, d), k, h in zip(extent, starts, fine.spacing))
+    strides = Grid(coarse.shape, extent, coarse.centering).strides_in(fine)
+    return None if strides is None else tuple((k % n, f) for k, n, f in zip(starts, fine.shape, strides))
+
+
+def same_intervals(p: Sequence[Interval], q: Sequence[Interval], *, anywhere: bool = False) -> bool:
+    """Whether the intervals of every axis agree to a billionth of their length; with `anywhere` only their lengths."""
+    if len(p) != len(q):
+        return False
+    for (a, b), (c, d) in zip(p, q):
+        apart = ((b - a) - (d - c),) if anywhere else (a - c, b - d)
+        if max(map(abs, apart)) > 1e-9 * (b - a):
+            return False
+    return True
 
 
 def check_on_grid(u: Any, grid: Grid, name: str = "u") -> None:

@@ -23,7 +23,8 @@ from sciops.grids import Grid
 
 __all__ = ["gaussian_random_field", "log_normal", "random_waves", "two_phase"]
 
-_REFERENCE = 4096  # points whose least and largest value stand for those of a function on the line
+_REFERENCE = 4096  # points whose least and largest value stand for those of a function on the line, or more,
+_PER_WAVE = 16  # so that the shortest wave has this many: at 2 they could all lie on its zeros
 
 
 def gaussian_random_field(
@@ -58,16 +59,19 @@ def gaussian_random_field(
     tau : float            inverse correlation length, > 0
     alpha : float          smoothness, > d/2: samples have α − d/2 derivatives in L² (less any ε)
     seed : int             sample i draws from ``SeedSequence(seed, spawn_key=(i,))``
-    modes : int            wavenumbers per axis. ξ is drawn in shells max(k_i) = 0, 1, 2, …, so more modes only add to
-                           the same sum. Keep one value for a data set. With τ = 3, α = 2 on the square, 192 modes leave
-                           out 2e-5 of the variance. The coefficients take modes^d numbers: use fewer in 3-D
+    modes : int            functions per axis; of periodic ones an odd number pairs every cosine with its sine, so that
+                           the law does not depend on where the period begins. ξ is drawn in shells
+                           max(k_i) = 0, 1, 2, …, so more modes only add to the same sum. Keep one value for a data
+                           set. With τ = 3, α = 2 on the square, 192 modes leave out 2e-5 of the variance. The
+                           coefficients take modes^d numbers: use fewer in 3-D
     first : int            index of the first sample: samples 5…9 are ``samples=5, first=5``
     normalize : bool       divide by the law's own root mean square over the domain (one number for all samples and
                            grids, never a sample's own deviation, which would differ from grid to grid)
     returns : float64 (samples, *grid.shape). A sample has the same bits in any batch and with any number of threads;
         on another kind of processor, or between nested grids, it agrees to about 1e-15 of its size
 
-    Raises ValueError for tau ≤ 0, alpha ≤ d/2 (no function in the limit of many modes), modes < 2, negative counts.
+    Raises ValueError for tau ≤ 0, alpha ≤ d/2 (no function in the limit of many modes), modes < 2, negative counts, and
+    for tau and alpha whose coefficients float64 cannot hold.
     """
     _check(grid, samples, tau, alpha, seed, modes, first, boundary)
     boundary = boundary or ("periodic" if grid.centering == "periodic" else "neumann")
@@ -113,7 +117,8 @@ def random_waves(
     window : probability that u is multiplied by ½(tanh((ξ − l)/0.01) − tanh((ξ − r)/0.01)), ξ = (x − a)/L, with l
         uniform on (0.1, 0.45) and r on (0.55, 0.9)
     either_sign : u or −u, each as likely, after `absolute`
-    normalize : (u − min u)/(max u − min u), the extremes taken over 4096 points of the domain, the same on every grid
+    normalize : (u − min u)/(max u − min u), the extremes taken over 4096 points of the domain or 16 of the shortest
+        wave, the same on every grid. Where u is constant (all n_j drawn 0) it is u − min u = 0
     returns : float64 (samples, n)
 
     Good values: ``terms=10, wavenumbers=(1, 2), amplitudes=(-0.5, 0.5)`` of Brandstetter et al. (arXiv:2202.07643) for
@@ -128,7 +133,8 @@ def random_waves(
     ((left, right),) = grid.domain
     points = [(grid.coordinates()[0] - left) / (right - left)]
     if normalize:
-        points.append(np.arange(_REFERENCE) / _REFERENCE)
+        count = max(_REFERENCE, _PER_WAVE * wavenumbers[1])
+        points.append(np.arange(count) / count)
     fields = np.empty((samples, *grid.shape))
     for i in range(samples):
         draw = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(first + i,))))
@@ -147,7 +153,7 @@ def random_waves(
             values.append(u)
         if normalize:
             low, high = values[1].min(), values[1].max()
-            values[0] = (values[0] - low) / (high - low)
+            values[0] = (values[0] - low) / (high - low) if high > low else np.zeros_like(values[0])
         fields[i] = values[0]
     return fields
 
@@ -224,8 +230,14 @@ def _scale(
         shape = [modes if i == axis else 1 for i in range(d)]
         eigenvalue = eigenvalue + ((frequency / length) ** 2).reshape(shape)
         weight = weight * np.where(k == 0, 1, 2).reshape(shape)
-    scale = tau ** (alpha - d / 2) * (eigenvalue + tau**2) ** (-alpha / 2)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        scale = np.float64(tau) ** (alpha - d / 2) * (eigenvalue + np.float64(tau) ** 2) ** (-alpha / 2)
     scale[(0,) * d] = 0.0
+    if not (np.isfinite(scale).all() and np.sum(scale**2) > 0):
+        raise ValueError(
+            f"tau={tau:g} and alpha={alpha:g}: float64 cannot hold the coefficients on a domain of {lengths}; give the "
+            "domain and tau in units that bring tau × length nearer to 1"
+        )
     scale /= math.sqrt(np.sum(scale**2) if normalize else math.prod(lengths))
     scale *= np.sqrt(weight)
     scale.setflags(write=False)

@@ -16,6 +16,13 @@ its true positions. "Drops modes": on a coarser grid only as many functions are 
 low-pass; "samples": the interpolant is evaluated, so that content above the coarse grid aliases, and on nested node
 grids the result is the strided field itself (as `sciops.restrict`). Two-valued coefficients belong to `nearest`: the
 other methods ring or blur at the jump. Axes that are the same on both grids are left alone.
+
+A periodic grid may begin anywhere: between two of them, or one and a walled grid, only the lengths of the domains have
+to agree, and values are taken at the true positions, up to whole periods.
+
+Gaps. A sample that is not finite stays where it is: "nearest" hands it to the points that take it, "linear" to those
+between it and its neighbours, "cubic" makes NaN of the points whose value depends on it by more than round-off (about
+28 spacings on either side in float64, 12 in float32). The other methods are global: one NaN makes the whole field NaN.
 """
 
 from __future__ import annotations
@@ -25,14 +32,15 @@ import warnings
 from functools import lru_cache
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from sciops._arrays import as_tensor
-from sciops._axis_matrices import axes_of, axis_matrix, nearest_index
+from sciops._axis_matrices import axes_of, axis_matrix, neighbours
 from sciops._compiling import kept
 from sciops._trigonometric import trigonometric
-from sciops.grids import Grid, check_on_grid
+from sciops.grids import Grid, check_on_grid, same_intervals
 
 __all__ = ["resample"]
 
@@ -40,7 +48,6 @@ Method = Literal["sine", "cosine", "fourier", "linear", "cubic", "nearest"]
 _METHODS = ("sine", "cosine", "fourier", "linear", "cubic", "nearest")
 _LARGEST_FOURIER_MATRIX = 2**22  # entries; below, a matrix product beats two transforms (4× at 85 → 170 points)
 _WALL_TOLERANCE = 1e-6  # of max |u|: above float32 round-off, below any error worth reporting
-_WARNED: set[tuple[str, Grid, Grid]] = set()  # each matter is mentioned once per process for each pair of grids
 
 
 def resample(
@@ -56,7 +63,7 @@ def resample(
     """u, given on `source`, at the points of `target`; linear in u and differentiable.
 
     u : (..., *source.shape)   numpy or torch, real or complex; half precision is computed in float32
-    source, target : Grid      same number of axes, same domain
+    source, target : Grid      same number of axes, same domain (periodic: same length)
     method : str               see the module's table
     wall : "zero" | None       u = 0 on the walls of the domain. linear, cubic: the walls become known points where the
                                grid stops short of them, as cell grids always do. sine: taken for granted, the
@@ -70,15 +77,17 @@ def resample(
     returns : (..., *target.shape)   same kind, dtype and device; `u` itself when both grids hold the same points
 
     Fourier: an even n holds one Nyquist coefficient for ±n/2, which is halved on the way up; on the way down to an
-    even m the ±m/2 coefficients are added. Cell grids are periodic boxes whose points sit half a cell in: the phase of
-    that half cell is applied, so cell and periodic grids of one extent convert into each other.
+    even m the ±m/2 coefficients are added. Where the grids' first points differ (cells sit half a cell in, staggered
+    components begin half a spacing later), the phase of that shift is applied, so that cell and periodic grids convert
+    into each other.
     Sine: values on the walls do not enter; warns, with their size, when they exceed 1e-6 of max |u| (unless
     wall="zero"). On a source that stops short of a wall, sine and cosine coefficients solve the collocation equations
     on its points.
 
-    Warnings (UserWarning) come once per process for each pair of grids. Raises ValueError for other shapes, domains or
-    extents than these, sine and cosine on periodic grids, options that do not belong to the method, target points out
-    of reach, and grids that cover too little of their domain for sine or cosine functions to be told apart.
+    Warnings are of class UserWarning; Python's own filters decide how often they are shown. Raises ValueError for other
+    shapes, domains or extents than these, sine and cosine on periodic grids, options that do not belong to the method,
+    target points out of reach, and grids that cover too little of their domain for sine or cosine functions to be told
+    apart.
     """
     tensor, restore = as_tensor(u, "u")
     check_on_grid(tensor, source, "u")
@@ -86,7 +95,7 @@ def resample(
     if not steps:
         return u if isinstance(u, Tensor) else restore(tensor)
     if method == "sine" and wall is None:
-        _warn_of_wall_values(tensor, source, target)
+        _warn_of_wall_values(tensor, source)
     if method == "fourier" and source.centering == "node" and aligned is None:
         _warn_of_misalignment(source, target)
     rule = "naive fourier" if method == "fourier" and source.centering == "node" and not aligned else method
@@ -109,19 +118,41 @@ def _steps(
 
 def _one_axis(u: Tensor, axis: int, a: Grid, b: Grid, rule: str, wall: bool, extrapolate: bool) -> Tensor:
     axis += u.ndim
-    if rule == "nearest":
-        return u.index_select(axis, torch.tensor(nearest_index(a, b, extrapolate), device=u.device))
+    if rule in ("nearest", "linear"):
+        return _from_neighbours(u, axis, neighbours(rule, a, b, wall, extrapolate))
     if rule.endswith("fourier") and a.size * b.size > _LARGEST_FOURIER_MATRIX:
         return trigonometric(u, axis, a, b, naive=rule == "naive fourier")
     matrix = _matrix(rule, a, b, wall, extrapolate, u.dtype, u.device)
     if rule == "fourier" and b.centering == "node":
         # the last node is the first one, a period later: two places of one product may be rounded differently
-        u = _product(u, axis, matrix[:-1])
+        u = _product(matrix[:-1], u, axis)
         return torch.cat([u, u.narrow(axis, 0, 1)], axis)
-    return _product(u, axis, matrix)
+    return _around_gaps(matrix, u, axis) if rule == "cubic" else _product(matrix, u, axis)
 
 
-def _product(u: Tensor, axis: int, matrix: Tensor) -> Tensor:
+def _from_neighbours(u: Tensor, axis: int, points: tuple[tuple[np.ndarray, np.ndarray], ...]) -> Tensor:
+    """Σ weight · u[index] along one axis; a weight of zero leaves out what it weighs, NaN included."""
+    real = u.real.dtype if u.is_complex() else u.dtype
+    terms = []
+    for index, weight in points:
+        term = u.index_select(axis, torch.tensor(index, device=u.device))
+        if (weight != 1).any():
+            weights = torch.tensor(weight, dtype=real, device=u.device).view(-1, *(1,) * (u.ndim - 1 - axis))
+            term = torch.where(weights == 0, 0, term * weights)
+        terms.append(term)
+    return terms[0] if len(terms) == 1 else terms[0] + terms[1]
+
+
+def _around_gaps(matrix: Tensor, u: Tensor, axis: int) -> Tensor:
+    """The product with the samples that are finite; NaN where one that is not weighs more than round-off."""
+    gaps = ~u.isfinite()
+    weight = matrix.abs()
+    reach = weight > torch.finfo(weight.dtype).eps * weight.amax(-1, keepdim=True)
+    touched = _product(reach.to(weight.dtype), gaps.to(weight.dtype), axis) > 0.5
+    return _product(matrix, torch.where(gaps, 0, u), axis).masked_fill(touched, torch.nan)
+
+
+def _product(matrix: Tensor, u: Tensor, axis: int) -> Tensor:
     if axis == u.ndim - 1:
         return u @ matrix.mT
     before, after = u.shape[:axis], u.shape[axis + 1 :]
@@ -141,12 +172,14 @@ def _check(source: Grid, target: Grid, method: str, wall: str | None, aligned: b
         raise ValueError(f"source grid {source.shape} and target grid {target.shape} differ in their number of axes")
     if method not in _METHODS:
         raise ValueError(f"method={method!r}: expected one of {', '.join(_METHODS)}")
-    if not _same_intervals(source.domain, target.domain):
+    centerings = (source.centering, target.centering)
+    anywhere = "periodic" in centerings
+    if not same_intervals(source.domain, target.domain, anywhere=anywhere):
+        remedy = "periods of one length" if anywhere else "the same domain="
         raise ValueError(
             f"source domain {source.domain} and target domain {target.domain} differ: a field cannot be moved between "
-            "two domains; give both grids the same domain="
+            f"two domains; give both grids {remedy}"
         )
-    centerings = (source.centering, target.centering)
     if method in ("sine", "cosine") and "periodic" in centerings:
         raise ValueError(f"method={method!r} needs walls and a periodic grid has none: pass method='fourier'")
     if wall not in (None, "zero") or (wall and (method not in ("sine", "linear", "cubic") or "periodic" in centerings)):
@@ -160,37 +193,24 @@ def _check(source: Grid, target: Grid, method: str, wall: str | None, aligned: b
         raise ValueError(
             f"Fourier between {source.centering} and {target.centering} points has no naive form: pass aligned=True"
         )
-    if method == "fourier" and not naive and not _same_intervals(source.extent, target.extent):
+    if method == "fourier" and not naive and not same_intervals(source.extent, target.extent, anywhere=anywhere):
         raise ValueError(
             f"Fourier needs one period: source extent {source.extent}, target extent {target.extent}; "
             "pass method='sine' or 'cubic', which use true positions"
         )
 
 
-def _same_intervals(p: Any, q: Any) -> bool:
-    return all(abs(s - t) <= 1e-9 * (a[1] - a[0]) for a, b in zip(p, q) for s, t in zip(a, b))
-
-
-def _warn_once(matter: str, source: Grid, target: Grid, message: str) -> None:
-    if (matter, source, target) not in _WARNED:
-        warnings.warn(message, UserWarning, stacklevel=4)
-        _WARNED.add((matter, source, target))
-
-
 def _warn_of_misalignment(source: Grid, target: Grid) -> None:
     off = max(abs(m - n) / (m * (n - 1)) for n, m in zip(source.shape, target.shape))
-    _warn_once(
-        "misaligned",
-        source,
-        target,
+    _warn(
         f"Fourier takes nodes for the points of a period: from {source.shape} to {target.shape} nodes, values move by "
         f"up to {off:.2%} of the extent. Pass aligned=True (periodic u), method='sine' (u = 0 on the walls) or "
         "'cosine'; aligned=False keeps this without a warning",
     )
 
 
-def _warn_of_wall_values(u: Tensor, source: Grid, target: Grid) -> None:
-    if ("wall", source, target) in _WARNED or u.numel() == 0:
+def _warn_of_wall_values(u: Tensor, source: Grid) -> None:
+    if u.numel() == 0:
         return
     u, largest = u.detach(), 0.0
     for axis, a in enumerate(axes_of(source), start=u.ndim - source.ndim):
@@ -198,13 +218,15 @@ def _warn_of_wall_values(u: Tensor, source: Grid, target: Grid) -> None:
             largest = max(largest, u.select(axis, end).abs().max().item())
     size = u.abs().max().item()
     if largest > _WALL_TOLERANCE * size:
-        _warn_once(
-            "wall",
-            source,
-            target,
-            f"sine takes u = 0 on the walls, but |u| reaches {largest:.3g} there ({largest / size:.2%} of its "
-            "maximum) and is lost. Pass method='cosine' or 'cubic', or wall='zero' to say that it should be 0",
+        _warn(
+            # one digit, so that Python's filters know the warning again in a loop over different fields
+            f"sine takes u = 0 on the walls, but |u| reaches {largest / size:.1g} of its maximum there, which is lost. "
+            "Pass method='cosine' or 'cubic', or wall='zero' to say that it should be 0"
         )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=4)  # points at the caller of `resample`
 
 
 def _ends_on_walls(axis: Grid) -> list[int]:

@@ -86,7 +86,7 @@ def predict(model: Any, case: Case, points: int, *, source: int | None = None) -
     """
     import torch
 
-    from sciops.models import apply_model
+    from sciops.models.apply import apply_model, placed_for
     from sciops.resampling import resample
 
     grid = case.grid(points)
@@ -94,9 +94,8 @@ def predict(model: Any, case: Case, points: int, *, source: int | None = None) -
     if source is not None:
         wall = {} if grid.reaches_walls else {"extrapolate": True}
         a = resample(a, case.grid(source), grid, "linear", **wall)
-    dtype = next(model.parameters()).dtype
     with torch.no_grad():
-        batches = [apply_model(model, part.to(dtype), grid) for part in a.split(BATCH)]
+        batches = [apply_model(model, placed_for(model, part), grid) for part in a.split(BATCH)]
     return torch.cat(batches).double()
 
 

@@ -224,7 +224,7 @@ def _draw_layers(config: Any, case: Case, models: dict, train: int, test: int, p
         for row, name in zip(axes, names):
             model, _ = load_trained(config, models[name])
             for axis, points in zip(row, (train, test)):
-                a = case.test(points)[0][:16].to(next(model.parameters()).dtype)
+                a = case.test(points)[0][:16]
                 spectra = layer_spectra(model, a, case.grid(points))
                 stages = _stages([str(v) for v in spectra["layer"].values])
                 k, energy = np.asarray(spectra["wavenumber"]), np.asarray(spectra)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sciops._arrays import as_tensor, like
+from sciops._arrays import as_tensor, like, refuse_masked
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", ">f8", ">f4", "c8", "c16"])
@@ -74,3 +74,18 @@ def test_like_and_graphs_left_behind():
 def test_refuses_what_holds_no_numbers(value):
     with pytest.raises(TypeError, match="u: got .*expected an array of numbers"):
         as_tensor(value, "u")
+
+
+def test_masked_values_are_refused_with_the_remedy():
+    gap = np.ma.masked_greater(np.array([[1.0, 1e20], [3.0, 4.0]]), 1e10)
+    for value in (gap, [gap, gap], (np.zeros((2, 2)), [gap, gap])):
+        with pytest.raises(ValueError, match=r"u: 1 of 4 values are masked.*pass u\.filled\(np\.nan\)"):
+            as_tensor(value, "u")
+        with pytest.raises(ValueError, match="masked"):
+            refuse_masked(value, "u")
+    assert as_tensor(gap.filled(np.nan), "u")[0][0, 1].isnan()
+    whole = np.ma.masked_array([1.0, 2.0], mask=[False, False])  # a mask that hides nothing
+    refuse_masked(whole, "u")
+    assert as_tensor(whole)[0].tolist() == [1.0, 2.0]
+    with pytest.raises(ValueError, match="masked"):
+        as_tensor(np.ma.masked_array([1, 2], mask=True))

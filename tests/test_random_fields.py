@@ -229,3 +229,42 @@ def test_refusals(change, named):
         gaussian_random_field(Grid((5, 5)), **arguments)
     with pytest.raises(TypeError, match="expected a Grid, such as"):
         gaussian_random_field((5, 5), 1, **LAW)
+
+
+@pytest.mark.parametrize("centering", ["node", "cell", "periodic"])
+@pytest.mark.parametrize("modes", [2, 3, 4, 9])
+def test_tiny_grids_sample_the_same_function(centering, modes):
+    """Also beyond what the grid tells apart, where waves of an even grid's Nyquist number are not what they seem."""
+    draw = dict(tau=2.0, alpha=2.0, seed=4, modes=modes)
+    fine = Grid((49,) if centering == "node" else (48,), centering=centering)
+    u = gaussian_random_field(fine, 2, **draw)
+    x = fine.coordinates()[0]
+    for n in (2, 3, 4, 5, 8):
+        coarse = Grid((n,), centering=centering)
+        at = [int(np.abs(x - p).argmin()) for p in coarse.coordinates()[0]]
+        shared = np.abs(x[at] - coarse.coordinates()[0]) < 1e-12
+        v = gaussian_random_field(coarse, 2, **draw)
+        assert np.isfinite(v).all()
+        np.testing.assert_allclose(v[:, shared], u[:, at][:, shared], atol=1e-13)
+
+
+def test_an_odd_number_of_waves_is_stationary():
+    """The pointwise variance of the law is the same everywhere; an even number leaves one cosine without its sine."""
+    grid = Grid((16,), centering="periodic")
+    for modes, even in ((5, False), (4, True)):
+        bases, k = [], np.arange(1, modes)
+        fields = gaussian_random_field(grid, 400, tau=2.0, alpha=1.0, seed=0, modes=modes)
+        phase = 2 * np.pi * np.multiply.outer(grid.coordinates()[0], (k + 1) // 2)
+        bases = np.where(k % 2, np.cos(phase), np.sin(phase))
+        coefficients, *_ = np.linalg.lstsq(bases, fields.T, rcond=None)
+        np.testing.assert_allclose(bases @ coefficients, fields.T, atol=1e-12)
+        law = 2 * 2.0 * ((2 * np.pi * ((k + 1) // 2)) ** 2 + 4.0) ** -1.0
+        variance = bases**2 @ law
+        assert (np.ptp(variance) > 1e-3) == even
+        np.testing.assert_allclose(coefficients.var(1) / law, 1, atol=0.35)
+
+
+@pytest.mark.parametrize(("tau", "alpha"), [(1e200, 2.0), (1e-200, 4.0), (3.0, 1000.0)])
+def test_coefficients_that_float64_cannot_hold_are_refused(tau, alpha):
+    with pytest.raises(ValueError, match="float64 cannot hold"):
+        gaussian_random_field(Grid((8,)), 1, tau=tau, alpha=alpha, seed=0, modes=4)

@@ -89,3 +89,34 @@ def test_refusals(change, message):
         random_waves(options.pop("grid"), options.pop("samples"), **options)
     with pytest.raises(TypeError, match="expected a Grid, such as"):
         random_waves(256, 1, **LPSDA)
+
+
+@pytest.mark.parametrize("terms", [1, 2])
+def test_a_constant_draw_is_normalised_to_zero(terms):
+    """With wavenumber 0 among the choices all terms can be constants: (u − min u)/(max u − min u) is 0/0 there."""
+    options = dict(terms=terms, wavenumbers=(0, 4), amplitudes=(0.0, 1.0), seed=0)
+    plain, unit = random_waves(LINE, 200, **options), random_waves(LINE, 200, normalize=True, **options)
+    constant = np.ptp(plain, axis=1) == 0
+    assert 0 < constant.sum() < 100 and np.isfinite(unit).all()
+    assert (unit[constant] == 0).all()
+    np.testing.assert_allclose(unit[~constant].min(1), 0, atol=2e-3)
+    np.testing.assert_allclose(unit[~constant].max(1), 1, atol=2e-3)
+
+
+@pytest.mark.parametrize("wavenumber", [2048, 4096, 5000])
+def test_short_waves_reach_from_zero_to_one(wavenumber):
+    """On 4096 points these waves lie on their zeros, or alternate between two values."""
+    grid = Grid((20011,), centering="periodic")
+    waves = dict(terms=1, wavenumbers=(wavenumber, wavenumber), amplitudes=(0.5, 1.0), seed=0)
+    unit = random_waves(grid, 3, normalize=True, **waves)
+    np.testing.assert_allclose(unit.min(1), 0, atol=0.05)
+    np.testing.assert_allclose(unit.max(1), 1, atol=0.05)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8])
+def test_tiny_grids_and_the_nyquist_wave_are_samples_of_the_function(n):
+    fine, waves = Grid((8 * n,), centering="periodic"), dict(terms=3, wavenumbers=(0, n), amplitudes=(-1, 1), seed=1)
+    for normalize in (False, True):
+        u, v = (random_waves(g, 20, normalize=normalize, **waves) for g in (fine, fine.coarsen(8)))
+        assert np.isfinite(u).all()
+        np.testing.assert_allclose(restrict(u, fine, fine.coarsen(8)), v, atol=1e-14)

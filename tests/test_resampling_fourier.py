@@ -14,11 +14,6 @@ from sciops import Grid, resample, resampling
 SIZES = (7, 8, 15, 16)
 
 
-@pytest.fixture(autouse=True)
-def _forget_warnings(monkeypatch):
-    monkeypatch.setattr(resampling, "_WARNED", set())
-
-
 def periodic(*shape):
     return Grid(shape, centering="periodic")
 
@@ -161,17 +156,15 @@ def test_transform_and_matrix_agree_on_either_side_of_the_threshold(monkeypatch)
 def test_naive_padding_is_what_the_peers_do_and_says_so():
     source, target = Grid((9, 12)), Grid((17, 20))
     u = noise(9, 12)
-    with pytest.warns(UserWarning, match="move by up to 5.88% of the extent"):
-        naive = resample(u, source, target, "fourier")
+    for _ in range(2):  # every time: what a process did before does not matter
+        with pytest.warns(UserWarning, match="move by up to 5.88% of the extent") as caught:
+            naive = resample(u, source, target, "fourier")
+    assert caught[0].filename == __file__
     padded = resample(u, periodic(9, 12), periodic(17, 20), "fourier")
     np.testing.assert_allclose(naive, padded, atol=1e-14)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert np.array_equal(resample(u, source, target, "fourier"), naive)  # once per process and pair
-        resampling._WARNED.clear()
         assert np.array_equal(resample(u, source, target, "fourier", aligned=False), naive)  # asked for
-        with pytest.raises(UserWarning):
-            resample(u, source, target, "fourier")
     # the values are those at j·n/(m(n−1)): a smooth bump far from the seam shows it
     bump = lambda x: np.exp(-(((x - 0.5) / 0.06) ** 2))  # noqa: E731
     n, m = 65, 129

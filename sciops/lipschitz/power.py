@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from sciops.models.apply import placed_for
+
 _ROUNDING = 1e-11  # relative, of ‖Av‖/‖v‖ in float64; far above what a sum of 1e4 terms loses
 
 
@@ -24,7 +26,8 @@ def power_iteration(
         differentiation. A module's own dtype is used; for a bound worth its digits hand over one in float64.
     shape : of one input, without the batch; not needed for a matrix
     generator : of the start; a fixed seed of its own when None
-    like : dtype and device of the start; by default those of the matrix or of the module's first parameter
+    like : dtype and device of the start; by default those of the matrix, or the real precision of the module. A module
+        of complex vectors needs a complex one
     returns : a number without a graph, float64
 
     From a random start the error shrinks like (σ₂/σ₁)^{2k}; a start orthogonal to v₁ never finds it.
@@ -39,8 +42,8 @@ def power_iteration(
         if shape is None:
             raise ValueError("power_iteration: a map needs the shape of one input, such as shape=(channels, 32, 32)")
         if like is None:
-            like = next(linear.parameters(), None) if isinstance(linear, nn.Module) else None
-        like = torch.empty(0, dtype=torch.float64) if like is None else like
+            like = torch.empty(0, dtype=torch.float64)
+            like = placed_for(linear, like) if isinstance(linear, nn.Module) else like
         with torch.no_grad():
             offset = linear(torch.zeros((1, *shape), dtype=like.dtype, device=like.device))
 

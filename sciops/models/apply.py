@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from sciops.grids import Grid
@@ -62,13 +63,37 @@ def config_of(model: nn.Module) -> dict[str, Any]:
     return config
 
 
+def real_dtype_of(model: nn.Module) -> torch.dtype | None:
+    """The precision of the model's real fields: that of its first parameter of real or complex numbers, or None.
+
+    complex64 counts as float32 and complex128 as float64: weights of Fourier modes multiply the spectra of real fields.
+    Whole-number parameters (codes, indices) say nothing about precision.
+    """
+    for parameter in model.parameters():
+        if parameter.is_floating_point() or parameter.is_complex():
+            return parameter.dtype.to_real()
+    return None
+
+
 def placed_for(model: nn.Module, x: Tensor) -> Tensor:
-    """The field x on the device of the model's parameters, and real in their precision; as it is where it has none."""
-    first = next(model.parameters(), None)
-    if first is None:
-        return x
-    dtype = first.dtype.to_real() if first.is_floating_point() or first.is_complex() else x.dtype
-    return x.to(first.device, dtype)
+    """The field x on the device of the model's parameters and in their precision; as it is where there are none.
+
+    A complex x stays complex, whatever the parameters are: dropping its imaginary part is never meant.
+    """
+    first, dtype = next(model.parameters(), None), real_dtype_of(model)
+    if dtype is not None and x.is_complex():
+        dtype = dtype.to_complex()
+    return x if first is None else x.to(first.device, x.dtype if dtype is None else dtype)
+
+
+def in_precision(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """The model itself, cast to float32 or float64, complex numbers to the complex type of that precision."""
+    model = model.double() if dtype == torch.float64 else model.float()
+    # both leave complex numbers as they are, and model.to(dtype) drops their imaginary parts
+    for tensor in [*model.parameters(), *model.buffers()]:
+        if tensor.is_complex():
+            tensor.data = tensor.data.to(dtype.to_complex())
+    return model
 
 
 @contextmanager

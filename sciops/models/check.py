@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops.grids import Grid
-from sciops.models.apply import apply_model, config_of, unwrapped
+from sciops.models.apply import apply_model, config_of, in_precision, placed_for, unwrapped
 from sciops.models.operator import Operator
 from sciops.models.persistence import load_model, save_model
 from sciops.models.symmetry import SymmetryAveraged
@@ -97,14 +97,15 @@ def check_operator(
     # weights that start at zero hide what they multiply: the copy is moved off its starting point
     own = deepcopy(unwrapped(model)).eval()
     generator = torch.Generator().manual_seed(seed)
-    place = next((p for p in own.parameters()), torch.zeros(()))
     moved = deepcopy(own)
     with torch.no_grad():
         for p in moved.parameters():
+            if not (p.is_floating_point() or p.is_complex()):
+                continue
             p.add_(0.02 * torch.randn(p.shape, generator=generator, dtype=p.dtype).to(p.device))
 
     def field(on: Grid, batch: int = 2) -> Tensor:
-        return torch.randn(batch, channels, *on.shape, generator=generator).to(place.device, _real(place.dtype))
+        return placed_for(own, torch.randn(batch, channels, *on.shape, generator=generator))
 
     x = field(grid)
     checks: dict[str, Callable[[], Row]] = {
@@ -115,7 +116,7 @@ def check_operator(
         "state dict": lambda: _state_dict(own, x, grid),
         "save and load": lambda: _save_load(own, x, grid),
         "batch independence": lambda: _batch(own, field(grid, 3), grid),
-        "resolution consistency": lambda: _resolution(own, channels, grid, place),
+        "resolution consistency": lambda: _resolution(own, channels, grid),
         "shift equivariance": lambda: _shift(own, x, grid),
         "symmetries": lambda: _symmetries(own, x, grid, symmetry),
     }
@@ -137,7 +138,7 @@ def _declared(error: Exception) -> bool:
 
 
 def _gradients(model: nn.Module, x: Tensor, grid: Grid, generator: torch.Generator) -> Row:
-    model, x = deepcopy(model).double(), x.double().requires_grad_()
+    model, x = in_precision(deepcopy(model), torch.float64), x.double().requires_grad_()
     try:
         y = apply_model(model, x, grid)
     except (TypeError, RuntimeError) as error:
@@ -220,14 +221,14 @@ def _batch(model: nn.Module, x: Tensor, grid: Grid) -> Row:
     return Row("batch independence", error, error < 1e-4, "one sample alone against the same in a batch of three")
 
 
-def _resolution(model: nn.Module, channels: int, grid: Grid, place: Tensor) -> Row:
+def _resolution(model: nn.Module, channels: int, grid: Grid) -> Row:
     # three cells for one keep the centre of the middle one
     factor, first = (3, 1) if grid.centering == "cell" else (2, 0)
     shape = tuple((n - 1) * factor + 1 if grid.centering == "node" else n * factor for n in grid.shape)
     fine = Grid(shape, grid.extent, grid.centering, grid.domain)
     results = []
     for on in (grid, fine):
-        a = torch.from_numpy(_smooth(on, channels)).to(place.device, _real(place.dtype))
+        a = placed_for(model, torch.from_numpy(_smooth(on, channels)))
         with torch.no_grad():
             results.append(apply_model(model, a, on))
     shared = results[1][(..., *(slice(first, None, factor) for _ in shape))]
@@ -284,10 +285,6 @@ def _relative(a: Tensor, b: Tensor) -> float:
     scale = torch.linalg.vector_norm(b.double())
     error = torch.linalg.vector_norm((a - b).double())
     return (error / scale).item() if scale > 0 else error.item()
-
-
-def _real(dtype: torch.dtype) -> torch.dtype:
-    return torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype
 
 
 def _channels(model: nn.Module) -> int:

@@ -47,6 +47,8 @@ def wall_mask(grid: Grid, dtype: torch.dtype, device: torch.device | str) -> Ten
 @kept(32)
 def _channels(grid: Grid, kind: str, dtype: torch.dtype, device: torch.device) -> Tensor:
     axes = [(x - a) / (b - a) for x, (a, b) in zip(grid.coordinates(), grid.domain)]
+    if grid.centering == "periodic":  # a period may begin at any point of the domain
+        axes = [xi - np.floor(xi + _ALIGNED) for xi in axes]
     position = np.meshgrid(*axes, indexing="ij")
     if kind == "linear":
         channels = position

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -193,11 +194,13 @@ class Operator(nn.Module):
             raise ValueError(
                 f"x has shape {tuple(x.shape)}, but the grid is {grid.shape}; pass the grid x was sampled on"
             )
-        if reference is not None and not _same_intervals(grid.domain, reference.domain):
+        if reference is not None and not grid.same_domain(reference):
             raise ValueError(
                 f"the grid's domain is {grid.domain}; this model was made for {reference.domain}: give fields on that "
                 "domain, or build_model(..., grid=None) for a model without one"
             )
+        if reference is not None and grid.domain != reference.domain:
+            return replace(grid, domain=reference.domain)  # periodic positions count from the reference's own start
         return grid
 
     def dilation(self, grid: Grid) -> tuple[int, ...]:
@@ -248,9 +251,3 @@ def _spacing(value: Any, reference: Grid | None, ndim: int) -> tuple[float, ...]
     values = (float(value),) * ndim if isinstance(value, (int, float)) else tuple(float(v) for v in value)
     _check(len(values) == ndim and min(values) > 0, f"reference_spacing={value!r}: expected {ndim} positive lengths")
     return values
-
-
-def _same_intervals(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> bool:
-    return len(a) == len(b) and all(
-        abs(p - q) <= 1e-9 * (d - c) for (p0, p1), (c, d) in zip(a, b) for p, q in ((p0, c), (p1, d))
-    )

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
+from sciops._arrays import as_tensor, refuse_masked
 from sciops.grids import Grid, check_on_grid
 from sciops.pde._etdrk import ORDERS, coefficients, step
 from sciops.pde._fourier import FourierSpace
@@ -86,6 +86,7 @@ def initial(
 
 def output_times(times: Any) -> np.ndarray:
     """Float64 times; ValueError unless they are finite, at least 0 and strictly increasing."""
+    refuse_masked(times, "times")
     try:
         given = np.atleast_1d(
             np.asarray(times.detach().cpu() if isinstance(times, Tensor) else times, dtype=np.float64)

@@ -171,7 +171,7 @@ def kolmogorov_forcing(grid: Grid, k: int = 4, *, amplitude: float = 1.0) -> np.
     _check_flat(grid)
     if not (isinstance(k, (int, float, np.number)) and k >= 1 and k == int(k)):
         raise ValueError(f"k={k!r}: expected a whole number of waves along y, at least 1")
-    (_, (low, high)), (_, y) = grid.extent, grid.meshgrid()
+    (_, (low, high)), (_, y) = grid.domain, grid.meshgrid()
     kappa = 2 * math.pi * k / (high - low)
     return -amplitude * kappa * np.cos(kappa * (y - low))
 
@@ -210,8 +210,6 @@ def _equation(
 def _forcing(forcing: Any, start: Start, grid: Grid) -> Tensor:
     """f as (1 or batch, nx, ny) on the state's device and in its dtype."""
     given = forcing(grid) if callable(forcing) else forcing
-    if not isinstance(given, Tensor):
-        given = np.asarray(given)
     f, _ = as_tensor(given, "forcing")
     shape = tuple(f.shape)
     if f.is_complex() or shape not in ((), grid.shape, (1, *grid.shape), tuple(start.field.shape)):

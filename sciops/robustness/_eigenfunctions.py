@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sciops._axis_matrices import axes_of
 from sciops.grids import Grid
 from sciops.random_fields import _bases, _shells
 
@@ -69,7 +71,7 @@ def eigenbasis(grid: Grid, modes: int | None, boundary: Boundary) -> Eigenbasis:
     """
     if not grid.reaches_walls:
         raise ValueError(f"the grid stops at {grid.extent} in the domain {grid.domain}: expected one up to the walls")
-    most = [n - 2 if boundary == "dirichlet" and grid.centering == "node" else n for n in grid.shape]
+    most = [_distinct(line, boundary) for line in axes_of(grid)]
     if modes is not None and modes > min(most):
         raise ValueError(f"modes={modes}: a {grid.centering} grid of {grid.shape} points holds at most {min(most)}")
     counts = [m if modes is None else modes for m in most]
@@ -88,6 +90,19 @@ def eigenbasis(grid: Grid, modes: int | None, boundary: Boundary) -> Eigenbasis:
         gains = gains * (_axis_weights(grid, axis) @ table**2).reshape(place)
     inverses = tuple(np.linalg.pinv(table) for table in axes)
     return Eigenbasis(tuple(axes), inverses, eigenvalues, gains)
+
+
+def _distinct(line: Grid, boundary: str) -> int:
+    """The number of eigenfunctions whose values at the points of one axis are linearly independent."""
+    ((left, right),), (n,), (x,) = line.domain, line.shape, line.coordinates()
+    if boundary == "neumann":
+        return n
+    if boundary == "dirichlet":  # points on the walls see nothing
+        return n - {"node": 2, "cell": 0, "periodic": 1}[line.centering]
+    n -= line.centering == "node"  # the last node is the first one, a period later
+    # the cosine at the Nyquist frequency vanishes at points that sit half a spacing in, as cells do
+    seen = abs(math.cos(math.pi * n * (x[0] - left) / (right - left))) > 1e-6
+    return n if n % 2 or seen else n - 1
 
 
 def _axis_weights(grid: Grid, axis: int) -> np.ndarray:

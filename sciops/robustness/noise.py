@@ -104,8 +104,9 @@ class GaussianFieldNoise:
         WhiteNoise(sigma, "field")
     tau : τ > 0, inverse correlation length
     smoothness : s ≥ 0; for s > d/2 samples are functions, with a variance that stays under refinement
-    modes : eigenfunctions per axis; None takes all that the grid tells apart: then every δ has a finite norm, but
-        finer grids add detail to a sample
+    modes : eigenfunctions per axis; None takes all that the grid tells apart: then every δ that meets the boundary
+        condition has a finite norm, but finer grids add detail to a sample. An even number of cells holds the sine of
+        its Nyquist frequency, which periodic noise with None leaves out
     boundary : "neumann" cosines, "dirichlet" sines, "periodic" waves; default periodic on periodic grids, else neumann
     """
 

@@ -73,28 +73,22 @@ def watch(
 
     Raises ValueError when a pattern matches no label.
     """
-    from sciops.models import apply_model
+    from sciops.models.apply import apply_model, evaluating, placed_for
 
-    parameter = next(model.parameters(), None)
-    if parameter is not None:
-        x = x.to(device=parameter.device, dtype=parameter.dtype if parameter.is_floating_point() else x.dtype)
+    x = placed_for(model, x)
     watcher = _Watcher(grid, len(x), on_output, on_operation, layers, channels)
-    flags = {module: module.training for module in model.modules()}
     handles = []
     try:
-        model.eval()
         for name, module in model.named_modules():
             handles.append(module.register_forward_pre_hook(watcher.entering(name)))
             handles.append(module.register_forward_hook(watcher.leaving(name)))
-        with torch.no_grad():
+        with evaluating(model), torch.no_grad():
             watcher.output("input", "input", x, "first")
             with watcher:
                 apply_model(model, x, grid)
     finally:
         for handle in handles:
             handle.remove()
-        for module, flag in flags.items():
-            module.training = flag
     watcher.check_patterns()
     return watcher.records
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sciops._arrays import as_tensor
-from sciops.grids import Grid, check_on_grid, restrict
+from sciops.grids import Grid, check_on_grid, nesting, restrict
 from sciops.metrics import relative_l2
 from sciops.resampling import resample
 
@@ -27,56 +27,59 @@ def equivariance_error(
 ) -> Any:
     """E(s, S) = ‖R F(a_S) − F(a_s)‖ / ‖F(a_s)‖ per sample: a property of the model alone, no target enters.
 
-    F runs on both grids with the same weights; a_s is the fine input restricted to the coarse grid, R takes the fine
-    output to the coarse points.
+    F runs on both grids with the same weights. R takes fields of the fine grid to the coarse points, the input as well
+    as the output, a_s = R a_S, so that the identity has no error on any grid.
 
     a_fine : (batch, channel, *fine)    numpy or torch, in the units the model takes
     refine : what the model sees on the fine grid:
         * "true"      a_S = a_fine, with the information that the coarse input lacks
-        * "lossless"  a_S = P a_s, the coarse input interpolated: the same function on both grids, so that whatever is
-                      left comes from the network alone (zero for a representation-equivalent one, arXiv:2305.19913)
+        * "lossless"  a_S = P R a_fine, the coarse input interpolated: the same function on both grids, so that whatever
+                      is left comes from the network alone (zero for a representation-equivalent one, arXiv:2305.19913)
     method : the interpolation P of `sciops.resample`; default "fourier" on periodic grids, "cosine" on others, which
         needs neither periodicity nor zero walls. Interpolating a two-valued field rings: pass "nearest" or "linear"
         where that matters.
-    a_coarse : (batch, channel, *coarse)   the coarse input, for grids that are not nested in each other (85 in 211),
-        taken from the grid that holds both
+    a_coarse : (batch, channel, *coarse)   the coarse input in place of R a_fine, for grids that are not nested in each
+        other (85 in 211), taken from the grid that holds both
     returns : (batch,)   0 exactly where both grids are the same
 
-    R is nodal restriction where the coarse points are among the fine ones. On cell grids, whose centres never are for
-    even ratios, and on grids that are not nested, R is `resample` by `method`.
+    R is `sciops.restrict` on nested grids: the samples themselves on nodes and periodic points, block means on cells.
+    For "lossless" on cells, and on grids that are not nested, R is `resample` by `method`. Periodic grids of one period
+    need not be nested; others then need `a_coarse`.
 
     Raises ValueError when the grids are not nested and `a_coarse` is missing, or a field does not live on its grid.
     """
-    from sciops.models import apply_model
+    from sciops.models.apply import apply_model, evaluating, placed_for
 
     if refine not in ("true", "lossless"):
         raise ValueError(f"refine={refine!r}: expected 'true' or 'lossless'")
     method = method or ("fourier" if fine.centering == "periodic" else "cosine")
     a, restore = as_tensor(a_fine, "a_fine")
     check_on_grid(a, fine, "a_fine")
-    nested = coarse.strides_in(fine) is not None
-    if a_coarse is not None:
-        a_s = as_tensor(a_coarse, "a_coarse")[0].to(a)
-        check_on_grid(a_s, coarse, "a_coarse")
-    elif nested:
-        a_s = restrict(a, fine, coarse)
-    else:
+    nested = nesting(fine, coarse) is not None
+    if a_coarse is None and not nested and not fine.centering == coarse.centering == "periodic":
         raise ValueError(
             f"grid {coarse.shape} is not nested in {fine.shape}: pass a_coarse=, the input on the coarse grid, "
             "restricted from a grid that holds both"
         )
-    parameter = next(model.parameters(), None)
-    cast = {} if parameter is None else {"device": parameter.device, "dtype": parameter.dtype}
-    a_S = a if refine == "true" or coarse.same_points(fine) else resample(a_s, coarse, fine, method=method)
-    training = {module: module.training for module in model.modules()}
-    try:
-        model.eval()
-        with torch.no_grad():
-            low = apply_model(model, a_s.to(**cast), coarse)
-            high = apply_model(model, a_S.to(**cast), fine)
-    finally:
-        for module, flag in training.items():
-            module.training = flag
-    on_nodes = nested and (fine.centering != "cell" or coarse.same_points(fine))
-    high = restrict(high, fine, coarse) if on_nodes else resample(high, fine, coarse, method=method)
-    return restore(relative_l2(high.to(torch.float64), low.to(torch.float64), coarse))
+
+    def by_restriction(u: Tensor) -> Tensor:
+        return restrict(u, fine, coarse) if nested else by_method(u)
+
+    def by_method(u: Tensor) -> Tensor:
+        return resample(u, fine, coarse, method=method)
+
+    if a_coarse is None:
+        a_s = by_restriction(a)
+    else:
+        a_s = as_tensor(a_coarse, "a_coarse")[0].to(a)
+        check_on_grid(a_s, coarse, "a_coarse")
+    a_S, to_coarse = a, by_restriction
+    if refine == "lossless" and not coarse.same_points(fine):
+        a_S = resample(a_s, coarse, fine, method=method)
+        if fine.centering == "cell":
+            to_coarse = by_method
+        a_s = to_coarse(a_S)  # a_s again where R P = 1: all but "linear" and "cubic" where R is `resample`
+    with torch.no_grad(), evaluating(model):
+        low = apply_model(model, placed_for(model, a_s), coarse)
+        high = apply_model(model, placed_for(model, a_S), fine)
+    return restore(relative_l2(to_coarse(high).to(torch.float64), low.to(torch.float64), coarse))

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.models import Normalized, Stepper, apply_model
+from sciops.models.apply import in_precision
 from sciops.training._sharding import is_sharded
 from sciops.training._tasks import task_of
 from sciops.training.config import TrainConfig
@@ -36,11 +37,7 @@ def wants_normalizers(model: nn.Module, config: TrainConfig) -> bool:
 
 def prepared(model: nn.Module, normalizers: tuple[nn.Module, nn.Module] | None, config: TrainConfig) -> nn.Module:
     """The model in the parameters' precision, wrapped in its normalisers."""
-    wide = config.precision == "float64"
-    model = model.double() if wide else model.float()
-    for tensor in [*model.parameters(), *model.buffers()]:  # both leave complex numbers as they are
-        if tensor.is_complex():
-            tensor.data = tensor.data.to(torch.complex128 if wide else torch.complex64)
+    model = in_precision(model, torch.float64 if config.precision == "float64" else torch.float32)
     return model if normalizers is None else Normalized(model, *normalizers)
 
 

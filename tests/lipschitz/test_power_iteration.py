@@ -58,3 +58,19 @@ def test_zero_maps_and_seeds():
     assert float(power_iteration(matrix, iterations=2)) == float(power_iteration(matrix, iterations=2))
     with pytest.raises(ValueError, match="needs the shape of one input"):
         power_iteration(lambda v: v)
+
+
+def test_a_layer_of_complex_weights_is_a_map_of_real_fields():
+    class Modes(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.tensor([1.0, 3j, -2.0, 0.5 + 0.5j], dtype=torch.complex128))
+
+        def forward(self, x):
+            return torch.fft.irfft(torch.fft.rfft(x) * self.weight, n=x.shape[-1])
+
+    value = float(power_iteration(Modes(), (1, 7), iterations=300))
+    assert 3 * (1 - 1e-9) < value <= 3
+    linear = torch.nn.Linear(2, 2, bias=False, dtype=torch.complex128)
+    exact = float(torch.linalg.matrix_norm(linear.weight.detach(), 2))
+    assert float(power_iteration(linear, (2,), iterations=300, like=linear.weight)) == pytest.approx(exact, rel=1e-6)

@@ -150,3 +150,18 @@ def test_refusals():
     ):
         with pytest.raises(ValueError, match=message):
             make()
+
+
+@pytest.mark.parametrize("centering", ["node", "cell", "periodic"])
+@pytest.mark.parametrize("n", [4, 5, 8])
+@pytest.mark.parametrize("boundary", ["neumann", "dirichlet", "periodic"])
+def test_all_that_a_grid_tells_apart_is_a_basis(centering, n, boundary):
+    """No function that vanishes at all points is counted: cells do not see the cosine of their Nyquist frequency."""
+    grid = Grid((n,), centering=centering)
+    noise = GaussianFieldNoise(1.0, boundary=boundary)
+    draws = noise.draw(grid, 40, seed=0)
+    rank = int(torch.linalg.matrix_rank(draws, atol=1e-9))
+    z = torch.randn(3, rank, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    field = noise.field(z, grid)  # as many coefficients as the draws span
+    torch.testing.assert_close(noise.coefficients(field, grid), z, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(noise.norm(field, grid), z.norm(dim=1), rtol=1e-9, atol=0)

@@ -7,11 +7,13 @@ import pytest
 import torch
 from torch import nn
 
+from sciops.evaluation import rollout
 from sciops.grids import Grid, restrict
 from sciops.metrics import relative_l2
-from sciops.models import Latent, build_model
+from sciops.models import Latent, build_model, check_operator
+from sciops.models.apply import in_precision, placed_for
 from sciops.resampling import resample
-from sciops.spectral import equivariance_error
+from sciops.spectral import equivariance_error, layer_aliasing, layer_spectra
 
 
 class SmallFNO(nn.Module):
@@ -149,6 +151,89 @@ def test_a_pointwise_map_is_one_operator_on_lossless_input(centering):
     coarse = fine.coarsen(2)
     a = torch.randn(2, 1, *fine.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     assert equivariance_error(nn.Conv2d(1, 2, 1).double(), a, fine, coarse, refine="lossless").max() < 1e-12
+
+
+@pytest.mark.parametrize("centering", ["node", "cell", "periodic"])
+@pytest.mark.parametrize("factor", [2, 3, 4])
+@pytest.mark.parametrize("refine", ["true", "lossless"])
+@pytest.mark.parametrize("shape", [(6,), (5, 4)])
+def test_the_identity_has_no_error_on_white_noise(centering, factor, refine, shape):
+    """What restricts the input restricts the output: also where it is a block mean, and P does not invert it."""
+    walls = int(centering == "node")
+    fine = Grid(tuple(factor * (n - walls) + walls for n in shape), (-1, 2), centering)
+    coarse = fine.coarsen(factor)
+    a = torch.randn(2, 1, *fine.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    methods = ["linear", "cubic", "nearest", "fourier" if centering == "periodic" else "cosine"]
+    for method in methods:
+        assert equivariance_error(nn.Identity(), a, fine, coarse, refine=refine, method=method).max() < 1e-14
+    assert equivariance_error(nn.Identity(), a.numpy(), fine, coarse, refine=refine).max() < 1e-14
+
+
+def test_the_restriction_of_cells_is_conservative():
+    fine = Grid((12, 8), centering="cell")
+    coarse = fine.coarsen(2)
+    a = torch.randn(2, 1, 12, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    class Square(nn.Module):
+        def forward(self, x):
+            return x.square()
+
+    blocks = lambda u: u.unflatten(-1, (4, 2)).unflatten(-3, (6, 2)).mean((-1, -3))  # noqa: E731
+    expected = relative_l2(blocks(a.square()), blocks(a).square(), coarse)
+    torch.testing.assert_close(equivariance_error(Square(), a, fine, coarse), expected, rtol=1e-12, atol=0.0)
+
+
+def test_periods_that_are_not_nested_meet_by_their_interpolant():
+    fine, coarse = periodic(21), periodic(10)
+    a = band_limited(fine, 4)
+    for refine in ("true", "lossless"):
+        assert equivariance_error(nn.Identity(), a, fine, coarse, refine=refine).max() < 1e-14
+        assert equivariance_error(nn.Conv1d(1, 2, 1).double(), a, fine, coarse, refine=refine).max() < 1e-13
+
+
+class FirstComplex(nn.Module):
+    """A hand-written Fourier layer: its only real numbers come after the complex ones."""
+
+    def __init__(self, codes: bool = False):
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        if codes:
+            self.codes = nn.Parameter(torch.arange(4), requires_grad=False)
+        self.kernel = nn.Parameter(torch.randn(4, dtype=torch.complex64, generator=generator))
+        self.out = nn.Conv1d(1, 1, 1)
+
+    def forward(self, x):
+        c = torch.fft.rfft(x, norm="forward")
+        c = torch.cat([c[..., :4] * self.kernel, torch.zeros_like(c[..., 4:])], -1)
+        return self.out(torch.fft.irfft(c, n=x.shape[-1], norm="forward"))
+
+
+@pytest.mark.parametrize("codes", [False, True])
+@pytest.mark.parametrize("wide", [False, True])
+def test_models_whose_first_parameters_are_complex_or_whole_numbers(codes, wide):
+    model = FirstComplex(codes)
+    if wide:
+        in_precision(model, torch.float64)
+    fine, coarse = periodic(32), periodic(16)
+    a = band_limited(fine, 3)
+    assert placed_for(model, a).dtype == (torch.float64 if wide else torch.float32)
+    assert equivariance_error(model, a, fine, coarse).max() < (1e-13 if wide else 1e-5)
+    spectra = layer_spectra(model, a, fine)
+    np.testing.assert_allclose(
+        spectra.sel(layer="out").values.sum(), model(placed_for(model, a)).square().mean().item()
+    )
+    assert layer_aliasing(nn.Sequential(model, nn.GELU()), a, fine, 4).size == 1
+    prediction = rollout(model, a, fine, steps=2)
+    assert prediction.dtype == placed_for(model, a).dtype and prediction.isfinite().all()
+    table = check_operator(model, fine, in_channels=1)
+    assert table["gradients in float64"].passed and table["odd sizes"].passed
+
+
+def test_complex_fields_are_not_cast_to_their_real_part():
+    field = torch.ones(1, 1, 8, dtype=torch.complex128)
+    for model in (nn.Conv1d(1, 1, 1), FirstComplex()):
+        assert placed_for(model, field).dtype == torch.complex64
+    assert placed_for(nn.Identity(), field) is field
 
 
 def test_grids_that_are_not_nested_take_the_coarse_input_from_a_finer_one():
