@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from sciops.random_fields import gaussian_random_field, two_phase
 from sciops.symmetry import Symmetry
 from sciops.training import TrainConfig, evaluate, fit
 from studies._accuracy_arms import Arm
+from studies._cells import fingerprint
 from studies._timing import interleaved
 
 _BLOCK = 50  # fields drawn and solved at a time
@@ -30,20 +30,23 @@ _ALWAYS = 10**6  # epochs: the clock ends a run
 def splits_of(config: Any, sizes: tuple[int, ...]) -> dict[int, Splits]:
     """Train, validation and test fields by nodes per axis: Darcy flow of the li2020 law, solved on the finest grid.
 
-    Kept in fields.npz of the study's folder, and made anew where its description differs.
+    Kept in fields.npz of the study's folder, recreated where its fingerprint differs.
     """
-    law = dict(finest=config.finest, sizes=list(sizes), samples=list(config.samples), seed=config.data_seed, modes=192)
+    drawn = dict(tau=3.0, alpha=2.0, seed=config.data_seed, modes=192)
+    phases = dict(low=3.0, high=12.0)
+    made_by = {"finest": config.finest, "sizes": sizes, "samples": config.samples, "drawn": drawn, "phases": phases}
+    law = fingerprint(made_by)
     path = Path(config.output) / "fields.npz"
     if path.exists():
         with np.load(path, allow_pickle=False) as stored:
-            if json.loads(str(stored["law"])) == law:
+            if str(stored["law"]) == law:
                 return _split({n: (stored[f"a{n}"], stored[f"u{n}"]) for n in sizes}, config.samples)
     fine, total = Grid((config.finest,) * 2), sum(config.samples)
     parts: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {n: [] for n in sizes}
     for first in tqdm(range(0, total, _BLOCK), desc="fields", unit="block", disable=None, leave=False):
         count = min(_BLOCK, total - first)
-        g = gaussian_random_field(fine, count, tau=3.0, alpha=2.0, seed=config.data_seed, modes=192, first=first)
-        a = two_phase(g, low=3.0, high=12.0)
+        g = gaussian_random_field(fine, count, first=first, **drawn)
+        a = two_phase(g, **phases)
         u = darcy.solve(a, fine).u
         for n in sizes:
             s = (config.finest - 1) // (n - 1)
@@ -51,7 +54,7 @@ def splits_of(config: Any, sizes: tuple[int, ...]) -> dict[int, Splits]:
     fields = {n: tuple(np.concatenate(side) for side in zip(*blocks)) for n, blocks in parts.items()}
     with replacing(path) as temporary, open(temporary, "wb") as file:
         named = {f"{letter}{n}": values for n, pair in fields.items() for letter, values in zip("au", pair)}
-        np.savez(file, law=json.dumps(law), **named)
+        np.savez(file, law=law, **named)
     return _split(fields, config.samples)
 
 

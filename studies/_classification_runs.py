@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from sciops._json import plain, write_atomically
+from sciops._json import plain
 from sciops.datasets import Splits
 from sciops.datasets.images import ImageDataset
 from sciops.models import model_from_config
@@ -21,6 +19,7 @@ from sciops.models.classifier import classifier_arms
 from sciops.runs import file_hash
 from sciops.training import TrainConfig, evaluate, fit
 from sciops.training.objectives import error_rate
+from studies._cells import cell_name, kept
 
 NAMES = ("multipole", "window", "attention", "spectral", "ViT", "SwinV2")
 PRETRAINED = ", from weights"
@@ -71,31 +70,25 @@ def in_colour(data: Splits, config: Any) -> Splits:
     return Splits(**{name: _repeated(part, wanted) for name, part in parts.items() if part is not None})
 
 
-def record(name: str, spec: Mapping[str, Any], seed: int, rate: float, data: Splits, config: Any) -> dict[str, Any]:
-    """The run's record, from disk where the same run was made before; a run that was stopped goes on."""
+def record(
+    name: str, spec: Mapping[str, Any], seed: int, rate: float, data: Splits, images: str, config: Any
+) -> dict[str, Any]:
+    """The run's record, from disk where the same run was made before; a run that was stopped resumes.
+
+    images : `data_digest` of `data`
+    """
     settings = training(config, seed, rate)
-    made_by = plain(
-        {
-            "model": spec["model"],
-            "weights": file_hash(spec["weights"]) if spec["weights"] else None,
-            "training": settings.identity(),
-            "images": {"data": config.data, "size": config.size, "samples": config.samples, "seed": config.data_seed},
-            "device": config.device,
-            "threads": config.threads,
-        }
-    )
-    key = f"{zlib.crc32(json.dumps(made_by, sort_keys=True).encode()):08x}"
-    label = f"{''.join(c if c.isalnum() else '-' for c in name)}_{seed}_{key}"
-    path = Path(config.output) / "records" / f"{label}.json"
-    if path.exists():
-        stored = json.loads(path.read_text())
-        if stored["made_by"] == made_by:
-            return stored["record"]
-    settings = replace(settings, folder=Path(config.output) / "checkpoints" / label, resume=True)
-    text = json.dumps({"made_by": made_by, "record": plain(trained_and_tested(spec, seed, data, settings))}, indent=1)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, text.encode())
-    return json.loads(text)["record"]
+    made_by = {
+        "model": spec["model"],
+        "weights": file_hash(spec["weights"]) if spec["weights"] else None,
+        "training": settings.identity(),
+        "images": images,
+        "device": config.device,
+        "threads": config.threads,
+    }
+    label, output = f"{name}_{seed}", Path(config.output)
+    settings = replace(settings, folder=output / "checkpoints" / cell_name(label, made_by), resume=True)
+    return kept(output / "records", label, made_by, lambda: trained_and_tested(spec, seed, data, settings))
 
 
 def training(config: Any, seed: int, rate: float) -> TrainConfig:

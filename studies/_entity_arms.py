@@ -14,7 +14,8 @@ import torch
 from sciops.datasets.box_world import boxes, exact_match
 from sciops.datasets.sequence_tasks import SequenceTask
 from sciops.datasets.tracking import overwrite, packed_pointers, pointer_chain
-from studies._sequence_training import TokenModel, kept, train_tokens
+from studies._cells import kept
+from studies._sequence_training import TokenModel, train_tokens
 
 TASKS = {"pointers": pointer_chain, "packed": packed_pointers, "overwrite": overwrite, "boxes": boxes}
 TEST_SEED = 10**9  # far from the seeds of training

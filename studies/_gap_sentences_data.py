@@ -69,9 +69,14 @@ def pairs_of(sources: Sequence[str], path: Path) -> Path:
     return path
 
 
-@lru_cache(maxsize=2)
-def corpus_of(
-    path: Path,
+def corpus_of(path: Path, *sizes: int, **options: Any) -> Corpus:
+    """The corpus of the pairs in a file of `pairs_of`; read once for a content, see `_corpus`."""
+    return _corpus(path.read_text("utf-8"), *sizes, **options)
+
+
+@lru_cache(maxsize=2)  # of the text itself, not of its path: a file may change
+def _corpus(
+    text: str,
     symbols: int,
     source_length: int,
     target_length: int,
@@ -80,9 +85,9 @@ def corpus_of(
     kept: float,
     held_out: int,
 ) -> Corpus:
-    """path : of `pairs_of`; kept : share of the gap sentences that stay in the source; held_out : at most so many pairs
+    """text : a pair a line; kept : share of the gap sentences that stay in the source; held_out : at most so many pairs
     for validation, and for testing. The tokenizer has seen the training texts alone."""
-    split = split_summaries([Summarised(**json.loads(line)) for line in path.read_text("utf-8").splitlines()])
+    split = split_summaries([Summarised(**json.loads(line)) for line in text.splitlines()])
     tokenizer = tokenizer_for([pair.text for pair in split.train], symbols - 2)
     start, mask = len(tokenizer), len(tokenizer) + 1
     random = np.random.default_rng(0)

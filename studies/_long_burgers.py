@@ -21,8 +21,7 @@ from sciops.models.fno import fno
 from sciops.pde import burgers
 from sciops.random_fields import gaussian_random_field
 from sciops.training import rate_factor
-from studies._mixer_fields import cached_arrays
-from studies._sequence_training import kept
+from studies._cells import kept, kept_arrays
 from studies._timing import threads
 
 POINTS, VISCOSITY, TIME = 256, 0.01, 1.0
@@ -60,7 +59,8 @@ def fields(train: int, test: int, refinements: tuple[int, ...], folder: Path) ->
             arrays |= {f"{name}_x": x, f"{name}_y": np.concatenate(y)}
         return arrays
 
-    arrays = cached_arrays(folder, f"burgers_{train}_{test}_{finest}", make)
+    law = {"train": train, "test": test, "points": POINTS, "finest": finest, "time": TIME, "viscosity": VISCOSITY}
+    arrays = kept_arrays(folder, "burgers", law | {"tau": 5.0, "alpha": 2.0, "modes": 64}, make)
 
     def pair(name: str, fine: int, points: int) -> Pairs:
         on = (restrict(arrays[f"{name}_{part}"], ring(fine), ring(points)) for part in "xy")
@@ -105,6 +105,9 @@ def trainings(config: Any, folder: Path) -> list[dict[str, Any]]:
                     arm=arm,
                     seed=seed,
                     options=ARMS[arm],
+                    points=POINTS,
+                    time=TIME,
+                    viscosity=VISCOSITY,
                     steps=config.burgers_steps,
                     batch=config.burgers_batch,
                     rate=config.burgers_rate,

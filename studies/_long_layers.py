@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sciops.mixers import SelfAttention, StateSpaceMixer
 from sciops.models.sequence import SequenceBlock
-from studies._sequence_training import kept
+from studies._cells import kept
 from studies._timing import interleaved, peak_memory, require_equal, threads
 
 SSM, FUSED, WRITTEN = "state space", "attention, fused", "attention, written out"
@@ -93,6 +93,7 @@ def times(config: Any, folder: Any) -> list[dict[str, Any]]:
                     state=config.state,
                     rounds=rounds(config, length),
                     seed=config.seed,
+                    threads=1,
                 )
                 rows.append(kept(folder, f"time-{length}-{mode}", spec, lambda: _timed(config, **spec)))  # noqa: B023
     return rows

@@ -12,7 +12,8 @@ import numpy as np
 from sciops.grids import Grid, restrict
 from sciops.pde import burgers
 from sciops.random_fields import gaussian_random_field
-from studies._mixer_fields import FieldTask, Mixer, cached_arrays, field_task, train_field
+from studies._cells import kept_arrays
+from studies._mixer_fields import FieldTask, Mixer, field_task, train_field
 
 
 @lru_cache(maxsize=2)
@@ -43,8 +44,8 @@ def burgers_task(
         end = np.concatenate(ends)[:, 0]
         return {"x": restrict(start, fine, grid), "y": restrict(end, fine, grid), "x_fine": start, "y_fine": end}
 
-    name = f"burgers_{points}_{train}_{test}_{viscosity:g}_{time:g}"
-    arrays = cached_arrays(folder, name, make)
+    law = {"points": points, "fields": train + test, "viscosity": viscosity, "time": time}
+    arrays = kept_arrays(folder, "burgers", law | {"tau": 5.0, "alpha": 2.0, "modes": 64, "seed": 0}, make)
     return field_task("burgers", arrays, (grid, fine), train=train, coordinates="periodic", kernel=kernel)
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from sciops.grids import Grid, restrict
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, two_phase
-from studies._mixer_fields import FieldTask, Mixer, cached_arrays, field_task, train_field
+from studies._cells import kept_arrays
+from studies._mixer_fields import FieldTask, Mixer, field_task, train_field
 
 
 @lru_cache(maxsize=2)
@@ -32,7 +33,8 @@ def darcy_task(
         u = np.asarray(darcy.solve(a, fine, threads=1).u)
         return {"x": restrict(a, fine, grid), "y": restrict(u, fine, grid), "x_fine": a, "y_fine": u}
 
-    arrays = cached_arrays(folder, f"darcy_{points}_{train}_{test}", make)
+    law = {"points": points, "fields": train + test, "tau": 3.0, "alpha": 2.0, "seed": 0}
+    arrays = kept_arrays(folder, "darcy", law, make)
     grids = (grid, fine)
     return field_task("darcy", arrays, grids, train=train, coordinates="wall", kernel=kernel, centre=7.5)
 

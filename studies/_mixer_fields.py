@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -182,21 +181,6 @@ def error_on(net: nn.Module, pair: tuple[Tensor, Tensor], grid: Grid, *, batch: 
     errors = [relative_l2(net(x, grid), y, grid) for x, y in zip(pair[0].split(batch), pair[1].split(batch))]
     net.train()
     return float(torch.cat(errors).mean())
-
-
-def cached_arrays(folder: Path | None, name: str, make: Any) -> dict[str, np.ndarray]:
-    """What make() gives, read back from folder/name.npz where it is there; not kept where the folder is None."""
-    path = None if folder is None else Path(folder) / f"{name}.npz"
-    if path is not None and path.exists():
-        with np.load(path, allow_pickle=False) as stored:
-            return dict(stored)
-    arrays = make()
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{name}.partial.npz")
-        np.savez(partial, **arrays)
-        partial.replace(path)
-    return arrays
 
 
 def field_task(

@@ -1,12 +1,9 @@
-"""Training of token models on symbol tasks: one record a training, kept in a folder and read back."""
+"""Training of token models on symbol tasks: one record a training."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from sciops._json import plain, write_json
 from sciops.datasets.sequence_tasks import SequenceTask
 from sciops.models.sequence import SequenceStack
 from sciops.training.schedule import rate_factor
@@ -151,24 +147,6 @@ def evaluate(model: nn.Module, task: SequenceTask, *, batch: int = 64) -> dict[s
         "whole": float((right | ~asked).reshape(len(right), -1).all(1).mean()),
         "groups": groups,
     }
-
-
-def kept(folder: str | Path, name: str, spec: Mapping[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The record of `spec` in a folder, read where it is there, else made and written: {"name", "spec", **make()}.
-
-    spec : everything that decides the record, in JSON's kinds; records of one name and different specs lie side by side
-    """
-    spec = plain(spec)
-    digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:12]
-    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
-    path = Path(folder) / f"{safe}-{digest}.json"
-    if path.exists():
-        record = json.loads(path.read_text())
-        if record.get("spec") == spec:
-            return record
-    record = plain({"name": name, "spec": spec, **make()})
-    write_json(path, record)
-    return record
 
 
 def _batches(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from sciops._json import plain, write_atomically, write_json
+from sciops._json import plain, write_atomically
 from sciops.models import match_parameters
 from sciops.models.speech import SpeechEncoder
 from sciops.training.speech import (
@@ -27,6 +25,7 @@ from sciops.training.speech import (
     phoneme_error_rate,
     pretrain,
 )
+from studies._cells import cell_name, kept
 from studies._speech_data import Part, Speech
 
 OPTIONS: dict[str, dict[str, Any]] = {"self_attention": {"positions": "rope"}}
@@ -192,13 +191,7 @@ def _recorded(config: Any, label: str, about: Mapping[str, Any], train: Callable
     about = plain(about)
     for free in ("checkpoint", "checkpoint_every", "progress"):
         about["training"].pop(free)
-    key = f"{label}_{zlib.crc32(json.dumps(about, sort_keys=True).encode()):08x}"
-    path = _folder(config) / f"{key}.json"
-    if path.exists():
-        stored = json.loads(path.read_text())
-        if stored["made_by"] == about:
-            return stored["record"]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    record = plain(train(path) | {"key": key})
-    write_json(path, {"made_by": about, "record": record})
-    return record
+    folder = _folder(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    key = cell_name(label, about)
+    return kept(folder, label, about, lambda: train(folder / f"{key}.json") | {"key": key})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,11 +18,12 @@ from sciops.datasets.text import CORPORA, read_corpus
 from sciops.evaluation import score_text
 from sciops.models import LanguageModel
 from sciops.training import TrainConfig, fit
+from studies._cells import cell_name
 
 
 @dataclass(frozen=True)
 class TextData:
-    """A text in tokens: `train`, `validation` and `test` follow one another in it. checksum : of its characters."""
+    """A text in tokens: `train`, `validation` and `test` follow one another in it. checksum : SHA-256 of its text."""
 
     name: str
     checksum: str
@@ -32,7 +33,6 @@ class TextData:
     test: np.ndarray
 
 
-@lru_cache(maxsize=2)
 def text_data(
     corpus: str = "auto", *, kind: str = "bpe", size: int = 1024, held_out: float = 0.05, folder: Path | None = None
 ) -> TextData:
@@ -41,13 +41,20 @@ def text_data(
     The last characters, `held_out` of them, are for the test, as many before them for validation; the tokenizer is
     trained on the others. folder : where it is kept
     """
-    name, text = _read(corpus)
+    return _in_tokens(*_read(corpus), corpus, kind, size, held_out, folder)
+
+
+@lru_cache(maxsize=2)  # of the text itself, not of its name: a file may change
+def _in_tokens(
+    name: str, text: str, corpus: str, kind: str, size: int, held_out: float, folder: Path | None
+) -> TextData:
     cut = int(len(text) * held_out)
     if cut < 1:
         raise ValueError(f"{corpus}: {len(text)} characters are too few to hold out a share of {held_out}")
     parts = [text[: -2 * cut], text[-2 * cut : -cut], text[-cut:]]
-    checksum = f"{zlib.crc32(text.encode()):08x}"  # files of one name may hold different texts
-    path = None if folder is None else Path(folder) / f"{Path(name).stem}-{checksum}-{kind}-{size}.json"
+    checksum = hashlib.sha256(text.encode()).hexdigest()
+    made_by = {"text": checksum, "kind": kind, "size": size, "held_out": held_out}
+    path = None if folder is None else Path(folder) / f"{cell_name(Path(name).stem, made_by)}.json"
     if path is not None and path.exists():
         tokenizer = load_tokenizer(path)
     else:

@@ -10,11 +10,12 @@ from typing import Any
 from sciops.datasets.sequence_tasks import SequenceTask, copy, mqar
 from sciops.datasets.tracking import pointer_chain
 from sciops.models import LanguageModel
+from studies._cells import kept
 from studies._mixer_arms import ARMS, Arm, matched_ratio
 from studies._mixer_burgers import burgers_error, burgers_task
 from studies._mixer_darcy import darcy_error, darcy_task
 from studies._mixer_fields import FieldNet
-from studies._sequence_training import TokenModel, kept, train_tokens
+from studies._sequence_training import TokenModel, train_tokens
 from studies._text_training import text_data, train_language
 
 REFERENCE = "attention"  # whose parameters the others are given
@@ -42,8 +43,11 @@ def cell(task: str, arm: str, seed: int, spec: Mapping[str, Any], folder: str) -
         and for fields "input_error", "mean_error", "error_fine"; tracking "by_hop"; text "bits_per_byte",
         "unigram_perplexity"
     """
-    whole = {"task": task, "arm": arm, "seed": seed, **spec, "options": _described(ARMS[arm])}
     data = Path(folder) / "data"
+    whole = {"task": task, "arm": arm, "seed": seed, **spec, "options": described(arm), "local": LOCAL}
+    whole["reference"] = described(REFERENCE)  # its parameters decide the width of the others
+    if task == "text":  # a corpus is known by name, and files of one name may hold different texts
+        whole["text"] = text_data(**spec["task"], folder=data).checksum
     make = _field_cell if task in FIELDS else _text_cell if task == "text" else _symbol_cell
     return kept(Path(folder) / "cells", f"{task}-{arm}-{seed}", whole, lambda: make(task, arm, seed, spec, data))
 
@@ -108,6 +112,7 @@ def _record(
     return {"task": task, "arm": arm, "seed": seed, "score": float(score), **counts, **of_run}
 
 
-def _described(arm: Arm) -> dict[str, Any]:
+def described(name: str) -> dict[str, Any]:
     """Which mixer and options an arm's name stands for: another one is another cell."""
+    arm = ARMS[name]
     return {"mixer": arm.mixer, "tokens": dict(arm.tokens), "fields": dict(arm.fields)}

@@ -14,18 +14,17 @@ Runs that are there already are not repeated; a study that was stopped goes on.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tqdm.auto import tqdm
 
-from sciops._json import plain, write_atomically
 from sciops.runs import RunFolder
 from studies._accuracy_arms import ARMS
 from studies._accuracy_case import solved_alone, splits_of, trained_and_tested
 from studies._accuracy_report import draw, print_table, summary, targets
+from studies._cells import data_digest, kept
 from studies._timing import threads
 
 
@@ -95,30 +94,22 @@ def run(config: Config) -> dict[str, Any]:
 
 
 def _record(name: str, size: int, seed: int, fields: dict[int, Any], config: Config) -> dict[str, Any]:
-    """The run's record, from disk where the same run was made before."""
+    """The run's record, from disk where the same run was made before, on the same fields."""
     arm = ARMS[name]
-    made_by = plain(
-        {
-            "arm": vars(arm),
-            "samples": config.samples,
-            "finest": config.finest,
-            "data_seed": config.data_seed,
-            "seconds": config.seconds,
-            "threads": config.threads,
-            "device": config.device,
-        }
-    )
-    file = "".join(c if c.isalnum() else "-" for c in name)
-    path = Path(config.output) / "records" / f"{file}_{size}_{seed}.json"
-    if path.exists():
-        stored = json.loads(path.read_text())
-        if stored["made_by"] == made_by:
-            return stored["record"]
-    record = trained_and_tested(arm, size, seed, fields, config)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(plain({"made_by": made_by, "record": record}), indent=1)
-    write_atomically(path, text.encode())
-    return json.loads(text)["record"]
+    here = fields[size]
+    made_by = {
+        "arm": vars(arm),
+        "size": size,
+        "seed": seed,
+        "data": data_digest(here.train, here.validation, here.test),
+        "coarse": data_digest(fields[(size + 1) // 2].train) if arm.coarse_share else None,
+        "seconds": config.seconds,
+        "validate_every": config.validate_every,
+        "threads": config.threads,
+        "device": config.device,
+    }
+    make = lambda: trained_and_tested(arm, size, seed, fields, config)  # noqa: E731
+    return kept(Path(config.output) / "records", f"{name}_{size}_{seed}", made_by, make)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from sciops._json import write_atomically
 from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder, environment, plain, write_json
 from studies._benchmarks_page import page
+from studies._cells import fingerprint
 from studies._timing import print_targets
 
 STUDIES = (
@@ -117,12 +118,12 @@ def _config_of(name: str, config: Config) -> Any:
 
 
 def _finished(asked: Any) -> dict[str, Any] | None:
-    """The record of a run that ended well with this configuration; None where there is none."""
+    """The record of a run that ended well with this configuration and version; None where there is none."""
     path = asked.output / "finished.json"
     if not path.exists():
         return None
     record = json.loads(path.read_text())
-    return record if record.pop("config") == plain(asked) else None
+    return record if record.pop("made_by", None) == fingerprint(asked) else None
 
 
 def _run_study(name: str, asked: Any, config: Config) -> dict[str, Any]:
@@ -149,7 +150,7 @@ def _run_study(name: str, asked: Any, config: Config) -> dict[str, Any]:
         "environment": json.loads(_text(asked.output / "environment.json") or "{}"),
     }
     if not error:
-        write_json(asked.output / "finished.json", {**record, "config": plain(asked)})
+        write_json(asked.output / "finished.json", {**record, "made_by": fingerprint(asked)})
     return record
 
 

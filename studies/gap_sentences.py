@@ -22,11 +22,11 @@ import torch
 from tqdm.auto import tqdm
 
 from sciops.runs import RunFolder, file_hash
+from studies._cells import kept
 from studies._gap_sentences_costs import costs
 from studies._gap_sentences_data import corpus_of, lead_scores, pairs_of
 from studies._gap_sentences_report import draw, print_report, summary
 from studies._gap_sentences_training import ARMS, Sizes, train_once
-from studies._sequence_training import kept
 
 
 @dataclass(frozen=True)
@@ -162,6 +162,7 @@ def run(config: Config) -> dict[str, Any]:
     cases = [(encoder, arm, seed) for seed in config.seeds for encoder in config.encoders for arm in config.arms]
     for encoder, arm, seed in tqdm(cases, unit="training", disable=None):
         spec = {"arm": arm, "encoder": encoder, "few": config.few, "seed": seed, "sizes": sizes, "data": data}
+        spec["device"] = config.device
         runs.append(
             kept(
                 folder.path / "trainings",
@@ -175,6 +176,7 @@ def run(config: Config) -> dict[str, Any]:
     results["costs"] = []
     if config.lengths:
         spec = {"lengths": config.lengths, "sizes": sizes, "symbols": config.symbols, "rounds": config.rounds}
+        spec["threads"] = config.threads
         results["costs"] = kept(
             folder.path / "trainings",
             "costs",

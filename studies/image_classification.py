@@ -27,6 +27,7 @@ from tqdm.auto import tqdm
 
 from sciops.datasets.images import load_images
 from sciops.runs import RunFolder
+from studies._cells import data_digest
 from studies._classification_costs import cost_curve, step_costs
 from studies._classification_report import draw, print_report, summary, targets
 from studies._classification_runs import NAMES, in_colour, record, specifications
@@ -191,13 +192,14 @@ def _check(config: Config) -> None:
 def _trained(specs: dict[str, Any], data: Any, config: Config) -> dict[str, list[dict[str, Any]]]:
     """The records of every arm, one a seed, at its rate; the first seed tries all rates."""
     first, *others = config.seeds
+    images = data_digest(data.train, data.validation, data.test)
     records: dict[str, list[dict[str, Any]]] = {}
     runs = len(specs) * (len(config.learning_rates) + len(others))
     with tqdm(total=runs, unit="run", disable=None) as bar:
 
         def done(name: str, seed: int, rate: float) -> dict[str, Any]:
             bar.set_postfix_str(f"{name}, seed {seed}, rate {rate:g}")
-            found = record(name, specs[name], seed, rate, data, config)
+            found = record(name, specs[name], seed, rate, data, images, config)
             bar.update()
             return found
 

@@ -13,7 +13,6 @@ the same command goes on where it stopped.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +21,10 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from sciops._json import plain, write_json
 from sciops.models import LanguageModel, generate, load_model, save_model
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
+from studies._cells import cell_name, kept
 from studies._mixer_arms import ARMS, Arm, chosen_arms, matched_ratio, parameters_of
 from studies._text_training import TextData, text_data, train_language
 
@@ -110,7 +109,7 @@ def run(config: Config) -> dict[str, Any]:
     )
     runs = [trained(name, arms[name], seed, data, config, folder) for name in arms for seed in range(config.seeds)]
     prompt = config.text_prompt or data.tokenizer.decode(data.test[:12])
-    samples = {name: sample(folder.path / _safe(name), data, prompt, config) for name in arms}
+    samples = {r["arm"]: sample(folder.path / r["model"], data, prompt, config) for r in runs if r["seed"] == 0}
     results = {"corpus": data.name, "rows": summary(runs), "runs": runs, "prompt": prompt, "samples": samples}
     folder.write_results(results)
     _draw(runs, folder.figures / "language_model.png")
@@ -123,26 +122,23 @@ def run(config: Config) -> dict[str, Any]:
 
 
 def trained(name: str, arm: Arm, seed: int, data: TextData, config: Config, folder: RunFolder) -> dict[str, Any]:
-    """The record of one training, read back where it has ended with the same options."""
-    where = folder.path / _safe(name) / f"seed{seed}"
+    """The record of one training, read back where it has ended with the same options on the same text."""
     options = model_options(arm, config, len(data.tokenizer))
     training = {key: getattr(config, key) for key in ("context", "steps", "batch", "rate", "scored")}
     text = {"corpus": data.name, "text": data.checksum, "kind": config.kind, "vocabulary": config.vocabulary}
-    spec = plain({"arm": name, "seed": seed, **text, **options, **training})
-    path = where / "record.json"
-    if path.exists():
-        record = json.loads(path.read_text())
-        if all(spec.get(key) == value for key, value in record["spec"].items()):  # older records have fewer keys
-            return record
-        raise ValueError(f"{path} is of a training with other options, or on another text: pass another --output")
-    model, found = train_language(
-        data, options, seed=seed, folder=where, device=config.device, progress=True, **training
-    )
-    save_model(model.cpu(), where / "model", extra={"arm": name, "perplexity": found["perplexity"]})
-    data.tokenizer.save(where / "model")
-    record = plain({"arm": name, "seed": seed, **found, "spec": spec})
-    write_json(path, record)
-    return record
+    spec = {"arm": name, "seed": seed, **text, **options, **training}
+    cell = cell_name(f"{name}-seed{seed}", spec)
+
+    def train() -> dict[str, Any]:
+        where = folder.path / "models" / cell
+        model, found = train_language(
+            data, options, seed=seed, folder=where, device=config.device, progress=True, **training
+        )
+        save_model(model.cpu(), where / "model", extra={"arm": name, "perplexity": found["perplexity"]})
+        data.tokenizer.save(where / "model")
+        return {"arm": name, "seed": seed, **found, "model": f"models/{cell}/model"}
+
+    return kept(folder.path / "records", f"{name}-seed{seed}", spec, train)
 
 
 def model_options(arm: Arm, config: Config, symbols: int) -> dict[str, Any]:
@@ -159,7 +155,7 @@ def model_options(arm: Arm, config: Config, symbols: int) -> dict[str, Any]:
 
 def sample(where: Path, data: TextData, prompt: str, config: Config) -> str:
     """What the saved model of the first seed goes on with."""
-    model = load_model(where / "seed0" / "model")
+    model = load_model(where)
     tokens = [data.tokenizer.encode(prompt).tolist() or [data.tokenizer.end]]
     found = generate(
         model,
@@ -211,10 +207,6 @@ def _draw(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
         axis.set_xlabel("training time, s")
         axis.set_ylabel("bits per byte of the test text")
         axis.legend()
-
-
-def _safe(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
 
 
 if __name__ == "__main__":

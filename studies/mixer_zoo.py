@@ -28,10 +28,10 @@ from tqdm.auto import tqdm
 
 from sciops._json import plain
 from sciops.runs import RunFolder
+from studies._cells import kept
 from studies._mixer_arms import chosen_arms
-from studies._sequence_training import kept
 from studies._text_training import text_data
-from studies._zoo_cells import FIELDS, TASKS, cell
+from studies._zoo_cells import FIELDS, TASKS, cell, described
 from studies._zoo_costs import costs
 from studies._zoo_report import draw, print_table, summary
 
@@ -229,7 +229,8 @@ def _measured(config: Config, arms: list[str], folder: Path) -> list[dict[str, A
         width=width, depth=depth, length=config.cost_length, batch=4, contexts=config.contexts, rounds=config.rounds
     )
     make = lambda: {"rows": costs(arms, **spec, workers=config.workers)}  # noqa: E731
-    return kept(folder / "cells", "costs", {**spec, "arms": arms}, make)["rows"]
+    made_by = {**spec, "arms": {name: described(name) for name in arms}, "workers": config.workers}
+    return kept(folder / "cells", "costs", made_by, make)["rows"]
 
 
 if __name__ == "__main__":

@@ -24,10 +24,11 @@ from tqdm.auto import tqdm
 
 from sciops.datasets.sequence_tasks import mqar
 from sciops.runs import RunFolder
+from studies._cells import kept
 from studies._mixer_burgers import burgers_error
 from studies._polynomial_cost import LAYERS, check_layers, memory, times
 from studies._polynomial_report import claims, draw, print_report, summaries
-from studies._sequence_training import kept, train_tokens
+from studies._sequence_training import train_tokens
 
 _WINDOW = {"window": 16, "positions": "rope"}
 FIELD_ARMS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -188,7 +189,7 @@ def _measured(
     mood."""
     how |= {"width": config.layer_width, "heads": config.heads}
     most = _most(config, longest)
-    spec = {"lengths": lengths, "most": most, **how}
+    spec = {"lengths": lengths, "most": most, "threads": torch.get_num_threads(), **how}
     make = lambda: {"rows": measure(lengths, most, **how)}  # noqa: E731
     return kept(config.output / "trainings", f"{name}{' causal' if how['causal'] else ''}", spec, make)["rows"]
 

@@ -17,7 +17,6 @@ Colagrande et al., Limits of Resolution Equivariance in Fourier Neural Operators
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -26,9 +25,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sciops._command import command
-from sciops._json import plain
+from sciops.datasets import Splits
+from sciops.training import TrainConfig
+from studies._cells import cell_name, data_digest
 from studies._shift_arms import ARMS
-from studies._shift_case import load_case, load_grid
+from studies._shift_case import Case, load_case, load_grid
 from studies._shift_evaluation import evaluate
 from studies._shift_report import draw, write_report
 
@@ -124,15 +125,12 @@ PRESETS: dict[str, ResolutionShiftConfig] = {
 
 @dataclass(frozen=True)
 class Job:
-    """One model to train: an arm, a training grid, a seed."""
+    """One model to train: an arm, a training grid, a seed, and the folder of the model, named by all that makes it."""
 
     arm: str
     points: int
     seed: int
-
-    @property
-    def folder(self) -> str:
-        return f"models/{self.arm.replace(':', '-')}-{self.points}-seed{self.seed}"
+    folder: str
 
 
 def run(config: ResolutionShiftConfig) -> dict[str, Any]:
@@ -142,11 +140,15 @@ def run(config: ResolutionShiftConfig) -> dict[str, Any]:
     _check(config)
     if config.data is None:
         config = replace(config, data=_generate(config))
-    _check_same_study(config)
     folder = RunFolder(config.output)
     folder.describe(config, data=config.data, seeds=list(range(config.seeds)))
     case = load_case(config)
-    jobs = [Job(arm, n, seed) for n in config.train_grids for arm in config.arms for seed in range(config.seeds)]
+    jobs = [
+        Job(arm, n, seed, f"models/{cell_name(f'{arm}-{n}-seed{seed}', made_by(config, case, arm, n, seed))}")
+        for n in config.train_grids
+        for arm in config.arms
+        for seed in range(config.seeds)
+    ]
     _train_all(config, jobs)
     results, samples = evaluate(config, case, jobs)
     folder.write_results(results)
@@ -171,32 +173,44 @@ def _check(config: ResolutionShiftConfig) -> None:
         raise FileNotFoundError(f"{config.data}: no such file or folder; leave --data out to generate one")
 
 
-# What a trained model depends on; a study may be run again with more arms, grids or seeds, and keeps its models.
-_SHARED = (
-    "data",
-    "recipe",
-    "train_samples",
-    "hold_out",
-    "epochs",
-    "seconds",
-    "batch_size",
-    "gradient_weight",
-    "augment",
-)
+def made_by(config: ResolutionShiftConfig, case: Case, name: str, points: int, seed: int) -> dict[str, Any]:
+    """All that decides a trained model: its options, its training, and the fields of every grid that it trains on.
+
+    A study may be run again with more arms, grids or seeds, and keeps the models that these leave as they were.
+    """
+    splits = case.splits[points]
+    further = _further_grid(config, name)
+    return {
+        "arm": ARMS[config.recipe][name],
+        "training": _training(config, name, points, splits, seed).identity(),
+        "keep": "best" if splits.validation is not None else "last",
+        "data": data_digest(splits.train, splits.validation),
+        "further data": None if further is None else data_digest(case.splits[further].train),
+    }
 
 
-def _check_same_study(config: ResolutionShiftConfig) -> None:
-    path = config.output / "config.json"
-    if not path.exists() or not (config.output / "models").exists():
-        return
-    before = json.loads(path.read_text())
-    for name in _SHARED:
-        value = plain(getattr(config, name))
-        if name in before and before[name] != value:
-            raise ValueError(
-                f"{config.output} holds a study with {name}={before[name]}, now {name}={value}: "
-                "choose another --output, or delete that folder"
-            )
+def _further_grid(config: ResolutionShiftConfig, name: str) -> int | None:
+    """Points per axis of the second grid that an arm trains on; None for an arm with one grid."""
+    return max(config.test_grids) if ARMS[config.recipe][name].multi_resolution else None
+
+
+def _training(config: ResolutionShiftConfig, name: str, points: int, splits: Splits, seed: int) -> TrainConfig:
+    """How an arm is trained on a grid; where and with what progress is left to the caller."""
+    arm, grid = ARMS[config.recipe][name], splits.train.grid
+    return TrainConfig(
+        epochs=arm.epochs or config.epochs,
+        seconds=config.seconds and config.seconds * (points / config.train_grids[0]) ** grid.ndim,
+        batch_size=config.batch_size,
+        learning_rate=arm.learning_rate,
+        weight_decay=arm.weight_decay,
+        gradient_weight=config.gradient_weight,
+        augment=config.augment,
+        keep="best" if splits.validation is not None else "last",
+        seed=seed,
+        resume=True,
+        progress=False,
+        grid_shares=(0.9, 0.1) if arm.multi_resolution else None,
+    )
 
 
 def _generate(config: ResolutionShiftConfig) -> Path:
@@ -236,40 +250,27 @@ def _train_all(config: ResolutionShiftConfig, jobs: Iterable[Job]) -> None:
 
 
 def train_one(config: ResolutionShiftConfig, job: Job) -> None:
-    """Trains one model into its folder; goes on where a stopped run left it."""
+    """Trains one model into its folder; resumes where a stopped run left it."""
     import torch
 
     from sciops.models import Latent, build_model, save_model
     from sciops.runs import RunFolder
-    from sciops.training import TrainConfig, fit
+    from sciops.training import fit
 
     torch.set_num_threads(max(1, torch.get_num_threads() // max(1, config.workers)))
     arm = ARMS[config.recipe][job.arm]
     splits = load_grid(config, job.points)
     grid, train = splits.train.grid, [splits.train]
-    if arm.multi_resolution:
-        train.append(load_grid(config, max(config.test_grids)).train)
+    further = _further_grid(config, job.arm)
+    if further is not None:
+        train.append(load_grid(config, further).train)
     torch.manual_seed(job.seed)
     options = arm.resolved(grid) | ({} if arm.model.startswith("neuralop:") else {"grid": grid})
     model = build_model(arm.model, in_channels=1, out_channels=1, **options)
     if arm.latent:
         model = Latent(model, grid)
     folder = RunFolder(config.output / job.folder)
-    training = TrainConfig(
-        epochs=arm.epochs or config.epochs,
-        seconds=config.seconds and config.seconds * (job.points / config.train_grids[0]) ** grid.ndim,
-        batch_size=config.batch_size,
-        learning_rate=arm.learning_rate,
-        weight_decay=arm.weight_decay,
-        gradient_weight=config.gradient_weight,
-        augment=config.augment,
-        keep="best" if splits.validation is not None else "last",
-        seed=job.seed,
-        folder=folder.path,
-        resume=True,
-        progress=False,
-        grid_shares=(0.9, 0.1) if arm.multi_resolution else None,
-    )
+    training = replace(_training(config, job.arm, job.points, splits, job.seed), folder=folder.path)
     folder.describe(training, data=config.data, seeds=[job.seed])
     result = fit(model, replace(splits, train=train), training)
     save_model(result.model, folder.path / "model")

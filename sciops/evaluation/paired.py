@@ -13,7 +13,7 @@ FEWEST = 5
 """Fewest seeds, and fewest samples, that a verdict needs.
 
 With fewer, an interval over seeds errs more often than it states unless the effects of the seeds are Gaussian: measured
-7.5 % for uniform effects with three seeds, 26 % where a training ends in one of two minima
+7.6 % for uniform effects with three seeds, 25 % where a training ends in one of two minima
 (`studies.verdict_calibration`).
 """
 

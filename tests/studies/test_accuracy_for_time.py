@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -46,6 +47,14 @@ def test_runs_that_are_there_are_not_repeated(config, results):
     record.write_text(json.dumps(stored))
     again = run(config)
     assert {row["name"]: row["error"] for row in again["summary"][43]}["sine-cosine"] == 0.125
+
+
+def test_a_run_of_another_training_or_on_other_fields_is_not_reused(config, results, monkeypatch):
+    monkeypatch.setattr("studies.accuracy_for_time.trained_and_tested", lambda *_: pytest.fail("trained anew"))
+    run(config)
+    for changes in ({"validate_every": 1 + config.validate_every}, {"data_seed": 1}, {"seconds": 2 * config.seconds}):
+        with pytest.raises(pytest.fail.Exception, match="trained anew"):
+            run(replace(config, **changes, arms=("sine-cosine",)))
 
 
 def test_targets_compare_like_with_like():

@@ -79,7 +79,8 @@ def test_a_run_says_what_its_cells_say_and_reads_them_back(tmp_path, capsys, mon
     config = replace(TINY, output=tmp_path)
     results = study.run(config)
     stored = json.loads((tmp_path / "results.json").read_text())
-    cells = {(c["task"], c["arm"]): c for c in map(json.loads, (p.read_text() for p in (tmp_path / "cells").iterdir()))}
+    cells = [json.loads(p.read_text())["record"] for p in (tmp_path / "cells").iterdir()]
+    cells = {(c["task"], c["arm"]): c for c in cells}
     assert len(cells) == 12
     said = capsys.readouterr().out
     for row in stored["rows"]:
@@ -94,6 +95,23 @@ def test_a_run_says_what_its_cells_say_and_reads_them_back(tmp_path, capsys, mon
     for part in ("_field_cell", "_symbol_cell", "_text_cell"):
         monkeypatch.setattr(f"studies._zoo_cells.{part}", None)
     assert study.run(config)["cells"] == results["cells"]
+
+
+def test_another_text_of_the_same_name_and_another_arm_of_the_same_name_are_other_cells(tmp_path, monkeypatch):
+    pytest.importorskip("tokenizers")
+    text = tmp_path / "text.txt"
+    config = replace(TINY, arms=(NO_MIXER,), tasks=("text",), corpus=str(text), output=tmp_path / "run")
+    words = "the cat sat on the mat and the dog sat on a log".split()
+
+    def cells(order):
+        text.write_text(" ".join(words[i] for i in np.random.default_rng(order).integers(0, len(words), 3000)))
+        study.run(config)
+        return {p.name for p in (config.output / "cells").iterdir()}
+
+    first = cells(0)
+    assert len(first) == 1 and cells(0) == first and len(cells(1)) == 2
+    monkeypatch.setitem(ARMS, "attention", replace(ARMS["attention"], tokens={"heads": 2}))  # sets everyone's width
+    assert len(cells(1)) == 3
 
 
 @pytest.mark.parametrize("name", ARMS)

@@ -80,9 +80,32 @@ def test_a_second_run_trains_nothing_and_finds_the_same(tiny, results, monkeypat
     assert [r["relative_l2"] for r in again["errors"]] == [r["relative_l2"] for r in results["errors"]]
 
 
-def test_a_changed_configuration_does_not_reuse_the_models_of_another(tiny, results):
-    with pytest.raises(ValueError, match="epochs"):
-        resolution_shift.run(replace(tiny, epochs=2))
+def test_a_stale_model_is_not_reused(tiny, results, monkeypatch):
+    """fno+multi also trains on the largest test grid, fno does not; options, seconds and data change every model."""
+    trained = []
+    monkeypatch.setattr(resolution_shift, "_train_all", lambda _, jobs: trained.append({j.arm: j.folder for j in jobs}))
+    monkeypatch.setattr(resolution_shift, "evaluate", lambda *_: ({"errors": [], "verdicts": []}, {}))
+    for name in ("write_report", "draw"):
+        monkeypatch.setattr(resolution_shift, name, lambda *_: None)
+    (tiny.output / "report.md").touch()
+    tiny = replace(tiny, arms=("fno", "fno+multi"))
+
+    def folders(**changes):
+        resolution_shift.run(replace(tiny, **changes))
+        return trained[-1]
+
+    before = folders()
+    assert all((tiny.output / folder / "results.json").exists() for folder in before.values()), "those of the run above"
+    other_grid = folders(test_grids=(8, 15))
+    assert other_grid["fno"] == before["fno"] and other_grid["fno+multi"] != before["fno+multi"]
+    assert folders(test_samples=1) == before and folders(symmetrize=True) == before
+    for changes in ({"seconds": 5.0}, {"epochs": 2}, {"batch_size": 3}, {"train_samples": 10}, {"augment": "none"}):
+        changed = folders(**changes)
+        assert all(changed[arm] != before[arm] for arm in before), changes
+    arm = ARMS["darcy"]["fno"]
+    monkeypatch.setitem(ARMS["darcy"], "fno", replace(arm, options={**arm.options, "width": 16}))
+    changed = folders()
+    assert changed["fno"] != before["fno"] and changed["fno+multi"] == before["fno+multi"]
 
 
 def test_bad_input_is_refused_in_one_line(tiny):

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from sciops.datasets import SequenceTask, copy, needle, packed_pointers
-from studies._sequence_training import TokenModel, _batches, evaluate, kept, train_tokens
+from studies._sequence_training import TokenModel, _batches, evaluate, train_tokens
 
 SMALL = dict(width=16, depth=1, mixer="self_attention", mixer_options=dict(heads=2, positions="rope"))
 
@@ -74,20 +74,6 @@ def test_tokens_of_several_symbols_and_several_answers():
     assert model(tokens).shape == (100, 4, 2, test.symbols)
     torch.testing.assert_close(model(tokens.flip(-1)), model(tokens))
     assert not torch.allclose(model(tokens.roll(1, 1)), model(tokens))
-
-
-def test_records_are_made_once(tmp_path):
-    made = []
-
-    def make():
-        made.append(1)
-        return {"accuracy": np.float64(0.5)}
-
-    first = kept(tmp_path, "copy attention/2", {"steps": 3, "offsets": (1, 2)}, make)
-    assert kept(tmp_path, "copy attention/2", {"offsets": [1, 2], "steps": 3}, make) == first
-    assert len(made) == 1 and first["accuracy"] == 0.5 and first["spec"]["offsets"] == [1, 2]
-    kept(tmp_path, "copy attention/2", {"steps": 4, "offsets": (1, 2)}, make)
-    assert len(made) == 2 and len(list(tmp_path.iterdir())) == 2
 
 
 def test_positions_without_a_question_do_not_count():

@@ -1,0 +1,109 @@
+"""Cells of a study: results kept on disk under a fingerprint of all that made them, so that a stale one is not reused.
+
+A cell is a training or a measurement. Its file carries the fingerprint in its name, so that another configuration is
+another cell and both stay; a study that was stopped resumes by reading back the cells it has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sciops import __version__
+from sciops._json import plain, write_json
+from sciops._whole_files import replacing
+
+FORMAT = 1
+"""Part of every fingerprint: raise it where a change of the code changes what a cell of the same description holds."""
+
+
+def fingerprint(made_by: Any) -> str:
+    """Twelve hexadecimal digits that differ wherever anything of `made_by` differs.
+
+    Parameters
+    ----------
+    made_by : anything that `sciops.runs.plain` takes
+        All that decides the result: the configuration of the cell (not of the whole study), the options that a name
+        stands for rather than the name, and the content of the data (`data_digest`, `sciops.runs.file_hash`) rather
+        than a path. The version of sciops and `FORMAT` are added.
+
+    Returns
+    -------
+    str
+        The first digits of a SHA-256 of the canonical JSON.
+    """
+    text = json.dumps({"version": __version__, "format": FORMAT, "made_by": plain(made_by)}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def cell_name(name: str, made_by: Any) -> str:
+    """A file or folder name of a cell: `name` with characters that are safe everywhere, then the fingerprint."""
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
+    return f"{safe}_{fingerprint(made_by)}"
+
+
+def kept(folder: str | Path, name: str, made_by: Any, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    """The record of a cell, read back where it is there, else made and written.
+
+    Parameters
+    ----------
+    folder : path
+        Where the cells of a study lie.
+    name : str
+        For readers of the folder; cells of one name and different descriptions lie side by side.
+    made_by : mapping
+        See `fingerprint`.
+    make : callable
+        Returns the record, a mapping in JSON's kinds.
+
+    Returns
+    -------
+    dict
+        {"name": name, "spec": made_by, **record}, as JSON gives them back.
+    """
+    path = Path(folder) / f"{cell_name(name, made_by)}.json"
+    made_by = plain(made_by)
+    stored = json.loads(path.read_text()) if path.exists() else None
+    if stored is None or stored["spec"] != made_by:
+        stored = {"name": name, "spec": made_by, "record": plain(make())}
+        write_json(path, stored)
+    return {"name": name, "spec": made_by, **stored["record"]}
+
+
+def kept_arrays(
+    folder: str | Path | None, name: str, made_by: Any, make: Callable[[], Mapping[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """The arrays that make() gives, read back where they are there; not kept where the folder is None."""
+    if folder is None:
+        return dict(make())
+    path = Path(folder) / f"{cell_name(name, made_by)}.npz"
+    if path.exists():
+        with np.load(path, allow_pickle=False) as stored:
+            return dict(stored)
+    arrays = dict(make())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, **arrays)
+    return arrays
+
+
+def data_digest(*datasets: Any) -> str:
+    """SHA-256 of the fields of torch data sets and their grids, whatever file they came from; None has its own."""
+    digest = hashlib.sha256()
+    for dataset in datasets:
+        if dataset is None:
+            digest.update(b"none")
+            continue
+        digest.update(json.dumps([len(dataset), dataset.grid.to_dict()], sort_keys=True).encode())
+        for first in range(0, len(dataset), 64):
+            batch = dataset.batch(np.arange(first, min(first + 64, len(dataset))))
+            for key in sorted(key for key in batch if hasattr(batch[key], "detach")):
+                values = np.ascontiguousarray(batch[key].detach().cpu().numpy())
+                digest.update(f"{key} {values.dtype.str} {values.shape}".encode())
+                digest.update(values.data)
+    return digest.hexdigest()

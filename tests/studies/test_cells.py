@@ -1,0 +1,85 @@
+"""Cells are found again under what made them, and under nothing else."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from sciops.datasets import TensorFields
+from sciops.grids import Grid
+from studies import _cells
+from studies._cells import cell_name, data_digest, fingerprint, kept, kept_arrays
+
+
+@dataclass(frozen=True)
+class Arm:
+    rate: float = 1e-3
+    options: tuple[int, ...] = (1, 2)
+
+
+def test_anything_that_differs_is_another_fingerprint(monkeypatch):
+    base = {"arm": Arm(), "seed": 0, "points": (8, 8), "note": None}
+    same = {"points": [8, 8], "note": None, "seed": np.int64(0), "arm": {"options": [1, 2], "rate": 0.001}}
+    assert fingerprint(base) == fingerprint(same)
+    others = [
+        base | {"arm": Arm(rate=1e-3 + 1e-15)},
+        base | {"arm": Arm(options=(2, 1))},
+        base | {"seed": 1},
+        base | {"note": 0},
+        base | {"more": None},
+        {key: value for key, value in base.items() if key != "note"},
+    ]
+    found = {fingerprint(one) for one in [base, *others]}
+    for name, value in (("FORMAT", -1), ("__version__", "0.0.0")):
+        with monkeypatch.context() as patch:
+            patch.setattr(_cells, name, value)
+            found.add(fingerprint(base))
+    assert len(found) == len(others) + 3 and all(len(one) == 12 for one in found)
+    with pytest.raises(TypeError, match="no JSON form"):
+        fingerprint({"loss": lambda x: x})
+
+
+def test_records_are_made_once(tmp_path):
+    made = []
+
+    def make():
+        made.append(1)
+        return {"accuracy": np.float64(0.5)}
+
+    first = kept(tmp_path, "copy attention/2", {"steps": 3, "offsets": (1, 2)}, make)
+    assert kept(tmp_path, "copy attention/2", {"offsets": [1, 2], "steps": 3}, make) == first
+    assert len(made) == 1 and first["accuracy"] == 0.5 and first["spec"]["offsets"] == [1, 2]
+    kept(tmp_path, "copy attention/2", {"steps": 4, "offsets": (1, 2)}, make)
+    assert len(made) == 2 and len(list(tmp_path.iterdir())) == 2
+    assert cell_name("a:b/c", {}) == f"a-b-c_{fingerprint({})}"
+
+
+def test_arrays_are_made_once(tmp_path):
+    made = []
+
+    def make():
+        made.append(1)
+        return {"x": np.arange(3.0) + len(made)}
+
+    for _ in range(2):
+        assert kept_arrays(tmp_path / "data", "waves", {"viscosity": 0.01}, make)["x"][0] == 1.0
+    assert kept_arrays(tmp_path / "data", "waves", {"viscosity": 0.01 + 1e-9}, make)["x"][0] == 2.0
+    assert kept_arrays(None, "waves", {"viscosity": 0.01}, make)["x"][0] == 3.0
+
+
+def test_the_digest_is_that_of_the_fields():
+    x, y = torch.arange(70.0).reshape(70, 1, 1), torch.ones(70, 1, 1)
+    data = TensorFields(x, y, Grid((1,), 1.0, "periodic"))
+    same = TensorFields(x.clone(), y.clone(), Grid((1,), 1.0, "periodic"))
+    assert data_digest(data) == data_digest(same) and data_digest(data) != data_digest(data, None)
+    changed = x.clone()
+    changed[69] += 1e-5
+    others = [
+        TensorFields(changed, y, data.grid),
+        TensorFields(y, x, data.grid),
+        TensorFields(x, y, Grid((1,), 2.0, "periodic")),
+        TensorFields(x.double(), y, data.grid),
+        data.subset(range(69)),
+    ]
+    assert len({data_digest(one) for one in [data, *others]}) == 6
