@@ -80,6 +80,8 @@ class Statistics:
 
     def _add(self, name: str, start: int, times: tuple[slice, ...], values: np.ndarray, steps: int) -> None:
         flat, samples = values.reshape(len(values), -1), slice(start, start + len(values))
+        if flat.dtype.kind == "c":  # real and imaginary parts side by side
+            flat = np.ascontiguousarray(flat).view(flat.real.dtype)
         flat = flat if flat.dtype.kind == "f" else flat.astype(np.float64)
         finite = np.isfinite(flat)
         self.finite[name][samples] &= finite.all(1)
@@ -125,6 +127,13 @@ def check_finite(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings
         if name not in RECORDS:  # a failed or unmeasured sample has no residual and no error
             bad = np.flatnonzero(~np.isfinite(np.asarray(dataset[name].values)))
             found.each("error", name, bad, "is NaN or infinite", "leave these samples out, or write what it is")
+
+
+def check_real(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) -> None:
+    for name in s.fields:
+        if dataset[name].dtype.kind == "c":
+            remedy = "describe it again as two real fields: describe_arrays(path, {…: {…, 'real_imaginary': True}}, …)"
+            found.add("warning", name, None, "holds complex numbers, and models take real ones", remedy)
 
 
 def check_coefficient(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) -> None:
@@ -345,6 +354,7 @@ def _walls(grid: Grid) -> list[tuple[int, int]]:
 CHECKS = (
     check_readable,
     check_finite,
+    check_real,
     check_coefficient,
     check_signs_and_walls,
     check_zero,

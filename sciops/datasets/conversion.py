@@ -84,6 +84,13 @@ def convert(
         chosen = chosen if split is None else [_part(group, split) for group in chosen]
         if not all(group.sizes.get("sample", 1) for group in chosen):
             raise ValueError(f"there is no {f'{split} ' if split else ''}sample to write in {_name(source)}")
+        imaginary = [str(n) for group in chosen for n, v in group.data_vars.items() if v.dtype.kind == "c"]
+        kept = f"layout {layout!r} holds" if casting is None else f"dtype={dtype!r} keeps"
+        if imaginary and (layout != "arrays" or casting is not None):
+            raise ValueError(
+                f"{_name(source)} holds complex numbers in {imaginary[0]}, and {kept} real ones: "
+                "describe it as two real fields, describe_arrays(path, {…: {…, 'real_imaginary': True}}, …)"
+            )
         chosen = chosen if casting is None else [casting.apply(group) for group in chosen]
         with samples_of(None if isinstance(source, xr.Dataset) else source):
             WRITERS[layout](chosen, target)

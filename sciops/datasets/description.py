@@ -181,12 +181,14 @@ def _grid_lines(dataset: xr.Dataset) -> list[str]:
             continue
         values, partial = _spread(variable)
         finite = values[np.isfinite(values)]
+        of = f"|{name}| " if finite.dtype.kind == "c" else ""
+        finite = np.abs(finite) if of else finite
         low, high = (f"{finite.min():.6g}", f"{finite.max():.6g}") if finite.size else ("-", "-")
         shape = ", ".join(f"{dim} {size}" for dim, size in variable.sizes.items())
         levels = np.unique(finite[: 2**16])
         kinds = f", values {' '.join(f'{v:g}' for v in levels)}" if variable.ndim > 1 and len(levels) <= 4 else ""
         note = " (of evenly spread samples)" if partial else ""
-        lines.append(f"  {name!s:11s}{variable.dtype!s:9s}({shape})  {low} … {high}{kinds}{note}")
+        lines.append(f"  {name!s:11s}{variable.dtype!s:9s}({shape})  {of}{low} … {high}{kinds}{note}")
     return lines
 
 

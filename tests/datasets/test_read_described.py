@@ -174,10 +174,12 @@ def test_descriptions_that_do_not_fit(tmp_path, arrays, options, message):
 
 
 def test_folders_and_files_that_cannot_be_described(tmp_path):
-    with pytest.raises(ValueError, match="holds no .npy, .npz, HDF5, MATLAB or NetCDF file"):
+    with pytest.raises(ValueError, match="holds no .npy, .npz, HDF5, MATLAB, NetCDF or torch.save file"):
         describe_arrays(tmp_path, {"u": ("x",)}, grid=Grid(4, 1.0, "cell"))
     (tmp_path / "table.csv").write_text("1,2\n")
-    with pytest.raises(ValueError, match="a text file .*: .npy, .npz, HDF5, MATLAB and NetCDF files are described"):
+    with pytest.raises(
+        ValueError, match="a text file .*: .npy, .npz, HDF5, MATLAB, NetCDF and torch.save files are described"
+    ):
         describe_arrays(tmp_path / "table.csv", {"u": ("x",)}, grid=Grid(4, 1.0, "cell"))
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["u"] = np.zeros(4)

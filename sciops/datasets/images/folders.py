@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from sciops.datasets._messages import shown
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+_TIFF_BITS, _TIFF_KIND, _WHITE_IS_ZERO = 258, 262, 0
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 
 
@@ -21,10 +23,12 @@ class ImageFiles:
     size : pixels per side; the shorter side is resized to it (bilinear, antialiased), then the middle is cut out
     channels : 3 for red, green, blue; 1 for grey
 
-    files[indices] : (batch, channels, size, size) uint8. The orientation an EXIF tag asks for is ignored: pixels are
-        taken as they are stored. Transparency is dropped.
+    files[indices] : (batch, channels, size, size) uint8. Pixels of more than 8 bits are divided by the largest value of
+        their format and multiplied by 255. The orientation an EXIF tag asks for is ignored: pixels are taken as they
+        are stored. Transparency is dropped.
 
-    Raises ValueError in one line that names the file, when it is read, where it is no image or a damaged one.
+    Raises ValueError in one line that names the file, when it is read, where it is not an image, is a damaged one, or
+    has numbers whose range its format does not state (32-bit integers, signed numbers, floating point).
     """
 
     def __init__(self, paths: list[Path], *, size: int, channels: int = 3) -> None:
@@ -50,7 +54,7 @@ class ImageFiles:
                 # the size is refused before anything is unpacked
                 warnings.simplefilter("error", Image.DecompressionBombWarning)
                 with Image.open(path, formats=_FORMATS) as image:
-                    image = image.convert("RGB" if self.channels == 3 else "L")
+                    image = _eight_bits(image).convert("RGB" if self.channels == 3 else "L")
         except Exception as error:  # decoders raise anything on damaged files
             said = str(error) or type(error).__name__
             raise ValueError(
@@ -63,6 +67,28 @@ class ImageFiles:
         left, top = (wide - self.size) // 2, (high - self.size) // 2
         pixels = np.asarray(image)[top : top + self.size, left : left + self.size]
         return pixels.reshape(self.size, self.size, self.channels).transpose(2, 0, 1)
+
+
+def _eight_bits(image: Any) -> Any:
+    """The image, one of wider numbers scaled by the range of its format: 65535 becomes 255, where Pillow's own
+    conversion clips."""
+    if image.mode not in ("I", "F") and not image.mode.startswith("I;"):
+        return image
+    from PIL import Image
+
+    bits = 16
+    if image.format == "TIFF":
+        bits = int(image.tag_v2.get(_TIFF_BITS, (0,))[0])
+        if image.mode in ("I", "F"):
+            kind = "floating-point numbers" if image.mode == "F" else "signed or 32-bit whole numbers"
+            raise ValueError(f"its pixels are {kind}, of which the format states no range: save them with 8 or 16 bits")
+    most = 2**bits - 1
+    values = np.asarray(image).astype(np.int64)
+    if values.min() < 0 or values.max() > most:
+        raise ValueError(f"its pixels lie in {values.min()} … {values.max()}, and its format holds 0 … {most}")
+    if image.format == "TIFF" and image.tag_v2.get(_TIFF_KIND) == _WHITE_IS_ZERO:
+        values = most - values
+    return Image.fromarray(((2 * 255 * values + most) // (2 * most)).astype(np.uint8))  # rounded
 
 
 def list_folder(folder: str | os.PathLike, classes: tuple[str, ...] | None = None):

@@ -67,6 +67,8 @@ READERS: dict[str, Reader] = {
     )
 }
 
+_COMPLEX = ("arrays",)  # layouts whose fields may be complex
+
 
 def open_dataset(
     path: str | os.PathLike, resolution: Resolution = None, *, layout: str | None = None, grid: Grid | None = None
@@ -127,12 +129,17 @@ def _read(reader: Reader, found: Probe, resolution: Resolution) -> xr.Dataset:
             raise ValueError(
                 f"{found.path} is a {reader.name} file that does not say its {', '.join(missing)}: write it again"
             )
-        odd = [(name, v.dtype) for name, v in dataset.variables.items() if v.dtype.kind not in "biuf"]
-        if odd:
-            dataset.close()
-            raise ValueError(
-                f"{found.path} holds {odd[0][0]} of type {odd[0][1]}; fields and positions are real numbers"
-            )
+        complex_fields = "c" if reader.name in _COMPLEX else ""
+        for name, variable in dataset.variables.items():
+            kinds = "biuf" + complex_fields * (name not in dataset.coords)
+            if variable.dtype.kind not in kinds:
+                dataset.close()
+                raise ValueError(
+                    f"{found.path} holds {name} of type {variable.dtype}; {reader.name} holds real numbers: describe "
+                    "the file with sciops.datasets.describe_arrays, complex arrays with 'real_imaginary': True"
+                    if variable.dtype.kind == "c"
+                    else f"{found.path} holds {name} of type {variable.dtype}; fields and positions are real numbers"
+                )
     except (ValueError, OSError, ImportError, MemoryError):
         raise
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The arrays of a file that a description can give a meaning: NumPy's, HDF5's, MATLAB's, NetCDF's, in one form."""
+"""The arrays of a file that a description can give a meaning, in one form: NumPy, HDF5, MATLAB, NetCDF, torch.save."""
 
 from __future__ import annotations
 
@@ -18,16 +18,21 @@ KINDS = {
     "hdf5": "an HDF5 file",
     "mat5": "a MATLAB file",
     "netcdf3": "a NetCDF-3 file",
+    "torch": "a torch.save file",
 }
 
 
 @dataclass(frozen=True)
 class Held:
-    """One stored array. `view(axes, pick)`: its numbers, lazily, with `axes` in this order and `pick` at one index."""
+    """One stored array. `view(axes, pick)`: its numbers, lazily, with `axes` in this order and `pick` at one index.
+
+    dims : the file's own names of the axes, where it has any
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype
     view: Callable[[Sequence[int], Mapping[int, int]], Any]
+    dims: tuple[str, ...] | None = None
 
     def values(self) -> np.ndarray:
         from xarray.core import indexing
@@ -46,18 +51,29 @@ def numpy_contents(probe: Probe) -> dict[str, NumpyArray]:
 def held(probe: Probe) -> dict[str, Held]:
     """Name → array of a file of `KINDS`, its axes in the order in which `Probe.describe` prints them."""
     from sciops.datasets.readers._lazy import H5Array
-    from sciops.datasets.readers._lazy_arrays import Mat5Array, netcdf3_array, numpy_array
+    from sciops.datasets.readers._lazy_arrays import Mat5Array, TorchFileArray, netcdf3_array, numpy_array
     from sciops.datasets.readers._mat5 import mat5_arrays
     from sciops.datasets.readers._netcdf3 import read_header
 
     if probe.kind == "hdf5":
+        dims = _hdf5_dims(probe)
         return {
             name: Held(
                 entry.shape,
                 np.dtype(entry.dtype),
                 lambda axes, pick, name=name: H5Array(probe.path, name, tuple(axes), pick=pick),
+                dims[name],
             )
             for name, entry in probe.arrays.items()
+        }
+    if probe.kind == "torch":
+        return {
+            name: Held(
+                one.shape,
+                one.dtype,
+                lambda axes, pick, name=name: TorchFileArray(probe, name, axes=axes, pick=pick),
+            )
+            for name, one in probe.torch_arrays[0].items()
         }
     if probe.kind == "mat5":
         with readable(probe.path, KINDS["mat5"]):
@@ -76,6 +92,7 @@ def held(probe: Probe) -> dict[str, Held]:
                 one.shape,
                 one.value_dtype,
                 lambda axes, pick, one=one: netcdf3_array(probe.path, one, axes=axes, pick=pick),
+                one.dims,
             )
             for name, one in variables.items()
         }
@@ -83,3 +100,20 @@ def held(probe: Probe) -> dict[str, Held]:
         name: Held(one.shape, one.dtype, lambda axes, pick, one=one: numpy_array(probe.path, one, axes=axes, pick=pick))
         for name, one in numpy_contents(probe).items()
     }
+
+
+def _hdf5_dims(probe: Probe) -> dict[str, tuple[str, ...] | None]:
+    """Array → the names of its axes by the dimension scales or labels of an HDF5 file; None where one has no name."""
+    import h5py
+
+    def named(item: h5py.Dataset) -> tuple[str, ...] | None:
+        if item.is_scale and item.ndim == 1:
+            return (str(item.name).rsplit("/", 1)[-1],)
+        names = []
+        for axis in item.dims:
+            scale = next((str(one.name) for one in axis.values() if one.name), "")
+            names.append(scale.rsplit("/", 1)[-1] or axis.label)
+        return tuple(names) if names and all(names) else None
+
+    with readable(probe.path, KINDS["hdf5"]), h5py.File(probe.path, "r") as file:
+        return {name: named(file[name]) for name in probe.arrays}

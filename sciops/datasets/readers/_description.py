@@ -7,8 +7,9 @@
 
 ``arrays``: variable → its dimensions in the order of the stored axes, of "sample", "time", "x", "y", "z", "channel"
 (then "components" names the variables along it) and "" (an axis of length one, left out); "array" is the name in the
-file where it differs, "grid" the variable's own grid where it is staggered. ``times`` is {"start", "step"},
-{"values": […]} or {"array": name}, with "units". All but ``arrays`` and ``grid`` may be left out.
+file where it differs, "grid" the variable's own grid where it is staggered; "real_imaginary": true opens an array of
+complex numbers as two variables, ``u_real`` and ``u_imag``. ``times`` is {"start", "step"}, {"values": […]} or
+{"array": name}, with "units". All but ``arrays`` and ``grid`` may be left out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,10 @@ _LARGEST = 1 << 20
 
 @dataclass(frozen=True)
 class Described:
-    """One variable: the array it comes from, its stored axes, the entry of the channel axis it is, its attributes."""
+    """One variable: the array it comes from, its stored axes, the entry of the channel axis it is, its attributes.
+
+    part : 0 for the real part of the numbers, 1 for the imaginary one, None for the numbers themselves
+    """
 
     name: str
     array: str
@@ -42,6 +46,7 @@ class Described:
     channel: int | None
     channels: int
     attrs: dict[str, Any]
+    part: int | None = None
 
 
 @dataclass(frozen=True)
@@ -159,7 +164,7 @@ def _variables(name: str, about: Any, alone: bool) -> list[Described]:
     dims = tuple(dim or "" for dim in about.pop("dims"))
     array = ALONE if alone else str(about.pop("array", name))
     components = list(map(str, about.pop("components", ())))
-    own = about.pop("grid", None)
+    own, apart = about.pop("grid", None), about.pop("real_imaginary", False)
     wrong = [dim for dim in dims if dim not in DIMS]
     if wrong:
         raise ValueError(f"{name} has the dimension {wrong[0]!r}: expected one of {', '.join(DIMS[:-1])}")
@@ -171,7 +176,16 @@ def _variables(name: str, about: Any, alone: bool) -> list[Described]:
     attrs = {"units": "1", "long_name": name, **{k: v for k, v in about.items() if isinstance(v, (str, int, float))}}
     if own is not None:
         attrs["grid"] = json.dumps(grid_from(own).to_dict())
-    if not components:
-        return [Described(name, array, dims, None, 1, attrs)]
     pieces = [{**attrs, "long_name": f"{attrs['long_name']}, {one}"} for one in components]
-    return [Described(one, array, dims, i, len(components), pieces[i]) for i, one in enumerate(components)]
+    variables = [Described(one, array, dims, i, len(components), pieces[i]) for i, one in enumerate(components)]
+    variables = variables or [Described(name, array, dims, None, 1, attrs)]
+    return [part for one in variables for part in _parts(one)] if apart else variables
+
+
+def _parts(one: Described) -> list[Described]:
+    """The real and the imaginary part of a variable."""
+    return [
+        replace(one, name=f"{one.name}_{end}", part=i, attrs={**one.attrs, "long_name": f"{word} part of {words}"})
+        for i, (end, word) in enumerate((("real", "real"), ("imag", "imaginary")))
+        for words in (one.attrs["long_name"],)
+    ]

@@ -10,6 +10,7 @@ import numpy as np
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from sciops.datasets.readers._complex import as_numbers, number_type
 from sciops.datasets.readers._hdf5_attributes import hdf5_packing
 from sciops.datasets.readers._sniff import readable
 
@@ -42,7 +43,7 @@ class H5Array(BackendArray):
         with readable(path, "an HDF5 file"), h5py.File(path, "r") as file:
             stored = list(file[key].shape)
             self.packing = hdf5_packing(file[key])
-            self.dtype = np.dtype(file[key].dtype) if self.packing is None else self.packing.dtype
+            self.dtype = number_type(np.dtype(file[key].dtype)) if self.packing is None else self.packing.dtype
         self.rank = len(stored)
         self.pick = {axis % self.rank: index for axis, index in {**dict.fromkeys(drop, 0), **(pick or {})}.items()}
         for axis, count in (stop or {}).items():
@@ -62,7 +63,7 @@ class H5Array(BackendArray):
             # an open slice would run past what `stop` leaves
             stored[axis] = slice(*part.indices(size)) if isinstance(part, slice) else part
         with readable(self.path, "an HDF5 file"), h5py.File(self.path, "r") as file:
-            block = file[self.key][tuple(stored)]
+            block = as_numbers(file[self.key][tuple(stored)])
         kept = [axis for axis, part in zip(self.axes, key) if not isinstance(part, (int, np.integer))]
         block = block if self.packing is None else self.packing.unpacked(block)
         return np.transpose(block, [sorted(kept).index(axis) for axis in kept])

@@ -134,6 +134,24 @@ class Mat5Array(KeptArray):
             return mat5_values(self.path, self.array)
 
 
+class TorchFileArray(KeptArray):
+    """An array of a torch.save file: mapped from the disk, or, where it is a list, put together at the first access."""
+
+    def __init__(self, probe: Probe, name: str, **options: Any) -> None:
+        found = probe.torch_arrays[0][name]
+        self.name, self.found = name, found
+        super().__init__(probe.path, found.shape, found.dtype, **options)
+
+    def _load(self) -> np.ndarray:
+        found = self.found or Probe(self.path, "torch").torch_arrays[0].get(self.name)
+        if found is None or found.shape != self.stored:
+            raise ValueError(f"{self.path} no longer holds {self.name} of shape {list(self.stored)}")
+        return found.values()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "found": None}
+
+
 class PrecededArray(BackendArray):
     """`first`, which lacks `axis`, as entry 0 of that axis, and `rest` after it; each is read when it is asked for.
 

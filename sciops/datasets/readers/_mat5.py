@@ -2,15 +2,17 @@
 
 After 128 bytes of header come elements: a tag (type and length, or both in the first word and up to four bytes of
 content in the second) and its content, filled up to eight bytes. A variable is an element of elements: flags,
-dimensions, name, numbers; or one of these packed by zlib. Numbers may be stored in a narrower type than their class.
-Every length is compared with what is there; nothing is read but numbers, so that damaged files cannot do more than be
-refused. Texts, cells, structures, sparse and complex arrays are passed over.
+dimensions, name, numbers (of a complex array the real parts, then the imaginary ones); or one of these packed by zlib.
+Numbers may be stored in a narrower type than their class. Every length is compared with what is there; nothing is read
+but numbers, so that damaged files cannot do more than be refused. Texts, cells, structures and sparse arrays are named
+with what they are, and not read.
 """
 
 from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,30 +23,102 @@ _MATRIX, _PACKED, _DIMENSIONS, _FLAGS, _NAME = 14, 15, 5, 6, 1
 _STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 _CLASSES = {6: "double", 7: "single"} | {8 + k: f"{'u' * (k % 2)}int{8 << k // 2}" for k in range(8)}
 _KINDS = {"double": "f8", "single": "f4", "logical": "u1"} | {name: name for name in list(_CLASSES.values())[2:]}
+_OTHERS = {
+    1: "a cell array",
+    2: "a structure",
+    3: "an object",
+    4: "a text",
+    5: "a sparse matrix",
+    16: "a function handle",
+    17: "an object",
+}
 _COMPLEX, _LOGICAL = 0x0800, 0x0200
 _HEAD = 4096  # bytes that hold a variable's flags, dimensions and name
+_PIECE = 1 << 24  # bytes that are unpacked at a time
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Numbers of one kind: their type, and where the first one lies, in the file or in the unpacked variable."""
+
+    dtype: np.dtype
+    offset: int
 
 
 @dataclass(frozen=True)
 class MatArray:
     """One array of numbers.
 
-    kind : MATLAB's name of its class ("double", "single", "int8", …, "logical")
-    dtype, stored : numpy types of the class, and of the numbers in the file
-    offset : of the first number, in the file or in the unpacked variable
+    kind : MATLAB's name of its class ("double", "single", "int8", …, "logical"), "complex double" and the like
+    dtype : numpy's type of the values
+    parts : the stored numbers; of a complex array the real and the imaginary parts
     packed : (offset, length) of the packed variable in the file, or None
     """
 
     shape: tuple[int, ...]
     kind: str
     dtype: np.dtype
-    stored: np.dtype
-    offset: int
+    parts: tuple[Stored, ...]
     packed: tuple[int, int] | None = None
 
 
 def mat5_arrays(path: Path) -> dict[str, MatArray]:
     """Name → array, in the order of the file; ValueError where lengths and contents contradict each other."""
+    return {name: one for name, one in _variables(path).items() if isinstance(one, MatArray)}
+
+
+def mat5_others(path: Path) -> dict[str, str]:
+    """Name → what it is ("a cell array", "a structure", …), of the variables that are not arrays of numbers."""
+    return {name: one for name, one in _variables(path).items() if isinstance(one, str)}
+
+
+def mat5_values(path: Path, array: MatArray) -> np.ndarray:
+    """The stored numbers, in MATLAB's order of memory: mapped from the disk, or unpacked and checked by their sum.
+
+    Complex ones are in memory, and of the array's own type.
+    """
+    if array.packed is None:
+        parts = [_mapped(path, one, array.shape) for one in array.parts]
+    else:
+        parts = _unpacked(path, array)
+    if len(parts) == 1:
+        return parts[0]
+    values = np.empty(array.shape, array.dtype, order="F")
+    values.real, values.imag = parts
+    return values
+
+
+def _mapped(path: Path, one: Stored, shape: tuple[int, ...]) -> np.ndarray:
+    if not math.prod(shape):
+        return np.empty(shape, one.dtype, order="F")
+    return np.memmap(path, one.dtype, "r", one.offset, shape, "F").view(np.ndarray)
+
+
+def _unpacked(path: Path, array: MatArray) -> list[np.ndarray]:
+    count, (start, length) = math.prod(array.shape), array.packed or (0, 0)
+    first, last = array.parts[0].offset, array.parts[-1].offset + count * array.parts[-1].dtype.itemsize
+    values, got = bytearray(), 0
+    with open(path, "rb") as file:
+        file.seek(start)
+        unpacker = zlib.decompressobj()
+        while not unpacker.eof:
+            piece = unpacker.unconsumed_tail or file.read(min(1 << 20, start + length - file.tell()))
+            if not piece:
+                break
+            unpacked = unpacker.decompress(piece, _PIECE)
+            skip = min(max(first - got, 0), len(unpacked))
+            values += unpacked[skip : max(last - got, 0)]
+            got += len(unpacked)
+            if got > last + 8:
+                raise ValueError(f"a packed variable holds more than the {last} bytes that its header states")
+    if got < last:
+        raise ValueError(f"a packed variable ends after {got} of {last} bytes")
+    parts = [np.frombuffer(values, one.dtype, count, one.offset - first) for one in array.parts]
+    return [one.reshape(array.shape, order="F") for one in parts]
+
+
+def _variables(path: Path) -> dict[str, MatArray | str]:
+    """Name → array of numbers, or what else the variable is."""
     size, found = path.stat().st_size, {}
     with open(path, "rb") as file:
         file.seek(126)
@@ -56,76 +130,93 @@ def mat5_arrays(path: Path) -> dict[str, MatArray]:
             if place + 8 + length > size:
                 raise ValueError(f"{place + 8 + length} bytes were written, {size} are here")
             if kind == _PACKED:
-                head = zlib.decompressobj().decompress(file.read(min(length, _HEAD)), _HEAD)
-                one = _variable(head, order, None)
+                head = _Unpacked(file, place + 8, length)
+                name, one = _variable(head, order, 0, None, (place + 8, length))
             elif kind == _MATRIX:
-                file.seek(place)
-                one = _variable(file.read(min(8 + length, _HEAD)), order, 8 + length)
+                name, one = _variable(_Plain(file, place), order, place, 8 + length, None)
             else:
                 raise ValueError(f"an element of type {kind} at byte {place}, where a variable belongs")
-            if one is not None:
-                name, shape, kind_of, logical, stored, offset = one
-                word = "logical" if logical else kind_of
-                packed = (place + 8, length) if kind == _PACKED else None
-                start = offset if packed else place + offset
-                found[name] = MatArray(shape, word, np.dtype(_KINDS[word]), np.dtype(order + stored), start, packed)
+            found[name] = one
             place += 8 + length
     if place != size:
         raise ValueError(f"{place} bytes were written, {size} are here")
-    return found
+    return {name: one for name, one in found.items() if name}  # MATLAB keeps data of its own under an empty name
 
 
-def mat5_values(path: Path, array: MatArray) -> np.ndarray:
-    """The stored numbers, in MATLAB's order of memory: mapped from the disk, or unpacked and checked by their sum."""
-    count = math.prod(array.shape)
-    if array.packed is None:
-        if not count:
-            return np.empty(array.shape, array.stored, order="F")
-        return np.memmap(path, array.stored, "r", array.offset, array.shape, "F").view(np.ndarray)
-    wanted, values, got = array.offset + count * array.stored.itemsize, bytearray(), 0
-    start, length = array.packed
-    with open(path, "rb") as file:
+class _Plain:
+    """Bytes of a variable as they lie in the file, from its first one on."""
+
+    def __init__(self, file: Any, start: int) -> None:
+        self.file, self.start = file, start
+
+    def __call__(self, place: int, length: int) -> bytes:
+        self.file.seek(self.start + place)
+        return self.file.read(length)
+
+
+class _Unpacked:
+    """Bytes of a packed variable; those far from its begin are reached by unpacking what lies before them."""
+
+    def __init__(self, file: Any, start: int, length: int) -> None:
+        self.file, self.start, self.length = file, start, length
         file.seek(start)
-        unpacker = zlib.decompressobj()
-        while not unpacker.eof:
-            piece = unpacker.unconsumed_tail or file.read(min(1 << 20, start + length - file.tell()))
+        self.head = zlib.decompressobj().decompress(file.read(min(length, _HEAD)), _HEAD)
+
+    def __call__(self, place: int, length: int) -> bytes:
+        if place + length <= len(self.head):
+            return self.head[place : place + length]
+        self.file.seek(self.start)
+        unpacker, got, kept = zlib.decompressobj(), 0, b""
+        while got < place + length and not unpacker.eof:
+            left = self.start + self.length - self.file.tell()
+            piece = unpacker.unconsumed_tail or self.file.read(min(1 << 20, left))
             if not piece:
                 break
-            unpacked = unpacker.decompress(piece, 1 << 24)
-            skip = min(max(array.offset - got, 0), len(unpacked))
-            values += unpacked[skip : max(wanted - got, 0)]
+            unpacked = unpacker.decompress(piece, _PIECE)
+            kept += unpacked[max(place - got, 0) : max(place + length - got, 0)]
             got += len(unpacked)
-            if got > wanted + 8:
-                raise ValueError(f"a packed variable holds more than the {wanted} bytes that its header states")
-    if got < wanted:
-        raise ValueError(f"a packed variable ends after {got} of {wanted} bytes")
-    return np.frombuffer(values, array.stored, count).reshape(array.shape, order="F")
+        return kept
 
 
-def _variable(head: bytes, order: str, length: int | None) -> Any:
-    """(name, shape, class, whether logical, stored type, offset of the numbers), or None where it is no array of real
-    numbers; `length` of the whole where it is known better than from its own tag."""
-    place, stated = 8, 8 + int(np.frombuffer(head[4:8].ljust(4, b"\0"), order + "u4")[0])
-    flags, place = _content(head, place, order, _FLAGS)
+def _variable(
+    read: Callable[[int, int], bytes], order: str, start: int, length: int | None, packed: tuple[int, int] | None
+) -> tuple[str, MatArray | str]:
+    """(name, array of numbers or what else it is) of the variable whose bytes `read(place, count)` gives.
+
+    start : of the variable in the file, where it is not packed
+    length : of the whole variable where that is known better than from its own tag
+    """
+    head = read(0, _HEAD)
+    stated = 8 + int(np.frombuffer(head[4:8].ljust(4, b"\0"), order + "u4")[0])
+    end = stated if length is None else length
+    flags, place = _content(head, 8, order, _FLAGS)
     word = int(np.frombuffer(flags[:4].ljust(4, b"\0"), order + "u4")[0])
+    if word & 0xFF == 17:  # an object of MATLAB's own kinds (a table, a string, …) has no dimensions
+        return _content(head, place, order, _NAME)[0].decode("utf-8", "replace"), _OTHERS[17]
     lengths, place = _content(head, place, order, _DIMENSIONS)
     name, place = _content(head, place, order, _NAME)
-    if word & 0xFF not in _CLASSES or word & _COMPLEX:
-        return None
+    text = name.decode("utf-8", "replace")
+    if word & 0xFF not in _CLASSES:
+        return text, _OTHERS.get(word & 0xFF, f"of class {word & 0xFF}")
     if len(lengths) % 4 or not 8 <= len(lengths) <= 128:
         raise ValueError(f"dimensions of {len(lengths)} bytes")
     shape = tuple(np.frombuffer(lengths, order + "i4").tolist())
-    kind, size, start = _tag(head, place, order)
-    if min(shape) < 0 or kind not in _STORED:
-        raise ValueError(f"shape {shape}, numbers of type {kind}")
-    if size != math.prod(shape) * np.dtype(_STORED[kind]).itemsize:
-        raise ValueError(f"{size} bytes for numbers of type {kind} and shape {shape}")
-    if start + size > (stated if length is None else length):
-        raise ValueError(
-            f"numbers that end at byte {start + size} of a variable of {stated if length is None else length}"
-        )
-    text = name.decode("utf-8", "replace")
-    return text, shape, _CLASSES[word & 0xFF], bool(word & _LOGICAL), _STORED[kind], start
+    if min(shape) < 0:
+        raise ValueError(f"shape {shape}")
+    parts = []
+    for _ in range(2 if word & _COMPLEX else 1):
+        kind, size, begin = _tag(read(place, 8), 0, order)
+        if kind not in _STORED or size != math.prod(shape) * np.dtype(_STORED[kind]).itemsize:
+            raise ValueError(f"{size} bytes for numbers of type {kind} and shape {shape}")
+        if place + begin + size > end:
+            raise ValueError(f"numbers that end at byte {place + begin + size} of a variable of {end}")
+        parts.append(Stored(np.dtype(order + _STORED[kind]), start + place + begin))
+        place += 8 if begin == 4 else 8 + -(-size // 8) * 8
+    kind_of = "logical" if word & _LOGICAL else _CLASSES[word & 0xFF]
+    if len(parts) == 1:
+        return text, MatArray(shape, kind_of, np.dtype(_KINDS[kind_of]), tuple(parts), packed)
+    dtype = np.dtype("c8" if kind_of == "single" else "c16")
+    return text, MatArray(shape, f"complex {kind_of}", dtype, tuple(parts), packed)
 
 
 def _tag(head: bytes, place: int, order: str) -> tuple[int, int, int]:

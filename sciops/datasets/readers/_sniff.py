@@ -6,7 +6,7 @@ import contextlib
 import math
 import stat
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,13 +15,17 @@ from typing import Any
 from sciops._whole_files import is_store
 from sciops.datasets._messages import shown
 from sciops.datasets._native.zarr_store import store_attributes
+from sciops.datasets.readers._complex import number_type
 from sciops.datasets.readers._hdf5_attributes import hdf5_dimensions, hdf5_packing
 from sciops.datasets.readers._hdf5_guard import check_survivable
 from sciops.datasets.readers._hdf5_visit import elsewhere, stored_elsewhere
-from sciops.datasets.readers._mat5 import mat5_arrays
+from sciops.datasets.readers._mat5 import mat5_arrays, mat5_others
 from sciops.datasets.readers._netcdf3 import MAGIC, read_header
 from sciops.datasets.readers._numpy_files import DESCRIPTION, Unsafe, npy_array, npz_arrays
+from sciops.datasets.readers._others import HDF5_OTHERS, MATLAB_OWN, matlab_other, matlab_words, numbers_apart
+from sciops.datasets.readers._torch_files import TorchArray, torch_contents
 
+_LISTED = 8  # arrays that are named in a message
 _ANY_FILE = 1 << 24  # bytes that an array may claim in a file of any size
 _COMPRESSED, _PLAIN = 1100, 100  # times the bytes stored: DEFLATE reaches 1032:1; a file may be filled to a hundredth
 _NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
@@ -44,7 +48,8 @@ class Probe:
 
     kind : "hdf5", "mat5" (MATLAB up to v7), "torch" (torch.save), "zarr" (a store of version 3), "npz", "zip", or a
         phrase for what else it is
-    arrays : path inside the file → `Entry`, for the first three kinds
+    arrays : path inside the file → `Entry`, where the kind has any
+    others : path inside the file → what it is and how to save it, for what is stored and is not an array of numbers
     attrs : root attributes of an HDF5 file or a Zarr store
     matlab : whether an HDF5 file was written by MATLAB (v7.3), which stores every array with its axes reversed
     """
@@ -54,9 +59,17 @@ class Probe:
     matlab: bool = False
     attrs: dict[str, Any] = field(default_factory=dict)
 
-    @cached_property
+    @property
     def arrays(self) -> dict[str, Entry]:
-        contents: dict[str, Callable[[], dict[str, Entry]]] = {
+        return self._contents[0]
+
+    @property
+    def others(self) -> dict[str, str]:
+        return self._contents[1]
+
+    @cached_property
+    def _contents(self) -> tuple[dict[str, Entry], dict[str, str]]:
+        contents: dict[str, Callable[[], tuple[dict[str, Entry], dict[str, str]]]] = {
             "hdf5": self._hdf5_arrays,
             "mat5": self._mat5_arrays,
             "torch": self._torch_arrays,
@@ -64,7 +77,7 @@ class Probe:
             "npz": self._numpy_arrays,
             "netcdf3": self._netcdf3_arrays,
         }
-        return contents[self.kind]() if self.kind in contents else {}
+        return contents[self.kind]() if self.kind in contents else ({}, {})
 
     @cached_property
     def tensors(self) -> Any:
@@ -85,30 +98,52 @@ class Probe:
                     "file, save plain tensors with torch.save({'x': x, 'y': y}, path), then open that"
                 ) from None
 
+    @cached_property
+    def torch_arrays(self) -> tuple[dict[str, TorchArray], dict[str, str]]:
+        """`torch_contents` of a torch.save file."""
+        return torch_contents(self.tensors)
+
     def describe(self) -> str:
         """One line on what was found."""
+        others = self._describe_others()
         if not self.arrays:
-            return f"{_KINDS[self.kind]} without arrays" if self.kind in _KINDS else self.kind
-        first = [(shown(name, 60), entry) for name, entry in list(self.arrays.items())[:8]]
+            return f"{_KINDS[self.kind]} without arrays{others}" if self.kind in _KINDS else self.kind
+        first = [(shown(name, 60), entry) for name, entry in list(self.arrays.items())[:_LISTED]]
         listed = ", ".join(f"{name} {shown(entry.dtype, 40)}{list(entry.shape)}" for name, entry in first)
-        more = f", … ({len(self.arrays)} arrays)" if len(self.arrays) > 8 else ""
-        return f"{_KINDS[self.kind]} with {listed}{more}"
+        more = f", … ({len(self.arrays)} arrays)" if len(self.arrays) > _LISTED else ""
+        return f"{_KINDS[self.kind]} with {listed}{more}{others}"
+
+    def _describe_others(self) -> str:
+        first = [f"{shown(name, 60)}, {shown(what, 300)}" for name, what in list(self.others.items())[: _LISTED // 2]]
+        more = f"; … ({len(self.others)} of these)" if len(self.others) > _LISTED // 2 else ""
+        return f"; not an array of numbers: {'; '.join(first)}{more}" if first else ""
 
     def stored(self, *names: str) -> bool:
         """Whether the file holds an array under each of these names."""
         return all(name in self.arrays for name in names)
 
-    def _hdf5_arrays(self) -> dict[str, Entry]:
+    def _hdf5_arrays(self) -> tuple[dict[str, Entry], dict[str, str]]:
         import h5py
 
         found: dict[str, Entry] = {}
+        others: dict[str, str] = {}
         size = self.path.stat().st_size
 
         def visit(name: str | bytes, item: Any) -> None:
-            # text and records are no fields; what they say is in attributes; a name of bytes is no text in any code
-            if not isinstance(item, h5py.Dataset) or not isinstance(name, str):
+            if not isinstance(name, str):  # a name of bytes is not text in any code
                 return
-            dtype, shape = item.dtype, item.shape  # h5py asks the library each time
+            if self.matlab:
+                if name.startswith(MATLAB_OWN) or any(name.startswith(f"{sparse}/") for sparse in others):
+                    return
+                what = matlab_other(item)
+                if what is not None:
+                    others[name] = what
+                    return
+            if not isinstance(item, h5py.Dataset):
+                return
+            dtype, shape = number_type(item.dtype), item.shape  # h5py asks the library each time
+            if shape is not None and dtype.kind in HDF5_OTHERS:
+                others[name] = HDF5_OTHERS[dtype.kind]
             if dtype.kind not in "biufc" or shape is None or (len(shape) == 1 and _is_bare_dimension(item)):
                 return
             other = stored_elsewhere(item)
@@ -128,37 +163,32 @@ class Probe:
 
         with readable(self.path, "an HDF5 file"), h5py.File(self.path, "r") as file:
             file.visititems(visit)
-        return found
+        return found, others
 
-    def _mat5_arrays(self) -> dict[str, Entry]:
+    def _mat5_arrays(self) -> tuple[dict[str, Entry], dict[str, str]]:
         with readable(self.path, "a MATLAB file"):
             found = mat5_arrays(self.path)
             for name, one in found.items():
                 self._check_size(name, one.shape, one.dtype.itemsize, ratio=_COMPRESSED)
-            return {name: Entry(one.shape, one.kind) for name, one in found.items()}
+            entries = {name: Entry(one.shape, one.kind) for name, one in found.items()}
+            return entries, {name: matlab_words(what) for name, what in mat5_others(self.path).items()}
 
-    def _torch_arrays(self) -> dict[str, Entry]:
-        import torch
+    def _torch_arrays(self) -> tuple[dict[str, Entry], dict[str, str]]:
+        found, others = self.torch_arrays
+        for name, one in found.items():
+            for tensor in one.tensors:
+                self._check_size(name, tuple(tensor.shape), tensor.element_size())
+        return {name: Entry(one.shape, one.kind) for name, one in found.items()}, others
 
-        data = self.tensors
-        if isinstance(data, torch.Tensor):
-            data = {"(the tensor)": data}
-        if not isinstance(data, dict):
-            return {}
-        tensors = {str(key): value for key, value in data.items() if isinstance(value, torch.Tensor)}
-        for name, value in tensors.items():
-            self._check_size(name, tuple(value.shape), value.element_size())
-        return {name: Entry(tuple(v.shape), str(v.dtype).removeprefix("torch.")) for name, v in tensors.items()}
-
-    def _numpy_arrays(self) -> dict[str, Entry]:
+    def _numpy_arrays(self) -> tuple[dict[str, Entry], dict[str, str]]:
         with readable(self.path, "a NumPy file"):
             found = {"(the array)": npy_array(self.path)} if self.kind == "npy" else npz_arrays(self.path)
-            return {name: Entry(one.shape, one.dtype.name) for name, one in found.items()}
+            return _entries(found)
 
-    def _netcdf3_arrays(self) -> dict[str, Entry]:
+    def _netcdf3_arrays(self) -> tuple[dict[str, Entry], dict[str, str]]:
         with readable(self.path, "a NetCDF-3 file"):
-            header = read_header(self.path)[0]
-            return {name: Entry(one.shape, one.value_dtype.name, one.dims) for name, one in header.items()}
+            numbers, others = numbers_apart(read_header(self.path)[0])
+            return {name: Entry(one.shape, one.value_dtype.name, one.dims) for name, one in numbers.items()}, others
 
     def _check_size(
         self, name: str, shape: tuple[int, ...], itemsize: int, stored: int | None = None, ratio: int = _PLAIN
@@ -174,6 +204,11 @@ class Probe:
                 f"{self.path} says that {shown(name, 60)} has shape {list(shape)}, {stated:.3g} bytes, of which "
                 f"{stored} are stored: it is damaged or was never filled; write it again"
             )
+
+
+def _entries(found: Mapping[str, Any]) -> tuple[dict[str, Entry], dict[str, str]]:
+    numbers, others = numbers_apart(found)
+    return {name: Entry(one.shape, one.dtype.name) for name, one in numbers.items()}, others
 
 
 _KINDS = {

@@ -1,13 +1,13 @@
-"""Files of arrays whose axes are described, never guessed from their number: .npy, .npz, HDF5, MATLAB, NetCDF.
+"""Files of arrays whose axes are described, never guessed: .npy, .npz, HDF5, MATLAB, NetCDF, torch.save.
 
 The description is JSON, its form is said in `sciops.datasets.readers._description`: ``<file>.json`` beside the file,
 which `describe_arrays` writes, a member ``sciops.json`` of a .npz archive, or ``sciops.json`` in the folder or in the
 one above it, for all files that hold the arrays it names. It goes before every layout that the file may look like.
 Where no variable has a sample axis the file is one sample, as where a program writes one file each.
 
-HDF5 is read as it is asked for; arrays of .npy and NetCDF-3 files and uncompressed members of an archive are mapped
-from the disk; compressed ones are unpacked whole at the first read. Arrays of Python objects are refused: opening them
-could run code.
+HDF5 is read as it is asked for; arrays of .npy, NetCDF-3 and torch files and uncompressed members of an archive are
+mapped from the disk; compressed ones, and lists of tensors, are read whole at the first access. Arrays of Python
+objects are refused: opening them could run code.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,11 +25,14 @@ import numpy as np
 from sciops.datasets._messages import shown
 from sciops.datasets.conventions import SPACE, at_resolution, build_dataset
 from sciops.datasets.readers._axes import check_size
+from sciops.datasets.readers._contradictions import contradictions
 from sciops.datasets.readers._described import KINDS, Held, held
-from sciops.datasets.readers._description import ALONE, FOLDER, Described, Description, parse, sidecar, stated
+from sciops.datasets.readers._description import FOLDER, Described, Description, parse, sidecar, stated
 from sciops.datasets.readers._named_axes import contradicted
+from sciops.datasets.readers._proposal import proposal
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe
+from sciops.datasets.readers._torch_files import DIFFERENT
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -44,6 +48,7 @@ def matches(probe: Probe) -> bool:
 
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     """The described variables with their axes in order; ValueError where description and shapes differ."""
+    from sciops.datasets.readers._complex import PartArray
     from sciops.datasets.readers._lazy import lazy
     from sciops.datasets.readers._lazy_arrays import OneSample
 
@@ -59,6 +64,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         index = {"": 0, "channel": variable.channel}
         pick = {i: index[dim] for i, dim in enumerate(variable.dims) if dim in index}
         view = array.view([variable.dims.index(dim) for dim in dims], pick)
+        view = view if variable.part is None else PartArray(view, variable.part)
         if about.alone:
             dims, view = ["sample", *dims], OneSample(view)
         fields[variable.name] = (tuple(dims), lazy(view), variable.attrs)
@@ -73,6 +79,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         state=about.state,
         parameters=about.parameters,
         boundary=about.boundary,
+        notes=contradictions(about, arrays, times),
         **{"positions": "stored", **about.attrs},
     )
     return at_resolution(dataset, resolution)
@@ -80,20 +87,17 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
 
 def undescribed(probe: Probe) -> str:
     """What to do with a file of arrays that nothing describes."""
-    name, entry = max(probe.arrays.items(), key=lambda item: (math.prod(item[1].shape), item[0]), default=(ALONE, None))
-    shape = entry.shape if entry is not None else (8, 64)
-    example = _EXAMPLES.get(len(shape), _EXAMPLES[5])
-    last = name.rsplit("/", 1)[-1]
-    variable = last if last.isidentifier() else "u"
-    same = name in (variable, ALONE)
-    about = str(example) if same else f"{{'dims': {example}, 'array': {name!r}}}"
-    ndim = sum(axis in SPACE for axis in example)
-    grid = f"Grid({tuple(shape[-ndim:]) if len(shape) == len(example) else (64,) * ndim}, 1.0, 'periodic')"
-    state = f", state=({variable!r},)" if "time" in example else ""
+    if any(DIFFERENT in what for what in probe.others.values()):
+        return f"{probe.path} is {probe.describe()}, which is no known layout and cannot be described as it is"
+    about = proposal(held(probe))
+    text = f"{probe.path} is {probe.describe()}, which is no known layout: {about.reason}"
+    if about.options:
+        text += (
+            f" sciops.datasets.describe_arrays({probe.path.name!r}, {about.options}), which writes "
+            f"{sidecar(probe.path).name} beside it"
+        )
     return (
-        f"{probe.path} is {probe.describe()}, which is no known layout: numbers do not say what their axes mean, and "
-        f"their count is no hint. Say it once, such as sciops.datasets.describe_arrays({probe.path.name!r}, "
-        f"{{{variable!r}: {about}}}, grid={grid}{state}), which writes {sidecar(probe.path).name} beside it"
+        text
         + ("; APEBench's arrays open as they are with open_dataset(path, layout='apebench')" * (probe.kind == "npy"))
         + "; sciops.datasets.READERS[name].expects says what each known layout holds"
     )
@@ -112,17 +116,20 @@ def describe_arrays(
 ) -> Path:
     """Writes what the arrays of a file mean to ``<file>.json`` beside it, and returns that path.
 
-    path : a file of arrays, .npy, .npz, HDF5, MATLAB or NetCDF, which stays as it is; or a folder of such files, which
-        is given one ``sciops.json`` for all in it and in the folders in it, checked on the first of them
+    path : a file of arrays, .npy, .npz, HDF5, MATLAB, NetCDF or torch.save, which stays as it is; or a folder of such
+        files, which is given one ``sciops.json`` for all in it and in the folders in it, checked on the first of them
     arrays : variable → names of its axes in the order in which `sciops info` prints them, of "sample", "time", "x",
         "y", "z", "" (length one, left out) and "channel"; or {"dims": …, "array": its name or path in the file,
-        "components": names along "channel", "units": …, "long_name": …}. A .npy file has one array, whatever it is
-        called here. Without "sample" in any of them a file is one sample
+        "components": names along "channel", "units": …, "long_name": …, "real_imaginary": True}, the last for an
+        array of complex numbers, which then opens as two real fields, ``u_real`` and ``u_imag``. A .npy file has one
+        array, whatever it is called here. Without "sample" in any of them a file is one sample
     grid : where the points lie
     state : the variables that evolve together; none for a steady problem
     times : the times themselves, or {"start": 0, "step": 0.1, "units": "s"}, or {"array": name in the file}
 
-    Raises ValueError in one line where this does not fit the shapes in the file; nothing is written then.
+    Raises ValueError in one line where this does not fit the shapes in the file; nothing is written then. Warns where
+    the file's own coordinates (arrays named x, y, z, t and the like) or names of axes say something else than this;
+    `validate` reports the same of the opened file.
 
     >>> describe_arrays("u.npy", {"u": ("sample", "time", "x")}, grid=Grid(64, 1.0, "periodic"), state=("u",),
     ...                 equation="burgers", parameters={"viscosity": 0.01})    # doctest: +SKIP
@@ -145,13 +152,17 @@ def describe_arrays(
     content = json.loads(json.dumps({key: value for key, value in content.items() if value}))
     found = look(_first_in(path) if path.is_dir() else path)
     if found.kind not in KINDS:
-        raise ValueError(f"{path} is {found.describe()}: .npy, .npz, HDF5, MATLAB and NetCDF files are described")
+        raise ValueError(
+            f"{path} is {found.describe()}: .npy, .npz, HDF5, MATLAB, NetCDF and torch.save files are described"
+        )
     stored = held(found)
     about = parse(content, path, alone=found.kind == "npy")
     sizes: dict[str, int] = dict(zip(SPACE, about.grid.shape))
     for variable in about.variables:
         _check_axes(found, variable, _stored(found, stored, variable), sizes)
-    _times(found, stored, about, sizes.get("time"))
+    times, _ = _times(found, stored, about, sizes.get("time"))
+    for line in contradictions(about, stored, times):
+        warnings.warn(f"the description of {path} differs from what is in the file: {line}", stacklevel=2)
     target = path / FOLDER if path.is_dir() else sidecar(path)
     with replacing(target) as temporary:
         temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
@@ -166,20 +177,17 @@ def _first_in(folder: Path) -> Path:
         if path.is_file() and path.suffix != ".json" and path.name[0] != "." and look(path).kind in KINDS:
             return path
     raise ValueError(
-        f"{folder} holds no .npy, .npz, HDF5, MATLAB or NetCDF file: name a file of arrays, or a folder of them"
+        f"{folder} holds no .npy, .npz, HDF5, MATLAB, NetCDF or torch.save file: name a file of arrays, or a folder of "
+        "them"
     )
 
 
-_EXAMPLES: dict[int, tuple[str, ...]] = {
-    1: ("x",),
-    2: ("sample", "x"),
-    3: ("sample", "time", "x"),
-    4: ("sample", "time", "x", "y"),
-    5: ("sample", "time", "x", "y", "z"),
-}
-
-
 def _stored(probe: Probe, arrays: Mapping[str, Held], variable: Described) -> Held:
+    if variable.array in probe.others:
+        raise ValueError(
+            f"the description of {probe.path} names {variable.array}, which is not an array of numbers there: "
+            f"{shown(probe.others[variable.array], 300)}"
+        )
     if variable.array not in arrays:
         raise ValueError(
             f"the description of {probe.path} names the array {variable.array!r}; the file holds "
@@ -188,6 +196,11 @@ def _stored(probe: Probe, arrays: Mapping[str, Held], variable: Described) -> He
     array = arrays[variable.array]
     if array.dtype.kind not in "biufc":
         raise ValueError(f"{probe.path} holds {variable.array} of type {array.dtype}; fields are numbers")
+    if variable.part is not None and array.dtype.kind != "c":
+        raise ValueError(
+            f"the description of {probe.path} opens {variable.array} as real and imaginary parts; it is {array.dtype}: "
+            "leave real_imaginary out"
+        )
     return array
 
 
@@ -242,7 +255,7 @@ def _times(
 
 READER = Reader(
     "arrays",
-    "a .npy, .npz, HDF5, MATLAB or NetCDF file with its axes described (sciops.datasets.describe_arrays)",
+    "a .npy, .npz, HDF5, MATLAB, NetCDF or torch.save file with its axes described (sciops.datasets.describe_arrays)",
     matches,
     read,
     named=True,

@@ -47,7 +47,11 @@ _CLEAR = 1e-2  # relative spread of a step that the samples agree on
 
 def matches(probe: Probe) -> bool:
     """Whether the file is a torch dictionary with `x` and `y` of the Darcy (Navier–Stokes) or Burgers shapes."""
-    if probe.kind != "torch" or not {"x", "y"} <= set(probe.arrays):
+    if (
+        probe.kind != "torch"
+        or not {"x", "y"} <= set(probe.arrays)
+        or any(probe.torch_arrays[0][name].stacked for name in ("x", "y"))
+    ):
         return False
     x, y = probe.arrays["x"].shape, probe.arrays["y"].shape
     return _is_darcy(x, y) or _is_burgers(x, y)
