@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._arrays import refuse_complex, refuse_masked
+from sciops._arrays import refuse_masked
 from sciops._dimensions import SPACE
 from sciops.grids import Grid
 
@@ -52,14 +52,13 @@ def build_dataset(
     returns : xarray.Dataset with attributes ``layout``, ``equation``, ``grid`` (JSON), ``task`` ("steady" or
         "trajectory"), ``state``, ``parameters`` and ``boundary`` (JSON, where there are any), and `attrs`
 
-    Raises ValueError for complex fields, and for numpy masked arrays with a masked value.
+    Raises ValueError for numpy masked arrays with a masked value. Complex fields are kept; what trains refuses them.
     """
     import xarray as xr
 
     variables = {}
     for name, (dims, data, *about) in fields.items():
         refuse_masked(data, name)
-        refuse_complex(data, name)
         variables[name] = xr.Variable(dims, data, *about)
     dataset = xr.Dataset(variables)
     axes = grid.coordinates() if coordinates is None else coordinates

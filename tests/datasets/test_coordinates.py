@@ -233,10 +233,14 @@ def test_times_from_an_array_of_positions_are_reported(tmp_path):
 
 
 def test_names_of_axes_that_a_description_exchanges_are_reported(tmp_path):
-    plain = xr.Dataset({"u": (("time", "y", "x"), np.ones((4, 6, 6)))})
+    """Other spellings of the axes are reported; their very names are refused."""
+    plain = xr.Dataset({"u": (("time", "Y", "X"), np.ones((4, 6, 6)))})
     plain.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
-    with pytest.warns(UserWarning, match="the file calls an axis of u [xy], described as '[xy]'"):
+    with pytest.warns(UserWarning, match="the file calls an axis of u [XY], described as '[xy]'"):
         describe_arrays(tmp_path / "a.nc", {"u": ("time", "x", "y")}, grid=Grid((6, 6)))
+    plain.rename(X="x", Y="y").to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
+    with pytest.raises(ValueError, match=r"the file itself names them \(time, y, x\)"):
+        describe_arrays(tmp_path / "b.nc", {"u": ("time", "x", "y")}, grid=Grid((6, 6)))
 
 
 @pytest.mark.parametrize("x", [_open(-5, 5), np.linspace(-5, 5, N + 1), _open(-5, 5).astype("f4"), RNG.random(7)])
