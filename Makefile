@@ -6,7 +6,7 @@ export MPLBACKEND = Agg
 export HF_HUB_OFFLINE = 1
 export WANDB_MODE = disabled
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test test-portable lint docs clean
 
 # One stamp per set of extras, remade when the pins or the metadata change.
 $(VENV)/.installed-%: pyproject.toml constraints.txt
@@ -19,6 +19,10 @@ demo: $(VENV)/.installed-fast
 
 test: $(VENV)/.installed-cluster,download,fast,onnx,robust,speech,test,text,vision
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# The tests that compare bits, as on other processors: about four minutes a setting.
+test-portable: $(VENV)/.installed-cluster,download,fast,robust,speech,test,text,vision
+	$(BIN)/python tests/portable.py
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff format --check .

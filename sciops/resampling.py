@@ -103,6 +103,10 @@ def resample(
     with torch.autocast(tensor.device.type, enabled=False):
         for axis, a, b in steps:
             exact = _one_axis(exact, axis, a, b, rule, wall == "zero", extrapolate)
+    for axis, _, b in steps if rule == "fourier" else ():
+        if b.centering == "node":
+            # the last node is the first one, a period later: two places of a product may be rounded differently
+            exact = torch.cat([exact.narrow(axis, 0, b.size - 1), exact.narrow(axis, 0, 1)], axis)
     return restore(exact.to(tensor.dtype))
 
 
@@ -123,10 +127,6 @@ def _one_axis(u: Tensor, axis: int, a: Grid, b: Grid, rule: str, wall: bool, ext
     if rule.endswith("fourier") and a.size * b.size > _LARGEST_FOURIER_MATRIX:
         return trigonometric(u, axis, a, b, naive=rule == "naive fourier")
     matrix = _matrix(rule, a, b, wall, extrapolate, u.dtype, u.device)
-    if rule == "fourier" and b.centering == "node":
-        # the last node is the first one, a period later: two places of one product may be rounded differently
-        u = _product(matrix[:-1], u, axis)
-        return torch.cat([u, u.narrow(axis, 0, 1)], axis)
     return _around_gaps(matrix, u, axis) if rule == "cubic" else _product(matrix, u, axis)
 
 

@@ -12,7 +12,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 import pytest
 import torch
 
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ.get("SCIOPS_TEST_THREADS", "1")))
 
 
 _EXACT = {"array_equal", "assert_array_equal", "equal", "assert_equal", "identical", "assert_identical", "equals"}
