@@ -21,7 +21,7 @@ test: $(VENV)/.installed-cluster,download,fast,onnx,robust,speech,test,text,visi
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # The tests that compare bits, as on other processors: about four minutes a setting.
-test-portable: $(VENV)/.installed-cluster,download,fast,robust,speech,test,text,vision
+test-portable: $(VENV)/.installed-cluster,download,fast,onnx,robust,speech,test,text,vision
 	$(BIN)/python tests/portable.py
 
 lint: $(VENV)/.installed-lint

@@ -1,4 +1,4 @@
-"""Runs the tests that compare numbers exactly under settings of the numerical libraries that stand for other processors.
+"""Runs the tests that compare numbers exactly under settings that stand for other processors.
 
 ``python tests/portable.py [SETTING …]``; exits with 1 when a test fails under one of them. The settings choose other
 kernels of MKL, OpenBLAS, ATen and NumPy on the processor at hand; the last replaces the matrix products.
