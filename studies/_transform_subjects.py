@@ -14,6 +14,7 @@ from sciops import Grid, build_model
 from sciops.datasets import Normalizer
 from sciops.mixers import MIXERS
 from sciops.models import MODELS, Latent, Normalized, Stepper, SymmetryAveraged
+from sciops.symmetry import Symmetry
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -145,10 +146,13 @@ def _wrappers() -> dict[str, Subject]:
     def fno(channels: int = 1) -> nn.Module:
         return build_model("fno", in_channels=channels, out_channels=channels, width=8, depth=1, modes=(3, 3))
 
+    scalars = Symmetry.of_scalars()
     return {
         "Normalized": Subject(lambda: Normalized(fno(), Normalizer(1), Normalizer(1)), _fields),
         "Latent": Subject(lambda: Latent(fno(), Grid((8, 9))), _fields),
-        "SymmetryAveraged": Subject(lambda: SymmetryAveraged(fno(), "square"), _fields, ((9, 9), (8, 8), (11, 11))),
+        "SymmetryAveraged": Subject(
+            lambda: SymmetryAveraged(fno(), "square", symmetry=scalars), _fields, ((9, 9), (8, 8), (11, 11))
+        ),
         "Stepper": Subject(lambda: Stepper(fno(), channels=1, steps=2), _fields),
     }
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 FEWEST = 5
 """Fewest seeds, and fewest samples, that a verdict needs.
@@ -201,6 +200,8 @@ def half_widths(differences: Any, *, level: float = 0.95) -> HalfWidths:
     HalfWidths
         Arrays of the leading shape; infinite where the number of seeds or samples they rest on is 1.
     """
+    from scipy import stats
+
     d = np.asarray(differences, dtype=np.float64)
     seeds, samples = d.shape[-2:]
     # Squares of tiny or huge differences leave the range of float64: in units of the largest they do not.
@@ -259,6 +260,8 @@ def _winner(mean: float, widths: HalfWidths, over: str, smallest: float, counts:
 
 def _sign_test(delta: np.ndarray, over: str) -> float:
     """Two-sided p value; the larger of both axes, since either can look consistent by the luck of the other."""
+    from scipy import stats
+
     axes = {"seeds": (1,), "samples": (0,)}.get(over, (0, 1))
     found = []
     for axis in axes:

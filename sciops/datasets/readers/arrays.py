@@ -48,7 +48,7 @@ def matches(probe: Probe) -> bool:
 
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     """The described variables with their axes in order; ValueError where description and shapes differ."""
-    from sciops.datasets.readers._complex import PartArray
+    from sciops.datasets.readers._complex_parts import PartArray
     from sciops.datasets.readers._lazy import lazy
     from sciops.datasets.readers._lazy_arrays import OneSample
 
