@@ -1,5 +1,6 @@
 """How far a map can stretch: certified spectral norms of layers, 1-Lipschitz layers, bounds of whole models."""
 
+from sciops.lipschitz._parts import Setting, UnboundedError
 from sciops.lipschitz.attention import attention_bound
 from sciops.lipschitz.bounds import Block, Bound, lipschitz_bound
 from sciops.lipschitz.bracket import Bracket, largest_of
@@ -10,6 +11,7 @@ from sciops.lipschitz.gram import gram_bracket
 from sciops.lipschitz.norms import spectral_norm
 from sciops.lipschitz.penalty import log_lipschitz_penalty
 from sciops.lipschitz.power import power_iteration
+from sciops.lipschitz.registry import RULES, register
 from sciops.lipschitz.rescaling import (
     RescaledConv,
     RescaledLinear,
@@ -23,10 +25,13 @@ __all__ = [
     "Block",
     "Bound",
     "Bracket",
+    "RULES",
     "RescaledConv",
     "RescaledLinear",
     "RescaledResidual",
     "RescaledSpectral",
+    "Setting",
+    "UnboundedError",
     "attention_bound",
     "convolution_norm",
     "dense_norm",
@@ -38,6 +43,7 @@ __all__ = [
     "lipschitz_bound",
     "log_lipschitz_penalty",
     "power_iteration",
+    "register",
     "row_scales",
     "spectral_norm",
 ]

@@ -6,13 +6,15 @@ import math
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from sciops.lipschitz._parts import Setting, UnboundedError, shown
+from sciops.lipschitz._parts import Setting, refuse, shown
 from sciops.lipschitz._pointwise import of_norm
+from sciops.lipschitz._walk import expect
 from sciops.lipschitz.attention import attention_bound
 from sciops.lipschitz.convolution import convolution_norm
 from sciops.mixers import MultipoleAttention, SliceAttention, WindowAttention
+from sciops.mixers._relative_position import ContinuousBias, TableBias
 from sciops.mixers._sampling import rows_of
 from sciops.mixers._windows import Tiling
 from sciops.mixers.slices import _EMPTY, _TEMPERATURES, _weights
@@ -22,16 +24,16 @@ _UP = 1 + 1e-12
 Ball = Tensor | float | None
 
 
-def of_window(mixer: WindowAttention, setting: Setting, ball: Ball) -> tuple[Tensor, str]:
+def of_window(mixer: WindowAttention, setting: Setting) -> tuple[Tensor, str]:
     """Windows side by side have the bound of one; where they overlap, cells are copied and averaged."""
-    radius = radius_of(setting, ball)
-    value, radius = _window(mixer, setting, setting.grid.shape, radius)
+    value, radius = _window(mixer, setting, setting.grid.shape, setting.radius)
     return value * setting.ends, f"tokens of norm ≤ {shown(radius)}, {_tokens(mixer, setting.grid.shape)} in a window"
 
 
-def of_multipole(mixer: MultipoleAttention, setting: Setting, ball: Ball) -> tuple[Tensor, str]:
+def of_multipole(mixer: MultipoleAttention, setting: Setting) -> tuple[Tensor, str]:
     """‖R_0‖ of R_l = A_l + a_l · U R_{l+1} D, from the coarse end."""
-    sizes, radius = tuple(setting.grid.shape), radius_of(setting, ball)
+    expect(mixer.attention, WindowAttention, place="attention")
+    sizes, radius = tuple(setting.grid.shape), setting.radius
     levels = mixer.level_count(sizes)
     shapes, radii, downs, ups = [sizes], [radius], [], []
     children = mixer.rate**mixer.axes
@@ -63,15 +65,19 @@ def of_multipole(mixer: MultipoleAttention, setting: Setting, ball: Ball) -> tup
     return value * (_UP * setting.ends), f"{levels} levels, tokens of norm ≤ {largest}"
 
 
-def of_slices(mixer: SliceAttention, setting: Setting, ball: Ball) -> tuple[Tensor, str]:
+def of_slices(mixer: SliceAttention, setting: Setting) -> tuple[Tensor, str]:
     """Points to slices to points, head by head, every weight w at least w̃ and every token in the hull of the f.
 
     Tokens t = Σ p f with p = ωw/D, D ≥ N(w̃ + ε): ‖p‖₂ ≤ √(ω̄/(N(w̃ + ε))), and by dw: 2F √ω̄ ‖dw‖/(√N (w̃ + ε)). Back:
     ‖w‖₂ ≤ √N, and ‖O‖ ≤ √M ‖V‖F times ‖dw‖. ‖dw‖ ≤ ½ ‖S‖/τ ‖dz‖. N cancels.
     """
-    radius = radius_of(setting, ball)
+    radius = setting.radius
+    expect(mixer.project, nn.Conv2d if mixer.local else nn.Linear, place="project")
+    maps_of_channels(mixer, "slice", "out")
+    if mixer.local and (mixer.project.kernel_size, mixer.project.padding, mixer.project.groups) != ((3, 3), (1, 1), 1):
+        refuse("slice attention with another local kernel than 3×3: no rule")
     if radius is None:
-        raise UnboundedError("slice attention has no bound without a ball: pass radius=")
+        refuse("slice attention has no bound without a ball: pass radius=")
     heads, count, d = mixer.heads, mixer.slices, mixer.channels // mixer.heads
     sharp = 1 / setting.cast(mixer.temperature).clamp(*_TEMPERATURES)
     weight, bias = setting.cast(mixer.project.weight), setting.cast(mixer.project.bias)
@@ -96,22 +102,28 @@ def of_slices(mixer: SliceAttention, setting: Setting, ball: Ball) -> tuple[Tens
     return joined * (_UP * setting.ends), f"{count} slices, tokens of norm ≤ {shown(radius)}"
 
 
-def radius_of(setting: Setting, ball: Ball) -> Ball:
-    known = [r for r in (setting.radius, ball) if r is not None]
-    return min(known, key=shown) if known else None
+def maps_of_channels(mixer: nn.Module, *names: str) -> None:
+    """Raises UnboundedError unless these maps are nn.Linear, and qkv is one without a bias."""
+    for name in (*names, "qkv"):
+        expect(getattr(mixer, name), nn.Linear, place=name)
+    if mixer.qkv.bias is not None:
+        refuse("attention whose qkv has a bias: no rule")
 
 
 def _window(mixer: WindowAttention, setting: Setting, sizes, radius: Ball) -> tuple[Tensor, Tensor | float]:
     """(bound counting every point alike, radius of the tokens)."""
+    maps_of_channels(mixer, "out")
+    if mixer.relative is not None:
+        expect(mixer.relative, TableBias, ContinuousBias, place="relative")
     slope, ball = of_norm(mixer.norm, setting)
     radius = radius if ball is None else ball
     if radius is None:
-        raise UnboundedError(
+        refuse(
             "softmax attention has no global bound: its slope grows with the square of its tokens; pass radius= for "
             "tokens that stay in a ball"
         )
     if mixer.cosine:
-        raise UnboundedError("cosine attention: the directions of queries and keys have no bounded slope near zero")
+        refuse("cosine attention: the directions of queries and keys have no bounded slope near zero")
     query, key, value = setting.cast(mixer.qkv.weight).chunk(3)
     tiling = Tiling(tuple(sizes), mixer.window, mixer.stride)
     bound = attention_bound(

@@ -7,32 +7,61 @@ import math
 from torch import Tensor, nn
 
 from sciops.grids import Grid
-from sciops.lipschitz._parts import Part, Setting, chain, one
+from sciops.lipschitz._as_written import changed, exactly
+from sciops.lipschitz._parts import Part, Setting, chain, no_bound, one, refuse
 from sciops.lipschitz._pointwise import of_norm
 from sciops.lipschitz._spine import of_block, of_last_norm
-from sciops.models._stages import PatchEmbedding, PatchMerging
+from sciops.lipschitz._walk import expect, unchanged
+from sciops.models._stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
 from sciops.models.classifier import Classifier
 
 
 def of_classifier(model: Classifier, setting: Setting) -> Part:
     """Patches and merged cells do not overlap, so ways in have the norm of their matrix; a mean over P cells 1/√P."""
+    if not exactly(model.stages, nn.ModuleList) or changed(model.stages):
+        return no_bound("stages", "no rule: the list of stages was changed")
     parts, sizes = [], tuple(setting.grid.shape)
     for i, stage in enumerate(model.stages):
-        step = stage.enter.patch if isinstance(stage.enter, PatchEmbedding) else 2
-        parts.append(one(f"stage {i} way in", lambda enter=stage.enter: _way_in(enter, setting)))
-        sizes = tuple(-(-n // step) for n in sizes)
+        step = getattr(stage.enter, "patch", 2)
+        parts.append(one(f"stage {i} way in", lambda stage=stage: _way_in(stage, setting)))
+        sizes = tuple(max(-(-n // step), stage.least) for n in sizes)
         here = setting.on(Grid(sizes, centering="cell"))
         parts += [of_block(f"stage {i} block {j}", b, here, (1,) * len(sizes)) for j, b in enumerate(stage.blocks)]
-    if not isinstance(model.norm, nn.Identity):
-        parts.append(of_last_norm(model.norm, setting))
+    parts += of_last_norm(model.norm, setting)
     cells = math.prod(sizes)
     parts.append(one("mean", lambda: (1 / math.sqrt(cells) * (1 + 1e-15), f"over {cells} cells")))
-    parts.append(one("head", lambda: (setting.sigma(model.head.weight), "a linear map")))
+    parts.append(one("head", lambda: _head(model.head, setting)))
     part = chain(parts)
     return Part(part.value, part.rows, flat=True)
 
 
-def _way_in(enter: PatchEmbedding | PatchMerging, setting: Setting) -> tuple[Tensor, str]:
+def _way_in(stage: Stage, setting: Setting) -> tuple[Tensor, str]:
+    expect(stage, Stage, place="a stage")
+    problem = changed(stage)
+    if problem is not None or not exactly(stage.blocks, nn.ModuleList):
+        refuse(f"no rule: {problem or 'the list of blocks was changed'}")
+    enter = stage.enter
+    expect(enter, PatchEmbedding, PatchMerging, place="the way in")
+    unchanged(enter)
+    if stage.position is not None:
+        expect(stage.position, SinCosPosition, place="position")
+        unchanged(stage.position)
     slope, _ = of_norm(enter.norm, setting)
-    weight = enter.project.weight.flatten(1) if isinstance(enter, PatchEmbedding) else enter.reduce.weight
+    if exactly(enter, PatchMerging):
+        expect(enter.reduce, nn.Linear, place="reduce")
+        weight = enter.reduce.weight
+    else:
+        project = enter.project
+        expect(project, nn.Conv2d, place="project")
+        whole = (enter.patch, enter.patch)
+        options = (project.kernel_size, project.stride, project.padding, project.dilation, project.groups)
+        if options != (whole, whole, (0, 0), (1, 1), 1):
+            refuse("patches that overlap or leave gaps: no rule")
+        weight = project.weight.flatten(1)
     return setting.sigma(weight) * slope, "a linear map of cells that do not overlap"
+
+
+def _head(head: nn.Module, setting: Setting) -> tuple[Tensor, str]:
+    expect(head, nn.Linear, place="head")
+    unchanged(head)
+    return setting.sigma(head.weight), "a linear map"

@@ -11,44 +11,46 @@ import torch
 from torch import Tensor, nn
 
 from sciops.grids import Grid
+from sciops.lipschitz import _sequence_mixers
+from sciops.lipschitz._as_written import exactly
 from sciops.lipschitz._attention_layers import of_multipole, of_slices, of_window
-from sciops.lipschitz._parts import Setting, UnboundedError
-from sciops.lipschitz._sequence_mixers import of_sequence_mixer
+from sciops.lipschitz._parts import Rule, Setting
+from sciops.lipschitz._walk import expect, measure
 from sciops.lipschitz.convolution import convolution_norm
 from sciops.lipschitz.fourier import axis_weights, spectral_map_norm
-from sciops.mixers import Convolution, MultipoleAttention, SequenceMixer, SliceAttention, SpectralMixer, WindowAttention
+from sciops.mixers import Convolution, MultipoleAttention, SliceAttention, SpectralMixer, WindowAttention
 from sciops.models.blocks import LocalKernel
 from sciops.models.dealiasing import _tables
 
 
-def of_mixer(mixer: nn.Module, setting: Setting, ball: float | None = None) -> tuple[Tensor | float, str]:
-    """‖mixer‖ on the setting's grid; `ball` : radius that its tokens are known to lie in."""
-    if isinstance(mixer, SpectralMixer):
-        bracket = spectral_map_norm(mixer, setting.grid, setting.grid, weighted=setting.weighted, dtype=setting.dtype)
-        return bracket.upper, f"{mixer.basis} layer, mode by mode"
-    if isinstance(mixer, Convolution):
-        periodic = setting.grid.centering == "periodic"
-        mode = "circular" if periodic else mixer.padding
-        bracket = convolution_norm(
-            setting.cast(mixer.weight), grid=setting.grid.shape, padding_mode=mode, lower_iterations=0
-        )
-        return bracket.upper * setting.ends, f"convolution, {mode} padding"
-    for kind, rule in (
-        (WindowAttention, of_window),
-        (MultipoleAttention, of_multipole),
-        (SliceAttention, of_slices),
-        (SequenceMixer, of_sequence_mixer),
-    ):
-        if isinstance(mixer, kind):
-            return rule(mixer, setting, ball)
-    raise UnboundedError(f"no rule for the mixer {type(mixer).__name__}")
+def _of_spectral(mixer: SpectralMixer, setting: Setting) -> tuple[Tensor, str]:
+    bracket = spectral_map_norm(mixer, setting.grid, setting.grid, weighted=setting.weighted, dtype=setting.dtype)
+    return bracket.upper, f"{mixer.basis} layer, mode by mode"
+
+
+def _of_convolution(mixer: Convolution, setting: Setting) -> tuple[Tensor, str]:
+    mode = "circular" if setting.grid.centering == "periodic" else mixer.padding
+    weight = setting.cast(mixer.weight)
+    bracket = convolution_norm(weight, grid=setting.grid.shape, padding_mode=mode, lower_iterations=0)
+    return bracket.upper * setting.ends, f"convolution, {mode} padding"
+
+
+RULES: dict[type[nn.Module], Rule] = {
+    SpectralMixer: _of_spectral,
+    Convolution: _of_convolution,
+    WindowAttention: of_window,
+    MultipoleAttention: of_multipole,
+    SliceAttention: of_slices,
+    **_sequence_mixers.RULES,
+}
+"""Mixers, by class."""
 
 
 def of_mixer_with_skip(mixer: nn.Module, skip: Tensor, setting: Setting) -> tuple[Tensor, str]:
     """‖x ↦ S x + mixer(x)‖ with S (out, in) at every point."""
-    apart, reason = of_mixer(mixer, setting)
+    apart, reason = measure(mixer, setting)
     apart, reason = setting.sigma(skip) + apart, f"‖W‖ + ‖K‖, {reason}"
-    if isinstance(mixer, SpectralMixer):
+    if exactly(mixer, SpectralMixer) and setting.rules[SpectralMixer].rule is _of_spectral:
         together = spectral_map_norm(
             mixer, setting.grid, setting.grid, weighted=setting.weighted, skip=setting.cast(skip), dtype=setting.dtype
         )
@@ -59,6 +61,7 @@ def of_mixer_with_skip(mixer: nn.Module, skip: Tensor, setting: Setting) -> tupl
 
 def of_local(kernel: LocalKernel, setting: Setting, dilation: Sequence[int]) -> Tensor:
     """‖LocalKernel‖."""
+    expect(kernel, LocalKernel, place="a local kernel")
     mode = "circular" if setting.grid.centering == "periodic" else kernel.padding
     weight = setting.cast(kernel.weight)
     options = dict(dilation=tuple(dilation), groups=len(weight), padding_mode=mode, lower_iterations=0)

@@ -1,8 +1,9 @@
-"""Which rule bounds which model; wrappers, and models with solvers inside."""
+"""Rules for wrappers of models, and for models with solvers inside."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from sciops._axis_matrices import axes_of
+from sciops.datasets.normalizers import Normalizer
 from sciops.grids import Grid
+from sciops.lipschitz._as_written import changed, exactly
 from sciops.lipschitz._classifier_bounds import of_classifier
-from sciops.lipschitz._mixing import _sigma, of_mixer
+from sciops.lipschitz._mixing import _sigma
 from sciops.lipschitz._neuralop_bounds import of_neuralop
-from sciops.lipschitz._parts import Part, Row, Setting, UnboundedError, chain, inside, one, shown
+from sciops.lipschitz._parts import Part, Row, Setting, chain, inside, no_bound, one, shown
+from sciops.lipschitz._sequence import of_sequence
 from sciops.lipschitz._spine import of_operator
-from sciops.lipschitz._torch_layers import of_sequence
-from sciops.lipschitz.fourier import axis_weights, is_neuralop_conv
-from sciops.mixers import MIXERS
-from sciops.models.apply import config_of, unwrapped
+from sciops.lipschitz._torch_layers import channels_of
+from sciops.lipschitz._walk import walk
+from sciops.lipschitz.fourier import axis_weights
 from sciops.models.classifier import Classifier
 from sciops.models.corrector import Corrector
 from sciops.models.effective_coefficient import EffectiveCoefficient
@@ -37,28 +40,6 @@ _SOLVER = (
 )
 
 
-def walk(model: nn.Module, setting: Setting) -> Part:
-    """The bound of a model on the setting's grid, in the setting's norm."""
-    model = unwrapped(model)
-    for kind, rule in _RULES:
-        if isinstance(model, kind):
-            return rule(model, setting)
-    if is_neuralop_conv(model):
-        from sciops.lipschitz.fourier import fourier_norm
-
-        bracket = fourier_norm(model, setting.grid, weighted=setting.weighted)
-        return one(type(model).__name__, lambda: (bracket.upper, "mode by mode"))
-    return one(type(model).__name__, lambda: _refuse(f"no rule for {type(model).__name__}"))
-
-
-def _refuse(reason: str):
-    raise UnboundedError(reason)
-
-
-def _of_mixer(model: nn.Module, setting: Setting) -> Part:
-    return one(type(model).__name__, lambda: of_mixer(model, setting))
-
-
 def _of_wrapped_neuralop(model: NeuralopModel, setting: Setting) -> Part:
     """It knows no weights of points: the quadrature norm enters at the two ends."""
     part = of_neuralop(model.model, setting)
@@ -68,28 +49,25 @@ def _of_wrapped_neuralop(model: NeuralopModel, setting: Setting) -> Part:
     return chain([part, one("norm", lambda: (ends, "√(max w / min w): every point counts alike inside"))])
 
 
-def _of_sequence(model: nn.Sequential, setting: Setting) -> Part:
-    part = of_sequence(model, setting)
-    if not setting.weighted or part.value is None or part.flat:
-        return part
-    ends = setting.ends
-    return chain([part, one("norm", lambda: (ends, "√(max w / min w): every point counts alike inside"))])
-
-
 def _of_normalized(model: Normalized, setting: Setting) -> Part:
     parts = []
+    for side in (model.input, model.output):
+        if side is not None and (not exactly(side, Normalizer) or changed(side)):
+            return no_bound(
+                "scale", f"no rule with {type(side).__name__} as a normaliser that is not as its class says"
+            )
     if model.input is not None:
-        parts.append(one("input scale", lambda: ((1 / model.input.std).max() * (1 + 1e-15), "largest 1/std")))
+        parts.append(one("input scale", lambda: ((1 / model.input.std).abs().max() * (1 + 1e-15), "largest 1/std")))
     parts.append(walk(model.model, setting))
     if model.output is not None:
-        parts.append(one("output scale", lambda: (model.output.std.max(), "largest std")))
+        parts.append(one("output scale", lambda: (model.output.std.abs().max(), "largest std")))
     return chain(parts)
 
 
 def _of_symmetry_averaged(model: SymmetryAveraged, setting: Setting) -> Part:
     model.elements(setting.grid)  # raises where the problem does not have them
     mean = one("mean", lambda: (1.0, "moves of the grid change no norm, and the mean is no larger than its parts"))
-    return chain([walk(model.model, setting), mean])
+    return chain([walk(model.model, replace(setting, reused=True)), mean])
 
 
 def _of_latent(model: Latent, setting: Setting) -> Part:
@@ -126,7 +104,7 @@ def _resampling(method: str, source: Grid, target: Grid, wall: bool, setting: Se
 
 def _of_stepper(model: Stepper, setting: Setting) -> Part:
     """f_{k+1} = last + S(x_k), ‖f_{k+1}‖ ≤ ℓ‖x_k‖, with the window x_k of at most √(1 + Σ f²) (1 for what stays)."""
-    inner = walk(model.model, setting)
+    inner = walk(model.model, replace(setting, reused=True))
     rows = inside("step", inner)
     if inner.value is None:
         return Part(None, rows)
@@ -137,25 +115,26 @@ def _of_stepper(model: Stepper, setting: Setting) -> Part:
     step = 1 + inner.value if model.residual else inner.value
     constants = _constants(model)
     frames: list[Tensor] = []
-    for k in range(model.steps):
+    steps = model.drawn if model.training and model.gradient == "random" else model.steps
+    for k in range(steps):
         stays = k < model.history or constants
         seen = [f.square() for f in frames[max(0, k - model.history) :]]
         frames.append(step * (sum(seen) + (1.0 if stays else 0.0)) ** 0.5 if seen else step * torch.ones_like(step))
     value = frames[-1] if model.frames == 1 else sum(f.square() for f in frames) ** 0.5
     plus = "1 + " if model.residual else ""
-    reason = f"{model.steps} steps of at most {plus}{shown(inner.value)}, {model.frames} frames returned"
+    reason = f"{steps} steps of at most {plus}{shown(inner.value)}, {model.frames} frames returned"
     return Part(value, [*rows, Row("steps", value, reason)])
 
 
 def _constants(model: Stepper) -> bool:
-    """Whether there may be channels beside the frames, as far as the description says."""
-    try:
-        options = config_of(model)["options"]
-        while "in_channels" not in options:
-            options = options["model"]["options"]
-    except (TypeError, KeyError):
-        return True
-    return options["in_channels"] > model.history * model.channels
+    """Whether there may be channels beside the frames, as far as the layers that read them say."""
+    inner: Any = model.model
+    while isinstance(inner, (Normalized, Latent, SymmetryAveraged, Stepper)):
+        inner = inner.model
+    if isinstance(inner, nn.Sequential):
+        inner = next((layer for layer in inner.modules() if channels_of(layer) is not None), inner)
+    channels = channels_of(getattr(inner, "model", inner))
+    return channels is None or channels > model.history * model.channels
 
 
 def _of_corrector(model: Corrector, setting: Setting) -> Part:
@@ -163,15 +142,16 @@ def _of_corrector(model: Corrector, setting: Setting) -> Part:
     return Part(None, [Row("solve", None, _SOLVER), *rows])
 
 
-_RULES: tuple[tuple[type[nn.Module] | tuple[type[nn.Module], ...], Callable[[Any, Setting], Part]], ...] = (
-    (Operator, of_operator),
-    (Classifier, of_classifier),
-    (NeuralopModel, _of_wrapped_neuralop),
-    (Normalized, _of_normalized),
-    (SymmetryAveraged, _of_symmetry_averaged),
-    (Latent, _of_latent),
-    (Stepper, _of_stepper),
-    ((Corrector, EffectiveCoefficient), _of_corrector),
-    (tuple(MIXERS.values()), _of_mixer),
-    (nn.Sequential, _of_sequence),
-)
+RULES: dict[type[nn.Module], Callable[[Any, Setting], Part]] = {
+    Operator: of_operator,
+    Classifier: of_classifier,
+    NeuralopModel: _of_wrapped_neuralop,
+    Normalized: _of_normalized,
+    SymmetryAveraged: _of_symmetry_averaged,
+    Latent: _of_latent,
+    Stepper: _of_stepper,
+    Corrector: _of_corrector,
+    EffectiveCoefficient: _of_corrector,
+    nn.Sequential: of_sequence,
+}
+"""Models, which are called with a grid, and sequences of layers, by class."""

@@ -11,9 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.grids import Grid
+from sciops.lipschitz._as_written import exactly
 from sciops.lipschitz._mixing import _sigma
-from sciops.lipschitz._parts import Part, Setting, UnboundedError, chain, one
+from sciops.lipschitz._parts import Part, Setting, UnboundedError, chain, no_bound, one, refuse
 from sciops.lipschitz._pointwise import of_activation, of_norm
+from sciops.lipschitz._walk import expect, measure, unchanged
 from sciops.lipschitz.fourier import is_neuralop_conv, spectral_map_norm
 
 _Sizes = tuple[int, ...]
@@ -22,24 +24,35 @@ _Sizes = tuple[int, ...]
 def of_neuralop(model: nn.Module, setting: Setting) -> Part:
     """Of the model inside a `NeuralopModel`; norms are means of squares over the points of whatever grid is at hand."""
     name = type(model).__name__
-    bases = {one.__name__ for one in type(model).__mro__}
-    if getattr(model, "complex_data", False):
-        return one(name, lambda: _unknown("complex data: no rule"))
-    if "UNO" in bases:
-        return _uno(model, setting)
-    if "FNO" in bases:
-        return _fno(model, setting)
-    return one(name, lambda: _unknown(f"no rule for neuraloperator's {name}"))
+    try:
+        unchanged(model)
+        if getattr(model, "complex_data", False):
+            refuse("complex data: no rule")
+        if _is(model, "models.uno.UNO"):
+            return _uno(model, setting)
+        if _is(model, "models.fno.FNO"):
+            return _fno(model, setting)
+        refuse(f"no rule for neuraloperator's {name}")
+    except UnboundedError as error:
+        return no_bound(name, str(error))
 
 
-def _unknown(reason: str):
-    raise UnboundedError(reason)
+def _is(module: Any, *paths: str) -> bool:
+    """Whether calling the module runs the code of one of these classes of neuraloperator."""
+    kinds = {k for k in type(module).__mro__ if f"{k.__module__}.{k.__name__}" in {f"neuralop.{p}" for p in paths}}
+    return exactly(module, *kinds)
+
+
+def _expect(module: Any, path: str, place: str) -> None:
+    if not _is(module, path):
+        refuse(f"no rule with {type(module).__name__} as {place}")
 
 
 def _fno(model: Any, setting: Setting) -> Part:
     parts = [one("lift", lambda: _channel_mlp(model.lifting, setting, _own(model)))]
     start = at = _padded(model, setting.grid.shape)
     blocks = model.fno_blocks
+    _expect(blocks, "layers.fno_block.FNOBlocks", "its blocks")
     for i in range(model.n_layers):
         after = _scaled_sizes(at, blocks.convs[i])
         parts.append(one(f"block {i}", lambda i=i, a=at, b=after: _block(blocks, i, a, b, setting)))
@@ -58,6 +71,7 @@ def _uno(model: Any, setting: Setting) -> Part:
         value, at = torch.ones((), dtype=torch.float64), start
         kept: dict[int, tuple[Tensor, _Sizes]] = {}
         for i, block in enumerate(model.fno_blocks):
+            _expect(block, "layers.fno_block.FNOBlocks", "a block")
             if i in model.horizontal_skips_map:
                 skip, there = kept[model.horizontal_skips_map[i]]
                 factors = [m / n for m, n in zip(at, there)]
@@ -78,7 +92,11 @@ def _uno(model: Any, setting: Setting) -> Part:
 
 def _own(model: Any) -> int | None:
     """Channels of the field where positions are appended to it."""
-    return None if model.positional_embedding is None else model.in_channels
+    if model.positional_embedding is None:
+        return None
+    if not _is(model.positional_embedding, "layers.embeddings.GridEmbedding2D", "layers.embeddings.GridEmbeddingND"):
+        refuse(f"no rule with {type(model.positional_embedding).__name__} as positional embedding")
+    return model.in_channels
 
 
 def _padded(model: Any, sizes: Sequence[int]) -> _Sizes:
@@ -89,6 +107,7 @@ def _padding(model: Any, sizes: Sequence[int]) -> _Sizes:
     padding = model.domain_padding
     if padding is None:
         return (0,) * len(sizes)
+    _expect(padding, "layers.padding.DomainPadding", "padding")
     shares = padding.domain_padding
     shares = [float(shares)] * len(sizes) if isinstance(shares, (int, float)) else shares
     return tuple(round(p * n) for p, n in zip(shares, sizes))
@@ -118,7 +137,7 @@ def _scaled_sizes(sizes: _Sizes, conv: Any) -> _Sizes:
 
 def _block(blocks: Any, i: int, sizes: _Sizes, after: _Sizes, setting: Setting) -> tuple[Tensor, str]:
     """σ n'(mlp(σ(n K x + S x)) + S' x); with preactivation mlp(n'σ(K z + S z)) + S' z, z = n σ(x)."""
-    act = of_activation(blocks.non_linearity)
+    act = of_activation(blocks.non_linearity, setting)
     between = 1.0 if i == blocks.n_layers - 1 else act
     first, second = (_norm(blocks, 2 * i + j, setting) for j in (0, 1))
     moved = _resampling(sizes, after)
@@ -140,7 +159,7 @@ def _convolved(
     """‖n K + S‖: mode by mode in one where nothing stands between the two."""
     conv = blocks.convs[i]
     if not is_neuralop_conv(conv):
-        raise UnboundedError(f"no rule for the layer {type(conv).__name__}")
+        refuse(f"no rule for the layer {type(conv).__name__}")
     grid, out = Grid(sizes, centering="periodic"), Grid(after, centering="periodic")
     options = dict(weighted=False, dtype=setting.dtype)
     skip = None if blocks.fno_skips is None else _matrix(blocks.fno_skips[i], setting, blocks.in_channels)
@@ -154,46 +173,45 @@ def _convolved(
 
 def _matrix(skip: nn.Module, setting: Setting, channels: int) -> Tensor:
     """Of a skip, which is linear in every point."""
-    name = type(skip).__name__
-    if name == "Flattened1dConv" and skip.conv.kernel_size == (1,):
-        return setting.cast(skip.conv.weight[:, :, 0])
-    if name == "SoftGating":
+    if _is(skip, "layers.skip_connections.Flattened1dConv"):
+        return setting.cast(_pointwise_conv(skip.conv))
+    if _is(skip, "layers.skip_connections.SoftGating"):
         return torch.diag(setting.cast(skip.weight).flatten())
-    if isinstance(skip, nn.Identity):
+    if exactly(skip, nn.Identity):
         return torch.eye(channels, dtype=setting.dtype)
-    raise UnboundedError(f"no rule for the skip {name}")
+    return refuse(f"no rule for the skip {type(skip).__name__}")
+
+
+def _pointwise_conv(conv: Any) -> Tensor:
+    """The matrix of a convolution with one point."""
+    expect(conv, nn.Conv1d, place="a linear map")
+    options = (conv.kernel_size, conv.stride, conv.padding, conv.groups)
+    if options != ((1,), (1,), (0,), 1):
+        refuse("a linear map that is a convolution of more than one point: no rule")
+    return conv.weight[:, :, 0]
 
 
 def _norm(blocks: Any, index: int, setting: Setting) -> Tensor | float:
     if blocks.norm is None:
         return 1.0
     norm = blocks.norm[index]
-    if type(norm).__name__ == "BatchNorm":
+    if _is(norm, "layers.normalization_layers.BatchNorm"):
         norm = norm.norm
-    if isinstance(norm, nn.modules.batchnorm._BatchNorm):
-        return of_batch_norm(norm, setting)
+    if exactly(norm, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
+        return measure(norm, setting.plain())[0]
     return of_norm(norm, setting)[0]
 
 
-def of_batch_norm(norm: nn.modules.batchnorm._BatchNorm, setting: Setting) -> Tensor:
-    """max |w|/√(var + ε) with the statistics of the training."""
-    if norm.training or norm.running_var is None:
-        raise UnboundedError("batch norm in training mixes the samples: call model.eval()")
-    slope = (setting.cast(norm.running_var) + norm.eps).rsqrt()
-    return (slope if norm.weight is None else setting.cast(norm.weight).abs() * slope).max() * (1 + 1e-12)
-
-
 def _channel_mlp(mlp: Any, setting: Setting, inputs: int | None = None) -> tuple[Tensor, str]:
-    if type(mlp).__name__ != "ChannelMLP":
-        raise UnboundedError(f"no rule for {type(mlp).__name__}")
-    if mlp.dropout is not None and mlp.training:
-        raise UnboundedError("dropout in training: call model.eval()")
+    _expect(mlp, "layers.channel_mlp.ChannelMLP", "a pointwise map")
+    for dropout in mlp.dropout or ():
+        measure(dropout, setting.plain())
     value: Tensor | float = 1.0
     for i, layer in enumerate(mlp.fcs):
-        matrix = layer.weight[:, :, 0]
+        matrix = _pointwise_conv(layer)
         value = value * setting.sigma(matrix[:, :inputs] if i == 0 and inputs is not None else matrix)
         if i < mlp.n_layers - 1:
-            value = value * of_activation(mlp.non_linearity)
+            value = value * of_activation(mlp.non_linearity, setting)
     return value, f"{len(mlp.fcs)} linear maps"
 
 
@@ -202,7 +220,7 @@ def _resampling(sizes: _Sizes, after: _Sizes) -> float:
     if sizes == after:
         return 1.0
     if len(sizes) > 2:
-        raise UnboundedError("neuraloperator's resampling of three axes: no rule")
+        refuse("neuraloperator's resampling of three axes: no rule")
     factor = 1.0
     for n, m in zip(sizes, after):
         line = torch.eye(n, dtype=torch.float64)[:, None]

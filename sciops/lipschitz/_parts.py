@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.lipschitz._block_map import largest
@@ -26,21 +27,47 @@ class Setting:
     dtype : of the computation
     radius : ball that tokens are assumed to stay in, None for no assumption
     vacuous : count norms with their largest slope, 1/√ε
+    rules : by class of module, what `register` knows
+    shape : of one input with a batch of 1, where that is known
+    reused : the caller uses the input again, so that no layer may write to it
     """
 
     grid: Grid
     weighted: bool
     dtype: torch.dtype
-    radius: float | None
+    radius: float | Tensor | None
     vacuous: bool
+    rules: Mapping[type, Declared] = field(default_factory=dict, repr=False)
+    shape: tuple[int, ...] | None = None
+    reused: bool = False
 
     def on(self, grid: Grid) -> Setting:
         return replace(self, grid=grid)
+
+    def plain(self, shape: tuple[int, ...] | None = None) -> Setting:
+        """In a norm that counts every point alike."""
+        return replace(self, weighted=False, shape=shape)
+
+    def in_ball(self, ball: float | Tensor | None) -> Setting:
+        """With tokens that are known to lie in a ball, besides the radius assumed."""
+        if ball is None:
+            return self
+        known = [ball] if self.radius is None else [self.radius, ball]
+        return replace(self, radius=min(known, key=shown))
 
     @property
     def ends(self) -> float:
         """√(max w / min w): by how much a norm can differ from one that counts every point alike."""
         return ends_of(self.grid) if self.weighted else 1.0
+
+    def of(self, part: nn.Module) -> Tensor:
+        """The bound of a part of the module that is called on this grid; raises UnboundedError where it has none."""
+        from sciops.lipschitz._walk import walk
+
+        result = walk(part, self)
+        if result.value is None:
+            refuse("; ".join(f"{row.name}: {row.reason}" for row in result.rows if row.value is None))
+        return result.value
 
     def cast(self, weight: Tensor) -> Tensor:
         return weight.to(self.dtype)
@@ -48,6 +75,25 @@ class Setting:
     def sigma(self, matrix: Tensor) -> Tensor:
         """‖matrix‖₂ from above."""
         return largest(self.cast(matrix)[None]).upper
+
+
+Rule = Callable[[Any, Setting], Any]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """How modules of one class are bounded.
+
+    rule : (module, setting) → a number, or (number, reason); for role "model" a `Part`
+    role : "model", called with a grid; "layer", called without one, whose rule needs the setting's shape; "other"
+    quadrature : the rule looks at `setting.weighted`; otherwise its bound counts every point alike
+    forward : of the class when the rule was declared
+    """
+
+    rule: Rule
+    role: Literal["model", "layer", "other"]
+    quadrature: bool
+    forward: Any
 
 
 @dataclass(frozen=True)
@@ -87,10 +133,10 @@ def one(name: str, rule: Callable[[], tuple[float | Tensor, str]]) -> Part:
     try:
         value, reason = rule()
     except UnboundedError as error:
-        return Part(None, [Row(name, None, str(error))])
+        return no_bound(name, str(error))
     value = number(value)
     if not math.isfinite(float(value.detach())):
-        return Part(None, [Row(name, None, f"larger than floating point holds; {reason}")])
+        return no_bound(name, f"larger than floating point holds; {reason}")
     return Part(value, [Row(name, value, reason)])
 
 
@@ -102,6 +148,14 @@ def chain(parts: Iterable[Part]) -> Part:
     for part in parts:
         value = None if value is None or part.value is None else value * part.value.to(value.device)
     return Part(value, rows, any(part.flat for part in parts))
+
+
+def refuse(reason: str) -> Any:
+    raise UnboundedError(reason)
+
+
+def no_bound(name: str, reason: str) -> Part:
+    return Part(None, [Row(name, None, reason)])
 
 
 def inside(name: str, part: Part) -> list[Row]:

@@ -3,37 +3,76 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.lipschitz._parts import Setting, UnboundedError, shown
+from sciops.lipschitz._as_written import exactly
+from sciops.lipschitz._parts import Setting, refuse, shown
+from sciops.lipschitz._walk import expect, measure, unchanged
 from sciops.models.norms import InstanceNorm, RMSNorm
 
 # largest slopes, rounded up: Φ(√2) + √2 φ(√2) for GELU, the others at the zero of the second derivative
 GELU, GELU_TANH, SILU, MISH = 1.1289041452, 1.1289930687, 1.0998393202, 1.0884981613
 
-_MODULES: dict[type[nn.Module], Callable[[Any], float]] = {
+
+def _elu(m: nn.ELU) -> float:
+    return max(1.0, abs(m.alpha))
+
+
+def _celu(m: nn.CELU) -> float:
+    return 1.0 if m.alpha > 0 else refuse(f"CELU with alpha={m.alpha}: its slope grows like an exponential")
+
+
+def _softplus(m: nn.Softplus) -> float:
+    """Above the threshold it is x: a step of log(1 + e^−threshold)/β, round-off of float32 from 20 on."""
+    if m.threshold < 20 or m.beta == 0:
+        refuse(f"Softplus with beta={m.beta}, threshold={m.threshold}: it jumps where it becomes linear")
+    return 1.0
+
+
+def _threshold(m: nn.Threshold) -> float:
+    return 1.0 if m.value == m.threshold else refuse("Threshold: it jumps at its threshold unless value=threshold")
+
+
+def _rrelu(m: nn.RReLU) -> float:
+    if m.training:
+        refuse("RReLU draws its slopes in training: call model.eval()")
+    return max(1.0, abs(m.lower + m.upper) / 2)
+
+
+def _jumps(m: nn.Module) -> float:
+    return refuse(f"{type(m).__name__}: it jumps, and has no Lipschitz constant")
+
+
+# options that leave the slope alone, such as inplace, are not read
+ELEMENTWISE: dict[type[nn.Module], Callable[[Any], Any]] = {
     nn.Identity: lambda m: 1.0,
     nn.ReLU: lambda m: 1.0,
     nn.ReLU6: lambda m: 1.0,
     nn.Tanh: lambda m: 1.0,
+    nn.Tanhshrink: lambda m: 1.0,
     nn.Hardtanh: lambda m: 1.0,
     nn.Softsign: lambda m: 1.0,
-    nn.Softplus: lambda m: 1.0,
+    nn.Softplus: _softplus,
+    nn.Softshrink: lambda m: 1.0 if m.lambd == 0 or m.lambd > 0 else _jumps(m),
+    nn.Hardshrink: _jumps,
+    nn.Threshold: _threshold,
     nn.LogSigmoid: lambda m: 1.0,
     nn.Sigmoid: lambda m: 0.25,
-    nn.Softmax: lambda m: 0.5,
+    nn.Hardsigmoid: lambda m: (1 + 1e-15) / 6,
     nn.GELU: lambda m: GELU_TANH if m.approximate == "tanh" else GELU,
     nn.SiLU: lambda m: SILU,
     nn.Mish: lambda m: MISH,
     nn.Hardswish: lambda m: 1.5,
     nn.LeakyReLU: lambda m: max(1.0, abs(m.negative_slope)),
-    nn.ELU: lambda m: max(1.0, abs(m.alpha)),
-    nn.CELU: lambda m: 1.0,
+    nn.PReLU: lambda m: m.weight.double().abs().max().clamp_min(1.0),
+    nn.RReLU: _rrelu,
+    nn.ELU: _elu,
+    nn.CELU: _celu,
     nn.SELU: lambda m: 1.7580993409,
 }
 _FUNCTIONS: dict[Any, float] = {
@@ -51,39 +90,42 @@ _FUNCTIONS: dict[Any, float] = {
     F.leaky_relu: 1.0,
     torch.sigmoid: 0.25,
     F.sigmoid: 0.25,
-}
+}  # with their default options
 
 
-def activation_constant(activation: Any) -> float | None:
-    """Its largest slope, None where it is not known."""
-    rule = _MODULES.get(type(activation))
-    if rule is not None:
-        return rule(activation)
-    try:
-        return _FUNCTIONS.get(activation)
-    except TypeError:
-        return None
-
-
-def of_activation(activation: Any) -> float:
-    constant = activation_constant(activation)
+def of_activation(activation: Any, setting: Setting) -> float | Tensor:
+    """Its largest slope, of a function with its default options or of a module."""
+    if isinstance(activation, nn.Module):
+        return measure(activation, setting)[0]
+    constant = _FUNCTIONS.get(activation) if isinstance(activation, Hashable) else None
     if constant is None:
         name = getattr(activation, "__name__", type(activation).__name__)
-        raise UnboundedError(f"the largest slope of {name} is not known here")
+        refuse(f"the largest slope of {name} is not known here")
     return constant
 
 
-def of_layers(layers: Iterable[nn.Module], setting: Setting, inputs: int | None = None) -> tuple[Tensor | float, str]:
+def of_layers(layers: nn.Module, setting: Setting, inputs: int | None = None) -> tuple[Tensor | float, str]:
     """Product over linear maps and activations; of the first map the first `inputs` columns alone."""
+    unchanged(layers)
+    expect(layers, nn.Sequential, place="a pointwise map")
     value: Tensor | float = 1.0
     count = 0
     for layer in layers:
-        if isinstance(layer, nn.Linear):
+        if setting.reused and getattr(layer, "inplace", False) and not count:
+            refuse(f"{type(layer).__name__} in place on an input that is used again outside: pass inplace=False")
+        if exactly(layer, nn.Linear):
             weight = layer.weight if inputs is None else layer.weight[:, :inputs]
             value, inputs, count = value * setting.sigma(weight), None, count + 1
         else:
-            value = value * of_activation(layer)
+            if inputs is not None:
+                expect(layer, *ELEMENTWISE, place="what comes before the first linear map")
+            value = value * of_activation(layer, setting)
+    if inputs is not None:
+        refuse("a pointwise map without a linear layer")
     return value, f"{count} linear maps" if count > 1 else "a linear map"
+
+
+_INSTANCE = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 
 
 def of_norm(norm: nn.Module, setting: Setting) -> tuple[Tensor | float, Tensor | None]:
@@ -91,23 +133,33 @@ def of_norm(norm: nn.Module, setting: Setting) -> tuple[Tensor | float, Tensor |
 
     Raises UnboundedError where norms do not count (`vacuous`).
     """
-    if isinstance(norm, nn.Identity):
+    if exactly(norm, nn.Identity):
         return 1.0, None
     name = type(norm).__name__
     weight = getattr(norm, "weight", None)
     gain = torch.ones((), dtype=torch.float64) if weight is None else setting.cast(weight).abs().max()
-    if isinstance(norm, (RMSNorm, nn.LayerNorm)):
-        where = "where a point's channels " + ("vanish" if isinstance(norm, RMSNorm) else "are equal")
+    ball: Tensor | None = None
+    if exactly(norm, RMSNorm, nn.RMSNorm, nn.LayerNorm):
+        rms = not exactly(norm, nn.LayerNorm)
+        where = "where a point's channels " + ("vanish" if rms else "are equal")
         bias = getattr(norm, "bias", None)
-        channels = weight.numel() if weight is not None else math.prod(norm.normalized_shape)
-        ball = (gain * math.sqrt(channels) + (0.0 if bias is None else setting.cast(bias).norm())) * (1 + 1e-12)
-        slope, factor = 1 / math.sqrt(norm.eps), 1.0
-    elif isinstance(norm, (InstanceNorm, nn.GroupNorm)):
-        where, ball, slope, factor = "on constant fields", None, 1 / math.sqrt(norm.eps), setting.ends
+        sizes = weight.shape if exactly(norm, RMSNorm) else norm.normalized_shape
+        ball = (gain * math.sqrt(math.prod(sizes)) + (0.0 if bias is None else setting.cast(bias).norm())) * (1 + 1e-12)
+        factor = 1.0 if len(sizes) == 1 else setting.ends
+    elif exactly(norm, InstanceNorm, nn.GroupNorm, *_INSTANCE):
+        if getattr(norm, "track_running_stats", False):
+            refuse(f"{name} with statistics of the training: no rule")
+        where, factor = "on constant fields", setting.ends
     else:
-        raise UnboundedError(f"{name}: no finite bound is known here")
+        refuse(f"{name}: no finite bound is known here")
+    eps = norm.eps
+    if eps is None:  # torch's RMSNorm: that of the input's dtype, which its weight shares
+        eps = 0.0 if weight is None else torch.finfo(weight.dtype).eps
+    if not eps > 0:
+        refuse(f"{name} with eps={eps}: its slope has no bound {where}")
+    slope = 1 / math.sqrt(eps)
     if not setting.vacuous:
-        raise UnboundedError(
+        refuse(
             f"{name}: its slope reaches max|w|/√ε = {shown(gain * slope)} {where}, no useful bound; build with "
             "norm='none', or count it with vacuous=True"
         )
@@ -120,7 +172,7 @@ def of_gate(first: nn.Linear, gate: nn.Linear, setting: Setting, ball: Tensor | 
     ū, v̄ : what |u|, |v| ≥ |GELU(v)| reach per channel, ‖row‖R + |bias|, times `spread` on a finer grid
     """
     if ball is None:
-        raise UnboundedError(
+        refuse(
             "gated mlp: u·GELU(v) is a product, whose slope grows with its input; build with mlp='plain', or pass "
             "radius="
         )

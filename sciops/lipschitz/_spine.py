@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from sciops.lipschitz._mixing import of_finer_grid, of_local, of_mixer, of_mixer_with_skip
-from sciops.lipschitz._parts import Part, Setting, UnboundedError, chain, one, shown
+from sciops.lipschitz._as_written import changed, exactly, kind_of
+from sciops.lipschitz._mixing import of_finer_grid, of_local, of_mixer_with_skip
+from sciops.lipschitz._parts import Part, Setting, chain, no_bound, one, refuse, shown
 from sciops.lipschitz._pointwise import GELU, of_gate, of_layers, of_norm
+from sciops.lipschitz._walk import expect, measure, unchanged
 from sciops.models.blocks import ClassicBlock, ResidualBlock
 from sciops.models.operator import Operator
 
@@ -18,32 +20,39 @@ def of_operator(model: Operator, setting: Setting) -> Part:
     """Lift of the field's own channels, since coordinates do not vary with it; blocks; norm; projection; wall."""
     grid = model.grid_for(torch.empty(1, model.in_channels, *setting.grid.shape, device="meta"), setting.grid)
     dilation = model.dilation(grid)
+    if not exactly(model.blocks, nn.ModuleList) or changed(model.blocks):
+        return no_bound("blocks", "no rule: the list of blocks was changed")
     parts = [one("lift", lambda: of_layers(model.lift, setting, model.in_channels))]
     parts += [of_block(f"block {i}", block, setting, dilation) for i, block in enumerate(model.blocks)]
-    parts += [of_last_norm(model.norm, setting)] if not isinstance(model.norm, nn.Identity) else []
+    parts += of_last_norm(model.norm, setting)
     parts.append(one("project", lambda: of_layers(model.project, setting)))
     if model.wall == "zero":
         parts.append(one("wall", lambda: (1.0, "zeros on the wall")))
     return chain(parts)
 
 
-def of_last_norm(norm: nn.Module, setting: Setting) -> Part:
-    return one("norm", lambda: (of_norm(norm, setting)[0], "largest slope, vacuous"))
+def of_last_norm(norm: nn.Module, setting: Setting) -> list[Part]:
+    def rule() -> tuple[Tensor | float, str]:
+        unchanged(norm)
+        return of_norm(norm, setting)[0], "largest slope, vacuous"
+
+    return [] if exactly(norm, nn.Identity) and not changed(norm) else [one("norm", rule)]
 
 
 def of_block(name: str, block: nn.Module, setting: Setting, dilation: Sequence[int]) -> Part:
-    rule = {ClassicBlock: _classic, ResidualBlock: _residual}.get(type(block))
-    if rule is None:
-        return one(name, lambda: _no_rule(block))
-    return one(name, lambda: rule(block, setting, dilation))
+    def rule() -> tuple[Tensor, str]:
+        unchanged(block)
+        kind = kind_of(block, _BLOCKS)
+        return (
+            _BLOCKS[kind](block, setting, dilation) if kind else refuse(f"no rule for a block {type(block).__name__}")
+        )
 
-
-def _no_rule(block: nn.Module):
-    raise UnboundedError(f"no rule for a block {type(block).__name__}")
+    return one(name, rule)
 
 
 def _classic(block: ClassicBlock, setting: Setting, dilation: Sequence[int]) -> tuple[Tensor, str]:
     """σ ∘ norm ∘ (W + K + local)."""
+    expect(block.skip, nn.Linear, place="skip")
     value, reason = of_mixer_with_skip(block.mixer, block.skip.weight, setting)
     if block.local is not None:
         value, reason = value + of_local(block.local, setting, dilation), reason + " + local kernel"
@@ -57,7 +66,10 @@ def _classic(block: ClassicBlock, setting: Setting, dilation: Sequence[int]) -> 
 def _residual(block: ResidualBlock, setting: Setting, dilation: Sequence[int]) -> tuple[Tensor, str]:
     """(1 + mixing)(1 + mlp)."""
     if block.training and block.drop_path:
-        raise UnboundedError("stochastic depth in training: call model.eval()")
+        refuse("stochastic depth in training: call model.eval()")
+    for place in ("mlp_in", "mlp_out", "mlp_gate", "after_mixer"):
+        if getattr(block, place) is not None:
+            expect(getattr(block, place), nn.Linear, place=place)
     mixed, reason = _mixing(block, setting, dilation)
     fed = _feeding(block, setting)
     return mixed * (1 + fed), f"{shown(mixed)} of mixing ({reason}) · (1 + {shown(fed)} of the mlp)"
@@ -65,14 +77,14 @@ def _residual(block: ResidualBlock, setting: Setting, dilation: Sequence[int]) -
 
 def _mixing(block: ResidualBlock, setting: Setting, dilation: Sequence[int]) -> tuple[Tensor, str]:
     slope, ball = of_norm(block.norm1, setting)
-    bare = isinstance(block.norm1, nn.Identity) and block.after_mixer is None and block.scale1 is None
+    bare = exactly(block.norm1, nn.Identity) and block.after_mixer is None and block.scale1 is None
     if bare:
         identity = torch.eye(block.mlp_in.in_features, dtype=setting.dtype, device=block.mlp_in.weight.device)
         value, reason = of_mixer_with_skip(block.mixer, identity, setting)
         if block.local is not None:
             value = value + of_local(block.local, setting, dilation)
         return value, reason.replace("W", "1")
-    value, reason = of_mixer(block.mixer, setting, None if block.post else ball)
+    value, reason = measure(block.mixer, setting if block.post else setting.in_ball(ball))
     if block.local is not None:
         value, reason = value + of_local(block.local, setting, dilation), reason + " + local kernel"
     if block.after_mixer is not None:
@@ -99,3 +111,6 @@ def _feeding(block: ResidualBlock, setting: Setting) -> Tensor:
 def _scaled(weight: Tensor, block: ResidualBlock, scale: Tensor | None) -> Tensor:
     """diag(γ) W, where no norm comes between them."""
     return weight if scale is None or block.post else scale[:, None] * weight
+
+
+_BLOCKS = {ClassicBlock: _classic, ResidualBlock: _residual}

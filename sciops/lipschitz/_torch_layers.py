@@ -1,145 +1,175 @@
-"""Bounds of sequences of torch's own layers, in Euclidean norms."""
+"""Rules for torch's own layers and for sequences of them, in Euclidean norms."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from sciops.grids import Grid
-from sciops.lipschitz._mixing import of_mixer
-from sciops.lipschitz._neuralop_bounds import of_batch_norm
-from sciops.lipschitz._parts import Part, Setting, UnboundedError, chain, one
-from sciops.lipschitz._pointwise import activation_constant, of_norm
+from sciops.lipschitz._padding import pad_map_norm
+from sciops.lipschitz._parts import Setting, refuse
+from sciops.lipschitz._pointwise import of_norm
 from sciops.lipschitz.convolution import convolution_norm
-from sciops.lipschitz.norms import spectral_norm
+from sciops.lipschitz.norms import convolution_options
 from sciops.lipschitz.rescaling import RescaledConv, RescaledLinear, RescaledResidual
-from sciops.mixers import MIXERS
 from sciops.models.norms import InstanceNorm, RMSNorm
 
-_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-_AVERAGES = (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
-_GLOBAL_AVERAGES = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
-_MAXIMA = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
-_DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
-_NORMS = (nn.LayerNorm, nn.GroupNorm, RMSNorm, InstanceNorm)
+Answer = tuple[Tensor | float, str]
 
-Rule = Callable[[Any, tuple[int, ...], Setting], tuple[Tensor | float, str]]
-
-
-def of_sequence(model: nn.Sequential, setting: Setting) -> Part:
-    """Layer by layer; shapes are taken from a run on zeros. `flat` when the grid does not survive."""
-    channels = next((c for m in model.modules() if (c := _inputs(m)) is not None), None)
-    if channels is None:
-        return one("layers", lambda: _refuse("the number of channels is not known: no layer says how many it takes"))
-    place = next((p for p in model.parameters()), torch.zeros(()))
-    first = (nn.Linear, RescaledLinear, RescaledResidual, *MIXERS.values())
-    last = isinstance(_first(model), first)
-    shape = (1, *setting.grid.shape, channels) if last else (1, channels, *setting.grid.shape)
-    if isinstance(_first(model), nn.Flatten):
-        count = math.prod(setting.grid.shape)
-        shape = (1, max(channels // count, 1), *setting.grid.shape)
-    x = torch.zeros(shape, dtype=place.dtype, device=place.device)
-    training = [m for m in model.modules() if m.training]
-    model.eval()
-    try:
-        part, y = _walk(model, "", x, setting, {id(m) for m in training})
-    finally:
-        for module in training:
-            module.training = True
-    grid = tuple(y.shape[1:-1] if last else y.shape[2:])
-    return Part(part.value, part.rows, flat=grid != tuple(setting.grid.shape))
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_NORMS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
+_DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+_REARRANGE = (nn.Flatten, nn.Unflatten, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle)
+_NEVER_LARGER = (nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d, nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d)
 
 
-def _walk(model: nn.Sequential, prefix: str, x: Tensor, setting: Setting, training: set[int]) -> tuple[Part, Tensor]:
-    parts = []
-    for name, layer in model.named_children():
-        label = f"{prefix}{name} {type(layer).__name__}"
-        if isinstance(layer, nn.Sequential):
-            part, x = _walk(layer, f"{prefix}{name}.", x, setting, training)
-            parts.append(part)
-            continue
-        shape = tuple(x.shape)
-        parts.append(one(label, lambda: _of_layer(layer, shape, setting, id(layer) in training)))  # noqa: B023
-        with torch.no_grad():
-            x = layer(x)
-    return chain(parts), x
+def points(setting: Setting, axes: int) -> tuple[int, ...]:
+    """The last `axes` sizes of the layer's input; raises UnboundedError where they are not known."""
+    if setting.shape is None or len(setting.shape) <= axes:
+        refuse(f"the input's {axes} grid axes are not known here")
+    return setting.shape[-axes:]
 
 
-def _of_layer(layer: nn.Module, shape: tuple[int, ...], setting: Setting, training: bool) -> tuple[Tensor | float, str]:
-    grid = shape[2:]
-    constant = activation_constant(layer)
-    if constant is not None:
-        return constant, "largest slope"
-    if isinstance(layer, (nn.Linear, RescaledLinear)):
-        return setting.sigma(layer.weight), "largest singular value"
-    if isinstance(layer, RescaledResidual):
-        return 1.0, "x − 2Wᵀ D⁻¹ σ(Wx + b) with W Wᵀ ≤ D"
-    if isinstance(layer, RescaledConv):
-        mode = layer.padding
-        bracket = convolution_norm(setting.cast(layer.weight), grid=grid, padding_mode=mode, lower_iterations=0)
-        return bracket.upper, f"convolution, {mode} padding"
-    if isinstance(layer, _CONVOLUTIONS):
-        value = spectral_norm(layer, grid=grid, method="svdvals", lower_iterations=0).upper
-        return value, f"convolution, {layer.padding_mode} padding"
-    if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-        if training:
-            _refuse("batch norm in training mixes the samples: call model.eval()")
-        return of_batch_norm(layer, setting), "max |w|/√(var + ε)"
-    if isinstance(layer, _NORMS):
-        return of_norm(layer, setting)[0], "largest slope, vacuous"
-    if isinstance(layer, _DROPOUTS):
-        return (1 / (1 - layer.p) if training and layer.p < 1 else 1.0), "at most 1/(1 − p) in training"
-    if isinstance(layer, (nn.Flatten, nn.Unflatten)):
-        return 1.0, "the same numbers"
-    if isinstance(layer, (*_AVERAGES, *_GLOBAL_AVERAGES, *_MAXIMA)):
-        return _of_pooling(layer, grid)
-    if isinstance(layer, tuple(MIXERS.values())):
-        here = setting.on(Grid(shape[1:-1], centering="cell"))
-        return of_mixer(layer, here)
-    return _refuse(f"no rule for {type(layer).__name__}")
+def _linear(layer: nn.Linear, setting: Setting) -> Answer:
+    return setting.sigma(layer.weight), "largest singular value"
 
 
-def _of_pooling(layer: Any, grid: tuple[int, ...]) -> tuple[float, str]:
-    axes = len(grid)
-    if isinstance(layer, _GLOBAL_AVERAGES):
+def _convolution(axes: int) -> Callable[[Any, Setting], Answer]:
+    def rule(layer: Any, setting: Setting) -> Answer:
+        options = convolution_options(layer)
+        bracket = convolution_norm(
+            setting.cast(layer.weight) if not layer.weight.is_complex() else layer.weight,
+            grid=points(setting, axes),
+            method="svdvals",
+            lower_iterations=0,
+            **options,
+        )
+        return bracket.upper, f"convolution, {layer.padding_mode} padding"
+
+    return rule
+
+
+def _rescaled_convolution(layer: RescaledConv, setting: Setting) -> Answer:
+    grid = points(setting, layer.axes)
+    bracket = convolution_norm(setting.cast(layer.weight), grid=grid, padding_mode=layer.padding, lower_iterations=0)
+    return bracket.upper, f"convolution, {layer.padding} padding"
+
+
+def _batch_norm(layer: Any, setting: Setting) -> Answer:
+    """max |w|/√(var + ε) with the statistics of the training."""
+    if layer.training or layer.running_var is None:
+        refuse("batch norm in training mixes the samples: call model.eval()")
+    slope = (setting.cast(layer.running_var) + layer.eps).rsqrt()
+    slope = slope if layer.weight is None else setting.cast(layer.weight).abs() * slope
+    return slope.max() * (1 + 1e-12), "max |w|/√(var + ε)"
+
+
+def _norm(layer: nn.Module, setting: Setting) -> Answer:
+    return of_norm(layer, setting)[0], "largest slope, vacuous"
+
+
+def _dropout(layer: Any, setting: Setting) -> Answer:
+    if layer.training and layer.p > 0:
+        refuse("dropout in training draws a mask at every call: call model.eval()")
+    return 1.0, "nothing is dropped"
+
+
+def _softmax(layer: nn.Module, setting: Setting) -> Answer:
+    """‖diag(p) − ppᵀ‖₂ ≤ ½ for probabilities p."""
+    return 0.5, "largest slope"
+
+
+def _window(layer: Any, axes: int) -> tuple[tuple[int, ...], tuple[int, ...], float]:
+    """(kernel, stride, windows that hold one point)."""
+    size = _each(layer.kernel_size, axes)
+    stride = _each(layer.kernel_size if layer.stride in (None, ()) else layer.stride, axes)
+    spread = _each(getattr(layer, "dilation", 1), axes)
+    held = math.prod(min(k, -(-(d * (k - 1) + 1) // s)) for k, s, d in zip(size, stride, spread))
+    return size, stride, float(held)
+
+
+def _largest_of(axes: int) -> Callable[[Any, Setting], Answer]:
+    def rule(layer: Any, setting: Setting) -> Answer:
+        points(setting, axes)
+        if layer.return_indices:
+            refuse("max pooling that returns indices: no rule")
+        return math.sqrt(_window(layer, axes)[2]) * (1 + 1e-15), "a point is in at most so many windows"
+
+    return rule
+
+
+def _average(axes: int) -> Callable[[Any, Setting], Answer]:
+    def rule(layer: Any, setting: Setting) -> Answer:
+        """√(row sum · column sum) of k/D and held/D, D the divisor."""
+        points(setting, axes)
+        size, _, held = _window(layer, axes)
+        if any(_each(layer.padding, axes)) and not layer.count_include_pad or layer.ceil_mode:
+            refuse("average pooling that counts other than its kernel: no rule")
+        divisor = getattr(layer, "divisor_override", None) or math.prod(size)
+        value = math.sqrt(math.prod(size) * held) / abs(divisor)
+        return value * (1 + 1e-15), "means; a point is in at most so many windows"
+
+    return rule
+
+
+def _global_average(axes: int) -> Callable[[Any, Setting], Answer]:
+    def rule(layer: Any, setting: Setting) -> Answer:
         if set(_each(layer.output_size, axes)) != {1}:
-            _refuse(f"{type(layer).__name__} to {layer.output_size}: only a mean over everything has a rule")
-        return 1 / math.sqrt(math.prod(grid)) * (1 + 1e-15), "mean over the grid"
-    size, stride = _each(layer.kernel_size, axes), _each(layer.stride, axes)
-    overlap = math.sqrt(math.prod(-(-k // s) for k, s in zip(size, stride))) * (1 + 1e-15)
-    if isinstance(layer, _MAXIMA):
-        spread = _each(layer.dilation, axes)
-        overlap = math.sqrt(math.prod(k if d > 1 else -(-k // s) for k, s, d in zip(size, stride, spread)))
-        return overlap * (1 + 1e-15), "a point is in at most so many windows"
-    if any(_each(layer.padding, axes)) and not layer.count_include_pad or layer.ceil_mode:
-        _refuse("average pooling that counts other than its kernel: no rule")
-    return overlap / math.sqrt(math.prod(size)) * (1 + 1e-15), "means; a point is in at most so many windows"
+            refuse(f"{type(layer).__name__} to {layer.output_size}: only a mean over everything has a rule")
+        return 1 / math.sqrt(math.prod(points(setting, axes))) * (1 + 1e-15), "mean over the grid"
+
+    return rule
 
 
-def _each(value: Any, axes: int) -> tuple[int, ...]:
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,) * axes
+def _pad(axes: int, mode: str) -> Callable[[Any, Setting], Answer]:
+    def rule(layer: Any, setting: Setting) -> Answer:
+        amounts = _each(layer.padding, 2 * axes)
+        pads = tuple(tuple(amounts[i : i + 2]) for i in range(2 * axes - 2, -1, -2))
+        if min(amounts) < 0:
+            refuse(f"{type(layer).__name__} that crops: no rule")
+        return pad_map_norm(points(setting, axes), pads, mode), "√(most copies of a point)"
+
+    return rule
 
 
-def _inputs(module: nn.Module) -> int | None:
-    for name in ("in_channels", "in_features", "channels"):
+def _each(value: Any, count: int) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, Sequence) else (value,) * count
+
+
+def _by_axes(make: Callable[[int], Any], *kinds: type) -> dict[type, Any]:
+    return {kind: make(axes) for axes, kind in enumerate(kinds, start=1)}
+
+
+RULES: dict[type[nn.Module], Callable[[Any, Setting], Any]] = {
+    nn.Linear: _linear,
+    RescaledLinear: _linear,
+    RescaledConv: _rescaled_convolution,
+    RescaledResidual: lambda layer, setting: (1.0, "x − 2Wᵀ D⁻¹ σ(Wx + b) with W Wᵀ ≤ D"),
+    **_by_axes(_convolution, nn.Conv1d, nn.Conv2d, nn.Conv3d),
+    **_by_axes(_convolution, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+    **_by_axes(_largest_of, nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d),
+    **_by_axes(_average, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
+    **_by_axes(_global_average, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
+    **_by_axes(lambda axes: _pad(axes, "reflect"), nn.ReflectionPad1d, nn.ReflectionPad2d, nn.ReflectionPad3d),
+    **_by_axes(lambda axes: _pad(axes, "replicate"), nn.ReplicationPad1d, nn.ReplicationPad2d, nn.ReplicationPad3d),
+    **_by_axes(lambda axes: _pad(axes, "circular"), nn.CircularPad1d, nn.CircularPad2d, nn.CircularPad3d),
+    **dict.fromkeys(_BATCH_NORMS, _batch_norm),
+    **dict.fromkeys((*_NORMS, RMSNorm, InstanceNorm), _norm),
+    **dict.fromkeys(_DROPOUTS, _dropout),
+    **dict.fromkeys((nn.Softmax, nn.Softmin, nn.Softmax2d), _softmax),
+    **dict.fromkeys(_REARRANGE, lambda layer, setting: (1.0, "the same numbers")),
+    **dict.fromkeys(_NEVER_LARGER, lambda layer, setting: (1.0, "constants around, or fewer points")),
+}
+"""Layers of torch that are called without a grid, by class."""
+
+
+def channels_of(module: nn.Module) -> int | None:
+    """Channels that a layer takes, None where it does not say."""
+    for name in ("in_channels", "in_features", "channels", "num_features"):
         count = getattr(module, name, None)
         if isinstance(count, int):
             return count
     raw = getattr(module, "raw", None)
     return raw.shape[1] if isinstance(raw, Tensor) else None
-
-
-def _first(model: nn.Module) -> nn.Module:
-    """The first layer that is not a wrapper or an activation."""
-    for module in model.modules():
-        if not isinstance(module, nn.Sequential) and (isinstance(module, nn.Flatten) or _inputs(module) is not None):
-            return module
-    return model
-
-
-def _refuse(reason: str):
-    raise UnboundedError(reason)

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from sciops.grids import Grid
-from sciops.lipschitz._models import walk
 from sciops.lipschitz._parts import Part, Setting, ends_of, shown
+from sciops.lipschitz._walk import walk
+from sciops.lipschitz.registry import RULES
 
 _UP = 1 + 1e-12  # products of some hundred factors; every factor is rounded up already
 
@@ -81,11 +82,11 @@ def best(
     model: nn.Module, grid: Grid, dtype: torch.dtype, radius: float | None, vacuous: bool
 ) -> tuple[Part, list[Block]]:
     """The smaller of the bounds that the two norms give, and a row for the change between them."""
-    plain = walk(model, Setting(grid, False, dtype, radius, vacuous))
+    plain = walk(model, Setting(grid, False, dtype, radius, vacuous, RULES))
     ends = ends_of(grid)
     if plain.flat or ends == 1:
         return plain, []
-    weighted = walk(model, Setting(grid, True, dtype, radius, vacuous))
+    weighted = walk(model, Setting(grid, True, dtype, radius, vacuous, RULES))
     converted = None if plain.value is None else plain.value * ends
     if converted is None or (weighted.value is not None and bool(weighted.value <= converted)):
         return weighted, []

@@ -12,9 +12,15 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.lipschitz import _fourier_map, _wall_map
+from sciops.lipschitz._as_written import changed_inside, exactly
 from sciops.lipschitz.bracket import Bracket
 from sciops.mixers import _walls
-from sciops.mixers.spectral import SpectralMixer, _fit
+from sciops.mixers.spectral import SpectralMixer, _fit, _FourierModes, _WallModes
+
+_CONVS = {
+    ("neuralop.layers.spectral_convolution", "SpectralConv"),
+    ("sciops.models.neuralop", "MatchedSpectralConv"),
+}
 
 
 def fourier_norm(module: nn.Module, grid: Grid, out_grid: Grid | None = None, *, weighted: bool = True) -> Bracket:
@@ -38,6 +44,9 @@ def fourier_norm(module: nn.Module, grid: Grid, out_grid: Grid | None = None, *,
     The graph of the weights hangs on `upper`. Raises ValueError when the modes do not fit the grid, and for complex
     data or other modules.
     """
+    problem = changed_inside(module)
+    if problem is not None:
+        raise ValueError(f"fourier_norm of {type(module).__name__} with {problem}: remove it")
     out_grid = grid if out_grid is None else out_grid
     return spectral_map_norm(module, grid, out_grid, weighted=weighted)
 
@@ -53,7 +62,10 @@ def spectral_map_norm(
 ) -> Bracket | None:
     """The bracket of `fourier_norm`, or of x ↦ S x + layer(x) for a skip S (out, in); None where that is not known."""
     w, v = axis_weights(grid, weighted), axis_weights(out_grid, weighted)
-    if isinstance(module, SpectralMixer) and module.basis != "fourier":
+    ours = exactly(module, SpectralMixer)
+    if ours and not all(exactly(p, _FourierModes if module.basis == "fourier" else _WallModes) for p in module.parts):
+        raise ValueError(f"{type(module).__name__} with parts that are not those of basis={module.basis!r}: no rule")
+    if ours and module.basis != "fourier":
         maps = [_wall_part(part, grid, out_grid, w, v, dtype) for part in module.parts]
         if skip is None:
             brackets = [one.bracket() for one in maps]
@@ -61,7 +73,7 @@ def spectral_map_norm(
                 torch.stack([b.lower for b in brackets]).max(), torch.stack([b.upper for b in brackets]).max()
             )
         return maps[0].bracket_with(skip) if len(maps) == 1 else None
-    if isinstance(module, SpectralMixer):
+    if ours:
         part = module.parts[0]
         sizes = grid.shape
         modes = _fourier_modes(part, sizes)
@@ -81,9 +93,8 @@ def spectral_map_norm(
 
 
 def is_neuralop_conv(module: nn.Module) -> bool:
-    """Whether this is neuraloperator's Fourier layer for real data."""
-    names = {one.__name__ for one in type(module).__mro__ if one.__module__.startswith("neuralop.layers.spectral_conv")}
-    if "SpectralConv" not in names:
+    """Whether this runs neuraloperator's Fourier layer for real data, as it is or as `NeuralopModel` corrects it."""
+    if not exactly(module, *(kind for kind in type(module).__mro__ if (kind.__module__, kind.__name__) in _CONVS)):
         return False
     if module.complex_data:
         raise ValueError("a SpectralConv for complex data: its norm is not computed here")

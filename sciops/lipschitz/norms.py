@@ -10,6 +10,9 @@ from torch import nn
 
 from sciops._arrays import as_tensor
 from sciops.grids import Grid
+from sciops.lipschitz import _fourier_map, fourier
+from sciops.lipschitz._as_written import changed_inside, exactly
+from sciops.lipschitz._padding import pad_amounts, per_axis
 from sciops.lipschitz.bracket import Bracket
 from sciops.lipschitz.convolution import convolution_norm
 from sciops.lipschitz.dense import Method, dense_norm
@@ -49,14 +52,17 @@ def spectral_norm(
         module = module_or_weight
         if convolution:
             raise TypeError(f"{', '.join(convolution)}: a module brings these along; pass them with a weight only")
-        if isinstance(module, nn.Linear):
+        problem = changed_inside(module)
+        if problem is not None:
+            raise TypeError(f"spectral_norm of {type(module).__name__} with {problem}: remove it, or pass the weight")
+        if exactly(module, nn.Linear):
             return dense_norm(module.weight, **how)
-        if isinstance(module, _CONVOLUTIONS):
-            options = _options(module)
+        if exactly(module, *_CONVOLUTIONS):
+            options = convolution_options(module)
             return convolution_norm(module.weight, grid=shape, lower_iterations=lower_iterations, **options, **how)
-        if isinstance(module, nn.Identity):
+        if exactly(module, nn.Identity):
             return Bracket(torch.tensor(1.0), torch.tensor(1.0))
-        if isinstance(module, SpectralMixer) or _is_spectral_conv(module):
+        if exactly(module, SpectralMixer) or fourier.is_neuralop_conv(module):
             return _spectral(module, grid)
         raise TypeError(
             f"spectral_norm of {type(module).__name__}: expected a linear, convolution or spectral layer, or a weight; "
@@ -81,19 +87,28 @@ def _shape(grid: Grid | int | Sequence[int] | None) -> tuple[int, ...] | int | N
     return grid.shape if isinstance(grid, Grid) else grid
 
 
-def _options(module: nn.Module) -> dict[str, Any]:
-    transposed = isinstance(module, _TRANSPOSED)
+def convolution_options(module: nn.Module) -> dict[str, Any]:
+    """What `convolution_norm` takes, of one of torch's convolutions as it is run.
+
+    Raises ValueError for a module whose padding was set after it was built, since torch keeps a second copy.
+    """
+    transposed = exactly(module, *_TRANSPOSED)
     options = {name: getattr(module, name) for name in ("padding", "padding_mode", "stride", "dilation", "groups")}
+    if module.padding_mode != "zeros":
+        kernel = tuple(module.weight.shape[2:])
+        pads = pad_amounts(module.padding, kernel, per_axis(module.dilation, len(kernel), "dilation", 1))
+        if [p for pair in reversed(pads) for p in pair] != list(module._reversed_padding_repeated_twice):
+            raise ValueError(
+                f"{type(module).__name__}: padding={module.padding!r} is not what was given when it was built"
+            )
     return options | {"transposed": transposed} | ({"output_padding": module.output_padding} if transposed else {})
 
 
 def _spectral(module: nn.Module, grid: Grid | int | Sequence[int] | None) -> Bracket:
-    from sciops.lipschitz import _fourier_map, fourier
-
     if grid is not None:
         grid = grid if isinstance(grid, Grid) else Grid(grid, centering="periodic")
         return fourier.fourier_norm(module, grid)
-    if isinstance(module, SpectralMixer):
+    if exactly(module, SpectralMixer):
         if module.basis != "fourier":
             raise ValueError(f"basis={module.basis!r}: the norm depends on where the points lie; pass grid=Grid(...)")
         kept = module.modes
@@ -105,9 +120,3 @@ def _spectral(module: nn.Module, grid: Grid | int | Sequence[int] | None) -> Bra
     # real fields see the mean of R_k and a conjugate, or R_k itself: never more than the largest of the matrices
     lower = fourier.fourier_norm(module, Grid(sizes, centering="periodic")).lower
     return Bracket(lower, dense_norm(layer.blocks).largest().upper)
-
-
-def _is_spectral_conv(module: nn.Module) -> bool:
-    return any(
-        kind.__name__ == "SpectralConv" and kind.__module__.startswith("neuralop") for kind in type(module).__mro__
-    )

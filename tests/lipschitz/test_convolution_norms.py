@@ -78,8 +78,8 @@ CIRCULAR = [
 @pytest.mark.parametrize("groups", [1, 2])
 def test_circular_norms_are_exact(axes, grid, kernel, stride, dilation, groups):
     padding = tuple(dilation * (k - 1) // 2 for k in kernel)
-    layer = conv(4, 2, kernel, axes=axes, groups=groups, stride=stride, dilation=dilation)
-    layer.padding_mode, layer.padding = "circular", padding
+    options = {"padding": padding, "padding_mode": "circular", "stride": stride, "dilation": dilation}
+    layer = conv(4, 2, kernel, axes=axes, groups=groups, **options)
     taps = [torch.arange(-p, n + p) for p, n in zip(padding, grid)]
 
     def wrapped(x):  # torch pads no more than one period

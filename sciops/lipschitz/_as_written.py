@@ -1,0 +1,124 @@
+"""Whether calling a module runs what its class says, and nothing else: the condition of every rule.
+
+A rule reads the weights and options of a module of a known class. It speaks of what is run only where the class has
+the known forward, no hook or method of the instance comes between, and the weights read are those that are used.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Container
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
+from torch.nn.utils import parametrize
+
+_HOOKS = {
+    "_forward_pre_hooks": "forward pre-hook",
+    "_forward_hooks": "forward hook",
+    "_backward_pre_hooks": "backward pre-hook",
+    "_backward_hooks": "backward hook",
+}
+_GLOBAL_HOOKS = {f"_global{name}": kind for name, kind in _HOOKS.items()}
+# what a subclass may define and still run as its base class does; names that the base class lacks are harmless too
+_HARMLESS = frozenset(
+    "__module__ __doc__ __qualname__ __init__ __annotations__ __annotate__ __annotate_func__ __annotations_cache__ "
+    "__dict__ __weakref__ __firstlineno__ __static_attributes__ __parameters__ __orig_bases__ __abstractmethods__ "
+    "_abc_impl __constants__ __repr__ __str__ extra_repr reset_parameters _name _version".split()
+)
+_OF_PARAMETRIZE = frozenset({"__getstate__", "__deepcopy__", "__setstate__"})
+
+
+def kind_of(module: Any, kinds: Container[type]) -> type | None:
+    """The class among `kinds` whose code calling the module runs, None where another class has a say.
+
+    That is the module's own class, or a base class where those before it add a constructor, texts and names that the
+    base class does not know. The class that `torch.nn.utils.parametrize` puts before a layer's is passed over.
+    """
+    mro, harmless = type(module).__mro__, _HARMLESS
+    if isinstance(module, nn.Module) and parametrize.is_parametrized(module):
+        harmless = harmless | _OF_PARAMETRIZE | set(module.parametrizations)
+    for place, kind in enumerate(mro):
+        if kind in kinds:
+            return kind
+        if not all(n in harmless or _silent(module, n, v, mro[place + 1 :]) for n, v in vars(kind).items()):
+            return None
+        harmless = _HARMLESS
+    return None
+
+
+def exactly(module: Any, *kinds: type) -> bool:
+    """Whether calling the module runs the code of one of these classes."""
+    return kind_of(module, kinds) is not None
+
+
+def changed(module: nn.Module) -> str | None:
+    """Why calling this module is not running its class alone, in a few words; None where it is."""
+    own = vars(module)
+    for name, kind in _HOOKS.items():
+        if own.get(name):
+            return f"{_named(own[name])} as a {kind}"
+    for name, kind in _GLOBAL_HOOKS.items():
+        if getattr(torch_module, name):
+            return f"{_named(getattr(torch_module, name))} as a {kind} of all modules"
+    compiled = own.get("_compiled_call_impl")
+    if compiled is not None and getattr(compiled, "_torchdynamo_orig_callable", None) != module._call_impl:
+        return "another _compiled_call_impl"
+    shadows = [name for name in own if callable(getattr(type(module), name, None))]
+    if is_compiled(module):
+        shadows = [name for name in shadows if name != "forward"]  # torch.compile's own
+    if shadows:
+        return f"{shadows[0]} replaced on the instance"
+    for name, value in own.get("_parameters", {}).items():
+        if value is not None and type(value) not in (Tensor, nn.Parameter):
+            return f"{name} of type {type(value).__name__}"
+    if parametrize.is_parametrized(module):
+        return _unsteady(module)
+    return None
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Whether this is what `torch.compile` makes of a module."""
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    return dynamo is not None and type(module) is dynamo.OptimizedModule
+
+
+def changed_inside(module: nn.Module) -> str | None:
+    """`changed` of the module or of the first part of it where it is not None, with the name of the part."""
+    for name, part in module.named_modules():
+        reason = changed(part)
+        if reason is not None:
+            return f"{name}: {reason}" if name else reason
+    return None
+
+
+def _silent(module: Any, name: str, value: Any, bases: tuple[type, ...]) -> bool:
+    """Whether what a class defines under this name changes nothing that its bases run."""
+    inherited = next((vars(base)[name] for base in bases if name in vars(base)), None)
+    if inherited is not None:
+        return inherited is value
+    own = vars(module)
+    known = any(name in own.get(group, ()) for group in ("_parameters", "_buffers", "_modules"))
+    return not (name.startswith("__") or name in own or known)
+
+
+def _named(hooks: Any) -> str:
+    hook = next(iter(hooks.values()))
+    return getattr(hook, "__name__", type(hook).__name__)
+
+
+def _unsteady(module: nn.Module) -> str | None:
+    """Parametrized weights are read and used at different times: they must not change in between."""
+    kept = [(buffer, buffer.clone()) for buffer in module.parametrizations.buffers()]
+    with torch.no_grad():
+        try:
+            for name in module.parametrizations:
+                first, second = getattr(module, name), getattr(module, name)
+                if not torch.allclose(first, second, rtol=1e-12, atol=0, equal_nan=True):
+                    return f"a parametrization of {name} whose value changes from call to call (call model.eval())"
+        finally:
+            for buffer, value in kept:
+                buffer.copy_(value)
+    return None

@@ -1,0 +1,110 @@
+"""Rule for `nn.Sequential`: layer by layer as its forward runs them, repeats counted, shapes from a run on zeros."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import takewhile
+
+import torch
+from torch import Tensor, nn
+
+from sciops.grids import Grid
+from sciops.lipschitz._as_written import changed, exactly
+from sciops.lipschitz._parts import Part, Setting, chain, no_bound, one
+from sciops.lipschitz._torch_layers import channels_of
+from sciops.lipschitz._walk import measure
+from sciops.lipschitz.rescaling import RescaledLinear, RescaledResidual
+from sciops.mixers import MIXERS
+from sciops.models.apply import evaluating
+
+_CHANNELS_LAST = (nn.Linear, RescaledLinear, RescaledResidual, *MIXERS.values())
+_SAME_MEMORY = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+
+
+def of_sequence(model: nn.Sequential, setting: Setting) -> Part:
+    """Of (batch, channels, *grid), or of (batch, *grid, channels) where the first layer with channels is one for those.
+
+    `flat` when the grid does not survive. Layers count every point alike: the quadrature norm enters at the two ends.
+    """
+    part = _plain(model, setting)
+    if not setting.weighted or part.value is None or part.flat:
+        return part
+    ends = setting.ends
+    return chain([part, one("norm", lambda: (ends, "√(max w / min w): every point counts alike inside"))])
+
+
+def _plain(model: nn.Sequential, setting: Setting) -> Part:
+    first = _first(model)
+    channels = None if first is None else channels_of(first)
+    if channels is None:
+        return no_bound("layers", "the number of channels is not known: no layer says how many it takes")
+    last = isinstance(first, _CHANNELS_LAST) and not _flattened(model)
+    sizes = setting.grid.shape
+    shapes = [(1, *sizes, channels) if last else (1, channels, *sizes)]
+    if _flattened(model) and channels % math.prod(sizes) == 0:
+        shapes.insert(0, (1, channels // math.prod(sizes), *sizes))
+    if setting.shape is not None:
+        shapes.insert(0, setting.shape)
+    place = next((p for p in model.parameters()), torch.zeros(()))
+    for number, shape in enumerate(shapes, start=1):
+        x = torch.zeros(shape, dtype=place.dtype, device=place.device)
+        part, y = _run(model, x, last, setting)
+        if y is not None or number == len(shapes):
+            break
+    if y is None:
+        return part
+    grid = tuple(y.shape[1:-1] if last else y.shape[2:])
+    return Part(part.value, part.rows, flat=grid != tuple(setting.grid.shape))
+
+
+def _run(model: nn.Sequential, x: Tensor, last: bool, setting: Setting) -> tuple[Part, Tensor | None]:
+    """(part, output for x); no output where the layers do not run on x."""
+    parts: list[Part] = []
+    reused = setting.reused
+    for name, layer in _layers(model):
+        label = f"{name} {type(layer).__name__}"
+        if reused and getattr(layer, "inplace", False):
+            parts.append(no_bound(label, "in place on an input that is used again outside: pass inplace=False"))
+        else:
+            where = _at(layer, tuple(x.shape), last, setting)
+            parts.append(one(label, lambda: measure(layer, where)))  # noqa: B023
+        try:
+            with torch.no_grad(), evaluating(layer):
+                y = layer(x)
+            if not isinstance(y, Tensor):
+                raise TypeError(f"it returns a {type(y).__name__}")
+        except Exception as error:  # whatever the layer, or a hook on it, raises
+            reason = f"it does not run on zeros of shape {tuple(x.shape)}: {str(error).partition(chr(10))[0]}"
+            return chain([*parts, no_bound(label, reason)]), None
+        reused, x = reused and exactly(layer, *_SAME_MEMORY), y
+    return chain(parts), x
+
+
+def _layers(model: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """(name, layer) as they are run; `named_children` would leave out repeats."""
+    for name, layer in model._modules.items():
+        if exactly(layer, nn.Sequential) and changed(layer) is None:
+            yield from _layers(layer, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", layer
+
+
+def _at(layer: nn.Module, shape: tuple[int, ...], last: bool, setting: Setting) -> Setting:
+    """Where a layer with an input of this shape works: sequences call their layers without a grid."""
+    mixer = exactly(layer, *MIXERS.values())
+    sizes = shape[1:-1] if last or mixer else shape[2:]
+    if sizes and (mixer or sizes != setting.grid.shape):
+        setting = setting.on(Grid(sizes, centering="cell"))
+    return setting.plain(shape)
+
+
+def _first(model: nn.Sequential) -> nn.Module | None:
+    """The first layer that says how many channels it takes."""
+    return next((layer for _, layer in _layers(model) if channels_of(layer) is not None), None)
+
+
+def _flattened(model: nn.Sequential) -> bool:
+    """Whether the field is flattened before that layer."""
+    first = _first(model)
+    return any(isinstance(layer, nn.Flatten) for _, layer in takewhile(lambda one: one[1] is not first, _layers(model)))

@@ -1,0 +1,81 @@
+"""`register`: the rule by which modules of one class are bounded, for our own layers and for a user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from sciops.lipschitz import _mixing, _models, _torch_layers
+from sciops.lipschitz._parts import Declared, Setting
+from sciops.lipschitz._pointwise import ELEMENTWISE
+
+Rule = Callable[[Any, Setting], Any]
+
+
+def _elementwise(slope: Callable[[Any], Any]) -> Rule:
+    return lambda layer, setting: (slope(layer), "largest slope")
+
+
+RULES: dict[type[nn.Module], Declared] = {
+    **{k: Declared(_elementwise(slope), "layer", True, k.forward) for k, slope in ELEMENTWISE.items()},
+    **{k: Declared(rule, "layer", False, k.forward) for k, rule in _torch_layers.RULES.items()},
+    **{k: Declared(rule, "other", True, k.forward) for k, rule in _mixing.RULES.items()},
+    **{k: Declared(rule, "model", True, k.forward) for k, rule in _models.RULES.items()},
+}
+"""Rules by the class of a module. `register` adds to them; a module of another class has no bound."""
+
+
+def register(kind: type[nn.Module], rule: Rule | None = None, *, quadrature: bool = False) -> Any:
+    """Declares how far modules of a class can stretch their input, so that `lipschitz_bound` can count them.
+
+    The rule speaks for whatever ``kind.forward`` computes: nothing checks it. It is used wherever such a module is run:
+    as a model, within `nn.Sequential`, as a mixer or an activation of the spine, in wrappers.
+
+    Parameters
+    ----------
+    kind : type
+        Class of the module. Subclasses count where they define a constructor alone. A class that has a rule gets the
+        new one; ``del sciops.lipschitz.RULES[kind]`` takes it back.
+    rule : callable, optional
+        ``rule(module, setting)`` returns L, or (L, reason), with ‖f(x) − f(y)‖ ≤ L ‖x − y‖ for all x and y: a number of
+        at least 0, or a tensor with a gradient. It raises `UnboundedError` with the reason where there is none.
+        Without a rule the function is a decorator.
+    quadrature : bool
+        The rule looks at ``setting.weighted`` and then gives the bound in the quadrature norm of ``setting.grid``. By
+        default it gives the one that counts every point alike, and the change of norm is counted for it.
+
+    Returns
+    -------
+    callable
+        The rule.
+
+    Raises
+    ------
+    TypeError
+        For anything but a class of modules and a function.
+
+    Notes
+    -----
+    `Setting` says where the module works: ``grid``; ``shape`` of one input with a batch of 1, within `nn.Sequential`;
+    ``radius`` of the ball that tokens are assumed to stay in, or None. ``setting.of(part)`` is the bound of a part of
+    the module that keeps the grid, ``setting.sigma(matrix)`` a largest singular value from above, in float64.
+
+    Examples
+    --------
+    >>> class Residual(torch.nn.Sequential):
+    ...     def forward(self, x):
+    ...         return x + super().forward(x)
+    >>> @sciops.lipschitz.register(Residual)
+    ... def rule(module, setting):
+    ...     return 1 + setting.of(torch.nn.Sequential(*module))
+    """
+    if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
+        raise TypeError(f"register({kind!r}): expected a class of torch modules")
+    if rule is None:
+        return lambda rule: register(kind, rule, quadrature=quadrature)
+    if not callable(rule):
+        raise TypeError(f"register({kind.__name__}, {rule!r}): expected a function of the module and the setting")
+    RULES[kind] = Declared(rule, "other", quadrature, kind.forward)
+    return rule
