@@ -64,7 +64,7 @@ def test_repeats_are_counted():
         (nn.Sequential(*[nn.Sequential(layer)] * 3), 8.0),
         (nn.Sequential(layer, tied), 4.0),
     ]:
-        assert lipschitz_bound(model, LINE).value == pytest.approx(true, rel=1e-12)
+        assert lipschitz_bound(model, LINE).value == pytest.approx(true, rel=1e-9)
         x = torch.randn(1, 4, 3, generator=torch.Generator().manual_seed(0))
         matrix = torch.autograd.functional.jacobian(model, x.abs()).reshape(12, 12)
         assert float(torch.linalg.matrix_norm(matrix, 2)) <= true * (1 + 1e-6)
@@ -146,12 +146,12 @@ class Net(nn.Sequential):
 
 
 def test_subclasses_that_run_their_base_keep_its_bound():
-    assert lipschitz_bound(Net(), LINE).value == pytest.approx(2.0, rel=1e-12)
-    assert lipschitz_bound(nn.DataParallel(Net()), LINE).value == pytest.approx(2.0, rel=1e-12)
-    assert lipschitz_bound(torch.compile(Net(), backend="eager"), LINE).value == pytest.approx(2.0, rel=1e-12)
+    assert lipschitz_bound(Net(), LINE).value == pytest.approx(2.0, rel=1e-9)
+    assert lipschitz_bound(nn.DataParallel(Net()), LINE).value == pytest.approx(2.0, rel=1e-9)
+    assert lipschitz_bound(torch.compile(Net(), backend="eager"), LINE).value == pytest.approx(2.0, rel=1e-9)
     inside = Net()
     inside.compile(backend="eager")
-    assert lipschitz_bound(inside, LINE).value == pytest.approx(2.0, rel=1e-12)
+    assert lipschitz_bound(inside, LINE).value == pytest.approx(2.0, rel=1e-9)
 
 
 def nothing(*_):
@@ -338,7 +338,7 @@ def test_options_of_activations():
         (nn.RReLU(0.2, 3.0).eval(), 1.6),
         (nn.Threshold(0.5, 0.5), 1.0),
     ):
-        assert lipschitz_bound(square(layer), LINE).value == pytest.approx(2 * slope, rel=1e-12), layer
+        assert lipschitz_bound(square(layer), LINE).value == pytest.approx(2 * slope, rel=1e-9), layer
     for layer, why in (
         (nn.CELU(-1.0), "alpha=-1.0"),
         (nn.Softplus(1.0, threshold=1.0), "jumps"),
@@ -383,7 +383,7 @@ def test_layers_that_pad(kind):
     conv = nn.Conv2d(1, 1, 1, bias=False)
     nn.init.ones_(conv.weight)
     bound, true = stretched(nn.Sequential(conv, pad), SQUARE, torch.rand(1, 1, 5, 5, dtype=torch.float64))
-    assert bound == pytest.approx(true, rel=1e-12)
+    assert bound == pytest.approx(true, rel=1e-9)
 
 
 def test_bounds_of_kernels_and_wide_circular_padding():
@@ -449,8 +449,8 @@ def test_a_stepper_that_draws_its_number_of_steps():
     nn.init.constant_(conv.weight, 0.5)
     stepper = Stepper(nn.Sequential(conv), channels=1, steps=3, residual=False, gradient="random").train()
     for stepper.drawn in (1, 2, 3):
-        assert lipschitz_bound(stepper, LINE).value == pytest.approx(0.5**stepper.drawn, rel=1e-12)
-    assert lipschitz_bound(stepper.eval(), LINE).value == pytest.approx((0.25 + 0.0625 + 0.015625) ** 0.5, rel=1e-12)
+        assert lipschitz_bound(stepper, LINE).value == pytest.approx(0.5**stepper.drawn, rel=1e-9)
+    assert lipschitz_bound(stepper.eval(), LINE).value == pytest.approx((0.25 + 0.0625 + 0.015625) ** 0.5, rel=1e-9)
 
 
 def test_the_description_of_a_model_is_not_a_proof():
@@ -509,14 +509,14 @@ def test_a_registered_residual(forgotten):
         (nn.Sequential(Residual(twice()), nn.ReLU(), Residual(twice())), 9.0),
     ]:
         bound = lipschitz_bound(model, LINE)
-        assert bound.value == pytest.approx(true, rel=1e-12)
+        assert bound.value == pytest.approx(true, rel=1e-9)
         assert "1 + inside" in str(bound)
     assert "no rule for Bilinear" in reason(Residual(nn.Bilinear(1, 1, 1)))
     model = Residual(twice())
     hooked(model[0])
     assert "hook" in reason(model)
     # on nodes the rule counts every point alike, and the change of norm is counted for it
-    assert lipschitz_bound(Residual(twice()), Grid((4,))).value == pytest.approx(3 * 2**0.5, rel=1e-12)
+    assert lipschitz_bound(Residual(twice()), Grid((4,))).value == pytest.approx(3 * 2**0.5, rel=1e-9)
 
 
 class Shift(nn.Module):
