@@ -118,6 +118,8 @@ def _unsteady(module: nn.Module) -> str | None:
                 first, second = getattr(module, name), getattr(module, name)
                 if not torch.allclose(first, second, rtol=1e-12, atol=0, equal_nan=True):
                     return f"a parametrization of {name} whose value changes from call to call (call model.eval())"
+            if not all(torch.equal(buffer, value) for buffer, value in kept):
+                return "a parametrization whose buffers change from call to call (call model.eval())"
         finally:
             for buffer, value in kept:
                 buffer.copy_(value)

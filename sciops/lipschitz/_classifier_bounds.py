@@ -11,7 +11,7 @@ from sciops.lipschitz._as_written import changed, exactly
 from sciops.lipschitz._parts import Part, Setting, chain, no_bound, one, refuse
 from sciops.lipschitz._pointwise import of_norm
 from sciops.lipschitz._spine import of_block, of_last_norm
-from sciops.lipschitz._walk import expect, unchanged
+from sciops.lipschitz._walk import expect, itself_unchanged, unchanged
 from sciops.models._stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
 from sciops.models.classifier import Classifier
 
@@ -37,9 +37,9 @@ def of_classifier(model: Classifier, setting: Setting) -> Part:
 
 def _way_in(stage: Stage, setting: Setting) -> tuple[Tensor, str]:
     expect(stage, Stage, place="a stage")
-    problem = changed(stage)
-    if problem is not None or not exactly(stage.blocks, nn.ModuleList):
-        refuse(f"no rule: {problem or 'the list of blocks was changed'}")
+    itself_unchanged(stage)
+    if not exactly(stage.blocks, nn.ModuleList):
+        refuse("no rule: the list of blocks was changed")
     enter = stage.enter
     expect(enter, PatchEmbedding, PatchMerging, place="the way in")
     unchanged(enter)

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.lipschitz._as_written import changed, exactly
-from sciops.lipschitz._parts import Part, Setting, chain, no_bound, one
+from sciops.lipschitz._parts import Part, Setting, UnboundedError, chain, no_bound, one
 from sciops.lipschitz._torch_layers import channels_of
-from sciops.lipschitz._walk import measure
+from sciops.lipschitz._walk import look_up, measure
 from sciops.lipschitz.rescaling import RescaledLinear, RescaledResidual
 from sciops.mixers import MIXERS
 from sciops.models.apply import evaluating
@@ -36,9 +36,14 @@ def of_sequence(model: nn.Sequential, setting: Setting) -> Part:
 
 def _plain(model: nn.Sequential, setting: Setting) -> Part:
     first = _first(model)
-    channels = None if first is None else channels_of(first)
-    if channels is None:
+    if first is None:
+        try:
+            for _, layer in _layers(model):
+                look_up(layer, setting.rules)
+        except UnboundedError as error:
+            return no_bound("layers", str(error))
         return no_bound("layers", "the number of channels is not known: no layer says how many it takes")
+    channels = channels_of(first)
     last = isinstance(first, _CHANNELS_LAST) and not _flattened(model)
     sizes = setting.grid.shape
     shapes = [(1, *sizes, channels) if last else (1, channels, *sizes)]
@@ -100,11 +105,13 @@ def _at(layer: nn.Module, shape: tuple[int, ...], last: bool, setting: Setting) 
 
 
 def _first(model: nn.Sequential) -> nn.Module | None:
-    """The first layer that says how many channels it takes."""
-    return next((layer for _, layer in _layers(model) if channels_of(layer) is not None), None)
+    """The first layer, or part of one, that says how many channels it takes."""
+    parts = (part for _, layer in _layers(model) for part in layer.modules())
+    return next((part for part in parts if channels_of(part) is not None), None)
 
 
 def _flattened(model: nn.Sequential) -> bool:
     """Whether the field is flattened before that layer."""
     first = _first(model)
-    return any(isinstance(layer, nn.Flatten) for _, layer in takewhile(lambda one: one[1] is not first, _layers(model)))
+    before = takewhile(lambda one: first not in one[1].modules(), _layers(model))
+    return any(isinstance(layer, nn.Flatten) for _, layer in before)

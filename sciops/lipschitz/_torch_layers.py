@@ -38,7 +38,10 @@ def _linear(layer: nn.Linear, setting: Setting) -> Answer:
 
 def _convolution(axes: int) -> Callable[[Any, Setting], Answer]:
     def rule(layer: Any, setting: Setting) -> Answer:
-        options = convolution_options(layer)
+        try:
+            options = convolution_options(layer)
+        except ValueError as error:
+            refuse(str(error))
         bracket = convolution_norm(
             setting.cast(layer.weight) if not layer.weight.is_complex() else layer.weight,
             grid=points(setting, axes),

@@ -79,6 +79,11 @@ def walk(model: nn.Module, setting: Setting) -> Part:
     return one(name, lambda: measure(model, setting))
 
 
+def itself_unchanged(module: nn.Module) -> None:
+    """Raises UnboundedError where the module, its parts aside, is not as its class says."""
+    _check(changed(module))
+
+
 def unchanged(module: nn.Module) -> None:
     """Raises UnboundedError where something in the module is not as its class says."""
     _check(changed_inside(module))

@@ -32,6 +32,7 @@ from sciops.models.normalized import Normalized
 from sciops.models.operator import Operator
 from sciops.models.stepper import Stepper
 from sciops.models.symmetry import SymmetryAveraged
+from sciops.symmetry import Symmetry
 
 LINE = Grid((4,), centering="cell")
 SQUARE = Grid((5, 5), centering="cell")
@@ -262,7 +263,7 @@ def test_parametrized_weights_are_the_ones_in_use():
     tripled, unit = twice(), parametrizations.spectral_norm(twice())
     parametrize.register_parametrization(tripled, "weight", Tripled())
     assert lipschitz_bound(nn.Sequential(tripled), LINE).value == pytest.approx(6.0, rel=1e-6)
-    assert float(spectral_norm(tripled).upper) == pytest.approx(6.0, rel=1e-6)
+    assert spectral_norm(tripled).upper.item() == pytest.approx(6.0, rel=1e-6)
     assert lipschitz_bound(nn.Sequential(parametrizations.weight_norm(twice())), LINE).value == pytest.approx(2.0)
     assert lipschitz_bound(nn.Sequential(parametrizations.orthogonal(nn.Linear(3, 3))), LINE).value == pytest.approx(
         1.0
@@ -297,7 +298,7 @@ def test_options_of_pooling():
     x = torch.rand(1, 1, 5, 5, dtype=torch.float64)
     for pool, most in (
         (nn.AvgPool2d(2, divisor_override=1), 1.0),
-        (nn.AvgPool2d(3, 1, 1), 1.0),
+        (nn.AvgPool2d(3, 1, 1), 1.25),  # at the walls the windows hold zeros
         (nn.AvgPool2d((2, 3), (1, 2)), 2.0),
         (nn.MaxPool2d(3, 1), 9.0),
         (nn.MaxPool2d(2, 1, dilation=2), 9.0),
@@ -328,7 +329,7 @@ def test_pooling_reads_its_axes_from_its_class():
 def test_options_of_activations():
     square = lambda layer: nn.Sequential(twice(), layer)  # noqa: E731
     for layer, slope in (
-        (nn.PReLU(3, 5.0), 5.0),
+        (nn.PReLU(4, 5.0), 5.0),
         (nn.LeakyReLU(-3.0), 3.0),
         (nn.ELU(4.0), 4.0),
         (nn.CELU(0.1), 1.0),
@@ -438,7 +439,7 @@ def test_in_place_layers_on_an_input_that_is_used_again():
     assert lipschitz_bound(first, LINE).value is not None
     assert "in place" in reason(Stepper(first, channels=1))
     image = nn.Sequential(nn.Identity(), nn.LeakyReLU(-3.0, inplace=True), nn.Conv2d(1, 1, 1))
-    assert "in place" in reason(SymmetryAveraged(image), SQUARE)
+    assert "in place" in reason(SymmetryAveraged(image, symmetry=Symmetry.of_scalars()), SQUARE)
     later = nn.Sequential(nn.Conv1d(1, 1, 1), nn.LeakyReLU(-3.0, inplace=True), nn.Conv1d(1, 1, 1))
     assert lipschitz_bound(Stepper(later, channels=1), LINE).value is not None
 
