@@ -87,7 +87,7 @@ PRESETS = {
         steps=10_000,
         batch=32,
         rate=1e-3,
-        seeds=3,
+        seeds=5,
         scored=200_000,
         output=Path("runs/language_model_full"),
     ),
