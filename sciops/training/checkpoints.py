@@ -81,7 +81,8 @@ def load_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
     if header["checksum"] != str(_checksum(tensors)):
         raise ValueError(f"{path} is damaged: its tensors changed since they were written; delete it to start anew")
     for name in json.loads(header.get("complex", "[]")):  # absent in files from before, which hold them as they are
-        tensors[name] = torch.view_as_complex(tensors[name])
+        # in memory of its own: a tensor lies at any multiple of 8 bytes of the file, complex128 is read at those of 16
+        tensors[name] = torch.view_as_complex(tensors[name].clone())
     return tensors, json.loads(header["state"])
 
 
