@@ -1,7 +1,7 @@
 """Runs the tests that compare numbers exactly under settings that stand for other processors.
 
 ``python tests/portable.py [SETTING …]``; exits with 1 when a test fails under one of them. The settings choose other
-kernels of MKL, OpenBLAS, ATen and NumPy on the processor at hand; the last replaces the matrix products.
+kernels of MKL, OpenBLAS, oneDNN, ATen and NumPy on the processor at hand; the last replaces the matrix products.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ SETTINGS = {
         **ONE,
         "MKL_CBWR": "COMPATIBLE",
         "ATEN_CPU_CAPABILITY": "default",
+        "ONEDNN_MAX_CPU_ISA": "SSE41",  # ATen asks oneDNN whether the processor packs bfloat16
         "OPENBLAS_CORETYPE": "Prescott",
         "NPY_DISABLE_CPU_FEATURES": _without("X86_V3"),
     },
@@ -33,6 +34,7 @@ SETTINGS = {
         **ONE,
         "MKL_CBWR": "AVX2,STRICT",
         "ATEN_CPU_CAPABILITY": "avx2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
         "OPENBLAS_CORETYPE": "Haswell",
         "NPY_DISABLE_CPU_FEATURES": _without("X86_V4"),
     },
@@ -40,6 +42,7 @@ SETTINGS = {
         **ONE,
         "MKL_ENABLE_INSTRUCTIONS": "AVX2",
         "ATEN_CPU_CAPABILITY": "avx2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
         "OPENBLAS_CORETYPE": "Zen",
     },
     "two threads": {**TWO, "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "OPENBLAS_CORETYPE": "SkylakeX"},
