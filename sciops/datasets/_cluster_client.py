@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 _ANSWER = 10.0  # seconds for a scheduler to answer
@@ -74,23 +75,35 @@ def connected(cluster: Cluster) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def interrupts() -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets besides what it does: Python drops the exception where it falls into a callback of the
-    garbage collector, of which dask has one."""
+    """An event that Ctrl-C sets besides what it does.
+
+    In a callback of the garbage collector, of which dask has one, it sets the event alone: Python prints and drops an
+    exception there.
+    """
     event = threading.Event()
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield event
         return
 
-    def handler(*arguments: Any) -> None:
+    def handler(number: int, frame: FrameType | None) -> None:
         event.set()
-        before(*arguments)
+        if not _collecting(frame):
+            before(number, frame)
 
     signal.signal(signal.SIGINT, handler)
     try:
         yield event
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _collecting(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "distributed.gc":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _deaf_to_interrupts() -> Any:

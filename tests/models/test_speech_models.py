@@ -69,8 +69,10 @@ def test_a_tone_is_where_its_mel_is():
         corner = 81 * math.log10(1 + f / 700) / math.log10(1 + 8000 / 700)
         assert abs(int(got[0, 20].argmax()) + 1 - corner) <= 1
     assert torch.allclose(mel(torch.zeros(1, 800))[0], torch.tensor(math.log(1e-6)))
-    single = mel(torch.sin(2 * math.pi * 440 * t)[None].float())[0]
-    assert torch.allclose(single.double(), mel(torch.sin(2 * math.pi * 440 * t)[None])[0], atol=2e-3)
+    # float32 rounds amplitudes relative to the largest of the frame; the logarithm of a faint one differs by more
+    wave = torch.sin(2 * math.pi * 440 * t)[None]
+    single, double = (torch.exp(mel(x)[0].double() / 2) for x in (wave.float(), wave))
+    assert ((single - double).abs().amax(-1) < 1e-6 * double.amax(-1)).all()
     # between the first and the last peak the triangles add up to 1
     filters = mel_filters(16000, 512, 20)
     peaks = filters.argmax(1)
