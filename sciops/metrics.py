@@ -23,8 +23,9 @@ Axes. Inputs are (batch, ..., *grid). Axes between batch and grid (channels, tim
 in `nrmse` and `vrmse`, which normalise each of them by itself and average, as the benchmarks that define them do. With
 ``grid=None`` all axes but the first are points.
 
-Precision. Every sample is divided by a power of two near its largest |u| first, so that tiny or huge units neither
-underflow nor overflow; half precision is computed and returned in float32. A NaN anywhere in a sample gives NaN for it,
+Precision. Error and target are each divided by a power of two near their largest value first (in `nrmse` and `vrmse`
+channel by channel), so that neither tiny nor huge values of one or both underflow or overflow; half precision is
+computed and returned in float32. A NaN anywhere in a sample gives NaN for it,
 an infinity inf or NaN; other samples do not see it.
 """
 
@@ -37,6 +38,7 @@ import torch
 from torch import Tensor
 
 from sciops._arrays import as_tensor
+from sciops._scale import power_of_two
 from sciops.grids import Grid, check_on_grid
 
 __all__ = ["METRICS", "h1", "max_error", "nrmse", "relative_l1", "relative_l2", "relative_mse", "vrmse"]
@@ -52,20 +54,19 @@ def relative_l2(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     Raises ValueError when the shapes differ, naming both.
     """
     pair = _pair(prediction, target, grid)
-    return pair.restore(_ratio(_norm(pair.error, pair.weights), _norm(pair.target, pair.weights)))
+    return pair.restore(pair.ratio(pair.error, pair.target, _l2))
 
 
 def relative_l1(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     """∫|p − u| / ∫|u| per sample. Shapes, edges and errors as `relative_l2`."""
     pair = _pair(prediction, target, grid)
-    error, size = (_mean(v.abs(), pair.weights).sum(1) for v in (pair.error, pair.target))
-    return pair.restore(_ratio(error, size))
+    return pair.restore(pair.ratio(pair.error, pair.target, _l1))
 
 
 def relative_mse(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     """‖p − u‖² / ‖u‖² per sample: the square of `relative_l2`. Shapes, edges and errors as there."""
     pair = _pair(prediction, target, grid)
-    return pair.restore(_ratio(_norm(pair.error, pair.weights), _norm(pair.target, pair.weights)).square())
+    return pair.restore(pair.ratio(pair.error, pair.target, _l2).square())
 
 
 def h1(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
@@ -86,8 +87,7 @@ def h1(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     if min(grid.shape) < 3:
         raise ValueError(f"h1 needs at least 3 points per axis for its differences; got a grid of shape {grid.shape}")
     pair = _pair(prediction, target, grid)
-    error, size = (_norm(_with_gradient(v, grid), pair.weights) for v in (pair.error, pair.target))
-    return pair.restore(_ratio(error, size))
+    return pair.restore(pair.ratio(_with_gradient(pair.error, grid), _with_gradient(pair.target, grid), _l2))
 
 
 def nrmse(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
@@ -96,9 +96,8 @@ def nrmse(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     Equal to `relative_l2` for one channel. Without a grid no axis is known to be a channel and all axes but the first
     are taken together. Shapes, edges and errors as `relative_l2`; one vanishing channel makes the mean infinite.
     """
-    pair = _pair(prediction, target, grid)
-    error, size = (_norm(v, pair.weights, over=(2,)) for v in (pair.error, pair.target))
-    return pair.restore(_ratio(error, size).mean(1))
+    pair = _pair(prediction, target, grid, each_channel=True)
+    return pair.restore(pair.ratio(pair.error, pair.target, _l2))
 
 
 def vrmse(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
@@ -107,18 +106,16 @@ def vrmse(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     1 is what predicting the target's own mean would score (arXiv:2412.00568, there with the unbiased variance and 1e-7
     added to it). Axes as in `nrmse`. inf where u is constant and p ≠ u, 0 where p = u.
     """
-    pair = _pair(prediction, target, grid)
+    pair = _pair(prediction, target, grid, each_channel=True)
     # relative to one value the spread of a constant field is exactly zero, and nearly constant ones lose no digits
     spread = pair.target - pair.target[..., :1]
-    spread = spread - _mean(spread, pair.weights).unsqueeze(2)
-    error, size = (_norm(v, pair.weights, over=(2,)) for v in (pair.error, spread))
-    return pair.restore(_ratio(error, size).mean(1))
+    return pair.restore(pair.ratio(pair.error, spread - _mean(spread, pair.weights), _l2))
 
 
 def max_error(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     """max |p − u| per sample over all points and channels, in the units of u (`grid` only checks the shape)."""
     pair = _pair(prediction, target, grid)
-    return pair.restore(pair.error.abs().flatten(1).amax(1) * pair.scale)
+    return pair.restore(pair.error.abs().flatten(1).amax(1) * pair.above.flatten())
 
 
 METRICS: dict[str, Callable[..., Any]] = {
@@ -137,14 +134,26 @@ EVERY_POINT_ALIKE = (relative_l2, relative_l1, relative_mse, max_error)
 
 
 class _Pair(NamedTuple):
-    error: Tensor  # (batch, channels, points) / scale
-    target: Tensor  # (batch, channels, points) / scale
+    """A prediction and its target (batch, channels, points), error and target each in a unit of its own."""
+
+    error: Tensor  # / above
+    target: Tensor  # / below
     weights: Tensor | None  # (points,), mean 1
-    scale: Tensor  # (batch,), powers of two
+    above: Tensor  # powers of two, (batch, 1, 1), or (batch, channels, 1) where every channel counts by itself
+    below: Tensor
+    dims: tuple[int, ...]  # those that one unit is for
     restore: Callable[[Tensor], Any]
 
+    def ratio(self, error: Tensor, size: Tensor, norm: Callable[..., Tensor]) -> Any:
+        """‖error‖ / ‖size‖ of what has the units of `error` and `target`, mean over channels with own units."""
+        above, below = power_of_two(error, self.dims), power_of_two(size, self.dims)
+        e, u = norm(error / above, self.weights, self.dims), norm(size / below, self.weights, self.dims)
+        ratio = e / torch.where((e == 0) & (u == 0), torch.ones_like(u), u)
+        # in this order no quotient of units overflows where the ratio does not
+        return (ratio * (above / below * (self.above / self.below))).flatten(1).mean(1)
 
-def _pair(prediction: Any, target: Any, grid: Grid | None) -> _Pair:
+
+def _pair(prediction: Any, target: Any, grid: Grid | None, *, each_channel: bool = False) -> _Pair:
     p, restore = as_tensor(prediction, "prediction")
     u, _ = as_tensor(target, "target")
     if p.shape != u.shape:
@@ -164,33 +173,27 @@ def _pair(prediction: Any, target: Any, grid: Grid | None) -> _Pair:
     points = grid.size if grid is not None else (p[0].numel() if p.shape[0] else 1)
     channels = p[0].numel() // points if p.shape[0] else 1
     p, u = (v.reshape(v.shape[0], channels, points) for v in (p, u))
-    scale = _power_of_two(u.detach())
     weights = None
     if grid is not None:
         w = torch.as_tensor(grid.weights().ravel(), dtype=p.abs().dtype, device=p.device)
         weights = w / w.mean()
-    s = scale.view(-1, 1, 1)
-    return _Pair(p / s - u / s, u / s, weights, scale, restore)
+    dims = (2,) if each_channel else (1, 2)
+    below = power_of_two(u, dims)
+    above = torch.maximum(power_of_two(p, dims), below)
+    return _Pair(p / above - u / above, u / below, weights, above, below, dims, restore)
 
 
-def _power_of_two(u: Tensor) -> Tensor:
-    """2^⌊log2 max|u|⌋ per sample: dividing by it is exact. 1 where u vanishes or is not finite."""
-    largest = u.abs().flatten(1).amax(1) if u.shape[0] else u.abs().new_ones(0)
-    usable = largest.isfinite() & (largest > torch.finfo(largest.dtype).tiny)
-    return torch.where(usable, torch.exp2(torch.floor(torch.log2(torch.where(usable, largest, 1)))), 1)
+def _l2(v: Tensor, weights: Tensor | None, dims: tuple[int, ...]) -> Tensor:
+    # vector_norm, unlike sqrt of a sum, has a gradient (zero) at v = 0
+    return torch.linalg.vector_norm(v if weights is None else v * weights.sqrt(), dim=dims, keepdim=True)
+
+
+def _l1(v: Tensor, weights: Tensor | None, dims: tuple[int, ...]) -> Tensor:
+    return _mean(v.abs(), weights).sum(dims, keepdim=True)
 
 
 def _mean(v: Tensor, weights: Tensor | None) -> Tensor:
-    return (v if weights is None else v * weights).mean(2)
-
-
-def _norm(v: Tensor, weights: Tensor | None, over: tuple[int, ...] = (1, 2)) -> Tensor:
-    # vector_norm, unlike sqrt of a sum, has a gradient (zero) at v = 0
-    return torch.linalg.vector_norm(v if weights is None else v * weights.sqrt(), dim=over)
-
-
-def _ratio(error: Tensor, size: Tensor) -> Tensor:
-    return error / torch.where((error == 0) & (size == 0), torch.ones_like(size), size)
+    return (v if weights is None else v * weights).mean(2, keepdim=True)
 
 
 def _with_gradient(v: Tensor, grid: Grid) -> Tensor:

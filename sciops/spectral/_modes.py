@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from sciops._compiling import kept
+from sciops._scale import widened
 from sciops.grids import Grid
 
 Taper = Literal["hann"]
@@ -110,8 +111,7 @@ def coefficients(u: Tensor, modes: Modes) -> Tensor:
     Orthonormal in the mean square: Σ multiplicity·|c|² is the mean of u² over the points — with an extension on nodes
     its trapezoid mean, with a taper w the mean of (wu)² over that of w².
     """
-    if u.dtype in (torch.float16, torch.bfloat16):
-        u = u.float()
+    u = widened(u)
     first = u.ndim - modes.ndim
     if modes.extension is not None:
         for axis in range(first, u.ndim):
@@ -151,26 +151,32 @@ def _reflected_transform(u: Tensor, axis: int, modes: Modes) -> Tensor:
     return weight * (-c.imag if odd else c.real)
 
 
-def energy_by_label(u: Tensor, modes: Modes, labels: Tensor, count: int) -> Tensor:
-    """Σ |coefficient|² over the modes of each label. u (..., *grid), real or complex; returns (..., count) float64.
+def energy_by_label(u: Tensor, modes: Modes, labels: Tensor, count: int, scale: Tensor) -> Tensor:
+    """Σ |coefficient of u / scale|² over the modes of each label, (..., count) float64.
 
-    labels : from `labelled`. Leading entries are transformed a few at a time, so the peak stays near the size of u.
+    u : (..., *grid)    real or complex
+    labels : from `labelled`
+    scale : `power_of_two` of u over the grid or more axes; the energies of u are the returned ones times scale²
+
+    Leading entries are transformed a few at a time, so that the peak of memory stays near the size of u.
     """
     if u.is_complex():
         # label sets are symmetric under k → −k, where the cross terms of the two parts cancel
-        return energy_by_label(u.real, modes, labels, count) + energy_by_label(u.imag, modes, labels, count)
+        return sum(energy_by_label(part, modes, labels, count, scale) for part in (u.real, u.imag))
     lead = u.shape[: u.ndim - modes.ndim]
     rows = u.reshape(-1, *u.shape[len(lead) :])
+    scales = scale.expand(*lead, *(1,) * modes.ndim).reshape(-1, *(1,) * modes.ndim)
     labels = labels.to(u.device)
     step = max(1, _CHUNK // math.prod(modes.points))
     width = _SLAB if u.device.type == "cpu" else len(labels)  # elsewhere a call costs more than a cache saves
     sums = []
     for start in range(0, len(rows), step):
-        c = coefficients(rows[start : start + step], modes).flatten(1)
+        c = coefficients(rows[start : start + step] / scales[start : start + step], modes).flatten(1)
         total = torch.zeros(len(c), 2 * count, dtype=torch.float64, device=u.device)
         for slab, label in zip(c.split(width, 1), labels.split(width)):
-            energy = slab.real.square() + slab.imag.square() if c.is_complex() else slab.square()
-            total.index_add_(1, label, energy.to(torch.float64))
+            # squared in float64: in float32 a coefficient below 1e-19 of the largest would count as nothing
+            parts = (slab.real.double(), slab.imag.double()) if c.is_complex() else (slab.double(),)
+            total.index_add_(1, label, sum(part.square() for part in parts))
         sums.append(total[:, :count] + 2 * total[:, count:])
     return (torch.cat(sums) if sums else u.new_zeros(0, count, dtype=torch.float64)).reshape(*lead, count)
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from sciops._arrays import as_tensor
+from sciops._scale import power_of_two
 from sciops.grids import Grid, check_on_grid
 from sciops.spectral._modes import Extension, Taper, bands, energy_by_label, labelled, modes_of
 from sciops.spectral.power import Norm, check_norm
@@ -90,19 +91,25 @@ def band_errors(
     cuts = _cuts(edges, float(modes.magnitude(norm).max()))
     labels, count, _ = labelled(modes, bands, norm, cuts)
 
-    def per_sample(v: torch.Tensor) -> torch.Tensor:
-        energy = energy_by_label(v, modes, labels, count)
+    def per_sample(v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(energies of v / scale, scale), one scale for the channels of a sample."""
+        scale = power_of_two(v, within)
+        energy = energy_by_label(v, modes, labels, count, scale)
         energy = torch.nn.functional.pad(energy, (0, len(cuts) + 1 - count))
-        return energy.flatten(1, -2).mean(1) if energy.ndim > 2 else energy
+        energy = energy.flatten(1, -2).mean(1) if energy.ndim > 2 else energy
+        return energy, scale.double().reshape(*energy.shape[:-1], 1)
 
-    error, energy = per_sample(p - u), per_sample(u)
+    within = tuple(range(min(1, p.ndim - grid.ndim), p.ndim))
+    both = torch.maximum(power_of_two(p, within), power_of_two(u, within))
+    (error, e), (energy, s), (answer, r) = (per_sample(v) for v in (p / both - u / both, u, p))
+    e = e * both.double().reshape(e.shape)
     return BandErrors(
         lower=restore(torch.tensor([0.0, *cuts], dtype=torch.float64, device=p.device)),
         upper=restore(torch.tensor([*cuts, float("inf")], dtype=torch.float64, device=p.device)),
-        squared_error=restore(error),
-        relative_error=restore(torch.where(error == 0, 0.0, error / energy).sqrt()),
-        target_energy=restore(energy),
-        prediction_energy=restore(per_sample(p)),
+        squared_error=restore(error * e * e),
+        relative_error=restore(torch.where(error == 0, 0.0, error / energy).sqrt() * (e / s)),
+        target_energy=restore(energy * s * s),
+        prediction_energy=restore(answer * r * r),
         fundamental=modes.fundamental,
         norm=norm,
     )
