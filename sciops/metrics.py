@@ -23,15 +23,16 @@ Axes. Inputs are (batch, ..., *grid). Axes between batch and grid (channels, tim
 in `nrmse` and `vrmse`, which normalise each of them by itself and average, as the benchmarks that define them do. With
 ``grid=None`` all axes but the first are points.
 
-Precision. Error and target are each divided by a power of two near their largest value first (in `nrmse` and `vrmse`
-channel by channel), so that neither tiny nor huge values of one or both underflow or overflow; half precision is
-computed and returned in float32. A NaN anywhere in a sample gives NaN for it,
-an infinity inf or NaN; other samples do not see it.
+Precision. Error and target of a sample (in `nrmse` and `vrmse` of a channel) are each divided by a power of two near
+their largest value before they are squared, so that any unit, and an error far from the size of its target, gives the
+same digits; a ratio beyond the range of its dtype is inf. Half precision is computed and returned in float32. A NaN
+anywhere in a sample gives NaN for it, an infinity inf or NaN; other samples do not see it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -54,19 +55,20 @@ def relative_l2(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     Raises ValueError when the shapes differ, naming both.
     """
     pair = _pair(prediction, target, grid)
-    return pair.restore(pair.ratio(pair.error, pair.target, _l2))
+    return pair.restore(_ratio(pair.norm(pair.error), pair.norm(pair.target)))
 
 
 def relative_l1(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     """∫|p − u| / ∫|u| per sample. Shapes, edges and errors as `relative_l2`."""
     pair = _pair(prediction, target, grid)
-    return pair.restore(pair.ratio(pair.error, pair.target, _l1))
+    error, size = (pair.norm(v, _l1) for v in (pair.error, pair.target))
+    return pair.restore(_ratio(error, size))
 
 
 def relative_mse(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     """‖p − u‖² / ‖u‖² per sample: the square of `relative_l2`. Shapes, edges and errors as there."""
     pair = _pair(prediction, target, grid)
-    return pair.restore(pair.ratio(pair.error, pair.target, _l2).square())
+    return pair.restore(_ratio(pair.norm(pair.error), pair.norm(pair.target)).square())
 
 
 def h1(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
@@ -87,7 +89,8 @@ def h1(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     if min(grid.shape) < 3:
         raise ValueError(f"h1 needs at least 3 points per axis for its differences; got a grid of shape {grid.shape}")
     pair = _pair(prediction, target, grid)
-    return pair.restore(pair.ratio(_with_gradient(pair.error, grid), _with_gradient(pair.target, grid), _l2))
+    error, size = (pair.norm(v, partial(_h1, grid=grid)) for v in (pair.error, pair.target))
+    return pair.restore(_ratio(error, size))
 
 
 def nrmse(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
@@ -97,7 +100,7 @@ def nrmse(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     are taken together. Shapes, edges and errors as `relative_l2`; one vanishing channel makes the mean infinite.
     """
     pair = _pair(prediction, target, grid, each_channel=True)
-    return pair.restore(pair.ratio(pair.error, pair.target, _l2))
+    return pair.restore(_ratio(pair.norm(pair.error), pair.norm(pair.target)))
 
 
 def vrmse(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
@@ -109,13 +112,13 @@ def vrmse(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     pair = _pair(prediction, target, grid, each_channel=True)
     # relative to one value the spread of a constant field is exactly zero, and nearly constant ones lose no digits
     spread = pair.target - pair.target[..., :1]
-    return pair.restore(pair.ratio(pair.error, spread - _mean(spread, pair.weights), _l2))
+    return pair.restore(_ratio(pair.norm(pair.error), pair.norm(spread, _deviation)))
 
 
 def max_error(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     """max |p − u| per sample over all points and channels, in the units of u (`grid` only checks the shape)."""
     pair = _pair(prediction, target, grid)
-    return pair.restore(pair.error.abs().flatten(1).amax(1) * pair.above.flatten())
+    return pair.restore(pair.error.abs().flatten(1).amax(1))
 
 
 METRICS: dict[str, Callable[..., Any]] = {
@@ -134,23 +137,16 @@ EVERY_POINT_ALIKE = (relative_l2, relative_l1, relative_mse, max_error)
 
 
 class _Pair(NamedTuple):
-    """A prediction and its target (batch, channels, points), error and target each in a unit of its own."""
-
-    error: Tensor  # / above
-    target: Tensor  # / below
+    error: Tensor  # (batch, channels, points)
+    target: Tensor  # (batch, channels, points)
     weights: Tensor | None  # (points,), mean 1
-    above: Tensor  # powers of two, (batch, 1, 1), or (batch, channels, 1) where every channel counts by itself
-    below: Tensor
-    dims: tuple[int, ...]  # those that one unit is for
+    dims: tuple[int, ...]  # that a norm runs over: channels and points, or the points of each channel
     restore: Callable[[Tensor], Any]
 
-    def ratio(self, error: Tensor, size: Tensor, norm: Callable[..., Tensor]) -> Any:
-        """‖error‖ / ‖size‖ of what has the units of `error` and `target`, mean over channels with own units."""
-        above, below = power_of_two(error, self.dims), power_of_two(size, self.dims)
-        e, u = norm(error / above, self.weights, self.dims), norm(size / below, self.weights, self.dims)
-        ratio = e / torch.where((e == 0) & (u == 0), torch.ones_like(u), u)
-        # in this order no quotient of units overflows where the ratio does not
-        return (ratio * (above / below * (self.above / self.below))).flatten(1).mean(1)
+    def norm(self, v: Tensor, law: Callable[..., Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """(norm of v / unit by `law`, default `_l2`; unit), both (batch, 1 or channels, 1)."""
+        unit = power_of_two(v, self.dims)
+        return (law or _l2)(v / unit, self.weights, self.dims), unit
 
 
 def _pair(prediction: Any, target: Any, grid: Grid | None, *, each_channel: bool = False) -> _Pair:
@@ -177,10 +173,14 @@ def _pair(prediction: Any, target: Any, grid: Grid | None, *, each_channel: bool
     if grid is not None:
         w = torch.as_tensor(grid.weights().ravel(), dtype=p.abs().dtype, device=p.device)
         weights = w / w.mean()
-    dims = (2,) if each_channel else (1, 2)
-    below = power_of_two(u, dims)
-    above = torch.maximum(power_of_two(p, dims), below)
-    return _Pair(p / above - u / above, u / below, weights, above, below, dims, restore)
+    return _Pair(p - u, u, weights, (2,) if each_channel else (1, 2), restore)
+
+
+def _ratio(error: tuple[Tensor, Tensor], size: tuple[Tensor, Tensor]) -> Tensor:
+    """(batch,) ‖e‖ / ‖u‖ of norms with their units, mean over channels with norms of their own."""
+    (e, above), (u, below) = error, size
+    ratio = e / torch.where((e == 0) & (u == 0), torch.ones_like(u), u)
+    return (ratio * (above / below)).flatten(1).mean(1)
 
 
 def _l2(v: Tensor, weights: Tensor | None, dims: tuple[int, ...]) -> Tensor:
@@ -190,6 +190,14 @@ def _l2(v: Tensor, weights: Tensor | None, dims: tuple[int, ...]) -> Tensor:
 
 def _l1(v: Tensor, weights: Tensor | None, dims: tuple[int, ...]) -> Tensor:
     return _mean(v.abs(), weights).sum(dims, keepdim=True)
+
+
+def _deviation(v: Tensor, weights: Tensor | None, dims: tuple[int, ...]) -> Tensor:
+    return _l2(v - _mean(v, weights), weights, dims)
+
+
+def _h1(v: Tensor, weights: Tensor | None, dims: tuple[int, ...], *, grid: Grid) -> Tensor:
+    return _l2(_with_gradient(v, grid), weights, dims)
 
 
 def _mean(v: Tensor, weights: Tensor | None) -> Tensor:

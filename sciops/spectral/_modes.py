@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from sciops._compiling import kept
-from sciops._scale import widened
+from sciops._scale import power_of_two, widened
 from sciops.grids import Grid
 
 Taper = Literal["hann"]
 Extension = Literal["odd", "even"]
 
 _TIE = 1e-9  # wavenumbers closer than this to a shell's or band's edge lie on it
-_CHUNK = 1 << 20  # points transformed at once: enough to hide the call, few enough to keep the peak near the input
+_CHUNK = 1 << 19  # points transformed at once: enough to hide the call, few enough to keep the peak near the input
 _SLAB = 1 << 16  # modes squared and summed at once, which stay in the cache: of 256³ modes in 0.6 of the time
 
 
@@ -151,34 +151,40 @@ def _reflected_transform(u: Tensor, axis: int, modes: Modes) -> Tensor:
     return weight * (-c.imag if odd else c.real)
 
 
-def energy_by_label(u: Tensor, modes: Modes, labels: Tensor, count: int, scale: Tensor) -> Tensor:
-    """Σ |coefficient of u / scale|² over the modes of each label, (..., count) float64.
+def energy_by_label(u: Tensor, modes: Modes, labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Σ |coefficient of u / unit|² over the modes of each label, and the unit, a power of two for each field.
 
     u : (..., *grid)    real or complex
     labels : from `labelled`
-    scale : `power_of_two` of u over the grid or more axes; the energies of u are the returned ones times scale²
+    returns : energies (..., count) and units (..., 1), float64: the energies of u are energies · unit²
 
-    Leading entries are transformed a few at a time, so that the peak of memory stays near the size of u.
+    Coefficients of u / unit are at most 1 where those of u would leave the range of its squares; one whose square
+    still underflows lies far below the rounding errors of the transform. Leading entries are transformed a few at a
+    time, so that the peak of memory stays near the size of u.
     """
-    if u.is_complex():
-        # label sets are symmetric under k → −k, where the cross terms of the two parts cancel
-        return sum(energy_by_label(part, modes, labels, count, scale) for part in (u.real, u.imag))
     lead = u.shape[: u.ndim - modes.ndim]
-    rows = u.reshape(-1, *u.shape[len(lead) :])
-    scales = scale.expand(*lead, *(1,) * modes.ndim).reshape(-1, *(1,) * modes.ndim)
+    unit = power_of_two(u, tuple(range(len(lead), u.ndim)))
+    # label sets are symmetric under k → −k, where the cross terms of the two parts of a complex field cancel
+    parts = (u.real, u.imag) if u.is_complex() else (u,)
+    energy = sum(_energies(part, unit, modes, labels, count) for part in parts)
+    return energy.reshape(*lead, count), unit.double().reshape(*lead, 1)
+
+
+def _energies(u: Tensor, unit: Tensor, modes: Modes, labels: Tensor, count: int) -> Tensor:
+    rows, units = (v.reshape(-1, *v.shape[v.ndim - modes.ndim :]) for v in (u, unit))
     labels = labels.to(u.device)
     step = max(1, _CHUNK // math.prod(modes.points))
-    width = _SLAB if u.device.type == "cpu" else len(labels)  # elsewhere a call costs more than a cache saves
-    sums = []
-    for start in range(0, len(rows), step):
-        c = coefficients(rows[start : start + step] / scales[start : start + step], modes).flatten(1)
+    # elsewhere a call costs more than a cache saves
+    width = max(1, _SLAB // min(step, max(1, len(rows)))) if u.device.type == "cpu" else len(labels)
+    sums = [u.new_zeros(0, count, dtype=torch.float64)]
+    for part, of in zip(rows.split(step), units.split(step)):
+        c = coefficients(part / of, modes).flatten(1)
         total = torch.zeros(len(c), 2 * count, dtype=torch.float64, device=u.device)
         for slab, label in zip(c.split(width, 1), labels.split(width)):
-            # squared in float64: in float32 a coefficient below 1e-19 of the largest would count as nothing
-            parts = (slab.real.double(), slab.imag.double()) if c.is_complex() else (slab.double(),)
-            total.index_add_(1, label, sum(part.square() for part in parts))
+            energy = slab.real.square().addcmul_(slab.imag, slab.imag) if c.is_complex() else slab.square()
+            total.index_add_(1, label, energy.to(torch.float64))
         sums.append(total[:, :count] + 2 * total[:, count:])
-    return (torch.cat(sums) if sums else u.new_zeros(0, count, dtype=torch.float64)).reshape(*lead, count)
+    return torch.cat(sums)
 
 
 @kept(16)

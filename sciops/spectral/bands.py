@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from sciops._arrays import as_tensor
-from sciops._scale import power_of_two
+from sciops._scale import widened
 from sciops.grids import Grid, check_on_grid
 from sciops.spectral._modes import Extension, Taper, bands, energy_by_label, labelled, modes_of
 from sciops.spectral.power import Norm, check_norm
@@ -92,17 +92,16 @@ def band_errors(
     labels, count, _ = labelled(modes, bands, norm, cuts)
 
     def per_sample(v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(energies of v / scale, scale), one scale for the channels of a sample."""
-        scale = power_of_two(v, within)
-        energy = energy_by_label(v, modes, labels, count, scale)
+        """Energies and their unit, means over the channels of a sample."""
+        energy, unit = energy_by_label(v, modes, labels, count)
         energy = torch.nn.functional.pad(energy, (0, len(cuts) + 1 - count))
-        energy = energy.flatten(1, -2).mean(1) if energy.ndim > 2 else energy
-        return energy, scale.double().reshape(*energy.shape[:-1], 1)
+        if energy.ndim < 3:
+            return energy, unit
+        energy, unit = energy.flatten(1, -2), unit.flatten(1, -2)
+        largest = unit.amax(1, keepdim=True)
+        return (energy * (unit / largest).square()).mean(1), largest[:, 0]
 
-    within = tuple(range(min(1, p.ndim - grid.ndim), p.ndim))
-    both = torch.maximum(power_of_two(p, within), power_of_two(u, within))
-    (error, e), (energy, s), (answer, r) = (per_sample(v) for v in (p / both - u / both, u, p))
-    e = e * both.double().reshape(e.shape)
+    (error, e), (energy, s), (answer, r) = (per_sample(v) for v in (widened(p) - widened(u), u, p))
     return BandErrors(
         lower=restore(torch.tensor([0.0, *cuts], dtype=torch.float64, device=p.device)),
         upper=restore(torch.tensor([*cuts, float("inf")], dtype=torch.float64, device=p.device)),

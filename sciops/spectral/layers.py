@@ -10,7 +10,6 @@ import numpy as np
 from torch import Tensor, nn
 
 from sciops._arrays import as_tensor
-from sciops._scale import power_of_two
 from sciops.grids import Grid, check_on_grid
 from sciops.spectral._modes import Extension, Taper
 from sciops.spectral._recording import Channels, watch
@@ -57,8 +56,9 @@ def layer_spectra(
         spectrum = power_spectrum(field, grid, taper=taper, extension=extension, norm=norm).mean()
         if modes is None:
             return spectrum, 0.0
-        scale = power_of_two(field, tuple(range(field.ndim)))  # one for all channels, whose energies are averaged
-        _, below, above = split_energy(field, grid, modes, taper, extension, scale).flatten(0, -2).mean(0).tolist()
+        energy, unit = split_energy(field, grid, modes, taper, extension)
+        energy = energy * (unit / unit.max()).square()
+        _, below, above = energy.flatten(0, -2).mean(0).tolist()
         return spectrum, above / (below + above) if below + above else 0.0
 
     records = watch(model, tensor, grid, on_output=reduce, layers=layers, channels=channels)
