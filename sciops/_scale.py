@@ -32,5 +32,18 @@ def power_of_two(v: Tensor, dims: int | Sequence[int]) -> Tensor:
     return torch.where(usable, torch.exp2(exponent), 1)
 
 
+def norm_of(v: Tensor, dims: int | Sequence[int]) -> Tensor:
+    """√Σ|v|² over `dims`, which are left out, for v of any unit; half precision in float32. The gradient at 0 is 0."""
+    unit = power_of_two(v, dims)
+    return (torch.linalg.vector_norm(v / unit, dim=dims, keepdim=True) * unit).squeeze(dims)
+
+
+def mean_square_of(v: Tensor, dims: int | Sequence[int]) -> Tensor:
+    """⟨|v|²⟩ over `dims`, which are left out, in float64, since squares of float32 leave the range of float32."""
+    unit = power_of_two(v, dims)
+    mean = (v / unit).abs().square().mean(dims, keepdim=True)
+    return (mean.double() * unit.double().square()).squeeze(dims)
+
+
 def _peak(v: Tensor, dims: int | Sequence[int]) -> Tensor:
     return torch.maximum(v.amax(dims, keepdim=True), -v.amin(dims, keepdim=True))  # abs() would copy the field
