@@ -11,6 +11,7 @@ import torch
 from sciops import Grid, spectral
 from sciops._scale import norm_of, power_of_two
 from sciops.datasets.normalizers import Normalizer
+from sciops.datasets.well_folder import _Moments
 from sciops.evaluation import correlation, half_widths, paired_verdict, spread
 from sciops.evaluation.rollout import frame_errors
 from sciops.metrics import METRICS
@@ -255,6 +256,12 @@ def test_statistics_in_any_unit(unit):
     one, other = spread(a[0]), spread(unit * a[0])
     np.testing.assert_allclose([other.mean / unit, other.deviation / unit], [one.mean, one.deviation], rtol=1e-12)
     x = rng.standard_normal((4, 2, 8))
+    one, other = (_Moments(0), _Moments(0))
+    for part in x:  # merged block by block
+        one.add(part), other.add(unit * part)
+    for name, value in one.results().items():
+        assert other.results()[name] / unit == pytest.approx(value, rel=1e-12)
+        assert name == "mean" or value == pytest.approx(np.sqrt(np.mean((x - (name == "std") * x.mean()) ** 2)))
     np.testing.assert_allclose(Normalizer.fit(unit * x).std / unit, Normalizer.fit(x).std, rtol=1e-12)
 
 
