@@ -181,7 +181,7 @@ def _energies(u: Tensor, unit: Tensor, modes: Modes, labels: Tensor, count: int)
         c = coefficients(part / of, modes).flatten(1)
         total = torch.zeros(len(c), 2 * count, dtype=torch.float64, device=u.device)
         for slab, label in zip(c.split(width, 1), labels.split(width)):
-            energy = slab.real.square().addcmul_(slab.imag, slab.imag) if c.is_complex() else slab.square()
+            energy = torch.addcmul(slab.real.square(), slab.imag, slab.imag) if c.is_complex() else slab.square()
             total.index_add_(1, label, energy.to(torch.float64))
         sums.append(total[:, :count] + 2 * total[:, count:])
     return torch.cat(sums)
