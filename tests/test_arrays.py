@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sciops._arrays import as_tensor, like, refuse_masked
-from sciops.evaluation import correlation_time, half_widths, paired_verdict, spread, window_errors
+from sciops.evaluation import correlation_time, half_widths, paired_verdict, score_text, spread, window_errors
 from sciops.plotting import draw_field, draw_spectra
 
 
@@ -102,6 +102,7 @@ def test_masked_values_are_refused_with_the_remedy():
         lambda gap: paired_verdict(gap, np.ones(2)),
         lambda gap: half_widths([gap, gap]),
         lambda gap: spread(gap),
+        lambda gap: score_text(None, gap, context=2),
         lambda gap: draw_spectra(None, {"u": (np.arange(2), gap)}),
         lambda gap: draw_field(None, None, gap, None, title=""),
     ],
