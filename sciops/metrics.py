@@ -23,20 +23,23 @@ Axes. Inputs are (batch, ..., *grid). Axes between batch and grid (channels, tim
 in `nrmse` and `vrmse`, which normalise each of them by itself and average, as the benchmarks that define them do. With
 ``grid=None`` all axes but the first are points.
 
-Precision. Every sample is divided by a power of two near its largest |u| first, so that tiny or huge units neither
-underflow nor overflow; half precision is computed and returned in float32. A NaN anywhere in a sample gives NaN for it,
-an infinity inf or NaN; other samples do not see it.
+Precision. Error and target of a sample (in `nrmse` and `vrmse` of a channel) are each divided by a power of two near
+their largest value before they are squared, so that any unit, and an error far from the size of its target, gives the
+same digits; a ratio beyond the range of its dtype is inf. Half precision is computed and returned in float32. A NaN
+anywhere in a sample gives NaN for it, an infinity inf or NaN; other samples do not see it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from sciops._arrays import as_tensor
+from sciops._scale import power_of_two
 from sciops.grids import Grid, check_on_grid
 
 __all__ = ["METRICS", "h1", "max_error", "nrmse", "relative_l1", "relative_l2", "relative_mse", "vrmse"]
@@ -52,20 +55,20 @@ def relative_l2(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     Raises ValueError when the shapes differ, naming both.
     """
     pair = _pair(prediction, target, grid)
-    return pair.restore(_ratio(_norm(pair.error, pair.weights), _norm(pair.target, pair.weights)))
+    return pair.restore(_ratio(pair.norm(pair.error), pair.norm(pair.target)))
 
 
 def relative_l1(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     """∫|p − u| / ∫|u| per sample. Shapes, edges and errors as `relative_l2`."""
     pair = _pair(prediction, target, grid)
-    error, size = (_mean(v.abs(), pair.weights).sum(1) for v in (pair.error, pair.target))
+    error, size = (pair.norm(v, _l1) for v in (pair.error, pair.target))
     return pair.restore(_ratio(error, size))
 
 
 def relative_mse(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     """‖p − u‖² / ‖u‖² per sample: the square of `relative_l2`. Shapes, edges and errors as there."""
     pair = _pair(prediction, target, grid)
-    return pair.restore(_ratio(_norm(pair.error, pair.weights), _norm(pair.target, pair.weights)).square())
+    return pair.restore(_ratio(pair.norm(pair.error), pair.norm(pair.target)).square())
 
 
 def h1(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
@@ -86,7 +89,7 @@ def h1(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     if min(grid.shape) < 3:
         raise ValueError(f"h1 needs at least 3 points per axis for its differences; got a grid of shape {grid.shape}")
     pair = _pair(prediction, target, grid)
-    error, size = (_norm(_with_gradient(v, grid), pair.weights) for v in (pair.error, pair.target))
+    error, size = (pair.norm(v, partial(_h1, grid=grid)) for v in (pair.error, pair.target))
     return pair.restore(_ratio(error, size))
 
 
@@ -96,9 +99,8 @@ def nrmse(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     Equal to `relative_l2` for one channel. Without a grid no axis is known to be a channel and all axes but the first
     are taken together. Shapes, edges and errors as `relative_l2`; one vanishing channel makes the mean infinite.
     """
-    pair = _pair(prediction, target, grid)
-    error, size = (_norm(v, pair.weights, over=(2,)) for v in (pair.error, pair.target))
-    return pair.restore(_ratio(error, size).mean(1))
+    pair = _pair(prediction, target, grid, each_channel=True)
+    return pair.restore(_ratio(pair.norm(pair.error), pair.norm(pair.target)))
 
 
 def vrmse(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
@@ -107,18 +109,16 @@ def vrmse(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     1 is what predicting the target's own mean would score (arXiv:2412.00568, there with the unbiased variance and 1e-7
     added to it). Axes as in `nrmse`. inf where u is constant and p ≠ u, 0 where p = u.
     """
-    pair = _pair(prediction, target, grid)
+    pair = _pair(prediction, target, grid, each_channel=True)
     # relative to one value the spread of a constant field is exactly zero, and nearly constant ones lose no digits
     spread = pair.target - pair.target[..., :1]
-    spread = spread - _mean(spread, pair.weights).unsqueeze(2)
-    error, size = (_norm(v, pair.weights, over=(2,)) for v in (pair.error, spread))
-    return pair.restore(_ratio(error, size).mean(1))
+    return pair.restore(_ratio(pair.norm(pair.error), pair.norm(spread, _deviation)))
 
 
 def max_error(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     """max |p − u| per sample over all points and channels, in the units of u (`grid` only checks the shape)."""
     pair = _pair(prediction, target, grid)
-    return pair.restore(pair.error.abs().flatten(1).amax(1) * pair.scale)
+    return pair.restore(pair.error.abs().flatten(1).amax(1))
 
 
 METRICS: dict[str, Callable[..., Any]] = {
@@ -137,14 +137,19 @@ EVERY_POINT_ALIKE = (relative_l2, relative_l1, relative_mse, max_error)
 
 
 class _Pair(NamedTuple):
-    error: Tensor  # (batch, channels, points) / scale
-    target: Tensor  # (batch, channels, points) / scale
+    error: Tensor  # (batch, channels, points)
+    target: Tensor  # (batch, channels, points)
     weights: Tensor | None  # (points,), mean 1
-    scale: Tensor  # (batch,), powers of two
+    dims: tuple[int, ...]  # that a norm runs over: channels and points, or the points of each channel
     restore: Callable[[Tensor], Any]
 
+    def norm(self, v: Tensor, law: Callable[..., Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """(norm of v / unit by `law`, default `_l2`; unit), both (batch, 1 or channels, 1)."""
+        unit = power_of_two(v, self.dims)
+        return (law or _l2)(v / unit, self.weights, self.dims), unit
 
-def _pair(prediction: Any, target: Any, grid: Grid | None) -> _Pair:
+
+def _pair(prediction: Any, target: Any, grid: Grid | None, *, each_channel: bool = False) -> _Pair:
     p, restore = as_tensor(prediction, "prediction")
     u, _ = as_tensor(target, "target")
     if p.shape != u.shape:
@@ -164,33 +169,39 @@ def _pair(prediction: Any, target: Any, grid: Grid | None) -> _Pair:
     points = grid.size if grid is not None else (p[0].numel() if p.shape[0] else 1)
     channels = p[0].numel() // points if p.shape[0] else 1
     p, u = (v.reshape(v.shape[0], channels, points) for v in (p, u))
-    scale = _power_of_two(u.detach())
     weights = None
     if grid is not None:
         w = torch.as_tensor(grid.weights().ravel(), dtype=p.abs().dtype, device=p.device)
         weights = w / w.mean()
-    s = scale.view(-1, 1, 1)
-    return _Pair(p / s - u / s, u / s, weights, scale, restore)
+    return _Pair(p - u, u, weights, (2,) if each_channel else (1, 2), restore)
 
 
-def _power_of_two(u: Tensor) -> Tensor:
-    """2^⌊log2 max|u|⌋ per sample: dividing by it is exact. 1 where u vanishes or is not finite."""
-    largest = u.abs().flatten(1).amax(1) if u.shape[0] else u.abs().new_ones(0)
-    usable = largest.isfinite() & (largest > torch.finfo(largest.dtype).tiny)
-    return torch.where(usable, torch.exp2(torch.floor(torch.log2(torch.where(usable, largest, 1)))), 1)
+def _ratio(error: tuple[Tensor, Tensor], size: tuple[Tensor, Tensor]) -> Tensor:
+    """(batch,) ‖e‖ / ‖u‖ of norms with their units, mean over channels with norms of their own."""
+    (e, above), (u, below) = error, size
+    ratio = e / torch.where((e == 0) & (u == 0), torch.ones_like(u), u)
+    return (ratio * (above / below)).flatten(1).mean(1)
+
+
+def _l2(v: Tensor, weights: Tensor | None, dims: tuple[int, ...]) -> Tensor:
+    # vector_norm, unlike sqrt of a sum, has a gradient (zero) at v = 0
+    return torch.linalg.vector_norm(v if weights is None else v * weights.sqrt(), dim=dims, keepdim=True)
+
+
+def _l1(v: Tensor, weights: Tensor | None, dims: tuple[int, ...]) -> Tensor:
+    return _mean(v.abs(), weights).sum(dims, keepdim=True)
+
+
+def _deviation(v: Tensor, weights: Tensor | None, dims: tuple[int, ...]) -> Tensor:
+    return _l2(v - _mean(v, weights), weights, dims)
+
+
+def _h1(v: Tensor, weights: Tensor | None, dims: tuple[int, ...], *, grid: Grid) -> Tensor:
+    return _l2(_with_gradient(v, grid), weights, dims)
 
 
 def _mean(v: Tensor, weights: Tensor | None) -> Tensor:
-    return (v if weights is None else v * weights).mean(2)
-
-
-def _norm(v: Tensor, weights: Tensor | None, over: tuple[int, ...] = (1, 2)) -> Tensor:
-    # vector_norm, unlike sqrt of a sum, has a gradient (zero) at v = 0
-    return torch.linalg.vector_norm(v if weights is None else v * weights.sqrt(), dim=over)
-
-
-def _ratio(error: Tensor, size: Tensor) -> Tensor:
-    return error / torch.where((error == 0) & (size == 0), torch.ones_like(size), size)
+    return (v if weights is None else v * weights).mean(2, keepdim=True)
 
 
 def _with_gradient(v: Tensor, grid: Grid) -> Tensor:

@@ -93,7 +93,10 @@ def draw_spectra(
     spectra : name → (wavenumber, energy); styles : name → line options, default one of `series` each
     floor : bins below this share of the largest one are left out
     """
+    from sciops._arrays import refuse_masked
+
     for (name, (wavenumber, energy)), style in zip(spectra.items(), series()):
+        refuse_masked([wavenumber, energy], name)
         k, e = np.asarray(wavenumber), np.asarray(energy)
         keep = (k > 0) & (e > floor * max(float(e.max(initial=0.0)), 1e-300))
         axis.loglog(k[keep], e[keep], label=name, **((styles or {}).get(name) or style | {"marker": None}))
@@ -128,6 +131,9 @@ def draw_intervals(
 
 def draw_field(fig: Any, axis: Any, values: np.ndarray, grid: Any, *, title: str, signed: bool = False, **options: Any):
     """A 2-D field as an image, axis 0 to the right and axis 1 up, with its colour bar."""
+    from sciops._arrays import refuse_masked
+
+    refuse_masked(values, "values")
     x, y = grid.coordinates()
     if signed:
         largest = float(np.abs(values).max()) or 1.0

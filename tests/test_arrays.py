@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from sciops._arrays import as_tensor, like, refuse_masked
+from sciops.evaluation import correlation_time, half_widths, paired_verdict, score_text, spread, window_errors
+from sciops.plotting import draw_field, draw_spectra
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", ">f8", ">f4", "c8", "c16"])
@@ -89,3 +91,29 @@ def test_masked_values_are_refused_with_the_remedy():
     assert as_tensor(whole)[0].tolist() == [1.0, 2.0]
     with pytest.raises(ValueError, match="masked"):
         as_tensor(np.ma.masked_array([1, 2], mask=True))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda gap: correlation_time(gap, np.ones(2)),
+        lambda gap: correlation_time(np.arange(2.0), gap),
+        lambda gap: window_errors(gap, windows=((1, 2),)),
+        lambda gap: paired_verdict(gap, np.ones(2)),
+        lambda gap: half_widths([gap, gap]),
+        lambda gap: spread(gap),
+        lambda gap: score_text(None, gap, context=2),
+        lambda gap: draw_spectra(None, {"u": (np.arange(2), gap)}),
+        lambda gap: draw_field(None, None, gap, None, title=""),
+    ],
+)
+def test_functions_of_results_refuse_masked_values(function):
+    with pytest.raises(ValueError, match="1 of 2 values are masked"):
+        function(np.ma.masked_greater([0.5, 1e20], 1e10))
+
+
+def test_a_mask_that_hides_nothing_changes_nothing():
+    whole = np.ma.masked_array([0.9, 0.5], mask=False)
+    assert correlation_time(whole.cumsum(), whole) == correlation_time([0.9, 1.4], [0.9, 0.5])
+    assert window_errors(whole, windows=((1, 2),))["1–2"] == pytest.approx(0.7)
+    assert spread(whole).mean == pytest.approx(0.7) and paired_verdict(whole, whole).difference == 0

@@ -132,6 +132,9 @@ def fit_two_phase(
         grid, forcing = source.grid, source.forcing
         chosen = _chosen(source, samples)
         a, u = source.read("a", chosen).astype(np.float64), source.read("u", chosen).astype(np.float64)
+    # tiny and huge solutions in units of their largest value, since their squares leave float64
+    unit = np.abs(u, where=np.isfinite(u), out=np.zeros_like(u)).max(initial=0.0) or 1.0
+    u = u / unit
     size = np.square(u).sum((1, 2))
     kept = np.isfinite(size) & (size > 0) & np.isfinite(a).all((1, 2))
     if not kept.any():
@@ -146,10 +149,12 @@ def fit_two_phase(
     def error(contrast: float) -> float:
         if contrast not in tried:
             solved = _solve(indicator, contrast, grid, forcing, tol)
+            own = np.abs(solved).max() or 1.0
+            solved = solved / own
             along, square = (solved * u).sum((1, 2)) / size, np.square(solved).sum((1, 2)) / size
             scale = along.sum() / square.sum()
             errors = np.sqrt(np.square(scale * solved - u).sum((1, 2)) / size)
-            tried[contrast] = float(errors.mean()), float(scale), errors
+            tried[contrast] = float(errors.mean()), float(scale) * (unit / own), errors
         return tried[contrast][0]
 
     best = min(contrasts, key=error)

@@ -109,10 +109,10 @@ def well_statistics(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
 
 
 class _Moments:
-    """Count, mean and squared deviation, merged block by block (Chan, Golub and LeVeque)."""
+    """Count, mean and √Σ(x − mean)², merged block by block (Chan, Golub and LeVeque): no square leaves float64."""
 
     def __init__(self, order: int) -> None:
-        self.order, self.count, self.mean, self.squares = order, 0, 0.0, 0.0
+        self.order, self.count, self.mean, self.deviation = order, 0, 0.0, 0.0
 
     def add(self, values: np.ndarray) -> None:
         axes = tuple(range(values.ndim - self.order))
@@ -120,14 +120,18 @@ class _Moments:
         if not count:
             return
         mean = values.mean(axis=axes)
-        squares = ((values - mean) ** 2).sum(axis=axes)
+        apart = values - mean
+        unit = np.abs(apart).max(axis=axes)
+        unit = np.where(unit > 0, unit, 1.0)
+        own = np.sqrt(np.square(apart / unit).sum(axis=axes)) * unit
         total, step = self.count + count, mean - self.mean
-        self.squares = self.squares + squares + step**2 * (self.count * count / total)
+        between = np.abs(step) * np.sqrt(self.count * count / total)
+        self.deviation = np.hypot(np.hypot(self.deviation, own), between)
         self.mean, self.count = self.mean + step * (count / total), total
 
     def results(self) -> dict[str, Any]:
-        variance = self.squares / self.count
-        values = {"mean": self.mean, "std": np.sqrt(variance), "rms": np.sqrt(variance + np.square(self.mean))}
+        std = self.deviation / np.sqrt(self.count)
+        values = {"mean": self.mean, "std": std, "rms": np.hypot(std, self.mean)}
         return {key: np.asarray(value).tolist() for key, value in values.items()}
 
 

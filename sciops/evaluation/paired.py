@@ -8,6 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from sciops._arrays import refuse_masked
+
 FEWEST = 5
 """Fewest seeds, and fewest samples, that a verdict needs.
 
@@ -161,7 +163,8 @@ def paired_verdict(
     covered = "samples" if over is None and seeds == 1 and samples > 1 else asked
     widths = half_widths(delta, level=level)
     half = {"seeds": widths.seeds, "samples": widths.samples}.get(covered, np.max(widths))
-    mean = float(delta.mean())
+    largest = float(np.abs(delta).max()) or 1.0
+    mean = float((delta / largest).mean()) * largest  # sums of huge differences leave the range of float64
     return Verdict(
         difference=mean,
         low=mean - float(half),
@@ -202,6 +205,7 @@ def half_widths(differences: Any, *, level: float = 0.95) -> HalfWidths:
     """
     from scipy import stats
 
+    refuse_masked(differences, "differences")
     d = np.asarray(differences, dtype=np.float64)
     seeds, samples = d.shape[-2:]
     # Squares of tiny or huge differences leave the range of float64: in units of the largest they do not.
@@ -228,8 +232,7 @@ def half_widths(differences: Any, *, level: float = 0.95) -> HalfWidths:
 
 
 def _errors(values: Any) -> np.ndarray:
-    if np.ma.is_masked(values):
-        raise ValueError("errors are masked: leave the masked samples out of both")
+    refuse_masked(values, "errors")
     array = np.asarray(values)
     if np.iscomplexobj(array):
         raise ValueError("errors are complex: expected real numbers, such as norms")

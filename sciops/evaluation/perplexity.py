@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sciops._arrays import refuse_masked
 from sciops.models.apply import evaluating
 
 
@@ -69,6 +70,7 @@ def score_text(
     stride = context if stride is None else stride
     if not 1 <= stride <= context:
         raise ValueError(f"stride={stride}, context={context}: expected 1 ≤ stride ≤ context")
+    refuse_masked(tokens, "tokens")
     tokens = np.asarray(tokens) if not isinstance(tokens, np.ndarray) else tokens
     if tokens.ndim != 1 or tokens.dtype.kind not in "iu" or len(tokens) < 2:
         raise ValueError(

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sciops._arrays import as_tensor
+from sciops._arrays import as_tensor, refuse_masked
+from sciops._scale import power_of_two, widened
 from sciops.grids import Grid, check_on_grid
 from sciops.metrics import EVERY_POINT_ALIKE, METRICS, relative_l2
 from sciops.models import Stepper
@@ -197,7 +198,7 @@ def correlation(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
 
     prediction, target : (batch, ..., *grid)   numpy or torch, same units
     grid : Grid | None     quadrature weights, and which axes are space; None takes all axes but the first as points
-    returns : (batch,)     same kind as the input; NaN where values are not finite
+    returns : (batch,)     same kind as the input, half precision in float32; NaN where values are not finite
 
     A constant prediction has correlation 0. Of a channel whose target is constant it is not defined: it is left out of
     the mean, which is 0 where there is no other.
@@ -210,6 +211,7 @@ def correlation(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
         raise ValueError(
             f"prediction has shape {tuple(p.shape)}, target {tuple(u.shape)}: expected the same shape for both"
         )
+    p, u = widened(p), widened(u)
     if grid is None:
         p, u, w = p.flatten(1)[:, None], u.flatten(1)[:, None], None
     else:
@@ -234,6 +236,8 @@ def correlation_time(times: Any, correlation: Any, threshold: float = 0.8) -> np
     Where the first value is below already, the first time; where a value is NaN, the last time before it (the first
     time, if there is none).
     """
+    for name, values in (("times", times), ("correlation", correlation)):
+        refuse_masked(values, name)
     t, c = np.asarray(times, np.float64), np.asarray(correlation, np.float64)
     if t.ndim != 1 or c.shape[-1:] != t.shape or not len(t):
         raise ValueError(f"times has shape {t.shape}, correlation {c.shape}: expected (steps,) and (..., steps)")
@@ -254,6 +258,7 @@ def window_errors(errors: Any, windows: Sequence[tuple[int, int]] = ((6, 12), (1
 
     Raises ValueError for a window that the errors do not reach: a shorter mean would be another number.
     """
+    refuse_masked(errors, "errors")
     errors = np.asarray(errors, np.float64)
     means = {}
     for first, last in windows:
@@ -278,9 +283,9 @@ class _NoIncrement(nn.Module):
 
 
 def _fluctuation(v: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    """(v minus its mean, in units of the largest value; its root mean square), exactly 0 for constants."""
+    """(v minus its mean, over a power of two near the largest value; its root mean square), exactly 0 for constants."""
     v = v - v[..., :1]
-    v = v / v.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(v.dtype).tiny)
+    v = v / power_of_two(v, -1)
     v = v - _mean(v, weights)[..., None]
     return v, _mean(v * v, weights).sqrt()
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from sciops._arrays import refuse_masked
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -67,17 +69,22 @@ def spread(values: Iterable[float]) -> Spread:
     Raises
     ------
     ValueError
-        There is no value, or the values are not one number per seed.
+        There is no value, the values are not one number per seed, or some of them are masked.
 
     Examples
     --------
     >>> print(f"{spread([0.50, 0.52, 0.54]):.2f}, {spread([0.5]):.2f}")
     0.52 ± 0.02, 0.50 (one seed)
     """
+    refuse_masked(values, "scores")
     array = np.asarray(list(values), dtype=np.float64)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"scores of shape {array.shape}: expected one number per seed, of at least one seed")
-    deviation = None
-    if array.size > 1:
-        deviation = float(array.std(ddof=1)) if np.isfinite(array).all() else math.inf
-    return Spread(float(array.mean()), deviation, float(array.min()), float(array.max()), array.size)
+    low, high = float(array.min()), float(array.max())
+    if not np.isfinite(array).all():
+        return Spread(float(array.mean()), math.inf if array.size > 1 else None, low, high, array.size)
+    # over a power of two, by which sums and squares of tiny or huge scores stay in the range of float64
+    unit = math.ldexp(1.0, max(math.frexp(max(-low, high))[1] - 1, -1022))
+    array = array / unit
+    deviation = float(array.std(ddof=1)) * unit if array.size > 1 else None
+    return Spread(float(array.mean()) * unit, deviation, low, high, array.size)

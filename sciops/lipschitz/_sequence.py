@@ -16,7 +16,7 @@ from sciops.lipschitz._torch_layers import channels_of
 from sciops.lipschitz._walk import look_up, measure
 from sciops.lipschitz.rescaling import RescaledLinear, RescaledResidual
 from sciops.mixers import MIXERS
-from sciops.models.apply import evaluating
+from sciops.models.apply import evaluating, placed_for
 
 _CHANNELS_LAST = (nn.Linear, RescaledLinear, RescaledResidual, *MIXERS.values())
 _SAME_MEMORY = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
@@ -51,9 +51,8 @@ def _plain(model: nn.Sequential, setting: Setting) -> Part:
         shapes.insert(0, (1, channels // math.prod(sizes), *sizes))
     if setting.shape is not None:
         shapes.insert(0, setting.shape)
-    place = next((p for p in model.parameters()), torch.zeros(()))
     for number, shape in enumerate(shapes, start=1):
-        x = torch.zeros(shape, dtype=place.dtype, device=place.device)
+        x = placed_for(model, torch.zeros(shape))
         part, y = _run(model, x, last, setting)
         if y is not None or number == len(shapes):
             break

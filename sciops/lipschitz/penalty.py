@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.lipschitz.bounds import best
+from sciops.models.apply import real_dtype_of
 
 
 def log_lipschitz_penalty(
@@ -28,5 +29,5 @@ def log_lipschitz_penalty(
     if part.value is None:
         row = next(row for row in part.rows if row.value is None)
         raise ValueError(f"{row.name} has no finite bound, so that there is nothing to penalise: {row.reason}")
-    place = next((p for p in model.parameters() if p.is_floating_point()), part.value)
-    return part.value.log().to(place.dtype)
+    dtype = real_dtype_of(model)
+    return part.value.log() if dtype is None else part.value.log().to(torch.promote_types(dtype, torch.float32))

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sciops._scale import norm_of
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, in_precision, placed_for, unwrapped
 from sciops.models.operator import Operator
@@ -282,9 +283,9 @@ def _smooth(grid: Grid, channels: int) -> np.ndarray:
 
 
 def _relative(a: Tensor, b: Tensor) -> float:
-    scale = torch.linalg.vector_norm(b.double())
-    error = torch.linalg.vector_norm((a - b).double())
-    return (error / scale).item() if scale > 0 else error.item()
+    a, b = a.double(), b.double()
+    error, size = (norm_of(v.flatten(), 0) for v in (a - b, b))
+    return (error / size).item() if size > 0 else error.item()
 
 
 def _channels(model: nn.Module) -> int:

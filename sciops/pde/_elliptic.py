@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from sciops._scale import norm_of
 from sciops.grids import Grid
 from sciops.pde._eigenbasis import (
     SCHEMES,
@@ -88,8 +89,8 @@ def without_mean(p: Problem, mean: Literal["refuse", "project"]) -> Tensor:
     weights = torch.as_tensor(p.grid.weights(), dtype=p.f.dtype, device=p.f.device)
     weights = weights / weights.sum()
     average = (weights * p.f).sum(axes, keepdim=True)
-    size = (weights * p.f**2).sum(axes, keepdim=True).sqrt()
-    excess = (average.abs() > 100 * torch.finfo(p.f.dtype).eps * size).flatten()
+    size = norm_of(weights.sqrt() * p.f, axes)
+    excess = average.flatten().abs() > 100 * torch.finfo(p.f.dtype).eps * size
     if mean == "refuse" and excess.any():
         i = int(torch.nonzero(excess)[0])
         which = "f" if p.start.single else f"f[{i}]"
@@ -155,6 +156,5 @@ def residual(p: Problem, f: Tensor, u: Tensor, shift: Tensor) -> Tensor:
     else:
         applied = differences(u, p.grid, p.kinds)
     moved = shift.to(device=f.device, dtype=f.dtype).reshape(-1, *(1,) * p.grid.ndim)
-    left = (f[inner] - applied - moved * u[inner]).flatten(1).norm(dim=1)
-    size = f[inner].flatten(1).norm(dim=1)
+    left, size = (norm_of(v.flatten(1), 1) for v in (f[inner] - applied - moved * u[inner], f[inner]))
     return left / torch.where(size > 0, size, 1.0)

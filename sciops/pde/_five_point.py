@@ -142,9 +142,9 @@ def conductances_gradient(a: Tensor, axes: tuple[Axis, Axis], along_y: Tensor, a
         p_at, q_at = (slice(None), component, *faces[:2]), (slice(None), component, *faces[2:])
         width = _outer(x.dual, y.inverse, a) if component else _outer(x.inverse, y.dual, a)
         p, q = a[p_at], a[q_at]
-        share = (along * (2.0 * width)).div_((p + q).square_())
-        gradient[p_at].addcmul_(share, q.square())
-        gradient[q_at].addcmul_(share, p.square())
+        share, both = along * (2.0 * width), p + q
+        gradient[p_at].addcmul_(share, (q / both).square_())  # never q², which tiny and huge coefficients leave
+        gradient[q_at].addcmul_(share, (p / both).square_())
     return gradient
 
 

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from sciops._scale import power_of_two
+
 __all__ = ["minres", "solve_differentiably"]
 
 Apply = Callable[[Tensor], Tensor]
@@ -27,6 +29,8 @@ def minres(
     f : (batch, …); weights : w > 0, of the shape of one sample
     """
     axes = tuple(range(1, f.ndim))
+    unit = power_of_two(f, axes)  # products of f with itself would leave the range of its dtype
+    f = f / unit
 
     def dot(x: Tensor, y: Tensor) -> Tensor:
         return (weights * x * y).sum(axes, keepdim=True)
@@ -66,7 +70,7 @@ def minres(
             live = live & (relative(u) > tol).reshape(live.shape)
             if not live.any():
                 break
-    return u, relative(u), count
+    return u * unit, relative(u), count
 
 
 def solve_differentiably(

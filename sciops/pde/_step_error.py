@@ -8,6 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from sciops._scale import norm_of
+
 __all__ = ["doubling_error", "expected_ratio", "unresolved_error"]
 
 _NEAR = 0.25  # by how much the observed order may differ from that of the method
@@ -39,18 +41,18 @@ def doubling_error(
     stiff_part : field → its part in modes with h|λ| > 1
     expected : d₂/d₁ at the order p, 2^p for steps of 4h; inf where the longest steps tell nothing
     """
-    size = fine.flatten(1).norm(dim=1)
+    size = norm_of(fine.flatten(1), 1)
     nearer, further = fine - double, double - longest
     stiff = stiff_part(nearer)
-    first, unordered = (part.flatten(1).norm(dim=1) for part in (nearer - stiff, stiff))
-    second = (further - stiff_part(further)).flatten(1).norm(dim=1)
+    first, unordered = (norm_of(part.flatten(1), 1) for part in (nearer - stiff, stiff))
+    second = norm_of((further - stiff_part(further)).flatten(1), 1)
     ratio = torch.where(first > 0, 2.0**order / expected * second / torch.where(first > 0, first, 1.0), 2.0**order)
     # where the longest steps are unstable they tell nothing: no order is seen
     ratio = torch.where(second.isfinite(), ratio, 1.0)
     ratio = torch.where(ratio.log2() >= order - _NEAR, ratio.clamp(max=2.0**order), ratio / 2)
     ordered = first / (ratio.clamp_min(1.5) - 1)
     error = torch.hypot(ordered, unordered) / torch.where(size > 0, size, 1.0)
-    weighty = stiff_part(fine).flatten(1).norm(dim=1) > _WEIGHT * size
+    weighty = norm_of(stiff_part(fine).flatten(1), 1) > _WEIGHT * size
     return torch.nan_to_num(error, nan=math.inf, posinf=math.inf), weighty
 
 
@@ -83,8 +85,8 @@ def unresolved_error(
     lengths = [h * count for count in counts]
     with torch.no_grad():
         finest = integrate(lengths, [_PARTS * count for count in counts], 4)
-        away = (integrate(lengths, counts, order) - finest).flatten(2).norm(dim=2)
-        rounding = _ROUNDINGS * torch.finfo(finest.dtype).eps * finest.flatten(2).norm(dim=2)
+        away = norm_of((integrate(lengths, counts, order) - finest).flatten(2), 2)
+        rounding = _ROUNDINGS * torch.finfo(finest.dtype).eps * norm_of(finest.flatten(2), 2)
         largest = torch.nan_to_num(away - rounding, nan=math.inf, posinf=math.inf).amax(1).clamp_min(0)
     turns = h * linear.imag.abs().flatten(1).amax(1).to(largest.device)
     return torch.where(turns > 1, largest * (steps / window), 0.0)

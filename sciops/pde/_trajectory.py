@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from sciops._arrays import as_tensor, refuse_masked
+from sciops._scale import norm_of
 from sciops.grids import Grid, check_on_grid
 from sciops.pde._etdrk import ORDERS, coefficients, step
 from sciops.pde._fourier import FourierSpace
@@ -237,7 +238,7 @@ def _estimated(fine: Tensor, run: tuple, counts: np.ndarray) -> Tensor:
 
     symbol = linear.reshape((1,) * (fine.ndim - linear.ndim) + linear.shape)
     unresolved = unresolved_error(integrate, symbol, largest, int(counts.sum()), order)
-    size = fine.flatten(1).norm(dim=1)
+    size = norm_of(fine.flatten(1), 1)
     # fields of one size differ by at most 2
     unresolved = (unresolved / torch.where(size > 0, size, 1.0)).clamp(max=2.0)
     return torch.where(weighty, torch.maximum(error, unresolved), error)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sciops._arrays import as_tensor
+from sciops._scale import norm_of
 from sciops.grids import Grid, check_on_grid
 from sciops.pde import _five_point as scheme
 from sciops.pde._darcy_system import coefficient_of, system_of
@@ -186,8 +187,7 @@ def residual(
     field = field[:, x.unknown, y.unknown]
     if system.walls.level is not None:
         field = field - system.walls.level[:, None, None]
-    r = system.left_by(field).flatten(1).norm(dim=1)
-    size = system.b.flatten(1).norm(dim=1)
+    r, size = (norm_of(v.flatten(1), 1) for v in (system.left_by(field), system.b))
     rho = r / torch.where(size > 0, size, 1.0)
     return restore(rho[0] if single else rho)
 

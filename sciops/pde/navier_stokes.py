@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sciops._arrays import as_tensor
+from sciops._scale import mean_square_of
 from sciops.grids import Grid, check_on_grid
 from sciops.pde._fourier import FourierSpace, check_periodic
 from sciops.pde._trajectory import Start, Trajectory, constant, evolve, initial
@@ -124,26 +125,26 @@ def velocity(w: Any, grid: Grid) -> Any:
 
 
 def energy(w: Any, grid: Grid) -> Any:
-    """E = ½⟨|u|²⟩ of the `velocity`; w (…, nx, ny) → (…). dE/dt = −2νZ − 2αE + ⟨ψf⟩.
+    """E = ½⟨|u|²⟩ of the `velocity`; w (…, nx, ny) → (…) float64. dE/dt = −2νZ − 2αE + ⟨ψf⟩.
 
     Exact of `tendency`, as is that of `enstrophy`, where w and f have no Nyquist modes and w has mean 0.
     """
     tensor, restore, _ = _field(w, grid)
-    return restore(0.5 * velocity(tensor, grid).square().sum(-3).mean((-2, -1)))
+    return restore(mean_square_of(velocity(tensor, grid), (-3, -2, -1)))  # half the sum over two components
 
 
 def enstrophy(w: Any, grid: Grid) -> Any:
-    """Z = ½⟨w²⟩; w (…, nx, ny) → (…). dZ/dt = −2νP − 2αZ + ⟨wf⟩."""
+    """Z = ½⟨w²⟩; w (…, nx, ny) → (…) float64. dZ/dt = −2νP − 2αZ + ⟨wf⟩."""
     tensor, restore, _ = _field(w, grid)
-    return restore(0.5 * tensor.square().mean((-2, -1)))
+    return restore(0.5 * mean_square_of(tensor, (-2, -1)))
 
 
 def palinstrophy(w: Any, grid: Grid) -> Any:
-    """P = ½⟨|∇w|²⟩; w (…, nx, ny) → (…)."""
+    """P = ½⟨|∇w|²⟩; w (…, nx, ny) → (…) float64."""
     tensor, restore, space = _field(w, grid)
     gradient = torch.stack(torch.broadcast_tensors(space.derivative(0), space.derivative(1)))
     slopes = space.inverse(space.cast(gradient) * space.forward(tensor).unsqueeze(-3))
-    return restore(0.5 * slopes.square().sum(-3).mean((-2, -1)))
+    return restore(mean_square_of(slopes, (-3, -2, -1)))  # half the sum over two components
 
 
 def li2020_forcing(grid: Grid) -> np.ndarray:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from sciops._arrays import as_tensor
+from sciops._scale import power_of_two
 from sciops.grids import Grid, check_on_grid
 from sciops.pde._chebyshev import chebyshev_coefficients, oscillation_terms, polynomial_sum
 from sciops.pde._eigenbasis import Boundary, analyse, boundaries_of, eigenvalues, inside, synthesise
@@ -82,7 +83,7 @@ def energy(state: Any, grid: Grid, *, speed: Any = 1.0, boundary: Boundary | Seq
 
     state : (…, 2, *grid), such as a trajectory's u (batch, time, 2, *grid)
     speed : c, a number, or a field (*grid), or (…, *grid) with one for every state
-    returns : (…), same kind; ∇ is that of the modes through the points, taken as ⟨u, −Δu⟩
+    returns : (…) float64, same kind; ∇ is that of the modes through the points, taken as ⟨u, −Δu⟩
 
     Raises ValueError for a state or a speed that does not fit.
     """
@@ -94,15 +95,18 @@ def energy(state: Any, grid: Grid, *, speed: Any = 1.0, boundary: Boundary | Seq
     if tensor.ndim < grid.ndim + 1 or tensor.shape[-1 - grid.ndim] != 2:
         raise ValueError(f"state has shape {tuple(tensor.shape)}; expected (…, 2, *grid), u and v = u_t")
     u, v = tensor.unbind(-1 - grid.ndim)
-    c = as_tensor(speed, "speed")[0].to(tensor)
+    c = as_tensor(speed, "speed")[0].to(tensor.device, torch.float64)
     if c.ndim:
         check_on_grid(c, grid, "speed")
-    of_u, of_v = (1.0, c**-2) if c.ndim else (c**2, 1.0)
-    force = synthesise(analyse(u, grid, kinds) * _like(eigenvalues(grid, kinds), tensor), grid, kinds)
-    weights = _like(grid.weights() / grid.weights().sum(), tensor)
     axes = tuple(range(-grid.ndim, 0))
-    inner = (..., *inside(grid, kinds))
-    return restore(0.5 * (weights * (of_v * v**2 + of_u * u * force))[inner].sum(axes))
+    of_u, of_v = (power_of_two(part, axes) for part in (u, v))  # squares in physical units leave the range of float32
+    u, v = u / of_u, v / of_v
+    force = synthesise(analyse(u, grid, kinds) * _like(eigenvalues(grid, kinds), tensor), grid, kinds)
+    weights = torch.as_tensor(grid.weights() / grid.weights().sum(), device=tensor.device)
+    potential, kinetic = u.double() * force, v.double().square()
+    kinetic, potential = (kinetic / c.square(), potential) if c.ndim else (kinetic, potential * c.square())
+    density = kinetic * of_v.double().square() + potential * of_u.double().square()
+    return restore(0.5 * (weights * density)[(..., *inside(grid, kinds))].sum(axes))
 
 
 def _speed(speed: Any, start: Start, grid: Grid) -> Tensor:

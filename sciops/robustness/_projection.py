@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from sciops._scale import norm_of
+
 _BISECTIONS = 80
 
 
@@ -22,7 +24,7 @@ def project_l2(
     column = (-1, *(1,) * (y.ndim - 1))
 
     def norm(v: Tensor) -> Tensor:
-        return torch.linalg.vector_norm((v * root).flatten(1), dim=1)
+        return norm_of((v * root).flatten(1), 1)
 
     size = norm(y)
     low = torch.where(size > epsilon, epsilon / size.clamp_min(torch.finfo(y.dtype).tiny), torch.ones_like(size))

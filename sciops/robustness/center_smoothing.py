@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from sciops._scale import widened
 from sciops.grids import Grid
 from sciops.robustness._noisy import batch_of_fields, check_smoothing, noisy_outputs
 from sciops.robustness._order_statistics import shifted, upper_index
@@ -174,7 +175,7 @@ def certify_centers(
 
 
 def _l2(target: Grid) -> Metric:
-    return lambda outputs, center: field_norm(outputs - center, target)
+    return lambda outputs, center: field_norm(widened(outputs) - center, target)
 
 
 def _check_slack(slack: float) -> None:

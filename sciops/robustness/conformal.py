@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from sciops._arrays import as_tensor
+from sciops._scale import widened
 from sciops.grids import Grid, check_on_grid
 from sciops.robustness._checks import check_level
 from sciops.robustness.field_norm import field_norm
@@ -166,4 +167,5 @@ def _pair(prediction: Any, truth: Any, grid: Grid):
     if p.shape != t.shape:
         raise ValueError(f"prediction has shape {tuple(p.shape)} and truth {tuple(t.shape)}: expected the same")
     check_on_grid(p, grid, "prediction")
+    p = widened(p)  # half precision ends at 65504, which t − p passes
     return p, t.to(p), restore

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sciops._arrays import as_tensor
+from sciops._scale import norm_of, widened
 from sciops.grids import Grid, check_on_grid
 
 __all__ = ["field_norm"]
@@ -18,7 +19,7 @@ def field_norm(v: Any, grid: Grid | None) -> Any:
 
     v : (batch, ..., *grid)   numpy or torch
     grid : None counts every number with weight 1, the Euclidean norm
-    returns : (batch,)        same kind; the subgradient at v = 0 is 0
+    returns : (batch,)        same kind, half precision in float32; the subgradient at v = 0 is 0
 
     The norm of one function agrees between grids up to quadrature error; the Euclidean norm grows like h^{−d/2}.
     Raises ValueError when v does not live on the grid.
@@ -26,8 +27,9 @@ def field_norm(v: Any, grid: Grid | None) -> Any:
     tensor, restore = as_tensor(v, "v")
     if grid is not None:
         check_on_grid(tensor, grid, "v")
+        tensor = widened(tensor)
         tensor = tensor * weights_like(grid, tensor).sqrt()
-    return restore(torch.linalg.vector_norm(tensor.flatten(1), dim=1))
+    return restore(norm_of(tensor.flatten(1), 1))
 
 
 def weights_like(grid: Grid, tensor: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from sciops._arrays import as_tensor
+from sciops._scale import norm_of, widened
 from sciops.grids import Grid, check_on_grid
 from sciops.robustness._checks import check_whole
 from sciops.robustness._eigenfunctions import (
@@ -155,8 +156,8 @@ class GaussianFieldNoise:
         coefficients = basis.analyse(wide)
         allowed = _IN_SPAN if tensor.dtype == torch.float64 else 16 * torch.finfo(tensor.dtype).eps
         outside = outside_share(wide, basis, coefficients).reshape(len(wide), -1).amax(1) > allowed
-        size = torch.linalg.vector_norm((coefficients / deviation.to(wide)).flatten(1), dim=1)
-        return restore(torch.where(outside, torch.inf, size).to(tensor.dtype))
+        size = norm_of((coefficients / deviation.to(wide)).flatten(1), 1)
+        return restore(torch.where(outside, torch.inf, size).to(widened(tensor).dtype))
 
     def reach(self, grid: Grid) -> float:
         """σ for the constant of the usual bases; the largest σ(1 + λ_k/τ²)^{−s/2}‖φ_k‖_h of all modes."""

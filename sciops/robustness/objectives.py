@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sciops._scale import widened
 from sciops.grids import Grid
 from sciops.pde import adjoint
 from sciops.robustness.field_norm import field_norm
@@ -34,7 +35,7 @@ def distance_to(operator: Callable[[Tensor], Tensor], truth: Tensor, target: Gri
     """
 
     def objective(x: Tensor) -> Tensor:
-        return field_norm(operator(x) - truth, target)
+        return field_norm(widened(operator(x)) - truth, target)
 
     return objective
 
@@ -53,6 +54,6 @@ def distance_to_solver(
 
     def objective(x: Tensor) -> Tensor:
         u = adjoint.solve(x[:, 0], grid, forcing=forcing, tol=tol)
-        return field_norm(operator(x) - u[:, None], grid)
+        return field_norm(widened(operator(x)) - u[:, None], grid)
 
     return objective

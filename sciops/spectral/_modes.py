@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from sciops._compiling import kept
+from sciops._scale import power_of_two, widened
 from sciops.grids import Grid
 
 Taper = Literal["hann"]
 Extension = Literal["odd", "even"]
 
 _TIE = 1e-9  # wavenumbers closer than this to a shell's or band's edge lie on it
-_CHUNK = 1 << 20  # points transformed at once: enough to hide the call, few enough to keep the peak near the input
+_CHUNK = 1 << 19  # points transformed at once: enough to hide the call, few enough to keep the peak near the input
 _SLAB = 1 << 16  # modes squared and summed at once, which stay in the cache: of 256³ modes in 0.6 of the time
 
 
@@ -110,8 +111,7 @@ def coefficients(u: Tensor, modes: Modes) -> Tensor:
     Orthonormal in the mean square: Σ multiplicity·|c|² is the mean of u² over the points — with an extension on nodes
     its trapezoid mean, with a taper w the mean of (wu)² over that of w².
     """
-    if u.dtype in (torch.float16, torch.bfloat16):
-        u = u.float()
+    u = widened(u)
     first = u.ndim - modes.ndim
     if modes.extension is not None:
         for axis in range(first, u.ndim):
@@ -151,28 +151,40 @@ def _reflected_transform(u: Tensor, axis: int, modes: Modes) -> Tensor:
     return weight * (-c.imag if odd else c.real)
 
 
-def energy_by_label(u: Tensor, modes: Modes, labels: Tensor, count: int) -> Tensor:
-    """Σ |coefficient|² over the modes of each label. u (..., *grid), real or complex; returns (..., count) float64.
+def energy_by_label(u: Tensor, modes: Modes, labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Σ |coefficient of u / unit|² over the modes of each label, and the unit, a power of two for each field.
 
-    labels : from `labelled`. Leading entries are transformed a few at a time, so the peak stays near the size of u.
+    u : (..., *grid)    real or complex
+    labels : from `labelled`
+    returns : energies (..., count) and units (..., 1), float64: the energies of u are energies · unit²
+
+    Coefficients of u / unit are at most 1 where those of u would leave the range of its squares; one whose square
+    still underflows lies far below the rounding errors of the transform. Leading entries are transformed a few at a
+    time, so that the peak of memory stays near the size of u.
     """
-    if u.is_complex():
-        # label sets are symmetric under k → −k, where the cross terms of the two parts cancel
-        return energy_by_label(u.real, modes, labels, count) + energy_by_label(u.imag, modes, labels, count)
     lead = u.shape[: u.ndim - modes.ndim]
-    rows = u.reshape(-1, *u.shape[len(lead) :])
+    unit = power_of_two(u, tuple(range(len(lead), u.ndim)))
+    # label sets are symmetric under k → −k, where the cross terms of the two parts of a complex field cancel
+    parts = (u.real, u.imag) if u.is_complex() else (u,)
+    energy = sum(_energies(part, unit, modes, labels, count) for part in parts)
+    return energy.reshape(*lead, count), unit.double().reshape(*lead, 1)
+
+
+def _energies(u: Tensor, unit: Tensor, modes: Modes, labels: Tensor, count: int) -> Tensor:
+    rows, units = (v.reshape(-1, *v.shape[v.ndim - modes.ndim :]) for v in (u, unit))
     labels = labels.to(u.device)
     step = max(1, _CHUNK // math.prod(modes.points))
-    width = _SLAB if u.device.type == "cpu" else len(labels)  # elsewhere a call costs more than a cache saves
-    sums = []
-    for start in range(0, len(rows), step):
-        c = coefficients(rows[start : start + step], modes).flatten(1)
+    # elsewhere a call costs more than a cache saves
+    width = max(1, _SLAB // min(step, max(1, len(rows)))) if u.device.type == "cpu" else len(labels)
+    sums = [u.new_zeros(0, count, dtype=torch.float64)]
+    for part, of in zip(rows.split(step), units.split(step)):
+        c = coefficients(part / of, modes).flatten(1)
         total = torch.zeros(len(c), 2 * count, dtype=torch.float64, device=u.device)
         for slab, label in zip(c.split(width, 1), labels.split(width)):
-            energy = slab.real.square() + slab.imag.square() if c.is_complex() else slab.square()
+            energy = torch.addcmul(slab.real.square(), slab.imag, slab.imag) if c.is_complex() else slab.square()
             total.index_add_(1, label, energy.to(torch.float64))
         sums.append(total[:, :count] + 2 * total[:, count:])
-    return (torch.cat(sums) if sums else u.new_zeros(0, count, dtype=torch.float64)).reshape(*lead, count)
+    return torch.cat(sums)
 
 
 @kept(16)

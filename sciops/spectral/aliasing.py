@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops._arrays import as_tensor
+from sciops._scale import power_of_two, widened
 from sciops.grids import Grid, check_on_grid
 from sciops.resampling import resample
 from sciops.spectral._modes import coefficients, modes_of
@@ -55,7 +56,7 @@ def aliasing_error(
         return as_tensor(activation(restore(t)))[0] if numpy_in else activation(t)
 
     lead = tensor.shape[: tensor.ndim - grid.ndim]
-    batched = tensor if lead else tensor.unsqueeze(0)
+    batched = widened(tensor if lead else tensor.unsqueeze(0))
     error = _aliasing(function, (batched,), grid, _limits(modes, grid), factor, basis)
     return restore(error if lead else error.squeeze(0))
 
@@ -125,11 +126,12 @@ def _aliasing(
         fine = Grid(tuple(factor * n for n in grid.shape), coarse.extent, coarse.centering, coarse.domain)
     # a sine mixer does not see what hidden channels do on the walls
     wall = "zero" if basis == "sine" else None
-    refined = [resample(v, coarse, fine, method=basis, wall=wall) for v in fields]
-    on_grid = _kept(function(*fields), coarse, limits, basis)
-    reference = _kept(function(*refined), fine, limits, basis)
-    error, size = (_norm(c) for c in (on_grid - reference, reference))
-    return torch.where(error == 0, 0.0, error / size)
+    refined = [resample(widened(v), coarse, fine, method=basis, wall=wall).to(v.dtype) for v in fields]
+    answers = [widened(function(*inputs)) for inputs in (fields, refined)]
+    unit = torch.maximum(*(power_of_two(answer, tuple(range(1, answer.ndim))) for answer in answers))
+    on_grid, reference = (_kept(v / unit, g, limits, basis) for v, g in zip(answers, (coarse, fine)))
+    (error, e), (size, s) = (_norm(c) for c in (on_grid - reference, reference))
+    return torch.where(error == 0, 0.0, error / size * (e / s))
 
 
 def _kept(u: Tensor, grid: Grid, limits: Sequence[float], basis: str) -> Tensor:
@@ -143,8 +145,10 @@ def _kept(u: Tensor, grid: Grid, limits: Sequence[float], basis: str) -> Tensor:
     return c * torch.from_numpy(weights).to(c.device).to(u.dtype).sqrt()
 
 
-def _norm(c: Tensor) -> Tensor:
-    return c.flatten(1).abs().square().sum(1).sqrt()
+def _norm(c: Tensor) -> tuple[Tensor, Tensor]:
+    """(‖c / s‖, s) per sample, with s a power of two near its largest coefficient."""
+    scale = power_of_two(c, tuple(range(1, c.ndim)))
+    return (c / scale).flatten(1).abs().square().sum(1).sqrt(), scale.flatten()
 
 
 def _limits(modes: int | Sequence[int], grid: Grid) -> tuple[float, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from sciops._arrays import as_tensor
+from sciops._scale import widened
 from sciops.grids import Grid, check_on_grid
 from sciops.spectral._modes import Extension, Taper, bands, energy_by_label, labelled, modes_of
 from sciops.spectral.power import Norm, check_norm
@@ -90,19 +91,24 @@ def band_errors(
     cuts = _cuts(edges, float(modes.magnitude(norm).max()))
     labels, count, _ = labelled(modes, bands, norm, cuts)
 
-    def per_sample(v: torch.Tensor) -> torch.Tensor:
-        energy = energy_by_label(v, modes, labels, count)
+    def per_sample(v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Energies and their unit, means over the channels of a sample."""
+        energy, unit = energy_by_label(v, modes, labels, count)
         energy = torch.nn.functional.pad(energy, (0, len(cuts) + 1 - count))
-        return energy.flatten(1, -2).mean(1) if energy.ndim > 2 else energy
+        if energy.ndim < 3:
+            return energy, unit
+        energy, unit = energy.flatten(1, -2), unit.flatten(1, -2)
+        largest = unit.amax(1, keepdim=True)
+        return (energy * (unit / largest).square()).mean(1), largest[:, 0]
 
-    error, energy = per_sample(p - u), per_sample(u)
+    (error, e), (energy, s), (answer, r) = (per_sample(v) for v in (widened(p) - widened(u), u, p))
     return BandErrors(
         lower=restore(torch.tensor([0.0, *cuts], dtype=torch.float64, device=p.device)),
         upper=restore(torch.tensor([*cuts, float("inf")], dtype=torch.float64, device=p.device)),
-        squared_error=restore(error),
-        relative_error=restore(torch.where(error == 0, 0.0, error / energy).sqrt()),
-        target_energy=restore(energy),
-        prediction_energy=restore(per_sample(p)),
+        squared_error=restore(error * e * e),
+        relative_error=restore(torch.where(error == 0, 0.0, error / energy).sqrt() * (e / s)),
+        target_energy=restore(energy * s * s),
+        prediction_energy=restore(answer * r * r),
         fundamental=modes.fundamental,
         norm=norm,
     )

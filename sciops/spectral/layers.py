@@ -56,7 +56,9 @@ def layer_spectra(
         spectrum = power_spectrum(field, grid, taper=taper, extension=extension, norm=norm).mean()
         if modes is None:
             return spectrum, 0.0
-        _, below, above = split_energy(field, grid, modes, taper, extension).flatten(0, -2).mean(0).tolist()
+        energy, unit = split_energy(field, grid, modes, taper, extension)
+        energy = energy * (unit / unit.max()).square()
+        _, below, above = energy.flatten(0, -2).mean(0).tolist()
         return spectrum, above / (below + above) if below + above else 0.0
 
     records = watch(model, tensor, grid, on_output=reduce, layers=layers, channels=channels)

@@ -47,7 +47,8 @@ def power_spectrum(
     """E(κ) = Σ_{κ−½ ≤ |k| < κ+½} |û_k|² with û = (1/N) Σ_x u(x) e^{−ik·x}, so that Σ_κ E(κ) = mean of u².
 
     u : (..., *grid)    numpy or torch, real or complex, any leading axes, which are kept; ``.mean()`` of the result
-                        averages them. The FFT runs in u's precision, the sums in float64.
+                        averages them. The FFT runs in u's precision, at least float32, on u over a power of two near
+                        its largest value; energies beyond the range of float64 (u of 1e-170 or 1e160) are 0 or inf.
     taper : what is done about the jump between opposite ends of a field that is not periodic (a jump fakes a k⁻² tail):
         * None    nothing: the FFT of the n points, whose period is n·h. On a node grid that is n/(n − 1) times its
                   extent, so that equal mode numbers on two node grids are different wavenumbers.
@@ -77,10 +78,10 @@ def power_spectrum(
     check_norm(norm)
     modes = modes_of(grid, taper, extension)
     labels, count, members = labelled(modes, shells, norm)
-    energy = energy_by_label(tensor, modes, labels, count)
+    energy, unit = energy_by_label(tensor, modes, labels, count)
     wavenumber = torch.arange(count, dtype=torch.float64, device=tensor.device)
     members = torch.from_numpy(members).to(tensor.device)
-    return Spectrum(restore(wavenumber), restore(energy), restore(members), modes.fundamental, norm)
+    return Spectrum(restore(wavenumber), restore(energy * unit * unit), restore(members), modes.fundamental, norm)
 
 
 def energy_above(
@@ -110,21 +111,21 @@ def energy_above(
         raise ValueError("grid=None: a field needs its grid; pass energy_above(u, grid, modes)")
     tensor, restore = as_tensor(u, "u")
     check_on_grid(tensor, grid, "u")
-    _, below, beyond = split_energy(tensor, grid, modes, taper, extension).unbind(-1)
+    _, below, beyond = split_energy(tensor, grid, modes, taper, extension)[0].unbind(-1)
     return restore(_share(beyond, below + beyond))
 
 
 def split_energy(
     u: torch.Tensor, grid: Grid, modes: int | Sequence[int], taper: Taper | None, extension: Extension | None
-) -> torch.Tensor:
-    """(..., 3) energies: of the mean, of the modes below K on every axis, of the others."""
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(..., 3) energies: of the mean, of the modes below K on every axis, of the others; units as `energy_by_label`."""
     limits = (modes,) * grid.ndim if isinstance(modes, (int, float, np.integer)) else tuple(modes)
     if len(limits) != grid.ndim or min(limits) <= 0:
         raise ValueError(f"modes={modes!r}: expected a positive number, or one for each of the {grid.ndim} axes")
     kinds = modes_of(grid, taper, extension)
     labels, count, _ = labelled(kinds, above, tuple(float(m) for m in limits))
-    energy = energy_by_label(u, kinds, labels, count)
-    return torch.nn.functional.pad(energy, (0, 3 - count))
+    energy, unit = energy_by_label(u, kinds, labels, count)
+    return torch.nn.functional.pad(energy, (0, 3 - count)), unit
 
 
 def _share(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:

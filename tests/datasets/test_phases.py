@@ -45,6 +45,15 @@ def test_known_contrast_and_scale_are_recovered_through_walls_beyond_the_grid():
     np.testing.assert_allclose(coarse_solution(again.assign(a=_dataset(mark, u, SHORT)["a"]), fit), u, rtol=1e-3)
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_the_scale_of_solutions_in_any_unit(unit):
+    mark = _indicator(2, SHORT)
+    u = darcy.solve(np.where(mark, 5.0, 1.0), SHORT, forcing=2.0).u
+    near, far = (fit_two_phase(_dataset(mark, c * u, SHORT), contrasts=(4, 5), precision=0) for c in (1.0, unit))
+    assert far.contrast == near.contrast == 5 and far.scale / unit == pytest.approx(near.scale, rel=1e-9)
+    assert far.relative_l2 == pytest.approx(near.relative_l2, abs=1e-9)
+
+
 def test_less_permeable_phase_may_be_the_marked_one():
     mark = _indicator(4, SHORT)
     u = darcy.solve(np.where(mark, 1.0, 8.0), SHORT, forcing=2.0).u

@@ -578,3 +578,23 @@ def test_layers_alone_and_rescaled_ones():
     assert lipschitz_bound(nn.Linear(3, 3), LINE).value is not None
     assert "number of channels" in reason(nn.Sequential(nn.ReLU()))
     assert "does not run" in reason(nn.Sequential(nn.Linear(3, 4), nn.Linear(3, 3)))
+
+
+class Spectral(nn.Module):
+    """A layer written by hand, whose weights multiply the modes of a real field."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.weight = nn.Parameter(0.5j * torch.ones(channels, 1))
+
+    def forward(self, x):
+        return torch.fft.irfft(self.weight * torch.fft.rfft(x), x.shape[-1])
+
+
+def test_the_layers_before_and_after_complex_weights_run_on_real_fields(forgotten):
+    register(Spectral, lambda module, setting: module.weight.abs().max())
+    model, grid = nn.Sequential(Spectral(3), nn.Conv1d(3, 2, 1, bias=False)), Grid((8,), centering="periodic")
+    expected = 0.5 * torch.linalg.matrix_norm(model[1].weight[..., 0].double(), 2)
+    assert lipschitz_bound(model, grid).value == pytest.approx(expected.item(), rel=1e-6)
+    penalty = log_lipschitz_penalty(model, grid)
+    assert penalty.dtype == torch.float32 and penalty.item() == pytest.approx(expected.log().item(), rel=1e-5)

@@ -159,6 +159,9 @@ def test_fitted_symbol_is_the_least_squares_one(random):
             assert torch.allclose(found[c, k], lam, atol=1e-12)
     assert torch.allclose(fitted_symbol(before, 5 * before, (-1,)).abs(), torch.ones(3, 5).double())
     assert not fitted_symbol(torch.zeros_like(before), after, (-1,)).any()
+    for unit in (1e-25, 1e30):  # squares of float32 end at 1e-38 and 1e38
+        other = fitted_symbol((unit * before).float(), (unit * 0.1 * after).float(), (-1,))
+        torch.testing.assert_close(other.to(found.dtype), found, rtol=1e-4, atol=1e-5)
 
 
 def test_flow_symbol_moves_a_wave():

@@ -214,7 +214,9 @@ def time_step(u: np.ndarray, viscosity: float) -> float | None:
     twice[0] = twice[-1] = 1.0  # the mean, and for even n the highest wave, stand alone
     if n % 2:
         twice[-1] = 2.0
-    power = twice * np.abs(np.fft.rfft(u.astype(np.float64), axis=-1) / n) ** 2
+    u = u.astype(np.float64)
+    u = u / (np.abs(u).max() or 1.0)  # the step is a ratio of energies, whatever their unit
+    power = twice * np.abs(np.fft.rfft(u, axis=-1) / n) ** 2
     total = power[..., 1:].sum(-1).max(-1)
     resolved = (total > 0) & (power[..., -max(2, n // 6) :].sum(-1).max(-1) < _RESOLVED * total)
     if resolved.sum() < 2:

@@ -131,7 +131,7 @@ def _equation(u: Any, stated: bool) -> str:
     if stated:
         return "kuramoto_sivashinsky"
     first = np.asarray(u[indexing.OuterIndexer((0, slice(None), slice(None)))], np.float64)
-    energy = np.square(first).sum(1)
+    energy = np.square(first / (np.abs(first).max() or 1.0)).sum(1)
     if np.isfinite(energy).all() and energy[0] > 0 and len(energy) > 2:
         if np.ptp(energy) < _KEPT * energy[0]:
             return "kdv"

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sciops._scale import power_of_two
 from sciops.grids import Grid
 from sciops.training.gradients._scan import Coefficient, FourierDiagonal
 
@@ -74,7 +75,8 @@ def flow_symbol(grid: Grid, *, dt: float, velocity: float | Sequence[float] = 0.
 
 def fitted_symbol(before: Tensor, after: Tensor, axes: tuple[int, ...]) -> Tensor:
     """(channels, *frequencies): λ(k) that minimises Σ |û_after − λ û_before|², cut to modulus 1; 0 where û vanishes."""
-    a, b = torch.fft.rfftn(before.detach(), dim=axes), torch.fft.rfftn(after.detach(), dim=axes)
+    unit = power_of_two(before, tuple(range(before.ndim)))
+    a, b = (torch.fft.rfftn(field.detach() / unit, dim=axes) for field in (before, after))
     power, product = (a.abs() ** 2).sum((0, 1)), (a.conj() * b).sum((0, 1))
     there = power > torch.finfo(power.dtype).eps * power.max()
     symbol = torch.where(there, product / power.clamp_min(torch.finfo(power.dtype).tiny), torch.zeros_like(product))

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from sciops.models.apply import placed_for
 from sciops.models.orthogonality import can_be_projected, orthogonality_defect, orthogonalize_
 from sciops.training.gradients._linear_stack import LinearStack, read_stack, run_stack
 
@@ -100,11 +101,8 @@ def project_(
     layers = [stack.steps[i][1] for i in stack.hidden]
     grids: list[tuple[int, ...] | None] = [None] * len(layers)
     if shape is not None:
-        like = next(layer.parameters() for layer in layers)
         with torch.no_grad():
-            run = run_stack(
-                stack.steps, torch.zeros(1, *shape, dtype=like.dtype, device=like.device), differentiable=False
-            )
+            run = run_stack(stack.steps, placed_for(model, torch.zeros(1, *shape)), differentiable=False)
         grids = [grid_of(layer, run.inputs[i].shape) for i, layer in zip(stack.hidden, layers)]
     chosen = [(layer, grid) for layer, grid in zip(layers, grids) if can_be_projected(layer)]
     orthogonalize_(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+
+import torch
 from torch import Tensor
 
+from sciops._scale import power_of_two, widened
 from sciops.grids import Grid
-from sciops.training.objectives.norms import nonzero, root, squared_sum
+from sciops.training.objectives.norms import difference, ratio, root
 
 
 def difference_energy(u: Tensor, grid: Grid) -> Tensor:
@@ -18,21 +23,13 @@ def difference_energy(u: Tensor, grid: Grid) -> Tensor:
     sin(kx + φ) of a periodic grid the value is k²/2 · [sin(kh/2)/(kh/2)]²: the exact ⟨(u′)²⟩ = k²/2 times the squared
     symbol of the difference.
     """
-    first = u.ndim - grid.ndim
-    total = u.new_zeros(u.shape[0])
-    for axis, h in enumerate(grid.spacing, start=first):
-        if grid.centering == "periodic":
-            step = u.roll(-1, axis) - u
-        else:
-            step = u.diff(dim=axis)
-        if step.shape[axis]:
-            total = total + (step / h).square().flatten(1).mean(1)
-    return total
+    u = widened(u)
+    return sum((part.square().mean(1) for part in _differences(u, grid)), u.new_zeros(u.shape[0]))
 
 
 def relative_gradient(prediction: Tensor, target: Tensor, grid: Grid) -> Tensor:
     """‖∇(p − u)‖ / ‖∇u‖ per sample, derivatives as in `difference_energy`; immense where only p varies."""
-    return root(difference_energy(prediction - target, grid)) / nonzero(root(difference_energy(target, grid)))
+    return ratio(*(_norm(v, grid, values=False) for v in (difference(prediction, target), target)))
 
 
 def h1(prediction: Tensor, target: Tensor, grid: Grid) -> Tensor:
@@ -41,8 +38,29 @@ def h1(prediction: Tensor, target: Tensor, grid: Grid) -> Tensor:
     Lengths are those of the grid: on the unit box the derivative of a field that varies over the box weighs about π²
     times its value.
     """
-    error = prediction - target
-    points = target[0].numel()
-    above = squared_sum(error) / points + difference_energy(error, grid)
-    below = squared_sum(target) / points + difference_energy(target, grid)
-    return root(above) / nonzero(root(below))
+    return ratio(*(_norm(v, grid, values=True) for v in (difference(prediction, target), target)))
+
+
+def _differences(u: Tensor, grid: Grid) -> list[Tensor]:
+    """D u along each axis that has differences, (batch, differences)."""
+    parts = []
+    for axis, h in enumerate(grid.spacing, start=u.ndim - grid.ndim):
+        step = u.roll(-1, axis) - u if grid.centering == "periodic" else u.diff(dim=axis)
+        if step.shape[axis]:
+            parts.append((step / h).flatten(1))
+    return parts
+
+
+def _norm(u: Tensor, grid: Grid, *, values: bool) -> Tensor:
+    """√Σ⟨(D u)²⟩, with ⟨u²⟩ in the sum where asked for, of u in any unit."""
+    unit = power_of_two(u, tuple(range(1, u.ndim)))
+    u = u / unit
+    return _root_of_means([u.flatten(1)] * values + _differences(u, grid), u) * unit.flatten()
+
+
+def _root_of_means(parts: Sequence[Tensor], like: Tensor) -> Tensor:
+    if not parts:
+        return like.new_zeros(len(like))
+    # differences may be far smaller than the values that they are of
+    unit = reduce(torch.maximum, [power_of_two(part, 1) for part in parts])
+    return root(sum((part / unit).square().mean(1) for part in parts)) * unit.flatten()

@@ -5,17 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from sciops._scale import norm_of, widened
 from sciops.grids import Grid
 
 
 def relative_l2(prediction: Tensor, target: Tensor, grid: Grid | None = None) -> Tensor:
     """‖p − u‖ / ‖u‖ over channels and points, per sample; 0 where both vanish, immense where only u does."""
-    return root(squared_sum(prediction - target)) / nonzero(root(squared_sum(target)))
+    return ratio(*(norm_of(v.flatten(1), 1) for v in (difference(prediction, target), target)))
 
 
 def relative_mse(prediction: Tensor, target: Tensor, grid: Grid | None = None) -> Tensor:
     """‖p − u‖² / ‖u‖² over channels and points, per sample: the square of `relative_l2`."""
-    return squared_sum(prediction - target) / nonzero(squared_sum(target))
+    return relative_l2(prediction, target).square()
 
 
 def nrmse(prediction: Tensor, target: Tensor, grid: Grid | None = None) -> Tensor:
@@ -24,19 +25,22 @@ def nrmse(prediction: Tensor, target: Tensor, grid: Grid | None = None) -> Tenso
     Variables of any scale weigh alike, where `relative_l2` sees the largest alone; so do the frames of an unrolled
     step. Where a channel of u vanishes, its error is in units of the whole of u.
     """
-    error, size = (root(v.square().flatten(2).sum(2)) for v in (prediction - target, target))
-    whole = root(squared_sum(target))[:, None]
-    return (error / nonzero(torch.where(size > 0, size, whole))).mean(1)
+    error, size = (norm_of(v.flatten(2), 2) for v in (difference(prediction, target), target))
+    whole = norm_of(target.flatten(1), 1)[:, None]
+    return ratio(error, torch.where(size > 0, size, whole)).mean(1)
 
 
 def mse(prediction: Tensor, target: Tensor, grid: Grid | None = None) -> Tensor:
-    """Mean of (p − u)² over channels and points, per sample."""
-    return (prediction - target).square().flatten(1).mean(1)
+    """Mean of (p − u)² over channels and points, per sample, in the units of u².
+
+    Of fields of 1e-20 or 1e20 that is beyond float32, as are its gradients: take `relative_mse` for them.
+    """
+    return difference(prediction, target).square().flatten(1).mean(1)
 
 
-def squared_sum(u: Tensor) -> Tensor:
-    """Σ u² over all axes but the first."""
-    return u.square().flatten(1).sum(1)
+def difference(prediction: Tensor, target: Tensor) -> Tensor:
+    """p − u, in float32 at least: half precision ends at 65504."""
+    return widened(prediction) - widened(target)
 
 
 def root(square: Tensor) -> Tensor:
@@ -45,6 +49,6 @@ def root(square: Tensor) -> Tensor:
     return torch.where(positive, square, 1.0).sqrt() * positive
 
 
-def nonzero(norm: Tensor) -> Tensor:
-    """A denominator: the norm, or the smallest normal number where it is 0, so that 0/0 counts as 0."""
-    return norm.clamp_min(torch.finfo(norm.dtype).tiny)
+def ratio(error: Tensor, size: Tensor) -> Tensor:
+    """error / size of two norms, where the smallest normal number stands for a size of 0, so that 0/0 counts as 0."""
+    return error / torch.where(size > 0, size, torch.finfo(size.dtype).tiny)
