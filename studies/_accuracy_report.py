@@ -82,7 +82,7 @@ def print_table(results: Mapping[str, Any], config: Any) -> None:
             if row["kind"] == "solver":
                 print(line + f"{'':>15} {'':>9} {row['milliseconds']:>9.2f}")
                 continue
-            spread = f"{row['low']:.5f}–{row['high']:.5f}" if row["seeds"] > 1 else ""
+            spread = f"{row['low']:.5f}–{row['high']:.5f}" if row["seeds"] > 1 else "one seed"
             print(
                 f"{line}{spread:>15} {row['averaged']:>9.5f} {row['milliseconds']:>9.2f} "
                 f"{row['milliseconds per step']:>8.1f} {row['steps']:>6.0f} {row['epochs']:>6.1f} "

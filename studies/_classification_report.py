@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops.evaluation import paired_verdict, spread
 from sciops.plotting import figure, series
 from studies._timing import print_targets, target
 
@@ -23,15 +24,15 @@ def summary(records: Mapping[str, list[dict[str, Any]]], costs: Mapping[str, Any
     """
     rows = []
     for name, runs in records.items():
-        values = np.array([run["accuracy"] for run in runs])
-        mean = float(values.mean())
+        found = spread(run["accuracy"] for run in runs)
+        mean = found.mean
         rows.append(
             {
                 "name": name,
                 "accuracy": mean,
-                "deviation": float(values.std(ddof=1)) if len(values) > 1 else None,
-                "low": float(values.min()),
-                "high": float(values.max()),
+                "deviation": found.deviation,
+                "low": found.low,
+                "high": found.high,
                 "sampling": 100 * math.sqrt(mean / 100 * (1 - mean / 100) / tested),
                 "validation": float(np.mean([run["validation"] for run in runs])),
                 "seeds": len(runs),
@@ -52,8 +53,8 @@ def targets(results: Mapping[str, Any], config: Any) -> list[dict[str, Any]]:
     peers = [rows[name] for name in PEERS if name in rows]
     if "multipole" in rows and peers:
         best = max(peers, key=lambda row: row["accuracy"])
-        spread = difference(results["runs"]["multipole"], results["runs"][best["name"]])
-        note = f"{spread['text']}; {results['images']['train']} images, {config.epochs} epochs"
+        found_by = difference(results["runs"]["multipole"], results["runs"][best["name"]], results["images"]["test"])
+        note = f"{found_by['text']}; {results['images']['train']} images, {config.epochs} epochs"
         what = f"accuracy: multipole − best peer ({best['name']}), points"
         found.append(target(what, rows["multipole"]["accuracy"] - best["accuracy"], least=-POINTS) | {"spread": note})
     curve = results["curve"]
@@ -70,14 +71,25 @@ def targets(results: Mapping[str, Any], config: Any) -> list[dict[str, Any]]:
     return found
 
 
-def difference(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Paired by seed: the accuracies' differences, their mean and standard error, and all of it as text."""
-    gaps = np.array([a["accuracy"] - b["accuracy"] for a, b in zip(ours, theirs)])
-    text = f"by seed {', '.join(f'{gap:+.2f}' for gap in gaps)}"
-    error = float(gaps.std(ddof=1) / math.sqrt(len(gaps))) if len(gaps) > 1 else None
-    if error is not None:
-        text += f"; mean {gaps.mean():+.2f} ± {error:.2f} (standard error)"
-    return {"by_seed": gaps.tolist(), "mean": float(gaps.mean()), "error": error, "text": text}
+def difference(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], tested: int) -> dict[str, Any]:
+    """Accuracy of ours − theirs in points, by seed, and the verdict over seeds and test images, as numbers and text.
+
+    tested : number of test images, of which a run's "wrong" lists those that it took for others
+    """
+    gaps = [a["accuracy"] - b["accuracy"] for a, b in zip(ours, theirs)]
+    verdict = paired_verdict(*(_wrong(runs, tested) for runs in (theirs, ours)))
+    side = {"first": "the peer is better", "second": "multipole is better"}.get(verdict.winner, verdict.winner)
+    text = f"by seed {', '.join(f'{gap:+.2f}' for gap in gaps)}; mean {verdict.difference:+.2f} "
+    text += f"[{verdict.low:+.2f}, {verdict.high:+.2f}] over seeds and images: {side}"
+    return {"by_seed": gaps, "mean": verdict.difference, "low": verdict.low, "high": verdict.high, "text": text}
+
+
+def _wrong(runs: list[dict[str, Any]], tested: int) -> np.ndarray:
+    """(seeds, images): 100 where a run is wrong, 0 elsewhere, so that means are in points."""
+    errors = np.zeros((len(runs), tested))
+    for row, run in zip(errors, runs):
+        row[np.asarray(run["wrong"], dtype=int)] = 100.0
+    return errors
 
 
 def exponent(curve: Mapping[int, Any], name: str, first: int, last: int) -> float:
@@ -95,13 +107,13 @@ def print_report(results: Mapping[str, Any], config: Any) -> None:
     )
     width = max(len(row["name"]) for row in results["summary"])
     print(
-        f"{'':{width}} {'accuracy %':>10} {'± sd':>6} {'seeds from–to':>15} {'validation':>10} {'ms/step':>8} "
+        f"{'':{width}} {'accuracy %':>17} {'seeds from–to':>15} {'validation':>10} {'ms/step':>8} "
         f"{'MB/step':>8} {'s/run':>7} {'parameters':>10} {'rate':>8}"
     )
     for row in sorted(results["summary"], key=lambda row: -row["accuracy"]):
-        deviation = "" if row["deviation"] is None else f"{row['deviation']:.2f}"
+        shown = f"{spread(run['accuracy'] for run in results['runs'][row['name']]):.2f}"
         print(
-            f"{row['name']:{width}} {row['accuracy']:>10.2f} {deviation:>6} {row['low']:>8.2f}–{row['high']:<6.2f} "
+            f"{row['name']:{width}} {shown:>17} {row['low']:>8.2f}–{row['high']:<6.2f} "
             f"{row['validation']:>10.2f} {1e3 * row['seconds']:>8.1f} {row['bytes'] / 2**20:>8.1f} "
             f"{row['training seconds']:>7.1f} {row['parameters']:>10} {row['rate']:>8.2g}"
         )

@@ -14,6 +14,7 @@ import torch
 from sciops.datasets.box_world import boxes, exact_match
 from sciops.datasets.sequence_tasks import SequenceTask
 from sciops.datasets.tracking import overwrite, packed_pointers, pointer_chain
+from sciops.evaluation import spread
 from studies._cells import kept
 from studies._sequence_training import TokenModel, train_tokens
 
@@ -91,7 +92,7 @@ def summary(arm: Arm, records: list[dict[str, Any]], group: str = "hop") -> dict
     return {
         "name": arm.name,
         "accuracy": float(np.mean(accuracy)),
-        "spread": float(np.std(accuracy)),
+        "spread": spread(accuracy).deviation,
         "accuracies": accuracy,
         "value": values,
         "by_value": np.mean(by_seed, axis=0).tolist(),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops.evaluation import spread
 from sciops.plotting import figure, series
 from studies._timing import print_targets, target
 
@@ -98,10 +99,10 @@ def print_all(results: dict[str, Any]) -> None:
     if "properties" in results:
         rows = results["properties"]
         systems = sorted({row["properties"] for row in rows})
-        print(f"\naccuracy by pointer systems in the same tokens\n{'':34}" + "".join(f"{p:>14}" for p in systems))
+        print(f"\naccuracy by pointer systems in the same tokens\n{'':34}" + "".join(f"{p:>18}" for p in systems))
         for name in dict.fromkeys(row["name"] for row in rows):
             of = {row["properties"]: row for row in rows if row["name"] == name}
-            print(f"{name:34}" + "".join(f"{of[p]['accuracy']:>8.3f} ± {of[p]['spread']:.2f}" for p in systems))
+            print(f"{name:34}" + "".join(f"{format(spread(of[p]['accuracies']), '.3f'):>18}" for p in systems))
     if "tasks" in results:
         print("\noverwritten variables: accuracy by links")
         _print_hops(results["tasks"]["overwrite"])
@@ -119,12 +120,12 @@ def print_all(results: dict[str, Any]) -> None:
 
 def _print_hops(rows: list[dict[str, Any]], shown: int = 13) -> None:
     hops = sorted({hop for row in rows for hop in row["value"]})[:shown]
-    print(f"{'':28} seeds  steps    rate   all ± spread  reach " + "".join(f"{hop:>6}" for hop in hops))
+    print(f"{'':28} seeds  steps    rate     all ± over seeds  reach " + "".join(f"{hop:>6}" for hop in hops))
     for row in rows:
         of = dict(zip(row["value"], row["by_value"]))
         reach = "/".join(map(str, row["reach"]))
         line = f"{row['name']:28} {len(row['accuracies']):>5} {row['steps']:>6} {row['rate']:>7.0e}"
-        line += f"  {row['accuracy']:.3f} ± {row['spread']:.3f} {reach:>6} "
+        line += f"  {format(spread(row['accuracies']), '.3f'):<16} {reach:>6} "
         print(line + "".join(f"{of[hop]:>6.2f}" if hop in of else f"{'':6}" for hop in hops))
 
 
@@ -198,8 +199,8 @@ def _draw_blocks(axis: Any, results: dict[str, list[dict[str, Any]]]) -> None:
     for i, ((kind, rows), style) in enumerate(zip(results.items(), series())):
         at = np.arange(len(rows)) + 0.38 * (i - 0.5)
         label = {"near": "near links", "far": "a tenth far"}[kind]
-        spread = [row["spread"] for row in rows]
-        axis.barh(at, [row["accuracy"] for row in rows], xerr=spread, height=0.36, color=style["color"], label=label)
+        bars = [row["spread"] or 0.0 for row in rows]
+        axis.barh(at, [row["accuracy"] for row in rows], xerr=bars, height=0.36, color=style["color"], label=label)
     axis.set_yticks(range(len(names)), names)
     axis.invert_yaxis()
     axis.set(xlabel="accuracy, all links", title="block forms", xlim=(0, 1.05))

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from sciops.evaluation import spread
 from sciops.plotting import figure, series
-from studies._feedback_summary import EQUAL_TIME, paired, verdicts
+from studies._feedback_summary import EQUAL_TIME, verdicts
 from studies._feedback_training import ARMS, OURS
+from studies._verdicts import seed_verdict, shown
 
 _SAID = (
     "the paper (abstract): competitive perplexity at a markedly lower cost; overviews: near BPTT, well above FT-BPTT"
@@ -25,14 +27,13 @@ def print_report(results: Mapping[str, Any]) -> None:
         here = [row for row in rows if row["task"] == task["name"]]
         print(f"\n{task['name']}: {task['about']}; {task['optimiser_steps']} steps, {here[0]['seeds']} seeds")
         print(f"{task['unit']}; without memory {task['trivial']:.4g}")
-        heads = ("test", "± seeds", "− FT-BPTT", "− equal time", "closed", "seconds", "speed", "cosine", "norm ratio")
-        widths = (9, 9, 19, 19, 8, 9, 7, 17, 17)
+        heads = ("test ± seeds", "− FT-BPTT", "− equal time", "closed", "seconds", "speed", "cosine", "norm ratio")
+        widths = (22, 42, 42, 8, 9, 7, 17, 17)
         print(f"{'':20}" + "".join(f"{head:>{width}}" for head, width in zip(heads, widths)))
         for row in here:
             cells = (
-                f"{row['test']:.4g}",
-                f"{row['spread']:.2g}",
-                *("{:+.2g} ± {:.1g}".format(*row[f"against_{other}"]) for other in ("truncation", "equal_time")),
+                f"{row['test']:.4g}" + (" (one seed)" if row["spread"] is None else f" ± {row['spread']:.2g}"),
+                *(shown(row[f"against_{other}"]) for other in ("truncation", "equal_time")),
                 "–" if np.isnan(row["closed"]) else f"{row['closed']:.0%}",
                 f"{row['seconds']:.2f}",
                 f"{row['speed']:.2f}",
@@ -56,18 +57,16 @@ def _print_rollouts(rows: list[Mapping[str, Any]]) -> None:
     if not rows:
         return
     print("\nrollouts of an FNO on Kuramoto–Sivashinsky: relative L2 error of the last frame")
-    heads = ("test", "± seeds", "− Λ = 0", "seconds", "cosine", "norm ratio")
-    print(f"{'':20}" + "".join(f"{head:>{width}}" for head, width in zip(heads, (9, 9, 19, 9, 17, 17))))
+    heads = ("test ± seeds", "− Λ = 0", "seconds", "cosine", "norm ratio")
+    print(f"{'':20}" + "".join(f"{head:>{width}}" for head, width in zip(heads, (22, 42, 9, 17, 17))))
     cut = [row["test"] for row in rows if row["arm"].endswith("(Λ = 0)")]
     for arm in dict.fromkeys(row["arm"] for row in rows):
         mine = [row for row in rows if row["arm"] == arm]
-        tests = np.array([row["test"] for row in mine])
-        mean, error = paired(tests, cut)
+        tests = [row["test"] for row in mine]
         looks = [" ".join(f"{v:.2f}" for v in np.mean([[c[k] for c in row["closeness"]] for row in mine], 0))
                  for k in ("cosine", "norm_ratio")]  # fmt: skip
-        spread = tests.std(ddof=1) if len(tests) > 1 else float("nan")
         print(
-            f"{arm:20}{tests.mean():9.4f}{spread:9.2g}{f'{mean:+.2g} ± {error:.1g}':>19}"
+            f"{arm:20}{format(spread(tests), '.4f'):>22}{shown(seed_verdict(tests, cut)):>42}"
             f"{np.mean([row['seconds'] for row in mine]):9.2f}{looks[0]:>17}{looks[1]:>17}"
         )
 

@@ -7,17 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from sciops.evaluation import Verdict, spread
+from studies._verdicts import seed_verdict
+
 EQUAL_TIME = "BPTT, equal time"
 
 
 def summary(tasks: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """One row a task and arm, at the rate with the least mean validation error.
 
-    test, spread : mean and standard deviation over the seeds
-    closed : share of the gap between FT-BPTT and BPTT that the arm closes, of the means; nan where BPTT is not better
-        beyond two standard errors
-    against_truncation, against_equal_time : mean and standard error of the paired difference to FT-BPTT, and to BPTT in
-        the same time, seed by seed; negative is better
+    test, spread : mean and standard deviation over the seeds, None with one
+    closed : share of the gap between FT-BPTT and BPTT that the arm closes, of the means; nan where BPTT is not shown to
+        be better
+    against_truncation, against_equal_time : `seed_verdict` of the arm (first) and FT-BPTT, or BPTT in the same time
     seconds : mean training time;  speed : BPTT's over it
     cosine, norm_ratio : means at the first, the middle and the last look
     """
@@ -28,7 +30,7 @@ def summary(tasks: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]
             arm: _at_best_rate([r for r in here if r["arm"] == arm]) for arm in dict.fromkeys(r["arm"] for r in here)
         }
         exact, cut = (_mean(chosen[arm], "test") for arm in ("BPTT", "FT-BPTT"))
-        gap = clear_sign(paired(_tests(chosen["BPTT"]), _tests(chosen["FT-BPTT"]))) < 0
+        gap = clear_sign(seed_verdict(_tests(chosen["BPTT"]), _tests(chosen["FT-BPTT"]))) < 0
         for arm, of_arm in chosen.items():
             rows.append(
                 {
@@ -38,10 +40,10 @@ def summary(tasks: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]
                     "seeds": len(of_arm),
                     "diverged": sum(r["diverged"] for r in of_arm),
                     "test": _mean(of_arm, "test"),
-                    "spread": _deviation([r["test"] for r in of_arm]),
+                    "spread": spread(r["test"] for r in of_arm).deviation,
                     "closed": (cut - _mean(of_arm, "test")) / (cut - exact) if gap else float("nan"),
-                    "against_truncation": paired(_tests(of_arm), _tests(chosen["FT-BPTT"])),
-                    "against_equal_time": paired(_tests(of_arm), _tests(chosen[EQUAL_TIME])),
+                    "against_truncation": seed_verdict(_tests(of_arm), _tests(chosen["FT-BPTT"])),
+                    "against_equal_time": seed_verdict(_tests(of_arm), _tests(chosen[EQUAL_TIME])),
                     "seconds": _mean(of_arm, "seconds"),
                     "speed": _mean(chosen["BPTT"], "seconds") / _mean(of_arm, "seconds"),
                     "cosine": _looks(of_arm, "cosine"),
@@ -52,8 +54,8 @@ def summary(tasks: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]
 
 
 def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """One line a task: which modes beat full truncation beyond the spread, how near they come to BPTT, and whether they
-    beat BPTT in the same time."""
+    """One line a task: which modes beat full truncation, how near they come to BPTT, and whether they beat BPTT in the
+    same time; or that there are too few seeds to say so."""
     lines = []
     for task in dict.fromkeys(row["task"] for row in rows):
         here = {row["arm"]: row for row in rows if row["task"] == task}
@@ -65,29 +67,21 @@ def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
                 names = [arm.removeprefix("DSF ") for arm, s in signs.items() if s == sign]
                 if names or word == "better":
                     parts.append(f"DSF {word} than {other}: {', '.join(names) or 'none'}")
+            few = [row["arm"].removeprefix("DSF ") for row in fed if row[key] and row[key].winner == "too few seeds"]
+            if few:
+                parts.append(f"too few seeds for a verdict: {', '.join(few)}")
         if fed and clear_sign(here["BPTT"]["against_truncation"]) < 0:
             best = min(fed, key=lambda row: row["test"])
             parts.append(f"the best mode, {best['arm']}, closes {best['closed']:.0%} of the gap to BPTT")
         elif fed:
-            parts.append("BPTT is not better than FT-BPTT beyond the spread: no gap to close")
+            parts.append("BPTT is not shown to be better than FT-BPTT: no gap to close")
         lines.append(f"{task}: " + "; ".join(parts))
     return lines
 
 
-def clear_sign(difference: Sequence[float]) -> int:
-    """−1, 0 or 1: the sign of a (mean, standard error) where it is beyond two standard errors."""
-    mean, error = difference
-    return int(np.sign(mean)) if abs(mean) > 2 * error else 0
-
-
-def paired(values: Sequence[float], others: Sequence[float]) -> list[float]:
-    """[mean, standard error] of the differences, seed by seed."""
-    differences = [a - b for a, b in zip(values, others)]
-    return [float(np.mean(differences)), _deviation(differences) / len(differences) ** 0.5]
-
-
-def _deviation(values: Sequence[float]) -> float:
-    return float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
+def clear_sign(verdict: Verdict | None) -> int:
+    """−1 where the first is shown to have the smaller error, 1 where the second, 0 where nothing is shown."""
+    return {"first": -1, "second": 1}.get(verdict.winner, 0) if verdict else 0
 
 
 def _at_best_rate(runs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops.evaluation import FEWEST
 from sciops.plotting import figure, series
 
 GROUPS = ("first", "middle", "last")
@@ -107,7 +108,8 @@ def print_report(results: dict[str, Any], config: Any) -> None:
     print("\nwithout activations: largest relative difference to the gradient, float64")
     for kind, by_depth in results["linear"].items():
         print(f"  {kind:<14}" + "   ".join(f"{d} layers {value:.0e}" for d, value in by_depth.items()))
-    print("\nclaims, by number of layers where every seed shows them")
+    few = f"; {len(config.seeds)} seeds, a verdict needs {FEWEST}" if len(config.seeds) < FEWEST else ""
+    print(f"\nclaims, by number of layers where every seed shows them{few}")
     for one in results["claims"]:
         seen = ", ".join(map(str, one["seen"])) or "none"
         print(f"  {one['claim']}: seen at {seen}; not at {', '.join(map(str, one['not seen'])) or 'none'}")

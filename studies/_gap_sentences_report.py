@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sciops.evaluation import Rouge
+from sciops.evaluation import Rouge, spread
 from sciops.plotting import PALETTE, figure, series
 from studies._gap_sentences_training import ARMS, LONGER, PRETRAINED
+from studies._verdicts import seed_verdict
 
 _NAMES = ("ROUGE-1", "ROUGE-2", "ROUGE-L")
 
 
 def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row an encoder, number of summaries and arm: each seed's scores and losses, and how many seeds of the
-    pre-trained arm are better than this one at the same seed, {"rouge": (1, 2, L), "validation": …}."""
+    """One row an encoder, number of summaries and arm: each seed's scores and losses; and the pre-trained arm against
+    the others, {"rouge", "validation": how many seeds are better, "of", "verdict": {"rouge", "validation"}}."""
     found: dict[tuple[str, int, str], dict[int, dict[str, Any]]] = {}
     for run in runs:
         spec = run["spec"]
@@ -38,37 +40,47 @@ def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         }
         if arm != PRETRAINED and ours:
             shared = [seed for seed in by_seed if seed in ours]
+            both = [[part[s] for s in shared] for part in (ours, by_seed)]
             row["beaten by pre-training"] = {
                 "rouge": [sum(ours[s]["rouge"][i] > by_seed[s]["rouge"][i] for s in shared) for i in range(3)],
                 "validation": sum(ours[s]["validation"] < by_seed[s]["validation"] for s in shared),
                 "of": len(shared),
+                "verdict": {
+                    "rouge": [
+                        _judged([1 - e[s]["rouge"][i] for s in shared] for e in (ours, by_seed)) for i in range(3)
+                    ],
+                    "validation": _judged([e["validation"] for e in part] for part in both),
+                },
             }
         rows.append(row)
     return rows
 
 
+def _judged(errors: Iterable[list[float]]) -> str:
+    """ "better", "worse", or what `paired_verdict` says instead, of the first errors by seed against the second."""
+    found = seed_verdict(*errors)
+    return "diverged" if found is None else {"first": "better", "second": "worse"}.get(found.winner, found.winner)
+
+
 def print_report(results: dict[str, Any]) -> None:
     print("real texts: " + ", ".join(f"{name} {value}" for name, value in results["corpus"].items()))
-    print(f"\n{'test ROUGE F, mean ± deviation over seeds':<58}{'1':>14}{'2':>14}{'L':>14}{'validation':>14}")
+    print(f"\n{'test ROUGE F, mean ± deviation over seeds':<58}{'1':>19}{'2':>19}{'L':>19}{'validation':>19}")
     for name, scores in results["lead"].items():
-        cells = "".join(f"{value:>14.3f}" for value in Rouge(*scores)[:3])
-        print(f"{'baseline: ' + name:<58}{cells}{'–':>14}")
+        cells = "".join(f"{value:>19.3f}" for value in Rouge(*scores)[:3])
+        print(f"{'baseline: ' + name:<58}{cells}{'–':>19}")
     for row in results["summary"]:
-        scores = np.array(row["rouge"])[:, :3]
-        cells = "".join(f"{m:>8.3f} ±{s:.3f}" for m, s in zip(scores.mean(0), _deviation(scores)))
-        loss = np.array(row["validation"])
+        cells = "".join(f"{format(spread(of_seeds), '.3f'):>19}" for of_seeds in list(zip(*row["rouge"]))[:3])
         name = f"{row['encoder']}, {row['few']} summaries, {row['arm']}"
-        print(f"{name:<58}{cells}{loss.mean():>8.2f} ±{float(_deviation(loss)):.2f}")
+        print(f"{name:<58}{cells}{format(spread(row['validation']), '.2f'):>19}")
     print("validation: loss on held-out summaries, nats a token, of the weights that are judged")
     print("\npre-training on gap sentences (PEGASUS, LOCOST: it helps, most where summaries are few)")
     for row in results["summary"]:
         beaten = row.get("beaten by pre-training")
         if beaten:
-            counts = ", ".join(f"{name} {n}/{beaten['of']}" for name, n in zip(_NAMES, beaten["rouge"]))
-            print(
-                f"  {row['encoder']}, {row['few']} summaries: better than {row['arm']} in {counts}, validation loss "
-                f"{beaten['validation']}/{beaten['of']} seeds"
-            )
+            names, judged = (*_NAMES, "validation loss"), beaten["verdict"]
+            said = zip(names, (*beaten["rouge"], beaten["validation"]), (*judged["rouge"], judged["validation"]))
+            counts = ", ".join(f"{name} {n}/{beaten['of']} ({verdict})" for name, n, verdict in said)
+            print(f"  {row['encoder']}, {row['few']} summaries, against {row['arm']}: better seeds (verdict) {counts}")
     _print_costs(results["costs"])
     first = next((run for run in results["runs"] if run["spec"]["arm"] == PRETRAINED), results["runs"][0])
     others = [run for run in results["runs"] if run["spec"]["seed"] == first["spec"]["seed"]]
@@ -90,10 +102,6 @@ def _print_costs(rows: list[dict[str, Any]]) -> None:
         cells = "".join(f"{s * 1e3:>11.1f} ms {b / 2**20:>5.0f} MB" for s, b in (ours, theirs))
         memory = theirs[1] / ours[1] if ours[1] else float("nan")
         print(f"{row['length']:>8}{cells}{row['time ratio']['median']:>12.2f}{memory:>14.2f}")
-
-
-def _deviation(values: np.ndarray) -> Any:
-    return values.std(0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1:])
 
 
 def draw(results: dict[str, Any], folder: Path) -> None:

@@ -10,6 +10,7 @@ import torch
 from tqdm.auto import tqdm
 
 from sciops.datasets import Splits, TensorFields
+from sciops.evaluation import spread
 from sciops.grids import Grid
 from sciops.models import build_model
 from sciops.pde import darcy
@@ -17,6 +18,7 @@ from sciops.random_fields import gaussian_random_field, two_phase
 from sciops.training import GRADIENTS, Batch, TrainConfig, evaluate, fit
 from sciops.training.gradients import compared, groups_of
 from studies._timing import interleaved
+from studies._verdicts import seed_verdict, shown
 
 MODELS: dict[str, dict[str, Any]] = {
     "fno": dict(width=12, modes=(5, 5)),
@@ -109,15 +111,16 @@ def summary(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for name, arm in dict.fromkeys((r["model"], r["arm"]) for r in records):
         own = [r for r in records if (r["model"], r["arm"]) == (name, arm)]
         base = {r["seed"]: r["error"] for r in records if (r["model"], r["arm"]) == (name, "backprop")}
-        errors = np.array([r["error"] for r in own])
+        found = spread(r["error"] for r in own)
         row = {
             "model": name,
             "arm": arm,
-            "error": float(errors.mean()),
-            "spread": float(errors.std(ddof=1)) if len(errors) > 1 else 0.0,
+            "error": found.mean,
+            "spread": found.deviation,
             "loss": float(np.mean([r["loss"] for r in own])),
-            "relative": float(errors.mean() / np.mean([base[r["seed"]] for r in own])),
+            "relative": float(found.mean / np.mean([base[r["seed"]] for r in own])),
             "relative_by_seed": [r["error"] / base[r["seed"]] for r in own],
+            "verdict": _against(own, base) if arm != "backprop" else "",
         }
         if own[0]["looks"]:
             for key in ("cosine", "norm_ratio"):
@@ -125,6 +128,11 @@ def summary(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 row[key] = [float(values[i]) for i in (0, len(values) // 2, -1)]
         rows.append(row)
     return rows
+
+
+def _against(own: list[dict[str, Any]], base: dict[int, float]) -> str:
+    """ln(error / backpropagation's) over seeds, with its verdict: "first" errs less, "second" more."""
+    return shown(seed_verdict([r["error"] for r in own], [base[r["seed"]] for r in own], log=True), "+.3f")
 
 
 def step_times(config: Any, data: Splits) -> dict[str, dict[str, float]]:

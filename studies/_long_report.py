@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from sciops.evaluation import Spread, spread
 from sciops.plotting import figure, series
 from studies._long_burgers import ARMS as BURGERS_ARMS
 from studies._long_burgers import BLIND
@@ -72,7 +71,7 @@ def _needle(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         own = [row for row in rows if row["arm"] == arm]
         lengths = {
             n: {
-                key: spread([row["lengths"][n][key] for row in own if row["lengths"][n][key] is not None])
+                key: _pair([row["lengths"][n][key] for row in own if row["lengths"][n][key] is not None])
                 for key in ("accuracy", "near", "far")
             }
             for n in own[0]["lengths"]
@@ -100,16 +99,17 @@ def _burgers(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         own = [row for row in rows if row["arm"] == arm]
         for key, name in (("errors", arm), ("blind", arm + BLIND)):
             if key in own[0]:
-                errors = {n: spread([row[key][n] for row in own]) for n in own[0][key]}
+                errors = {n: _pair([row[key][n] for row in own]) for n in own[0][key]}
                 means.append({"arm": name, "errors": errors, "parameters": own[0]["parameters"]})
     return means
 
 
-def spread(values: Sequence[float]) -> list[float] | None:
-    """[mean, standard deviation]; None of nothing."""
+def _pair(values: Sequence[float]) -> list[float | None] | None:
+    """[mean, standard deviation over seeds, None with one]; None of nothing."""
     if not values:
         return None
-    return [float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")]
+    found = spread(values)
+    return [found.mean, found.deviation]
 
 
 def print_tables(results: dict[str, Any]) -> None:
@@ -139,10 +139,10 @@ def print_tables(results: dict[str, Any]) -> None:
         chance = found["needle"][0]["chance"]
         lengths = list(found["needle"][0]["lengths"])
         print(f"\nneedle, accuracy by tokens (chance {chance:.3f}), and where the needle is farther than in training")
-        print(f"{'':26}" + "".join(f"{n:>16}{'far':>16}" for n in lengths) + f"{'parameters':>12}")
+        print(f"{'':26}" + "".join(f"{n:>18}{'far':>18}" for n in lengths) + f"{'parameters':>12}")
         for row in found["needle"]:
             cells = (_shown(row["lengths"][n][key]) for n in lengths for key in ("accuracy", "far"))
-            print(f"{row['arm']:26}" + "".join(f"{c:>16}" for c in cells) + f"{row['parameters']:>12}")
+            print(f"{row['arm']:26}" + "".join(f"{c:>18}" for c in cells) + f"{row['parameters']:>12}")
             if row["learnt"] < row["seeds"]:
                 print(
                     f"  in {row['seeds'] - row['learnt']} of {row['seeds']} trainings not learnt within {row['steps']} "
@@ -153,14 +153,17 @@ def print_tables(results: dict[str, Any]) -> None:
         print("\nBurgers, relative L² by points of the grid; trained on the first")
         print(f"{'':46}" + "".join(f"{n:>18}" for n in points) + f"{'parameters':>12}")
         for row in found["burgers"]:
-            cells = (_shown(row["errors"][n], "{:.4f} ± {:.4f}") for n in points)
+            cells = (_shown(row["errors"][n], ".4f") for n in points)
             print(f"{row['arm']:46}" + "".join(f"{c:>18}" for c in cells) + f"{row['parameters']:>12}")
     if found["targets"]:
         print_targets(found["targets"])
 
 
-def _shown(pair: Sequence[float] | None, form: str = "{:.3f} ± {:.3f}") -> str:
-    return "–" if pair is None else form.format(*pair)
+def _shown(pair: Sequence[float | None] | None, digits: str = ".3f") -> str:
+    if pair is None:
+        return "–"
+    mean, deviation = pair
+    return format(Spread(mean, deviation, mean, mean, 1 if deviation is None else 2), digits)
 
 
 def draw(results: dict[str, Any], folder: Path) -> None:
@@ -204,7 +207,7 @@ def _draw_generalisation(found: dict[str, Any], panels: list[str], path: Path) -
                 mean, deviation = zip(*values)
                 if BLIND in row["arm"]:
                     style = style | {"linestyle": ":", "alpha": 0.7}
-                axis.errorbar(at, mean, np.nan_to_num(deviation), label=row["arm"], capsize=2, **style)
+                axis.errorbar(at, mean, [d or 0.0 for d in deviation], label=row["arm"], capsize=2, **style)
             axis.set_xscale("log", base=2)
             axis.set_xticks(at, [str(n) for n in at])
             axis.set(ylabel=label)

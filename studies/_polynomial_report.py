@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops.evaluation import spread
 from sciops.plotting import figure, series
 from studies._polynomial_cost import LAYERS, LINEAR, break_even, crossover, slopes
 from studies._timing import print_targets, target
@@ -102,8 +103,8 @@ def _spread(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> dict[str,
     }
     for key in keys:
         values = [row[key] for row in rows]
-        deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        summary[key] = {"mean": float(np.mean(values)), "deviation": deviation, "values": values}
+        found = spread(values)
+        summary[key] = {"mean": found.mean, "deviation": found.deviation, "values": values}
     return summary
 
 
@@ -156,16 +157,14 @@ def print_report(results: Mapping[str, Any]) -> None:
         for arm, row in found["fields"].items():
             closed = found["closed"].get(arm)
             share = "" if closed is None else f"{np.mean(closed):.0%} ({min(closed):.0%} … {max(closed):.0%})"
-            cells = "  ".join(
-                f"{row[k]['mean']:.4f} ± {row[k]['deviation']:.4f}".ljust(20) for k in ("error", "error_fine")
-            )
+            cells = "  ".join(format(spread(row[k]["values"]), ".4f").ljust(20) for k in ("error", "error_fine"))
             print(f"{arm:<22}{row['parameters']:>11}{row['seconds']:>7.0f}  {cells}  {share}")
     if found["recall"]:
         task = results["recall"][0]["spec"]["task"]
         print(f"\nrecall, {task['pairs']} pairs in {task['length']} tokens, {results['recall'][0]['steps']} steps")
         for arm, row in found["recall"].items():
             one = row["accuracy"]
-            print(f"{arm:<22}{row['parameters']:>11}{row['seconds']:>7.0f}  {one['mean']:.3f} ± {one['deviation']:.3f}")
+            print(f"{arm:<22}{row['parameters']:>11}{row['seconds']:>7.0f}  {spread(one['values']):.3f}")
     print_targets(results["claims"])
     for row in results["claims"]:
         if row.get("note"):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sciops.evaluation import spread
 from sciops.models._log_mel import LogMel
 from sciops.plotting import PALETTE, figure, series
 from studies._speech_costs import exponents
 from studies._speech_data import Speech
+from studies._verdicts import seed_verdict
 
 KINDS = {"phonemes": "PER", "letters": "CER"}
 
@@ -24,22 +26,22 @@ def summary(results: Mapping[str, Any]) -> list[dict[str, Any]]:
         after = [run["after"] for run in pretrainings]
         row: dict[str, Any] = {"mixer": mixer, "parameters": pretrainings[0]["parameters"]}
         row |= {name: float(np.mean([one[name] for one in after])) for name in ("accuracy", "commonest", "uniform")}
-        row["accuracy_deviation"] = _deviation([one["accuracy"] for one in after])
+        row["accuracy_deviation"] = spread(one["accuracy"] for one in after).deviation
         for arm, runs in results["tuning"].get(mixer, {}).items():
             for kind in (*KINDS, *(f"{k}_beam" for k in KINDS)):
                 values = [run["test"][kind] for run in runs if kind in run["test"]]
                 if values:
-                    row[f"{arm} {kind}"], row[f"{arm} {kind} deviation"] = float(np.mean(values)), _deviation(values)
+                    found = spread(values)
+                    row[f"{arm} {kind}"], row[f"{arm} {kind} deviation"] = found.mean, found.deviation
             row[f"{arm} rate"] = runs[0]["rate"]
         rows.append(row)
     return rows
 
 
 def gains(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Error of each other arm − error of the pre-trained one, paired by seed: mean, standard error, and a verdict.
+    """Error of each other arm − error of the pre-trained one, paired by seed: mean, interval, and a verdict.
 
-    verdict : "lower" or "higher" error with pre-training where every seed agrees and the mean is above twice its
-        standard error, "not seen" else
+    verdict : "lower" or "higher" error with pre-training, or what `paired_verdict` says instead
     """
     rows = []
     for mixer, arms in results["tuning"].items():
@@ -47,8 +49,8 @@ def gains(results: Mapping[str, Any]) -> list[dict[str, Any]]:
             if arm == "pretrained" or "pretrained" not in arms:
                 continue
             for kind in KINDS:
-                gaps = np.array([a["test"][kind] - b["test"][kind] for a, b in zip(arms[arm], arms["pretrained"])])
-                rows.append({"mixer": mixer, "against": arm, "kind": kind, **_judged(gaps, "lower", "higher")})
+                judged = _judged(arms[arm], arms["pretrained"], kind, "lower", "higher")
+                rows.append({"mixer": mixer, "against": arm, "kind": kind, **judged})
     return rows
 
 
@@ -60,23 +62,24 @@ def between(results: Mapping[str, Any], ours: str = "polynomial") -> list[dict[s
         if mixer == ours or ours not in tuning or "pretrained" not in arms:
             continue
         for kind in KINDS:
-            pairs = zip(arms["pretrained"], tuning[ours]["pretrained"])
-            gaps = np.array([a["test"][kind] - b["test"][kind] for a, b in pairs])
-            rows.append({"mixer": mixer, "kind": kind, **_judged(gaps, f"{ours} better", f"{mixer} better")})
+            both = arms["pretrained"], tuning[ours]["pretrained"]
+            rows.append({"mixer": mixer, "kind": kind, **_judged(*both, kind, f"{ours} better", f"{mixer} better")})
     return rows
 
 
-def _judged(gaps: np.ndarray, above: str, below: str) -> dict[str, Any]:
-    mean = float(gaps.mean())
-    error = float(gaps.std(ddof=1) / math.sqrt(len(gaps))) if len(gaps) > 1 else None
-    verdict = "not seen"
-    if error is not None and abs(mean) > 2 * error and (np.sign(gaps) == np.sign(mean)).all():
-        verdict = above if mean > 0 else below
-    return {"by_seed": gaps.tolist(), "mean": mean, "error": error, "verdict": verdict}
-
-
-def _deviation(values: Sequence[float]) -> float | None:
-    return float(np.std(values, ddof=1)) if len(values) > 1 else None
+def _judged(
+    runs: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], kind: str, above: str, below: str
+) -> dict[str, Any]:
+    """Errors of `runs` − errors of `others`, and which word the verdict is: `above` zero, or `below`."""
+    a, b = ([run["test"][kind] for run in part] for part in (runs, others))
+    found = seed_verdict(a, b)
+    return {
+        "by_seed": [x - y for x, y in zip(a, b)],
+        "mean": found.difference,
+        "low": found.low,
+        "high": found.high,
+        "verdict": {"first": below, "second": above}.get(found.winner, found.winner),
+    }
 
 
 def print_report(results: Mapping[str, Any], config: Any) -> None:
@@ -96,19 +99,20 @@ def print_report(results: Mapping[str, Any], config: Any) -> None:
         f"frames begun with probability {config.probability}, {config.codes} codes; CTC {config.steps} steps of "
         f"{config.labelled_batch}; test: new sentences by new speakers"
     )
-    print(f"\n{'':<15}{'parameters':>11}{'masked acc. %':>16}{'commonest':>11}{'uniform':>9}", end="")
+    print(f"\n{'':<15}{'parameters':>11}{'masked acc. %':>18}{'commonest':>11}{'uniform':>9}", end="")
     arms = list(next(iter(results["tuning"].values())))
     print("".join(f"{f'{short} {arm} %':>20}" for short in KINDS.values() for arm in arms))
     for row in results["summary"]:
-        cells = f"{row['mixer']:<15}{row['parameters']:>11}{_percent(row['accuracy'], row['accuracy_deviation']):>16}"
+        runs = results["tuning"].get(row["mixer"], {})
+        found = _percent(run["after"]["accuracy"] for run in results["pretraining"][row["mixer"]])
+        cells = f"{row['mixer']:<15}{row['parameters']:>11}{found:>18}"
         cells += f"{100 * row['commonest']:>11.1f}{100 * row['uniform']:>9.2f}"
         for kind in KINDS:
             for arm in arms:
-                value = row.get(f"{arm} {kind}")
-                text = "" if value is None else _percent(value, row[f"{arm} {kind} deviation"])
+                text = _percent(run["test"][kind] for run in runs[arm]) if f"{arm} {kind}" in row else ""
                 cells += f"{text:>20}"
         print(cells)
-    print("\nerror without pre-training − with it, points, paired by seed: mean ± standard error")
+    print("\nerror without pre-training − with it, points, paired by seed: mean [95 % over seeds]")
     for row in results["gains"]:
         print(f"  {row['mixer']:<15}{KINDS[row['kind']]} against {row['against']:<9} {_points(row)}")
     if results["between"]:
@@ -132,14 +136,14 @@ def print_report(results: Mapping[str, Any], config: Any) -> None:
     )
 
 
-def _percent(value: float, deviation: float | None) -> str:
-    return f"{100 * value:.1f}" + ("" if deviation is None else f" ± {100 * deviation:.1f}")
+def _percent(values: Iterable[float]) -> str:
+    return f"{spread(values).times(100):.1f}"
 
 
 def _points(row: Mapping[str, Any]) -> str:
-    error = "" if row["error"] is None else f" ± {100 * row['error']:.1f}"
     seeds = ", ".join(f"{100 * gap:+.1f}" for gap in row["by_seed"])
-    return f"{100 * row['mean']:+.1f}{error} ({seeds}): {row['verdict']}"
+    interval = f"[{100 * row['low']:+.1f}, {100 * row['high']:+.1f}]"
+    return f"{100 * row['mean']:+.1f} {interval} ({seeds}): {row['verdict']}"
 
 
 def draw(results: Mapping[str, Any], data: Speech, folder: Path) -> None:

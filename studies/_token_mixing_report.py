@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops.evaluation import FEWEST
 from sciops.plotting import PALETTE, figure, series
 from studies._token_mixing_runs import PAPER, TASKS, chance, score
 
@@ -107,6 +108,8 @@ def print_report(results: dict[str, Any], config: Any) -> None:
         }
         said = ", ".join(f"{task} {value:.1f}" for task, value in late.items())
         print(f"largest rise in the last quarter of a training, in points: {said}")
+        few = f"; {len(config.seeds)} seeds, a verdict needs {FEWEST}" if len(config.seeds) < FEWEST else ""
+        print(f"claims, seen where every seed shows them, and the least gap in points{few}")
         for row in results["claims"]:
             seen = "left out" if row["seen"] is None else f"{'seen' if row['seen'] else 'not seen'}, {row['by']:+.1f}"
             print(f"  {row['claim']}: {seen}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops.evaluation import Spread, spread
 from sciops.plotting import MARKERS, PALETTE, figure
 from studies._mixer_arms import NO_MIXER
 from studies._zoo_cells import SCORES
@@ -27,13 +28,13 @@ def summary(
         scores = {}
         for task in dict.fromkeys(cell["task"] for cell in cells):
             mine = [cell for cell in cells if (cell["task"], cell["arm"]) == (task, arm)]
-            values = np.array([cell["score"] for cell in mine])
+            found = spread(cell["score"] for cell in mine)
             scores[task] = {
-                "mean": float(values.mean()),
-                "spread": float(values.std(ddof=1)) if len(values) > 1 else None,
-                "low": float(values.min()),
-                "high": float(values.max()),
-                "seeds": len(values),
+                "mean": found.mean,
+                "spread": found.deviation,
+                "low": found.low,
+                "high": found.high,
+                "seeds": found.seeds,
                 "parameters": mine[0]["parameters"] / mine[0]["reference_parameters"],
                 "seconds": float(np.median([cell["seconds"] / cell["steps"] for cell in mine])),
             }
@@ -49,7 +50,7 @@ def print_table(results: Mapping[str, Any], config: Any) -> None:
     rows = results["rows"]
     tasks = list(rows[0]["scores"])
     measured = rows[0]["costs"] is not None
-    heads = [f"{task:>15}" for task in tasks]
+    heads = [f"{task:>18}" for task in tasks]
     contexts = list(rows[0]["costs"]["decode"]) if measured else []
     if measured:
         heads += [f"{'step, ms':>10}", f"{'MB':>7}"]
@@ -59,8 +60,8 @@ def print_table(results: Mapping[str, Any], config: Any) -> None:
         line = f"{row['arm']:19}"
         for task in tasks:
             score, form = row["scores"][task], _FORMS.get(task, "{:.3f}")
-            spread = "" if score["spread"] is None else f" ±{form.format(score['spread'])}"
-            line += f"{form.format(score['mean']) + spread:>15}"
+            shown = Spread(score["mean"], score["spread"], score["low"], score["high"], score["seeds"])
+            line += f"{form.format(shown):>18}"
         if measured:
             cost = row["costs"]
             line += f"{1e3 * cost['step']:>10.1f}{cost['memory'] / 2**20:>7.0f}"

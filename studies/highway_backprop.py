@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops.evaluation import spread
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
 from studies import _highway_recurrent as recurrent
@@ -136,15 +137,16 @@ def targets(results: dict[str, Any], config: Config) -> list[dict[str, Any]]:
 def _print(results: dict[str, Any], config: Config) -> None:
     layers = 2 * config.blocks
     print(f"test error of {layers} layers on Darcy {config.points}², mean ± spread of {len(config.seeds)} seeds")
-    head = f"{'':14}{'relative L2':>18}{'/ backprop':>12}  {'cosine start, middle, end':<27}{'norm ratio':<20}"
-    print(f"{head}{'ms/step':>8}")
+    head = f"{'':14}{'relative L2':>20}{'/ backprop':>12}  {'cosine start, middle, end':<27}{'norm ratio':<20}"
+    print(f"{head}{'ms/step':>8}  ln(error / backprop's) [95 % over seeds]")
     for row in results["stacks"]:
         cosine = " ".join(f"{c:.3f}" for c in row.get("cosine", []))
         norms = " ".join(f"{c:.2f}" for c in row.get("norm_ratio", []))
         time = results["milliseconds"][row["model"]][row["arm"]]
-        error = f"{row['error']:.4f} ± {row['spread']:.4f}"
+        own = [r["error"] for r in results["runs"] if (r["model"], r["arm"]) == (row["model"], row["arm"])]
+        error = f"{spread(own):.4f}"
         name = f"{row['model']} {row['arm']}"
-        print(f"{name:14}{error:>18}{row['relative']:>12.3f}  {cosine:<27}{norms:<20}{time:>8.1f}")
+        print(f"{name:14}{error:>20}{row['relative']:>12.3f}  {cosine:<27}{norms:<20}{time:>8.1f}  {row['verdict']}")
     print("\ncosine of the blocks' gradient at the start, FNO; in brackets with branches scaled by 1/√layers")
     ks = config.iterations
     print(f"{'layers':>8}" + "".join(f"{f'k = {k}':>18}" for k in ks))
@@ -178,13 +180,13 @@ def _draw_errors(results: dict[str, Any], path: Path) -> None:
             axis.errorbar(
                 k,
                 [rows[a]["error"] for a in sweeps],
-                [rows[a]["spread"] for a in sweeps],
+                [rows[a]["spread"] or 0.0 for a in sweeps],
                 label="Highway-BP",
                 capsize=3,
                 **line,
             )
             style = next(styles)
-            low, high = base["error"] - base["spread"], base["error"] + base["spread"]
+            low, high = base["error"] - (base["spread"] or 0.0), base["error"] + (base["spread"] or 0.0)
             axis.axhline(base["error"], color=style["color"], linestyle="--", label="backpropagation ± spread")
             axis.axhspan(low, high, color=style["color"], alpha=0.15, linewidth=0)
             style = next(styles)
@@ -192,7 +194,12 @@ def _draw_errors(results: dict[str, Any], path: Path) -> None:
                 if "γ" in arm:
                     x = int(arm.split(",")[0].split()[-1]) + 0.12
                     axis.errorbar(
-                        [x], [rows[arm]["error"]], [rows[arm]["spread"]], label="with γ estimated", capsize=3, **style
+                        [x],
+                        [rows[arm]["error"]],
+                        [rows[arm]["spread"] or 0.0],
+                        label="with γ estimated",
+                        capsize=3,
+                        **style,
                     )
             axis.set(title=name.upper(), xlabel="sweeps k", ylabel="relative L2 error, test fields")
             axis.set_xticks(k)

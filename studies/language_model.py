@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from sciops.evaluation import spread
 from sciops.models import LanguageModel, generate, load_model, save_model
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
@@ -86,7 +87,7 @@ PRESETS = {
         steps=10_000,
         batch=32,
         rate=1e-3,
-        seeds=3,
+        seeds=5,
         scored=200_000,
         output=Path("runs/language_model_full"),
     ),
@@ -176,16 +177,15 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         mine = [r for r in runs if r["arm"] == arm]
         keys = ("perplexity", "character_perplexity", "bits_per_byte", "unigram_perplexity", "parameters", "seconds")
         row = {key: float(np.mean([r[key] for r in mine])) for key in keys}
-        bits = [r["bits_per_byte"] for r in mine]
-        spread = float(np.std(bits, ddof=1)) if len(mine) > 1 else None
-        rows.append({"arm": arm, "seeds": len(mine), "spread": spread, **row})
+        deviation = spread(r["bits_per_byte"] for r in mine).deviation
+        rows.append({"arm": arm, "seeds": len(mine), "spread": deviation, **row})
     return rows
 
 
 def _print(results: Mapping[str, Any]) -> None:
     print(f"\n{'':20}{'perplexity':>12}{'a character':>13}{'bits per byte':>20}{'parameters':>12}{'seconds':>9}")
     for row in results["rows"]:
-        bits = f"{row['bits_per_byte']:.4f}" + ("" if row["spread"] is None else f" ± {row['spread']:.4f}")
+        bits = f"{spread(r['bits_per_byte'] for r in results['runs'] if r['arm'] == row['arm']):.4f}"
         print(
             f"{row['arm']:20}{row['perplexity']:>12.2f}{row['character_perplexity']:>13.3f}"
             f"{bits:>20}{row['parameters']:>12,.0f}{row['seconds']:>9.1f}"

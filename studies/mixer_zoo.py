@@ -101,7 +101,7 @@ PRESETS = {
     "quick": Config(),
     "medium": Config(**_MEDIUM, output=Path("runs/mixer_zoo_medium")),
     "full": Config(
-        seeds=3,
+        seeds=5,
         field_points=(256, 33),
         field_samples=512,
         field_size=(48, 4),

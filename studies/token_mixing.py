@@ -97,7 +97,7 @@ PRESETS = {
     ),
     "medium": Config(),
     "full": Config(
-        seeds=(0, 1, 2),
+        seeds=(0, 1, 2, 3, 4),
         steps=(6000, 6000, 6000),
         batch=64,
         recall_length=64,

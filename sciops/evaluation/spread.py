@@ -15,7 +15,8 @@ class Spread:
     """Mean of a score over seeds, with its standard deviation from seed to seed.
 
     mean : over the seeds
-    deviation : sample standard deviation (divisor seeds − 1); None with one seed, which has no spread
+    deviation : sample standard deviation (divisor seeds − 1); None with one seed, which has no spread;
+        infinite where a training diverged
     low, high : smallest and largest
     seeds : how many
 
@@ -76,5 +77,7 @@ def spread(values: Iterable[float]) -> Spread:
     array = np.asarray(list(values), dtype=np.float64)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"scores of shape {array.shape}: expected one number per seed, of at least one seed")
-    deviation = float(array.std(ddof=1)) if array.size > 1 else None
+    deviation = None
+    if array.size > 1:
+        deviation = float(array.std(ddof=1)) if np.isfinite(array).all() else math.inf
     return Spread(float(array.mean()), deviation, float(array.min()), float(array.max()), array.size)

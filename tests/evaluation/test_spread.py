@@ -18,6 +18,10 @@ def test_one_seed_has_no_spread():
     assert found.deviation is None and f"{found:.2f}" == "0.25 (one seed)" and np.isnan(found.bar)
 
 
+def test_a_training_that_diverged():
+    assert f"{spread([0.5, np.inf]):.1f}" == "inf ± inf"
+
+
 def test_another_unit_and_back_from_a_row():
     for values in ([1.0, 3.0], [2.0]):
         found, per_cent = spread(values), spread([100 * v for v in values])

@@ -81,7 +81,7 @@ def test_a_small_run_keeps_what_it_did(config, capsys, monkeypatch):
     bibliography = (config.output / "citations.bib").read_text()
     assert all(key in bibliography for key in ("zhang2020pegasus", "lebronnec2024locost", "raffel2020exploring"))
     said = capsys.readouterr().out
-    assert "better than from scratch, longer in ROUGE-1" in said and "baseline: first sentence" in said
+    assert "against from scratch, longer: better seeds (verdict) ROUGE-1" in said and "baseline: first sentence" in said
     monkeypatch.setattr(study, "train_once", lambda *call: pytest.fail("trained again"))
     monkeypatch.setattr(study, "costs", lambda *call, **how: pytest.fail("measured again"))
     monkeypatch.setattr(study, "draw", lambda *call: None)
@@ -172,7 +172,13 @@ def test_counts_of_seeds_notice_which_arm_is_better():
     ours = [run(training.PRETRAINED, 0, 0.3, 2.0), run(training.PRETRAINED, 1, 0.1, 2.0)]
     theirs = [run(training.SCRATCH, 0, 0.2, 1.0), run(training.SCRATCH, 1, 0.2, 3.0), run(training.SCRATCH, 2, 0, 9.0)]
     rows = {row["arm"]: row for row in summary([*ours, *theirs])}
-    assert rows[training.SCRATCH]["beaten by pre-training"] == {"rouge": [1, 1, 1], "validation": 1, "of": 2}
+    beaten = rows[training.SCRATCH]["beaten by pre-training"]
+    assert {**beaten, "verdict": None} == {"rouge": [1, 1, 1], "validation": 1, "of": 2, "verdict": None}
+    assert beaten["verdict"]["validation"] == "too few seeds"
+    many = [run(arm, s, score, 2.0) for arm, score in ((training.PRETRAINED, 0.3), (training.SCRATCH, 0.2))
+            for s in range(5)]  # fmt: skip
+    verdict = next(row for row in summary(many) if row["arm"] == training.SCRATCH)["beaten by pre-training"]["verdict"]
+    assert verdict == {"rouge": ["better"] * 3, "validation": "equivalent"}
     assert "beaten by pre-training" not in rows[training.PRETRAINED]
 
 

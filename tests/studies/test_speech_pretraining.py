@@ -1,10 +1,11 @@
 """The study of speech leaves its numbers, reads records back, tells a gain from none, and stops where none can be."""
 
 import json
-import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from sciops.datasets.speech import espeak
 from sciops.training.speech import SpeechTraining
@@ -103,14 +104,19 @@ def test_a_gain_is_told_from_none():
     def of(*values):
         return [{"test": {"phonemes": v, "letters": 0.5}} for v in values]
 
-    rows = report.gains({"tuning": {"m": {"scratch": of(0.5, 0.6, 0.55), "pretrained": of(0.4, 0.45, 0.45)}}})
+    without, with_it = (0.5, 0.6, 0.55, 0.52, 0.58), (0.4, 0.45, 0.45, 0.41, 0.44)
+    rows = report.gains({"tuning": {"m": {"scratch": of(*without), "pretrained": of(*with_it)}}})
     per, cer = rows
-    assert per["mean"] == pytest.approx(0.35 / 3) and per["verdict"] == "lower"
-    assert per["error"] == pytest.approx(math.sqrt(((0.1 - 0.35 / 3) ** 2 * 2 + (0.15 - 0.35 / 3) ** 2) / 2 / 3))
-    assert cer["mean"] == 0 and cer["verdict"] == "not seen"
-    mixed = {"m": {"scratch": of(0.5, 0.6, 0.4), "pretrained": of(0.4, 0.45, 0.45)}}
-    assert report.gains({"tuning": mixed})[0]["verdict"] == "not seen"
-    worse = {"polynomial": {"pretrained": of(0.5, 0.6)}, "m": {"pretrained": of(0.4, 0.5)}}
+    gaps = np.subtract(without, with_it)
+    assert per["mean"] == pytest.approx(0.12) and per["verdict"] == "lower"
+    half = stats.t.ppf(0.975, 4) * stats.sem(gaps)
+    assert (per["low"], per["high"]) == pytest.approx((0.12 - half, 0.12 + half))
+    assert cer["mean"] == 0 and cer["verdict"] == "equivalent"
+    three = {"m": {"scratch": of(*without[:3]), "pretrained": of(*with_it[:3])}}
+    assert report.gains({"tuning": three})[0]["verdict"] == "too few seeds"
+    mixed = {"m": {"scratch": of(0.5, 0.6, 0.4, 0.3, 0.6), "pretrained": of(*with_it)}}
+    assert report.gains({"tuning": mixed})[0]["verdict"] == "undecided"
+    worse = {"polynomial": {"pretrained": of(*without)}, "m": {"pretrained": of(*with_it)}}
     assert report.between({"tuning": worse})[0]["verdict"] == "m better"
 
 

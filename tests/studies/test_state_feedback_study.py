@@ -123,25 +123,33 @@ def row(arm, seed, test, seconds=1.0, task="t"):
 
 def test_effects_are_told_from_spread():
     tests = {
-        "BPTT": (1.0, 1.1, 1.2),
-        "FT-BPTT": (2.0, 2.1, 2.2),
-        "DSF gate": (1.5, 1.6, 1.7),  # always half a unit better
-        "DSF linspace": (2.5, 1.6, 2.3),  # now better, now worse
-        "DSF Hutchinson": (2.3, 2.4, 2.5),
-        EQUAL_TIME: (1.9, 2.0, 2.1),
+        "BPTT": (1.0, 1.1, 1.2, 1.3, 1.4),
+        "FT-BPTT": (2.0, 2.1, 2.2, 2.3, 2.4),
+        "DSF gate": (1.5, 1.6, 1.7, 1.8, 1.9),  # always half a unit better
+        "DSF linspace": (2.5, 1.6, 2.3, 2.2, 2.5),  # now better, now worse
+        "DSF Hutchinson": (2.3, 2.4, 2.5, 2.6, 2.7),
+        "DSF identity": (2.3, 2.4, 2.5, 2.6, math.inf),  # one diverged
+        EQUAL_TIME: (1.9, 2.0, 2.1, 2.2, 2.3),
     }
-    rows = summary([{"name": "t"}], [row(arm, i, v) for arm, values in tests.items() for i, v in enumerate(values)])
+
+    def table(seeds):
+        return summary(
+            [{"name": "t"}], [row(arm, i, v) for arm, values in tests.items() for i, v in enumerate(values[:seeds])]
+        )
+
+    rows = table(5)
     by_arm = {r["arm"]: r for r in rows}
     assert by_arm["DSF gate"]["closed"] == pytest.approx(0.5) and by_arm["BPTT"]["closed"] == pytest.approx(1.0)
-    assert by_arm["DSF gate"]["against_truncation"] == pytest.approx([-0.5, 0.0], abs=1e-12)
-    assert [clear_sign(by_arm[f"DSF {m}"]["against_truncation"]) for m in ("gate", "linspace", "Hutchinson")] == [
-        -1,
-        0,
-        1,
-    ]
+    gate = by_arm["DSF gate"]["against_truncation"]
+    assert (gate.difference, gate.low, gate.high) == pytest.approx((-0.5,) * 3) and gate.over == "seeds"
+    modes = ("gate", "linspace", "Hutchinson", "identity")
+    assert [clear_sign(by_arm[f"DSF {m}"]["against_truncation"]) for m in modes] == [-1, 0, 1, 0]
     (line,) = verdicts(rows)
     assert "DSF better than FT-BPTT: gate; DSF worse than FT-BPTT: Hutchinson" in line and "closes 50%" in line
-    assert "better than BPTT in equal time: gate" in line
+    assert "better than BPTT in equal time: gate" in line and "too few" not in line
+    (line,) = verdicts(table(3))
+    assert "DSF better than FT-BPTT: none; too few seeds for a verdict: gate, linspace, Hutchinson, identity" in line
+    assert "no gap to close" in line
 
 
 def test_a_gap_within_the_spread_is_none_to_close():
