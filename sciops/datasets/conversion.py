@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sciops._whole_files import is_store, remove_abandoned
+from sciops._writable import writable_file
 from sciops.datasets._native.layout import samples_of
 from sciops.datasets._order import in_order
 from sciops.datasets.conventions import parameters_of, split_indices, state_of
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["WRITERS", "convert"]
 
-_LONGEST_NAME = 255  # bytes, of all file systems in use
 _COMPANIONS: dict[str, Callable[[Path], tuple[Path, ...]]] = {"apebench": lambda path: (sidecar(path),)}
 
 
@@ -111,25 +111,17 @@ def _name(source: str | os.PathLike | xr.Dataset) -> str:
 def _place(source: Any, destination: str | os.PathLike, layout: str, overwrite: bool) -> Path:
     """Where to write, links followed. Raises OSError or ValueError unless a file can and may be put there."""
     path = Path(destination)
-    if len(os.fsencode(path.name)) > _LONGEST_NAME:
-        raise OSError(f"{path.name[:40]}… is a name of {len(os.fsencode(path.name))} bytes, {_LONGEST_NAME} at most")
     replaceable = layout == "native" and path.suffix == ".zarr" and is_store(path)
-    if str(destination).endswith(("/", os.sep)) or (path.is_dir() and not replaceable):
-        raise IsADirectoryError(f"{destination} is a folder: name the file to write in it")
-    for there in (path, *_COMPANIONS.get(layout, lambda path: ())(path)):
+    companions = _COMPANIONS.get(layout, lambda path: ())(path)
+    for there in (path, *companions):
+        writable_file(destination if there == path else there, store=replaceable, probe=False)
         if there.exists() and not overwrite:
             raise FileExistsError(f"{there} is there already: remove it, or pass overwrite=True (--overwrite)")
-    if path.exists() and not (path.is_file() or replaceable):
-        raise ValueError(f"{path} is no file that could be replaced: name another")
     if isinstance(source, (str, os.PathLike)) and path.exists() and os.path.exists(source):
         if os.path.samefile(source, path):
             raise ValueError(f"{path} is the source itself, which would be lost: name another file to write")
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
-    parent = next(folder for folder in target.absolute().parents if os.path.lexists(folder))
-    if not parent.is_dir():
-        raise NotADirectoryError(f"{parent} is no folder: nothing can be written to {destination}")
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise PermissionError(f"{parent} may not be written to: name a file in another folder")
+    writable_file(target, store=replaceable)
     remove_abandoned(target)
     return target
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops._whole_files import replacing
+from sciops._writable import writable_folder
 from sciops.datasets._order import in_order
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def write_well_folder(
         there = [path for path in (*targets.values(), base / "stats.yaml") if path.exists()]
         if there:
             raise FileExistsError(f"{there[0]} is there already: remove it, or pass overwrite=True")
+    writable_folder(base)
     dataset = in_order(source) if isinstance(source, xr.Dataset) else open_dataset(source)
     try:
         parts = {split: split_indices(dataset, split) for split in _FOLDERS}

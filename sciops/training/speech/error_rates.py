@@ -12,11 +12,12 @@ _SPACE = re.compile(r"\r\n|\s")
 def character_error_rate(references: Sequence[str], hypotheses: Sequence[str]) -> float:
     """Levenshtein distance of characters over all pairs ÷ characters of all references.
 
-    Every white-space character within a text (line break, tab, no-break space, …) counts as one space; those at its ends
-    do not count. Characters are code points: normalize texts (``unicodedata.normalize``) that write accents differently.
+    Every white-space character within a text (line break, tab, no-break space, …) counts as one space; those at its
+    ends do not count. Characters are code points: normalize texts (``unicodedata.normalize``) that write accents
+    differently.
 
-    Raises ValueError for one text in place of a list of texts, for numbers of texts that differ, and for references that
-    are all empty; a single empty reference or hypothesis is counted.
+    Raises ValueError for one text in place of a list of texts, for numbers of texts that differ, and for references
+    that are all empty; a single empty reference or hypothesis is counted.
     """
     _check(references, hypotheses)
     said, heard = ([_SPACE.sub(" ", text.strip()) for text in texts] for texts in (references, hypotheses))
