@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,14 @@ from sciops.datasets._order import in_order
 from sciops.datasets.conventions import parameters_of, split_indices, state_of
 from sciops.datasets.phases import with_phases
 from sciops.datasets.readers._description import sidecar
-from sciops.datasets.writers import WRITERS
+from sciops.datasets.writers import WRITERS, the_well
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["WRITERS", "convert"]
 
+_REMARKS: dict[str, Callable[[xr.Dataset], str | None]] = {"the-well": the_well.remark}
 _COMPANIONS: dict[str, Callable[[Path], tuple[Path, ...]]] = {"apebench": lambda path: (sidecar(path),)}
 
 
@@ -49,7 +51,8 @@ def convert(
     phases : (low, high), the values of a coefficient that is an indicator of two phases, as `with_phases` takes them
     without : variables and constants to leave out, for layouts that have no place for them; "time" for the times
     overwrite : whether a file, or a native Zarr store, of that name may be replaced
-    told : called with a line for each field that was cast, which says what that has lost
+    told : called with a line for each field that was cast, which says what that has lost, and for what the readers of
+        the layout's own project do not take; without it the latter is a warning
 
     Numbers and dtypes are kept bit for bit unless `dtype` is given; what a layout has no place for is refused, or,
     where its own readers would not look at it, added under a name of ours (``sciops_grid``). "neuralop" keeps an
@@ -94,12 +97,15 @@ def convert(
         chosen = chosen if casting is None else [casting.apply(group) for group in chosen]
         with samples_of(None if isinstance(source, xr.Dataset) else source):
             WRITERS[layout](chosen, target)
+        remarks = [line for line in map(_REMARKS.get(layout, lambda group: None), chosen) if line is not None]
     finally:
         if not isinstance(source, xr.Dataset):
             for group in groups:
                 group.close()
     for line in casting.account() if casting is not None and told is not None else ():
         told(line)
+    for line in remarks:
+        told(line) if told is not None else warnings.warn(line, stacklevel=2)
     return Path(destination)
 
 

@@ -55,9 +55,8 @@ def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], state: Mapp
         os.replace(partial, path)
     except (SafetensorError, OSError) as error:
         partial.unlink(missing_ok=True)  # half a file must not keep a full disk full
-        raise OSError(
-            f"{path} could not be written ({error.strerror if isinstance(error, OSError) else error}); what was there before is still there"
-        ) from None
+        why = error.strerror if isinstance(error, OSError) else error  # without the hidden name
+        raise OSError(f"{path} could not be written ({why}); what was there before is still there") from None
     _sync_folder(path.parent)
     return path
 
