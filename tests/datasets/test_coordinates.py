@@ -273,7 +273,7 @@ def test_public_forms_open_with_the_right_axes(tmp_path, form, packed):
     x = _open(-8, 8)
     u = np.sin(x - T[:, None]) + (1j * np.cos(x + T[:, None]) if is_complex else 0)
     more = {"dt": T[1], "k": np.fft.fftfreq(N)[None]}
-    arrays = {time: T.reshape(times), "x": x.reshape(own), field: u.T if order == "x t" else u}
+    arrays = {time: T.reshape(times) + 0j * is_complex, "x": x.reshape(own), field: u.T if order == "x t" else u}
     scipy.io.savemat(tmp_path / "a.mat", arrays | {name: more[name] for name in others}, do_compression=packed)
     text, dataset = _follow(tmp_path / "a.mat")
     assert "guess" not in text and dict(dataset.sizes) == {"sample": 1, "time": M, "x": N}
