@@ -26,7 +26,7 @@ from data_gen._planning import estimate
 from sciops import __version__
 from sciops.datasets._cluster import versions
 from sciops.datasets.native import group_name
-from sciops.datasets.writer import Cluster, Plan, Ranges, generate, read_manifest
+from sciops.datasets.writer import Cluster, Plan, Ranges, check_place, finished, generate, read_manifest
 from sciops.grids import Grid, restrict
 
 __all__ = ["GenerationConfig", "Recipe", "generate_samples", "grids_of", "numbers_of", "on_every_grid", "program"]
@@ -154,9 +154,11 @@ def generate_samples(config: GenerationConfig, recipe: Recipe) -> Path:
         group_attrs={"equation": recipe.equation, "labels": config.labels, **recipe.attrs},
         compression=config.compression,
     )
-    if config.chunk is None and plan.output.name:
+    there_before = finished(plan)
+    if not there_before:
+        check_place(plan)
+    if config.chunk is None:
         plan = _with_chunk_of_parts(plan)
-    there_before = plan.output.exists()
     if recipe.probe is not None and not there_before and not plan.parts.exists():
         recipe.probe(config)
     make = functools.partial(_importable(recipe.make), _importable(type(config))(**vars(config) | {"threads": threads}))

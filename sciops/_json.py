@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from sciops._whole_files import replacing
+
 
 def plain(value: Any) -> Any:
     """`value` in JSON's own kinds: dict, list, str, int, float, bool, None.
@@ -61,18 +63,9 @@ def write_json(path: str | Path, value: Any) -> Path:
 
 def write_atomically(path: str | Path, content: bytes) -> Path:
     """Writes a file that holds either its old or its new content whatever happens: new file, fsync, replace."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-    return path
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+    return Path(path)
 
 
 def append_jsonl(path: str | Path, value: Any) -> None:

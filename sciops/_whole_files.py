@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sciops._writable import is_disk_full, refusal, writable_file
+
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
 
 
@@ -28,30 +30,30 @@ def replacing(
     last : whether the new name must survive a power cut at once; False for one of many files whose folder is
         synchronized afterwards
 
-    Raises OSError in one line when the disk is full.
+    Raises OSError in one line, naming `path`, when it cannot be written or the disk is full.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = writable_file(path, store=is_store(path), probe=False)
     temporary = temporary or hidden(path, "tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         _ask_for_space(temporary, size)
         yield temporary
         synchronize(temporary)
         os.replace(temporary, path)
     except OSError as error:
-        if is_disk_full(error):
-            raise OSError(
-                errno.ENOSPC,
-                f"no space left on the device for {path}; free some and run the same command again: "
-                "nothing half-written is left",
-            ) from None
-        if error.errno == errno.EFBIG:
-            raise OSError(errno.EFBIG, f"{path} may not grow as large as it must: see `ulimit -f`") from None
-        raise
+        if is_disk_full(error) or error.errno == errno.EFBIG or _is_about(error, temporary, path):
+            raise refusal(error, path) from None
+        raise  # of another file, such as one that was read meanwhile
     finally:
         temporary.unlink(missing_ok=True)
     if last:
         synchronize(path.parent)
+
+
+def _is_about(error: OSError, temporary: Path, path: Path) -> bool:
+    """Whether the error came from writing `path`; HDF5 names the file only in its text."""
+    named = {str(name) for name in (error.filename, error.filename2) if name is not None}
+    return temporary.name in str(error) or bool(named & {str(p) for p in (path, path.parent, *path.parent.parents)})
 
 
 def _ask_for_space(temporary: Path, size: int) -> None:
@@ -121,11 +123,6 @@ def synchronize(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def is_disk_full(error: OSError) -> bool:
-    """Whether the error means a full disk or quota; HDF5 tells so only in its text."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT) or f"errno = {errno.ENOSPC}" in str(error)
 
 
 @contextmanager

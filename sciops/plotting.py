@@ -15,6 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from sciops._whole_files import replacing
+from sciops._writable import writable_file
+
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":")
@@ -55,20 +58,15 @@ def figure(
         matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = writable_file(path)
     with plt.rc_context(_STYLE):
         fig, axes = plt.subplots(
             rows, columns, figsize=(width * columns, height * rows), squeeze=False, layout="constrained", **options
         )
         try:
             yield fig, axes
-            partial = path.with_name(f".{path.stem}.partial{path.suffix}")
-            try:
-                fig.savefig(partial)
-                os.replace(partial, path)
-            finally:
-                partial.unlink(missing_ok=True)
+            with replacing(path) as temporary:
+                fig.savefig(temporary, format=path.suffix[1:])
         finally:
             plt.close(fig)
 

@@ -28,6 +28,7 @@ import torch
 
 from sciops._citations import CITATIONS, citations_of
 from sciops._json import append_jsonl, plain, read_jsonl, write_atomically, write_json
+from sciops._writable import writable_folder
 
 __all__ = [
     "CITATIONS",
@@ -59,15 +60,15 @@ class RunFolder:
 
     path : the folder; ``.figures`` inside it is made on first use
 
+    Raises OSError, naming the path, where no folder can be made or nothing written in it.
+
     >>> folder = RunFolder("runs/example")                                       # doctest: +SKIP
     >>> folder.describe(config, data="darcy.h5", seeds=[0], methods=["fno"])     # doctest: +SKIP
     >>> folder.log({"epoch": 1, "loss": 0.1}); folder.write_results({"relative_l2": 0.07})    # doctest: +SKIP
     """
 
     def __init__(self, path: str | os.PathLike) -> None:
-        self.path = Path(path)
-        if self.path.exists() and not self.path.is_dir():
-            raise FileExistsError(f"{self.path} is a file; a run needs a folder: pass another name")
+        self.path = writable_folder(path)
         self.path.mkdir(parents=True, exist_ok=True)
         self._cited: list[str] = []
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from sciops._json import write_atomically
+from sciops._writable import writable_file
 from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder, environment, plain, write_json
 from studies._benchmarks_page import page
@@ -72,6 +73,8 @@ def run(config: Config) -> dict[str, Any]:
     from tqdm.auto import tqdm
 
     configs = {name: _config_of(name, config) for name in config.studies}
+    if config.page is not None:
+        writable_file(config.page)
     folder = RunFolder(config.output)
     folder.describe(config)
     records: dict[str, Any] = {}

@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sciops._writable import writable_folder
 from sciops.grids import Grid
 from sciops.models import build_model
 from sciops.plotting import figure, series
@@ -75,6 +76,7 @@ def run(config: Config) -> dict[str, Any]:
 
     Raises RuntimeError where the gradients of the processes are not those of one.
     """
+    writable_folder(config.output)
     if "RANK" not in os.environ:
         from studies.distributed_training import launch
 

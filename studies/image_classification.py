@@ -25,6 +25,7 @@ from typing import Any, Literal
 
 from tqdm.auto import tqdm
 
+from sciops._writable import writable_folder
 from sciops.datasets.images import load_images
 from sciops.runs import RunFolder
 from studies._cells import data_digest
@@ -155,6 +156,7 @@ def run(config: Config) -> dict[str, Any]:
     Raises ValueError for unknown arms, ImportError and FileNotFoundError naming what is to be installed.
     """
     _check(config)
+    writable_folder(config.output)
     train, validation, test = config.samples
     data = load_images(
         config.data, train=train, validation=validation, test=test, size=config.size, seed=config.data_seed

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sciops._command import command
+from sciops._writable import writable_folder
 from sciops.datasets import Splits
 from sciops.training import TrainConfig
 from studies._cells import cell_name, data_digest
@@ -138,6 +139,7 @@ def run(config: ResolutionShiftConfig) -> dict[str, Any]:
     from sciops.runs import RunFolder
 
     _check(config)
+    writable_folder(config.output)
     if config.data is None:
         config = replace(config, data=_generate(config))
     folder = RunFolder(config.output)

@@ -167,12 +167,14 @@ PRESETS = {
 
 def run(config: TrainStudyConfig) -> dict[str, Any]:
     """Trains, tests, writes the run's folder, prints the table; returns what results.json holds."""
+    from sciops._writable import writable_folder
     from sciops.models import save_model
     from sciops.runs import RunFolder
     from sciops.training import fit
 
     if config.data is None:
         raise ValueError("data: which fields? pass --data FILE; `sciops generate darcy --preset quick` makes some")
+    writable_folder(config.folder)  # data that will not do must leave no folder behind
     config, task = with_mixer(config), resolved(config)
     asked = {"train": config.train_samples, "validation": config.validation_samples, "test": config.test_samples}
     asked = {part: count for part, count in asked.items() if count is not None}

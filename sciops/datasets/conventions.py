@@ -52,16 +52,17 @@ def build_dataset(
     returns : xarray.Dataset with attributes ``layout``, ``equation``, ``grid`` (JSON), ``task`` ("steady" or
         "trajectory"), ``state``, ``parameters`` and ``boundary`` (JSON, where there are any), and `attrs`
 
-    Raises ValueError for numpy masked arrays with a masked value. Complex fields are kept; what trains refuses them.
+    Raises ValueError for a field that is not (dimension names, array), or whose shape does not fit its dimensions, the
+    grid, the times or another field, and for numpy masked arrays with a masked value. Complex fields are kept; what
+    trains refuses them.
     """
     import xarray as xr
 
-    variables = {}
-    for name, (dims, data, *about) in fields.items():
-        refuse_masked(data, name)
-        variables[name] = xr.Variable(dims, data, *about)
-    dataset = xr.Dataset(variables)
     axes = grid.coordinates() if coordinates is None else coordinates
+    sizes = {name: len(points) for name, points in zip(SPACE, axes)}
+    sizes |= {} if times is None else {"time": len(times)}
+    variables = {name: _variable(name, given, sizes) for name, given in fields.items()}
+    dataset = xr.Dataset(variables)
     for name, points, extent, domain in zip(SPACE, axes, grid.extent, grid.domain):
         about = {"centering": grid.centering, "extent": np.array(extent), "domain": np.array(domain)}
         dataset = dataset.assign_coords({name: xr.Variable((name,), np.asarray(points, np.float64), about)})
@@ -77,6 +78,33 @@ def build_dataset(
     if notes:
         dataset.attrs["notes"] = json.dumps(list(notes))
     return dataset
+
+
+def _variable(name: str, given: Any, sizes: dict[str, int]) -> xr.Variable:
+    """One field of `build_dataset`; `sizes` are those of the dimensions so far, and take in its own."""
+    import xarray as xr
+
+    if not isinstance(given, (tuple, list)) or len(given) not in (2, 3) or not _names(given[0]):
+        raise ValueError(
+            f"field {name!r} is not (names of its dimensions, array), such as fields={{{name!r}: (('sample', 'x'), "
+            "array)}"
+        )
+    dims, data, *about = given
+    refuse_masked(data, name)
+    dims, shape = (dims,) if isinstance(dims, str) else tuple(dims), np.shape(data)
+    if len(dims) != len(shape):
+        raise ValueError(
+            f"field {name!r} has shape {shape} and {len(dims)} dimensions {dims}: expected a name for each axis"
+        )
+    for dim, size in zip(dims, shape):
+        if sizes.setdefault(dim, size) != size:
+            where = "the grid" if dim in SPACE else "another field or the times"
+            raise ValueError(f"field {name!r} of shape {shape} has {size} along {dim}, {where} {sizes[dim]}")
+    return xr.Variable(dims, data, *about)
+
+
+def _names(dims: Any) -> bool:
+    return isinstance(dims, str) or (isinstance(dims, (tuple, list)) and all(isinstance(dim, str) for dim in dims))
 
 
 def grid_of(dataset: xr.Dataset, field: str = "a") -> Grid:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sciops._whole_files import is_store, remove_abandoned
+from sciops._writable import writable_file
 from sciops.datasets._native.layout import samples_of
 from sciops.datasets._order import in_order
 from sciops.datasets.conventions import parameters_of, split_indices, state_of
 from sciops.datasets.phases import with_phases
 from sciops.datasets.readers._description import sidecar
-from sciops.datasets.writers import WRITERS
+from sciops.datasets.writers import WRITERS, the_well
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["WRITERS", "convert"]
 
-_LONGEST_NAME = 255  # bytes, of all file systems in use
+_REMARKS: dict[str, Callable[[xr.Dataset], str | None]] = {"the-well": the_well.remark}
 _COMPANIONS: dict[str, Callable[[Path], tuple[Path, ...]]] = {"apebench": lambda path: (sidecar(path),)}
 
 
@@ -49,7 +51,8 @@ def convert(
     phases : (low, high), the values of a coefficient that is an indicator of two phases, as `with_phases` takes them
     without : variables and constants to leave out, for layouts that have no place for them; "time" for the times
     overwrite : whether a file, or a native Zarr store, of that name may be replaced
-    told : called with a line for each field that was cast, which says what that has lost
+    told : called with a line for each field that was cast, which says what that has lost, and for what the readers of
+        the layout's own project do not take; without it the latter is a warning
 
     Numbers and dtypes are kept bit for bit unless `dtype` is given; what a layout has no place for is refused, or,
     where its own readers would not look at it, added under a name of ours (``sciops_grid``). "neuralop" keeps an
@@ -94,12 +97,15 @@ def convert(
         chosen = chosen if casting is None else [casting.apply(group) for group in chosen]
         with samples_of(None if isinstance(source, xr.Dataset) else source):
             WRITERS[layout](chosen, target)
+        remarks = [line for line in map(_REMARKS.get(layout, lambda group: None), chosen) if line is not None]
     finally:
         if not isinstance(source, xr.Dataset):
             for group in groups:
                 group.close()
     for line in casting.account() if casting is not None and told is not None else ():
         told(line)
+    for line in remarks:
+        told(line) if told is not None else warnings.warn(line, stacklevel=2)
     return Path(destination)
 
 
@@ -111,25 +117,17 @@ def _name(source: str | os.PathLike | xr.Dataset) -> str:
 def _place(source: Any, destination: str | os.PathLike, layout: str, overwrite: bool) -> Path:
     """Where to write, links followed. Raises OSError or ValueError unless a file can and may be put there."""
     path = Path(destination)
-    if len(os.fsencode(path.name)) > _LONGEST_NAME:
-        raise OSError(f"{path.name[:40]}… is a name of {len(os.fsencode(path.name))} bytes, {_LONGEST_NAME} at most")
     replaceable = layout == "native" and path.suffix == ".zarr" and is_store(path)
-    if str(destination).endswith(("/", os.sep)) or (path.is_dir() and not replaceable):
-        raise IsADirectoryError(f"{destination} is a folder: name the file to write in it")
-    for there in (path, *_COMPANIONS.get(layout, lambda path: ())(path)):
+    companions = _COMPANIONS.get(layout, lambda path: ())(path)
+    for there in (path, *companions):
+        writable_file(destination if there == path else there, store=replaceable, probe=False)
         if there.exists() and not overwrite:
             raise FileExistsError(f"{there} is there already: remove it, or pass overwrite=True (--overwrite)")
-    if path.exists() and not (path.is_file() or replaceable):
-        raise ValueError(f"{path} is no file that could be replaced: name another")
     if isinstance(source, (str, os.PathLike)) and path.exists() and os.path.exists(source):
         if os.path.samefile(source, path):
             raise ValueError(f"{path} is the source itself, which would be lost: name another file to write")
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
-    parent = next(folder for folder in target.absolute().parents if os.path.lexists(folder))
-    if not parent.is_dir():
-        raise NotADirectoryError(f"{parent} is no folder: nothing can be written to {destination}")
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise PermissionError(f"{parent} may not be written to: name a file in another folder")
+    writable_file(target, store=replaceable)
     remove_abandoned(target)
     return target
 

@@ -18,7 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sciops._whole_files import exclusive, is_disk_full, replacing, synchronize
+from sciops._whole_files import exclusive, replacing, synchronize
+from sciops._writable import is_disk_full, writable_folder
 
 if TYPE_CHECKING:
     from sciops.datasets._resumable import ResumableDownload
@@ -126,7 +127,7 @@ def fetch(
     pooch = _pooch()
     target = Path(folder) if folder is not None else Path(os.environ.get("SCIOPS_DATA") or pooch.os_cache("sciops"))
     target = target if folder is not None else target / name
-    target.mkdir(parents=True, exist_ok=True)
+    writable_folder(target).mkdir(parents=True, exist_ok=True)
     return [_fetch_file(chosen, chosen.files[file], target, progress) for file in (files or chosen.files)]
 
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from sciops._arrays import refuse_complex
 from sciops._whole_files import replacing
+from sciops._writable import writable_file
 from sciops.datasets._blocks import pieces
 from sciops.datasets._native.attributes import restore
 from sciops.datasets._native.layout import (
@@ -75,6 +76,7 @@ def write_native(
     """
     if not overwrite and os.path.lexists(path):
         raise FileExistsError(f"{path} is there already: remove it, or pass overwrite=True")
+    writable_file(path, store=Path(path).suffix == ".zarr")
     datasets = _named(groups)
     root: dict[str, Any] = {"sciops_schema": SCHEMA, "layout": "native", "Conventions": "CF-1.11"}
     for dataset in datasets.values():

@@ -14,6 +14,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from sciops._writable import writable_file
+
 __all__ = ["SAMPLES", "Sample", "write_sample"]
 
 Sample = Callable[..., None]
@@ -39,12 +41,12 @@ def write_sample(layout: str, path: str | os.PathLike, *, seed: int = 0) -> Path
     layout : a key of ``SAMPLES``. Layouts that come in several forms have one key for each, such as "pdebench-cfd-3d"
     seed : of the random amplitudes and phases; equal seeds give equal numbers
 
-    Raises ValueError for a layout there is no sample of.
+    Raises ValueError for a layout there is no sample of, OSError where the file cannot be written.
 
     >>> path = write_sample("pdebench-1d", "burgers.h5")    # doctest: +SKIP
     """
     if layout not in SAMPLES:
         raise ValueError(f"layout={layout!r}: expected one of {', '.join(SAMPLES)}")
-    path = Path(path)
+    path = writable_file(path)
     SAMPLES[layout](path, seed=seed)
     return path

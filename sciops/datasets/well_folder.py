@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops._whole_files import replacing
+from sciops._writable import writable_folder
 from sciops.datasets._order import in_order
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ def write_well_folder(
     overwrite : whether files that are there already may be replaced
 
     The statistics are of the training samples (`well_statistics`). Raises ValueError when there is no split, no
-    training sample, or something the layout cannot hold, FileExistsError, and what `open_dataset` raises.
+    training sample, or something the layout cannot hold, FileExistsError, and what `open_dataset` raises. Warns for a
+    steady problem, which ``WellDataset`` does not take.
     """
     import xarray as xr
 
@@ -56,6 +59,7 @@ def write_well_folder(
         there = [path for path in (*targets.values(), base / "stats.yaml") if path.exists()]
         if there:
             raise FileExistsError(f"{there[0]} is there already: remove it, or pass overwrite=True")
+    writable_folder(base)
     dataset = in_order(source) if isinstance(source, xr.Dataset) else open_dataset(source)
     try:
         parts = {split: split_indices(dataset, split) for split in _FOLDERS}
@@ -69,6 +73,8 @@ def write_well_folder(
     finally:
         if not isinstance(source, xr.Dataset):
             dataset.close()
+    if (line := the_well.remark(dataset)) is not None:
+        warnings.warn(line, stacklevel=2)
     text = _yaml(well_statistics(targets["train"]))
     with replacing(base / "stats.yaml") as temporary:
         temporary.write_text(text, encoding="utf-8")

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sciops._writable import writable_file, writable_folder
 from sciops.datasets._cluster import Cluster, make_on
 from sciops.datasets._native.assembly import Assembly
 from sciops.datasets._native.layout import root_attributes
@@ -30,6 +31,7 @@ __all__ = [
     "Plan",
     "Ranges",
     "assemble",
+    "check_place",
     "finished",
     "generate",
     "pending",
@@ -61,11 +63,13 @@ def generate(
 
     Says so and returns at once when the output is there already. Raises ValueError when the output or the parts were
     made from another plan, naming the first difference, or `make` gave what the plan does not hold; OSError when the
-    disk is full (finished parts are kept); and, with a cluster, what `sciops.datasets._cluster.make_on` raises.
+    output cannot be written, before anything is made, or the disk is full (finished parts are kept); and, with a
+    cluster, what `sciops.datasets._cluster.make_on` raises.
     """
     if finished(plan):
         print(f"{plan.output} is complete already: {plan.samples} samples of the same configuration")
         return plan.output
+    check_place(plan)
     with Assembly(plan) as output:
         # whoever makes every part need not read them again, and whoever waits for workers here may begin
         alone = shard[1] == 1 and (cluster is None or cluster.scheduler is None)
@@ -114,6 +118,12 @@ def finished(plan: Plan) -> bool:
     if plan.parts.is_dir() and read_manifest(plan) == plan.identity:
         shutil.rmtree(plan.parts, ignore_errors=True)
     return True
+
+
+def check_place(plan: Plan) -> None:
+    """Raises OSError, naming the output as it was asked for, where it or the folder of its parts cannot be written."""
+    writable_file(plan.output, store=plan.in_zarr)
+    writable_folder(plan.parts)
 
 
 def pending(plan: Plan, among: Sequence[int] | None = None, *, verify: bool = False) -> list[int]:

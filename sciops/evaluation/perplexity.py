@@ -65,7 +65,8 @@ def score_text(
 
     Sums are in float64, of log-softmax in float32 or better. The model is in evaluation mode for the time of the call.
 
-    Raises ValueError for a stride beyond the context and fewer than two tokens.
+    Raises ValueError for a stride beyond the context, fewer than two tokens, negative ones (marks of padding, which
+    would cost nothing), and a text without a character.
     """
     stride = context if stride is None else stride
     if not 1 <= stride <= context:
@@ -76,6 +77,12 @@ def score_text(
         raise ValueError(
             f"tokens of {tokens.dtype} and shape {tokens.shape}: expected at least 2 whole numbers (count,)"
         )
+    if tokens.dtype.kind == "i" and tokens.min() < 0:
+        raise ValueError(
+            f"tokens hold {tokens.min()}: expected numbers of symbols, 0 or more, without marks of padding"
+        )
+    if text == "":
+        raise ValueError("text='': expected what the tokens spell, for costs a character and a byte")
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     total = 0.0
     with torch.no_grad(), evaluating(model):

@@ -29,7 +29,8 @@ def rouge(prediction: str, reference: str) -> Rouge:
         of their own; texts of one line have rougeLsum = rougeL
 
     Words are runs of a–z and 0–9 in lower case, without a stemmer: those of the package rouge_score with
-    use_stemmer=False, whose numbers these are. 0 where either text has no words.
+    use_stemmer=False, whose numbers these are. 0 where either text has no words, which is every text without a letter
+    a–z or a digit: other alphabets need another measure.
     """
     a, b = words(prediction), words(reference)
     lines = [[w for w in map(words, text.split("\n")) if w] for text in (prediction, reference)]
@@ -41,7 +42,10 @@ def rouge(prediction: str, reference: str) -> Rouge:
 
 
 def mean_rouge(predictions: Sequence[str], references: Sequence[str]) -> Rouge:
-    """The mean over pairs of texts. Raises ValueError for none, and for numbers that differ."""
+    """The mean over pairs of texts. Raises ValueError for none, for numbers that differ, and for one text alone."""
+    for name, texts in (("predictions", predictions), ("references", references)):
+        if isinstance(texts, str):
+            raise ValueError(f"{name}={texts!r:.60}: expected a list of texts; `rouge` takes one pair")
     if len(predictions) != len(references) or not len(references):
         raise ValueError(
             f"{len(predictions)} predictions, {len(references)} references: expected as many, at least one of each"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,7 +53,7 @@ def generate(
 
     Raises ValueError for an empty prompt, numbers out of range, and a model that returns NaN.
     """
-    if not 0 <= temperature < math.inf:
+    if not isinstance(temperature, Real) or not 0 <= temperature < math.inf:
         raise ValueError(f"temperature={temperature!r}: expected a finite number of at least 0; 0 takes the likeliest")
     _check_filters(top_k, top_p)
     prompt, mask = _padded(prompt, mask, model)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops._json import plain, write_atomically, write_json
+from sciops._writable import writable_folder
 from sciops.models.apply import config_of, unwrapped
 from sciops.models.registry import model_from_config
 
@@ -27,11 +28,11 @@ def save_model(model: nn.Module, folder: str | Path, extra: Mapping[str, Any] | 
     more in its header. Each file is replaced as a whole, so that a model that is there stays loadable until the new one
     is; the weights come first, and `load_model` tells when a break between the two left them apart.
 
-    Raises TypeError for a model without a description.
+    Raises TypeError for a model without a description, OSError for a folder that cannot be written.
     """
     from safetensors.torch import save
 
-    folder, described = Path(folder), plain(config_of(model))
+    folder, described = writable_folder(folder), plain(config_of(model))
     # a compiled model inside a wrapper puts its own level into the names
     state = {name.replace("_orig_mod.", ""): value for name, value in unwrapped(model).state_dict().items()}
     tensors, complex_names = {}, []

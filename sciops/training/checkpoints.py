@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sciops._writable import writable_file
 from sciops.training._sharding import like
 
 _FORMAT = "sciops.checkpoint.1"
@@ -31,7 +32,7 @@ def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], state: Mapp
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    path = Path(path)
+    path = writable_file(path, probe=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     for left_over in path.parent.glob(f".{path.name}.*.partial"):
         left_over.unlink(missing_ok=True)
@@ -54,7 +55,8 @@ def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], state: Mapp
         os.replace(partial, path)
     except (SafetensorError, OSError) as error:
         partial.unlink(missing_ok=True)  # half a file must not keep a full disk full
-        raise OSError(f"{path} could not be written ({error}); what was there before is still there") from None
+        why = error.strerror if isinstance(error, OSError) else error  # without the hidden name
+        raise OSError(f"{path} could not be written ({why}); what was there before is still there") from None
     _sync_folder(path.parent)
     return path
 

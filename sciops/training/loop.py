@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from sciops._writable import writable_folder
 from sciops.training._averaging import Average
 from sciops.training._data import check_validation, examine, fingerprints, training_sets
 from sciops.training._finite import NonFiniteLoss, check_finite
@@ -115,14 +116,17 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
     Raises ValueError for data that does not fit or is not finite, for a target that is zero where the objective or the
     error of validation divides by its size, for symmetries (``augment``) that the problem does not have, for a folder
     that holds another run, and for a resumed run whose config, data or model differ, naming the first difference;
-    TypeError for data sets of another kind; NonFiniteLoss where the loss overflows (see ``on_nonfinite``). A run with a
-    constant rate may be resumed with more epochs; other schedules depend on their number.
+    TypeError for data sets of another kind; OSError for a folder that cannot be written; NonFiniteLoss where the loss
+    overflows (see ``on_nonfinite``). A run with a constant rate may be resumed with more epochs; other schedules depend
+    on their number.
     """
     config = config or TrainConfig()
     check_trackers(config)
     train, validation = training_sets(data)
     processes = Processes(config)
     with Loader([*train, *validation], workers=config.loader_workers, start_method=config.start_method) as loader:
+        if config.folder is not None:
+            processes.first(lambda: writable_folder(config.folder))
         moves = processes.first(lambda: [task_of(config).moves(dataset) for dataset in train])
         normalize = wants_normalizers(model, config)
         fingerprint, normalizers = processes.first(lambda: examine(train, config, loader, normalize=normalize))

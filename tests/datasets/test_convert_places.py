@@ -85,18 +85,15 @@ def test_names_as_long_as_a_file_system_takes_and_of_any_letters(source, tmp_pat
     assert all(not p.name.startswith(".") for p in tmp_path.iterdir())
 
 
-def test_places_where_nothing_can_be_written(source, tmp_path, monkeypatch):
-    with pytest.raises(NotADirectoryError, match="source.h5 is no folder"):
+def test_places_where_nothing_can_be_written(source, tmp_path):
+    with pytest.raises(NotADirectoryError, match="x.mat cannot be written: .*source.h5 is not a folder"):
         convert(source, source / "deeper" / "x.mat", "li2020")
     with pytest.raises(IsADirectoryError, match="name the file"):
         convert(source, f"{tmp_path}/new/", "li2020")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="pipe is no file that could be replaced"):
+    with pytest.raises(OSError, match="pipe is not a file that could be replaced"):
         convert(source, tmp_path / "pipe", "li2020", overwrite=True)
     assert convert(source, tmp_path / "a" / "b" / "x.mat", "li2020").is_file()
-    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
-    with pytest.raises(PermissionError, match=f"^{tmp_path} may not be written to"):
-        convert(source, tmp_path / "x.mat", "li2020")
 
 
 def test_a_description_beside_the_array_is_not_overwritten(tmp_path):

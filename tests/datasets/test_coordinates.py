@@ -250,3 +250,36 @@ def test_what_agrees_or_belongs_elsewhere_is_not_reported(tmp_path, x):
     np.savez(tmp_path / "a.npz", usol=np.ones((N, M)), x=x, t=T)
     describe_arrays(tmp_path / "a.npz", {"usol": ("x", "time")}, **TRUE | {"grid": Grid(N, ((-5.0, 5.0),), kind)})
     assert "notes" not in open_dataset(tmp_path / "a.npz").attrs
+
+
+# forms of public sets of one trajectory: field, x (as stored), t (as stored), whether complex, what else is in the file
+FORMS = {
+    "PDE-FIND kdv": ("usol", (1, N), "t", (1, M), "x t", False, ()),
+    "PDE-FIND burgers": ("usol", (1, N), "t", (M, 1), "x t", True, ()),
+    "PDE-FIND nls": ("usol", (N, 1), "t", (1, M), "x t", True, ("k",)),
+    "PDE-FIND, pysindy kuramoto_sivashinsky": ("uu", (N, 1), "tt", (1, M), "x t", False, ()),
+    "DeepHPMs burgers, KS": ("usol", (1, N), "t", (M, 1), "x t", False, ("dt",)),
+    "PINNs burgers_shock": ("usol", (N, 1), "t", (M, 1), "x t", False, ()),
+    "PINNs AC": ("uu", (1, N), "tt", (1, M), "x t", False, ("dt", "k")),
+    "PINNs NLS": ("uu", (1, N), "tt", (1, M), "x t", True, ()),
+    "pysindy, transposed": ("u", (1, N), "t", (1, M), "t x", False, ()),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("packed", [False, True])
+def test_public_forms_open_with_the_right_axes(tmp_path, form, packed):
+    field, own, time, times, order, is_complex, others = FORMS[form]
+    x = _open(-8, 8)
+    u = np.sin(x - T[:, None]) + (1j * np.cos(x + T[:, None]) if is_complex else 0)
+    more = {"dt": T[1], "k": np.fft.fftfreq(N)[None]}
+    arrays = {time: T.reshape(times) + 0j * is_complex, "x": x.reshape(own), field: u.T if order == "x t" else u}
+    scipy.io.savemat(tmp_path / "a.mat", arrays | {name: more[name] for name in others}, do_compression=packed)
+    text, dataset = _follow(tmp_path / "a.mat")
+    assert "guess" not in text and dict(dataset.sizes) == {"sample": 1, "time": M, "x": N}
+    assert np.array_equal(dataset["time"].values, T) and grid_of(dataset) == Grid(N, ((-8.0, 8.0),), "periodic")
+    found = {field: u} if not is_complex else {f"{field}_real": u.real, f"{field}_imag": u.imag}
+    assert state_of(dataset) == tuple(found)
+    for name, values in found.items():
+        assert np.array_equal(dataset[name].values[0], values)
+    assert not [finding for finding in validate(tmp_path / "a.mat") if finding.severity != "note"]

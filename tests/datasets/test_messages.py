@@ -8,9 +8,10 @@ import h5py
 import numpy as np
 import pytest
 
-from sciops.datasets import describe, open_dataset, validate
+from sciops.datasets import build_dataset, describe, open_dataset, validate
 from sciops.datasets._messages import LONGEST, plain_errors, shown
 from sciops.datasets.samples import write_sample
+from sciops.grids import Grid
 
 
 def test_what_moves_a_cursor_is_escaped_and_the_rest_stays():
@@ -66,3 +67,34 @@ def test_what_attributes_say_stays_in_its_line(tmp_path):
     for finding in validate(path, solutions=0):
         assert len(str(finding)) <= LONGEST and "\n" not in str(finding) and "\x1b" not in str(finding)
     assert "\x1b" not in describe(path) and len(describe(path)) < 20_000
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        (
+            np.ones((2, 4)),
+            r"field 'a' is not \(names of its dimensions, array\), such as fields={'a': \(\('sample', 'x'\)",
+        ),
+        ((np.ones((2, 4)), ("sample", "x")), "field 'a' is not .names"),
+        ((("sample", "x"), np.ones((2, 4)), {}, {}), "field 'a' is not .names"),
+        (
+            (("sample", "x", "y"), np.ones((2, 4))),
+            r"field 'a' has shape \(2, 4\) and 3 dimensions \('sample', 'x', 'y'\)",
+        ),
+        ((("sample", "x"), np.ones((2, 5))), r"field 'a' of shape \(2, 5\) has 5 along x, the grid 4"),
+        (
+            (("time", "x"), np.ones((2, 4))),
+            r"field 'a' of shape \(2, 4\) has 2 along time, another field or the times 3",
+        ),
+        ((("sample", "x"), np.ones((3, 4))), r"field 'a' of shape \(3, 4\) has 3 along sample, another field .* 2"),
+    ],
+)
+def test_fields_that_make_no_data_set_are_named(field, message):
+    fields = {"u": ["sample x".split(), np.ones((2, 4))], "a": field}
+    with pytest.raises(ValueError, match=message) as caught:
+        build_dataset(fields, Grid(4), layout="native", equation="heat", times=[0, 1, 2])
+    assert "\n" not in str(caught.value)
+    fields["a"] = ("x", np.arange(4.0))
+    dataset = build_dataset(fields, Grid(4), layout="native", equation="heat")
+    assert dataset.a.dims == ("x",) and dataset.u.dims == ("sample", "x")

@@ -1,11 +1,13 @@
 """The Well's files against plain h5py, its written rules, its statistics against NumPy; and back, bit for bit."""
 
 import json
+import re
 
 import h5py
 import numpy as np
 import pytest
 
+from sciops import cli
 from sciops.datasets import (
     SAMPLES,
     check_well,
@@ -116,8 +118,11 @@ def test_every_layout_goes_through_the_well(tmp_path, layout):
         with pytest.raises(ValueError, match="all fields at the same points; .* is staggered"):
             convert(dataset, tmp_path / "x", "the-well")
         return
-    written = convert(dataset, tmp_path / "x", "the-well")
+    said = []
+    written = convert(dataset, tmp_path / "x", "the-well", told=said.append)
     assert check_well(written) == []
+    with h5py.File(written) as file:  # what their loader counts
+        assert bool(said) == (file["dimensions/time"].shape[-1] < 2)
     back = open_dataset(written)
     assert grid_of(back).same_points(grid_of(dataset)) and state_of(back) == state_of(dataset)
     assert parameters_of(back) == parameters_of(dataset) and back.attrs["equation"] == dataset.attrs["equation"]
@@ -408,6 +413,26 @@ def test_folder_holds_a_file_a_split_and_the_statistics_of_training(channel, tmp
     with pytest.raises(FileExistsError, match="is there already: remove it, or pass overwrite=True"):
         write_well_folder(dataset, tmp_path / "well", "tiny")
     write_well_folder(dataset, tmp_path / "well", "tiny", overwrite=True)
+
+
+def test_one_line_says_that_the_loader_of_the_well_refuses_a_steady_file(tmp_path, capsys):
+    grid = Grid((4, 4))
+    fields = {name: (("sample", "x", "y"), np.ones((2, 4, 4), "f4"), {}) for name in "au"}
+    steady = build_dataset(fields, grid, layout="native", equation="darcy").assign(split=("sample", np.int8([0, 2])))
+    line = "this file of a steady problem keeps .* WellDataset, asks for two times or more"
+    with pytest.warns(UserWarning, match=line) as caught:
+        path = convert(steady, tmp_path / "x", "the-well")
+    assert len(caught) == 1 and caught[0].filename == __file__ and check_well(path) == []
+    with pytest.warns(UserWarning, match=line) as caught:
+        write_well_folder(steady, tmp_path, "steady")
+    assert len(caught) == 1 and caught[0].filename == __file__
+    cli.main(["convert", str(path), str(tmp_path / "y"), "--layout", "the-well"])
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 2 and re.match(line, said[0]) and said[1].startswith("wrote ")
+    field = (("sample", "time", "x"), np.ones((2, 1, 4), "f4"), {})
+    alone = build_dataset({"u": field}, Grid(4), layout="native", equation="heat", state=("u",), times=[0.5])
+    with pytest.warns(UserWarning, match="this file of one time keeps"):
+        convert(alone, tmp_path / "z", "the-well")
 
 
 def test_statistics_file_is_yaml_that_gives_the_numbers_back(channel, tmp_path):

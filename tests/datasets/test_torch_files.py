@@ -1,6 +1,7 @@
 """torch.save files of lists, tuples and nested dictionaries: their arrays, and the reason where something is none."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -92,6 +93,32 @@ def test_point_clouds_are_not_described_by_what_they_share(tmp_path):
     with pytest.raises(ValueError, match=r"inlet float32\[4, 3\].*vertices, 4 samples of different shapes") as caught:
         open_dataset(tmp_path / "cars.pt")
     assert "cannot be described as it is" in str(caught.value) and "describe_arrays(" not in str(caught.value)
+
+
+def test_positions_of_points_of_one_count_are_not_taken_for_fields(tmp_path):
+    """Cars whose meshes have as many vertices each: their sizes would fit a grid of three points."""
+    cars = [{"vertices": torch.rand(50, 3), "press": torch.rand(50), "speed": torch.rand(1)} for _ in range(4)]
+    torch.save(cars, tmp_path / "cars.pt")
+    with pytest.raises(ValueError, match=r"vertices\[4, 50, 3\] holds positions of points, and nothing says") as caught:
+        open_dataset(tmp_path / "cars.pt")
+    assert "interpolate the fields onto one" in str(caught.value) and "describe_arrays(" not in str(caught.value)
+    torch.save([{"mesh_points": torch.rand(50, 2), "data": torch.rand(50, 7)}] * 4, tmp_path / "a.pt")
+    with pytest.raises(ValueError, match=r"mesh_points\[4, 50, 2\] holds positions of points, at which data is given"):
+        open_dataset(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize("name", ["a", "y", "more/x"])
+def test_the_description_proposed_for_a_list_of_dictionaries_has_the_samples_first(tmp_path, name):
+    u, path = _tensors(3, 6, 4), tmp_path / "a.pt"
+    items = [{"more": {"x": one}} if name == "more/x" else {name: one} for one in u]
+    torch.save(items, path)
+    with pytest.raises(ValueError, match=r"\('sample', 'x', 'y'\)") as caught:
+        open_dataset(path)
+    call = re.search(r"sciops\.datasets\.(describe_arrays\(.*\)), which writes", str(caught.value))[1]
+    eval(call.replace(repr(path.name), "path"), {"describe_arrays": describe_arrays, "Grid": Grid, "path": path})
+    dataset = open_dataset(path)
+    (field,) = dataset.data_vars.values()
+    assert field.dims == ("sample", "x", "y") and np.array_equal(field.values, u.numpy())
 
 
 def test_types_that_numpy_lacks_and_lists_in_a_known_layout(tmp_path):

@@ -95,6 +95,8 @@ def test_errors_say_what_was_expected():
         ([1], {}, "at least 2 whole numbers"),
         ([1.0, 2.0], {}, "at least 2 whole numbers"),
         ([1, 2], {"stride": 9}, "1 ≤ stride ≤ context"),
+        ([1, 2, -100], {}, "tokens hold -100"),
+        ([1, 2], {"text": ""}, "text=''"),
     ):
         with pytest.raises(ValueError, match=message):
             score_text(made(), tokens, context=4, **options)

@@ -61,3 +61,10 @@ def test_means():
         mean_rouge([], [])
     with pytest.raises(ValueError, match="as many"):
         mean_rouge(["a"], ["a", "b"])
+    with pytest.raises(ValueError, match="predictions='the cat': expected a list"):
+        mean_rouge("the cat", "the dog")
+
+
+@pytest.mark.parametrize("space", ["\t", "\r\n", "\N{NO-BREAK SPACE}", "\N{EM SPACE}"])
+def test_any_white_space_separates_words(space):
+    assert rouge(f"a{space}b", "a b") == pytest.approx(rouge("a b", "a b"))

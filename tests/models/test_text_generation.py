@@ -206,7 +206,7 @@ def test_small_temperatures_take_the_likeliest_and_the_filters_still_hold(dtype)
             assert torch.equal(found.tokens, greedy.tokens), temperature
     warm = generate(model, [[1]] * 400, tokens=1, temperature=1e30, generator=torch.Generator().manual_seed(0))
     assert warm.tokens.flatten().bincount(minlength=SYMBOLS).min() > 30  # nearly uniform
-    for temperature in (-1e-40, math.inf, math.nan):
+    for temperature in (-1e-40, math.inf, math.nan, None, "1"):
         with pytest.raises(ValueError, match="expected a finite number of at least 0"):
             generate(model, PROMPTS, tokens=1, temperature=temperature)
 

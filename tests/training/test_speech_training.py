@@ -111,6 +111,27 @@ def test_error_rates_are_edit_distances():
         speech.phoneme_error_rate([["a b"]], [["a"]])
     with pytest.raises(ValueError, match="1 references, 2 hypotheses"):
         speech.word_error_rate(["a"], ["a", "b"])
+    for one_text in (speech.word_error_rate, speech.character_error_rate):
+        with pytest.raises(ValueError, match="references='hello world': expected a list of texts"):
+            one_text("hello world", "hallo world")
+        with pytest.raises(ValueError, match=r"hypotheses=\[None\]: expected a list of texts"):
+            one_text(["a"], [None])
+
+
+@pytest.mark.parametrize("space", ["\n", "\t", "\r\n", "\N{NO-BREAK SPACE}", "\N{EM SPACE}", "\N{IDEOGRAPHIC SPACE}"])
+def test_any_white_space_separates_words_and_is_one_character(space):
+    assert speech.word_error_rate(["a b c"], [f"a{space}b c{space}"]) == 0
+    assert speech.word_error_rate([f"{space}a{space * 2}b"], ["a c"]) == 1 / 2
+    assert speech.character_error_rate(["ab cd"], [f"{space}ab{space}cd"]) == 0
+    assert speech.character_error_rate([f"ab{space}cd"], [f"ab{space}{space}ce"]) == 2 / 5
+
+
+@pytest.mark.parametrize("rate", [speech.word_error_rate, speech.character_error_rate])
+def test_empty_references_and_hypotheses_count(rate):
+    assert rate(["", "a b"], ["a", "a b"]) == 1 / (2 if rate is speech.word_error_rate else 3)
+    assert rate(["a", " "], ["", "\n"]) == 1
+    with pytest.raises(ValueError, match="not all empty"):
+        rate(["", "\t"], ["", ""])
 
 
 def test_batches_cover_an_epoch_and_sort_by_length():

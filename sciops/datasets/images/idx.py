@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from sciops._whole_files import replacing
+
 _KINDS = {
     0x08: np.dtype("u1"),
     0x09: np.dtype("i1"),
@@ -59,7 +61,8 @@ def write_idx(path: str | os.PathLike, values: np.ndarray) -> Path:
         )
     header = bytes([0, 0, kind, values.ndim]) + np.asarray(values.shape, ">u4").tobytes()
     content = header + np.ascontiguousarray(values, _KINDS[kind]).tobytes()
-    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    with replacing(path) as temporary:
+        temporary.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
     return path
 
 

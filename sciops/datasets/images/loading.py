@@ -63,7 +63,7 @@ def load_images(
     train, validation, test : how many images; None takes all for training, a tenth of the training images for
         validation, and all of the test images there are, or a tenth where there are none; 0 for no such part
     size : pixels per side that images are resized to; None leaves them as they are (64 for image files)
-    channels : of image files: 3, or 1 for grey
+    channels : of image files: 3, or 1 for grey. Those of 16 bits are scaled by the range of their format, 65535 to 255
     seed : of which images are chosen
     standardize : subtract the mean and divide by the standard deviation, per channel, of the training images that are
         used; False gives values in [0, 1], and `fit` then puts the statistics into the model (``normalize=True``)

@@ -75,7 +75,9 @@ def open_dataset(
 ) -> xr.Dataset:
     """A file of any known layout: named fields over (sample, [time,] x, …) at their true positions.
 
-    path : a file; its content decides the layout, never its name
+    path : a file; its content decides the layout, never its name. A file of arrays that is no known layout opens once
+        it is described (`describe_arrays`); the message proposes a description, from the file's own x, y, z and t
+        where it has them. Complex arrays open as two real fields where the description says ``"real_imaginary": True``
     resolution : points per axis. Native files give the group stored at it; every file gives the nested nodes of a
         finer grid; None means the file's (finest) grid
     layout : a name in ``READERS``, to insist on one

@@ -19,6 +19,10 @@ _LETTER = re.compile(
 )
 _WORDS = {"lon": "x", "longitude": "x", "lat": "y", "latitude": "y", "time": "time", "times": "time"}
 _WORDS |= {"sample": "sample", "samples": "sample", "batch": "sample", "trajectory": "sample", "realization": "sample"}
+_POINTS = re.compile(
+    r"(?:.*[_ .-])?(?:vert(?:ex|ices)|points?|pts|pos|positions?|coords?|coordinates?|nodes?|centroids?|locations?"
+    r"|xyz?)"
+)
 _FOLDER = re.compile(rf"{_AROUND}|scales|dimensions")  # folders that hold positions of what lies beside them
 _MOST = 1 << 22  # numbers of a coordinate array; larger ones are fields
 _ARRAYS = 64  # arrays that are read
@@ -72,6 +76,15 @@ def dimension(name: str) -> str | None:
     return "time" if found[1] == "t" else found[1]
 
 
+def holds_points(name: str, shape: tuple[int, ...]) -> bool:
+    """Whether an array of this name and shape (…, points, 2 or 3) holds positions, as of the vertices of a mesh.
+
+    >>> holds_points("vertices", (100, 3586, 3)), holds_points("pressure", (100, 3586, 3))
+    (True, False)
+    """
+    return len(shape) > 1 and shape[-1] in (2, 3) and bool(_POINTS.fullmatch(name.rsplit("/", 1)[-1].lower()))
+
+
 def coordinates(arrays: Mapping[str, Held], field: str, leave_out: Collection[str] = ()) -> list[Coordinate]:
     """The coordinate arrays that go with `field`: in its own folder of the file, in one above it, or in "grid" and kin.
 
@@ -84,11 +97,11 @@ def coordinates(arrays: Mapping[str, Held], field: str, leave_out: Collection[st
             folder = name.rpartition("/")[0]
             near = not folder or field.startswith(f"{folder}/") or _FOLDER.fullmatch(folder.rsplit("/", 1)[-1].lower())
             small = 2 <= math.prod(one.shape) <= _MOST
-            if near and small and name != field and name not in leave_out and one.dtype.kind in "iuf":
+            if near and small and name != field and name not in leave_out and one.dtype.kind in "iufc":
                 if dimension(name) in (*SPACE, "time"):
                     yield name
 
-    each = (_coordinate(name, arrays[name].values()) for name in islice(named(), _ARRAYS))
+    each = (_coordinate(name, arrays[name].positions()) for name in islice(named(), _ARRAYS))
     found = [one for one in each if one is not None]
     scattered = [one for one in found if one.points is None]
     # positions of points come in pairs; one column of any numbers may be anything
@@ -103,7 +116,7 @@ def coordinates(arrays: Mapping[str, Held], field: str, leave_out: Collection[st
 
 def _coordinate(name: str, values: np.ndarray) -> Coordinate | None:
     dim = dimension(name)
-    if dim is None or not np.isfinite(values).all():
+    if dim is None or values.dtype.kind == "c" or not np.isfinite(values).all():
         return None
     for axis, size in enumerate(values.shape):
         line = values[tuple(slice(None) if i == axis else 0 for i in range(values.ndim))]

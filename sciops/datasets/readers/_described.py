@@ -27,12 +27,14 @@ class Held:
     """One stored array. `view(axes, pick)`: its numbers, lazily, with `axes` in this order and `pick` at one index.
 
     dims : the file's own names of the axes, where it has any
+    listed : whether the first axis is that of a list of dictionaries, one a sample
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype
     view: Callable[[Sequence[int], Mapping[int, int]], Any]
     dims: tuple[str, ...] | None = None
+    listed: bool = False
 
     def values(self) -> np.ndarray:
         from xarray.core import indexing
@@ -40,6 +42,11 @@ class Held:
         return np.asarray(
             self.view(range(len(self.shape)), {})[indexing.BasicIndexer((slice(None),) * len(self.shape))]
         )
+
+    def positions(self) -> np.ndarray:
+        """`values`, real where they are complex without an imaginary part, as SciPy saves coordinates that were."""
+        values = self.values()
+        return values.real if values.dtype.kind == "c" and not values.imag.any() else values
 
 
 def numpy_contents(probe: Probe) -> dict[str, NumpyArray]:
@@ -72,6 +79,7 @@ def held(probe: Probe) -> dict[str, Held]:
                 one.shape,
                 one.dtype,
                 lambda axes, pick, name=name: TorchFileArray(probe, name, axes=axes, pick=pick),
+                listed=one.records,
             )
             for name, one in probe.torch_arrays[0].items()
         }

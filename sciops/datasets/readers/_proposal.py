@@ -11,13 +11,14 @@ import numpy as np
 
 from sciops.datasets.conventions import SPACE
 from sciops.datasets.readers._axes import Axis, axis_of, is_round
-from sciops.datasets.readers._coordinates import Coordinate, coordinates, dimension
+from sciops.datasets.readers._coordinates import Coordinate, coordinates, dimension, holds_points
 from sciops.datasets.readers._described import Held
 from sciops.datasets.readers._description import ALONE
 from sciops.grids import Interval
 
 _FEW = 8  # components, rather than samples
 _TOGETHER = 4  # fields of one shape that are described at once
+_DIMS = (*SPACE, "time", "sample", "channel")
 _EXAMPLES: dict[int, tuple[str, ...]] = {
     1: ("x",),
     2: ("sample", "x"),
@@ -50,12 +51,15 @@ def proposal(arrays: Mapping[str, Held]) -> Proposal:
     scattered = [one for one in found if one.points is None and one.places(shape)]
     if scattered:
         return Proposal(_scattered(scattered[0], name, arrays), "")
+    clouds = [one for one, other in arrays.items() if holds_points(one, other.shape) and other.shape[-2] in shape]
+    if clouds:
+        return Proposal(_clouds(clouds[0], arrays[clouds[0]].shape, name), "")
     choices = _choices(found, arrays[name], shape)
     dims = choices[0] if choices else {}
     if not dims:
         return Proposal(
             "numbers do not say what their axes mean, and their count is no hint. Say it once, such as",
-            _call({name: _example(shape)}, arrays, _unit_grid(shape, _example(shape)), ""),
+            _call({name: _example(arrays[name])}, arrays, _unit_grid(shape, _example(arrays[name])), ""),
         )
     named = _names(dims, shape)
     space = [dim for dim in SPACE if dim in named]
@@ -167,6 +171,14 @@ def _scattered(one: Coordinate, name: str, arrays: Mapping[str, Held]) -> str:
     return f"{text}: interpolate the fields onto one (scipy.interpolate.griddata) and save these"
 
 
+def _clouds(name: str, shape: tuple[int, ...], field: str) -> str:
+    what = f"{name}{list(shape)} holds positions of points" + (f", at which {field} is given" if field != name else "")
+    return (
+        f"{what}, and nothing says that these lie on a grid of evenly spaced points: interpolate the fields onto one "
+        "(scipy.interpolate.griddata), or, where they do lie on one, save the fields alone with their axes in order"
+    )
+
+
 def _axis(one: Coordinate) -> Axis | str:
     return axis_of(one.points, one.count)
 
@@ -198,7 +210,10 @@ def _placed(axis: Axis, kind: str | None = None) -> tuple[Interval, str]:
     return axis.between(*ends[kind]), kind
 
 
-def _example(shape: tuple[int, ...]) -> tuple[str, ...]:
+def _example(one: Held) -> tuple[str, ...]:
+    shape = one.shape
+    if one.listed and 1 < len(shape) <= 4:
+        return ("sample", *SPACE[: len(shape) - 1])
     return _EXAMPLES.get(len(shape), _EXAMPLES[5])
 
 
@@ -213,7 +228,7 @@ def _call(fields: Mapping[str, tuple[str, ...]], arrays: Mapping[str, Held], gri
     about, state = [], []
     for name, dims in fields.items():
         last = name.rsplit("/", 1)[-1]
-        variable = last if last.isidentifier() else "u"
+        variable = last if last.isidentifier() and last not in _DIMS else f"{last}_field" if last in _DIMS else "u"
         more = {} if name in (variable, ALONE) else {"array": name}
         parts = [variable]
         if "channel" in dims:

@@ -22,10 +22,14 @@ DIFFERENT = "samples of different shapes or types"
 
 @dataclass(frozen=True)
 class TorchArray:
-    """One tensor, or tensors of one shape and type that lie along a first axis."""
+    """One tensor, or tensors of one shape and type that lie along a first axis.
+
+    records : whether each is of a dictionary of its own
+    """
 
     tensors: tuple[Any, ...]
     stacked: bool
+    records: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -89,7 +93,7 @@ def _add_records(arrays: dict[str, TorchArray], others: dict[str, str], name: st
         if any(one.stacked for one in ones):
             others[full] = "a list in each dictionary of a list (save one tensor with the samples along its first axis)"
         elif _alike([one.tensors[0] for one in ones]):
-            _add(arrays, others, full, tuple(one.tensors[0] for one in ones), True)
+            _add(arrays, others, full, tuple(one.tensors[0] for one in ones), True, records=True)
         else:
             others[full] = _differing([one.tensors[0] for one in ones])
     for key, why in dict.fromkeys(pair for _, found in parts for pair in found.items()):
@@ -97,7 +101,13 @@ def _add_records(arrays: dict[str, TorchArray], others: dict[str, str], name: st
 
 
 def _add(
-    arrays: dict[str, TorchArray], others: dict[str, str], name: str, tensors: tuple[Any, ...], stacked: bool
+    arrays: dict[str, TorchArray],
+    others: dict[str, str],
+    name: str,
+    tensors: tuple[Any, ...],
+    stacked: bool,
+    *,
+    records: bool = False,
 ) -> None:
     import torch
 
@@ -106,7 +116,7 @@ def _add(
     elif tensors[0].is_quantized:
         others[name] = "a quantized tensor (save it with dequantize())"
     else:
-        arrays[name] = TorchArray(tensors, stacked)
+        arrays[name] = TorchArray(tensors, stacked, records)
 
 
 def _alike(tensors: Sequence[Any]) -> bool:

@@ -238,12 +238,12 @@ def _times(
         times = np.asarray(stated["values"], np.float64)
     elif str(stated.get("array")) in arrays:
         array = arrays[str(stated["array"])]
-        if math.prod(array.shape) != steps or array.dtype.kind not in "iuf":  # of any size: it is not read
+        if math.prod(array.shape) != steps or array.dtype.kind not in "iufc":  # of any size: it is not read
             raise ValueError(
                 f"the description of {probe.path} has times in {stated['array']}, {array.dtype}{list(array.shape)}, "
                 f"for {steps} states"
             )
-        times = array.values().ravel()  # MATLAB keeps them as a row or a column
+        times = array.positions().ravel()  # MATLAB keeps them as a row or a column
     else:
         raise ValueError(
             f"the description of {probe.path} has times {dict(stated)}: expected step, values, or the name of an array"

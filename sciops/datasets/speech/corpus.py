@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sciops._json import plain, write_atomically
+from sciops._writable import writable_file
 
 FORMAT = "sciops.speech.1"
 
@@ -187,10 +188,12 @@ def load_corpus(path: str | Path) -> SpeechCorpus:
 def cached_corpus(path: str | Path, made_by: Mapping[str, Any], make) -> SpeechCorpus:
     """The corpus at `path` where its ``about["made_by"]`` is `made_by`; else make(), saved there.
 
-    Raises ValueError where the file was made by something else: it is not written over.
+    Raises ValueError where the file was made by something else: it is not written over; OSError, before anything is
+    made, where it cannot be written.
     """
     path, made_by = Path(path), plain(made_by)
     if not path.exists():
+        writable_file(path)
         save_corpus(make(), path)
     corpus = load_corpus(path)
     if corpus.about.get("made_by") != made_by:

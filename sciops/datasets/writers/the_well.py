@@ -54,6 +54,18 @@ def write(groups: list[xr.Dataset], path: Path, *, name: str | None = None) -> N
                 _write_field(group, field, parts, dataset, grid)
 
 
+def remark(dataset: xr.Dataset) -> str | None:
+    """What a user of the file must know: their loader takes a time as input and a later one as output."""
+    times = dataset.sizes.get("time", 1)
+    if times > 1:
+        return None
+    which = "a steady problem" if "time" not in dataset.sizes else "one time"
+    return (
+        f"this file of {which} keeps The Well's format, but its loader, WellDataset, asks for two times or more "
+        "('1 steps is not enough'); open it with open_dataset or load_splits"
+    )
+
+
 def _on_grid(dataset: xr.Dataset) -> list[str]:
     return [str(n) for n, v in dataset.data_vars.items() if set(v.dims) & set(SPACE) and "bc_type" not in v.attrs]
 

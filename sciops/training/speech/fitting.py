@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from sciops._json import plain
+from sciops._writable import writable_file
 from sciops.models.ctc import beam_decode, greedy_decode
 from sciops.models.speech import REDUCTION, SpeechRecognizer
 from sciops.training.checkpoints import load_checkpoint, save_checkpoint
@@ -78,8 +79,10 @@ def fit_steps(
     Order, masks and dropout are functions of the seed and the step, so a training that goes on from its checkpoint
     gives what one that was never stopped gives; on a GPU, where sums have no fixed order, up to round-off. Raises
     RuntimeError for a loss that is not finite, ValueError for a checkpoint of another configuration, of another model,
-    or of recordings of other lengths.
+    or of recordings of other lengths, OSError for one that cannot be written.
     """
+    if config.checkpoint is not None:
+        writable_file(config.checkpoint)
     batches = LengthBatches([len(one) for one in frames], config.batch, seed=config.seed)
     checksum = zlib.crc32(batches.lengths.astype("<i8").tobytes())
     identity = plain({**_identity(config), "recordings": checksum, **(about or {})})
