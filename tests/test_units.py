@@ -270,3 +270,15 @@ def test_powers_of_two_and_norms():
     assert power_of_two(v, 1).flatten().tolist() == [4.0, 1.0, 1.0, 2.0**-126, 2.0**127]
     assert norm_of(torch.tensor([[3e-30, 4e-30]]), 1).item() == pytest.approx(5e-30)
     assert power_of_two(torch.tensor([[3j, 1.0]]), 1).item() == 2.0
+
+
+def test_empty_batches_and_values_that_are_not_finite():
+    none = torch.zeros(0, 2, *BOX.shape)
+    assert spectral.power_spectrum(none, BOX).energy.shape[:2] == (0, 2)
+    assert len(spectral.band_errors(none, none, BOX).relative_error) == 0 == len(field_norm(none, BOX))
+    assert all(len(function(none, none, BOX)) == 0 for function in (METRICS["h1"], OBJECTIVES["h1"]))
+    p, u = fields()
+    p[0, 0, 0, 0] = torch.nan
+    for function in (METRICS["relative_l2"], OBJECTIVES["relative_l2"], OBJECTIVES["h1"]):
+        assert function(p, u, BOX).isnan().tolist() == [True, False, False]
+    assert spectral.power_spectrum(p, BOX).energy.isnan().all(-1).sum() == 1

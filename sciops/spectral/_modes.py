@@ -177,8 +177,8 @@ def _energies(u: Tensor, unit: Tensor, modes: Modes, labels: Tensor, count: int)
     # elsewhere a call costs more than a cache saves
     width = max(1, _SLAB // min(step, max(1, len(rows)))) if u.device.type == "cpu" else len(labels)
     sums = [u.new_zeros(0, count, dtype=torch.float64)]
-    for part, of in zip(rows.split(step), units.split(step)):
-        c = coefficients(part / of, modes).flatten(1)
+    for start in range(0, len(rows), step):
+        c = coefficients(rows[start : start + step] / units[start : start + step], modes).flatten(1)
         total = torch.zeros(len(c), 2 * count, dtype=torch.float64, device=u.device)
         for slab, label in zip(c.split(width, 1), labels.split(width)):
             energy = torch.addcmul(slab.real.square(), slab.imag, slab.imag) if c.is_complex() else slab.square()

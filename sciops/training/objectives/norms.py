@@ -45,8 +45,8 @@ def difference(prediction: Tensor, target: Tensor) -> Tensor:
 
 def root(square: Tensor) -> Tensor:
     """√ with derivative 0 where the argument is 0, where the true derivative is infinite and would meet 0·∞ = NaN."""
-    positive = square > 0
-    return torch.where(positive, square, 1.0).sqrt() * positive
+    met = square == 0  # of NaN false, so that a prediction that is NaN does not count as met
+    return torch.where(met, 1.0, square).sqrt() * ~met
 
 
 def ratio(error: Tensor, size: Tensor) -> Tensor:
