@@ -43,7 +43,7 @@ def _convolution(axes: int) -> Callable[[Any, Setting], Answer]:
         except ValueError as error:
             refuse(str(error))
         bracket = convolution_norm(
-            setting.cast(layer.weight) if not layer.weight.is_complex() else layer.weight,
+            setting.cast(layer.weight),
             grid=points(setting, axes),
             method="svdvals",
             lower_iterations=0,
