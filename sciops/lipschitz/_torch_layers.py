@@ -138,7 +138,11 @@ def _pad(axes: int, mode: str) -> Callable[[Any, Setting], Answer]:
 
 
 def _each(value: Any, count: int) -> tuple[int, ...]:
-    return tuple(value) if isinstance(value, Sequence) else (value,) * count
+    """One number for each, as torch takes a number, or a tuple of one, for all; UnboundedError for another count."""
+    values = tuple(value) if isinstance(value, Sequence) else (value,)
+    if len(values) not in (1, count):
+        refuse(f"an option {value!r} of another length than {count}: no rule")
+    return values * (count // len(values))
 
 
 def _by_axes(make: Callable[[int], Any], *kinds: type) -> dict[type, Any]:

@@ -368,6 +368,30 @@ def test_options_of_pooling():
     assert "indices" in reason(nn.Sequential(conv, nn.MaxPool2d(2, return_indices=True)), SQUARE)
 
 
+def test_tuples_of_one_number_count_for_all_axes():
+    """As torch takes them; other lengths are refused where torch refuses them."""
+    conv = nn.Conv2d(1, 1, 1, bias=False)
+    nn.init.ones_(conv.weight)
+    x = torch.zeros(1, 1, 5, 5, dtype=torch.float64)
+    x[0, 0, 2, 2] = 1.0
+    for short, long in (
+        (nn.MaxPool2d((3,), 1), nn.MaxPool2d(3, 1)),
+        (nn.MaxPool2d(3, (1,)), nn.MaxPool2d(3, 1)),
+        (nn.MaxPool2d(2, 1, dilation=(2,)), nn.MaxPool2d(2, 1, dilation=2)),
+        (nn.AvgPool2d(3, (1,), (1,)), nn.AvgPool2d(3, 1, 1)),
+        (nn.Conv2d(1, 1, 3, stride=(2,)), nn.Conv2d(1, 1, 3, stride=2)),
+        (nn.Conv2d(1, 1, 3, padding=(1,), dilation=(1,)), nn.Conv2d(1, 1, 3, padding=1)),
+        (nn.ConvTranspose2d(1, 1, 3, (2,), output_padding=(1,)), nn.ConvTranspose2d(1, 1, 3, 2, output_padding=1)),
+    ):
+        long.load_state_dict(short.state_dict())
+        bound, _ = stretched(nn.Sequential(conv, short), SQUARE, x)
+        assert bound == lipschitz_bound(nn.Sequential(conv, long.double()), SQUARE).value, short
+    for layer in (nn.CircularPad2d((1, 1)), nn.MaxPool2d((2, 2, 2), 1)):
+        assert "of another length" in reason(nn.Sequential(conv, layer), SQUARE)
+    wrong = nn.Conv2d(1, 1, 3, padding=(1,), padding_mode="circular")  # torch pads one axis, and then refuses
+    assert "when it was built" in reason(nn.Sequential(wrong), SQUARE)
+
+
 def test_pooling_reads_its_axes_from_its_class():
     """A 2-D window over channels and points of a line, which torch takes for an image without channels."""
     line = Grid((6,), centering="cell")
