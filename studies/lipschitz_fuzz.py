@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 import warnings
 import zlib
 from collections import Counter
@@ -80,6 +81,8 @@ CAUSES = {
     "no useful bound": "norms",
     "statistics of the training": "norms",
     "no finite bound": "norms",
+    "does not run": "layers that do not run",
+    "when it was built": "options changed in part",
     "only a mean over everything": "layers without a rule",
     "no rule": "layers without a rule",
 }
@@ -113,6 +116,7 @@ FOUND = 0.5
 """Least share of the planted rules of the largest factor that has to be found."""
 
 _CELL = 25
+_WIDEST = 1e6  # of the ratios in the figure
 
 
 def run(config: Config) -> dict[str, Any]:
@@ -236,7 +240,7 @@ def ratios(cases: Iterable[dict[str, Any]]) -> list[float]:
 
 def cause(reason: str) -> str:
     """What a refusal is counted as."""
-    return next((name for words, name in CAUSES.items() if words in reason), reason.partition(":")[0])
+    return next((name for words, name in CAUSES.items() if words in reason), re.sub(r"[(=].*|:.*", "", reason))
 
 
 def _planted(factor: float) -> str:
@@ -296,7 +300,8 @@ def _print(results: dict[str, Any]) -> None:
 def _draw(results: dict[str, Any], cases: dict[str, list[dict[str, Any]]], path: Path) -> None:
     rows = results["kinds"]
     places = np.arange(len(rows))
-    with figure(path, 1, 2, width=4.2, height=1.0 + 0.24 * len(rows), sharey=True) as (_, axes):
+    layout = {"sharey": True, "gridspec_kw": {"width_ratios": [1, 1.5]}}
+    with figure(path, 1, 2, width=4.0, height=1.2 + 0.24 * len(rows), **layout) as (_, axes):
         shares, spread = axes[0]
         left = np.zeros(len(rows))
         colours = {"bounded": PALETTE[5], "refused": PALETTE[4], "below": PALETTE[6], "raised": PALETTE[3]}
@@ -305,22 +310,21 @@ def _draw(results: dict[str, Any], cases: dict[str, list[dict[str, Any]]], path:
             if outcome in ("bounded", "refused") or share.any():
                 shares.barh(places, share, left=left, color=colour, label=outcome)
             left += share
-        shares.set(xlabel="compositions (%)", xlim=(0, 100))
+        shares.set(xlabel="compositions (%)", xlim=(0, 100), ylim=(len(rows) - 0.4, -0.6))
         shares.set_yticks(places, [row["kind"] for row in rows])
-        shares.invert_yaxis()
-        shares.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4)
+        shares.grid(axis="y", visible=False)
+        shares.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
         for place, row in zip(places, rows):
             found = ratios(cases[row["kind"]])
             if found:
-                low, high = np.quantile(found, [0.1, 0.9])
-                first = place == 0
-                thin = {"color": "0.6", "linewidth": 0.9, "label": "least to largest" if first else None}
-                thick = {"color": PALETTE[0], "linewidth": 3.0, "label": "10 to 90 %" if first else None}
-                spread.plot([min(found), max(found)], [place, place], **thin)
-                spread.plot([low, high], [place, place], solid_capstyle="butt", **thick)
-                spread.plot(np.median(found), place, "o", color="black", label="median" if first else None)
-        spread.axvline(1.0, color=PALETTE[1], linewidth=1.2, linestyle="--", label="the stretch itself")
-        spread.set(xscale="log", xlabel="bound / largest measured stretch")
+                names = ("all", "10 to 90 %", "median") if place == 0 else (None,) * 3
+                low, middle, high = np.quantile(found, [0.1, 0.5, 0.9])
+                spread.plot([min(found), max(found)], [place] * 2, color="0.55", linewidth=1.0, label=names[0])
+                thick = {"color": PALETTE[0], "linewidth": 4.0, "solid_capstyle": "butt", "label": names[1]}
+                spread.plot([low, high], [place] * 2, **thick)
+                spread.plot(min(middle, _WIDEST), place, "o", color="black", label=names[2])
+        spread.axvline(1.0, color=PALETTE[1], linestyle="--", label="the stretch itself", zorder=0)
+        spread.set(xscale="log", xlim=(0.5, _WIDEST), xlabel="bound / largest measured stretch (cut at 10⁶)")
         spread.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4)
 
 
