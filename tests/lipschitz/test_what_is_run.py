@@ -277,6 +277,17 @@ def test_code_of_a_known_class_that_was_replaced(kind, name, model, grid, monkey
         assert lipschitz_bound(model, grid).value is not None
 
 
+def test_code_of_neuraloperator_that_was_replaced(monkeypatch):
+    model, grid = models()["neuralop"]
+    kinds = {type(part) for part in model.modules() if type(part).__module__.startswith("neuralop.")}
+    assert len(kinds) >= 4
+    for kind in kinds:
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, "forward", lambda self, *inputs, **options: 0.0)
+            assert f"{kind.__name__}.forward replaced" in reason(model, grid)
+    assert lipschitz_bound(model, grid).value is not None
+
+
 class Loud(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
