@@ -173,16 +173,15 @@ def wrapped(draw: random.Random) -> Case:
 
 def classifier(draw: random.Random) -> Case:
     sizes = (draw.randint(3, 7), draw.randint(3, 7))
-    name = draw.choice(("spectral", "spectral", "window", "attention", "multipole"))
-    layout = dict(patch=2, widths=(4, 4), depths=(1, 1), heads=2, window=3, norm=draw.choice(("none", "none", "layer")))
+    name = draw.choice(("spectral", "spectral", "spectral", "window", "attention", "multipole"))
+    norm = draw.choice(("none", "none", "none", "layer"))
+    layout = dict(patch=2, widths=(4, 4), depths=(1, 1), heads=2, window=3, norm=norm)
     layout |= dict(order=draw.choice(("pre", "post")), layer_scale=draw.choice((None, 0.5)))
     layout |= dict(mixer_options={"modes": (2, 2)} if name == "spectral" else {})
-    vacuous = layout["norm"] == "layer"
     model = build_model("classifier", in_channels=1, out_channels=3, mixer=name, **layout).double()
-    model = louder(model, draw.choice((1.0, 2.0))).train(draw.random() < 0.1)
-    return Case(
-        model, Grid(sizes, centering="cell"), (1, 1, *sizes), ball=name != "spectral", vacuous=vacuous, alone=True
-    )
+    model = louder(model, draw.choice((1.0, 0.5))).train(draw.random() < 0.1)
+    grid = Grid(sizes, centering="cell")
+    return Case(model, grid, (1, 1, *sizes), ball=name != "spectral", vacuous=norm == "layer")
 
 
 def neuralop(draw: random.Random) -> Case:

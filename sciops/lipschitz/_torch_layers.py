@@ -38,17 +38,12 @@ def _linear(layer: nn.Linear, setting: Setting) -> Answer:
 
 def _convolution(axes: int) -> Callable[[Any, Setting], Answer]:
     def rule(layer: Any, setting: Setting) -> Answer:
+        weight, grid = setting.cast(layer.weight), points(setting, axes)
         try:
             options = convolution_options(layer)
-        except ValueError as error:
+            bracket = convolution_norm(weight, grid=grid, method="svdvals", lower_iterations=0, **options)
+        except ValueError as error:  # options that do not serve, or a grid that leaves no output
             refuse(str(error))
-        bracket = convolution_norm(
-            setting.cast(layer.weight),
-            grid=points(setting, axes),
-            method="svdvals",
-            lower_iterations=0,
-            **options,
-        )
         return bracket.upper, f"convolution, {layer.padding_mode} padding"
 
     return rule

@@ -102,7 +102,8 @@ def convolution_options(module: nn.Module) -> dict[str, Any]:
         meant, used = [p for pair in reversed(pads) for p in pair], list(module._reversed_padding_repeated_twice)
         if meant != used and any(meant + used):
             raise ValueError(
-                f"{type(module).__name__}: padding={module.padding!r} is not what was given when it was built"
+                f"{type(module).__name__}: padding={module.padding!r} is not how it pads, by {used} from the last axis "
+                "on, as was fixed when it was built"
             )
     return options | {"transposed": transposed}
 

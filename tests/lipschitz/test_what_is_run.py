@@ -698,3 +698,4 @@ def test_layers_alone_and_rescaled_ones():
     assert lipschitz_bound(nn.Linear(3, 3), LINE).value is not None
     assert "number of channels" in reason(nn.Sequential(nn.ReLU()))
     assert "does not run" in reason(nn.Sequential(nn.Linear(3, 4), nn.Linear(3, 3)))
+    assert "no output on a grid" in reason(nn.Sequential(nn.Conv1d(1, 1, 3), nn.Conv1d(1, 1, 3)))
