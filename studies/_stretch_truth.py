@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -54,11 +55,14 @@ def stretches(
     """(largest ‖J‖₂ at the points, largest ‖f(x) − f(y)‖/‖x − y‖ of pairs), in the norms of a bound.
 
     quadrature : in the L² norm of the grid, and of the grid of the output; otherwise in Euclidean norms
+    returns : infinity for values that are not finite, which no map with a bound has
     """
     steepest = quotient = 0.0
     for x in points:
         with torch.no_grad():
             y = _run(case, x)
+        if not bool(y.isfinite().all()):
+            return math.inf, math.inf
         into, out = (_roots(case, value.shape, quadrature) for value in (x, y))
         try:
             matrix, exact = jacobian(case, x, y.numel()), True
@@ -73,6 +77,8 @@ def stretches(
         for step in (1e-3 * along, along, -10.0 * along, other):
             with torch.no_grad():
                 z = _run(case, x + step)
+            if not bool((y + z).isfinite().all()):
+                return math.inf, math.inf
             rounding = 8 * torch.finfo(x.dtype).eps * max(float(y.norm()), float(z.norm())) * float(out.max())
             apart = float((out * (z - y)).norm()) - rounding
             quotient = max(quotient, apart / float((into * step).norm()))

@@ -47,6 +47,16 @@ def test_layers_that_torch_does_not_differentiate_are_measured_by_differences():
     assert steepest == 0.0 and quotient == pytest.approx(3.0, rel=1e-3)
 
 
+def test_values_that_are_not_finite_are_no_small_stretch():
+    class Root(nn.Module):
+        def forward(self, x):
+            return x.sqrt()  # nan where a step makes x negative
+
+    case = Case(Root(), Grid((4,)), (1, 1, 4))
+    assert stretches(case, [torch.ones(1, 1, 4, dtype=torch.float64)], False, generator()) == (np.inf, np.inf)
+    assert stretches(case, [-torch.ones(1, 1, 4, dtype=torch.float64)], False, generator()) == (np.inf, np.inf)
+
+
 def test_the_largest_token_counts_and_leaves_no_hook():
     linear = nn.Linear(2, 2)
     with largest_token(linear) as largest:
