@@ -7,13 +7,16 @@ the known forward, no hook or method of the instance comes between, and the weig
 from __future__ import annotations
 
 import sys
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 from torch.nn.utils import parametrize
+
+import sciops.mixers
+import sciops.models  # noqa: F401 - so that the classes of our models are among `_WRITTEN`
 
 _HOOKS = {
     "_forward_pre_hooks": "forward pre-hook",
@@ -28,7 +31,19 @@ _HARMLESS = frozenset(
     "__dict__ __weakref__ __firstlineno__ __static_attributes__ __parameters__ __orig_bases__ __abstractmethods__ "
     "_abc_impl __constants__ __repr__ __str__ extra_repr reset_parameters _name _version".split()
 )
+# what calling a module runs, in the order in which torch comes to it
+_RUN = ("__call__", "_wrapped_call_impl", "_call_impl", "__getattr__", "forward", "_conv_forward")
 _OF_PARAMETRIZE = frozenset({"__getstate__", "__deepcopy__", "__setstate__"})
+
+
+def _all_of(kind: type) -> Iterator[type]:
+    yield kind
+    for below in type.__subclasses__(kind):
+        yield from _all_of(below)
+
+
+_WRITTEN = {kind: {name: vars(kind).get(name) for name in _RUN} for kind in _all_of(nn.Module)}
+"""What the classes of torch and of our models ran when this module was imported."""
 
 
 def kind_of(module: Any, kinds: Container[type]) -> type | None:
@@ -66,17 +81,32 @@ def changed(module: nn.Module) -> str | None:
     compiled = own.get("_compiled_call_impl")
     if compiled is not None and getattr(compiled, "_torchdynamo_orig_callable", None) != module._call_impl:
         return "another _compiled_call_impl"
+    for kind in type(module).__mro__:
+        for name in _RUN:
+            if _replaced(kind, name):
+                return f"{kind.__name__}.{name} replaced"
     shadows = [name for name in own if callable(getattr(type(module), name, None))]
     if is_compiled(module):
         shadows = [name for name in shadows if name != "forward"]  # torch.compile's own
     if shadows:
         return f"{shadows[0]} replaced on the instance"
-    for name, value in own.get("_parameters", {}).items():
-        if value is not None and type(value) not in (Tensor, nn.Parameter):
-            return f"{name} of type {type(value).__name__}"
+    for group in (own, own.get("_parameters", {}), own.get("_buffers", {})):
+        for name, value in group.items():
+            if isinstance(value, Tensor) and type(value) not in (Tensor, nn.Parameter):
+                return f"{name} of type {type(value).__name__}"
     if parametrize.is_parametrized(module):
         return _unsteady(module)
     return None
+
+
+def _replaced(kind: type, name: str) -> bool:
+    """Whether the class runs other code than it did at first; neuraloperator, imported later, than its text says."""
+    code = vars(kind).get(name)
+    if kind in _WRITTEN:
+        return code is not _WRITTEN[kind][name]
+    if code is None or kind.__module__.partition(".")[0] != "neuralop":
+        return False
+    return getattr(getattr(code, "__code__", None), "co_qualname", None) != f"{kind.__qualname__}.{name}"
 
 
 def is_compiled(module: nn.Module) -> bool:

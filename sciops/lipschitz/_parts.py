@@ -60,17 +60,23 @@ class Setting:
         """√(max w / min w): by how much a norm can differ from one that counts every point alike."""
         return ends_of(self.grid) if self.weighted else 1.0
 
-    def of(self, part: nn.Module) -> Tensor:
-        """The bound of a part of the module that is called on this grid; raises UnboundedError where it has none."""
+    def of(self, part: nn.Module, *, reused: bool = True) -> Tensor:
+        """The bound of a part of the module that is called on the module's own input, or on one of its shape.
+
+        reused : that input is used again besides, as by a residual, so that no layer of the part may write to it
+
+        Raises UnboundedError where it has none.
+        """
         from sciops.lipschitz._walk import walk
 
-        result = walk(part, self)
+        result = walk(part, replace(self, reused=reused))
         if result.value is None:
             refuse("; ".join(f"{row.name}: {row.reason}" for row in result.rows if row.value is None))
         return result.value
 
     def cast(self, weight: Tensor) -> Tensor:
-        return weight.to(self.dtype)
+        """The weight in this precision; raises UnboundedError for a complex one, whose activations have no bound."""
+        return refuse("complex weights: no rule") if weight.is_complex() else weight.to(self.dtype)
 
     def sigma(self, matrix: Tensor) -> Tensor:
         """‖matrix‖₂ from above."""

@@ -63,7 +63,7 @@ ELEMENTWISE: dict[type[nn.Module], Callable[[Any], Any]] = {
     nn.Threshold: _threshold,
     nn.LogSigmoid: lambda m: 1.0,
     nn.Sigmoid: lambda m: 0.25,
-    nn.Hardsigmoid: lambda m: (1 + 1e-15) / 6,
+    nn.Hardsigmoid: lambda m: 0.1666666716337204,  # 1/6 in float32, which torch takes for the gradient in float64 too
     nn.GELU: lambda m: GELU_TANH if m.approximate == "tanh" else GELU,
     nn.SiLU: lambda m: SILU,
     nn.Mish: lambda m: MISH,

@@ -38,17 +38,12 @@ def _linear(layer: nn.Linear, setting: Setting) -> Answer:
 
 def _convolution(axes: int) -> Callable[[Any, Setting], Answer]:
     def rule(layer: Any, setting: Setting) -> Answer:
+        weight, grid = setting.cast(layer.weight), points(setting, axes)
         try:
             options = convolution_options(layer)
-        except ValueError as error:
+            bracket = convolution_norm(weight, grid=grid, method="svdvals", lower_iterations=0, **options)
+        except ValueError as error:  # options that do not serve, or a grid that leaves no output
             refuse(str(error))
-        bracket = convolution_norm(
-            setting.cast(layer.weight) if not layer.weight.is_complex() else layer.weight,
-            grid=points(setting, axes),
-            method="svdvals",
-            lower_iterations=0,
-            **options,
-        )
         return bracket.upper, f"convolution, {layer.padding_mode} padding"
 
     return rule
@@ -138,7 +133,11 @@ def _pad(axes: int, mode: str) -> Callable[[Any, Setting], Answer]:
 
 
 def _each(value: Any, count: int) -> tuple[int, ...]:
-    return tuple(value) if isinstance(value, Sequence) else (value,) * count
+    """One number for each, as torch takes a number, or a tuple of one, for all; UnboundedError for another count."""
+    values = tuple(value) if isinstance(value, Sequence) else (value,)
+    if len(values) not in (1, count):
+        refuse(f"an option {value!r} of another length than {count}: no rule")
+    return values * (count // len(values))
 
 
 def _by_axes(make: Callable[[int], Any], *kinds: type) -> dict[type, Any]:

@@ -12,7 +12,10 @@ from sciops.lipschitz._as_written import changed, changed_inside, exactly, is_co
 from sciops.lipschitz._parts import Declared, Part, Setting, UnboundedError, no_bound, number, one, refuse
 from sciops.lipschitz.fourier import fourier_norm, is_neuralop_conv
 
-_REMEDY = "what is run is not what the class says; remove it, or declare a rule with sciops.lipschitz.register"
+_REMEDY = (
+    "what is run is not what the class says; remove it, or make it the forward of a class of its own, whose rule "
+    "sciops.lipschitz.register declares"
+)
 
 
 def looked_through(model: nn.Module) -> nn.Module:
@@ -37,7 +40,7 @@ def look_up(module: Any, rules: Mapping[type, Declared]) -> Declared:
     if kind is None:
         base = next((k for k in type(module).__mro__ if k in rules), None)
         more = "" if base is None else f": its own code comes before that of {base.__name__}"
-        refuse(f"no rule for {type(module).__name__}{more}")
+        refuse(f"no rule for {type(module).__name__}{more}; sciops.lipschitz.register declares one")
     if kind.forward is not rules[kind].forward:
         refuse(f"no rule for {type(module).__name__}: {kind.__name__}.forward was replaced")
     return rules[kind]

@@ -111,6 +111,10 @@ def convolution_norm(
 def kernel_gram_bound(weight: Tensor, *, steps: int = 3) -> Tensor:
     """(max_i Σ_{j,x} |K⁽ᵗ⁾_{ij}(x)|)^{1/2^t},  K⁽ᵗ⁺¹⁾ = K⁽ᵗ⁾ ⋆ K⁽ᵗ⁾*: an upper bound on every grid, zeros or circular.
 
+    Zeros may be of any number. Circular padding must leave at most as many outputs as the grid has points, 2p ≤ k − 1:
+    wider padding repeats outputs, which multiplies the bound by √⌈outputs/points⌉ per axis, and `convolution_norm`
+    counts it. Strides and dilations leave the bound as it is. It does not hold for reflect and replicate padding.
+
     weight : (out, in, *kernel), real; the kernel of step t has 2^t (k − 1) + 1 points per axis, so that cost explodes
     returns : a number, float64, rounding included
 

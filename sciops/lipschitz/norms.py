@@ -90,18 +90,27 @@ def _shape(grid: Grid | int | Sequence[int] | None) -> tuple[int, ...] | int | N
 def convolution_options(module: nn.Module) -> dict[str, Any]:
     """What `convolution_norm` takes, of one of torch's convolutions as it is run.
 
-    Raises ValueError for a module whose padding was set after it was built, since torch keeps a second copy.
+    Raises ValueError for a module whose padding was set after it was built, since torch keeps a second copy, or is not
+    one number per axis where the mode is not zeros: torch then pads the last axis alone.
     """
     transposed = exactly(module, *_TRANSPOSED)
-    options = {name: getattr(module, name) for name in ("padding", "padding_mode", "stride", "dilation", "groups")}
+    names = ("padding", "padding_mode", "stride", "dilation", "groups", *(("output_padding",) if transposed else ()))
+    options = {name: _for_all(getattr(module, name)) for name in names}
     if module.padding_mode != "zeros":
         kernel = tuple(module.weight.shape[2:])
-        pads = pad_amounts(module.padding, kernel, per_axis(module.dilation, len(kernel), "dilation", 1))
-        if [p for pair in reversed(pads) for p in pair] != list(module._reversed_padding_repeated_twice):
+        pads = pad_amounts(options["padding"], kernel, per_axis(options["dilation"], len(kernel), "dilation", 1))
+        meant, used = [p for pair in reversed(pads) for p in pair], list(module._reversed_padding_repeated_twice)
+        if meant != used and any(meant + used):
             raise ValueError(
-                f"{type(module).__name__}: padding={module.padding!r} is not what was given when it was built"
+                f"{type(module).__name__}: padding={module.padding!r} is not how it pads, by {used} from the last axis "
+                "on, as was fixed when it was built"
             )
-    return options | {"transposed": transposed} | ({"output_padding": module.output_padding} if transposed else {})
+    return options | {"transposed": transposed}
+
+
+def _for_all(value: Any) -> Any:
+    """torch takes a tuple of one number for all axes."""
+    return value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value
 
 
 def _spectral(module: nn.Module, grid: Grid | int | Sequence[int] | None) -> Bracket:

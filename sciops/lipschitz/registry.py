@@ -60,7 +60,9 @@ def register(kind: type[nn.Module], rule: Rule | None = None, *, quadrature: boo
     -----
     `Setting` says where the module works: ``grid``; ``shape`` of one input with a batch of 1, within `nn.Sequential`;
     ``radius`` of the ball that tokens are assumed to stay in, or None. ``setting.of(part)`` is the bound of a part of
-    the module that keeps the grid, ``setting.sigma(matrix)`` a largest singular value from above, in float64.
+    the module that is called on the module's own input or on one of its shape; it has none where a layer writes to that
+    input, unless ``reused=False`` says that nothing else uses it. ``setting.sigma(matrix)`` is a largest singular value
+    from above, in float64. A module with a hook, or with a method that was replaced, has no bound whatever its rule.
 
     Examples
     --------
