@@ -36,7 +36,7 @@ def of_sequence(model: nn.Sequential, setting: Setting) -> Part:
 def _plain(model: nn.Sequential, setting: Setting) -> Part:
     first = _first(model)
     if first is None and setting.shape is not None:
-        x = _zeros(model, setting.shape)
+        x = placed_for(model, torch.zeros(setting.shape))
         return _run(model, x, x.shape[1:-1] == setting.grid.shape, setting)[0]
     if first is None:
         try:
@@ -54,23 +54,13 @@ def _plain(model: nn.Sequential, setting: Setting) -> Part:
     if setting.shape is not None:
         shapes.insert(0, setting.shape)
     for number, shape in enumerate(shapes, start=1):
-<<<<<<< HEAD
-        x = placed_for(model, torch.zeros(shape))
-        part, y = _run(model, x, last, setting)
-=======
-        part, y = _run(model, _zeros(model, shape), last, setting)
->>>>>>> fuzz
+        part, y = _run(model, placed_for(model, torch.zeros(shape)), last, setting)
         if y is not None or number == len(shapes):
             break
     if y is None:
         return part
     grid = tuple(y.shape[1:-1] if last else y.shape[2:])
     return Part(part.value, part.rows, flat=grid != tuple(setting.grid.shape))
-
-
-def _zeros(model: nn.Sequential, shape: tuple[int, ...]) -> Tensor:
-    place = next((p for p in model.parameters()), torch.zeros(()))
-    return torch.zeros(shape, dtype=place.dtype, device=place.device)
 
 
 def _run(model: nn.Sequential, x: Tensor, last: bool, setting: Setting) -> tuple[Part, Tensor | None]:

@@ -698,7 +698,7 @@ def test_layers_alone_and_rescaled_ones():
     assert lipschitz_bound(nn.Linear(3, 3), LINE).value is not None
     assert "number of channels" in reason(nn.Sequential(nn.ReLU()))
     assert "does not run" in reason(nn.Sequential(nn.Linear(3, 4), nn.Linear(3, 3)))
-<<<<<<< HEAD
+    assert "no output on a grid" in reason(nn.Sequential(nn.Conv1d(1, 1, 3), nn.Conv1d(1, 1, 3)))
 
 
 class Spectral(nn.Module):
@@ -719,6 +719,3 @@ def test_the_layers_before_and_after_complex_weights_run_on_real_fields(forgotte
     assert lipschitz_bound(model, grid).value == pytest.approx(expected.item(), rel=1e-6)
     penalty = log_lipschitz_penalty(model, grid)
     assert penalty.dtype == torch.float32 and penalty.item() == pytest.approx(expected.log().item(), rel=1e-5)
-=======
-    assert "no output on a grid" in reason(nn.Sequential(nn.Conv1d(1, 1, 3), nn.Conv1d(1, 1, 3)))
->>>>>>> fuzz
