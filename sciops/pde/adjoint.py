@@ -50,8 +50,9 @@ def solve(
     returns : (batch, nx, ny)
 
     Derivatives of first order only, by `backward`, `torch.func.grad` and `vjp`; `torch.func.vmap` solves one entry
-    after the other, and forward-mode derivatives are refused. Raises ValueError and SolverError as `darcy.solve` does; TypeError when a is no
-    tensor of floating dtype.
+    after the other, and forward-mode derivatives are refused.
+
+    Raises ValueError and SolverError as `darcy.solve` does; TypeError when a is no tensor of floating dtype.
     """
     if not (isinstance(a, Tensor) and a.is_floating_point()):
         got = f"a tensor of dtype {a.dtype}" if isinstance(a, Tensor) else type(a).__name__
