@@ -44,7 +44,6 @@ class Config:
     """columns; all where empty"""
     slow: tuple[str, ...] = (
         "fno",
-        "mano",
         "language",
         "Latent",
         "mixer window cosine",

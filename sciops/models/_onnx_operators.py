@@ -34,25 +34,24 @@ def triangular_solve(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
     return X @ B if left else B @ X
 
 
-def inverse(A: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
-    """(A⁻¹, 0) by Newton's iteration X ← X(2I − AX) from Aᵀ/(‖A‖₁‖A‖∞), which converges for every regular A."""
+def inverse(A: Tensor) -> Tensor:
+    """A⁻¹ by Newton's iteration X ← X(2I − AX) from Aᵀ/(‖A‖₁‖A‖∞), which converges for every regular A."""
     size = A.abs()
     X = A.mT / (size.sum(-1).amax(-1) * size.sum(-2).amax(-1))[..., None, None]
     twice = 2 * torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
     for _ in range(_NEWTON_STEPS):
         X = X @ (twice - A @ X)
-    return X, A.new_zeros(A.shape[:-2], dtype=torch.int32)
+    return X
 
 
-def solve(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> tuple[Tensor, ...]:
-    """(A⁻¹B, or BA⁻¹ where not `left`; three results of `torch.linalg.solve_ex` that have no use without gradients)."""
-    vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1])
-    X, info = inverse(A)
-    if vector:
-        y = (X @ B.unsqueeze(-1)).squeeze(-1)
-    else:
-        y = X @ B if left else B @ X
-    return y, X.contiguous(), A.new_zeros(A.shape[:-1], dtype=torch.int32), info
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+    """A⁻¹B, or BA⁻¹ where not `left`; B may be a vector, or one for each matrix of a batch."""
+    if B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1]):
+        return (inverse(A) @ B.unsqueeze(-1)).squeeze(-1)
+    return inverse(A) @ B if left else B @ inverse(A)
+
+
+_PLAIN = torch.contiguous_format
 
 
 def _view(x: Tensor, size: Any) -> Any:
@@ -60,16 +59,13 @@ def _view(x: Tensor, size: Any) -> Any:
     return NotImplemented if x.is_contiguous() else torch.ops.aten.view.default(x.clone(memory_format=_PLAIN), size)
 
 
-_PLAIN = torch.contiguous_format
-
-
 def replacements() -> dict[Any, Callable]:
     """For `torch.export.ExportedProgram.run_decompositions`."""
     aten = torch.ops.aten
     return {
         aten.linalg_solve_triangular.default: triangular_solve,
-        aten.linalg_inv_ex.default: inverse,
-        aten._linalg_solve_ex.default: solve,
+        aten.linalg_inv.default: inverse,
+        aten.linalg_solve.default: solve,
         aten.view.default: _view,
     }
 
