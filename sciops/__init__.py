@@ -40,6 +40,7 @@ _NAMES = {
     "save_model": "models",
     "load_model": "models",
     "check_operator": "models",
+    "export_onnx": "models",
 }
 
 __all__ = ["__version__", *_ROOMS, *_NAMES]

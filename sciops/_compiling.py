@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, wraps
 from threading import Thread
 from typing import Any, TypeVar
@@ -39,6 +39,32 @@ def transformed() -> bool:
     in place or that keep less for the backward pass.
     """
     return torch.compiler.is_compiling() or functional()
+
+
+def refuse_functional(what: str, instead: str) -> None:
+    """Raises NotImplementedError inside of torch.func and forward-mode derivatives: `what` does not work there."""
+    if functional():
+        raise NotImplementedError(f"{what} does not work inside of torch.func.grad, vmap and jvp: {instead}")
+
+
+def refuse_exporting(what: str, instead: str) -> None:
+    """Raises NotImplementedError inside of torch.export: `what` is no fixed sequence of operations."""
+    if exporting() and not torch.compiler.is_dynamo_compiling():
+        raise NotImplementedError(f"{what} is not a fixed sequence of operations, which torch.export needs: {instead}")
+
+
+def one_by_one(f: Callable, size: int, axes: Sequence[int | None], arguments: Sequence[Any]) -> tuple[Any, Any]:
+    """The `vmap` of an autograd.Function that works on values: f at each of `size` entries, results stacked.
+
+    Returns (results, out_dims) as `torch.autograd.Function.vmap` has to.
+    """
+    found = []
+    for i in range(size):
+        found.append(f(*(x.select(axis, i) if isinstance(axis, int) else x for x, axis in zip(arguments, axes))))
+    if isinstance(found[0], torch.Tensor):
+        return torch.stack(found), 0
+    columns = [None if column[0] is None else torch.stack(column) for column in zip(*found)]
+    return tuple(columns), tuple(None if column is None else 0 for column in columns)
 
 
 def kept(maxsize: int) -> Callable[[F], F]:

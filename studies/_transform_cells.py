@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import pickle
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -11,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load, save
 from torch import Tensor, nn
 from torch.func import functional_call, grad, jvp, vmap
 
+from sciops import export_onnx
 from studies._transform_subjects import Subject
 
 Parameters = dict[str, Tensor]
@@ -87,7 +90,7 @@ def _joined(tree: Parameters) -> Tensor:
 def _jvp(subject: Subject, backend: str) -> float:
     """The directional derivative in parameters and inputs, against central differences."""
     model, parameters, buffers, inputs = _parts(subject)
-    floats = [i for i, x in enumerate(inputs) if x.is_floating_point()]
+    floats = [] if subject.constant else [i for i, x in enumerate(inputs) if x.is_floating_point()]
 
     def f(parameters: Parameters, *given: Tensor) -> Tensor:
         whole = list(inputs)
@@ -139,17 +142,25 @@ def _per_sample(subject: Subject, backend: str) -> float:
     return _within(relative(_joined(found), _joined(truth)), _round_off(subject))
 
 
-def _dynamic(inputs: tuple[Tensor, ...]) -> tuple[dict[int, Any], ...]:
+def _dynamic(subject: Subject, inputs: tuple[Tensor, ...]) -> tuple[dict[int, Any], ...] | None:
+    if not subject.any_batch:
+        return None
     # one name, since several inputs share the batch
     batch = torch.export.Dim("batch", min=1, max=1024)
     return tuple({0: batch} for _ in inputs)
 
 
+def _others(subject: Subject) -> tuple[Tensor, ...]:
+    """Other samples than those of `example`, and another number of them where programs take that."""
+    batch = 3 if subject.any_batch else 2
+    return tuple(x.flip(0) for x in example(subject, batch=batch))
+
+
 def _export(subject: Subject, backend: str) -> float:
     """An exported program at another batch size, and the eager model after it."""
     model, inputs = built(subject), example(subject)
-    program = torch.export.export(model, inputs, dynamic_shapes=_dynamic(inputs))
-    others = example(subject, batch=3)
+    program = torch.export.export(model, inputs, dynamic_shapes=_dynamic(subject, inputs))
+    others = _others(subject)
     with torch.no_grad():
         truth = output(model, others)
         error = relative(output(program.module(), others), truth)
@@ -158,19 +169,17 @@ def _export(subject: Subject, backend: str) -> float:
 
 
 def _onnx(subject: Subject, backend: str) -> float:
-    """onnxruntime in float32 at another batch size, against the eager float64 model."""
+    """`sciops.export_onnx`: onnxruntime in float32 at another batch size, against the eager float64 model."""
     import onnxruntime
 
     model = built(subject)
     single = copy.deepcopy(model).float()
     inputs = tuple(x.float() if x.is_floating_point() else x for x in example(subject))
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        torch.onnx.export(single, inputs, path, dynamo=True, dynamic_shapes=_dynamic(inputs), verbose=False)
-        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    others = example(subject, batch=3)
-    names = [node.name for node in session.get_inputs()]
-    given = {n: (x.float() if x.is_floating_point() else x).numpy() for n, x in zip(names, others)}
+        written = export_onnx(single, Path(folder) / "model.onnx", inputs, any_batch=subject.any_batch, tolerance=1e-4)
+        session = onnxruntime.InferenceSession(str(written.path), providers=["CPUExecutionProvider"])
+    others = _others(subject)
+    given = {n: (x.float() if x.is_floating_point() else x).numpy() for n, x in zip(written.inputs, others)}
     found = torch.from_numpy(session.run(None, given)[0])
     with torch.no_grad():
         return _within(relative(found, output(model, others)), 1e-4 if subject.single else 1e-5)
@@ -205,14 +214,29 @@ def _deepcopy(subject: Subject, backend: str) -> float:
 
 
 def _state(subject: Subject, backend: str) -> float:
-    """The state saved by `torch.save` and loaded with weights_only into a model of another seed."""
-    model, inputs, file = built(subject), example(subject), io.BytesIO()
-    torch.save(model.state_dict(), file)
+    """The state in a safetensors file, and saved by `torch.save` and loaded with weights_only; no pickle is run."""
+    model, inputs = built(subject), example(subject)
+    state, file = model.state_dict(), io.BytesIO()
+    torch.save(state, file)
     file.seek(0)
+    saved = [torch.load(file, weights_only=True)]
+    if not any(t.is_complex() for t in state.values()):  # `sciops.save_model` writes those as pairs of reals
+        saved.append(load(save({name: t.contiguous() for name, t in state.items()})))
+    return _within(max(_loaded(subject, state, model, inputs) for state in saved), 0.0)
+
+
+def _pickle(subject: Subject, backend: str) -> float:
+    """The state through `pickle`, as worker processes get it."""
+    model, inputs = built(subject), example(subject)
+    return _within(_loaded(subject, pickle.loads(pickle.dumps(model.state_dict())), model, inputs), 0.0)
+
+
+def _loaded(subject: Subject, state: Any, model: nn.Module, inputs: tuple[Tensor, ...]) -> float:
+    """Deviation of a model of another seed with this state."""
     other = built(subject, seed=1)
-    other.load_state_dict(torch.load(file, weights_only=True))
+    other.load_state_dict(state)
     with torch.no_grad():
-        return _within(relative(output(other, inputs), output(model, inputs)), 0.0)
+        return relative(output(other, inputs), output(model, inputs))
 
 
 def _autocast(subject: Subject, backend: str) -> float:
@@ -239,6 +263,7 @@ CELLS: dict[str, Callable[[Subject, str], float]] = {
     "compile": _compile,
     "deepcopy": _deepcopy,
     "state": _state,
+    "pickle": _pickle,
     "bf16": _autocast,
 }
 
@@ -253,7 +278,7 @@ def filled(subject: Subject, cell: str, backend: str) -> dict[str, Any]:
         except Exception as caught:
             line = f"{type(caught).__name__}: {caught}"
             if expected is not None and expected in line and "\n" not in line.strip():
-                return {"refused": line}
+                return {"refused": str(caught)}
             return {"failed": " ".join(line.split())[:600]}
     if expected is not None:
         return {"failed": f"expected a refusal with {expected!r}, got a value"}

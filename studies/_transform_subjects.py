@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,8 @@ from sciops.symmetry import Symmetry
 Shapes = tuple[tuple[int, ...], ...]
 
 PLANES: Shapes = ((9, 8), (12, 10), (7, 11))
-LINES: Shapes = ((40,), (72,), (150,))
+_NEURALOP = {"vmap(grad)": "writes its spectra in place", "onnx": "of complex numbers"}
+LINES: Shapes = ((40,), (72,), (150,), (64,))
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,9 @@ class Subject:
 
     shapes : grids or lengths; the first is that of all cells, all of them are met by compiled code
     single : float32 only
+    constant : outputs have no derivative by the inputs
+    any_batch : exported programs take other numbers of samples than they were exported with
+    cells : of the table that are filled; all where empty
     refused : cell → words of the line with which it is refused
     """
 
@@ -35,12 +39,33 @@ class Subject:
     inputs: Callable[[int, tuple[int, ...]], tuple[Tensor, ...]]
     shapes: Shapes = PLANES
     single: bool = False
+    constant: bool = False
+    any_batch: bool = True
+    cells: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
 def subjects() -> dict[str, Subject]:
-    """All of them by name."""
+    """All small ones by name: models of the registry, wrappers, mixers."""
     return {**_models(), **_wrappers(), **_mixers()}
+
+
+def large_subjects() -> dict[str, Subject]:
+    """Models at the sizes they are used at, for the cells whose programs depend on the size."""
+    cells = ("export", "onnx", "deepcopy", "state", "bf16")
+    found = {
+        f"fno {nx}×{ny}": Subject(
+            partial(build_model, "fno", width=16, depth=2, modes=(12, 12)), _fields, ((nx, ny),), cells=cells
+        )
+        for nx, ny in ((85, 85), (255, 256), (513, 512))
+    }
+    found["mano 64×64"] = Subject(
+        partial(build_model, "mano", width=16, depth=2, heads=2, window=2), _fields, ((64, 64),), cells=cells
+    )
+    for name in ("state_space", "polynomial", "linear_attention"):
+        mixer = partial(MIXERS[name], 16, causal=True)
+        found[f"mixer {name} 4096"] = Subject(mixer, partial(_last, channels=16), ((4096,),), cells=cells)
+    return found
 
 
 def _fields(batch: int, shape: tuple[int, ...], channels: int = 1) -> tuple[Tensor]:
@@ -73,10 +98,18 @@ def _models() -> dict[str, Subject]:
         "fno": fields("fno", **small, modes=(3, 3)),
         "mano": fields("mano", **small, heads=2, window=2),
         "hybrid": fields("hybrid", width=8, depth=2, modes=(3, 3), window=2, heads=2),
-        "corrector": fields(
-            "corrector", _positive, ((9, 9), (11, 9), (13, 13)), **small, modes=(3, 3), grid=Grid((9, 9))
+        "corrector": replace(
+            fields("corrector", _positive, ((9, 9), (11, 9), (13, 13)), **small, modes=(3, 3), grid=Grid((9, 9))),
+            constant=True,
+            refused=dict.fromkeys(("export", "onnx"), "pass the solution as a second channel"),
         ),
-        "effective_coefficient": fields("effective_coefficient", _positive, ((9, 9), (11, 9), (13, 13)), **small),
+        "effective_coefficient": replace(
+            fields("effective_coefficient", _positive, ((9, 9), (11, 9), (13, 13)), **small),
+            refused={
+                "jvp": "no forward-mode derivatives",
+                **dict.fromkeys(("export", "onnx"), "export the network in front of it"),
+            },
+        ),
         "recurrent": fields("recurrent", shapes=LINES, width=8, depth=1, skip=False),
         "classifier": fields("classifier", out_channels=3, widths=(8,), depths=(1,), heads=2, patch=2, window=2),
         "language": fields("language", _tokens, LINES, symbols=7, width=8, depth=1, mixer_options={"heads": 2}),
@@ -116,7 +149,9 @@ def _models() -> dict[str, Subject]:
         **{name: value for name, value in _SPEECH.items() if name != "width"},
     )
     for name in ("neuralop:FNO", "neuralop:TFNO"):
-        found[name] = Subject(partial(build_model, name, modes=(3, 3), **small), _fields, single=True)
+        found[name] = Subject(
+            partial(build_model, name, modes=(3, 3), **small), _fields, single=True, any_batch=False, refused=_NEURALOP
+        )
     found["neuralop:UNO"] = Subject(
         partial(
             build_model,
@@ -130,6 +165,8 @@ def _models() -> dict[str, Subject]:
         _fields,
         ((8, 8), (12, 10), (10, 12)),
         single=True,
+        any_batch=False,
+        refused=_NEURALOP,
     )
     missing = set(MODELS) - set(found)
     if missing:

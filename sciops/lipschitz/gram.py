@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from sciops._compiling import refuse_functional
 from sciops.lipschitz.bracket import Bracket, outward
 
 Precision = Literal["double", "input"]
@@ -38,6 +39,7 @@ def gram_bracket(
 
     Delattre et al. 2023 (arXiv:2305.16173).
     """
+    refuse_functional("gram_bracket", "differentiate it with backward() or torch.autograd.grad")
     check_matrix(matrix)
     if iterations < 1:
         raise ValueError(f"iterations={iterations}: expected at least 1")

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sciops.mixers._padding import padded
+
 
 def block_size(block: int | str, level: int, n: int) -> int:
     """Tokens a block of a sequence of n tokens, at least 1 and at most n."""
@@ -21,7 +23,7 @@ def in_blocks(z: Tensor, m: int) -> Tensor:
     """(batch, heads, n, …) → (batch, heads, K, m, …), zeros after the end."""
     n = z.shape[2]
     blocks = -(-n // m)
-    z = F.pad(z, (0,) * (2 * (z.ndim - 3)) + (0, blocks * m - n))
+    z = padded(z, (0,) * (2 * (z.ndim - 3)) + (0, blocks * m - n))
     return z.unflatten(2, (blocks, m))
 
 

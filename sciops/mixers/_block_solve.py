@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sciops._compiling import transformed
 from sciops.mixers._precision import full_precision
-from sciops.mixers._resolvent import solve
+from sciops.mixers._resolvent import one_minus, solve
 
 
 class Routes(NamedTuple):
@@ -171,8 +171,7 @@ class _Tiles:
     """T = (I − γD)⁻¹ by tiles, (…, K, m, m), applied to the left and to the right; `at` picks one tile."""
 
     def __init__(self, tiles: Tensor, gamma: Tensor | float, how: str | int) -> None:
-        system = -gamma * tiles
-        system.diagonal(dim1=-2, dim2=-1).add_(1)
+        system = one_minus(tiles, gamma)
         self.inverted = how != "lower"
         # batched triangular solves beat the product (I + N)(I + N²)… of the nilpotent part at every size of tile
         self.system = torch.linalg.inv(system) if self.inverted else system

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
 from sciops._compiling import transformed
+from sciops.mixers._padding import padded
 
 
 def exponential_sum(coefficients: Tensor, rates: Tensor, length: int) -> Tensor:
@@ -32,7 +32,7 @@ def exponential_sum(coefficients: Tensor, rates: Tensor, length: int) -> Tensor:
 def weighted_past(z: Tensor, rates: Tensor) -> Tensor:
     """Σ_l e^{r_n (L − 1 − l)} z_l: the state that inputs z (…, H, L) real leave behind, (…, H, M) complex."""
     m, blocks = _split(z.shape[-1])
-    z = F.pad(z, (m * blocks - z.shape[-1], 0)).unflatten(-1, (blocks, m))
+    z = padded(z, (m * blocks - z.shape[-1], 0)).unflatten(-1, (blocks, m))
     inner = torch.view_as_real(_powers(rates, m, 1).flip(-2)).flatten(-2)
     sums = torch.view_as_complex((z @ inner).unflatten(-1, (-1, 2)))
     return (sums * _powers(rates, blocks, m).flip(-2)).sum(-2)

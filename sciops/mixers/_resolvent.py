@@ -36,11 +36,16 @@ def solve(A: Tensor, r: Tensor, gamma: Tensor | float, how: str | int) -> Tensor
         for _ in range(how):
             x = r + gamma * (A @ x)
         return x
-    system = -gamma * A
-    system.diagonal(dim1=-2, dim2=-1).add_(1)
+    system = one_minus(A, gamma)
     if how == "dense":
         return torch.linalg.solve(system, r)
     return torch.linalg.solve_triangular(system, r, upper=how == "upper")
+
+
+def one_minus(A: Tensor, gamma: Tensor | float) -> Tensor:
+    """I − γA."""
+    # not on a view of the diagonal, which exported programs cannot write to
+    return (-gamma * A).add_(torch.eye(A.shape[-1], dtype=A.dtype, device=A.device))
 
 
 def iterations(gamma: Tensor | float, tolerance: float) -> int:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops._compiling import constant, kept, transformed
+from sciops.mixers._padding import padded
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._quadrature import check_grid, quadrature
 from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens
@@ -155,7 +155,7 @@ class LinearAttention(SequenceMixer):
         # a compiler that takes the length for a symbol must not meet it in the size of a chunk
         n, c = q.shape[2], _CHUNK if transformed() else min(_CHUNK, q.shape[2])
         chunks, elu = -(-n // c), self.features == "elu"
-        q, k, v, ones = (F.pad(part, (0, 0, 0, chunks * c - n)).unflatten(2, (chunks, c)) for part in (q, k, v, ones))
+        q, k, v, ones = (padded(part, (0, 0, 0, chunks * c - n)).unflatten(2, (chunks, c)) for part in (q, k, v, ones))
         at = torch.arange(c, device=q.device)
         ends = (c * torch.arange(chunks + 1, device=q.device)).clamp(max=n)  # of the past, and of every chunk
         decay = _powers(gamma, at[:, None] - at).unsqueeze(1)

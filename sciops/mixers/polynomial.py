@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.grids import Grid
+from sciops.mixers._padding import padded
 from sciops.mixers._polynomial_features import PolynomialFeatures
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._quadrature import check_grid, quadrature
@@ -184,7 +184,7 @@ class PolynomialMixer(SequenceMixer):
         f = f if at is None else _turned(f, at)
         f = f if mask is None else f * mask.unsqueeze(-1).to(f.dtype)
         if block > 1:
-            f = F.pad(f, (0, 0, 0, -x.shape[1] % block)).unflatten(1, (-1, block)).sum(2)
+            f = padded(f, (0, 0, 0, -x.shape[1] % block)).unflatten(1, (-1, block)).sum(2)
         mean, total = running_means(f, total, seen[:, ::block])
         if block > 1:
             mean = mean.repeat_interleave(block, dim=1)[:, : x.shape[1]]

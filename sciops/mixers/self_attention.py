@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops.mixers._padding import padded
 from sciops.mixers._scores import attended
 from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens, put, tail
 
@@ -106,7 +107,7 @@ class SelfAttention(SequenceMixer):
         of_keys = count[:, None] - before + _places(k, k.shape[1])
         if q.shape[1] <= self.window:
             return _attend(q, k, v, self._bias(of_keys[:, before:], of_keys, q.dtype, None))
-        q = F.pad(q, (0, 0, 0, 0, before, 0))
+        q = padded(q, (0, 0, 0, 0, before, 0))
         return self._in_blocks(q, k, v, of_keys >= 0)[:, before:]
 
     def _projected(self, x: Tensor, first: Tensor | None) -> list[Tensor]:
@@ -143,15 +144,14 @@ class SelfAttention(SequenceMixer):
         """Blocks of `window` tokens, each with the keys of itself and its neighbours."""
         batch, n, w = q.shape[0], q.shape[1], self.window
         blocks = -(-n // w)
-        q, k, v = (F.pad(z, (0, 0, 0, 0, 0, blocks * w - n)).unflatten(1, (blocks, w)) for z in (q, k, v))
+        q, k, v = (padded(z, (0, 0, 0, 0, 0, blocks * w - n)).unflatten(1, (blocks, w)) for z in (q, k, v))
         shifts = (1, 0) if self.causal else (1, 0, -1)
         k, v = (torch.cat([_shifted(z, s) for s in shifts], dim=2) for z in (k, v))
         at = torch.arange(blocks * w, device=q.device).view(blocks, w)
         of_keys = torch.cat([at - s * w for s in shifts], dim=1)
         there = of_keys < n
         if mask is not None:
-            padded = F.pad(mask, (0, blocks * w - n))
-            there = there & padded[:, of_keys.clamp(0, blocks * w - 1)]
+            there = there & padded(mask, (0, blocks * w - n))[:, of_keys.clamp(0, blocks * w - 1)]
         bias = self._bias(at, of_keys, q.dtype, there).expand(batch, -1, -1, -1, -1)
         # the fused kernels take one batch axis
         windows = (z.flatten(0, 1).split(_WINDOWS_OF_A_CALL) for z in (q, k, v, bias))

@@ -14,6 +14,7 @@ from sciops.models.language import LanguageModel
 from sciops.models.latent import Latent
 from sciops.models.mano import mano
 from sciops.models.normalized import Normalized
+from sciops.models.onnx_files import OnnxFile, export_onnx
 from sciops.models.operator import Operator
 from sciops.models.orthogonal import OrthogonalNet
 from sciops.models.orthogonal_layers import OrthogonalConvolution, UnitarySpectral
@@ -40,6 +41,7 @@ __all__ = [
     "LanguageModel",
     "Latent",
     "Normalized",
+    "OnnxFile",
     "Operator",
     "OrthogonalConvolution",
     "OrthogonalNet",
@@ -57,6 +59,7 @@ __all__ = [
     "build_model",
     "check_operator",
     "classifier_arms",
+    "export_onnx",
     "fno",
     "forecast",
     "generate",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from sciops._compiling import functional, one_by_one, refuse_exporting, symbolic
 from sciops.datasets.normalizers import Normalizer
 from sciops.datasets.torch_data import TensorFields
 from sciops.grids import Grid
@@ -36,7 +39,7 @@ class Corrector(nn.Module):
 
     forward(x, grid=None) : (batch, 1, nx, ny), the coefficient, → (batch, 1, nx, ny). With a second channel that is
         taken to be u_s: training computes it once, see `solved`. Nodes with walls at both ends of both axes. No
-        gradient passes through the solve.
+        gradient passes through the solve, under torch.func neither; an exported program takes u_s as second channel.
 
     Raises ValueError for refine and coarsen that do not fit the grid and for a coefficient that is not positive and
     finite, naming the sample; what `sciops.pde.darcy.solve` raises.
@@ -84,6 +87,10 @@ class Corrector(nn.Module):
     @torch.no_grad()
     def solution(self, a: Tensor, grid: Grid) -> Tensor:
         """u_s of (batch, 1, nx, ny) coefficients: the same shape, dtype and device."""
+        refuse_exporting("a solve to a tolerance", "pass the solution as a second channel, see Corrector.solved")
+        return _Constant.apply(a, partial(self._solution, grid=grid)) if functional() else self._solution(a, grid)
+
+    def _solution(self, a: Tensor, grid: Grid) -> Tensor:
         options = dict(forcing=self.forcing, tol=self.tol)
         coefficient = checked_coefficient(a.detach(), grid)
         if self.refine > 1:
@@ -126,10 +133,39 @@ class Corrector(nn.Module):
         return self
 
 
+class _Constant(torch.autograd.Function):
+    """f(x) of values, whatever torch.func makes of x; its derivatives are zero."""
+
+    @staticmethod
+    def forward(x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
+        return f(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_forward(output)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[None, None]:
+        return None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *_: Any) -> Tensor:
+        return torch.zeros_like(ctx.saved_tensors[0])
+
+    @staticmethod
+    def vmap(info: Any, axes: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
+        return one_by_one(_Constant.apply, info.batch_size, axes, arguments)
+
+
 def checked_coefficient(a: Tensor, grid: Grid) -> Tensor:
-    """a in float64. Raises ValueError for a grid without nodes on its walls and for values that are not positive."""
+    """a in float64. Raises ValueError for a grid without nodes on its walls and for values that are not positive.
+
+    Values inside of torch.func and torch.export are not seen; the solve then refuses them.
+    """
     if grid.centering != "node" or not grid.reaches_walls:
         raise ValueError(f"the grid is {grid}; expected nodes that reach the walls: resample to such a grid first")
+    if symbolic():
+        return a.double()
     sound = (torch.isfinite(a) & (a > 0)).flatten(1).all(1)
     if not sound.all():
         sample = int((~sound).nonzero()[0])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from sciops._compiling import functional
 from sciops.models.operator import description
 
 ARCHITECTURES = ("ViT", "SwinV2")
@@ -118,14 +121,19 @@ class HuggingFaceClassifier(nn.Module):
         x = F.pad(x, (0, width - x.shape[3], 0, height - x.shape[2]))
         if self.architecture == "SwinV2":
             self._match_offsets()
-            return self.model(pixel_values=x).logits
+            return self._logits(x)
         other = (height, width) != self.image_size
         if other and self.image_size[0] != self.image_size[1]:
             raise ValueError(
                 f"x is {height}×{width} after padding, image_size={self.image_size}: transformers interpolates the "
                 "positions of square images only; resize x, or build the model with a square image_size"
             )
-        return self.model(pixel_values=x, interpolate_pos_encoding=other).logits
+        return self._logits(x, interpolate_pos_encoding=other)
+
+    def _logits(self, x: Tensor, **options: Any) -> Tensor:
+        # fused attention has no forward-mode derivative
+        with sdpa_kernel(SDPBackend.MATH) if functional() else nullcontext():
+            return self.model(pixel_values=x, **options).logits
 
     def _match_offsets(self) -> None:
         """Gives the offsets in windows, which no file holds, the dtype of the weights that were loaded."""

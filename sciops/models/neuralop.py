@@ -107,7 +107,15 @@ class NeuralopModel(nn.Module):
             positions = getattr(module, "_grid", None)
             if positions is not None and (traced or positions[0].device != x.device):
                 module._grid = None  # they are kept from an earlier call, wherever the model has moved since
-        y = self.model(x)
+        try:
+            y = self.model(x)
+        except RuntimeError as error:
+            if "vmap: inplace" not in str(error):
+                raise
+            raise NotImplementedError(
+                f"{self.config['name']} writes its spectra in place, which torch.func.vmap cannot: loop over the "
+                "samples, or use build_model('fno')"
+            ) from None
         for module in self.model.modules() if traced else ():
             if getattr(module, "_grid", None) is not None:
                 module._grid = None  # no later call may meet traced ones

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from sciops._compiling import one_by_one
 from sciops._scale import power_of_two
 
 __all__ = ["minres", "solve_differentiably"]
@@ -82,28 +82,44 @@ def solve_differentiably(
     tol: float,
     most: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`minres` for A = K + shift, with gradients to f and to shift by one more solve, A being its own adjoint in w.
+    """`minres` for A = K + shift, A being its own adjoint in w, with derivatives to f and to shift by one more solve.
 
     operator : (shift, x) → Kx + shift·x; shift : broadcasts over f
+
+    Of every order, and under torch.func: Au = f gives A du = df − dshift·u, and A⁻ᵀg = w A⁻¹(g/w).
     """
     return _Solve.apply(f, shift, operator, preconditioner, weights, tol, most)
 
 
 class _Solve(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, f, shift, operator, preconditioner, weights, tol, most):
-        u, residual, count = minres(lambda x: operator(shift, x), preconditioner, f, weights, tol, most)
-        ctx.save_for_backward(u, shift)
-        ctx.rest = operator, preconditioner, weights, tol, most
-        ctx.mark_non_differentiable(residual, count)
-        return u, residual, count
+    def forward(f, shift, operator, preconditioner, weights, tol, most):
+        return minres(lambda x: operator(shift, x), preconditioner, f, weights, tol, most)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g, *_):
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        _, shift, *ctx.rest = inputs
+        u, residual, count = output
+        ctx.save_for_backward(u, shift)
+        ctx.save_for_forward(u, shift)
+        ctx.mark_non_differentiable(residual, count)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         u, shift = ctx.saved_tensors
-        operator, preconditioner, weights, tol, most = ctx.rest
-        # A is self-adjoint in w: A⁻ᵀg = w A⁻¹(g/w)
-        adjoint = weights * minres(lambda x: operator(shift, x), preconditioner, g / weights, weights, tol, most)[0]
+        weights = ctx.rest[2]
+        adjoint = weights * _Solve.apply(g / weights, shift, *ctx.rest)[0]
         to_shift = (-adjoint * u).sum_to_size(shift.shape) if ctx.needs_input_grad[1] else None
         return adjoint, to_shift, *(None,) * 5
+
+    @staticmethod
+    def jvp(ctx: Any, df: Tensor | None, dshift: Tensor | None, *_: Any) -> tuple[Tensor, None, None]:
+        u, shift = ctx.saved_tensors
+        change = torch.zeros_like(u) if df is None else df
+        if dshift is not None:
+            change = change - dshift * u
+        return _Solve.apply(change, shift, *ctx.rest)[0], None, None
+
+    @staticmethod
+    def vmap(info: Any, axes: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
+        return one_by_one(_Solve.apply, info.batch_size, axes, arguments)

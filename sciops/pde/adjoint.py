@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from sciops._compiling import one_by_one, refuse_exporting
 from sciops.grids import Grid
 from sciops.pde import _five_point as scheme
 from sciops.pde import darcy
@@ -49,8 +49,10 @@ def solve(
 
     returns : (batch, nx, ny)
 
-    Derivatives of first order only. Raises ValueError and SolverError as `darcy.solve` does; TypeError when a is no
-    tensor of floating dtype.
+    Derivatives of first order only, by `backward`, `torch.func.grad` and `vjp`; `torch.func.vmap` solves one entry
+    after the other, and forward-mode derivatives are refused.
+
+    Raises ValueError and SolverError as `darcy.solve` does; TypeError when a is no tensor of floating dtype.
     """
     if not (isinstance(a, Tensor) and a.is_floating_point()):
         got = f"a tensor of dtype {a.dtype}" if isinstance(a, Tensor) else type(a).__name__
@@ -58,29 +60,51 @@ def solve(
     if a.ndim != 3 + tensor:
         shape = "(batch, 2, nx, ny)" if tensor else "(batch, nx, ny)"
         raise ValueError(f"a has shape {tuple(a.shape)}; expected {shape}: add the batch axis with a[None]")
+    refuse_exporting("a solve to a tolerance", "export the network in front of it alone")
     leaves, spec = tree_flatten((forcing, values, flux, transfer))
-    return _Solve.apply((spec, grid, boundary, tensor, mean, tol), a, *leaves)
+    return _Solve.apply((spec, grid, boundary, tensor, mean, tol), a, *leaves).to(a.dtype)
 
 
 class _Solve(Function):
     @staticmethod
-    def forward(ctx, options, a: Tensor, *leaves: Any) -> Tensor:
+    def forward(options, a: Tensor, *leaves: Any) -> Tensor:
         spec, grid, boundary, tensor, mean, tol = options
         forcing, values, flux, transfer = tree_unflatten(leaves, spec)
         data = dict(forcing=forcing, boundary=boundary, values=values, flux=flux, transfer=transfer)
-        u = darcy.solve(a.double(), grid, **data, tensor=tensor, mean=mean, tol=tol).u
-        ctx.save_for_backward(a, u, *(leaf for leaf in leaves if isinstance(leaf, Tensor)))
-        ctx.options, ctx.leaves = options, [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-        return u.to(a.dtype)
+        return darcy.solve(a.double(), grid, **data, tensor=tensor, mean=mean, tol=tol).u
 
     @staticmethod
-    @once_differentiable
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.options, a, *leaves = inputs
+        ctx.save_for_backward(a, output, *(leaf for leaf in leaves if isinstance(leaf, Tensor)))
+        ctx.leaves = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+
+    @staticmethod
     def backward(ctx, g: Tensor):
         a, u, *tensors = ctx.saved_tensors
-        spec, grid, boundary, tensor, mean, tol = ctx.options
         tensors = iter(tensors)
         leaves = [a, *(next(tensors) if leaf is None else leaf for leaf in ctx.leaves)]
-        wanted = [k for k, needed in enumerate(ctx.needs_input_grad[1:]) if needed]
+        wanted = tuple(k for k, needed in enumerate(ctx.needs_input_grad[1:]) if needed)
+        return None, *_Gradient.apply((ctx.options, wanted), g, u, *leaves)
+
+    @staticmethod
+    def jvp(ctx, *_):
+        raise NotImplementedError(
+            "sciops.pde.adjoint.solve has no forward-mode derivatives: use torch.func.vjp, grad or backward()"
+        )
+
+    @staticmethod
+    def vmap(info, axes, *arguments):
+        return one_by_one(_Solve.apply, info.batch_size, axes, arguments)
+
+
+class _Gradient(Function):
+    """The gradients of ⟨g, u⟩ by a and the leaves, None for those that are not wanted; works on values."""
+
+    @staticmethod
+    def forward(options, g: Tensor, u: Tensor, *leaves: Any) -> tuple[Tensor | None, ...]:
+        (spec, grid, boundary, tensor, mean, tol), wanted = options
+        leaves = list(leaves)
         with torch.enable_grad():
             for k in wanted:
                 leaves[k] = leaves[k].detach().requires_grad_()
@@ -89,7 +113,7 @@ class _Solve(Function):
             system = system_of(wide, grid, forcing, boundary, values, flux, transfer, mean, single=False)
             x, y = system.axes
             area = scheme.areas(system.axes, u)
-            inside, given = g.double()[:, x.unknown, y.unknown], torch.zeros_like(u)
+            inside, given = g[:, x.unknown, y.unknown], torch.zeros_like(u)
             source = torch.zeros_like(u)
             source[:, x.unknown, y.unknown] = inside / area
             with torch.no_grad():
@@ -107,7 +131,7 @@ class _Solve(Function):
         level, wraps = system.walls.level, tuple(axis.wraps for axis in system.axes)
         u, adjoint = u[:, x.unknown, y.unknown], adjoint[:, x.unknown, y.unknown]
         along_y, along_x = scheme.products(adjoint, u if level is None else u - level[:, None, None], wraps)
-        outputs = [(system.b, adjoint), (given, g.double())]
+        outputs = [(system.b, adjoint), (given, g)]
         for (k, end), conductance in system.exchange.items():
             outputs.append((conductance, -(along_x if k == 0 else along_y.mT)[:, end]))
         if system.a.requires_grad:
@@ -120,7 +144,19 @@ class _Solve(Function):
             [weight for _, weight in outputs],
             allow_unused=True,
         )
-        gradients = [None] * len(ctx.needs_input_grad)
+        gradients: list[Tensor | None] = [None] * len(leaves)
         for k, gradient in zip(wanted, found):
-            gradients[k + 1] = gradient
+            gradients[k] = torch.zeros_like(leaves[k]) if gradient is None else gradient
         return tuple(gradients)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise NotImplementedError("sciops.pde.adjoint.solve has derivatives of first order only")
+
+    @staticmethod
+    def vmap(info, axes, *arguments):
+        return one_by_one(_Gradient.apply, info.batch_size, axes, arguments)

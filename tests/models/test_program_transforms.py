@@ -9,28 +9,42 @@ from torch.func import grad, vmap
 import sciops
 from sciops._compiling import kept
 from sciops.mixers import LinearAttention
+from sciops.mixers._block_layout import in_blocks
 from studies._transform_cells import filled
 from studies._transform_subjects import subjects
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's exporter and compiler trip over their own deprecations
 
 SUBJECTS = subjects()
-OURS = [
-    name
-    for name in SUBJECTS
-    if not name.startswith(("transformers:", "neuralop:", "corrector", "effective_coefficient", "recurrent", "speech"))
+# one of each mechanism; `studies.program_transforms` has them all
+KINDS = [
+    "operator",
+    "mano",
+    "corrector",
+    "effective_coefficient",
+    "Stepper",
+    "mixer window cosine",
+    "mixer slices",
+    "mixer recurrence",
+    "mixer resolvent",
+    "mixer block_resolvent level 2",
+    "mixer linear_attention causal",
+    "mixer polynomial causal",
+    "mixer state_space",
 ]
 
 
-@pytest.mark.parametrize("cell", ["jvp", "grad", "vmap(grad)"])
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("cell", ["jvp", "vmap(grad)"])
+@pytest.mark.parametrize("name", KINDS)
 def test_torch_func_gives_the_eager_derivatives(name, cell):
-    assert "ok" in (result := filled(SUBJECTS[name], cell, "eager")), result
+    found = filled(SUBJECTS[name], cell, "eager")
+    assert "ok" in found or (cell in SUBJECTS[name].refused and "refused" in found), found
 
 
-@pytest.mark.parametrize("name", ["fno", "mixer window", "mixer linear_attention causal"])
+@pytest.mark.parametrize("name", ["corrector", "mixer window", "mixer linear_attention causal"])
 def test_exported_programs_take_another_batch_and_leave_the_eager_model_as_it_was(name):
-    assert "ok" in (result := filled(SUBJECTS[name], "export", "eager")), result
+    found = filled(SUBJECTS[name], "export", "eager")
+    assert ("refused" if name == "corrector" else "ok") in found, found
 
 
 def test_a_first_call_inside_of_export_leaves_real_tables():
@@ -71,25 +85,17 @@ def test_compiled_linear_attention_at_lengths_around_its_chunk():
     layer = LinearAttention(8, heads=2, causal=True).double()
     torch._dynamo.reset()
     compiled = torch.compile(layer, backend="aot_eager")
-    for n in (40, 33, 72, 150):
+    for n in (40, 128):
         x = torch.randn(2, n, 8, dtype=torch.float64)
         torch.testing.assert_close(compiled(x), layer(x), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("shape", [(85, 85), (64, 48)])
-def test_fno_runs_in_onnxruntime_without_transforms_or_complex_numbers(shape, tmp_path):
-    onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
-    torch.manual_seed(0)
-    model, path = sciops.build_model("fno", width=8, depth=1, modes=(12, 12)).eval(), tmp_path / "fno.onnx"
-    batch = {0: torch.export.Dim("batch", min=1, max=64)}
-    torch.onnx.export(
-        model, (torch.randn(2, 1, *shape),), path, dynamo=True, dynamic_shapes=(batch,), external_data=False
-    )
-    assert not {"DFT", "STFT"} & {node.op_type for node in onnx.load(path).graph.node}
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    x = torch.randn(3, 1, *shape)
-    found = torch.from_numpy(session.run(None, {session.get_inputs()[0].name: x.numpy()})[0])
-    with torch.no_grad():
-        truth = model(x)
-    assert (found - truth).norm() <= 1e-6 * truth.norm()
+def test_compiled_blocks_of_transposed_tokens_with_and_without_padding():
+    def f(x):
+        return in_blocks(x.mT.unflatten(1, (2, 4)).mT, 8) @ torch.ones(4, 3, dtype=x.dtype)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(f, backend="aot_eager", dynamic=True)
+    for n in (41, 40):
+        x = torch.randn(2, n, 8, dtype=torch.float64)
+        torch.testing.assert_close(compiled(x), f(x), rtol=1e-12, atol=0)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
+from sciops._compiling import refuse_functional
 from sciops.training.gradients._scan import Diagonal, reverse_scan
 
 
@@ -59,6 +60,7 @@ def highway_rnn(
     x = x.unsqueeze(1) if alone else x.transpose(0, 1) if batch_first else x
     if mask is not None:
         mask = _checked(mask.unsqueeze(1) if alone else mask.T if batch_first else mask, x)
+    refuse_functional("highway_rnn", 'use backward(), or gradients="backprop" under torch.func')
     firsts = _initial(h0, x, rnn.hidden_size, layers, lstm, cell, alone)
     options, lasts = (int(iterations), float(gamma), through_output), []
     with torch.autocast(x.device.type, enabled=False):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
+from sciops._compiling import refuse_functional
 from sciops.models.recurrent import Recurrent
 from sciops.training.gradients._batched import BatchedLayers
 from sciops.training.gradients._layerwise import LayerByLayer
@@ -102,6 +103,7 @@ def highway_stack(
         for layer in layers:
             outputs.append(x := layer(x))
         return tuple(outputs) if states else x
+    refuse_functional("highway_stack", 'use backward(), or gradients="backprop" under torch.func')
     outputs = _Stack.apply(ENGINES[engine](layers), int(iterations), gamma, x, *parameters)
     return outputs if states else outputs[-1]
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from sciops._compiling import refuse_functional
 from sciops.models._cells import Layer, layers_of, unfolded
 from sciops.models.apply import grid_for
 from sciops.models.recurrent import BACKWARDS, Recurrent
@@ -166,6 +167,7 @@ def state_feedback_recurrence(
 
 
 def _fed_back(states: Tensor, solve: Callable[[Tensor], Tensor]) -> Tensor:
+    refuse_functional("state feedback", 'use backward(), or gradients="backprop" under torch.func')
     return _FedBack.apply(states, solve) if torch.is_grad_enabled() and states.requires_grad else states
 
 
