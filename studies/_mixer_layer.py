@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops.mixers import SpectralMixer, _fourier
+from sciops.models.neuralop_spectral import computes
 from studies._timing import interleaved, peak_memory, ratio, require_equal, threads
 
 
@@ -25,8 +26,9 @@ def pair(channels: int, modes: int, device: str, seed: int = 0) -> tuple[nn.Modu
         from neuralop.layers.spectral_convolution import SpectralConv
     torch.manual_seed(seed)
     conv = SpectralConv(channels, channels, (2 * modes, 2 * modes), bias=False)
-    # theirs moves the output by one mode at odd sizes: the same function is compared, fault included
-    mixer = SpectralMixer.from_neuralop(conv, compat_shift=True)
+    # version 2.0.0 moves the output by one mode at odd sizes: the same function is compared, fault included
+    odd = (4 * modes + 1,) * 2
+    mixer = SpectralMixer.from_neuralop(conv, compat_shift=computes(conv, odd, odd) == "rolled")
     return conv.to(device), mixer.to(device)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from sciops.grids import Grid
 from sciops.mixers import SpectralMixer
 from sciops.models import build_model
+from sciops.models.neuralop_spectral import computes
 from studies._mixer_layer import synchronizer
 from studies._timing import interleaved, ratio, require_equal, threads
 
@@ -32,7 +33,9 @@ class Twin(nn.Module):
         self.positions = fno.positional_embedding
         self.lift = _pointwise(fno.lifting)
         self.project = _pointwise(fno.projection)
-        self.mixers = nn.ModuleList(SpectralMixer.from_neuralop(conv, compat_shift=True) for conv in blocks.convs)
+        odd = tuple(4 * n + 1 for n in blocks.convs[0].n_modes)
+        rolled = computes(blocks.convs[0], odd, odd) == "rolled"
+        self.mixers = nn.ModuleList(SpectralMixer.from_neuralop(conv, compat_shift=rolled) for conv in blocks.convs)
         self.skips = nn.ModuleList(_linear(skip.conv) for skip in blocks.fno_skips)
         self.maps = nn.ModuleList(_pointwise(part) for part in blocks.channel_mlp)
         self.gates = nn.ParameterList(part.weight.detach().flatten().clone() for part in blocks.channel_mlp_skips)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from sciops.lipschitz._block_map import BlockMap, accumulate
+from sciops.models.neuralop_spectral import computes
 
 
 @dataclass(frozen=True)
@@ -83,22 +84,34 @@ def of_mixer(part: Any, modes: Sequence[int], sizes: Sequence[int], out_sizes: S
 
 
 def of_neuralop(conv: Any, sizes: Sequence[int], out_sizes: Sequence[int], dtype) -> FourierLayer:
-    """A neuraloperator `SpectralConv` for real data, as it is or with `NeuralopModel`'s corrected shifts."""
+    """A neuraloperator `SpectralConv` for real data, as installed or as `NeuralopModel` corrects it.
+
+    Raises ValueError between sizes where the installed version computes something unknown.
+    """
     weight = conv.weight if torch.is_tensor(conv.weight) else conv.weight.to_tensor()
     first = 1 if conv.separable else 2
     sizes, out_sizes = list(sizes), list(out_sizes)
     spectrum = [*sizes[:-1], sizes[-1] // 2 + 1]
-    starts = [most - min(n, kept) for n, kept, most in zip(spectrum, conv.n_modes, conv.max_n_modes)]
+    computed = computes(conv, sizes, out_sizes)
+    if computed is None:
+        raise ValueError(
+            f"the installed neuraloperator's layer from {sizes} to {out_sizes} points is not a known map: no rule; "
+            "sciops.build_model('neuralop:…') corrects it"
+        )
     cut: list[slice] = [slice(None)] * first
-    cut += [slice(s // 2, -s // 2) if s else slice(None) for s in starts[:-1]]
-    cut += [slice(None, -starts[-1]) if starts[-1] else slice(None)]
+    for axis, (n, kept, most) in enumerate(zip(spectrum, conv.n_modes, conv.max_n_modes)):
+        k = min(n, kept, most)
+        centred = (most - k) // 2 if computed == "rolled" else most // 2 - k // 2
+        start = centred if axis < len(spectrum) - 1 else 0
+        cut.append(slice(start, start + k))
     weight = weight[tuple(cut)]
     kept = weight.shape[first:]
     positions = [np.arange(n)[n // 2 - k // 2 : n // 2 + k // 2 + k % 2] for n, k in zip(spectrum[:-1], kept[:-1])]
     positions.append(np.arange(kept[-1]))
     f = [p - n // 2 for p, n in zip(positions[:-1], sizes)] + [positions[-1]]
-    matched = type(conv).__name__ == "MatchedSpectralConv"
-    targets = f if matched else [_unmatched(p, n, m) for p, n, m in zip(positions[:-1], sizes, out_sizes)] + [f[-1]]
+    targets = (
+        f if computed == "sum" else [_unmatched(p, n, m) for p, n, m in zip(positions[:-1], sizes, out_sizes)] + [f[-1]]
+    )
     frequencies, targets = _product(f), _product(targets)
     wide = torch.complex128 if dtype == torch.float64 else torch.complex64
     flat = (

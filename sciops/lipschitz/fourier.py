@@ -19,7 +19,7 @@ from sciops.mixers.spectral import SpectralMixer, _fit, _FourierModes, _WallMode
 
 _CONVS = {
     ("neuralop.layers.spectral_convolution", "SpectralConv"),
-    ("sciops.models.neuralop", "MatchedSpectralConv"),
+    ("sciops.models.neuralop_spectral", "MatchedSpectralConv"),
 }
 
 

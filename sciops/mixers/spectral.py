@@ -126,7 +126,8 @@ class SpectralMixer(nn.Module):
         """A mixer with the weights of a neuraloperator `SpectralConv` (real data, any factorization, up to three axes).
 
         Both keep frequencies centred on 0; an odd n_modes has one negative row less, which becomes a row of zeros here.
-        Its output at odd leading sizes is shifted by one mode: pass ``compat_shift=True`` to reproduce that.
+        neuraloperator 2.0.0 shifts its output at odd leading sizes by one mode: pass ``compat_shift=True`` to reproduce
+        that.
 
         Raises ValueError for complex data or built-in resolution scaling.
         """
@@ -139,8 +140,7 @@ class SpectralMixer(nn.Module):
         *rows, columns = conv.n_modes
         first = 1 if separable else 2
         for axis, n in enumerate(rows, start=first):
-            start = weight.shape[axis] - n
-            weight = weight.narrow(axis, start // 2, weight.shape[axis] - 2 * (start // 2) if start else n)
+            weight = weight.narrow(axis, weight.shape[axis] // 2 - n // 2, n)
         weight = weight.narrow(first + order - 1, 0, columns)
         rows = weight.shape[first:-1]
         modes = tuple((n + 1) // 2 for n in rows) + (columns,)

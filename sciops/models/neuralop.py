@@ -7,15 +7,16 @@ import warnings
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from functools import cache
+from numbers import Integral
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from sciops._compiling import transformed
 from sciops.grids import Grid
+from sciops.models.neuralop_spectral import correct, corrected
 from sciops.models.operator import description
 
 
@@ -23,12 +24,15 @@ class NeuralopModel(nn.Module):
     """A model of neuraloperator: `architecture` names its class, "FNO", "TFNO", "UNO", …
 
     in_channels, out_channels : fields in and out
-    compat_shift : neuraloperator 2.0.0 moves a spectrum back with fftshift where ifftshift is its inverse, which rolls
-        the result by one mode along every leading axis of odd size (85, 421), and where a layer changes the resolution
-        (UNO) it drops or misplaces the negative modes of those axes. Both are corrected here; True keeps them, for
-        weights that were trained with them. Even sizes without scaling are the same either way
-    modes : per axis, counted as `SpectralMixer` counts: rows −k … k−1, columns 0 … k−1 on the last axis. Passed on as
-        n_modes=(2·kx, …, 2·(ky − 1)); give n_modes instead for their count
+    compat_shift : the spectral layers are corrected where the installed neuraloperator is measured to be wrong. False
+        gives the Fourier sum of the weights at every size; True gives what neuraloperator 2.0.0 computes with real
+        data, whichever version is installed, for weights that were trained with it. 2.0.0 moves a spectrum back with
+        fftshift where ifftshift is its inverse, which rolls the result by one mode along every leading axis of odd size
+        (85, 421); where a layer changes the resolution (UNO) it drops or misplaces negative modes; where an odd number
+        of an even number of stored rows is in use (a grid of 7 points and modes=(4, 4)), weights act one mode too low.
+        Even sizes that hold all modes are the same either way
+    modes : per axis (a number means one axis), counted as `SpectralMixer` counts: rows −k … k−1, columns 0 … k−1 on the
+        last axis. Passed on as n_modes=(2·kx, …, 2·(ky − 1)); give n_modes instead for their count
     width, depth : hidden_channels and n_layers
     options : passed on as they are; they must be numbers, strings, lists or dicts, so that the model can be saved
 
@@ -36,7 +40,8 @@ class NeuralopModel(nn.Module):
     models append positions 0 … 1 counted in points.
 
     The weights are complex64 whatever `.double()` says, so float64 input raises TypeError. Raises ImportError without
-    neuraloperator, ValueError for an unknown architecture, TypeError for an unknown option.
+    neuraloperator, ValueError for an unknown architecture, one that is not a map from one field to another, or a
+    spectral layer that is not understood, TypeError for an unknown or missing option.
     """
 
     def __init__(
@@ -57,8 +62,14 @@ class NeuralopModel(nn.Module):
         if architecture not in known:
             raise ValueError(f"neuralop:{architecture}: unknown; this neuraloperator has {', '.join(sorted(known))}")
         kind = known[architecture]
-        takes = _parameters(kind)
+        takes, needs = _parameters(kind)
         given = dict(options)
+        _expect_fields(architecture, kind, takes)
+        if modes is not None:
+            modes = _counts(architecture, modes=modes)
+        for name, value in (("width", width), ("depth", depth)):
+            if value is not None:
+                _counts(architecture, **{name: value})
         for ours, theirs, value in (
             ("modes", "n_modes", None if modes is None else (*(2 * k for k in modes[:-1]), 2 * (modes[-1] - 1))),
             ("width", "hidden_channels", width),
@@ -71,13 +82,17 @@ class NeuralopModel(nn.Module):
             given[theirs] = value
         if architecture == "UNO":
             given = _u_shape(given)
-        given = {k: tuple(v) if k == "n_modes" else v for k, v in given.items()}
+        if "n_modes" in options:
+            given["n_modes"] = _counts(architecture, n_modes=given["n_modes"])
         unknown = [k for k in given if k not in takes]
         if unknown:
             raise TypeError(
                 f"neuralop:{architecture}: unknown option {unknown[0]!r}; it takes modes, width, depth, compat_shift, "
-                + ", ".join(sorted(takes - {"self", "in_channels", "out_channels"}))
+                + ", ".join(sorted(takes - {"in_channels", "out_channels"}))
             )
+        missing = [_OURS.get(k, k) for k in needs if k not in {"in_channels", "out_channels", *given}]
+        if missing:
+            raise TypeError(f"neuralop:{architecture}: pass {' and '.join(missing)}")
         chosen = dict(modes=modes, width=width, depth=depth)
         self.config = description(
             f"neuralop:{architecture}",
@@ -90,13 +105,30 @@ class NeuralopModel(nn.Module):
         # UNO prints its skips while it is built
         with redirect_stdout(None):
             self.model = kind(in_channels=in_channels, out_channels=out_channels, **given)
-        if not compat_shift:
-            original, matched = _spectral_classes()
-            for module in self.model.modules():
-                if type(module) is original:
-                    module.__class__ = matched
+        original, _ = _spectral_classes()
+        for module in self.model.modules():
+            if type(module) is original:
+                correct(module, rolled=compat_shift)
+
+    def _expect(self, x: Any) -> None:
+        name, channels = self.config["name"], self.config["options"]["in_channels"]
+        if not torch.is_tensor(x):
+            raise TypeError(f"{name}: got {type(x).__name__}; expected a tensor: pass torch.as_tensor(x)")
+        complex_data = getattr(self.model, "complex_data", False)
+        if x.is_complex() != complex_data:
+            raise TypeError(
+                f"{name} with complex_data={complex_data}: got {x.dtype}; pass real and imaginary parts as channels, "
+                f"or build it with complex_data={x.is_complex()}"
+            )
+        axes = getattr(self.model, "n_dim", None)
+        if name in _ON_GRIDS and axes is not None and (x.ndim != axes + 2 or x.shape[1] != channels):
+            raise ValueError(
+                f"{name} with in_channels={channels} and modes for {axes} axes: got x of shape {tuple(x.shape)}; "
+                f"expected (batch, {channels}, and {axes} axes)"
+            )
 
     def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
+        self._expect(x)
         if x.dtype == torch.float64:
             raise TypeError(
                 "neuraloperator computes its spectra in complex64 only: "
@@ -116,6 +148,8 @@ class NeuralopModel(nn.Module):
                 f"{self.config['name']} writes its spectra in place, which torch.func.vmap cannot: loop over the "
                 "samples, or use build_model('fno')"
             ) from None
+        if not torch.is_tensor(y):
+            raise TypeError(f"{self.config['name']} returns {type(y).__name__}, not a field: use .model itself")
         for module in self.model.modules() if traced else ():
             if getattr(module, "_grid", None) is not None:
                 module._grid = None  # no later call may meet traced ones
@@ -128,62 +162,14 @@ class NeuralopModel(nn.Module):
         return state
 
 
-class _MatchedShifts(TorchFunctionMode):
-    """Within one spectral layer: the spectrum stays centred until the inverse transform, which then unpacks it rightly.
-
-    The first fftshift centres the input's spectrum. The second, meant to undo it, is skipped, and the inverse transform
-    crops or pads the centred leading axes to the output's size before it moves frequency 0 back to the front.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.shifts = 0
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if func is torch.fft.fftshift or func is torch.fft.ifftshift:
-            self.shifts += 1
-            return args[0] if self.shifts == 2 else func(*args, **kwargs)
-        if func in (torch.fft.irfftn, torch.fft.ifftn) and self.shifts == 2:
-            spectrum, sizes, axes = args[0], list(kwargs["s"]), list(kwargs["dim"])
-            leading = axes[:-1]
-            for axis, size in zip(leading, sizes):
-                spectrum = _recentre(spectrum, axis, size)
-            return func(torch.fft.ifftshift(spectrum, dim=leading), **kwargs)
-        return func(*args, **kwargs)
-
-
-def _recentre(spectrum: Tensor, axis: int, size: int) -> Tensor:
-    """Crops or pads an axis whose frequency 0 sits at n // 2 so that it sits at size // 2."""
-    n = spectrum.shape[axis]
-    if size == n:
-        return spectrum
-    start = n // 2 - size // 2
-    if start >= 0 and start + size <= n:
-        return spectrum.narrow(axis, start, size)
-    index = torch.arange(start, start + size, device=spectrum.device)
-    inside = (index >= 0) & (index < n)
-    shape = [1] * spectrum.ndim
-    shape[axis] = size
-    return spectrum.index_select(axis, index.clamp(0, n - 1)) * inside.view(shape)
-
-
 @cache
 def _spectral_classes() -> tuple[type[nn.Module], type[nn.Module]]:
     _import()
-    from neuralop.layers.spectral_convolution import SpectralConv
-
-    class MatchedSpectralConv(SpectralConv):
-        def forward(self, x: Tensor, output_shape: Sequence[int] | None = None) -> Tensor:
-            if self.order == 1 or self.complex_data:
-                return super().forward(x, output_shape)
-            sizes, scaling = x.shape[2:-1], self.resolution_scaling_factor
-            if output_shape is None and scaling is None and all(n % 2 == 0 for n in sizes):
-                return super().forward(x)
-            with _MatchedShifts():
-                return super().forward(x, output_shape)
-
-    return SpectralConv, MatchedSpectralConv
+    try:
+        from neuralop.layers.spectral_convolution import SpectralConv
+    except ImportError as error:
+        raise ImportError(f"this neuraloperator is not a known one ({error}): install neuraloperator 2.0.0") from None
+    return SpectralConv, corrected(SpectralConv)
 
 
 @cache
@@ -198,18 +184,53 @@ def _import() -> ModuleType:
     return models
 
 
-def _parameters(kind: type) -> set[str]:
+# the classes whose input is known to be (batch, channels, *grid)
+_ON_GRIDS = ("neuralop:FNO", "neuralop:TFNO", "neuralop:UNO")
+_OURS = {"n_modes": "modes=(kx, ky) (one number per axis)", "hidden_channels": "width=…", "n_layers": "depth=…"}
+
+
+def _counts(architecture: str, **option: Any) -> tuple[int, ...]:
+    """The numbers of an option as a tuple; one number means one axis."""
+    ((name, value),) = option.items()
+    several = "modes" in name
+    numbers = tuple(value) if several and isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    if not numbers or any(isinstance(k, bool) or not isinstance(k, Integral) or k < 1 for k in numbers):
+        wanted = "a whole number of 1 or more" + (" for each axis of the grid" if several else "")
+        raise ValueError(f"neuralop:{architecture}: {name}={value!r}; expected {wanted}")
+    return tuple(int(k) for k in numbers)
+
+
+def _expect_fields(architecture: str, kind: type, takes: set[str]) -> None:
+    """Raises ValueError for a class that is not a map from fields to fields of given channels."""
+    lacking = [name for name in ("in_channels", "out_channels") if name not in takes]
+    if lacking:
+        raise ValueError(
+            f"neuralop:{architecture} has no option {' and no option '.join(lacking)}: "
+            "build it with neuralop.models itself"
+        )
+    inputs = [p for p in inspect.signature(kind.forward).parameters.values() if p.default is p.empty]
+    names = [p.name for p in inputs[1:] if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if len(names) != 1:
+        raise ValueError(
+            f"neuralop:{architecture} is called with {', '.join(names)}, not with one field: "
+            "build it with neuralop.models itself"
+        )
+
+
+def _parameters(kind: type) -> tuple[set[str], list[str]]:
+    """The names of all options of the constructors, and those of the outermost one without a default value."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     names: set[str] = set()
+    needs: list[str] | None = None
     for one in kind.__mro__:
         if one is nn.Module:
             break
         if "__init__" in vars(one):
-            names |= {
-                p.name
-                for p in inspect.signature(one.__init__).parameters.values()
-                if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-            }
-    return names
+            found = [p for p in list(inspect.signature(one.__init__).parameters.values())[1:] if p.kind in named]
+            names |= {p.name for p in found}
+            if found and needs is None:
+                needs = [p.name for p in found if p.default is p.empty]
+    return names, needs or []
 
 
 def _u_shape(given: dict[str, Any]) -> dict[str, Any]:
