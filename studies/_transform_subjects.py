@@ -32,7 +32,7 @@ class Subject:
     constant : outputs have no derivative by the inputs
     any_batch : exported programs take other numbers of samples than they were exported with
     cells : of the table that are filled; all where empty
-    refused : cell → words of the line with which it is refused
+    refused : cell → words of the line with which it may be refused; of a peer, versions and grids differ in that
     """
 
     make: Callable[[], nn.Module]
