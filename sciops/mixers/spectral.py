@@ -200,12 +200,12 @@ class _FourierModes(nn.Module):
         leading, analysis, synthesis = _fourier.tables(sizes, modes, *place)
         z = _fourier.transform(x, leading, analysis)
         shape = z.shape[:-1]
-        z = z.reshape(x.shape[0], 2, -1, x.shape[-1])
+        z = z.flatten(2, -2)
         if self.shared is None:
             z = _fourier.multiply(z, weight.reshape(z.shape[2], x.shape[-1], -1))
         else:
             z = _fourier.scale(z @ self.shared.to(x.dtype), weight.reshape(z.shape[2], 2, -1))
-        z = z.reshape(*shape, -1)
+        z = z.reshape(*shape, z.shape[-1])
         if self.compat_shift:
             shifted = list(modes)
             for axis, (n, k) in enumerate(zip(sizes, modes[:-1])):
@@ -235,11 +235,11 @@ class _WallModes(nn.Module):
         tables = _walls.wall_tables(grid, self.kind, modes, x.dtype, x.device)
         z = _walls.analyse(x, tables)
         if self.shared is None:
-            flat = z.reshape(x.shape[0], -1, x.shape[-1]).transpose(0, 1)
+            flat = z.flatten(1, -2).transpose(0, 1)
             z = torch.bmm(flat, weight.reshape(flat.shape[0], x.shape[-1], -1)).transpose(0, 1)
         else:
             z = (z @ self.shared.to(x.dtype)) * weight
-        return _walls.synthesise(z.reshape(x.shape[0], *modes, -1), tables)
+        return _walls.synthesise(z.reshape(x.shape[0], *modes, z.shape[-1]), tables)
 
 
 def _fit(modes, most, sizes, clip: bool, least) -> tuple[int, ...]:
