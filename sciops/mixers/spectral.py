@@ -72,12 +72,14 @@ class SpectralMixer(nn.Module):
     ) -> None:
         super().__init__()
         self.modes = (modes,) if isinstance(modes, int) else tuple(int(k) for k in modes)
-        self.channels, self.out_channels = channels, out_channels or channels
+        self.channels, self.out_channels = channels, channels if out_channels is None else out_channels
         self.basis, self.weights, self.compat_shift = basis, weights, compat_shift
         if basis not in ("fourier", "sine", "cosine", "sine-cosine"):
             raise ValueError(f"basis={basis!r}: expected 'fourier', 'sine', 'cosine' or 'sine-cosine'")
         if weights not in ("dense", "diagonal"):
             raise ValueError(f"weights={weights!r}: expected 'dense' or 'diagonal'")
+        if self.out_channels < 1:
+            raise ValueError(f"out_channels={out_channels!r}: expected a positive whole number")
         if not 1 <= len(self.modes) <= 3 or min(self.modes) < 1:
             raise ValueError(f"modes={modes!r}: expected one to three positive whole numbers, one per grid axis")
         if compat_shift and basis != "fourier":

@@ -90,6 +90,8 @@ class WindowAttention(nn.Module):
             raise ValueError(
                 f"relative_window={relative_window} with relative={relative!r}: only 'continuous' takes it"
             )
+        if relative_window is not None and relative_window < 1:
+            raise ValueError(f"relative_window={relative_window!r}: expected a positive number of cells")
         self.channels, self.heads, self.window, self.stride, self.shift = channels, heads, window, stride, shift
         self.recompute, self.cosine, self.axes = recompute, cosine, axes
         self.norm = nn.LayerNorm(channels) if norm else nn.Identity()

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from sciops.models._t5_decoder import DecoderState, T5Decoder
 from sciops.models._tokens import check_depths, check_positive, embedded, of_last
 from sciops.models.apply import evaluating
+from sciops.models.blocks import hidden_width
 from sciops.models.generation import Generated, _check_count, beam_search, generate
 from sciops.models.language import _without_causal
 from sciops.models.operator import description
@@ -84,9 +85,9 @@ class EncoderDecoder(nn.Module):
         self.decoder = T5Decoder(
             width,
             decoder_depth,
-            hidden=max(1, round(mlp_ratio * width)),
+            hidden=hidden_width(mlp_ratio, width),
             heads=heads,
-            head_width=head_width or width // heads,
+            head_width=width // heads if head_width is None else head_width,
             buckets=buckets,
             max_distance=max_distance,
             scaled=scaled,

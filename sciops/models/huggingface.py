@@ -9,6 +9,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops.models.blocks import hidden_width
 from sciops.models.operator import description
 
 ARCHITECTURES = ("ViT", "SwinV2")
@@ -62,6 +63,7 @@ class HuggingFaceClassifier(nn.Module):
             raise ValueError(f"image_size={image_size!r}, patch={patch}: expected positive numbers of pixels")
         self.in_channels, self.out_channels, self.patch = in_channels, out_channels, patch
         self.image_size = tuple(-(-n // patch) * patch for n in size)
+        hidden = hidden_width(mlp_ratio, width)
         own = dict(depth=depth) if architecture == "ViT" else dict(depths=depths, window=window, drop_path=drop_path)
         foreign = (
             dict(depths=depths, window=window, drop_path=drop_path) if architecture == "ViT" else dict(depth=depth)
@@ -77,7 +79,7 @@ class HuggingFaceClassifier(nn.Module):
                 hidden_size=width,
                 num_hidden_layers=4 if depth is None else depth,
                 num_attention_heads=heads,
-                intermediate_size=max(1, round(mlp_ratio * width)),
+                intermediate_size=hidden,
                 **shared,
             )
             if width % heads:

@@ -64,6 +64,8 @@ class OrthogonalNet(nn.Module):
         gain: float = 1.0,
     ) -> None:
         super().__init__()
+        if not isinstance(modes, Sequence):
+            raise ValueError(f"modes={modes!r}: expected one number for each grid axis, such as ({modes!r}, {modes!r})")
         shape, modes = tuple(shape), tuple(modes)
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation={activation!r}: expected one of {', '.join(ACTIVATIONS)}")
