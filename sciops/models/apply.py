@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +21,11 @@ def apply_model(model: nn.Module, x: Tensor, grid: Grid | None = None) -> Tensor
     if grid is not None and takes_grid(model):
         return model(x, grid=grid)
     return model(x)
+
+
+def of_no_samples(model: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """model(x) of a batch of 0 for parts of torch that refuse one: that of one zero sample, less the sample."""
+    return model(torch.cat([x, x.new_zeros(1, *x.shape[1:])]))[:0]
 
 
 def takes_grid(model: nn.Module) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops.models.apply import of_no_samples
 from sciops.models.blocks import hidden_width
 from sciops.models.operator import description
 
@@ -116,6 +117,8 @@ class HuggingFaceClassifier(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim != 4 or x.shape[1] != self.in_channels:
             raise ValueError(f"x has shape {tuple(x.shape)}; expected (batch, {self.in_channels}, height, width)")
+        if not x.shape[0]:
+            return of_no_samples(self, x)
         height, width = (-(-n // self.patch) * self.patch for n in x.shape[2:])
         x = F.pad(x, (0, width - x.shape[3], 0, height - x.shape[2]))
         if self.architecture == "SwinV2":

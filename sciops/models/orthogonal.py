@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from sciops.models.apply import of_no_samples
 from sciops.models.operator import description
 from sciops.models.orthogonal_layers import OrthogonalConvolution, UnitarySpectral
 
@@ -119,7 +120,7 @@ class OrthogonalNet(nn.Module):
     def forward(self, x: Tensor, grid: Any = None) -> Tensor:
         if self.kind == "spectral":
             return self.stack(x.movedim(1, -1)).movedim(-1, 1)
-        return self.stack(x)
+        return self.stack(x) if x.shape[0] else of_no_samples(self.stack, x)
 
 
 def _linear(channels: int, out_channels: int, bias: bool, gain: float = 1.0) -> nn.Linear:

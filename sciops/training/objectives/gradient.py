@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 
 from sciops.grids import Grid
@@ -42,7 +44,7 @@ def h1(prediction: Tensor, target: Tensor, grid: Grid) -> Tensor:
     times its value.
     """
     error = prediction - target
-    points = target[0].numel()
+    points = math.prod(target.shape[1:])
     above = squared_sum(error) / points + difference_energy(error, grid)
     below = squared_sum(target) / points + difference_energy(target, grid)
     return root(above) / nonzero(root(below))
