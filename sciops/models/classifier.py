@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from sciops.mixers import MIXERS
 from sciops.models._classifier_arms import classifier_arms, match_parameters
+from sciops.models._inputs import check_input
 from sciops.models._mixer_options import spelled_out
 from sciops.models._stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
 from sciops.models.blocks import ResidualBlock
@@ -134,6 +135,7 @@ class Classifier(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """The last stage's cells after the norm: (batch, in_channels, H, W) → (batch, rows, columns, widths[-1])."""
+        check_input(self, x)
         if x.ndim != 4 or x.shape[1] != self.in_channels:
             raise ValueError(f"x has shape {tuple(x.shape)}; expected (batch, {self.in_channels}, height, width)")
         if not x.is_floating_point():

@@ -9,7 +9,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.models.apply import of_no_samples
+from sciops.models.apply import check_tensor, of_no_samples
 from sciops.models.blocks import hidden_width
 from sciops.models.operator import description
 
@@ -115,6 +115,7 @@ class HuggingFaceClassifier(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
+        check_tensor(x)
         if x.ndim != 4 or x.shape[1] != self.in_channels:
             raise ValueError(f"x has shape {tuple(x.shape)}; expected (batch, {self.in_channels}, height, width)")
         if not x.shape[0]:

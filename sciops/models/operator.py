@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from sciops._json import plain
 from sciops.grids import Grid
 from sciops.mixers import MIXERS
+from sciops.models._inputs import check_input
 from sciops.models._mixer_options import options_by_mixer, spelled_out
 from sciops.models.blocks import ClassicBlock, LocalKernel, ResidualBlock, pointwise
 from sciops.models.features import COORDINATES, coordinate_channels, coordinate_count, wall_mask
@@ -155,6 +156,7 @@ class Operator(nn.Module):
         )
 
     def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
+        check_input(self, x)
         grid = self.grid_for(x, grid)
         h = x.movedim(1, -1)
         if self.coordinates != "none":

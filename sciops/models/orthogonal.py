@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from sciops.models._inputs import check_input
 from sciops.models.apply import of_no_samples
 from sciops.models.operator import description
 from sciops.models.orthogonal_layers import OrthogonalConvolution, UnitarySpectral
@@ -118,6 +119,7 @@ class OrthogonalNet(nn.Module):
         self.stack = nn.Sequential(*parts, *last)
 
     def forward(self, x: Tensor, grid: Any = None) -> Tensor:
+        check_input(self, x)
         if self.kind == "spectral":
             return self.stack(x.movedim(1, -1)).movedim(-1, 1)
         return self.stack(x) if x.shape[0] else of_no_samples(self.stack, x)

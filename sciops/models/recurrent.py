@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.models._cells import fused, layers_of, step
+from sciops.models._inputs import check_input
 from sciops.models.apply import unwrapped
 from sciops.models.blocks import hidden_width, pointwise
 from sciops.models.normalized import Normalized
@@ -200,6 +201,7 @@ class Recurrent(nn.Module):
         lengths: Tensor | None = None,
         return_state: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
+        check_input(self, x)
         x = self._in_time(x)
         there = _mask(lengths, x)
         if there is not None:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.mixers._sequence import only_tokens
+from sciops.models._inputs import check_input
 from sciops.models._log_mel import LogMel, RunningNorm
 from sciops.models.apply import evaluating
 from sciops.models.ctc import beam_decode, greedy_decode
@@ -141,6 +142,7 @@ class SpeechEncoder(nn.Module):
         return only_tokens(z, mask), mask.sum(1)
 
     def forward(self, audio: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        check_input(self, audio)
         mel, frames = self.log_mel(audio, lengths)
         return self.encode(self.normalize(mel, frames), frames)
 

@@ -196,7 +196,7 @@ def test_refusals(random):
         Recurrent(1, 2, residual=True)
     model = made()
     with pytest.raises(ValueError, match=r"x has shape \(2, 4, 5\); expected \(batch, 3, time\) for layout='channels'"):
-        model(torch.zeros(2, 4, 5))
+        model(torch.zeros(2, 4, 5).double())
     with pytest.raises(ValueError, match=r"lengths=\[0, 5\]: expected 2 whole numbers, one a sequence, from 1 to 5"):
         model(torch.zeros(2, 3, 5).double(), lengths=torch.tensor([0, 5]))
     with pytest.raises(ValueError, match="state has shape"):
