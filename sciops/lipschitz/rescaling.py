@@ -162,8 +162,11 @@ class RescaledResidual(nn.Module):
                 f"activation={activation!r}: expected one of {tuple(_MONOTONE)}, increasing and 1-Lipschitz"
             )
         self.activation, self.steps = activation, steps
-        self.raw = nn.Parameter(torch.randn(hidden or channels, channels) / math.sqrt(channels))
-        self.bias = nn.Parameter(torch.zeros(hidden or channels))
+        rows = channels if hidden is None else hidden
+        if rows < 1:
+            raise ValueError(f"hidden={hidden!r}: expected a positive whole number")
+        self.raw = nn.Parameter(torch.randn(rows, channels) / math.sqrt(channels))
+        self.bias = nn.Parameter(torch.zeros(rows))
 
     def forward(self, x: Tensor) -> Tensor:
         d = _divisor(row_scales(self.raw, self.steps), False).square()

@@ -158,7 +158,7 @@ def _shifted_bands(field: int, shape: tuple[int, ...], window: int, shift: int, 
         cells = (last - first) * math.prod(others)
         samples = max(1, limit // cells)
         rows = last - first if cells <= limit else max(1, limit // (window * math.prod(others))) * window
-        for sample in range(0, batch, samples):
+        for sample in range(0, max(batch, 1), samples):  # a batch of 0 has bands too, without windows
             for start in range(first, last, rows):
                 stop = min(start + rows, last)
                 tiling = Tiling((stop - start, *others), window, window)

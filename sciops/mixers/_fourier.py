@@ -146,7 +146,7 @@ class _Multiply(Function):
             blocks[:, :, :2].copy_(pair)
             blocks[:, :, 2].copy_(im)
             torch.neg(re, out=blocks[:, :, 3])
-        blocks = blocks.reshape(modes, 2 * batch, -1)
+        blocks = blocks.reshape(modes, 2 * batch, 2 * g.shape[-1])
         gx = gw = None
         if ctx.needs_input_grad[0]:
             gx = torch.bmm(blocks, weight.transpose(1, 2)).transpose(0, 1).reshape(x.shape)
@@ -179,7 +179,7 @@ def _products(x: Tensor, weight: Tensor) -> Tensor:
     """[Re x; Im x] times [Re | Im] of every mode: (batch, 2, modes, 2·O)."""
     batch, _, modes, channels = x.shape
     product = torch.bmm(x.reshape(2 * batch, modes, channels).transpose(0, 1), weight)
-    return product.reshape(modes, batch, 2, -1).permute(1, 2, 0, 3)
+    return product.reshape(modes, batch, 2, product.shape[-1]).permute(1, 2, 0, 3)
 
 
 def _scaled(x: Tensor, weight: Tensor, sign: int) -> Tensor:
@@ -200,18 +200,20 @@ def _scaled_in_place(x: Tensor, weight: Tensor, sign: int) -> Tensor:
 def _apply(x: Tensor, leading: Sequence[Tensor], last: Tensor) -> Tensor:
     batch, *grid, channels = x.shape
     rows = batch * math.prod(grid[:-1])
-    y = _last(x.reshape(rows, grid[-1], channels), last)
+    y, width = _last(x.reshape(rows, grid[-1], channels), last), _kept(last) * channels
     for n, table in zip(reversed(grid[:-1]), reversed(leading)):
         rows //= n
-        y = _leading(y.reshape(rows, n, 2, -1), table)
+        y = _leading(y.reshape(rows, n, 2, width), table)
+        width *= _kept(table)
     return y.reshape(batch, 2, *(_kept(table) for table in leading), _kept(last), channels)
 
 
 def _apply_transposed(z: Tensor, sizes: Sequence[int], leading: Sequence[Tensor], last: Tensor) -> Tensor:
     batch, *_, channels = z.shape
-    rows, y = batch, z
+    rows, y, width = batch, z, math.prod(z.shape[2:])
     for n, table in zip(sizes, leading):
-        y = _leading_transposed(y.reshape(rows, 2, _kept(table), -1), table, n)
+        width //= _kept(table)
+        y = _leading_transposed(y.reshape(rows, 2, _kept(table), width), table, n)
         rows *= n
     y = _last_transposed(y.reshape(rows, 2, _kept(last), channels), last, sizes[-1])
     return y.reshape(batch, *sizes, channels)
@@ -232,7 +234,7 @@ def _last(x: Tensor, table: Tensor) -> Tensor:
 def _last_transposed(z: Tensor, table: Tensor, n: int) -> Tensor:
     """(rows, 2, M, C) → (rows, n, C)."""
     if table.ndim == 2:
-        return _product(table.t(), z.reshape(z.shape[0], -1, z.shape[-1]))
+        return _product(table.t(), z.flatten(1, -2))
     # irfft counts every column but the first and the Nyquist column twice
     re, im = (z * (table / _counts(n, table.shape[0], table.dtype, table.device))[:, None]).unbind(1)
     return torch.fft.irfft(torch.complex(re, im), n, dim=1, norm="forward").contiguous()
@@ -241,7 +243,7 @@ def _last_transposed(z: Tensor, table: Tensor, n: int) -> Tensor:
 def _leading(y: Tensor, table: Tensor) -> Tensor:
     """(rows, n, 2, ·) → (rows, 2, 2K, ·)."""
     if table.ndim == 2:
-        return _product(table, y.reshape(y.shape[0], -1, y.shape[-1]))
+        return _product(table, y.flatten(1, -2))
     kept = torch.fft.fft(torch.complex(*y.unbind(2)), dim=1).index_select(1, table)
     return torch.stack([kept.real, kept.imag], 1)
 
@@ -249,7 +251,7 @@ def _leading(y: Tensor, table: Tensor) -> Tensor:
 def _leading_transposed(z: Tensor, table: Tensor, n: int) -> Tensor:
     """(rows, 2, 2K, ·) → (rows, n, 2, ·)."""
     if table.ndim == 2:
-        return _product(table.t(), z.reshape(z.shape[0], -1, z.shape[-1]))
+        return _product(table.t(), z.flatten(1, -2))
     kept = torch.complex(*z.unbind(1))
     # added, since a row may be there twice
     spectrum = kept.new_zeros(kept.shape[0], n, kept.shape[-1]).index_add(1, table, kept)

@@ -40,7 +40,7 @@ class ContinuousBias(nn.Module):
 
     def __init__(self, heads: int, window: int, axes: int, reference: int | None = None) -> None:
         super().__init__()
-        self.window, self.axes, self.reference = window, axes, reference or window
+        self.window, self.axes, self.reference = window, axes, window if reference is None else reference
         self.hidden = nn.Linear(axes, _HIDDEN)
         self.to_heads = nn.Linear(_HIDDEN, heads, bias=False)
 

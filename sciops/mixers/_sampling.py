@@ -23,7 +23,7 @@ def coarsened(x: Tensor, kernel: Tensor, rate: int) -> Tensor:
     """
     blocks = Tiling(tuple(x.shape[1:-1]), rate, rate, whole=True)
     y = F.linear(blocks.cut(x, False).flatten(1), rows_of(kernel))
-    return y.reshape(x.shape[0], *blocks.counts, -1)
+    return y.reshape(x.shape[0], *blocks.counts, y.shape[-1])
 
 
 def refined(r: Tensor, kernel: Tensor, rate: int, sizes: tuple[int, ...]) -> Tensor:
@@ -33,7 +33,7 @@ def refined(r: Tensor, kernel: Tensor, rate: int, sizes: tuple[int, ...]) -> Ten
     """
     blocks = Tiling(sizes, rate, rate, whole=True)
     y = F.linear(r.reshape(-1, r.shape[-1]), rows_of(kernel).t())
-    return crop_to(blocks.join(y.reshape(y.shape[0], blocks.tokens, -1), False), sizes)
+    return crop_to(blocks.join(y.unflatten(1, (blocks.tokens, -1)), False), sizes)
 
 
 def coarsen(x: Tensor, matrix: Tensor, rate: int, scratch: Scratch) -> Tensor:
@@ -88,8 +88,9 @@ def _bands(x: Tensor, rate: int) -> Iterator[tuple[Group, slice]]:
     """Band by band: its blocks of cells, and which rows of the coarse field they become."""
     done = 0
     for group in groups_of((tuple(x.shape[:-1]),), rate, rate, cells_in_cache(), sys.maxsize, True):
-        yield group, slice(done, done + group.windows)
-        done += group.windows
+        if group.windows:  # of a batch of 0 there are none
+            yield group, slice(done, done + group.windows)
+            done += group.windows
 
 
 def _blocks(x: Tensor, coarse: Tensor, rate: int, scratch: Scratch) -> Iterator[tuple[Tensor, Tensor, Group]]:

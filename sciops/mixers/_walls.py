@@ -86,9 +86,10 @@ def synthesise(z: Tensor, tables) -> Tensor:
 
 def _along_axes(x: Tensor, matrices: list[Tensor]) -> Tensor:
     batch, *shape, channels = x.shape
-    rows, done = batch, [batch]
+    rows, done, width = batch, [batch], math.prod(x.shape[1:])
     for n, matrix in zip(shape, matrices):
-        x = torch.bmm(matrix.expand(rows, -1, -1), x.reshape(rows, n, -1))
+        width //= n
+        x = torch.bmm(matrix.expand(rows, -1, -1), x.reshape(rows, n, width))
         rows *= matrix.shape[0]
         done.append(matrix.shape[0])
     return x.reshape(*done, channels)

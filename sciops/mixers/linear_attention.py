@@ -124,7 +124,8 @@ class LinearAttention(SequenceMixer):
         dtype = working_dtype(x)
         q, k, v = self.qkv(x).to(dtype).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         if self.features == "elu":
-            q, k = _positive(q), _positive(k)
+            # y is the same for any multiple of φ(q): one whose largest entry is at least 1 does not underflow to 0
+            q, k = _positive(q, q.detach().amax(-1, keepdim=True).clamp(max=0)), _positive(k)
         else:
             q = q * q.shape[-1] ** -0.5
         ones = q.new_ones(()).expand(*q.shape[:3], 1)
@@ -202,7 +203,8 @@ class LinearAttention(SequenceMixer):
         return (q * z.unsqueeze(2)).sum(-1) if self.features == "elu" else z.expand(-1, q.shape[1], q.shape[2])
 
     def _merged(self, num: Tensor, norm: Tensor, dtype: torch.dtype) -> Tensor:
-        y = num / norm.clamp(min=torch.finfo(norm.dtype).tiny).unsqueeze(-1)
+        # the derivative by num is 1/norm: of a smaller norm its products would overflow
+        y = num / norm.clamp(min=torch.finfo(norm.dtype).tiny ** 0.6).unsqueeze(-1)
         return self.out(y.transpose(1, 2).flatten(2).to(dtype))
 
     def extra_repr(self) -> str:
@@ -210,9 +212,12 @@ class LinearAttention(SequenceMixer):
         return f"{self.channels}, heads={self.heads}, features={self.features!r}{decay}, causal={self.causal}"
 
 
-def _positive(u: Tensor) -> Tensor:
-    """elu(u) + 1, with all its digits where it is small: −1 + e^u + 1 would lose them, and is 0 from u = −17 on."""
-    return u.relu() + u.clamp(max=0).exp()
+def _positive(u: Tensor, shift: Tensor | float = 0.0) -> Tensor:
+    """elu(u) + 1, with all its digits where it is small: −1 + e^u + 1 would lose them, and is 0 from u = −17 on.
+
+    shift : min(0, max u) gives the same divided by e^shift, whose largest entry is at least 1
+    """
+    return u.relu() + (u.clamp(max=0) - shift).exp()
 
 
 def _powers(gamma: Tensor, e: Tensor) -> Tensor:

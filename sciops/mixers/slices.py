@@ -69,7 +69,7 @@ class SliceAttention(nn.Module):
         if x.ndim < 3 or x.shape[-1] != self.channels or (self.local and x.ndim != 4):
             raise ValueError(f"x has shape {tuple(x.shape)}; expected (batch, {axes}, {self.channels} channels)")
         both = self.project(x.movedim(-1, 1)).movedim(1, -1) if self.local else self.project(x)
-        return both.reshape(x.shape[0], -1, 2, self.heads, self.channels // self.heads).permute(2, 0, 3, 1, 4)
+        return both.flatten(1, -2).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
 
     def _tokens(self, w: Tensor, f: Tensor, grid: Grid | None, x: Tensor) -> Tensor:
         """Means of f over the slices, (batch, head, slice, d); sums over very many points overflow half precision."""

@@ -72,12 +72,14 @@ class SpectralMixer(nn.Module):
     ) -> None:
         super().__init__()
         self.modes = (modes,) if isinstance(modes, int) else tuple(int(k) for k in modes)
-        self.channels, self.out_channels = channels, out_channels or channels
+        self.channels, self.out_channels = channels, channels if out_channels is None else out_channels
         self.basis, self.weights, self.compat_shift = basis, weights, compat_shift
         if basis not in ("fourier", "sine", "cosine", "sine-cosine"):
             raise ValueError(f"basis={basis!r}: expected 'fourier', 'sine', 'cosine' or 'sine-cosine'")
         if weights not in ("dense", "diagonal"):
             raise ValueError(f"weights={weights!r}: expected 'dense' or 'diagonal'")
+        if self.out_channels < 1:
+            raise ValueError(f"out_channels={out_channels!r}: expected a positive whole number")
         if not 1 <= len(self.modes) <= 3 or min(self.modes) < 1:
             raise ValueError(f"modes={modes!r}: expected one to three positive whole numbers, one per grid axis")
         if compat_shift and basis != "fourier":
@@ -200,12 +202,12 @@ class _FourierModes(nn.Module):
         leading, analysis, synthesis = _fourier.tables(sizes, modes, *place)
         z = _fourier.transform(x, leading, analysis)
         shape = z.shape[:-1]
-        z = z.reshape(x.shape[0], 2, -1, x.shape[-1])
+        z = z.flatten(2, -2)
         if self.shared is None:
             z = _fourier.multiply(z, weight.reshape(z.shape[2], x.shape[-1], -1))
         else:
             z = _fourier.scale(z @ self.shared.to(x.dtype), weight.reshape(z.shape[2], 2, -1))
-        z = z.reshape(*shape, -1)
+        z = z.reshape(*shape, z.shape[-1])
         if self.compat_shift:
             shifted = list(modes)
             for axis, (n, k) in enumerate(zip(sizes, modes[:-1])):
@@ -235,11 +237,11 @@ class _WallModes(nn.Module):
         tables = _walls.wall_tables(grid, self.kind, modes, x.dtype, x.device)
         z = _walls.analyse(x, tables)
         if self.shared is None:
-            flat = z.reshape(x.shape[0], -1, x.shape[-1]).transpose(0, 1)
+            flat = z.flatten(1, -2).transpose(0, 1)
             z = torch.bmm(flat, weight.reshape(flat.shape[0], x.shape[-1], -1)).transpose(0, 1)
         else:
             z = (z @ self.shared.to(x.dtype)) * weight
-        return _walls.synthesise(z.reshape(x.shape[0], *modes, -1), tables)
+        return _walls.synthesise(z.reshape(x.shape[0], *modes, z.shape[-1]), tables)
 
 
 def _fit(modes, most, sizes, clip: bool, least) -> tuple[int, ...]:

@@ -90,6 +90,8 @@ class WindowAttention(nn.Module):
             raise ValueError(
                 f"relative_window={relative_window} with relative={relative!r}: only 'continuous' takes it"
             )
+        if relative_window is not None and relative_window < 1:
+            raise ValueError(f"relative_window={relative_window!r}: expected a positive number of cells")
         self.channels, self.heads, self.window, self.stride, self.shift = channels, heads, window, stride, shift
         self.recompute, self.cosine, self.axes = recompute, cosine, axes
         self.norm = nn.LayerNorm(channels) if norm else nn.Identity()
@@ -188,8 +190,8 @@ class WindowAttention(nn.Module):
             q, v = q + of_q, v + of_v
         scale = q.shape[-1] ** -0.5
         if self.cosine:
-            q = F.normalize(q, dim=-1) * self.log_scale.clamp(max=_LARGEST_SCALE).exp()
-            q, k, scale = q.to(v.dtype), F.normalize(k, dim=-1).to(v.dtype), 1.0
+            sharpness = self.log_scale.clamp(max=_LARGEST_SCALE).exp()
+            q, k, scale = (_direction(q) * sharpness).to(v.dtype), _direction(k).to(v.dtype), 1.0
         mask = self._added_to_scores(group, q)
         y = attended(q, k, v, bias=mask, scale=scale, fused=fused)
         y = F.linear(y.transpose(1, 2).reshape(x.shape), w_o, b_o)
@@ -215,6 +217,12 @@ class WindowAttention(nn.Module):
     def extra_repr(self) -> str:
         shift = f", shift={self.shift}" if self.shift else ""
         return f"{self.channels}, heads={self.heads}, window={self.window}, stride={self.stride}{shift}"
+
+
+def _direction(q: Tensor) -> Tensor:
+    """q / max(|q|, ε), in float32 at least; ε = 1e-12, and 1e-3 for float16, which must hold the derivative 1/ε."""
+    shortest = max(1e-12, 64 / torch.finfo(q.dtype).max)
+    return F.normalize(q.to(torch.promote_types(q.dtype, torch.float32)), dim=-1, eps=shortest)
 
 
 def _shapes(fields: Sequence[Tensor]) -> tuple[tuple[int, ...], ...]:

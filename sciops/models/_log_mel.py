@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from sciops._compiling import constant, kept
 from sciops.mixers._precision import full_precision
+from sciops.models.apply import check_tensor
 
 
 def mel_filters(sample_rate: int, n_fft: int, bins: int) -> Tensor:
@@ -61,6 +62,7 @@ class LogMel(nn.Module):
         return 1 + (lengths - self.window).clamp(min=0) // self.hop
 
     def forward(self, audio: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        check_tensor(audio)
         if audio.ndim != 2 or not audio.is_floating_point():
             raise ValueError(f"audio of {audio.dtype}, shape {tuple(audio.shape)}: expected floats (batch, samples)")
         if lengths is None:

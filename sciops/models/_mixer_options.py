@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 from sciops.mixers import MIXERS
@@ -20,7 +21,10 @@ def options_by_mixer(names: Sequence[str], options: dict[str, Any]) -> dict[str,
 
 
 def spelled_out(name: str, given: dict[str, Any], ndim: int) -> dict[str, Any]:
-    """The options of a mixer with its defaults, so that a saved model does not change when a default does."""
+    """The options of a mixer with its defaults, so that a saved model does not change when a default does.
+
+    One number of `modes` is that of every axis. Raises ValueError for modes and axes that are not those of the model.
+    """
     parameters = inspect.signature(MIXERS[name]).parameters.values()
     defaults = {p.name: p.default for p in parameters if p.name not in ("channels", "out_channels")}
     unknown = [key for key in given if key not in defaults]
@@ -28,4 +32,12 @@ def spelled_out(name: str, given: dict[str, Any], ndim: int) -> dict[str, Any]:
         raise TypeError(f"mixer {name!r}: unknown option {unknown[0]!r}; it takes {', '.join(sorted(defaults))}")
     if "axes" in defaults:
         defaults["axes"] = 1 if given.get("flatten") else ndim
-    return {**defaults, **given}
+        if given.get("axes", defaults["axes"]) != defaults["axes"]:
+            raise ValueError(f"axes={given['axes']!r} of mixer {name!r}: the model has {ndim}; leave axes out")
+    options = {**defaults, **given}
+    if "modes" in options:
+        modes = options["modes"]
+        options["modes"] = (modes,) * ndim if isinstance(modes, Integral) else tuple(modes)
+        if len(options["modes"]) != ndim:
+            raise ValueError(f"modes={modes!r} of a model on {ndim} axes: expected one number, or one for each axis")
+    return options

@@ -7,6 +7,8 @@ from numbers import Integral
 import torch
 from torch import Tensor, nn
 
+from sciops.models.apply import check_tensor
+
 
 def check_positive(**sizes: int) -> None:
     for name, value in sizes.items():
@@ -28,6 +30,7 @@ def embedded(embedding: nn.Embedding, tokens: Tensor, mask: Tensor | None) -> Te
     Raises ValueError for tokens that are not whole numbers (batch, n) or, on the CPU, that the embedding does not have;
     and for a mask of another shape or kind, or with padding before a token.
     """
+    check_tensor(tokens)
     if tokens.ndim != 2 or tokens.dtype not in (torch.int64, torch.int32):
         raise ValueError(
             f"tokens of {tokens.dtype} and shape {tuple(tokens.shape)}: expected whole numbers (batch, n), int64"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,10 +17,25 @@ def apply_model(model: nn.Module, x: Tensor, grid: Grid | None = None) -> Tensor
     """model(x, grid=grid) where the model's forward takes a grid, model(x) for any other torch model.
 
     x : (batch, channels, *grid). Models inside DistributedDataParallel or torch.compile are looked through.
+
+    Raises TypeError for an x that is not a tensor.
     """
+    check_tensor(x)
     if grid is not None and takes_grid(model):
         return model(x, grid=grid)
     return model(x)
+
+
+def check_tensor(x: Any) -> None:
+    """Raises TypeError for what is not a torch tensor, naming how to make one of an array."""
+    if not isinstance(x, Tensor):
+        remedy = "torch.from_numpy(x)" if type(x).__module__ == "numpy" else "torch.as_tensor(x)"
+        raise TypeError(f"x is {type(x).__module__}.{type(x).__name__}; expected a torch tensor: pass {remedy}")
+
+
+def of_no_samples(model: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """model(x) of a batch of 0 for parts of torch that refuse one: that of one zero sample, less the sample."""
+    return model(torch.cat([x, x.new_zeros(1, *x.shape[1:])]))[:0]
 
 
 def takes_grid(model: nn.Module) -> bool:

@@ -52,7 +52,7 @@ class ResidualBlock(nn.Module):
         self.norm1, self.norm2 = make_norm(norm, channels), make_norm(norm, channels)
         self.mixer, self.local = mixer, local
         self.after_mixer = nn.Linear(channels, channels) if mixer_activation else None
-        hidden = max(1, round(mlp_ratio * channels))
+        hidden = hidden_width(mlp_ratio, channels)
         if mlp not in ("gated", "plain"):
             raise ValueError(f"mlp={mlp!r}: expected 'gated' or 'plain'")
         self.mlp_in = nn.Linear(channels, hidden)
@@ -193,6 +193,16 @@ def _wrap(x: Tensor, reach: Sequence[int]) -> Tensor:
         else:
             x = x.index_select(axis, torch.arange(-d, n + d, device=x.device) % n)
     return x
+
+
+def hidden_width(mlp_ratio: float, width: int) -> int:
+    """mlp_ratio · width, rounded; raises ValueError where that is no channel at all."""
+    hidden = round(mlp_ratio * width)
+    if hidden < 1:
+        raise ValueError(
+            f"mlp_ratio={mlp_ratio!r} times width={width} is no hidden channel: expected at least {1 / width:.3g}"
+        )
+    return hidden
 
 
 def pointwise(sizes: Sequence[int]) -> nn.Sequential:

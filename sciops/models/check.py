@@ -94,7 +94,7 @@ def check_operator(
 
     A check that cannot be made is listed with the reason. Raises ValueError when in_channels is not known.
     """
-    channels = in_channels or _channels(model)
+    channels = _channels(model) if in_channels is None else in_channels
     # weights that start at zero hide what they multiply: the copy is moved off its starting point
     own = deepcopy(unwrapped(model)).eval()
     generator = torch.Generator().manual_seed(seed)

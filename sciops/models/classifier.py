@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,8 @@ from torch import Tensor, nn
 
 from sciops.mixers import MIXERS
 from sciops.models._classifier_arms import classifier_arms, match_parameters
+from sciops.models._inputs import check_input
+from sciops.models._mixer_options import spelled_out
 from sciops.models._stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
 from sciops.models.blocks import ResidualBlock
 from sciops.models.norms import make_norm
@@ -84,7 +85,7 @@ class Classifier(nn.Module):
             raise ValueError(f"drop_path={drop_path}: expected a probability in 0 ≤ p < 1")
         stages = len(widths)
         mixers = _one_per_stage("mixer", mixer, str, stages)
-        given = _one_per_stage("mixer_options", mixer_options or {}, Mapping, stages)
+        given = _one_per_stage("mixer_options", {} if mixer_options is None else mixer_options, Mapping, stages)
         shared = dict(heads=_one_per_stage("heads", heads, int, stages), window=window, recompute=recompute)
         options = [_mixer_options(name, i, given[i], shared, shift) for i, name in enumerate(mixers)]
 
@@ -134,6 +135,7 @@ class Classifier(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """The last stage's cells after the norm: (batch, in_channels, H, W) → (batch, rows, columns, widths[-1])."""
+        check_input(self, x)
         if x.ndim != 4 or x.shape[1] != self.in_channels:
             raise ValueError(f"x has shape {tuple(x.shape)}; expected (batch, {self.in_channels}, height, width)")
         if not x.is_floating_point():
@@ -161,14 +163,10 @@ def _mixer_options(
     """All options of a stage's mixer in its blocks 0, 2, … and 1, 3, …"""
     if name not in MIXERS:
         raise ValueError(f"mixer={name!r}: expected one of {tuple(MIXERS)}")
-    parameters = inspect.signature(MIXERS[name]).parameters.values()
-    known = {p.name: p.default for p in parameters if p.name not in ("channels", "out_channels")}
-    unknown = [key for key in given if key not in known]
-    if unknown:
-        raise TypeError(f"mixer {name!r}: unknown option {unknown[0]!r}; it takes {', '.join(sorted(known))}")
-    ours = dict(shared, heads=shared["heads"][stage], norm=False, clip_modes=True, axes=2)
-    options = known | {k: v for k, v in ours.items() if k in known}
-    options |= {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+    known = spelled_out(name, {}, 2)
+    ours = dict(shared, heads=shared["heads"][stage], norm=False, clip_modes=True)
+    theirs = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+    options = spelled_out(name, {k: v for k, v in ours.items() if k in known} | theirs, 2)
     moved = name == "window" if shift is None else shift
     if not moved or "shift" not in known or "shift" in given or options["stride"] not in (None, options["window"]):
         return options, options

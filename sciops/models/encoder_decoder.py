@@ -9,9 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops.mixers._sequence import only_tokens
 from sciops.models._t5_decoder import DecoderState, T5Decoder
 from sciops.models._tokens import check_depths, check_positive, embedded, of_last
 from sciops.models.apply import evaluating
+from sciops.models.blocks import hidden_width
 from sciops.models.generation import Generated, _check_count, beam_search, generate
 from sciops.models.language import _without_causal
 from sciops.models.operator import description
@@ -84,9 +86,9 @@ class EncoderDecoder(nn.Module):
         self.decoder = T5Decoder(
             width,
             decoder_depth,
-            hidden=max(1, round(mlp_ratio * width)),
+            hidden=hidden_width(mlp_ratio, width),
             heads=heads,
-            head_width=head_width or width // heads,
+            head_width=width // heads if head_width is None else head_width,
             buckets=buckets,
             max_distance=max_distance,
             scaled=scaled,
@@ -136,7 +138,7 @@ class EncoderDecoder(nn.Module):
     def encode(self, source: Tensor, source_mask: Tensor | None = None) -> Tensor:
         """States of the source, (batch, m, width); 0 at padding."""
         h = self.encoder(self.embedded(source, source_mask), source_mask)
-        return h if source_mask is None else h * source_mask.unsqueeze(-1).to(h.dtype)
+        return only_tokens(h, source_mask)
 
     def given(self, source: Tensor, source_mask: Tensor | None = None) -> GivenSource:
         """The decoder of these sources, with `prefill` and `step`; the sources are encoded here, once."""
@@ -196,7 +198,7 @@ class EncoderDecoder(nn.Module):
             z = F.linear(h * self.embedding.embedding_dim**-0.5, self.embedding.weight)
         else:
             z = self.head(h)
-        return z if mask is None else z * mask.unsqueeze(-1).to(z.dtype)
+        return only_tokens(z, mask)
 
 
 class GivenSource(nn.Module):

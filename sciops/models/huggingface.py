@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from sciops._compiling import functional
+from sciops.models.apply import check_tensor, of_no_samples
+from sciops.models.blocks import hidden_width
 from sciops.models.operator import description
 
 ARCHITECTURES = ("ViT", "SwinV2")
@@ -65,6 +67,7 @@ class HuggingFaceClassifier(nn.Module):
             raise ValueError(f"image_size={image_size!r}, patch={patch}: expected positive numbers of pixels")
         self.in_channels, self.out_channels, self.patch = in_channels, out_channels, patch
         self.image_size = tuple(-(-n // patch) * patch for n in size)
+        hidden = hidden_width(mlp_ratio, width)
         own = dict(depth=depth) if architecture == "ViT" else dict(depths=depths, window=window, drop_path=drop_path)
         foreign = (
             dict(depths=depths, window=window, drop_path=drop_path) if architecture == "ViT" else dict(depth=depth)
@@ -80,7 +83,7 @@ class HuggingFaceClassifier(nn.Module):
                 hidden_size=width,
                 num_hidden_layers=4 if depth is None else depth,
                 num_attention_heads=heads,
-                intermediate_size=max(1, round(mlp_ratio * width)),
+                intermediate_size=hidden,
                 **shared,
             )
             if width % heads:
@@ -115,8 +118,11 @@ class HuggingFaceClassifier(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
+        check_tensor(x)
         if x.ndim != 4 or x.shape[1] != self.in_channels:
             raise ValueError(f"x has shape {tuple(x.shape)}; expected (batch, {self.in_channels}, height, width)")
+        if not x.shape[0]:
+            return of_no_samples(self, x)
         height, width = (-(-n // self.patch) * self.patch for n in x.shape[2:])
         x = F.pad(x, (0, width - x.shape[3], 0, height - x.shape[2]))
         if self.architecture == "SwinV2":

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from sciops._json import plain
 from sciops.grids import Grid
 from sciops.mixers import MIXERS
+from sciops.models._inputs import check_input
 from sciops.models._mixer_options import options_by_mixer, spelled_out
 from sciops.models.blocks import ClassicBlock, LocalKernel, ResidualBlock, pointwise
 from sciops.models.features import COORDINATES, coordinate_channels, coordinate_count, wall_mask
@@ -27,11 +28,13 @@ class Operator(nn.Module):
     in_channels, out_channels : fields in and out
     width, depth : channels inside, number of blocks
     mixer : a name in `sciops.mixers.MIXERS`, or several that alternate block by block
-    mixer_options : keyword options of the mixer; for several mixers, options by mixer name
+    mixer_options : keyword options of the mixer; for several mixers, options by mixer name. One number of `modes` is
+        that of every axis
     block : "residual", x + A(mixer(norm x)) then x + mlp(norm x); or "classic", σ(Wx + mixer x + b), the FNO's, where
         mlp, mlp_ratio, mixer_activation and layer_scale do not apply
     norm : "rms", "layer", "instance" or "none"; default "rms" for residual blocks and "none" for classic ones
-    mlp, mlp_ratio : "gated", u·GELU(v), or "plain"; hidden width over width, default 1.5 gated and 2 plain
+    mlp, mlp_ratio : "gated", u·GELU(v), or "plain"; hidden width over width, default 1.5 gated and 2 plain; at least
+        one hidden channel
     mixer_activation : GELU and a linear map after the mixer
     local : adds a depthwise 3×3 kernel beside the mixer
     local_padding : what that kernel sees outside the grid: "zeros", or "replicate", the nearest point, which does not
@@ -95,7 +98,9 @@ class Operator(nn.Module):
         self.in_channels, self.out_channels = in_channels, out_channels
         self.reference, self.wall, self.dilate = reference, wall, dilate
         self.periodic = any(_is_fourier(name, options[name]) for name in names)
-        self.ndim = ndim or (reference.ndim if reference is not None else _axes_of(options))
+        _check(ndim is None or (int(ndim) == ndim and ndim >= 1), f"ndim={ndim!r}: expected a number of axes")
+        known = _axes_of(options) if reference is None else reference.ndim
+        self.ndim = known if ndim is None else int(ndim)
         _check(
             reference is None or reference.ndim == self.ndim,
             f"ndim={ndim}: the grid has {reference.ndim if reference is not None else 0} axes; leave ndim out",
@@ -104,8 +109,10 @@ class Operator(nn.Module):
         self.coordinates = _automatic(names, options, reference) if coordinates == "auto" else coordinates
         _check(self.coordinates in COORDINATES, f"coordinates={coordinates!r}: expected 'auto' or one of {COORDINATES}")
         self.reference_spacing = _spacing(reference_spacing, reference, self.ndim)
-        norm = norm or ("rms" if block == "residual" else "none")
-        mlp_ratio = mlp_ratio or (1.5 if mlp == "gated" else 2.0)
+        if norm is None:
+            norm = "rms" if block == "residual" else "none"
+        if mlp_ratio is None:
+            mlp_ratio = 1.5 if mlp == "gated" else 2.0
 
         self.lift = pointwise((in_channels + coordinate_count(self.coordinates, self.ndim), 2 * width, width))
         shared = dict(norm=norm, dealias=dealias, periodic=self.periodic)
@@ -149,6 +156,7 @@ class Operator(nn.Module):
         )
 
     def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
+        check_input(self, x)
         grid = self.grid_for(x, grid)
         h = x.movedim(1, -1)
         if self.coordinates != "none":

@@ -9,6 +9,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from sciops.models._inputs import check_input
+from sciops.models.apply import of_no_samples
 from sciops.models.operator import description
 from sciops.models.orthogonal_layers import OrthogonalConvolution, UnitarySpectral
 
@@ -64,6 +66,8 @@ class OrthogonalNet(nn.Module):
         gain: float = 1.0,
     ) -> None:
         super().__init__()
+        if not isinstance(modes, Sequence):
+            raise ValueError(f"modes={modes!r}: expected one number for each grid axis, such as ({modes!r}, {modes!r})")
         shape, modes = tuple(shape), tuple(modes)
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation={activation!r}: expected one of {', '.join(ACTIVATIONS)}")
@@ -115,9 +119,10 @@ class OrthogonalNet(nn.Module):
         self.stack = nn.Sequential(*parts, *last)
 
     def forward(self, x: Tensor, grid: Any = None) -> Tensor:
+        check_input(self, x)
         if self.kind == "spectral":
             return self.stack(x.movedim(1, -1)).movedim(-1, 1)
-        return self.stack(x)
+        return self.stack(x) if x.shape[0] else of_no_samples(self.stack, x)
 
 
 def _linear(channels: int, out_channels: int, bias: bool, gain: float = 1.0) -> nn.Linear:

@@ -77,9 +77,9 @@ class OrthogonalConvolution(nn.Module):
         self, channels: int, out_channels: int | None = None, *, size: int = 3, axes: int = 2, bias: bool = True
     ) -> None:
         super().__init__()
-        out_channels = out_channels or channels
-        if out_channels > channels:
-            raise ValueError(f"out_channels={out_channels} > channels={channels}: rows cannot be orthonormal")
+        out_channels = channels if out_channels is None else out_channels
+        if not 1 <= out_channels <= channels:
+            raise ValueError(f"out_channels={out_channels}, channels={channels}: rows cannot be orthonormal")
         if channels < 2 and size > 1:
             raise ValueError("channels=1: the only orthogonal convolutions are shifts; pass size=1 or two channels")
         if size < 1 or axes not in (1, 2, 3):

@@ -16,6 +16,7 @@ from sciops.models.apply import config_of, unwrapped
 from sciops.models.registry import model_from_config
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+BEST = "best.safetensors"  # of a run of `fit`
 
 
 def save_model(model: nn.Module, folder: str | Path, extra: Mapping[str, Any] | None = None) -> Path:
@@ -53,10 +54,14 @@ def save_model(model: nn.Module, folder: str | Path, extra: Mapping[str, Any] | 
 def load_model(folder: str | Path, *, device: torch.device | str = "cpu") -> nn.Module:
     """The model that `save_model` wrote, in evaluation mode, with the dtypes it was saved in.
 
+    folder : of `save_model`; or that of a run, of the command or of `fit`, which counts as its best model
+
     Raises FileNotFoundError for a missing file and ValueError for one that is damaged, for a description this version
     does not know, and for weights that do not fit it.
     """
-    folder = Path(folder)
+    folder = _model_folder(Path(folder))
+    if (folder / BEST).is_file() and not (folder / WEIGHTS).is_file():
+        return _best_of_run(folder / BEST).to(device).eval()
     described = read_config(folder)["model"]
     tensors, header = _read_weights(folder / WEIGHTS)
     if "model" in header and json.loads(header["model"]) != described:
@@ -87,6 +92,34 @@ def load_model(folder: str | Path, *, device: torch.device | str = "cpu") -> nn.
             )
     model.load_state_dict(tensors, assign=True)
     return model.to(device).eval()
+
+
+def _model_folder(folder: Path) -> Path:
+    """The folder, or the model inside where it is that of a command's run; raises ValueError for a file."""
+    if folder.is_file():
+        inside = folder.name in (CONFIG, WEIGHTS, BEST)
+        advice = f"pass its folder, load_model({str(folder.parent)!r})" if inside else "it holds no model of sciops"
+        raise ValueError(f"{folder} is a file, expected the folder that save_model wrote: {advice}")
+    return folder / "model" if (folder / "model" / WEIGHTS).is_file() else folder
+
+
+def _best_of_run(path: Path) -> nn.Module:
+    """The model of the checkpoint that `fit` keeps of its best epoch."""
+    from sciops.training.checkpoints import load_checkpoint, load_model_tensors
+
+    tensors, state = load_checkpoint(path)
+    if state.get("model") is None:
+        raise ValueError(
+            f"{path} does not say how its model is built: build it, then sciops.training.load_model_tensors(model, "
+            "*load_checkpoint(path)[:1], path)"
+        )
+    model = model_from_config(state["model"])
+    with torch.no_grad():
+        for name, tensor in model.state_dict(keep_vars=True).items():
+            if f"model/{name}" in tensors and isinstance(tensor, Tensor):
+                tensor.data = tensor.data.to(tensors[f"model/{name}"].dtype)  # the precision it was trained in
+    load_model_tensors(model, tensors, path)
+    return model
 
 
 def read_config(folder: str | Path) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.models._cells import fused, layers_of, step
+from sciops.models._inputs import check_input
 from sciops.models.apply import unwrapped
-from sciops.models.blocks import pointwise
+from sciops.models.blocks import hidden_width, pointwise
 from sciops.models.normalized import Normalized
 from sciops.models.norms import NORMS, make_norm
 from sciops.models.operator import description
@@ -70,9 +71,26 @@ def truncated(
     return torch.cat(outputs), last
 
 
-# name → (rnn, x, initial, *, lengths, memory, **options) → (outputs, last state); `sciops.training` adds its own
-BACKWARDS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {"exact": exact, "loop": loop, "truncated": truncated}
-_OF_TRAINING = ("state_feedback", "highway")
+def _of_training(name: str) -> Callable[..., tuple[Tensor, Tensor]]:
+    """A rule of `sciops.training`, which is above this folder and imported by the first use alone."""
+
+    def go_back(*given: Any, **options: Any) -> tuple[Tensor, Tensor]:
+        from sciops.training.gradients.state_feedback import BACK_THROUGH_TIME
+
+        return BACK_THROUGH_TIME[name](*given, **options)
+
+    return go_back
+
+
+# name → (rnn, x, initial, *, lengths, memory, **options) → (outputs, last state)
+BACKWARDS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
+    "exact": exact,
+    "loop": loop,
+    "truncated": truncated,
+    "state_feedback": _of_training("state_feedback"),
+    "highway": _of_training("highway"),
+}
+_OPTIONS = {"exact": (), "loop": (), "truncated": ("steps",)}  # the others check theirs
 
 
 class Recurrent(nn.Module):
@@ -89,9 +107,8 @@ class Recurrent(nn.Module):
         sensors)
     learn_state : trains the first states; zeros otherwise
     backward : how gradients go back through time: "exact"; "loop", the same in Python; "truncated" (option: steps);
-        once `sciops.training` is imported "state_feedback" and "highway" too, with the options of `Feedback` and of
-        `highway_rnn`. What the model computes does not depend on it. Rules of `fit` that go back through time by
-        themselves override it
+        "state_feedback" and "highway", with the options of `Feedback` and of `highway_rnn` in `sciops.training`. What
+        the model computes does not depend on it. Rules of `fit` that go back through time by themselves override it
     backward_options : those options
 
     forward(x, grid=None, *, state=None, lengths=None, return_state=False)
@@ -130,9 +147,12 @@ class Recurrent(nn.Module):
             ("cell", cell, CELLS),
             ("norm", norm, norms),
             ("layout", layout, LAYOUTS),
-            ("backward", backward, (*dict.fromkeys((*BACKWARDS, *_OF_TRAINING)),)),
+            ("backward", backward, BACKWARDS),
         ):
             _check(value in known, f"{name}={value!r}: expected one of {', '.join(known)}")
+        unknown = [name for name in backward_options or {} if name not in _OPTIONS.get(backward, (name,))]
+        takes = ", ".join(_OPTIONS.get(backward, ())) or "none"
+        _check(not unknown, f"backward_options={backward_options!r}: backward={backward!r} takes {takes}")
         _check(mlp_ratio >= 0, f"mlp_ratio={mlp_ratio!r}: expected a number of at least 0")
         _check(
             not residual or out_channels <= in_channels,
@@ -144,7 +164,7 @@ class Recurrent(nn.Module):
         self.norms = nn.ModuleList(make_norm(norm, width) for _ in range(depth))
         self.cells = nn.ModuleList(CELLS[cell](width, width) for _ in range(depth))
         self.mixes = nn.ModuleList(nn.Linear(width, width) if skip else nn.Identity() for _ in range(depth))
-        hidden = round(mlp_ratio * width)
+        hidden = hidden_width(mlp_ratio, width) if mlp_ratio else 0
         self.mlps = nn.ModuleList(
             nn.Sequential(make_norm(norm, width), *pointwise((width, hidden, width)))
             for _ in range(depth * (hidden > 0))
@@ -181,6 +201,7 @@ class Recurrent(nn.Module):
         lengths: Tensor | None = None,
         return_state: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
+        check_input(self, x)
         x = self._in_time(x)
         there = _mask(lengths, x)
         if there is not None:
@@ -213,8 +234,6 @@ class Recurrent(nn.Module):
         name, options = self._override or (self.backward, self.backward_options)
         if not torch.is_grad_enabled():
             name, options = "exact", {}
-        if name not in BACKWARDS:
-            raise ValueError(f"backward={name!r} is a rule of sciops.training: import sciops.training before training")
         memory = self.feedback[i], self.feedback_calls[i]
         return BACKWARDS[name](self.cells[i], z, first, lengths=lengths, memory=memory, **options)
 

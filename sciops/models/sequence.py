@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from sciops.mixers import MIXERS
 from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens, tail
 from sciops.models._mixer_options import options_by_mixer, spelled_out
+from sciops.models.blocks import hidden_width
 from sciops.models.norms import make_norm
 
 
@@ -71,7 +72,7 @@ class SequenceBlock(nn.Module):
         self.norm2 = make_norm(norm, channels) if local else None
         self.local = DepthwiseConvolution(channels, local, causal=causal) if local else None
         self.norm3 = make_norm(norm, channels)
-        hidden = max(1, round(mlp_ratio * channels))
+        hidden = hidden_width(mlp_ratio, channels)
         self.mlp_in, self.mlp_gate = nn.Linear(channels, hidden), nn.Linear(channels, hidden)
         self.mlp_out = nn.Linear(hidden, channels)
         self.dropout = nn.Dropout(dropout)

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops.mixers._sequence import only_tokens
+from sciops.models._inputs import check_input
 from sciops.models._log_mel import LogMel, RunningNorm
 from sciops.models.apply import evaluating
 from sciops.models.ctc import beam_decode, greedy_decode
@@ -37,12 +39,12 @@ class Subsampling(nn.Module):
         self.out = nn.Linear(channels * quarter, width)
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        z = (x * mask.unsqueeze(-1).to(x.dtype)).unsqueeze(1)
+        z = only_tokens(x, mask).unsqueeze(1)
         for convolution, norm in ((self.first, self.first_norm), (self.second, self.second_norm)):
             z, mask = convolution(z).transpose(1, 2), mask[:, ::2]  # (batch, time, channels, bins)
-            z = (F.gelu(norm(z)) * mask[..., None, None].to(z.dtype)).transpose(1, 2)
+            z = F.gelu(norm(z)).masked_fill(~mask[..., None, None], 0).transpose(1, 2)
         z = self.out(z.transpose(1, 2).flatten(2))
-        return z * mask.unsqueeze(-1).to(z.dtype), mask
+        return only_tokens(z, mask), mask
 
 
 class SpeechEncoder(nn.Module):
@@ -137,9 +139,10 @@ class SpeechEncoder(nn.Module):
         """(batch, frames, bins) → (batch, tokens, out_channels), tokens (batch,) with tokens = ⌈frames/4⌉."""
         z, mask = self.front(normalized, mask_of(frames, normalized.shape[1]))
         z = self.stack(z, mask)
-        return z * mask.unsqueeze(-1).to(z.dtype), mask.sum(1)
+        return only_tokens(z, mask), mask.sum(1)
 
     def forward(self, audio: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        check_input(self, audio)
         mel, frames = self.log_mel(audio, lengths)
         return self.encode(self.normalize(mel, frames), frames)
 

@@ -166,9 +166,9 @@ def damping(a: Tensor, axes: tuple[Axis, Axis], k: int, end: int, transfer: Tens
 def source(forcing: Tensor, axes: tuple[Axis, Axis]) -> Tensor:
     """f times the dual area, on the unknowns; f (batch, nx, ny), or (1, 1, 1) where it is a number."""
     x, y = axes
-    if forcing.numel() > 1:
+    if forcing.shape[1:] != (1, 1):
         forcing = forcing[:, x.unknown, y.unknown]
-    return areas(axes, forcing) * forcing if len(forcing) > 1 else areas(axes, forcing)[None].mul_(forcing)
+    return areas(axes, forcing) * forcing if len(forcing) != 1 else areas(axes, forcing)[None].mul_(forcing)
 
 
 def areas(axes: tuple[Axis, Axis], like: Tensor) -> Tensor:

@@ -52,7 +52,8 @@ def equivariance_error(
 
     if refine not in ("true", "lossless"):
         raise ValueError(f"refine={refine!r}: expected 'true' or 'lossless'")
-    method = method or ("fourier" if fine.centering == "periodic" else "cosine")
+    if method is None:
+        method = "fourier" if fine.centering == "periodic" else "cosine"
     a, restore = as_tensor(a_fine, "a_fine")
     check_on_grid(a, fine, "a_fine")
     nested = nesting(fine, coarse) is not None

@@ -1,5 +1,8 @@
 """Recurrent models are causal, go on where they stopped, and every way back starts from the same forward pass."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +11,6 @@ from torch import nn
 from sciops.datasets import Normalizer, Splits, TensorFields
 from sciops.grids import Grid
 from sciops.models import Normalized, Recurrent, build_model, forecast, load_model, save_model
-from sciops.models.recurrent import BACKWARDS
 from sciops.training import TrainConfig, fit
 
 CELLS = ("rnn", "gru", "lstm")
@@ -194,7 +196,7 @@ def test_refusals(random):
         Recurrent(1, 2, residual=True)
     model = made()
     with pytest.raises(ValueError, match=r"x has shape \(2, 4, 5\); expected \(batch, 3, time\) for layout='channels'"):
-        model(torch.zeros(2, 4, 5))
+        model(torch.zeros(2, 4, 5).double())
     with pytest.raises(ValueError, match=r"lengths=\[0, 5\]: expected 2 whole numbers, one a sequence, from 1 to 5"):
         model(torch.zeros(2, 3, 5).double(), lengths=torch.tensor([0, 5]))
     with pytest.raises(ValueError, match="state has shape"):
@@ -207,10 +209,22 @@ def test_refusals(random):
         forecast(nn.Linear(2, 2), torch.zeros(2, 3, 5), 2)
 
 
-def test_a_way_back_of_training_is_named_where_it_is_missing(random, monkeypatch):
-    monkeypatch.delitem(BACKWARDS, "state_feedback")
-    model = made(backward="state_feedback")
-    with torch.no_grad():
-        model(draw(random, 2, 3, 5))
-    with pytest.raises(ValueError, match="import sciops.training before training"):
-        model(draw(random, 2, 3, 5))
+def test_rules_of_training_need_no_import():
+    """In a process that knows models alone, as a user has it after build_model."""
+    code = (
+        "import sys, torch; from sciops.models import build_model\n"
+        "for rule in ('state_feedback', 'highway'):\n"
+        "    model = build_model('recurrent', backward=rule, width=4)\n"
+        "    assert rule == 'highway' or 'sciops.training' not in sys.modules\n"
+        "    model(torch.ones(1, 1, 3)).sum().backward()\n"
+        "    assert all(p.grad is not None for p in model.parameters())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_options_of_a_rule_are_its_own():
+    with pytest.raises(ValueError, match="backward='exact' takes none"):
+        made(backward_options={"steps": 3})
+    with pytest.raises(ValueError, match="backward='truncated' takes steps"):
+        made(backward="truncated", backward_options={"level": 3})

@@ -60,6 +60,7 @@ def highway_rnn(
     x = x.unsqueeze(1) if alone else x.transpose(0, 1) if batch_first else x
     if mask is not None:
         mask = _checked(mask.unsqueeze(1) if alone else mask.T if batch_first else mask, x)
+        x = x.masked_fill(~mask.unsqueeze(-1), 0)  # padding may hold anything
     refuse_functional("highway_rnn", 'use backward(), or gradients="backprop" under torch.func')
     firsts = _initial(h0, x, rnn.hidden_size, layers, lstm, cell, alone)
     options, lasts = (int(iterations), float(gamma), through_output), []
@@ -71,7 +72,7 @@ def highway_rnn(
             states = _Unrolled.apply(lstm, options, mask, x, *(s[layer].to(x.dtype) for s in firsts), *weights)
             states = states if lstm else (states,)
             lasts.append([s[-1] if mask is None else _at_end(s, mask) for s in states])
-            x = states[0] if mask is None else states[0] * mask.unsqueeze(-1)
+            x = states[0] if mask is None else states[0].masked_fill(~mask.unsqueeze(-1), 0)
             if layer < layers - 1 and rnn.dropout:
                 x = F.dropout(x, rnn.dropout, rnn.training)
     last = [torch.stack(parts) for parts in zip(*lasts)]

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from sciops._compiling import refuse_functional
 from sciops.models._cells import Layer, layers_of, unfolded
 from sciops.models.apply import grid_for
-from sciops.models.recurrent import BACKWARDS, Recurrent
+from sciops.models.recurrent import Recurrent
 from sciops.models.stepper import Stepper
 from sciops.training.gradients._feedback import MODES, Feedback
 from sciops.training.gradients._fourier_feedback import FIELD_MODES, field_feedback
@@ -73,10 +73,12 @@ def state_feedback(
     options = {name: value for name, value in named.items() if value is not None}
     with ExitStack() as stack:
         if steppers:
-            stack.enter_context(_stepping(steppers[0], feedback or "identity", kernel, options))
+            stack.enter_context(_stepping(steppers[0], "identity" if feedback is None else feedback, kernel, options))
         for one in recurrent:
             _check_options(options)
-            how = one.going_back("state_feedback", feedback=feedback or "linspace", kernel=kernel, **options)
+            how = one.going_back(
+                "state_feedback", feedback="linspace" if feedback is None else feedback, kernel=kernel, **options
+            )
             stack.enter_context(how)
         return backprop(model, loss_fn, batch)
 
@@ -281,8 +283,8 @@ def _stepping(stepper: Stepper, mode: str, kernel: Kernel, options: dict[str, An
         handle.remove()
 
 
-# the ways back of `Recurrent` that are rules
-BACKWARDS |= {"state_feedback": _in_recurrent, "highway": _highway}
+# backward passes of `Recurrent`, which imports them when one is first used
+BACK_THROUGH_TIME = {"state_feedback": _in_recurrent, "highway": _highway}
 
 __all__ = [
     "FIELD_MODES",

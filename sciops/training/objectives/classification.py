@@ -13,9 +13,10 @@ def cross_entropy(prediction: Tensor, target: Tensor, grid: Grid | None = None) 
     """−Σ_k q_k log softmax(z)_k per sample.
 
     prediction : (batch, classes) logits z; target : (batch, classes) probabilities q, a one-hot label where it is sure
-    returns : (batch,)
+    returns : (batch,), of logits in half precision in float32; a class of q = 0 adds 0 even where its logit is −∞
     """
-    return -(target * F.log_softmax(prediction, 1)).sum(1)
+    log_p = F.log_softmax(prediction.to(torch.promote_types(prediction.dtype, torch.float32)), 1)
+    return -(target * log_p.masked_fill(target == 0, 0)).sum(1)
 
 
 def error_rate(prediction: Tensor, target: Tensor, grid: Grid | None = None) -> Tensor:

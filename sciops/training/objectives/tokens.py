@@ -28,6 +28,8 @@ def token_cross_entropy(
             f"logits of shape {tuple(prediction.shape)} for targets of shape {tuple(target.shape)}: expected "
             "(batch, n, symbols) and (batch, n)"
         )
+    # where nothing is asked, which may be NaN at padding, its derivative would be NaN too
+    prediction = prediction.masked_fill((target == NOT_ASKED).unsqueeze(-1), 0)
     prediction = prediction.to(torch.promote_types(prediction.dtype, torch.float32))
     losses = F.cross_entropy(
         prediction.flatten(0, 1), target.flatten(), reduction="none", ignore_index=NOT_ASKED, label_smoothing=smoothing

@@ -14,7 +14,8 @@ from sciops.models.speech import REDUCTION
 def ctc_loss(logits: Tensor, tokens: Tensor, targets: Sequence[Sequence[int]], *, blank: int = 0) -> Tensor:
     """−log P(target)/|target| of every recording, P summed over all paths that collapse to it (Graves et al. 2006).
 
-    logits : (batch, n, symbols), the first tokens[b] of each row. targets : symbols of each recording, none the blank
+    logits : (batch, n, symbols), the first tokens[b] of each row; what stands behind them is not read. targets :
+        symbols of each recording, none the blank
     returns : (batch,)
 
     Raises ValueError where a target has no path: it needs as many tokens as symbols, and one more between two that are
@@ -25,7 +26,10 @@ def ctc_loss(logits: Tensor, tokens: Tensor, targets: Sequence[Sequence[int]], *
     check_targets(targets, tokens.tolist(), logits.shape[-1], blank=blank)
     sizes = torch.tensor([len(target) for target in targets], device=logits.device)
     flat = torch.tensor([k for target in targets for k in target], device=logits.device)
-    log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1).transpose(0, 1)
+    # padding may hold anything, and a NaN would pass through the derivative of log_softmax
+    padding = torch.arange(logits.shape[1], device=logits.device) >= tokens.to(logits.device)[:, None]
+    wide = logits.masked_fill(padding.unsqueeze(-1), 0).to(torch.promote_types(logits.dtype, torch.float32))
+    log_p = wide.log_softmax(-1).transpose(0, 1)
     return F.ctc_loss(log_p, flat, tokens, sizes, blank=blank, reduction="none") / sizes
 
 
