@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from sciops._compiling import transformed
 from sciops.grids import Grid
+from sciops.models.neuralop_resizing import correct_resizing
 from sciops.models.neuralop_spectral import correct, corrected
 from sciops.models.operator import description
 
@@ -30,7 +31,8 @@ class NeuralopModel(nn.Module):
         fftshift where ifftshift is its inverse, which rolls the result by one mode along every leading axis of odd size
         (85, 421); where a layer changes the resolution (UNO) it drops or misplaces negative modes; where an odd number
         of an even number of stored rows is in use (a grid of 7 points and modes=(4, 4)), weights act one mode too low.
-        Even sizes that hold all modes are the same either way
+        Even sizes that hold all modes are the same either way. On three and more axes the skips of layers that change
+        the resolution are corrected as well, where the installed ones misplace modes of odd sizes
     modes : per axis (a number means one axis), counted as `SpectralMixer` counts: rows −k … k−1, columns 0 … k−1 on the
         last axis. Passed on as n_modes=(2·kx, …, 2·(ky − 1)); give n_modes instead for their count
     width, depth : hidden_channels and n_layers
@@ -109,6 +111,9 @@ class NeuralopModel(nn.Module):
         for module in self.model.modules():
             if type(module) is original:
                 correct(module, rolled=compat_shift)
+        orders = {module.order for module in self.model.modules() if isinstance(module, original)}
+        if orders and not compat_shift:
+            correct_resizing(self.model, max(orders))
 
     def _expect(self, x: Any) -> None:
         name, channels = self.config["name"], self.config["options"]["in_channels"]

@@ -5,7 +5,8 @@ import warnings
 import pytest
 import torch
 
-from sciops import build_model
+from sciops import Grid, build_model, resample
+from sciops.models import neuralop_resizing
 from sciops.models.neuralop import _import, _spectral_classes
 from sciops.models.neuralop_spectral import computes
 
@@ -84,6 +85,31 @@ def test_uno_runs_by_name_and_trains_every_parameter(capsys):
     y.square().sum().backward()
     assert y.shape == (2, 1, 17, 16) and capsys.readouterr().out == ""
     assert not [name for name, p in model.named_parameters() if p.grad is None]
+
+
+def test_layers_on_three_axes_change_the_resolution_of_skips_without_moving_modes(monkeypatch):
+    from neuralop.layers import spectral_convolution
+    from neuralop.models import uno
+
+    def made(**options):
+        torch.manual_seed(0)
+        return build_model("neuralop:UNO", width=4, depth=3, modes=(3, 3, 3), **options)
+
+    assert neuralop_resizing.keeps_fields(2)
+    model, x = made(), randn(1, 1, 9, 10, 9)
+    conv = next(m for m in model.modules() if isinstance(m, _spectral_classes()[0]))
+    source, target = (Grid(n, centering="periodic") for n in ((9, 10, 9), (5, 7, 12)))
+    moved = conv.transform(x, output_shape=target.shape)
+    torch.testing.assert_close(moved, resample(x, source, target, "fourier"), rtol=1e-4, atol=1e-5)
+    # the whole model is theirs with another `resample`
+    with monkeypatch.context() as patch:
+        for module in (uno, spectral_convolution):
+            patch.setattr(module, "resample", neuralop_resizing.fourier_resample)
+        patch.setattr(neuralop_resizing, "keeps_fields", lambda order: True)
+        expected = made()(x)
+    torch.testing.assert_close(model(x), expected, rtol=0, atol=0)
+    if not neuralop_resizing.keeps_fields(3):
+        assert (made(compat_shift=True)(x) - expected).norm() > 1e-3 * expected.norm()
 
 
 def test_the_state_dict_holds_tensors_only_and_the_import_leaves_warnings_alone():
