@@ -36,7 +36,7 @@ def spelled_out(name: str, given: dict[str, Any], ndim: int) -> dict[str, Any]:
             raise ValueError(f"axes={given['axes']!r} of mixer {name!r}: the model has {ndim}; leave axes out")
     options = {**defaults, **given}
     if "modes" in options:
-        modes = options["modes"]
+        modes = given["modes"] if "modes" in given else options["modes"][0]
         options["modes"] = (modes,) * ndim if isinstance(modes, Integral) else tuple(modes)
         if len(options["modes"]) != ndim:
             raise ValueError(f"modes={modes!r} of a model on {ndim} axes: expected one number, or one for each axis")

@@ -13,7 +13,7 @@ def fno(
     in_channels: int,
     out_channels: int,
     *,
-    modes: int | Sequence[int] = (12, 12),
+    modes: int | Sequence[int] = 12,
     basis: str = "fourier",
     weights: str = "dense",
     **options: Any,

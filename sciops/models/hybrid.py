@@ -13,7 +13,7 @@ def hybrid(
     in_channels: int,
     out_channels: int,
     *,
-    modes: int | Sequence[int] = (6, 6),
+    modes: int | Sequence[int] = 6,
     basis: str = "fourier",
     weights: str = "diagonal",
     window: int = 4,

@@ -67,5 +67,7 @@ def test_one_number_of_modes_is_that_of_every_axis(shape):
         assert model.config == spelled.config and tuple(model.config["options"]["modes"]) == every
         x = torch.randn(1, 1, *shape)
         assert torch.equal(model(x), spelled(x))
+    every = build_model("fno", **SMALL, ndim=len(shape)).config["options"]["modes"]
+    assert tuple(every) == (12,) * len(shape)
     assert build_model("fno", modes=2, **SMALL).ndim == 2
     assert build_model("hybrid", modes=2, **SMALL, grid=Grid(shape)).ndim == len(shape)
