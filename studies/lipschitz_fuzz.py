@@ -234,7 +234,7 @@ def summary(cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def ratios(cases: Iterable[dict[str, Any]]) -> list[float]:
     """bound / largest measured stretch, of those that stretch at all."""
-    both = [(one["bound"], max(one["jacobian"], one["quotient"])) for one in cases if "bound" in one]
+    both = [(one["bound"], max(float(one["jacobian"]), float(one["quotient"]))) for one in cases if "bound" in one]
     return [bound / stretch for bound, stretch in both if stretch > 0]
 
 

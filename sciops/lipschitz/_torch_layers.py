@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from sciops.lipschitz._padding import pad_map_norm
@@ -90,10 +91,17 @@ def _window(layer: Any, axes: int) -> tuple[tuple[int, ...], tuple[int, ...], fl
 
 def _largest_of(axes: int) -> Callable[[Any, Setting], Answer]:
     def rule(layer: Any, setting: Setting) -> Answer:
-        points(setting, axes)
+        sizes = points(setting, axes)
         if layer.return_indices:
             refuse("max pooling that returns indices: no rule")
-        return math.sqrt(_window(layer, axes)[2]) * (1 + 1e-15), "a point is in at most so many windows"
+        windows = _window(layer, axes)[2]
+        try:
+            pooled = layer(torch.zeros(1, 1, *sizes))
+        except RuntimeError as error:
+            refuse(f"max pooling has no output on a grid of shape {sizes}: {str(error).splitlines()[0]}")
+        if not pooled.isfinite().all():
+            refuse(f"max pooling of windows that lie in the padding alone, at {sizes}, gives −∞")
+        return math.sqrt(windows) * (1 + 1e-15), "a point is in at most so many windows"
 
     return rule
 

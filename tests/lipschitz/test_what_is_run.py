@@ -403,6 +403,15 @@ def test_tuples_of_one_number_count_for_all_axes():
     assert "when it was built" in reason(nn.Sequential(wrong), SQUARE)
 
 
+def test_largest_values_of_padding_alone():
+    """Windows of a rounded-up size may lie in the padding, whose largest value is −∞."""
+    conv, pool = nn.Conv1d(1, 1, 1), nn.MaxPool1d(2, 3, padding=1, dilation=4, ceil_mode=True)
+    assert pool(torch.zeros(1, 1, 3)).item() == -float("inf")
+    assert "padding alone" in reason(nn.Sequential(conv, pool), Grid((3,), centering="cell"))
+    assert lipschitz_bound(nn.Sequential(conv, pool), Grid((5,), centering="cell")).value is not None
+    assert "no output" in reason(nn.Sequential(conv, nn.MaxPool1d(4)), Grid((3,), centering="cell"))
+
+
 def test_pooling_reads_its_axes_from_its_class():
     """A 2-D window over channels and points of a line, which torch takes for an image without channels."""
     line = Grid((6,), centering="cell")
