@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 from torch import nn
@@ -32,6 +33,7 @@ from sciops.models.symmetry import SymmetryAveraged
 def _of_tokens(make: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
     """The class of a model that has symbols where others have channels, to be called as these are."""
 
+    @wraps(make)
     def build(*, in_channels: int = 1, out_channels: int = 1, **options: Any) -> nn.Module:
         if (in_channels, out_channels) != (1, 1):
             raise ValueError(
@@ -85,7 +87,17 @@ def build_model(name: str, *, in_channels: int = 1, out_channels: int = 1, **opt
         raise ValueError(
             f"model {name!r}: expected one of {', '.join(MODELS)}, or neuralop: and a class of neuraloperator"
         )
+    _expect_known(name, make, options)
     return make(in_channels=in_channels, out_channels=out_channels, **options)
+
+
+def _expect_known(name: str, make: Callable[..., nn.Module], options: Mapping[str, Any]) -> None:
+    """Raises TypeError for an option that `make` has no parameter for; those with ``**options`` look themselves."""
+    parameters = inspect.signature(make).parameters.values()
+    known = {p.name for p in parameters} - {"in_channels", "out_channels"}
+    unknown = [option for option in options if option not in known]
+    if unknown and all(p.kind is not p.VAR_KEYWORD for p in parameters):
+        raise TypeError(f"{name}: unknown option {unknown[0]!r}; it takes {', '.join(sorted(known))}")
 
 
 def model_from_config(config: Mapping[str, Any]) -> nn.Module:

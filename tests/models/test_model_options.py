@@ -71,3 +71,12 @@ def test_one_number_of_modes_is_that_of_every_axis(shape):
     assert tuple(every) == (12,) * len(shape)
     assert build_model("fno", modes=2, **SMALL).ndim == 2
     assert build_model("hybrid", modes=2, **SMALL, grid=Grid(shape)).ndim == len(shape)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["operator", "fno", "mano", "classifier", "recurrent", "language", "encoder_decoder", "orthogonal"],
+)
+def test_unknown_options_are_named_with_the_known_ones(name):
+    with pytest.raises(TypeError, match=f"{name}: unknown option 'wdith'; it takes .*(width|depth)"):
+        build_model(name, wdith=3)
