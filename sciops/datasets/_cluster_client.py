@@ -38,6 +38,8 @@ def connected(cluster: Cluster) -> Iterator[Any]:
         raise ImportError("--workers and --scheduler need dask: pip install 'sciops[cluster]'") from None
     with contextlib.ExitStack() as stack:
         if cluster.scheduler is None:
+            # dask ends the nanny for good whose worker is not back by then, which on a busy machine it may not be
+            stack.enter_context(dask.config.set({"distributed.deploy.lost-worker-timeout": "1000 days"}))
             # before a part is given out once more, as `_cluster` counts
             stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 2}))
             local = LocalCluster(

@@ -67,6 +67,7 @@ def cluster():
     # the death of one worker is enough for the scheduler to give a part up: what follows is ours
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1000 days"}),  # as ours
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, **options) as local,
     ):
         yield local
