@@ -105,6 +105,7 @@ def _counts(successes: Any, trials: Any, alpha: Any) -> tuple[np.ndarray, np.nda
 
 
 def levels_of(alpha: Any) -> np.ndarray:
+    """`alpha` as float64; raises ValueError unless all of it lies in [0, 1)."""
     level = np.asarray(alpha, dtype=np.float64)
     if not ((level >= 0) & (level < 1)).all():
         raise ValueError(f"alpha={level.min():g} … {level.max():g}: expected levels from 0 to below 1, such as 0.001")
