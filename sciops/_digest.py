@@ -1,0 +1,61 @@
+"""One digest over all that a file gives back: names, dtypes, shapes and bytes of arrays, and the text beside them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sciops._json import plain
+
+_KEY = "digest"  # where a record keeps its own
+
+
+def digest_of(arrays: Mapping[str, Tensor | np.ndarray], about: Any) -> str:
+    """SHA-256 of arrays and of what is said about them; it differs wherever anything that is read back differs.
+
+    Each array counts by name, dtype, shape and its bytes in C order, in the order of the names; `about` as JSON with
+    sorted keys, so that neither the order of a mapping nor white space matters.
+    """
+    digest = hashlib.sha256(canonical(about).encode())
+    for name in sorted(arrays):
+        kind, shape, content = _content(arrays[name])
+        digest.update(canonical([name, kind, shape, len(content)]).encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def canonical(value: Any) -> str:
+    """The value as JSON on one line with sorted keys: equal values are equal text."""
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def sealed(record: Mapping[str, Any], arrays: Mapping[str, Tensor | np.ndarray] | None = None) -> dict[str, Any]:
+    """The record with one entry more, "digest", that covers all others and the arrays."""
+    return {**record, _KEY: digest_of(arrays or {}, record)}
+
+
+def is_sealed(record: Mapping[str, Any]) -> bool:
+    """Whether the record has a digest at all; those written before there was one have none."""
+    return _KEY in record
+
+
+def is_whole(record: Mapping[str, Any], arrays: Mapping[str, Tensor | np.ndarray] | None = None) -> bool:
+    """Whether a record and its arrays are what `sealed` saw; False for one without a digest."""
+    return record.get(_KEY) == digest_of(arrays or {}, {key: value for key, value in record.items() if key != _KEY})
+
+
+def _content(array: Tensor | np.ndarray) -> tuple[str, list[int], memoryview]:
+    if isinstance(array, Tensor):
+        flat = array.detach().cpu().contiguous().reshape(-1)
+        kind = str(array.dtype).removeprefix("torch.")
+        flat = flat.view(torch.uint8).numpy() if flat.numel() else np.zeros(0, np.uint8)
+    else:
+        kind = array.dtype.str  # with the order of bytes
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return kind, list(array.shape), memoryview(flat)
