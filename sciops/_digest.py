@@ -50,6 +50,26 @@ def is_whole(record: Mapping[str, Any], arrays: Mapping[str, Tensor | np.ndarray
     return record.get(_KEY) == digest_of(arrays or {}, {key: value for key, value in record.items() if key != _KEY})
 
 
+def first_difference(found: Any, saved: Any, at: str = "") -> str:
+    """ "model.options.depth is 3 there, 2 was saved" of two values in JSON's kinds, or an empty string."""
+    if isinstance(found, Mapping) and isinstance(saved, Mapping):
+        for key in [*saved, *(key for key in found if key not in saved)]:
+            name = f"{at}.{key}" if at else str(key)
+            if key not in saved:
+                return f"{name} is {_short(canonical(found[key]))} there and was not saved"
+            if key not in found:
+                return f"{name} is gone, {_short(canonical(saved[key]))} was saved"
+            if difference := first_difference(found[key], saved[key], name):
+                return difference
+        return ""
+    there, before = canonical(found), canonical(saved)  # 1, 1.0 and true are equal to Python
+    return "" if there == before else f"{at} is {_short(there)} there, {_short(before)} was saved"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def _content(array: Tensor | np.ndarray) -> tuple[str, list[int], memoryview]:
     if isinstance(array, Tensor):
         flat = array.detach().cpu().contiguous().reshape(-1)
