@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
+import zlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +16,23 @@ from torch import Tensor
 
 from sciops._json import plain
 
+# What reading an archive of arrays may raise: a changed bit in its own tables may ask for another version of the
+# format, a password or the whole memory.
+DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    KeyError,
+    TypeError,
+    ValueError,
+    EOFError,
+    OSError,
+    RuntimeError,
+    MemoryError,
+)
 _KEY = "digest"  # where a record keeps its own
 
 
-def digest_of(arrays: Mapping[str, Tensor | np.ndarray], about: Any) -> str:
+def digest_of(arrays: Mapping[str, Tensor | np.ndarray], about: Any = None) -> str:
     """SHA-256 of arrays and of what is said about them; it differs wherever anything that is read back differs.
 
     Each array counts by name, dtype, shape and its bytes in C order, in the order of the names; `about` as JSON with
@@ -48,6 +64,23 @@ def is_sealed(record: Mapping[str, Any]) -> bool:
 def is_whole(record: Mapping[str, Any], arrays: Mapping[str, Tensor | np.ndarray] | None = None) -> bool:
     """Whether a record and its arrays are what `sealed` saw; False for one without a digest."""
     return record.get(_KEY) == digest_of(arrays or {}, {key: value for key, value in record.items() if key != _KEY})
+
+
+def read_sealed(path: str | Path) -> dict[str, Any]:
+    """The record of a JSON file, without its digest; one from before there was a digest is taken as it is.
+
+    Raises ValueError in one line where the file is no such record or changed since it was written.
+    """
+    path = Path(path)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}); delete it, and it is made again") from None
+    if not isinstance(record, dict):
+        raise ValueError(f"{path} holds no JSON object; delete it, and it is made again")
+    if is_sealed(record) and not is_whole(record):
+        raise ValueError(f"{path} changed since it was written; delete it, and it is made again")
+    return {key: value for key, value in record.items() if key != _KEY}
 
 
 def first_difference(found: Any, saved: Any, at: str = "") -> str:

@@ -7,7 +7,6 @@ import json
 import os
 import uuid
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,21 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from sciops._digest import DAMAGED
 from sciops._whole_files import replacing
 from sciops.grids import Grid
-
-# a changed bit in the archive's own tables may ask for another version of its format, a password or the whole memory
-_DAMAGED = (
-    zipfile.BadZipFile,
-    zlib.error,
-    KeyError,
-    TypeError,
-    ValueError,
-    EOFError,
-    OSError,
-    RuntimeError,
-    MemoryError,
-)
 
 
 @dataclass(frozen=True)
@@ -189,7 +176,7 @@ def read_part(plan: Plan, index: int, names: Sequence[str] | None = None) -> dic
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as part:
             _check(plan, index, part)
             return {name: part[name] for name in names or part.files if name != "about"}
-    except _DAMAGED as error:
+    except DAMAGED as error:
         path.unlink(missing_ok=True)
         raise OSError(
             f"{path} was damaged ({error}) and is removed; run the same command again: it makes only that part anew"
@@ -205,7 +192,7 @@ def is_sound(plan: Plan, index: int) -> bool:
         with open(plan.part(index), "rb") as file, np.load(file, allow_pickle=False) as part:
             _check(plan, index, part)
         return True
-    except _DAMAGED:
+    except DAMAGED:
         return False
 
 
