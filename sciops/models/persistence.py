@@ -167,7 +167,7 @@ def _check_edits(folder: Path, config: Mapping[str, Any], header: Mapping[str, s
     if difference:
         raise ValueError(
             f"{folder}: {CONFIG} and {WEIGHTS} differ: {difference} (a save was cut off between them, or one was "
-            f"edited); put it back or save the model again, or take {CONFIG} as it is with accept_edits=True"
+            f"edited); put it back, save the model again, or pass accept_edits=True to take {CONFIG} as it is"
         )
 
 
@@ -194,11 +194,10 @@ def _read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         tensors = {name: file.get_tensor(name).clone() for name in file.keys()}
         header = file.metadata() or {}
     number = header.get("sciops", "1")  # absent in files of others
-    if is_sealed(header) or "config" in header or number == _FORMAT:
-        if not is_whole(header, tensors):
-            raise ValueError(f"{path} is damaged: it changed since it was written; save the model again")
     if number not in ("1", _FORMAT):
         raise ValueError(f"{path} has format {number}, expected {_FORMAT}: it is of a later sciops, or damaged")
+    if (is_sealed(header) or number == _FORMAT) and not is_whole(header, tensors):
+        raise ValueError(f"{path} is damaged: it changed since it was written; save the model again")
     return tensors, header
 
 
