@@ -15,11 +15,14 @@ from typing import Any
 import numpy as np
 
 from sciops import __version__
+from sciops._digest import DAMAGED, digest_of, read_sealed, sealed
 from sciops._json import plain, write_json
 from sciops._whole_files import replacing
 
 FORMAT = 1
 """Part of every fingerprint: raise it where a change of the code changes what a cell of the same description holds."""
+
+_DIGEST = "_digest"  # among the arrays of a file
 
 
 def fingerprint(made_by: Any) -> str:
@@ -65,13 +68,18 @@ def kept(folder: str | Path, name: str, made_by: Any, make: Callable[[], Mapping
     -------
     dict
         {"name": name, "spec": made_by, **record}, as JSON gives them back.
+
+    Raises
+    ------
+    ValueError
+        For a file that changed since it was written.
     """
     path = Path(folder) / f"{cell_name(name, made_by)}.json"
     made_by = plain(made_by)
-    stored = json.loads(path.read_text()) if path.exists() else None
+    stored = read_sealed(path) if path.exists() else None
     if stored is None or stored["spec"] != made_by:
         stored = {"name": name, "spec": made_by, "record": plain(make())}
-        write_json(path, stored)
+        write_json(path, sealed(stored))
     return {"name": name, "spec": made_by, **stored["record"]}
 
 
@@ -83,12 +91,24 @@ def kept_arrays(
         return dict(make())
     path = Path(folder) / f"{cell_name(name, made_by)}.npz"
     if path.exists():
-        with np.load(path, allow_pickle=False) as stored:
-            return dict(stored)
+        return _arrays_of(path)
     arrays = dict(make())
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary, open(temporary, "wb") as file:
-        np.savez(file, **arrays)
+        np.savez(file, **{_DIGEST: np.array(digest_of(arrays))}, **arrays)
+    return arrays
+
+
+def _arrays_of(path: Path) -> dict[str, np.ndarray]:
+    """The checksums of an archive leave out its list of members, of which a changed bit drops some."""
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
+            arrays = dict(stored)
+    except DAMAGED as error:
+        raise ValueError(f"{path} is damaged ({error}); delete it, and it is made again") from None
+    written = arrays.pop(_DIGEST, None)  # absent in files from before
+    if written is not None and str(written) != digest_of(arrays):
+        raise ValueError(f"{path} changed since it was written; delete it, and it is made again")
     return arrays
 
 

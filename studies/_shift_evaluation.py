@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops._digest import read_sealed
 from sciops.evaluation import paired_verdict, spread
 from sciops.grids import restrict
 from sciops.metrics import relative_l2, relative_mse
@@ -111,13 +112,11 @@ def variants(config: Any, case: Case, job: Any, model: Any) -> dict[str, Any]:
 
 def load_trained(config: Any, job: Any) -> tuple[Any, dict[str, Any]]:
     """(the trained model in evaluation mode, what its training reported)."""
-    import json
-
     from sciops.models import load_model
 
     folder = config.output / job.folder
     model = load_model(folder / "model").eval()
-    return model, json.loads((folder / "results.json").read_text())
+    return model, read_sealed(folder / "results.json")
 
 
 def has_local_kernels(model: Any) -> bool:

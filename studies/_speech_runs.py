@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save
+from safetensors import safe_open
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from sciops._json import plain, write_atomically
+from sciops._json import plain
 from sciops.models import match_parameters
 from sciops.models.speech import SpeechEncoder
+from sciops.training import load_checkpoint, save_checkpoint
 from sciops.training.speech import (
     BestRQ,
     SpeechTraining,
@@ -97,8 +99,7 @@ def pretrained(config: Any, mixer: str, seed: int, data: Speech) -> dict[str, An
         model = best_rq(config, fresh(config, mixer, seed, data), seed)
         before = masked_accuracy(model.to(config.device), data.test.frames)
         run = pretrain(model, data.unlabelled.frames, replace(settings, checkpoint=path.with_suffix(".checkpoint")))
-        state = {k: v.cpu().contiguous() for k, v in model.encoder.state_dict().items()}
-        write_atomically(path.with_suffix(".safetensors"), save(state))
+        save_checkpoint(path.with_suffix(".safetensors"), model.encoder.state_dict(), {})
         path.with_suffix(".checkpoint").unlink(missing_ok=True)
         return {
             "before": before,
@@ -130,7 +131,7 @@ def fine_tuned(config: Any, mixer: str, arm: str, rate: float, seed: int, data: 
     def train(path: Path) -> dict[str, Any]:
         encoder = fresh(config, mixer, seed, data)
         if arm == "pretrained":
-            encoder.load_state_dict(load_file(_folder(config) / f"{start['key']}.safetensors"))
+            encoder.load_state_dict(_encoder_of(_folder(config) / f"{start['key']}.safetensors"))
         torch.manual_seed(20_000 + seed)
         model = TwoHeads(encoder, data.symbols)
 
@@ -155,6 +156,13 @@ def fine_tuned(config: Any, mixer: str, arm: str, rate: float, seed: int, data: 
         }
 
     return _recorded(config, f"{arm}_{mixer}_{seed}", about, train)
+
+
+def _encoder_of(path: Path) -> dict[str, Tensor]:
+    """The encoder beside a record; those of before there was a digest are plain files of tensors."""
+    with safe_open(str(path), framework="pt") as file:
+        plain_file = file.metadata() is None
+    return load_file(path) if plain_file else load_checkpoint(path)[0]
 
 
 def error_rates(

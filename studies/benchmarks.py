@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sciops._digest import read_sealed, sealed
 from sciops._json import write_atomically
 from sciops._writable import writable_file
 from sciops.plotting import PALETTE, figure
@@ -125,7 +126,7 @@ def _finished(asked: Any) -> dict[str, Any] | None:
     path = asked.output / "finished.json"
     if not path.exists():
         return None
-    record = json.loads(path.read_text())
+    record = read_sealed(path)
     return record if record.pop("made_by", None) == fingerprint(asked) else None
 
 
@@ -153,7 +154,7 @@ def _run_study(name: str, asked: Any, config: Config) -> dict[str, Any]:
         "environment": json.loads(_text(asked.output / "environment.json") or "{}"),
     }
     if not error:
-        write_json(asked.output / "finished.json", {**record, "made_by": fingerprint(asked)})
+        write_json(asked.output / "finished.json", sealed({**record, "made_by": fingerprint(asked)}))
     return record
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sciops._command import command
+from sciops._digest import sealed
 from sciops._writable import writable_folder
 from sciops.datasets import Splits
 from sciops.training import TrainConfig
@@ -276,15 +277,14 @@ def train_one(config: ResolutionShiftConfig, job: Job) -> None:
     folder.describe(training, data=config.data, seeds=[job.seed])
     result = fit(model, replace(splits, train=train), training)
     save_model(result.model, folder.path / "model")
-    folder.write_results(
-        {
-            "parameters": result.parameters,
-            "seconds": result.seconds,
-            "best_epoch": result.best_epoch,
-            "validation": result.best,
-            "history": result.history,
-        }
-    )
+    found = {
+        "parameters": result.parameters,
+        "seconds": result.seconds,
+        "best_epoch": result.best_epoch,
+        "validation": result.best,
+        "history": result.history,
+    }
+    folder.write_results(sealed(found))
 
 
 if __name__ == "__main__":

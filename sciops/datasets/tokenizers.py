@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from sciops._digest import is_sealed, is_whole, sealed
 from sciops._json import write_atomically, write_json
 
 __all__ = ["BytePairs", "Symbols", "encode_documents", "load_tokenizer", "tokenizer_for"]
@@ -49,7 +50,7 @@ class Symbols:
         return "".join(self.symbols[t - 1] for t in tokens if t != self.end)
 
     def save(self, path: str | os.PathLike) -> Path:
-        return write_json(_file(path), {"sciops": "1", "kind": "characters", "symbols": self.symbols})
+        return write_json(_file(path), sealed({"sciops": "2", "kind": "characters", "symbols": self.symbols}))
 
 
 class BytePairs:
@@ -138,6 +139,8 @@ def load_tokenizer(path: str | os.PathLike, *, end: str = END) -> BytePairs | Sy
         raise FileNotFoundError(f"{path} does not exist: expected a tokenizer that was saved") from None
     except ValueError as error:
         raise ValueError(f"{path} is not JSON ({error}): expected a tokenizer that was saved") from None
+    if isinstance(found, dict) and is_sealed(found) and not is_whole(found):
+        raise ValueError(f"{path} changed since it was written: save the tokenizer again")
     if isinstance(found, dict) and found.get("kind") == "characters" and isinstance(found.get("symbols"), str):
         return Symbols(found["symbols"])
     if not (isinstance(found, dict) and "model" in found):

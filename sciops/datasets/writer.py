@@ -12,7 +12,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -87,7 +87,7 @@ def generate(
         try:
             if check is not None:
                 check(plan)
-            _complete(plan, output, progress)
+            _complete(plan, output, progress, seen=range(shard[0], plan.chunks, shard[1]))
         except OSError:  # without locks two may be at it, and the quicker one has taken the parts away
             if not finished(plan):
                 raise
@@ -218,9 +218,9 @@ def assemble(plan: Plan, *, progress: bool = True) -> Path:
     return _without_parts(plan)
 
 
-def _complete(plan: Plan, output: Assembly, progress: bool) -> None:
+def _complete(plan: Plan, output: Assembly, progress: bool, *, seen: Container[int] = ()) -> None:
     if plan.in_zarr:
-        storage(plan).assemble(plan)
+        storage(plan).assemble(plan, seen=seen)
     else:
         output.finish(progress=progress)
 

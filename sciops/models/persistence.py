@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from sciops._digest import canonical, first_difference, is_sealed, is_whole, sealed
 from sciops._json import plain, write_atomically, write_json
 from sciops._writable import writable_folder
 from sciops.models.apply import config_of, unwrapped
@@ -17,6 +19,7 @@ from sciops.models.registry import model_from_config
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 BEST = "best.safetensors"  # of a run of `fit`
+_FORMAT = "2"
 
 
 def save_model(model: nn.Module, folder: str | Path, extra: Mapping[str, Any] | None = None) -> Path:
@@ -25,9 +28,10 @@ def save_model(model: nn.Module, folder: str | Path, extra: Mapping[str, Any] | 
     model : one of `build_model`, or `Normalized`, `Latent`, `SymmetryAveraged`, `Stepper` around one
     extra : anything JSON can hold; `read_config(folder)["extra"]` gives it back
 
-    ``config.json`` holds the description, ``model.safetensors`` the tensors with their dtypes and the description once
-    more in its header. Each file is replaced as a whole, so that a model that is there stays loadable until the new one
-    is; the weights come first, and `load_model` tells when a break between the two left them apart.
+    ``config.json`` holds the description and `extra`, ``model.safetensors`` the tensors with their dtypes, and in its
+    header both of those once more and a digest of everything (SHA-256). Each file is replaced as a whole, so that a
+    model that is there stays loadable until the new one is; the weights come first, and `load_model` tells when a
+    break between the two left them apart.
 
     Raises TypeError for a model without a description, OSError for a folder that cannot be written.
     """
@@ -44,31 +48,33 @@ def save_model(model: nn.Module, folder: str | Path, extra: Mapping[str, Any] | 
             complex_names.append(name)
         # a copy of its own for each name: safetensors refuses views of one storage
         tensors[name] = tensor.contiguous().clone()
-    header = {"sciops": "1", "model": json.dumps(described), "complex": json.dumps(complex_names)}
+    config = {"sciops": _FORMAT, "model": described, "extra": plain(dict(extra or {}))}
+    header = {"sciops": _FORMAT, "config": canonical(config), "complex": json.dumps(complex_names)}
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / WEIGHTS, _in_order(save(tensors, header)))
-    write_json(folder / CONFIG, {"sciops": "1", "model": described, "extra": dict(extra or {})})
+    write_atomically(folder / WEIGHTS, _in_order(save(tensors, sealed(header, tensors))))
+    write_json(folder / CONFIG, config)
     return folder
 
 
-def load_model(folder: str | Path, *, device: torch.device | str = "cpu") -> nn.Module:
+def load_model(folder: str | Path, *, device: torch.device | str = "cpu", accept_edits: bool = False) -> nn.Module:
     """The model that `save_model` wrote, in evaluation mode, with the dtypes it was saved in.
 
     folder : of `save_model`; or that of a run, of the command or of `fit`, which counts as its best model
+    accept_edits : build what config.json says although it is not what was saved; `save_model` then makes the two files
+        agree again. The weights must be those that were saved all the same
 
-    Raises FileNotFoundError for a missing file and ValueError for one that is damaged, for a description this version
-    does not know, and for weights that do not fit it.
+    Raises FileNotFoundError for a missing file and ValueError for one that is damaged or was edited, for a description
+    this version does not know, and for weights that do not fit it. Models of before there was a digest are compared by
+    their description alone.
     """
     folder = _model_folder(Path(folder))
     if (folder / BEST).is_file() and not (folder / WEIGHTS).is_file():
         return _best_of_run(folder / BEST).to(device).eval()
-    described = read_config(folder)["model"]
+    config = _read_json(folder)
     tensors, header = _read_weights(folder / WEIGHTS)
-    if "model" in header and json.loads(header["model"]) != described:
-        raise ValueError(
-            f"{folder}: {CONFIG} and {WEIGHTS} describe different models (a save was cut off between them, or one was "
-            "edited); save the model again"
-        )
+    if not accept_edits:
+        _check_edits(folder, config, header)
+    described = config["model"]
     try:
         model = model_from_config(described)
     except (ValueError, TypeError) as error:
@@ -122,9 +128,22 @@ def _best_of_run(path: Path) -> nn.Module:
     return model
 
 
-def read_config(folder: str | Path) -> dict[str, Any]:
-    """config.json of a saved model: {"model": description, "extra": what was given to `save_model`}."""
-    path = Path(folder) / CONFIG
+def read_config(folder: str | Path, *, accept_edits: bool = False) -> dict[str, Any]:
+    """config.json of a saved model: {"model": description, "extra": what was given to `save_model`}.
+
+    Raises ValueError where it is not what was saved, unless `accept_edits`; see `load_model`.
+    """
+    folder = Path(folder)
+    config = _read_json(folder)
+    if not accept_edits and (folder / WEIGHTS).exists():
+        with _opened(folder / WEIGHTS) as file:
+            header = file.metadata() or {}
+        _check_edits(folder, config, header)
+    return config
+
+
+def _read_json(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -134,6 +153,29 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     if not isinstance(config, dict) or "model" not in config:
         raise ValueError(f"{path} has no entry 'model': expected a file written by save_model")
     return config
+
+
+def _check_edits(folder: Path, config: Mapping[str, Any], header: Mapping[str, str]) -> None:
+    """Raises ValueError, naming the first difference, unless config.json is what the header says was saved."""
+    if "config" in header:
+        saved = _parsed(folder / WEIGHTS, header["config"])
+    elif "model" in header:  # of format 1, whose header has the description alone
+        saved = {**config, "model": _parsed(folder / WEIGHTS, header["model"])}
+    else:
+        return
+    difference = first_difference(config, saved)
+    if difference:
+        raise ValueError(
+            f"{folder}: {CONFIG} and {WEIGHTS} differ: {difference} (a save was cut off between them, or one was "
+            f"edited); put it back, save the model again, or pass accept_edits=True to take {CONFIG} as it is"
+        )
+
+
+def _parsed(path: Path, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged (its header is not JSON, {error}); save the model again") from None
 
 
 def _in_order(file: bytes) -> bytes:
@@ -147,13 +189,26 @@ def _in_order(file: bytes) -> bytes:
 
 
 def _read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    with _opened(path) as file:
+        # a copy, so that the tensors outlive the file and can be written to
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}
+        header = file.metadata() or {}
+    number = header.get("sciops", "1")  # absent in files of others
+    if number not in ("1", _FORMAT):
+        raise ValueError(f"{path} has format {number}, expected {_FORMAT}: it is of a later sciops, or damaged")
+    if (is_sealed(header) or number == _FORMAT) and not is_whole(header, tensors):
+        raise ValueError(f"{path} is damaged: it changed since it was written; save the model again")
+    return tensors, header
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     from safetensors import SafetensorError, safe_open
 
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: expected a folder written by save_model")
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            # a copy, so that the tensors outlive the file and can be written to
-            return {name: file.get_tensor(name).clone() for name in file.keys()}, file.metadata() or {}
+            yield file
     except SafetensorError as error:
         raise ValueError(f"{path} cannot be read ({error}): the file is damaged; save the model again") from None

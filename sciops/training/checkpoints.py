@@ -13,19 +13,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sciops._digest import is_sealed, is_whole, sealed
 from sciops._writable import writable_file
 from sciops.training._sharding import like
 
-_FORMAT = "sciops.checkpoint.1"
+_FORMAT, _BEFORE = "sciops.checkpoint.2", "sciops.checkpoint.1"
 
 
 def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> Path:
     """Writes tensors and a JSON-able state; the file appears under its name only when it is whole and on disk.
 
     A process killed at any moment leaves the old file or the new one, besides a hidden file ending in ``.partial``
-    that the next write of the same name removes. A checksum of the tensors goes into the header. Complex tensors are
-    stored as real ones with a last axis (real part, imaginary part), since safetensors has no complex128; the header
-    names them.
+    that the next write of the same name removes. The header holds a digest of all that is read back, tensors and
+    state (SHA-256). Complex tensors are stored as real ones with a last axis (real part, imaginary part), since
+    safetensors has no complex128; the header names them.
 
     Raises OSError, naming the file, where it cannot be written, such as on a full disk.
     """
@@ -40,7 +41,6 @@ def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], state: Mapp
     copies = {name: _real(t.detach().to("cpu", copy=True)).contiguous() for name, t in tensors.items()}
     header = {
         "format": _FORMAT,
-        "checksum": str(_checksum(copies)),
         "complex": json.dumps([name for name, t in tensors.items() if t.is_complex()]),
         "state": json.dumps(state, allow_nan=False),
     }
@@ -48,7 +48,7 @@ def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], state: Mapp
     try:
         with open(partial, "wb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-        save_file(copies, partial, metadata=header)
+        save_file(copies, partial, metadata=sealed(header, copies))
         os.chmod(partial, mode)  # as any other file: safetensors lets its owner alone read it
         with open(partial, "rb+") as file:
             os.fsync(file.fileno())
@@ -65,7 +65,8 @@ def load_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
     """(tensors on the CPU, state) of `save_checkpoint`.
 
     Raises FileNotFoundError when there is no such file, and ValueError in one line when it is not a checkpoint, is cut
-    short, or its tensors do not have the checksum they were written with.
+    short, or its tensors or its state are not those that were written. Files of format 1, from before there was a
+    digest, hold a checksum of the tensors alone.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -78,14 +79,34 @@ def load_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
             tensors = {name: file.get_tensor(name) for name in file.keys()}
     except (SafetensorError, OSError, ValueError) as error:
         raise ValueError(f"{path} is damaged or no checkpoint ({error}); delete it to start anew") from None
-    if header.get("format") != _FORMAT:
-        raise ValueError(f"{path}: a safetensors file, but no checkpoint of sciops.training; load it with load_model")
-    if header["checksum"] != str(_checksum(tensors)):
-        raise ValueError(f"{path} is damaged: its tensors changed since they were written; delete it to start anew")
+    if header.get("format") not in (_FORMAT, _BEFORE):
+        raise ValueError(f"{path}: {_what_else(header)}")
+    whole = (
+        is_whole(header, tensors) if is_sealed(header) or header["format"] == _FORMAT else _was_whole(header, tensors)
+    )
+    if not whole:
+        raise ValueError(f"{path} is damaged: it changed since it was written; delete it to start anew")
     for name in json.loads(header.get("complex", "[]")):  # absent in files from before, which hold them as they are
         # in memory of its own: a tensor lies at any multiple of 8 bytes of the file, complex128 is read at those of 16
         tensors[name] = torch.view_as_complex(tensors[name].clone())
     return tensors, json.loads(header["state"])
+
+
+def _what_else(header: Mapping[str, str]) -> str:
+    """What a safetensors file is that is no checkpoint of a format known here."""
+    stated = header.get("format", "")
+    if stated.startswith("sciops.checkpoint."):
+        return (
+            f"its format is {stated}, expected {_FORMAT}: it is of a later sciops, or damaged; delete it to start anew"
+        )
+    if is_sealed(header) and "state" in header:
+        return "the name of its format is damaged; delete it to start anew"
+    return "a safetensors file, but no checkpoint of sciops.training; load it with load_model"
+
+
+def _was_whole(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> bool:
+    """What files of format 1 are asked for: the checksum of their tensors."""
+    return header.get("checksum") == str(_checksum(tensors)) and "state" in header
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from distributed import Client, LocalCluster
 
 from data_gen.darcy import DarcyConfig
 from data_gen.darcy import run as run_darcy
-from sciops.datasets import _cluster, _cluster_client
+from sciops.datasets import _cluster, _cluster_client, writer
 from sciops.datasets._native import assembly, parts
 from sciops.datasets.native import content_hash
 from sciops.datasets.writer import Cluster, Plan, generate
@@ -194,6 +195,22 @@ def test_a_worker_that_cannot_do_it_says_why(tmp_path: Path, monkeypatch) -> Non
         with pytest.raises(ValueError, match=told + ".*install the same versions"):
             task = cloudpickle.dumps((plan, nothing, {**_cluster.versions(), name: "9.9"}))
             _cluster._part_on_worker(task, 0)
+
+
+@pytest.mark.parametrize("name", ["out.h5", "out.zarr"])
+def test_a_worker_makes_a_part_again_that_says_it_is_another(tmp_path: Path, log: Path, name: str) -> None:
+    if name.endswith(".zarr"):
+        pytest.importorskip("zarr")
+    plan, make_part = plan_in(tmp_path, name), functools.partial(make, log, 0)
+    writer.write_parts(plan, make_part, shard=(0, 10), progress=False)  # parts 0 and 10
+    shutil.copy(plan.part(10), plan.part(3))
+    for shard in (plan.parts / "data.zarr").rglob("c.10*"):
+        shutil.copy(shard, shard.with_name(shard.name.replace("c.10", "c.3", 1)))
+    task = cloudpickle.dumps((plan, make_part, dict(_cluster.versions())))
+    before = len(list(log.iterdir()))
+    assert not writer.storage(plan).is_sound(plan, 3) and _cluster._part_on_worker(task, 3) == 3
+    assert len(list(log.iterdir())) == before + 1
+    np.testing.assert_array_equal(writer.storage(plan).read_part(plan, 3)["r7/seed"], [6, 7])
 
 
 def test_a_scheduler_that_is_not_there_is_one_line(tmp_path: Path, monkeypatch) -> None:

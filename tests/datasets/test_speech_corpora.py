@@ -84,11 +84,44 @@ def test_files_are_whole_or_refused(tones, tmp_path):
     (tmp_path / "flipped").write_bytes(content)
     (tmp_path / "short").write_bytes(content[: len(content) // 2])
     (tmp_path / "text").write_text("hello")
-    for name, said in (("flipped", "hash"), ("short", ""), ("text", "")):
+    for name, said in (("flipped", "changed since"), ("short", ""), ("text", "")):
         with pytest.raises(ValueError, match=f"not a whole speech corpus.*{said}"):
             speech.load_corpus(tmp_path / name)
     with pytest.raises(FileNotFoundError, match="data_gen.speech"):
         speech.load_corpus(tmp_path / "none")
+
+
+def test_any_bit_of_the_text_of_a_corpus_may_flip(tones, tmp_path):
+    few = replace(speech.joined([tones[0], tones[1]], seed=0), audio=np.zeros(40, np.int16), ends=np.array([20, 40]))
+    path, random = speech.save_corpus(few, tmp_path / "corpus.safetensors"), np.random.default_rng(0)
+    content, refused = path.read_bytes(), 0
+    text = int.from_bytes(content[:8], "little")
+    for at in random.integers(8, 8 + text, size=150):
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << int(random.integers(8))
+        path.write_bytes(flipped)
+        try:
+            read = speech.load_corpus(path)
+        except ValueError as error:
+            refused += "\n" not in str(error)
+        else:
+            assert read.hash() == few.hash() and read.about == few.about
+    assert refused > 140
+
+
+def test_a_corpus_of_before_there_was_a_digest_is_read(tones, tmp_path):
+    from safetensors import safe_open
+    from safetensors.numpy import load_file, save_file
+
+    path = speech.save_corpus(tones, tmp_path / "corpus.safetensors")
+    with safe_open(path, "numpy") as file:
+        header = file.metadata()
+    del header["digest"]
+    save_file(load_file(path), path, header | {"format": "sciops.speech.1"})
+    assert speech.load_corpus(path).hash() == tones.hash()
+    save_file(load_file(path), path, header | {"format": "sciops.speech.1", "hash": "0" * 64})
+    with pytest.raises(ValueError, match="does not have the hash it was written with"):
+        speech.load_corpus(path)
 
 
 def test_a_cached_corpus_is_made_once(tones, tmp_path):

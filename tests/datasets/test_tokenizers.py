@@ -81,6 +81,22 @@ def test_saved_ones_come_back_from_json(kind, tmp_path):
     assert tokenizer.save(tmp_path / "again.json").read_bytes() == path.read_bytes()
 
 
+def test_any_bit_of_saved_characters_may_flip(tmp_path):
+    path, random = Symbols("abcdé\ufffd").save(tmp_path / "t.json"), np.random.default_rng(0)
+    content, refused = path.read_bytes(), 0
+    for at in random.integers(len(content), size=150):
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << int(random.integers(8))
+        path.write_bytes(flipped)
+        try:
+            assert load_tokenizer(path).symbols == "abcdé\ufffd"
+        except ValueError as error:
+            refused += "\n" not in str(error)
+    assert refused > 140
+    path.write_text('{"sciops": "1", "kind": "characters", "symbols": "ab\ufffd"}')  # from before
+    assert load_tokenizer(path).symbols == "ab\ufffd"
+
+
 def test_files_of_other_programs_do_not_cut_or_fill_a_text(pairs, tmp_path):
     described = json.loads(pairs.save(tmp_path / "plain.json").read_text())
     described["truncation"] = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}

@@ -154,7 +154,7 @@ def test_chunk_length_changes_no_field(tmp_path: Path, reference: str) -> None:
     assert content_hash(run(plan_in(tmp_path, chunk=10))) == reference
 
 
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "of another plan"])
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "of another plan", "of another place", "before"])
 def test_a_damaged_part_is_made_again(tmp_path: Path, reference: str, damage: str) -> None:
     plan = plan_in(tmp_path)
     write_parts(plan, make, progress=False)
@@ -164,6 +164,13 @@ def test_a_damaged_part_is_made_again(tmp_path: Path, reference: str, damage: st
         other = plan_in(tmp_path, output=tmp_path / "other.h5", config={"tau": 4.0})
         write_parts(other, make, progress=False)
         whole = bytearray(other.part(1).read_bytes())
+    elif damage == "of another place":
+        whole = plan.part(2).read_bytes()
+    elif damage == "before":  # parts once kept the plan alone
+        arrays = parts.read_part(plan, 1)
+        with open(part, "wb") as file:
+            np.savez(file, plan=np.array(plan.digest), **arrays)
+        whole = part.read_bytes()
     else:
         whole[len(whole) // 2] ^= 1
         whole = {"truncated": whole[:-40], "flipped": whole, "empty": whole[:0]}[damage]
@@ -172,6 +179,33 @@ def test_a_damaged_part_is_made_again(tmp_path: Path, reference: str, damage: st
     with pytest.raises(OSError, match=r"part-000001\.npz was damaged .* is removed; run the same command again"):
         writer.assemble(plan, progress=False)
     assert content_hash(run(plan)) == reference
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_part_that_another_shard_put_in_the_wrong_place_is_no_sample_twice(tmp_path, reference, count) -> None:
+    plan = plan_in(tmp_path)
+    write_parts(plan, make, shard=(0, count), progress=False)
+    shutil.copy(plan.part(0), plan.part(2))
+    if count == 2:  # the other shard does not read parts that are not its own until it assembles
+        with pytest.raises(OSError, match=r"part-000002.*says that it is part 0 with the samples \[0, 3\]"):
+            run(plan, shard=(1, 2))
+        assert pending(plan) == [2]
+    assert content_hash(run(plan)) == reference
+
+
+def test_any_bit_of_a_part_may_flip(tmp_path: Path) -> None:
+    plan = plan_in(tmp_path)
+    write_parts(plan, make, progress=False)
+    content, rng = plan.part(1).read_bytes(), np.random.default_rng(0)
+    wanted = parts.read_part(plan, 1)
+    # the middle is numbers, which the archive's checksums cover; at both ends lie its own tables
+    for at in [*rng.integers(0, 400, 80), *(len(content) - rng.integers(1, 700, 120))]:
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << int(rng.integers(8))
+        plan.part(1).write_bytes(flipped)
+        if parts.is_sound(plan, 1):
+            found = parts.read_part(plan, 1)
+            assert found.keys() == wanted.keys() and all(np.array_equal(found[k], wanted[k]) for k in wanted)
 
 
 def test_a_finished_output_is_left_alone(tmp_path: Path, capsys) -> None:

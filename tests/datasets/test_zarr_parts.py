@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,6 +58,43 @@ def test_a_part_that_another_shard_finds_damaged_is_given_up(tmp_path: Path, dam
     ):
         generate(plan, make, shard=(1, 2), progress=False)
     assert pending(plan) == [2] and not plan.output.exists()
+
+
+def moved(plan: Plan, source: int, target: int, *, receipt: bool) -> None:
+    """Part `source` over part `target`: its shards, and with `receipt` what says that they are whole."""
+    for file in (plan.parts / "data.zarr").rglob(f"c.{source}*"):
+        shutil.copy(file, file.with_name(file.name.replace(f"c.{source}", f"c.{target}", 1)))
+    if receipt:
+        shutil.copy(plan.part(source), plan.part(target))
+
+
+@pytest.mark.parametrize("receipt", [True, False])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_part_in_the_place_of_another_is_made_again(tmp_path: Path, count: int, receipt: bool) -> None:
+    plan = plan_in(tmp_path)
+    write_parts(plan, make, shard=(0, count), progress=False)
+    moved(plan, 0, 2, receipt=receipt)
+    assert zarr_parts.is_sound(plan, 0) and not zarr_parts.is_sound(plan, 2)
+    if count == 2:  # whoever assembles has neither made nor read that part
+        with pytest.raises(OSError, match=r"part-000002.json was damaged .* is removed"):
+            generate(plan, make, shard=(1, 2), progress=False)
+        assert pending(plan) == [2]
+    generate(plan, make, progress=False)
+    assert content_hash(plan.output) == content_hash(generate(plan_in(tmp_path, "out.h5"), make, progress=False))
+
+
+def test_any_bit_of_a_receipt_may_flip(tmp_path: Path) -> None:
+    plan, rng = plan_in(tmp_path), np.random.default_rng(0)
+    write_parts(plan, make, progress=False)
+    content, wanted = plan.part(1).read_bytes(), json.loads(plan.part(1).read_text())
+    for _ in range(200):
+        flipped = bytearray(content)
+        flipped[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
+        plan.part(1).write_bytes(flipped)
+        assert not zarr_parts.is_sound(plan, 1) or json.loads(flipped) == wanted
+    old = {"plan": plan.digest, "shards": wanted["shards"]}  # once receipts kept the plan alone
+    plan.part(1).write_text(json.dumps(old))
+    assert pending(plan, verify=True) == [1]
 
 
 def test_a_store_of_the_quicker_of_two_stays(tmp_path: Path, monkeypatch) -> None:

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
@@ -109,7 +110,7 @@ def spoil(folder, what):
         ("cut weights", ValueError, "cannot be read.*damaged"),
         ("empty weights", ValueError, "cannot be read.*damaged"),
         ("cut config", ValueError, "is not JSON.*damaged"),
-        ("other config", ValueError, "describe different models"),
+        ("other config", ValueError, "differ: model.options.depth is 3 there, 2 was saved .*accept_edits=True"),
     ],
 )
 def test_damaged_folders_are_told_apart_in_one_line(tmp_path, what, kind, message):
@@ -149,6 +150,66 @@ def test_descriptions_and_weights_that_do_not_fit_are_refused(tmp_path):
         with pytest.raises(ValueError, match=message) as caught:
             load_model(tmp_path)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [CONFIG, WEIGHTS])
+def test_any_bit_may_flip_and_none_gives_another_model(tmp_path, name):
+    model = build_model("fno", width=2, depth=1, modes=(2, 2))
+    save_model(model, tmp_path, {"epoch": 3, "note": "first"})
+    content, config, state = (tmp_path / name).read_bytes(), read_config(tmp_path), load_model(tmp_path).state_dict()
+    random, refused, header = np.random.default_rng(0), 0, 1600
+    for at in [*random.integers(len(content), size=75), *random.integers(min(len(content), header), size=75)]:
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << int(random.integers(8))
+        (tmp_path / name).write_bytes(flipped)
+        try:
+            loaded, read = load_model(tmp_path), read_config(tmp_path)
+        except ValueError as error:
+            assert "\n" not in str(error) and str(tmp_path) in str(error)
+            refused += 1
+        else:
+            assert read == config and loaded.config == model.config
+            found = loaded.state_dict()
+            assert all(found[k].dtype == state[k].dtype and torch.equal(found[k], state[k]) for k in state)
+    assert refused > 140  # one space may be another
+
+
+def test_an_edited_description_is_built_where_that_is_asked_for(tmp_path):
+    model, x = build_model("fno", **SMALL), randn(2, 1, 9, 9)
+    save_model(model, tmp_path, {"epoch": 3})
+    config = json.loads((tmp_path / CONFIG).read_text())
+    other = json.loads(json.dumps(config))
+    other["model"]["options"]["dealias"] = 2  # the weights fit all the same
+    (tmp_path / CONFIG).write_text(json.dumps(other))
+    for load in (load_model, read_config):
+        with pytest.raises(ValueError, match="model.options.dealias is 2 there, 1 was saved"):
+            load(tmp_path)
+    edited = load_model(tmp_path, accept_edits=True)
+    assert edited.config["options"]["dealias"] == 2 and not torch.equal(edited(x), model(x))
+    save_model(edited, tmp_path)
+    assert torch.equal(load_model(tmp_path)(x), edited(x))
+    (tmp_path / CONFIG).write_text(json.dumps(read_config(tmp_path) | {"extra": {"epoch": 4}}))
+    with pytest.raises(ValueError, match="extra.epoch is 4 there and was not saved"):
+        read_config(tmp_path)
+    assert read_config(tmp_path, accept_edits=True)["extra"] == {"epoch": 4}
+    (tmp_path / CONFIG).write_text(json.dumps(read_config(tmp_path, accept_edits=True) | {"extra": {}}))  # one line
+    assert torch.equal(load_model(tmp_path)(x), edited(x))
+
+
+def test_a_model_of_before_there_was_a_digest_is_read_as_it_was(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    model, x = build_model("fno", **SMALL), randn(2, 1, 9, 9)
+    save_model(model, tmp_path)
+    config = json.loads((tmp_path / CONFIG).read_text()) | {"sciops": "1", "extra": {"epoch": 3}}
+    (tmp_path / CONFIG).write_text(json.dumps(config))
+    header = {"sciops": "1", "model": json.dumps(config["model"]), "complex": "[]"}
+    tensors = load_file(tmp_path / WEIGHTS)
+    save_file(tensors, tmp_path / WEIGHTS, header)
+    assert torch.equal(load_model(tmp_path)(x), model(x)) and read_config(tmp_path)["extra"] == {"epoch": 3}
+    save_file(tensors, tmp_path / WEIGHTS, header | {"sciops": "3"})
+    with pytest.raises(ValueError, match="has format 3, expected 2: it is of a later sciops"):
+        load_model(tmp_path)
 
 
 def test_a_model_without_a_description_cannot_be_saved(tmp_path):

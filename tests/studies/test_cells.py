@@ -68,6 +68,41 @@ def test_arrays_are_made_once(tmp_path):
     assert kept_arrays(None, "waves", {"viscosity": 0.01}, make)["x"][0] == 3.0
 
 
+def test_no_changed_bit_gives_another_record_or_other_arrays(tmp_path):
+    def never():
+        pytest.fail("made again")
+
+    random = np.random.default_rng(0)
+    wanted = kept(tmp_path, "cell", {"rate": 0.1}, lambda: {"accuracy": 0.5, "rows": [1, 2, 3]})
+    arrays = kept_arrays(tmp_path, "cell", {"rate": 0.1}, lambda: {"x": np.arange(3.0), "y": np.ones(2, int)})
+    assert sorted(arrays) == ["x", "y"]
+    for path in list(tmp_path.iterdir()):
+        content, refused = path.read_bytes(), 0
+        for at in random.integers(len(content), size=150):
+            flipped = bytearray(content)
+            flipped[at] ^= 1 << int(random.integers(8))
+            path.write_bytes(flipped)
+            try:
+                if path.suffix == ".json":
+                    assert kept(tmp_path, "cell", {"rate": 0.1}, never) == wanted
+                else:
+                    found = kept_arrays(tmp_path, "cell", {"rate": 0.1}, never)
+                    assert found.keys() == arrays.keys() and all(np.array_equal(found[k], arrays[k]) for k in arrays)
+            except ValueError as error:
+                assert str(path) in str(error) and "\n" not in str(error)
+                refused += 1
+        assert refused > 60
+        path.write_bytes(content)
+
+
+def test_a_cell_of_before_there_was_a_digest_is_read(tmp_path):
+    path = tmp_path / f"{cell_name('cell', {'rate': 0.1})}.json"
+    path.write_text('{"name": "cell", "spec": {"rate": 0.1}, "record": {"accuracy": 0.5}}')
+    assert kept(tmp_path, "cell", {"rate": 0.1}, dict) == {"name": "cell", "spec": {"rate": 0.1}, "accuracy": 0.5}
+    np.savez(path.with_suffix(".npz"), x=np.arange(3))
+    assert list(kept_arrays(tmp_path, "cell", {"rate": 0.1}, dict)) == ["x"]
+
+
 def test_the_digest_is_that_of_the_fields():
     x, y = torch.arange(70.0).reshape(70, 1, 1), torch.ones(70, 1, 1)
     data = TensorFields(x, y, Grid((1,), 1.0, "periodic"))

@@ -8,6 +8,7 @@ import pickle
 import zipfile
 from pathlib import Path
 
+import numpy
 import pytest
 import safetensors.torch
 import torch
@@ -51,6 +52,46 @@ def test_a_file_from_before_with_complex_tensors_as_such_is_read(tmp_path):
     save_file(old, tmp_path / "last.safetensors", metadata=header)
     back, state = load_checkpoint(tmp_path / "last.safetensors")
     assert state == {"epochs": 3} and all(torch.equal(back[name], old[name]) for name in old)
+
+
+def test_any_bit_may_flip_and_none_gives_other_content(tmp_path):
+    state = {"epochs": 3, "steps": 12, "best": 0.25, "history": [{"epoch": 1, "loss": 0.5}], "config": {"rate": 1e-3}}
+    path = save_checkpoint(tmp_path / "last.safetensors", tensors(), state)
+    content, (wanted, _), random = path.read_bytes(), load_checkpoint(path), numpy.random.default_rng(0)
+    text, refused = content.index(b"epochs") - 4, 0
+    places = [*random.integers(len(content), size=150), *range(text, text + 100), *range(8)]
+    for at in places:
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << int(random.integers(8))
+        path.write_bytes(flipped)
+        try:
+            found, read = load_checkpoint(path)
+        except ValueError as error:
+            assert "\n" not in str(error) and str(path) in str(error)
+            refused += 1
+        else:
+            assert read == state and found.keys() == wanted.keys()
+            assert all(found[k].dtype == wanted[k].dtype and torch.equal(found[k], wanted[k]) for k in wanted)
+    assert refused > len(places) - 20
+
+
+@pytest.mark.parametrize("edit", [("epochs", 2), ("steps", 7), ("best", 0.1)])
+def test_an_edited_state_is_refused(tmp_path, edit):
+    from safetensors.torch import load_file, save_file
+
+    path = save_checkpoint(tmp_path / "last.safetensors", {"a": torch.zeros(2)}, {"epochs": 3, "steps": 9, "best": 0.2})
+    with safetensors.safe_open(path, "pt") as file:
+        header = file.metadata()
+    header["state"] = json.dumps(json.loads(header["state"]) | dict([edit]))
+    save_file(load_file(path), path, header)
+    with pytest.raises(ValueError, match="is damaged: it changed since it was written; delete it to start anew"):
+        load_checkpoint(path)
+    save_file(load_file(path), path, header | {"format": "sciops.checkpoint.1"})  # nor as a file from before
+    with pytest.raises(ValueError, match="is damaged"):
+        load_checkpoint(path)
+    save_file(load_file(path), path, header | {"format": "sciops.checkpoint.7"})
+    with pytest.raises(ValueError, match=r"its format is sciops\.checkpoint\.7, expected sciops\.checkpoint\.2"):
+        load_checkpoint(path)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files")

@@ -7,7 +7,6 @@ import json
 import os
 import uuid
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from sciops._digest import DAMAGED
 from sciops._whole_files import replacing
 from sciops.grids import Grid
-
-_DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, OSError)
 
 
 @dataclass(frozen=True)
@@ -92,12 +90,27 @@ class Plan:
     def digest(self) -> str:
         return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()
 
+    def place(self, index: int) -> dict[str, Any]:
+        """What a part says of itself, and is compared with when it is read: the plan, its number and its samples."""
+        return {"plan": self.digest, "part": index, "samples": list(self.bounds(index))}
+
+    def check_place(self, index: int, said: Any) -> None:
+        """Raises ValueError unless part `index` says that it is this one; those from before places were kept do not."""
+        place = self.place(index)
+        if not isinstance(said, dict) or said.get("part") is None:
+            raise ValueError("it does not say which part it is")
+        if said.get("plan") != place["plan"]:
+            raise ValueError("it belongs to another configuration")
+        if said != place:
+            raise ValueError(f"it says that it is part {said['part']} with the samples {said.get('samples')}")
+
 
 def write_part(plan: Plan, index: int, arrays: Mapping[str, np.ndarray]) -> None:
-    """One uncompressed archive of the arrays, with its checksums and the digest of the plan."""
+    """One uncompressed archive of the arrays with its checksums, the place of the part and the names of the arrays."""
     path = plan.part(index)
     with replacing(path, beside(path)) as temporary, open(temporary, "wb") as file:
-        np.savez(file, plan=np.array(plan.digest), **arrays)
+        about = {"place": plan.place(index), "arrays": list(arrays)}
+        np.savez(file, about=np.array(json.dumps(about)), **arrays)
 
 
 def beside(path: Path) -> Path:
@@ -161,10 +174,9 @@ def read_part(plan: Plan, index: int, names: Sequence[str] | None = None) -> dic
     path = plan.part(index)
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as part:
-            if str(part["plan"]) != plan.digest:
-                raise ValueError("it belongs to another configuration")
-            return {name: part[name] for name in names or part.files if name != "plan"}
-    except _DAMAGED as error:
+            _check(plan, index, part)
+            return {name: part[name] for name in names or part.files if name != "about"}
+    except DAMAGED as error:
         path.unlink(missing_ok=True)
         raise OSError(
             f"{path} was damaged ({error}) and is removed; run the same command again: it makes only that part anew"
@@ -172,15 +184,28 @@ def read_part(plan: Plan, index: int, names: Sequence[str] | None = None) -> dic
 
 
 def is_sound(plan: Plan, index: int) -> bool:
-    """Whether the part is there, belongs to the plan and reads through without a wrong checksum."""
+    """Whether the part is there, says that it is this part of the plan, and reads through without a wrong checksum."""
     try:
         with zipfile.ZipFile(plan.part(index)) as part:
             if part.testzip() is not None:
                 return False
         with open(plan.part(index), "rb") as file, np.load(file, allow_pickle=False) as part:
-            return str(part["plan"]) == plan.digest
-    except _DAMAGED:
+            _check(plan, index, part)
+        return True
+    except DAMAGED:
         return False
+
+
+def _check(plan: Plan, index: int, part: Any) -> None:
+    """Raises ValueError unless the archive says that it is this part and holds every array that it names.
+
+    A changed bit in the archive's list of members can end the list early.
+    """
+    about = json.loads(str(part["about"])) if "about" in part else {"place": None}
+    plan.check_place(index, about["place"])
+    gone = set(about["arrays"]) - set(part.files)
+    if gone:
+        raise ValueError(f"{min(gone)} is missing")
 
 
 def read_manifest(plan: Plan) -> dict[str, Any] | None:

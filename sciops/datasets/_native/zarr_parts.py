@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sciops._digest import is_whole, sealed
 from sciops._whole_files import replacing, synchronize
 from sciops.datasets._native.content import groups_of, root_attributes_of
 from sciops.datasets._native.parts import Plan, beside
@@ -34,7 +35,7 @@ def write_part(plan: Plan, index: int, arrays: Mapping[str, np.ndarray]) -> None
         shards[name] = {**about, "bytes": len(data), "crc32": zlib.crc32(data)}
     with replacing(plan.part(index), beside(plan.part(index))) as receipt:
         _write_together(files, receipt)
-        receipt.write_text(json.dumps({"plan": plan.digest, "shards": shards}, indent=1))
+        receipt.write_text(json.dumps(sealed({"place": plan.place(index), "shards": shards}), indent=1))
 
 
 def _write_together(files: Mapping[Path, bytes], receipt: Path) -> None:
@@ -64,7 +65,7 @@ def read_part(plan: Plan, index: int, names: Sequence[str] | None = None) -> dic
 
 
 def is_sound(plan: Plan, index: int) -> bool:
-    """Whether the receipt belongs to the plan and every shard has the bytes that it states."""
+    """Whether the receipt is this part's of the plan and every shard has the bytes that it states."""
     try:
         shards = _receipt(plan, index)
         return all(_data(plan, index, name, shards) is not None for name in shards)
@@ -72,15 +73,17 @@ def is_sound(plan: Plan, index: int) -> bool:
         return False
 
 
-def assemble(plan: Plan) -> None:
+def assemble(plan: Plan, *, seen: Container[int] = ()) -> None:
     """Coordinates and descriptions beside the shards, then the final name.
 
-    Raises OSError when a shard is not there in its full length: its part is marked as damaged, and the same command
-    makes it anew.
+    seen : parts that this process has made or read through; of these the lengths alone are looked at again
+
+    Raises OSError when a shard does not have the bytes that were written: its part is marked as damaged, and the same
+    command makes it anew.
     """
     store = _store(plan)
     for index in range(plan.chunks):
-        _check_lengths(plan, index)
+        _check_shards(plan, index, lengths_alone=index in seen)
     arrays = _empty(plan, 0, _receipt(plan, 0))
     specs = _specs(plan, arrays)
     for group in groups_of(plan, arrays):
@@ -100,12 +103,15 @@ def assemble(plan: Plan) -> None:
     synchronize(plan.output.parent)
 
 
-def _check_lengths(plan: Plan, index: int) -> None:
+def _check_shards(plan: Plan, index: int, *, lengths_alone: bool) -> None:
     try:
-        for name, about in _receipt(plan, index).items():
+        shards = _receipt(plan, index)
+        for name, about in shards.items():
             file = _file(plan, index, name, about)
             if file.stat().st_size != about["bytes"]:
                 raise ValueError(f"{file} has {file.stat().st_size} bytes, expected {about['bytes']}")
+            if not lengths_alone:
+                _data(plan, index, name, shards)
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise _damaged(plan, index, error) from None
 
@@ -135,8 +141,9 @@ def _specs(plan: Plan, arrays: Mapping[str, np.ndarray]) -> dict[str, ZarrSpec]:
 
 def _receipt(plan: Plan, index: int) -> dict[str, dict[str, Any]]:
     found = json.loads(plan.part(index).read_bytes())
-    if found["plan"] != plan.digest:
-        raise ValueError("it belongs to another configuration")
+    plan.check_place(index, found.get("place") if isinstance(found, dict) else None)
+    if not is_whole(found):
+        raise ValueError("its receipt changed since it was written")
     return found["shards"]
 
 

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sciops._digest import is_sealed, is_whole, sealed
 from sciops._json import plain, write_atomically
 from sciops._writable import writable_file
 
-FORMAT = "sciops.speech.1"
+FORMAT, BEFORE = "sciops.speech.2", "sciops.speech.1"
 
 
 class Utterance(NamedTuple):
@@ -148,20 +149,21 @@ def pcm(audio: np.ndarray) -> np.ndarray:
 
 
 def save_corpus(corpus: SpeechCorpus, path: str | Path) -> Path:
-    """Writes one safetensors file, arrays and JSON with the corpus's hash; it appears only when whole."""
+    """Writes one safetensors file, arrays and JSON with a digest over all of it; it appears only when whole."""
     from safetensors.numpy import save
 
     names = ("audio", "ends", "phonemes", "starts", "phoneme_ends")
     arrays = {name: np.ascontiguousarray(getattr(corpus, name)) for name in names}
     header = {"format": FORMAT, "hash": corpus.hash()}
     header |= {"named": json.dumps(corpus._named()), "about": json.dumps(plain(corpus.about))}
-    return write_atomically(path, save(arrays, header))
+    return write_atomically(path, save(arrays, sealed(header, arrays)))
 
 
 def load_corpus(path: str | Path) -> SpeechCorpus:
     """What `save_corpus` wrote.
 
     Raises FileNotFoundError for a missing file, ValueError in one line for one that is damaged or something else.
+    Files of format 1 have the corpus's hash alone, which leaves out `about`.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -172,8 +174,10 @@ def load_corpus(path: str | Path) -> SpeechCorpus:
         with safe_open(str(path), framework="numpy") as file:
             header = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}
-        if header.get("format") != FORMAT:
+        if header.get("format") not in (FORMAT, BEFORE):
             raise ValueError(f"its format is {header.get('format')!r}, expected {FORMAT!r}")
+        if (is_sealed(header) or header["format"] == FORMAT) and not is_whole(header, arrays):
+            raise ValueError("it changed since it was written")
         named = json.loads(header["named"])
         for name in ("texts", "speakers", "sentences", "symbols"):
             named[name] = tuple(named[name])
