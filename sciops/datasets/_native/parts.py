@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import re
+import shutil
 import uuid
 import zipfile
 import zlib
@@ -19,6 +22,8 @@ import numpy as np
 from sciops._whole_files import replacing
 from sciops.grids import Grid
 
+_MANIFEST = "plan.json"
+_NAMES = re.compile(r"part-\d{6,}\.(npz|json)|lock|data\.zarr|\..+\.tmp(\.\d+)?")  # of what the folder holds besides
 _DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, OSError)
 
 
@@ -107,7 +112,7 @@ def beside(path: Path) -> Path:
 
 def claim(plan: Plan) -> bool:
     """Begins the folder of parts; False when that was done before, by whomever. Errors as `is_claimed`."""
-    path, begun = plan.parts / "plan.json", False
+    path, begun = plan.parts / _MANIFEST, False
     if not is_claimed(plan):
         prepared = beside(path)
         with replacing(prepared) as temporary:
@@ -185,10 +190,24 @@ def is_sound(plan: Plan, index: int) -> bool:
 
 def read_manifest(plan: Plan) -> dict[str, Any] | None:
     """The identity of the plan that the folder of parts was begun with; None without a folder."""
-    path = plan.parts / "plan.json"
+    path = plan.parts / _MANIFEST
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:
         return None
     except ValueError:
         raise ValueError(f"{path} is damaged; remove {plan.parts} and run the same command again") from None
+
+
+def remove_parts(plan: Plan) -> None:
+    """Removes the folder of parts, the plan last, so that a kill leaves either what says whose it is or nothing that
+    is needed; what is not of a generation stays, and with it the folder."""
+    with contextlib.suppress(OSError):  # another process may be at it
+        for path in plan.parts.iterdir():
+            if _NAMES.fullmatch(path.name):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+        (plan.parts / _MANIFEST).unlink(missing_ok=True)
+        plan.parts.rmdir()
