@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import uuid
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops._whole_files import replacing
+from sciops._whole_files import hidden, replacing
 from sciops.grids import Grid
 
 _MANIFEST = "plan.json"
@@ -100,22 +99,16 @@ class Plan:
 
 def write_part(plan: Plan, index: int, arrays: Mapping[str, np.ndarray]) -> None:
     """One uncompressed archive of the arrays, with its checksums and the digest of the plan."""
-    path = plan.part(index)
-    with replacing(path, beside(path)) as temporary, open(temporary, "wb") as file:
+    with replacing(plan.part(index), alone=False) as temporary, open(temporary, "wb") as file:
         np.savez(file, plan=np.array(plan.digest), **arrays)
-
-
-def beside(path: Path) -> Path:
-    """A hidden name next to a part that no other process on any machine takes."""
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
 
 
 def claim(plan: Plan) -> bool:
     """Begins the folder of parts; False when that was done before, by whomever. Errors as `is_claimed`."""
     path, begun = plan.parts / _MANIFEST, False
     if not is_claimed(plan):
-        prepared = beside(path)
-        with replacing(prepared) as temporary:
+        prepared = hidden(path, "tmp")
+        with replacing(prepared, alone=False) as temporary:
             temporary.write_text(json.dumps(plan.identity, indent=1))
         try:
             os.link(prepared, path)  # unlike a rename it leaves what is there: two plans may begin at once
