@@ -18,7 +18,6 @@ from pathlib import Path
 from sciops._writable import is_disk_full, refusal, writable_file
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
 
 
 @contextmanager
@@ -100,8 +99,12 @@ def _ask_for_space(folder: Path, size: int) -> None:
 def hidden(path: Path, ending: str) -> Path:
     """A name beside `path` that nobody can foresee, and that says which process on which machine uses it; never longer
     than a name may be."""
-    name = path.name if len(os.fsencode(path.name)) < 160 else hashlib.sha256(os.fsencode(path.name)).hexdigest()
-    return path.with_name(f".{name}.{_machine()}.{os.getpid()}.{secrets.token_hex(8)}.{ending}")
+    return path.with_name(f".{short_name(path)}.{_machine()}.{os.getpid()}.{secrets.token_hex(8)}.{ending}")
+
+
+def short_name(path: Path) -> str:
+    """The name of a file, or its hash where the name is so long that nothing could be added to it."""
+    return path.name if len(os.fsencode(path.name)) < 160 else hashlib.sha256(os.fsencode(path.name)).hexdigest()
 
 
 def remove_abandoned(path: Path) -> None:
@@ -153,36 +156,5 @@ def synchronize(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def exclusive(path: Path) -> Iterator[bool]:
-    """Yields whether this process now holds the lock file; a holder that dies, even by SIGKILL, lets go of it.
-
-    Where the system has no ``fcntl``, or the file system no locks (Lustre and NFS are often mounted without), every
-    caller holds it: what it guards must end well when two do it at once, if only with an error for one of them.
-    """
-    try:
-        import fcntl
-    except ImportError:
-        yield True
-        return
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    except FileNotFoundError:  # the folder went away: whoever held the lock has finished
-        yield False
-        return
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-        yield True
     finally:
         os.close(descriptor)

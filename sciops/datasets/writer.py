@@ -17,6 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from sciops._locks import Lock
+from sciops._whole_files import short_name
 from sciops._writable import writable_file, writable_folder
 from sciops.datasets._cluster import Cluster, make_on
 from sciops.datasets._native.assembly import Assembly
@@ -61,15 +63,39 @@ def generate(
     returns : the output, which is there; only where n > 1, the folder of parts while other shards are at work
 
     Says so and returns at once when the output is there already. Raises ValueError when the output or the parts were
-    made from another plan, naming the first difference, or `make` gave what the plan does not hold; OSError when the
-    output cannot be written, before anything is made, when the disk is full (finished parts are kept), when parts or
-    the output were removed meanwhile, or when another process is writing the output and there are no other shards; and,
-    with a cluster, what `sciops.datasets._cluster.make_on` raises.
+    made from another plan, naming the first difference, or `make` gave what the plan does not hold; OSError, before
+    anything is made, when the output cannot be written or another process is making the same shard, and later when the
+    disk is full (finished parts are kept), when parts or the output were removed meanwhile, or when another process is
+    writing the output and there are no other shards; and, with a cluster, what `sciops.datasets._cluster.make_on`
+    raises.
     """
+    lock = Lock(plan.output.with_name(f".{short_name(plan.output)}.{shard[0]}-of-{shard[1]}.lock"))
     if finished(plan):
+        lock.clear()
         print(f"{plan.output} is complete already: {plan.samples} samples of the same configuration")
         return plan.output
     check_place(plan)
+    plan.output.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        if not lock.take():
+            raise BlockingIOError(
+                f"{plan.output} is being made by {lock.holder()}: wait until it ends, or share the work with --shard"
+            )
+        # whoever held the lock before may have finished
+        return plan.output if finished(plan) else _generated(plan, make, check, shard, batch, cluster, progress)
+    finally:
+        lock.release()
+
+
+def _generated(
+    plan: Plan,
+    make: Make,
+    check: Callable[[Plan], None] | None,
+    shard: tuple[int, int],
+    batch: int,
+    cluster: Cluster | None,
+    progress: bool,
+) -> Path:
     with Assembly(plan) as output:
         # whoever makes every part need not read them again, and whoever waits for workers here may begin
         alone = shard[1] == 1 and (cluster is None or cluster.scheduler is None)

@@ -1,6 +1,7 @@
 """Folders that vanish, second processes and kills amid the clean-up: no success without the output, nothing left."""
 
 import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -87,3 +88,22 @@ def test_parts_whose_plan_is_gone_are_removed_and_nothing_else(tmp_path: Path) -
         (plan.parts / file).touch()
     assert run(plan) == plan.output
     assert [p.name for p in plan.parts.iterdir()] == ["thesis.txt"]
+
+
+def test_a_second_process_at_one_output_is_one_line(tmp_path: Path) -> None:
+    plan, refused = plan_in(tmp_path), []
+
+    def meanwhile(ranges):
+        if not refused:
+            for shard in ((0, 1), (1, 2)):
+                try:
+                    ended = run(plan, shard=shard)
+                except BlockingIOError as error:
+                    ended = str(error)
+                refused.append(ended)
+        return make(ranges)
+
+    assert generate(plan, meanwhile, progress=False) == plan.output
+    assert re.fullmatch(rf".*out.h5 is being made by process {os.getpid()} of .*: wait until it .* --shard", refused[0])
+    assert refused[1] == plan.parts  # a shard does its share, and leaves the output to whoever is last
+    assert os.listdir(tmp_path) == ["out.h5"]

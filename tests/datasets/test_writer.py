@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sciops import _whole_files
+from sciops import _locks, _whole_files
 from sciops.datasets import writer
 from sciops.datasets._native import parts
 from sciops.datasets.native import content_hash
@@ -273,7 +273,7 @@ def test_a_refused_check_keeps_the_parts_and_makes_no_output(tmp_path: Path) -> 
 def test_two_processes_never_assemble_both(tmp_path: Path, reference: str) -> None:
     plan = plan_in(tmp_path)
     write_parts(plan, make, progress=False)
-    with _whole_files.exclusive(plan.parts / "lock") as mine:
+    with _locks.exclusive(plan.parts / "lock") as mine:
         assert mine
         assert run(plan, shard=(1, 2)) == plan.parts and not plan.output.exists()
     assert content_hash(run(plan, shard=(1, 2))) == reference
@@ -347,7 +347,7 @@ def test_the_lock_is_let_go_before_its_folder_is_removed(tmp_path: Path, monkeyp
     remove, removed = writer.remove_parts, []
 
     def remove_parts(plan):
-        with _whole_files.exclusive(plan.parts / "lock") as free:
+        with _locks.exclusive(plan.parts / "lock") as free:
             removed.append(free)
         remove(plan)
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from sciops._whole_files import exclusive, replacing
+from sciops._locks import exclusive
+from sciops._whole_files import replacing
 from sciops.datasets._native.content import groups_of, root_attributes_of
 from sciops.datasets._native.layout import create_group, set_attributes, stored_bytes
 from sciops.datasets._native.parts import Plan, read_part
