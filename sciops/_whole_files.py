@@ -7,37 +7,49 @@ import hashlib
 import os
 import platform
 import re
+import secrets
 import shutil
+import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sciops._writable import is_disk_full, refusal, writable_file
 
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 @contextmanager
 def replacing(
-    path: str | os.PathLike[str], temporary: Path | None = None, *, size: int = 0, last: bool = True
+    path: str | os.PathLike[str], *, beside: Path | None = None, size: int = 0, last: bool = True, alone: bool = True
 ) -> Iterator[Path]:
-    """Yields a temporary path; what was written there takes the place of `path` in one step when the block ends well.
+    """Yields an empty temporary file; what was written there takes the place of `path` when the block ends well.
 
-    temporary : where to write meanwhile, on the same file system; default a hidden file beside `path`. It is removed
-        when the block fails.
+    The file is new and has a name that nobody can foresee, so that a link planted by a neighbour is never followed;
+    `path` gets the mode that the umask gives a new file, whatever a library did to it. It is removed when the block
+    fails; where a process was killed, the next one that writes `path` on the same machine removes it.
+
+    beside : the file beside which to write meanwhile, on the same file system; default `path`
     size : bytes that must be free before anything is written. HDF5 meets a full disk with pages of messages and may
         bring the process down, so its writers ask first.
     last : whether the new name must survive a power cut at once; False for one of many files whose folder is
         synchronized afterwards
+    alone : False in a folder of very many files, which then is not looked through for what killed processes left
 
     Raises OSError in one line, naming `path`, when it cannot be written or the disk is full.
     """
     path = writable_file(path, store=is_store(path), probe=False)
-    temporary = temporary or hidden(path, "tmp")
+    beside = beside or path
+    temporary = hidden(beside, "tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _ask_for_space(temporary, size)
+        if alone:
+            remove_abandoned(beside)
+        _ask_for_space(beside.parent, size)
+        mode = create_new(temporary)
         yield temporary
+        _give_mode(temporary, mode)
         synchronize(temporary)
         os.replace(temporary, path)
     except OSError as error:
@@ -56,20 +68,43 @@ def _is_about(error: OSError, temporary: Path, path: Path) -> bool:
     return temporary.name in str(error) or bool(named & {str(p) for p in (path, path.parent, *path.parent.parents)})
 
 
-def _ask_for_space(temporary: Path, size: int) -> None:
-    """Raises OSError unless `size` bytes can be had beside `temporary`, quotas included where the system can tell."""
+def create_new(temporary: Path) -> int:
+    """Makes an empty file where nothing may be, not even a link to nothing; returns its mode."""
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o666)
+    try:
+        return stat.S_IMODE(os.fstat(descriptor).st_mode)
+    finally:
+        os.close(descriptor)
+
+
+def _give_mode(temporary: Path, mode: int) -> None:
+    """Some libraries put a file of their own in its place, which its owner alone may read."""
+    descriptor = os.open(temporary, os.O_RDONLY | _NO_LINK)
+    try:
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
+            os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)
+
+
+def _ask_for_space(folder: Path, size: int) -> None:
+    """Raises OSError unless `size` bytes can be had in `folder`, quotas included where the system can tell."""
     if hasattr(os, "posix_fallocate") and size:
-        with open(temporary, "wb") as file:
-            temporary.unlink()  # a kill leaves nothing behind
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:  # without a name: a kill leaves nothing behind
             os.posix_fallocate(file.fileno(), 0, size)
-    elif shutil.disk_usage(temporary.parent).free < size:
+    elif shutil.disk_usage(folder).free < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def hidden(path: Path, ending: str) -> Path:
-    """A name beside `path` that says which process on which machine uses it; never longer than a name may be."""
-    name = path.name if len(os.fsencode(path.name)) < 160 else hashlib.sha256(os.fsencode(path.name)).hexdigest()
-    return path.with_name(f".{name}.{_machine()}.{os.getpid()}.{ending}")
+    """A name beside `path` that nobody can foresee, and that says which process on which machine uses it; never longer
+    than a name may be."""
+    return path.with_name(f".{short_name(path)}.{_machine()}.{os.getpid()}.{secrets.token_hex(8)}.{ending}")
+
+
+def short_name(path: Path) -> str:
+    """The name of a file, or its hash where the name is so long that nothing could be added to it."""
+    return path.name if len(os.fsencode(path.name)) < 160 else hashlib.sha256(os.fsencode(path.name)).hexdigest()
 
 
 def remove_abandoned(path: Path) -> None:
@@ -78,7 +113,7 @@ def remove_abandoned(path: Path) -> None:
     What replaced files were set aside as (".old") stays where `path` itself is not there.
     """
     endings = "tmp|scratch|old" if path.exists() else "tmp|scratch"
-    ours = re.compile(rf"{re.escape(hidden(path, '').name.rsplit('.', 2)[0])}\.(\d+)\.({endings})")
+    ours = re.compile(rf"{re.escape(hidden(path, '').name.rsplit('.', 3)[0])}\.(\d+)\.[0-9a-f]{{16}}\.({endings})")
     for name in os.listdir(path.parent) if path.parent.is_dir() else ():
         found = ours.fullmatch(name)
         if found and not _runs(int(found[1])):
@@ -121,36 +156,5 @@ def synchronize(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def exclusive(path: Path) -> Iterator[bool]:
-    """Yields whether this process now holds the lock file; a holder that dies, even by SIGKILL, lets go of it.
-
-    Where the system has no ``fcntl``, or the file system no locks (Lustre and NFS are often mounted without), every
-    caller holds it: what it guards must end well when two do it at once, if only with an error for one of them.
-    """
-    try:
-        import fcntl
-    except ImportError:
-        yield True
-        return
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    except FileNotFoundError:  # the folder went away: whoever held the lock has finished
-        yield False
-        return
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-        yield True
     finally:
         os.close(descriptor)

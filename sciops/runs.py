@@ -19,6 +19,7 @@ import os
 import platform
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +29,7 @@ import torch
 
 from sciops._citations import CITATIONS, citations_of
 from sciops._json import append_jsonl, plain, read_jsonl, write_atomically, write_json
+from sciops._locks import Lock, occupy
 from sciops._writable import writable_folder
 
 __all__ = [
@@ -60,7 +62,11 @@ class RunFolder:
 
     path : the folder; ``.figures`` inside it is made on first use
 
-    Raises OSError, naming the path, where no folder can be made or nothing written in it.
+    From the first time that it writes until it is no longer used, no other process can write in the folder by a
+    `RunFolder` or `fit`: ``.lock`` inside it is locked. Reading takes no lock.
+
+    Raises OSError, naming the path, where no folder can be made or nothing written in it, and, naming the process, when
+    it writes where another one is at work.
 
     >>> folder = RunFolder("runs/example")                                       # doctest: +SKIP
     >>> folder.describe(config, data="darcy.h5", seeds=[0], methods=["fno"])     # doctest: +SKIP
@@ -71,6 +77,7 @@ class RunFolder:
         self.path = writable_folder(path)
         self.path.mkdir(parents=True, exist_ok=True)
         self._cited: list[str] = []
+        self._lock: Lock | None = None
 
     @property
     def figures(self) -> Path:
@@ -93,6 +100,7 @@ class RunFolder:
             configuration have the same
         methods : keys of `CITATIONS`
         """
+        self._occupy()
         paths = [data] if isinstance(data, (str, os.PathLike)) else list(data or ())
         write_json(self.path / "config.json", config)
         record = environment() | {
@@ -105,6 +113,7 @@ class RunFolder:
 
     def log(self, record: dict[str, Any]) -> None:
         """Adds one line to log.jsonl."""
+        self._occupy()
         append_jsonl(self.path / "log.jsonl", record)
 
     def read_log(self) -> list[dict[str, Any]]:
@@ -114,12 +123,19 @@ class RunFolder:
 
     def write_results(self, results: Any) -> Path:
         """Writes results.json; returns its path."""
+        self._occupy()
         return write_json(self.path / "results.json", results)
 
     def cite(self, *methods: str) -> Path:
         """Adds the papers of `methods` to citations.bib, each once; returns its path. ValueError for an unknown one."""
+        self._occupy()
         self._cited += [method for method in methods if method not in self._cited]
         return write_atomically(self.path / "citations.bib", citations_of(*self._cited).encode())
+
+    def _occupy(self) -> None:
+        if self._lock is None:
+            self._lock = occupy(self.path)
+            weakref.finalize(self, self._lock.release)
 
 
 def environment() -> dict[str, Any]:

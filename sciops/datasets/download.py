@@ -18,7 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sciops._whole_files import exclusive, replacing, synchronize
+from sciops._locks import exclusive
+from sciops._whole_files import replacing, synchronize
 from sciops._writable import is_disk_full, writable_folder
 
 if TYPE_CHECKING:

@@ -11,18 +11,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
+from sciops._locks import Lock
+from sciops._whole_files import short_name
 from sciops._writable import writable_file, writable_folder
 from sciops.datasets._cluster import Cluster, make_on
 from sciops.datasets._native.assembly import Assembly
 from sciops.datasets._native.layout import root_attributes
-from sciops.datasets._native.parts import Plan, first_difference, is_claimed, read_manifest
+from sciops.datasets._native.parts import Plan, first_difference, is_claimed, read_manifest, remove_parts
 from sciops.datasets._part_making import Arrays, Make, Ranges, made_parts, storage
 
 __all__ = [
@@ -59,17 +60,42 @@ def generate(
     batch : parts given to `make` at once, at most, in this process
     cluster : has dask workers make the parts; `make` must be of a module that they can import, and the folder of the
         output one that they see under the same path
-    returns : the output, or the folder of parts while other shards are at work
+    returns : the output, which is there; only where n > 1, the folder of parts while other shards are at work
 
     Says so and returns at once when the output is there already. Raises ValueError when the output or the parts were
-    made from another plan, naming the first difference, or `make` gave what the plan does not hold; OSError when the
-    output cannot be written, before anything is made, or the disk is full (finished parts are kept); and, with a
-    cluster, what `sciops.datasets._cluster.make_on` raises.
+    made from another plan, naming the first difference, or `make` gave what the plan does not hold; OSError, before
+    anything is made, when the output cannot be written or another process is making the same shard, and later when the
+    disk is full (finished parts are kept), when parts or the output were removed meanwhile, or when another process is
+    writing the output and there are no other shards; and, with a cluster, what `sciops.datasets._cluster.make_on`
+    raises.
     """
+    lock = Lock(plan.output.with_name(f".{short_name(plan.output)}.{shard[0]}-of-{shard[1]}.lock"))
     if finished(plan):
+        lock.clear()
         print(f"{plan.output} is complete already: {plan.samples} samples of the same configuration")
         return plan.output
     check_place(plan)
+    plan.output.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        if not lock.take():
+            raise BlockingIOError(
+                f"{plan.output} is being made by {lock.holder()}: wait until it ends, or share the work with --shard"
+            )
+        # whoever held the lock before may have finished
+        return plan.output if finished(plan) else _generated(plan, make, check, shard, batch, cluster, progress)
+    finally:
+        lock.release()
+
+
+def _generated(
+    plan: Plan,
+    make: Make,
+    check: Callable[[Plan], None] | None,
+    shard: tuple[int, int],
+    batch: int,
+    cluster: Cluster | None,
+    progress: bool,
+) -> Path:
     with Assembly(plan) as output:
         # whoever makes every part need not read them again, and whoever waits for workers here may begin
         alone = shard[1] == 1 and (cluster is None or cluster.scheduler is None)
@@ -81,7 +107,11 @@ def generate(
         missing = pending(plan)
         if missing or not mine:
             where = f"{plan.chunks - len(missing)} of {plan.chunks} parts are in {plan.parts}"
+            if any(index % shard[1] == shard[0] for index in missing):
+                raise FileNotFoundError(f"{where}, others were removed meanwhile: run the same command again")
             who = "the shard that finishes last writes" if missing else "another process is writing"
+            if shard[1] == 1:
+                raise OSError(f"{where}; {who} {plan.output}, which is not there yet")
             print(f"shard {shard[0]}/{shard[1]} is done; {where}; {who} {plan.output}")
             return plan.parts
         try:
@@ -95,7 +125,7 @@ def generate(
 
 
 def finished(plan: Plan) -> bool:
-    """Whether the output is there; parts that a kill left behind it are removed.
+    """Whether the output is there; parts that a kill left behind it are removed, also by one amid their removal.
 
     Raises ValueError, naming what differs, when a file of another configuration or kind, or a folder, has that name.
     """
@@ -115,8 +145,8 @@ def finished(plan: Plan) -> bool:
         raise ValueError(
             f"--output {plan.output} is there with another configuration: {difference}; remove it or name another"
         )
-    if plan.parts.is_dir() and read_manifest(plan) == plan.identity:
-        shutil.rmtree(plan.parts, ignore_errors=True)
+    if plan.parts.is_dir() and read_manifest(plan) in (None, plan.identity):
+        remove_parts(plan)
     return True
 
 
@@ -227,5 +257,7 @@ def _complete(plan: Plan, output: Assembly, progress: bool, *, seen: Container[i
 
 def _without_parts(plan: Plan) -> Path:
     """After the lock is let go: network file systems keep the folder of an open file."""
-    shutil.rmtree(plan.parts, ignore_errors=True)
+    if not plan.output.exists():
+        raise FileNotFoundError(f"{plan.output} was removed as soon as it was written: run the same command again")
+    remove_parts(plan)
     return plan.output

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops._digest import is_sealed, is_whole, sealed
-from sciops._writable import writable_file
+from sciops._whole_files import replacing
 from sciops.training._sharding import like
 
 _FORMAT, _BEFORE = "sciops.checkpoint.2", "sciops.checkpoint.1"
@@ -23,20 +21,16 @@ _FORMAT, _BEFORE = "sciops.checkpoint.2", "sciops.checkpoint.1"
 def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> Path:
     """Writes tensors and a JSON-able state; the file appears under its name only when it is whole and on disk.
 
-    A process killed at any moment leaves the old file or the new one, besides a hidden file ending in ``.partial``
-    that the next write of the same name removes. The header holds a digest of all that is read back, tensors and
-    state (SHA-256). Complex tensors are stored as real ones with a last axis (real part, imaginary part), since
-    safetensors has no complex128; the header names them.
+    A process killed at any moment leaves the old file or the new one, besides a hidden file ending in ``.tmp`` that
+    the next write of the same name removes. The header holds a digest of all that is read back, tensors and state
+    (SHA-256). Complex tensors are stored as real ones with a last axis (real part, imaginary part), since safetensors
+    has no complex128; the header names them.
 
     Raises OSError, naming the file, where it cannot be written, such as on a full disk.
     """
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    path = writable_file(path, probe=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for left_over in path.parent.glob(f".{path.name}.*.partial"):
-        left_over.unlink(missing_ok=True)
     # copies: safetensors refuses views and tensors that share memory (tied weights)
     copies = {name: _real(t.detach().to("cpu", copy=True)).contiguous() for name, t in tensors.items()}
     header = {
@@ -44,21 +38,12 @@ def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], state: Mapp
         "complex": json.dumps([name for name, t in tensors.items() if t.is_complex()]),
         "state": json.dumps(state, allow_nan=False),
     }
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "wb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-        save_file(copies, partial, metadata=sealed(header, copies))
-        os.chmod(partial, mode)  # as any other file: safetensors lets its owner alone read it
-        with open(partial, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except (SafetensorError, OSError) as error:
-        partial.unlink(missing_ok=True)  # half a file must not keep a full disk full
-        why = error.strerror if isinstance(error, OSError) else error  # without the hidden name
-        raise OSError(f"{path} could not be written ({why}); what was there before is still there") from None
-    _sync_folder(path.parent)
-    return path
+    with replacing(path) as temporary:
+        try:
+            save_file(copies, temporary, metadata=sealed(header, copies))
+        except SafetensorError as error:
+            raise OSError(f"{path} could not be written ({error}); what was there before is still there") from None
+    return Path(path)
 
 
 def load_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -170,15 +155,3 @@ def _checksum(tensors: Mapping[str, Tensor]) -> int:
         if flat.numel():
             value = zlib.crc32(memoryview(flat.view(torch.uint8).numpy()), value)
     return value
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes the rename durable; not every platform lets a folder be opened."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from sciops._locks import occupied
 from sciops._writable import writable_folder
 from sciops.training._averaging import Average
 from sciops.training._data import check_validation, examine, fingerprints, training_sets
@@ -116,15 +117,18 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
     Raises ValueError for data that does not fit or is not finite, for a target that is zero where the objective or the
     error of validation divides by its size, for symmetries (``augment``) that the problem does not have, for a folder
     that holds another run, and for a resumed run whose config, data or model differ, naming the first difference;
-    TypeError for data sets of another kind; OSError for a folder that cannot be written; NonFiniteLoss where the loss
-    overflows (see ``on_nonfinite``). A run with a constant rate may be resumed with more epochs; other schedules depend
-    on their number.
+    TypeError for data sets of another kind; OSError for a folder that cannot be written, or that another process is
+    writing; NonFiniteLoss where the loss overflows (see ``on_nonfinite``). A run with a constant rate may be resumed
+    with more epochs; other schedules depend on their number.
     """
     config = config or TrainConfig()
     check_trackers(config)
     train, validation = training_sets(data)
     processes = Processes(config)
-    with Loader([*train, *validation], workers=config.loader_workers, start_method=config.start_method) as loader:
+    with (
+        Loader([*train, *validation], workers=config.loader_workers, start_method=config.start_method) as loader,
+        ExitStack() as held,
+    ):
         if config.folder is not None:
             processes.first(lambda: writable_folder(config.folder))
         moves = processes.first(lambda: [task_of(config).moves(dataset) for dataset in train])
@@ -141,6 +145,8 @@ def fit(model: nn.Module, data: Any, config: TrainConfig | None = None) -> Run:
         said = [None if one is None else one.describe() for one in moves]
         data_read = (fingerprint, fingerprints(validation), said)
         memory = Memory(run, trained, optimizer, scaler, names, average, config, *data_read, processes.main)
+        if run.folder is not None:
+            processes.first(lambda: held.enter_context(occupied(run.folder)))
         memory.start()
         processes.agree(sizes_of_data_sets=[len(dataset) for dataset in loader.datasets], finished_epochs=run.epochs)
         front = processes.prepare(compiled(OnGrid(trained), config))

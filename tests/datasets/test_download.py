@@ -19,7 +19,7 @@ import pytest
 
 pytest.importorskip("pooch")
 
-from sciops._whole_files import exclusive
+from sciops._locks import exclusive
 from sciops.datasets import _resumable
 from sciops.datasets.download import PublicSet, RemoteFile, fetch, public_sets, read_registry
 from sciops.datasets.readers import READERS

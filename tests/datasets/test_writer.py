@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sciops import _whole_files
+from sciops import _locks, _whole_files
 from sciops.datasets import writer
 from sciops.datasets._native import parts
 from sciops.datasets.native import content_hash
@@ -80,7 +80,7 @@ def test_the_output_holds_every_sample_in_its_place(tmp_path: Path) -> None:
 
 
 _KILL = """
-import os, pathlib, shutil, signal, sys
+import os, pathlib, signal, sys
 sys.path.insert(0, sys.argv[2])
 from test_writer import content_hash, pending, plan_in, run
 
@@ -97,7 +97,7 @@ def killed_at(folder, point):
                     os.kill(os.getpid(), signal.SIGKILL)
                 return function(*arguments, **options)
             return step
-        os.fsync, os.replace, shutil.rmtree = counted(os.fsync), counted(os.replace), counted(shutil.rmtree)
+        os.fsync, os.replace, os.rmdir = counted(os.fsync), counted(os.replace), counted(os.rmdir)
         run(plan_in(folder))
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -124,12 +124,12 @@ def test_killed_at_any_step_it_ends_with_the_same_bytes(tmp_path: Path, referenc
     )
     assert done.returncode == 0, done.stderr
     points = [line.split(";") for line in done.stdout.splitlines() if line[0].isdigit()]
-    # 6 files of 3 steps each (plan, 4 parts, output), and the removal of the parts
+    # 6 files of 3 steps each (plan, 4 parts, output), and the removal of the folder of parts
     assert len(points) == 19
     assert {(found, names) for *_, found, names in points} == {(reference, "['out.h5']")}
     # the output is there only after its own rename, and no finished part is made twice
     assert [there for _, there, *_ in points].index("True") == 17
-    assert [int(left) for _, _, left, *_ in points[2:]] == [4] * 3 + [3] * 3 + [2] * 3 + [1] * 3 + [0] * 5
+    assert [int(left) for _, _, left, *_ in points[2:]] == [4] * 3 + [3] * 3 + [2] * 3 + [1] * 3 + [0] * 4 + [4]
 
 
 @pytest.mark.parametrize("count", [2, 3, 7])
@@ -307,7 +307,7 @@ def test_a_refused_check_keeps_the_parts_and_makes_no_output(tmp_path: Path) -> 
 def test_two_processes_never_assemble_both(tmp_path: Path, reference: str) -> None:
     plan = plan_in(tmp_path)
     write_parts(plan, make, progress=False)
-    with _whole_files.exclusive(plan.parts / "lock") as mine:
+    with _locks.exclusive(plan.parts / "lock") as mine:
         assert mine
         assert run(plan, shard=(1, 2)) == plan.parts and not plan.output.exists()
     assert content_hash(run(plan, shard=(1, 2))) == reference
@@ -378,14 +378,14 @@ def test_what_a_killed_assembly_of_this_machine_left_makes_room(tmp_path: Path, 
 
 
 def test_the_lock_is_let_go_before_its_folder_is_removed(tmp_path: Path, monkeypatch) -> None:
-    remove, removed = shutil.rmtree, []
+    remove, removed = writer.remove_parts, []
 
-    def rmtree(path, **options):
-        with _whole_files.exclusive(Path(path) / "lock") as free:
+    def remove_parts(plan):
+        with _locks.exclusive(plan.parts / "lock") as free:
             removed.append(free)
-        remove(path, **options)
+        remove(plan)
 
-    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    monkeypatch.setattr(writer, "remove_parts", remove_parts)
     run(plan_in(tmp_path))
     assert removed == [True]
 

@@ -204,7 +204,7 @@ def test_a_check_reads_the_parts_and_what_it_raises_keeps_them(tmp_path: Path) -
 
 
 _KILL = """
-import os, pathlib, shutil, signal, sys
+import os, pathlib, signal, sys
 sys.path.insert(0, sys.argv[2])
 from test_zarr_native import content_hash, generate, make, pending, plan_in
 
@@ -220,7 +220,7 @@ def killed_at(folder, point):
                     os.kill(os.getpid(), signal.SIGKILL)
                 return function(*arguments, **options)
             return step
-        os.fsync, os.replace, os.rename, shutil.rmtree = map(counted, (os.fsync, os.replace, os.rename, shutil.rmtree))
+        os.fsync, os.replace, os.rename, os.unlink = map(counted, (os.fsync, os.replace, os.rename, os.unlink))
         generate(plan_in(folder, samples=4, splits={}), make, progress=False)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

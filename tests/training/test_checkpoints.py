@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from sciops._whole_files import hidden
 from sciops.training import load_checkpoint, load_model_tensors, save_checkpoint
 from sciops.training.checkpoints import _checksum, load_optimizer_tensors, model_tensors, optimizer_tensors
 
@@ -143,7 +146,10 @@ def test_other_safetensors_and_absent_files_are_told_apart(tmp_path):
 
 def test_a_failed_write_keeps_the_old_file_and_the_next_one_clears_left_overs(tmp_path):
     path = save_checkpoint(tmp_path / "last.safetensors", {"a": torch.zeros(2)}, {"epochs": 1})
-    left_over = tmp_path / ".last.safetensors.123.partial"
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    mine = hidden(path, "tmp")
+    left_over = mine.with_name(mine.name.replace(f".{os.getpid()}.", f".{gone.pid}."))
     left_over.write_bytes(b"half a file of a killed process")
     with pytest.raises((TypeError, ValueError)):
         save_checkpoint(path, {"a": torch.ones(2)}, {"epochs": float("nan")})

@@ -186,7 +186,7 @@ def test_an_error_in_one_process_ends_all_and_what_was_written_is_whole(tmp_path
     )
     assert done.returncode != 0 and "error: fields.h5: sample 3 cannot be read" in done.stderr.splitlines()
     assert load_checkpoint(tmp_path / "run" / "last.safetensors")[1]["epochs"] >= 1
-    assert not list((tmp_path / "run").glob(".*.partial"))
+    assert not list((tmp_path / "run").glob(".*.tmp"))
 
 
 @pytest.mark.parametrize(

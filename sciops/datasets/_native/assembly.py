@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from sciops._whole_files import exclusive, hidden, remove_abandoned, replacing
+from sciops._locks import exclusive
+from sciops._whole_files import replacing
 from sciops.datasets._native.content import groups_of, root_attributes_of
 from sciops.datasets._native.layout import create_group, set_attributes, stored_bytes
 from sciops.datasets._native.parts import Plan, read_part
@@ -106,10 +107,7 @@ class Assembly:
             for dims, dtype, _ in group.variables.values()
         ]
         size = 0 if plan.compression is not None else stored_bytes(shapes)
-        remove_abandoned(plan.parts / "assembling")  # it needs the room
-        temporary = self._within.enter_context(
-            replacing(plan.output, hidden(plan.parts / "assembling", "tmp"), size=size)
-        )
+        temporary = self._within.enter_context(replacing(plan.output, beside=plan.parts / "assembling", size=size))
         self._file = file = self._within.enter_context(h5netcdf.File(temporary, "w"))
         set_attributes(file, {**root_attributes_of(plan), "created": now()})
         for group in groups:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-import uuid
+import re
+import shutil
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +18,11 @@ from typing import Any
 import numpy as np
 
 from sciops._digest import DAMAGED
-from sciops._whole_files import replacing
+from sciops._whole_files import hidden, replacing
 from sciops.grids import Grid
+
+_MANIFEST = "plan.json"
+_NAMES = re.compile(r"part-\d{6,}\.(npz|json)|lock|data\.zarr|\..+\.tmp(\.\d+)?")  # of what the folder holds besides
 
 
 @dataclass(frozen=True)
@@ -107,23 +112,17 @@ class Plan:
 
 def write_part(plan: Plan, index: int, arrays: Mapping[str, np.ndarray]) -> None:
     """One uncompressed archive of the arrays with its checksums, the place of the part and the names of the arrays."""
-    path = plan.part(index)
-    with replacing(path, beside(path)) as temporary, open(temporary, "wb") as file:
+    with replacing(plan.part(index), alone=False) as temporary, open(temporary, "wb") as file:
         about = {"place": plan.place(index), "arrays": list(arrays)}
         np.savez(file, about=np.array(json.dumps(about)), **arrays)
 
 
-def beside(path: Path) -> Path:
-    """A hidden name next to a part that no other process on any machine takes."""
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-
-
 def claim(plan: Plan) -> bool:
     """Begins the folder of parts; False when that was done before, by whomever. Errors as `is_claimed`."""
-    path, begun = plan.parts / "plan.json", False
+    path, begun = plan.parts / _MANIFEST, False
     if not is_claimed(plan):
-        prepared = beside(path)
-        with replacing(prepared) as temporary:
+        prepared = hidden(path, "tmp")
+        with replacing(prepared, alone=False) as temporary:
             temporary.write_text(json.dumps(plan.identity, indent=1))
         try:
             os.link(prepared, path)  # unlike a rename it leaves what is there: two plans may begin at once
@@ -210,10 +209,24 @@ def _check(plan: Plan, index: int, part: Any) -> None:
 
 def read_manifest(plan: Plan) -> dict[str, Any] | None:
     """The identity of the plan that the folder of parts was begun with; None without a folder."""
-    path = plan.parts / "plan.json"
+    path = plan.parts / _MANIFEST
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:
         return None
     except ValueError:
         raise ValueError(f"{path} is damaged; remove {plan.parts} and run the same command again") from None
+
+
+def remove_parts(plan: Plan) -> None:
+    """Removes the folder of parts, the plan last, so that a kill leaves either what says whose it is or nothing that
+    is needed; what is not of a generation stays, and with it the folder."""
+    with contextlib.suppress(OSError):  # another process may be at it
+        for path in plan.parts.iterdir():
+            if _NAMES.fullmatch(path.name):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+        (plan.parts / _MANIFEST).unlink(missing_ok=True)
+        plan.parts.rmdir()

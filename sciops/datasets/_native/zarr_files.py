@@ -12,7 +12,7 @@ import numpy as np
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from sciops._whole_files import hidden, replacing, synchronize
+from sciops._whole_files import hidden, remove_abandoned, replacing, synchronize
 from sciops.datasets._blocks import pieces
 from sciops.datasets._messages import shown
 from sciops.datasets._native.schema import check_schema
@@ -96,8 +96,9 @@ def write_store(
         except (ValueError, OSError):
             raise FileExistsError(f"{path} is there and is no native store; remove it or name another") from None
     path.parent.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(path)
     temporary = hidden(path, "tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()  # fails where anything has that name
     try:
         for name, dataset in datasets.items():
             sizes = [v.nbytes // v.shape[0] for v in dataset.variables.values() if v.dims[:1] == ("sample",) and v.size]
@@ -120,10 +121,10 @@ def write_store(
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_file(path: Path, data: bytes, temporary: Path | None = None, *, last: bool = True) -> None:
-    """A file that is there only when whole; `last` as in `replacing`."""
-    with replacing(path, temporary, last=last) as beside:
-        beside.write_bytes(data)
+def write_file(path: Path, data: bytes, *, last: bool = True, alone: bool = True) -> None:
+    """A file that is there only when whole; `last` and `alone` as in `replacing`."""
+    with replacing(path, last=last, alone=alone) as temporary:
+        temporary.write_bytes(data)
 
 
 def publish(store: Path, path: Path) -> None:
@@ -156,6 +157,6 @@ def _write_array(folder: Path, spec: ZarrSpec, variable: xarray.Variable) -> Non
         block = variable[index * step : (index + 1) * step] if step else variable
         for name, data in array_files(spec, np.asarray(block.values), first=index).items():
             if name != "zarr.json" or index == 0:
-                write_file(folder / name, data, last=False)
+                write_file(folder / name, data, last=False, alone=False)
     if step and not spec.shape[0]:
         write_file(folder / "zarr.json", array_files(spec)["zarr.json"])

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from sciops._digest import is_whole, sealed
-from sciops._whole_files import replacing, synchronize
+from sciops._whole_files import create_new, replacing, synchronize
 from sciops.datasets._native.content import groups_of, root_attributes_of
-from sciops.datasets._native.parts import Plan, beside
+from sciops.datasets._native.parts import Plan
 from sciops.datasets._native.zarr_files import write_file
 from sciops.datasets._native.zarr_layout import ZarrSpec, array_files, group_json, shard_bytes, shard_values, spec_of
 from sciops.datasets.native import now
@@ -33,7 +33,7 @@ def write_part(plan: Plan, index: int, arrays: Mapping[str, np.ndarray]) -> None
         files[_store(plan) / name / spec.key(index)] = data
         about = {"dtype": arrays[name].dtype.str, "shape": arrays[name].shape[1:]}
         shards[name] = {**about, "bytes": len(data), "crc32": zlib.crc32(data)}
-    with replacing(plan.part(index), beside(plan.part(index))) as receipt:
+    with replacing(plan.part(index), alone=False) as receipt:
         _write_together(files, receipt)
         receipt.write_text(json.dumps(sealed({"place": plan.place(index), "shards": shards}), indent=1))
 
@@ -44,6 +44,7 @@ def _write_together(files: Mapping[Path, bytes], receipt: Path) -> None:
     try:
         for file, temporary in written.items():
             file.parent.mkdir(parents=True, exist_ok=True)
+            create_new(temporary)
             temporary.write_bytes(files[file])
         with ThreadPoolExecutor(len(written)) as disk:
             list(disk.map(synchronize, written.values()))

@@ -61,7 +61,7 @@ def _tensor(field: xr.DataArray, scratch: Path, marks: bool) -> Any:
         tensor = torch.empty(field.shape, dtype=kind)
     else:
         try:
-            with open(scratch, "wb") as file:
+            with open(scratch, "xb") as file:
                 os.posix_fallocate(file.fileno(), 0, size)  # a full disk is met here, not when the memory is used
             tensor = torch.from_file(str(scratch), shared=True, size=field.size, dtype=kind).view(field.shape)
         finally:
