@@ -35,7 +35,7 @@ _PART_BYTES = 32 << 20
 _NOUNS = {"node": "nodes", "cell": "cells", "periodic": "points"}
 # the content of a file does not depend on these
 _FREE = {"output", "shard", "workers", "scheduler", "threads", "device", "chunk", "compression", "allow_failures"}
-_FREE |= {"progress", "dry_run"}
+_FREE |= {"insecure_scheduler", "progress", "dry_run"}
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,10 @@ class GenerationConfig:
     workers: int = 0
     """Processes of a local dask cluster; 0 makes everything in this process."""
     scheduler: str | None = None
-    """Address of a running dask scheduler, tcp://host:8786, whose workers make the parts."""
+    """Address of a running dask scheduler, tls://host:8786, whose workers make the parts; certificates as dask's
+    configuration or environment names them."""
+    insecure_scheduler: bool = False
+    """Accept a scheduler without certificates, tcp://host:8786: whoever reaches its port can run code as you."""
     threads: int | None = None
     """Samples solved at a time in each process; default one for each core it may use, shared among local workers."""
     device: str = "cpu"
@@ -173,7 +176,7 @@ def generate_samples(config: GenerationConfig, recipe: Recipe) -> Path:
         check=recipe.check,
         shard=shard,
         batch=batch,
-        cluster=Cluster(config.workers, config.scheduler) if config.workers or config.scheduler is not None else None,
+        cluster=_cluster(config),
         progress=config.progress,
     )
     if path == plan.output and not there_before:
@@ -291,6 +294,12 @@ def _check_nesting(config: GenerationConfig, grids: Mapping[str, Grid]) -> None:
         f"--resolutions {_listed(config.resolutions)}: {_listed(loose)} {noun} are not nested in {n}; "
         f"{_listed(fit) or 'none'} are, or take --labels solved"
     )
+
+
+def _cluster(config: GenerationConfig) -> Cluster | None:
+    if not config.workers and config.scheduler is None:
+        return None
+    return Cluster(config.workers, config.scheduler, config.insecure_scheduler)
 
 
 def _essence(config: GenerationConfig) -> dict[str, Any]:

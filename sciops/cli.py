@@ -78,6 +78,7 @@ def _download(rest: list[str]) -> None:
         name: tyro.conf.Positional[str | None] = None,
         files: tyro.conf.Positional[tuple[str, ...]] = (),
         folder: Path | None = None,
+        limit: int | None = None,
         list: bool = False,
     ) -> dict[str, Any]:
         """Fetches a public data set, checked by its hash and resumed where it broke off; without a name, lists them.
@@ -86,6 +87,7 @@ def _download(rest: list[str]) -> None:
             name: a set of the list
             files: names in the set; all of them where none is given
             folder: where to put them; default $SCIOPS_DATA or the user's cache
+            limit: bytes that a file of unknown size may have; default 128 GiB, 4 GiB where the server states no length
             list: show the files of the set instead of fetching them
         """
         return locals()
@@ -104,7 +106,8 @@ def _download(rest: list[str]) -> None:
         for file in one.files.values():
             print(f"  {file.name}  {file.hash or 'no published hash'}")
         return
-    for path in datasets.fetch(asked["name"], asked["files"] or None, folder=asked["folder"]):
+    wanted = asked["files"] or None
+    for path in datasets.fetch(asked["name"], wanted, folder=asked["folder"], limit=asked["limit"]):
         print(path)
 
 

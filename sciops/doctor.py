@@ -16,7 +16,7 @@ __all__ = ["doctor"]
 # extra → the packages it brings; where one is missing, the command that installs them
 _EXTRAS = {
     "fast": ("numba",),
-    "cluster": ("dask", "distributed", "zarr"),
+    "cluster": ("dask", "distributed", "cryptography", "zarr"),
     "download": ("pooch",),
     "vision": ("transformers", "scikit-learn", "pillow"),
     "robust": ("foolbox", "pyautoattack"),

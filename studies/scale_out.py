@@ -11,15 +11,15 @@ cluster, but what the killed worker's successor needs to start.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
-import logging
 import os
 import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -68,10 +68,10 @@ class Arm:
 def run(config: Config) -> dict[str, Any]:
     """Generates, kills, compares, prints, and writes results.json and figures/scale_out.png; returns the results.
 
-    Raises RuntimeError when two of the files differ or no worker could be killed in time; ImportError without dask or
-    zarr.
+    Raises RuntimeError when two of the files differ or no worker could be killed in time; ImportError without dask,
+    cryptography or zarr.
     """
-    for module in ("distributed", "zarr"):
+    for module in ("distributed", "cryptography", "zarr"):
         if importlib.util.find_spec(module) is None:
             raise ImportError(f"the study needs {module}: pip install 'sciops[cluster]'")
     folder = RunFolder(config.output)
@@ -110,17 +110,15 @@ def run(config: Config) -> dict[str, Any]:
     return results
 
 
-def _cluster(workers: int) -> Any:
-    from distributed import LocalCluster
+@contextlib.contextmanager
+def _cluster(workers: int) -> Iterator[Any]:
+    """A cluster of this machine that clients of this process may join."""
+    import dask
 
-    return LocalCluster(
-        n_workers=workers,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address="127.0.0.1:0",
-        memory_limit=None,
-        silence_logs=logging.CRITICAL,
-    )
+    from sciops.datasets._cluster_local import client_certificates, local_cluster
+
+    with local_cluster(workers) as cluster, dask.config.set(client_certificates(cluster.security)):
+        yield cluster
 
 
 def _warm(config: darcy.DarcyConfig) -> None:
@@ -132,7 +130,7 @@ def _warm(config: darcy.DarcyConfig) -> None:
 def _warm_workers(cluster: Any, config: darcy.DarcyConfig) -> None:
     from distributed import Client
 
-    with Client(cluster.scheduler_address, set_as_default=False) as client:
+    with Client(cluster, set_as_default=False) as client:
         client.run(_warm, config)
 
 

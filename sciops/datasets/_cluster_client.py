@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import signal
 import threading
 import time
@@ -18,61 +17,75 @@ _WORKERS = 60.0  # seconds for its first worker to appear
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where parts are made: by `workers` processes of a dask cluster here, or by those of a running `scheduler`."""
+    """Where parts are made: by `workers` processes of a dask cluster here, or by those of a running `scheduler`.
+
+    insecure : whether the scheduler may be one that neither encrypts nor asks for certificates
+    """
 
     workers: int = 0
     scheduler: str | None = None
+    insecure: bool = False
 
 
 @contextlib.contextmanager
 def connected(cluster: Cluster) -> Iterator[Any]:
     """A client of the cluster, begun here with its workers or joined; for the time of the context.
 
-    Raises ImportError without dask, OSError for a scheduler that does not answer or has no workers.
+    Raises ImportError without dask or cryptography; ValueError for a scheduler that asks for no certificate, unless
+    ``cluster.insecure``, and for certificates that are missing; OSError for a scheduler that does not answer or has no
+    workers.
     """
     try:
         import dask
-        from distributed import Client, LocalCluster
-        from distributed.comm import get_address_host_port
+        from distributed import Client
+
+        from sciops.datasets._cluster_local import local_cluster
     except ImportError:
         raise ImportError("--workers and --scheduler need dask: pip install 'sciops[cluster]'") from None
     with contextlib.ExitStack() as stack:
         if cluster.scheduler is None:
-            # dask ends the nanny for good whose worker is not back by then, which on a busy machine it may not be
-            stack.enter_context(dask.config.set({"distributed.deploy.lost-worker-timeout": "1000 days"}))
             # before a part is given out once more, as `_cluster` counts
             stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 2}))
-            local = LocalCluster(
-                n_workers=cluster.workers,
-                threads_per_worker=1,
-                processes=True,
-                dashboard_address="127.0.0.1:0",  # None would take port 8787
-                memory_limit=None,
-                silence_logs=logging.CRITICAL,  # what a part raises is told once, by this process
-            )
-            client = stack.enter_context(Client(stack.enter_context(local), set_as_default=False))
+            local = stack.enter_context(local_cluster(cluster.workers))
+            client = stack.enter_context(Client(local, set_as_default=False))
             client.register_plugin(_deaf_to_interrupts())
             yield client
             return
-        try:
-            if not cluster.scheduler.startswith("inproc://"):
-                get_address_host_port(cluster.scheduler)  # a client that learns it later takes half a minute to end
-            client = stack.enter_context(Client(cluster.scheduler, timeout=_ANSWER, set_as_default=False))
-        except (OSError, ValueError, TypeError) as error:
-            what = f"no answer within {_ANSWER:.0f} s" if isinstance(error, OSError) else "that is no address"
-            text = " ".join(str(error).split())[:120]
-            raise OSError(
-                f"--scheduler {cluster.scheduler}: {what} ({text}); start one with `dask scheduler` and give the "
-                "address it prints, such as tcp://host:8786"
-            ) from None
+        client = stack.enter_context(_client_of(cluster))
         try:
             client.wait_for_workers(1, timeout=_WORKERS)
         except TimeoutError:
             raise OSError(
                 f"--scheduler {cluster.scheduler} has no workers after {_WORKERS:.0f} s; start some with "
-                f"`dask worker {cluster.scheduler} --nthreads 1`"
+                f"`dask worker {cluster.scheduler} --nthreads 1`, with the same certificates"
             ) from None
         yield client
+
+
+def _client_of(cluster: Cluster) -> Any:
+    """A client of the running scheduler; what `connected` raises."""
+    from distributed import Client
+
+    from sciops.datasets._cluster_scheduler import check_address, security_for
+
+    address = cluster.scheduler
+    try:
+        check_address(address)  # a client that learns it later takes half a minute to end
+    except (ValueError, TypeError) as error:
+        raise _unanswered(address, "that is no address", error) from None
+    security = security_for(address, insecure=cluster.insecure)
+    try:
+        return Client(address, timeout=_ANSWER, set_as_default=False, security=security)
+    except (OSError, ValueError, TypeError) as error:
+        raise _unanswered(address, f"no answer within {_ANSWER:.0f} s", error) from None
+
+
+def _unanswered(address: str | None, what: str, error: Exception) -> OSError:
+    text = " ".join(str(error).split())[:120]
+    return OSError(
+        f"--scheduler {address}: {what} ({text}); start one with `dask scheduler` and certificates, and give "
+        "the address it prints, such as tls://host:8786"
+    )
 
 
 @contextlib.contextmanager

@@ -9,12 +9,15 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 _BLOCK = 1 << 20
 _TIMEOUT = (10.0, 60.0)  # seconds to connect, and between two blocks
 _PAUSE = 2.0  # seconds before a connection that broke is made anew
+_STATED, _UNSTATED = 1 << 37, 1 << 32  # bytes of a file of unknown size, by whether the server states its length
+_REDIRECTS = 10
 _RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")  # RFC 9110, section 14.4
 
 
@@ -27,14 +30,26 @@ class ResumableDownload:
     name : of the file, for the bar and for errors
     checked : whether a hash will be compared afterwards. Without one the rest is asked for from the same address and
         version alone; with one, from any address of the same bytes
+    size : bytes that the file has, where they are known; any other number is refused as soon as it is stated or comes
+    limit : bytes that a file of unknown size may have; default 128 GiB where the server states its length, else 4 GiB
     resumed : after a call, whether bytes of several connections were put together
 
     A connection that breaks is made anew as long as each one brings a megabyte. Raises OSError when the server refuses,
-    breaks off, sends nothing or a web page, or the disk has no room for the rest.
+    breaks off, sends nothing, a web page, compressed bytes or too many of them, or the disk has no room for the rest.
     """
 
-    def __init__(self, partial: Path, name: str, *, checked: bool, progress: bool = True) -> None:
+    def __init__(
+        self,
+        partial: Path,
+        name: str,
+        *,
+        checked: bool,
+        size: int | None = None,
+        limit: int | None = None,
+        progress: bool = True,
+    ) -> None:
         self.partial, self.name, self.checked, self.progress = partial, name, checked, progress
+        self.expected, self.limit = size, limit
         self.notes = partial.with_name(partial.name + ".json")
         self.resumed = False
 
@@ -79,7 +94,7 @@ class ResumableDownload:
             if same and noted["version"]:
                 headers["If-Range"] = noted["version"]
         try:
-            with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT) as response:
+            with _answer(url, headers) as response:
                 if response.status_code == 416 and _range(response)[1] == done:
                     return  # all of it has come
                 if "Range" in headers and not _is_the_rest(response, done, noted["size"]):
@@ -90,11 +105,13 @@ class ResumableDownload:
                 if response.status_code != 206:
                     done, self.resumed = 0, False
                 size = _size(response, done)
-                self._check_room(size)
+                most = self._most(url, size)
+                size = self.expected if size is None else size
+                room = self._room(size)
                 if not done:  # before the notes: they must never speak of other bytes
                     self.partial.unlink(missing_ok=True)
                 self.notes.write_text(json.dumps({"url": url, "version": _version(response), "size": size}))
-                self._write(response, done, size)
+                self._write(url, response, done, size, most, room)
         except requests.exceptions.HTTPError as error:
             answer = error.response
             raise OSError(f"{url}: the server answers {answer.status_code} {answer.reason}") from None
@@ -124,16 +141,41 @@ class ResumableDownload:
                 "server stands between; open the address in a browser to see what it says"
             )
 
-    def _check_room(self, size: int | None) -> None:
+        coding = response.headers.get("Content-Encoding", "identity")
+        if coding.lower() != "identity":  # a few bytes may become any number of them
+            raise OSError(f"{url} sends {self.name} compressed ({coding[:40]}), which was not asked for")
+
+    def _most(self, url: str, stated: int | None) -> int:
+        """Bytes that the file may have; raises OSError where the server states others."""
+        if self.expected is not None:
+            if stated not in (None, self.expected):
+                raise OSError(f"{url} sends {stated} bytes, {self.name} has {self.expected}")
+            return self.expected
+        most = self.limit if self.limit is not None else _UNSTATED if stated is None else _STATED
+        if stated is not None and stated > most:
+            raise self._too_large(url, most)
+        return most
+
+    def _too_large(self, url: str, most: int) -> OSError:
+        again = "" if self.expected is not None else "; pass a larger limit if that is right"
+        return OSError(f"{url} sends more than the {most} bytes that {self.name} may have{again}")
+
+    def _room(self, size: int | None) -> int:
+        """Bytes that the file can have on this disk; raises OSError where it has more."""
         room = shutil.disk_usage(self.partial.parent).free + self.size()
         if size is not None and size > room:
-            raise OSError(
-                errno.ENOSPC,
-                f"no space for {self.name} of {size} bytes, there are {room} for it in {self.partial.parent.parent}; "
-                "free some, or name another folder",
-            )
+            raise self._full(f"{size} bytes", room)
+        return room
 
-    def _write(self, response: Any, done: int, size: int | None) -> None:
+    def _full(self, size: str, room: int) -> OSError:
+        return OSError(
+            errno.ENOSPC,
+            f"no space for {self.name} of {size}, there are {room} for it in {self.partial.parent.parent}; "
+            "free some, or name another folder",
+        )
+
+    def _write(self, url: str, response: Any, done: int, size: int | None, most: int, room: int) -> None:
+        """Appends what comes to the first `done` bytes; nothing is kept where more than `most` or `room` come."""
         from tqdm.auto import tqdm
 
         with (
@@ -150,8 +192,31 @@ class ResumableDownload:
             file.seek(done)
             file.truncate()
             for block in response.iter_content(_BLOCK):
+                done += len(block)
+                if done > min(most, room):
+                    self.forget()
+                    raise self._too_large(url, most) if done > most else self._full("unknown size", room)
                 file.write(block)
                 bar.update(len(block))
+
+
+@contextlib.contextmanager
+def _answer(url: str, headers: Mapping[str, str]) -> Iterator[Any]:
+    """The answer to a GET, its body unread. That of a redirection is never read, which requests would hold whole."""
+    import requests
+
+    class Session(requests.Session):
+        def get_redirect_target(self, resp: Any) -> None:
+            return None
+
+    with Session() as session:
+        for _ in range(_REDIRECTS):
+            with session.get(url, headers=headers, stream=True, timeout=_TIMEOUT) as response:
+                if not response.is_redirect:
+                    yield response
+                    return
+                url = requests.compat.urljoin(url, response.headers["Location"])
+    raise OSError(f"{url}: more than {_REDIRECTS} redirections")
 
 
 def _is_the_rest(response: Any, done: int, size: int | None) -> bool:
@@ -161,20 +226,15 @@ def _is_the_rest(response: Any, done: int, size: int | None) -> bool:
     if response.status_code != 206:
         return True
     start, total = _range(response)
-    return start in (done, None) and (None in (total, size) or total == size) and not _packed(response)
+    return start in (done, None) and (None in (total, size) or total == size)
 
 
 def _size(response: Any, done: int) -> int | None:
     """The length of the whole file, where the answer tells."""
     length = response.headers.get("Content-Length", "")
-    if _packed(response) or not length.isdecimal():
+    if not length.isdecimal():
         return _range(response)[1]
     return done + int(length)
-
-
-def _packed(response: Any) -> bool:
-    """Whether the bytes were packed on the way: then lengths are those of other bytes."""
-    return response.headers.get("Content-Encoding", "identity").lower() != "identity"
 
 
 def _range(response: Any) -> tuple[int | None, int | None]:

@@ -39,11 +39,13 @@ class RemoteFile:
     urls : addresses of the same bytes, tried in order
     hash : "sha256:…" or "md5:…", as its publisher states it; None where none is published: the first download is then
         remembered in ``<name>.sha256`` beside the file, and a later one must equal it
+    size : its bytes, None where they are not known
     """
 
     name: str
     urls: tuple[str, ...]
     hash: str | None
+    size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ def fetch(
     *,
     folder: str | os.PathLike | None = None,
     registry: Mapping[str, PublicSet] | None = None,
+    limit: int | None = None,
     progress: bool = True,
 ) -> list[Path]:
     """The files of a public set on this disk, downloaded where they are not there yet.
@@ -105,6 +108,9 @@ def fetch(
     files : names in that set; None means all of them
     folder : where to put them; default ``$SCIOPS_DATA`` or the user's cache folder, in a folder named like the set
     registry : other sets, from `read_registry`
+    limit : bytes that a file may have whose size the registry does not know; default 128 GiB where the server states
+        its length beforehand, 4 GiB where it does not. A download stops at the first byte beyond, or beyond the known
+        size, and nothing of it is kept
     returns : their paths, in the order asked for
 
     A file appears under its name only when its hash is right. What has come before a connection broke waits in the
@@ -112,8 +118,8 @@ def fetch(
     giving up.
 
     Raises ValueError for unknown names and for a file here with another hash (both hashes are named); OSError when no
-    address has the bytes, with the command that generates data of the same law, when another process is fetching the
-    file, and when the disk has no room; ImportError without pooch.
+    address has the bytes or one sends too many, with the command that generates data of the same law, when another
+    process is fetching the file, and when the disk has no room; ImportError without pooch.
     """
     known = public_sets() if registry is None else registry
     if name not in known:
@@ -129,10 +135,10 @@ def fetch(
     target = Path(folder) if folder is not None else Path(os.environ.get("SCIOPS_DATA") or pooch.os_cache("sciops"))
     target = target if folder is not None else target / name
     writable_folder(target).mkdir(parents=True, exist_ok=True)
-    return [_fetch_file(chosen, chosen.files[file], target, progress) for file in (files or chosen.files)]
+    return [_fetch_file(chosen, chosen.files[file], target, limit, progress) for file in (files or chosen.files)]
 
 
-def _fetch_file(chosen: PublicSet, file: RemoteFile, folder: Path, progress: bool) -> Path:
+def _fetch_file(chosen: PublicSet, file: RemoteFile, folder: Path, limit: int | None, progress: bool) -> Path:
     path, remembered = folder / file.name, folder / f"{file.name}.sha256"
     expected = file.hash or (f"sha256:{remembered.read_text().strip()}" if remembered.exists() else None)
     if not path.exists():
@@ -143,7 +149,7 @@ def _fetch_file(chosen: PublicSet, file: RemoteFile, folder: Path, progress: boo
                 raise OSError(f"another process is fetching {path}; wait until it is done")
             try:
                 if not path.exists():  # whoever held the lock before may have brought it
-                    _bring(chosen, file, expected, incoming, path, progress)
+                    _bring(chosen, file, expected, incoming, path, limit, progress)
             finally:
                 if not path.exists() and not _kept(incoming):
                     shutil.rmtree(incoming, ignore_errors=True)
@@ -159,12 +165,25 @@ def _fetch_file(chosen: PublicSet, file: RemoteFile, folder: Path, progress: boo
 
 
 def _bring(
-    chosen: PublicSet, file: RemoteFile, expected: str | None, incoming: Path, path: Path, progress: bool
+    chosen: PublicSet,
+    file: RemoteFile,
+    expected: str | None,
+    incoming: Path,
+    path: Path,
+    limit: int | None,
+    progress: bool,
 ) -> None:
     """From the first address that has it through `incoming` to its name."""
     from sciops.datasets._resumable import ResumableDownload
 
-    downloader = ResumableDownload(incoming / ".bytes", file.name, checked=expected is not None, progress=progress)
+    downloader = ResumableDownload(
+        incoming / ".bytes",
+        file.name,
+        checked=expected is not None,
+        size=file.size,
+        limit=limit,
+        progress=progress,
+    )
     refusals = []
     for url in file.urls:
         try:
@@ -225,7 +244,9 @@ def _registry() -> dict[str, PublicSet]:
 
 def _as_set(name: str, entry: Mapping[str, Any]) -> PublicSet:
     files = {
-        file: RemoteFile(_plain_name(file), tuple(_address(url) for url in about["urls"]), about["hash"])
+        file: RemoteFile(
+            _plain_name(file), tuple(_address(url) for url in about["urls"]), about["hash"], about.get("size")
+        )
         for file, about in entry["files"].items()
     }
     for one in files.values():
@@ -236,6 +257,8 @@ def _as_set(name: str, entry: Mapping[str, Any]) -> PublicSet:
                 f"{name}: the hash of {one.name} is {one.hash}, expected sha256: and 64 hexadecimal digits, md5: and 32"
                 " of them, or null"
             )
+        if one.size is not None and (type(one.size) is not int or one.size < 1):
+            raise ValueError(f"{name}: the size of {one.name} is {one.size!r}, expected a number of bytes or null")
     return PublicSet(name, entry["about"], entry["layout"], entry["page"], entry["recipe"], files)
 
 

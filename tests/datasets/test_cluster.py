@@ -10,15 +10,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 pytest.importorskip("distributed")
+pytest.importorskip("cryptography")
 
 import cloudpickle
 import dask
@@ -27,7 +30,8 @@ from distributed import Client, LocalCluster
 
 from data_gen.darcy import DarcyConfig
 from data_gen.darcy import run as run_darcy
-from sciops.datasets import _cluster, _cluster_client, writer
+from sciops.datasets import _cluster, _cluster_client, _cluster_local, writer
+from sciops.datasets._cluster_local import client_certificates, local_cluster
 from sciops.datasets._native import assembly, parts
 from sciops.datasets.native import content_hash
 from sciops.datasets.writer import Cluster, Plan, generate
@@ -64,12 +68,11 @@ def reference(tmp_path_factory) -> str:
 
 @pytest.fixture(scope="module")
 def cluster():
-    options = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL, "memory_limit": None}
     # the death of one worker is enough for the scheduler to give a part up: what follows is ours
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "1000 days"}),  # as ours
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, **options) as local,
+        local_cluster(2) as local,
+        dask.config.set(client_certificates(local.security)),
     ):
         yield local
 
@@ -163,7 +166,7 @@ def test_the_output_grows_while_workers_of_this_machine_make_its_parts(
 ) -> None:
     @contextlib.contextmanager
     def client(asked):
-        with Client(cluster.scheduler_address, set_as_default=False) as there:
+        with Client(cluster, set_as_default=False) as there:
             yield there
 
     monkeypatch.setattr(_cluster, "connected", client)
@@ -221,7 +224,7 @@ def test_a_scheduler_that_is_not_there_is_one_line(tmp_path: Path, monkeypatch) 
     for address in ("tcp://127.0.0.1:9", "nonsense", "nonsense://x", "127.0.0.1:notaport", "tcp://"):
         told = "no answer within" if address.endswith(":9") else "that is no address"
         with pytest.raises(OSError, match=told + r" .*`dask scheduler`") as caught:
-            generate(plan, nothing, cluster=Cluster(scheduler=address), progress=False)
+            generate(plan, nothing, cluster=Cluster(scheduler=address, insecure=True), progress=False)
         assert "\n" not in str(caught.value) and not plan.parts.exists()
     assert began == ["tcp://127.0.0.1:9"]  # a client that learns it later goes on trying after the error
 
@@ -238,7 +241,8 @@ def test_a_scheduler_without_workers_is_one_line(tmp_path: Path, monkeypatch) ->
     monkeypatch.setattr(_cluster_client, "_WORKERS", 0.3)
     with LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL) as empty:
         with pytest.raises(OSError, match="has no workers after .*dask worker tcp://"):
-            generate(plan_in(tmp_path), nothing, cluster=Cluster(scheduler=empty.scheduler_address), progress=False)
+            there = Cluster(scheduler=empty.scheduler_address, insecure=True)
+            generate(plan_in(tmp_path), nothing, cluster=there, progress=False)
 
 
 def test_a_scheduler_that_goes_away_is_one_line(tmp_path: Path, log: Path, reference: str) -> None:
@@ -261,8 +265,9 @@ def test_a_scheduler_that_goes_away_is_one_line(tmp_path: Path, log: Path, refer
         )
         killer = threading.Thread(target=_kill_after, args=(process, plan, 3))
         killer.start()
+        there = Cluster(scheduler=address, insecure=True)
         with pytest.raises(OSError, match="connection to tcp://.* was lost; the same command goes on") as caught:
-            generate(plan, functools.partial(make, log, 0.1), cluster=Cluster(scheduler=address), progress=False)
+            generate(plan, functools.partial(make, log, 0.1), cluster=there, progress=False)
         killer.join()
         assert "\n" not in str(caught.value)
     finally:
@@ -295,11 +300,11 @@ def test_an_error_is_told_once_and_no_more_workers_than_parts_are_started(
 ) -> None:
     started = []
 
-    def local(**options) -> LocalCluster:
-        started.append(options["n_workers"])
-        return LocalCluster(**options)
+    def local(workers: int):
+        started.append(workers)
+        return local_cluster(workers)
 
-    monkeypatch.setattr(distributed, "LocalCluster", local)
+    monkeypatch.setattr(_cluster_local, "local_cluster", local)
     (log / "wrong").touch()
     with pytest.raises(ValueError, match="sample 6 has no solution"):
         plan = plan_in(tmp_path, samples=8, chunk=4)
@@ -389,5 +394,98 @@ def _alive(group: int) -> bool:
 
 
 def test_the_scheduler_in_use_is_left_as_it_was(cluster) -> None:
-    with Client(cluster.scheduler_address, set_as_default=False) as client:
+    with Client(cluster, set_as_default=False) as client:
         assert client.submit(sum, (1, 2)).result() == 3
+
+
+_NEIGHBOUR = """
+import asyncio, sys
+from distributed import Client, Security
+from distributed.core import Server, rpc
+
+WAYS = {"plain": ("tcp", Security()), "bare": ("tls", Security()), "other": ("tls", Security.temporary())}
+
+async def reached(port, way):
+    scheme, security = WAYS[way]
+    address = f"{scheme}://127.0.0.1:{port}"
+    try:
+        arguments = security.get_connection_args("client")
+        async with rpc(address, timeout=3, connection_args=arguments) as there:
+            await asyncio.wait_for(there.identity(), 3)
+            return True
+    except Exception:  # web pages answer something else
+        pass
+    try:
+        async with Client(address, asynchronous=True, timeout=1.5, security=security) as client:
+            await client.run(int)
+            return True
+    except Exception:  # web pages answer something else
+        return False
+
+async def main():
+    async with Server({}) as open_to_all:
+        await open_to_all.listen("tcp://127.0.0.1:0")
+        ports = [open_to_all.port, *map(int, sys.argv[1:])]
+        asked = [(port, way) for port in ports for way in WAYS]
+        found = await asyncio.gather(*(reached(*one) for one in asked))
+        print([way if port == open_to_all.port else f"{port} {way}" for (port, way), yes in zip(asked, found) if yes])
+
+asyncio.run(main())
+"""
+
+
+def test_no_other_process_reaches_a_port_of_the_cluster(cluster) -> None:
+    """Plainly, by TLS without a certificate, or with one of its own making; its own server does answer it."""
+    here = psutil.Process()
+    tree = [here, *here.children(recursive=True)]
+    ports = {one.laddr.port for process in tree for one in process.net_connections("tcp") if one.status == "LISTEN"}
+    served = [cluster.scheduler_address] + [nanny.address for nanny in cluster.workers.values()]
+    served += [nanny.worker_address for nanny in cluster.workers.values()]
+    assert {int(address.rpartition(":")[2]) for address in served} == ports  # and no web pages
+    command = [sys.executable, "-c", _NEIGHBOUR, *map(str, ports)]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert answer.stdout.strip() == "['plain']", answer.stdout + answer.stderr
+
+
+def test_files_of_the_workers_are_those_of_the_user_alone_and_do_not_stay(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with local_cluster(1) as local:
+        (folder,) = tmp_path.iterdir()
+        assert folder.stat().st_mode & 0o777 == 0o700
+        with Client(local, set_as_default=False) as client:
+            (worker,) = client.run(lambda dask_worker: dask_worker.local_directory).values()
+        assert folder in Path(worker).parents
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_scheduler_without_certificates_is_refused_unless_asked_for(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(distributed.Client, "__init__", recorded(distributed.Client.__init__, began := []))
+    plan = plan_in(tmp_path)
+    for address in ("tcp://127.0.0.1:9", "127.0.0.1:9", "ws://127.0.0.1:9", "wss://127.0.0.1:9"):
+        with pytest.raises(ValueError, match=r"asks for no certificate.* as you; .*--insecure-scheduler") as caught:
+            generate(plan, nothing, cluster=Cluster(scheduler=address), progress=False)
+        assert "\n" not in str(caught.value) and not plan.parts.exists()
+    assert began == []
+
+
+def test_certificates_that_are_missing_or_wrong_are_one_line(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(_cluster_client, "_ANSWER", 0.5)
+    plan, there = plan_in(tmp_path), Cluster(scheduler="tls://127.0.0.1:9")
+    names = ("distributed.comm.tls.ca-file", "distributed.comm.tls.client.cert", "distributed.comm.tls.client.key")
+    (tmp_path / "no.pem").write_text("no certificate")
+    for values, told in (
+        ((None, None, None), "needs certificates: set DASK_DISTRIBUTED__COMM__TLS__CA_FILE and .*CLIENT__CERT to"),
+        ((str(tmp_path / "absent.pem"),) * 3, r"the certificates .*absent.pem cannot be used \(.*No such file"),
+        ((str(tmp_path / "no.pem"),) * 3, "the certificates .*no.pem cannot be used .*PEM"),
+    ):
+        with dask.config.set(dict(zip(names, values))), pytest.raises(ValueError, match=told) as caught:
+            generate(plan, nothing, cluster=there, progress=False)
+        assert "\n" not in str(caught.value) and not plan.parts.exists()
+
+
+def test_without_cryptography_no_cluster_is_started(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    plan = plan_in(tmp_path)
+    with pytest.raises(ImportError, match=r"needs cryptography, .*pip install 'sciops\[cluster\]'"):
+        generate(plan, nothing, cluster=Cluster(workers=1), progress=False)
+    assert not plan.parts.exists()

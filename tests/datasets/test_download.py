@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.server
 import importlib
@@ -37,10 +38,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if "Range" in self.headers and path != "/norange" and self.headers.get("If-Range", mark) == mark:
             start, status = int(re.match(r"bytes=(\d+)-", self.headers["Range"])[1]), 206
         server.asked.append((path, start))
-        if path == "/moved":
+        if path in ("/moved", "/circle", "/flood"):
             self.send_response(302)
-            self.send_header("Location", "/data")
+            self.send_header("Location", "/circle" if path == "/circle" else "/data")
             self.end_headers()
+            if path == "/flood":
+                self.send_without_end()
+            return
+        if path in ("/packed", "/endless"):
+            self.send_response(200)
+            if path == "/packed":
+                self.send_header("Content-Encoding", "gzip")
+            self.end_headers()
+            self.send_without_end()
             return
         if path == "/gone" or start >= len(CONTENT):
             self.send_response(404 if path == "/gone" else 416)
@@ -71,6 +81,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         self.wfile.write(body)
 
+    def send_without_end(self) -> None:
+        with contextlib.suppress(OSError):  # the client has gone
+            while self.server.sent < 1 << 30:
+                self.server.sent += self.wfile.write(bytes(1 << 20))
+
     def log_message(self, *args) -> None:
         pass
 
@@ -79,7 +94,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def server(monkeypatch):
     monkeypatch.setattr(_resumable, "_PAUSE", 0.0)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.etag, server.asked, server.breaks = '"one"', [], 0
+        server.etag, server.asked, server.breaks, server.sent = '"one"', [], 0, 0
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server
@@ -87,10 +102,10 @@ def server(monkeypatch):
         thread.join()
 
 
-def registry_of(server, *paths, digest=None):
+def registry_of(server, *paths, digest=None, size=None):
     digest = "sha256:" + hashlib.sha256(CONTENT).hexdigest() if digest is None else (digest or None)
     urls = tuple(f"http://127.0.0.1:{server.server_port}{path}" for path in paths)
-    file = RemoteFile("data.bin", urls, digest)
+    file = RemoteFile("data.bin", urls, digest, size)
     return {"set": PublicSet("set", "bytes", "native", "nowhere", "sciops generate darcy", {"data.bin": file})}
 
 
@@ -203,6 +218,45 @@ def test_an_address_that_moved_is_followed(tmp_path, server):
     assert path.read_bytes() == CONTENT
 
 
+@pytest.mark.parametrize("digest", [None, ""])
+@pytest.mark.parametrize(
+    ("path", "size", "limit", "told"),
+    [
+        ("/packed", None, None, r"sends data.bin compressed \(gzip\), which was not asked for"),
+        ("/endless", 3 << 20, None, "more than the 3145728 bytes that data.bin may have"),
+        ("/endless", None, 3 << 20, "more than the 3145728 bytes that data.bin may have; pass a larger limit"),
+        ("/data", None, 3 << 20, "more than the 3145728 bytes that data.bin may have; pass a larger limit"),
+        ("/data", 3 << 20, None, "sends 5120000 bytes, data.bin has 3145728"),
+        ("/circle", None, None, "more than 10 redirections"),
+    ],
+)
+def test_more_bytes_than_the_file_has_are_not_taken(tmp_path, server, path, size, limit, told, digest):
+    registry = registry_of(server, path, digest=digest, size=size)
+    with pytest.raises(OSError, match=told) as caught:
+        fetch("set", folder=tmp_path, registry=registry, limit=limit, progress=False)
+    assert "\n" not in str(caught.value) and list(tmp_path.iterdir()) == []
+    assert server.sent < 64 << 20  # what the buffers of the system hold
+
+
+def test_an_address_that_sends_too_much_is_followed_by_the_next(tmp_path, server):
+    registry = registry_of(server, "/endless", "/packed", "/data", size=len(CONTENT))
+    (path,) = fetch("set", folder=tmp_path, registry=registry, progress=False)
+    assert path.read_bytes() == CONTENT and [p.name for p in tmp_path.iterdir()] == ["data.bin"]
+
+
+def test_the_body_of_a_redirection_is_not_read(tmp_path, server):
+    (path,) = fetch("set", folder=tmp_path, registry=registry_of(server, "/flood"), progress=False)
+    assert path.read_bytes() == CONTENT and server.sent < 64 << 20
+
+
+def test_bytes_without_a_length_end_where_the_disk_does(tmp_path, server, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1 << 20))
+    with pytest.raises(OSError, match="no space for data.bin of unknown size, there are 1048576 for it"):
+        fetch("set", folder=tmp_path, registry=registry_of(server, "/endless"), progress=False)
+    assert server.sent < 64 << 20 and list(tmp_path.iterdir()) == []
+
+
 def test_a_server_that_says_nothing_is_left_after_a_while(tmp_path, server, monkeypatch):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -299,7 +353,8 @@ def test_the_registry_that_comes_with_the_package_is_sound(real_data):
     assert sets["pdebench-navier-stokes"].duplicates() and not sets["pdebench-burgers"].duplicates()
     for name in ("neuralop-darcy-mini", "neuralop-burgers-mini"):
         for file in sets[name].files.values():
-            assert file.hash == "sha256:" + hashlib.sha256((real_data / file.name).read_bytes()).hexdigest()
+            content = (real_data / file.name).read_bytes()
+            assert (file.hash, file.size) == ("sha256:" + hashlib.sha256(content).hexdigest(), len(content))
 
 
 @pytest.mark.parametrize(
@@ -310,6 +365,7 @@ def test_the_registry_that_comes_with_the_package_is_sound(real_data):
         ({"files": {"x": {"hash": "abc", "urls": ["https://a/x"]}}}, "the hash of x is abc, expected sha256:"),
         ({"files": {"x": {"hash": "md5:" + 64 * "0", "urls": ["https://a/x"]}}}, "expected .* md5: and 32"),
         ({"files": {"x": {"hash": None, "urls": []}}}, "no address for x"),
+        ({"files": {"x": {"hash": None, "size": "1", "urls": ["https://a/x"]}}}, "the size of x is '1', expected"),
         ({"files": None}, "no registry"),
     ],
 )

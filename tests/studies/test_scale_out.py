@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("distributed")
+pytest.importorskip("cryptography")
 pytest.importorskip("zarr")
 
 from studies import scale_out as study

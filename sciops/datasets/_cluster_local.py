@@ -1,0 +1,86 @@
+"""A dask cluster on this machine that other users of the machine can neither use nor read.
+
+Dask takes code from whoever connects, and a port on 127.0.0.1 is open to every user of the machine. Every connection
+here is encrypted, and both ends show a certificate that exists only in the memory of this process and its workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import dask
+from distributed import Nanny, Scheduler, Security, SpecCluster, Worker
+
+_HOST = "127.0.0.1"
+# seconds after the loss of a worker until dask looks whether one is there, and ends its nanny for good if another
+# happens to be on its way: nannies here replace what they lose
+_NEVER = 1e8
+
+
+class _SchedulerWithoutPages(Scheduler):
+    def start_http_server(self, *arguments: Any, **options: Any) -> None:
+        """Opens no port: the web pages ask nobody for a certificate, and dask has no option that closes them."""
+
+
+class _WorkerWithoutPages(Worker):
+    def start_http_server(self, *arguments: Any, **options: Any) -> None:
+        """Opens no port, as for the scheduler."""
+
+
+@contextlib.contextmanager
+def local_cluster(workers: int) -> Iterator[SpecCluster]:
+    """A scheduler and `workers` processes of one thread each on this machine, for the time of the context.
+
+    All their ports take TLS connections with the certificate of this cluster alone (``cluster.security``), and there
+    are no web pages. Their files are in a temporary folder that only this user can read, and are removed at the end.
+
+    Raises ImportError without cryptography, which makes the certificate.
+    """
+    security = _temporary_security()
+    shared = {"host": _HOST, "protocol": "tls://", "security": security, "dashboard": False}
+    folder = tempfile.mkdtemp(prefix="sciops-cluster-")  # of mode 0700
+    options = {
+        "worker_class": _WorkerWithoutPages,
+        "nthreads": 1,
+        "memory_limit": None,
+        "silence_logs": logging.CRITICAL,  # errors of a part are reported once, by this process
+    }
+    worker = {"cls": Nanny, "options": shared | options}
+    try:
+        with (
+            dask.config.set({"temporary-directory": folder, "distributed.deploy.lost-worker-timeout": _NEVER}),
+            SpecCluster(
+                scheduler={"cls": _SchedulerWithoutPages, "options": shared | {"port": 0}},
+                workers={number: worker for number in range(workers)},
+                worker=worker,
+                security=security,
+                silence_logs=logging.CRITICAL,
+            ) as cluster,
+        ):
+            yield cluster
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def client_certificates(security: Security) -> dict[str, str]:
+    """The settings of dask (`dask.config.set`) by which a client of this process joins a cluster of that security."""
+    return {
+        "distributed.comm.tls.ca-file": security.tls_ca_file,
+        "distributed.comm.tls.client.cert": security.tls_client_cert,
+        "distributed.comm.tls.client.key": security.tls_client_key,
+    }
+
+
+def _temporary_security() -> Security:
+    try:
+        return Security.temporary()
+    except ImportError:
+        raise ImportError(
+            "--workers needs cryptography, without which other users of this machine could run code as you: "
+            "pip install 'sciops[cluster]'"
+        ) from None
