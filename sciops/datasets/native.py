@@ -135,7 +135,9 @@ def read_native(path: str | os.PathLike[str], resolution: int | Sequence[int] | 
     else:
         # decode_times would make dates or durations of a time axis in seconds
         with samples_of(path):  # positions are read at once
-            dataset = xarray.open_dataset(path, group=name, engine="h5netcdf", decode_times=False, phony_dims="access")
+            # absolute: xarray takes a name that begins like "memory::" for an address
+            file = os.path.abspath(path)
+            dataset = xarray.open_dataset(file, group=name, engine="h5netcdf", decode_times=False, phony_dims="access")
     restore(dataset)
     dataset.attrs = {**attrs, **dataset.attrs}  # in place: a copy would not close the file
     return dataset

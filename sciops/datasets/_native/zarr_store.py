@@ -42,10 +42,12 @@ class Stored:
 def store_attributes(path: Path) -> dict[str, Any]:
     """Attributes of the root group.
 
-    Raises FileNotFoundError, ValueError (no store of version 3, damaged description) in one line with the remedy.
+    Raises FileNotFoundError, ValueError (no store of version 3, damaged description, a link out of the store) in one
+    line with the remedy.
     """
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
+    _check_links(path)
     return _attributes(_described(path, "group"))
 
 
@@ -74,6 +76,22 @@ def group_of(path: Path, name: str) -> tuple[dict[str, Any], dict[str, Stored]]:
     attrs = _attributes(_described(folder, "group"))
     inside = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
     return attrs, {key: _array(folder / key) for key in inside if (folder / key / "zarr.json").is_file()}
+
+
+def _check_links(store: Path) -> None:
+    """Raises ValueError for a symbolic link inside the store, at any depth, that leads out of it."""
+    root, folders = os.path.realpath(store), [os.fspath(store)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif entry.is_symlink() and os.path.commonpath((root, target := os.path.realpath(entry.path))) != root:
+                    name = shown(os.path.relpath(entry.path, store), 100)
+                    raise ValueError(
+                        f"{store} keeps {name} in another place ({shown(target, 200)}), which is not opened: copy the "
+                        "store with what its links lead to (cp -rL)"
+                    )
 
 
 def _described(folder: Path, kind: str) -> dict[str, Any]:
