@@ -16,6 +16,17 @@ if TYPE_CHECKING:
     import xarray as xr
 
 SPLITS = ("train", "validation", "test")
+SPLIT_WORDS = {  # in names of files and folders
+    "train": "train",
+    "training": "train",
+    "smooth1": "train",  # Li et al.: smooth1 trains, smooth2 tests
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "test": "test",
+    "testing": "test",
+    "smooth2": "test",
+}
 RECORDS = ("split", "seed", "residual", "iterations", "status", "error")  # of a sample's making, not of its equation
 SPLIT_ATTRS = {"flag_values": np.arange(3, dtype=np.int8), "flag_meanings": " ".join(SPLITS)}
 

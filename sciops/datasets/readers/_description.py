@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sciops.datasets.conventions import SPACE
+from sciops.datasets.conventions import SPACE, SPLIT_WORDS
 from sciops.datasets.readers._numpy_files import npz_description
 from sciops.datasets.readers._sniff import Probe, readable
 from sciops.grids import Grid
@@ -72,7 +72,11 @@ def sidecar(path: Path) -> Path:
 
 
 def stated(probe: Probe) -> Mapping[str, Any] | None:
-    """The JSON object that goes with the file, inside it, beside it, or in its folder; None where there is none."""
+    """The JSON object that goes with the file, inside it, beside it, or in its folder; None where there is none.
+
+    The folder of a file in train, valid or test is the one that holds these, unless they have a description of their
+    own. No other folder above is looked into: it may be anybody's.
+    """
     if probe.kind == "npz":
         with readable(probe.path, "a NumPy .npz archive"):
             text = npz_description(probe.path)
@@ -80,7 +84,8 @@ def stated(probe: Probe) -> Mapping[str, Any] | None:
             return _parsed(text)
     if os.path.isfile(sidecar(probe.path)):  # which is False for a name too long to have one
         return _read(sidecar(probe.path))
-    for folder in (probe.path.parent, probe.path.parent.parent):
+    own = probe.path.absolute().parent
+    for folder in (own, own.parent) if own.name.lower() in SPLIT_WORDS else (own,):
         content = _read(folder / FOLDER) if (folder / FOLDER).is_file() else None
         if content is not None:
             return content if _holds(probe, content) else None
