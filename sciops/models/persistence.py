@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops._json import plain, write_atomically, write_json
+from sciops._untrusted import parse_json
 from sciops._writable import writable_folder
 from sciops.models.apply import config_of, unwrapped
 from sciops.models.registry import model_from_config
@@ -64,7 +65,7 @@ def load_model(folder: str | Path, *, device: torch.device | str = "cpu") -> nn.
         return _best_of_run(folder / BEST).to(device).eval()
     described = read_config(folder)["model"]
     tensors, header = _read_weights(folder / WEIGHTS)
-    if "model" in header and json.loads(header["model"]) != described:
+    if "model" in header and parse_json(header["model"]) != described:
         raise ValueError(
             f"{folder}: {CONFIG} and {WEIGHTS} describe different models (a save was cut off between them, or one was "
             "edited); save the model again"
@@ -73,7 +74,7 @@ def load_model(folder: str | Path, *, device: torch.device | str = "cpu") -> nn.
         model = model_from_config(described)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{folder / CONFIG}: {error}") from None
-    for name in json.loads(header.get("complex", "[]")):
+    for name in parse_json(header.get("complex", "[]")):
         tensors[name] = torch.view_as_complex(tensors[name])
     wanted = model.state_dict()
     for problem, names in (
@@ -126,7 +127,7 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     """config.json of a saved model: {"model": description, "extra": what was given to `save_model`}."""
     path = Path(folder) / CONFIG
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist: expected a folder written by save_model") from None
     except ValueError as error:
@@ -139,7 +140,7 @@ def read_config(folder: str | Path) -> dict[str, Any]:
 def _in_order(file: bytes) -> bytes:
     """The safetensors file with its metadata sorted, so that equal models are equal files; its writer shuffles them."""
     size = int.from_bytes(file[:8], "little")
-    entries = json.loads(file[8 : 8 + size])
+    entries = parse_json(file[8 : 8 + size])
     metadata = {"__metadata__": dict(sorted(entries.pop("__metadata__").items()))}
     text = json.dumps(metadata | entries, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)  # the tensors stay aligned

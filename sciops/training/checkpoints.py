@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sciops._untrusted import parse_json
 from sciops._writable import writable_file
 from sciops.training._sharding import like
 
@@ -82,10 +83,10 @@ def load_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
         raise ValueError(f"{path}: a safetensors file, but no checkpoint of sciops.training; load it with load_model")
     if header["checksum"] != str(_checksum(tensors)):
         raise ValueError(f"{path} is damaged: its tensors changed since they were written; delete it to start anew")
-    for name in json.loads(header.get("complex", "[]")):  # absent in files from before, which hold them as they are
+    for name in parse_json(header.get("complex", "[]")):  # absent in files from before, which hold them as they are
         # in memory of its own: a tensor lies at any multiple of 8 bytes of the file, complex128 is read at those of 16
         tensors[name] = torch.view_as_complex(tensors[name].clone())
-    return tensors, json.loads(header["state"])
+    return tensors, parse_json(header["state"])
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops._untrusted import parse_json
 from sciops._whole_files import replacing
 from sciops.grids import Grid
 
@@ -187,7 +188,7 @@ def read_manifest(plan: Plan) -> dict[str, Any] | None:
     """The identity of the plan that the folder of parts was begun with; None without a folder."""
     path = plan.parts / "plan.json"
     try:
-        return json.loads(path.read_text())
+        return parse_json(path.read_text())
     except FileNotFoundError:
         return None
     except ValueError:

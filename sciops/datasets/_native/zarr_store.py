@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops._untrusted import read_json
 from sciops.datasets._messages import shown
 from sciops.datasets._native.schema import check_schema, finest_first
 from sciops.datasets.conventions import SPACE
@@ -97,16 +97,13 @@ def _check_links(store: Path) -> None:
 def _described(folder: Path, kind: str) -> dict[str, Any]:
     file = folder / "zarr.json"
     try:
-        if file.stat().st_size > _MOST_JSON:
-            raise ValueError(f"of {file.stat().st_size} bytes")
-        about = json.loads(file.read_bytes())
+        about = read_json(file, largest=_MOST_JSON)
         if not isinstance(about, dict) or about.get("zarr_format") != 3 or about.get("node_type") != kind:
             raise ValueError(f"not of a {kind} of Zarr version 3")
-    except (ValueError, OSError, RecursionError) as error:
-        if isinstance(error, PermissionError):
-            raise
-        text = shown(str(error), 120)
-        raise ValueError(f"{file} is no description of a {kind} ({text or 'too deep'}); {_REMEDY}") from None
+    except PermissionError:
+        raise
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{file} is no description of a {kind} ({shown(str(error), 120)}); {_REMEDY}") from None
     return about
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from sciops._untrusted import parse_json
 from sciops.datasets.conventions import SPACE, SPLIT_WORDS
 from sciops.datasets.readers._numpy_files import npz_description
 from sciops.datasets.readers._sniff import Probe, readable
@@ -93,13 +94,13 @@ def stated(probe: Probe) -> Mapping[str, Any] | None:
 
 
 def _read(path: Path) -> Mapping[str, Any] | None:
-    return _parsed(path.read_bytes().decode("utf-8", "replace")) if path.stat().st_size <= _LARGEST else None
+    return _parsed(path.read_bytes()) if path.stat().st_size <= _LARGEST else None
 
 
-def _parsed(text: str) -> Mapping[str, Any] | None:
+def _parsed(text: str | bytes) -> Mapping[str, Any] | None:
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
+        content = parse_json(text, largest=_LARGEST)
+    except ValueError:
         return None
     return content if isinstance(content, dict) else None
 

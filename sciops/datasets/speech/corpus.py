@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sciops._json import plain, write_atomically
+from sciops._untrusted import parse_json
 from sciops._writable import writable_file
 
 FORMAT = "sciops.speech.1"
@@ -174,10 +175,10 @@ def load_corpus(path: str | Path) -> SpeechCorpus:
             arrays = {name: file.get_tensor(name) for name in file.keys()}
         if header.get("format") != FORMAT:
             raise ValueError(f"its format is {header.get('format')!r}, expected {FORMAT!r}")
-        named = json.loads(header["named"])
+        named = parse_json(header["named"])
         for name in ("texts", "speakers", "sentences", "symbols"):
             named[name] = tuple(named[name])
-        corpus = SpeechCorpus(**arrays, **named, about=json.loads(header["about"]))
+        corpus = SpeechCorpus(**arrays, **named, about=parse_json(header["about"]))
         if corpus.hash() != header["hash"]:
             raise ValueError("its content does not have the hash it was written with")
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
