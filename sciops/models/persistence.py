@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from sciops._json import plain, write_atomically, write_json
-from sciops._untrusted import parse_json
+from sciops._untrusted import check_regular, panics_as_errors, parse_json, read_json
 from sciops._writable import writable_folder
+from sciops.models._building import Stored, build_to_fit, in_one_line
 from sciops.models.apply import config_of, unwrapped
 from sciops.models.registry import model_from_config
 
@@ -65,34 +66,27 @@ def load_model(folder: str | Path, *, device: torch.device | str = "cpu") -> nn.
         return _best_of_run(folder / BEST).to(device).eval()
     described = read_config(folder)["model"]
     tensors, header = _read_weights(folder / WEIGHTS)
-    if "model" in header and parse_json(header["model"]) != described:
+    with in_one_line(folder / WEIGHTS):
+        alike = "model" not in header or parse_json(header["model"]) == described
+    if not alike:
         raise ValueError(
             f"{folder}: {CONFIG} and {WEIGHTS} describe different models (a save was cut off between them, or one was "
             "edited); save the model again"
         )
-    try:
-        model = model_from_config(described)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{folder / CONFIG}: {error}") from None
-    for name in parse_json(header.get("complex", "[]")):
-        tensors[name] = torch.view_as_complex(tensors[name])
-    wanted = model.state_dict()
-    for problem, names in (
-        ("lacks", wanted.keys() - tensors.keys()),
-        ("has an unknown", tensors.keys() - wanted.keys()),
-    ):
-        if names:
-            raise ValueError(
-                f"{folder / WEIGHTS} {problem} {sorted(names)[0]!r} ({len(names)} such); it is another model's"
-            )
-    for name, tensor in wanted.items():
-        if tensor.shape != tensors[name].shape:
-            raise ValueError(
-                f"{folder / WEIGHTS}: {name} has shape {tuple(tensors[name].shape)}; the model in {CONFIG} needs "
-                f"{tuple(tensor.shape)}"
-            )
+    model = _model_for(described, tensors, folder / CONFIG, folder / WEIGHTS)
     model.load_state_dict(tensors, assign=True)
     return model.to(device).eval()
+
+
+def _model_for(described: Any, tensors: Mapping[str, Tensor], config: Path, weights: Path) -> nn.Module:
+    """The described model with tensors of its own, when those of the file fit it."""
+
+    def build() -> nn.Module:
+        with in_one_line(config):
+            return model_from_config(described)
+
+    stored = {name: Stored(tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+    return build_to_fit(build, stored, weights)
 
 
 def _model_folder(folder: Path) -> Path:
@@ -108,13 +102,15 @@ def _best_of_run(path: Path) -> nn.Module:
     """The model of the checkpoint that `fit` keeps of its best epoch."""
     from sciops.training.checkpoints import load_checkpoint, load_model_tensors
 
-    tensors, state = load_checkpoint(path)
-    if state.get("model") is None:
+    with in_one_line(path):
+        tensors, state = load_checkpoint(path)
+    if not isinstance(state, dict) or state.get("model") is None:
         raise ValueError(
             f"{path} does not say how its model is built: build it, then sciops.training.load_model_tensors(model, "
             "*load_checkpoint(path)[:1], path)"
         )
-    model = model_from_config(state["model"])
+    own = {name.removeprefix("model/"): one for name, one in tensors.items() if name.startswith("model/")}
+    model = _model_for(state["model"], own, path, path)
     with torch.no_grad():
         for name, tensor in model.state_dict(keep_vars=True).items():
             if f"model/{name}" in tensors and isinstance(tensor, Tensor):
@@ -127,9 +123,11 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     """config.json of a saved model: {"model": description, "extra": what was given to `save_model`}."""
     path = Path(folder) / CONFIG
     try:
-        config = parse_json(path.read_text(encoding="utf-8"))
+        check_regular(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist: expected a folder written by save_model") from None
+    try:
+        config = read_json(path)
     except ValueError as error:
         raise ValueError(f"{path} is not JSON ({error}): the file is damaged; save the model again") from None
     if not isinstance(config, dict) or "model" not in config:
@@ -150,11 +148,15 @@ def _in_order(file: bytes) -> bytes:
 def _read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     from safetensors import SafetensorError, safe_open
 
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: expected a folder written by save_model")
     try:
-        with safe_open(path, framework="pt", device="cpu") as file:
+        with panics_as_errors(), safe_open(check_regular(path), framework="pt", device="cpu") as file:
             # a copy, so that the tensors outlive the file and can be written to
-            return {name: file.get_tensor(name).clone() for name in file.keys()}, file.metadata() or {}
+            tensors, header = {name: file.get_tensor(name).clone() for name in file.keys()}, file.metadata() or {}
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} does not exist: expected a folder written by save_model") from None
     except SafetensorError as error:
         raise ValueError(f"{path} cannot be read ({error}): the file is damaged; save the model again") from None
+    with in_one_line(path):
+        for name in parse_json(header.get("complex", "[]")):
+            tensors[name] = torch.view_as_complex(tensors[name])
+    return tensors, header
