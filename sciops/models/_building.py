@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.overrides import TorchFunctionMode
 
 _BYTES, _PER_BYTE = 1 << 30, 16  # of one tensor that is made, besides those of the file: tables of grids and offsets
 _OPERATIONS, _PER_TENSOR = 5000, 100  # our models take two to five a tensor
+_RANDOM = (torch.randn, torch.rand)
+_MADE_OF_A_SHAPE = (torch.empty, torch.zeros, torch.ones, torch.full, *_RANDOM)
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class _Misfit(Exception):
     """The described model and the tensors of the file are not of each other."""
 
 
-class _Bounds(TorchDispatchMode):
+class _Bounds(TorchFunctionMode):
     """Ends what makes a tensor far larger than all stored ones together, or far more tensors than are stored."""
 
     def __init__(self, stored: Mapping[str, Stored]) -> None:
@@ -78,16 +79,19 @@ class _Bounds(TorchDispatchMode):
         self.bytes = _BYTES + _PER_BYTE * sum(one.size for one in stored.values())
         self.left = _OPERATIONS + _PER_TENSOR * len(stored)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
         self.left -= 1
         if self.left < 0:
             raise _Misfit("is another model's: the one in its description has far more tensors")
-        if args and isinstance(args[0], (list, tuple)) and all(type(n) is int for n in args[0]):  # sizes
-            self._check(math.prod(args[0]))
-        made = func(*args, **(kwargs or {}))
-        for one in tree_leaves(made):
-            if isinstance(one, Tensor) and one.layout == torch.strided:
-                self._check(one.numel() * one.element_size())
+        if func in _MADE_OF_A_SHAPE and args:
+            sizes = args[0] if isinstance(args[0], (tuple, list)) else args
+            self._check(math.prod(n for n in sizes if isinstance(n, int)))
+        if func in _RANDOM and str(kwargs.get("device")) == "meta":
+            func = torch.empty  # the same without numbers, and without loading torch._dynamo
+        made = func(*args, **kwargs)
+        if isinstance(made, Tensor) and made.layout == torch.strided:
+            self._check(made.numel() * made.element_size())
         return made
 
     def _check(self, size: int) -> None:

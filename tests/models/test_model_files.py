@@ -167,7 +167,7 @@ def test_descriptions_of_others_end_in_one_line(tmp_path):
         (dict(width=20_000), "makes a tensor of 3.2e[+]09 bytes"),  # 36 GB in all
         (dict(modes=[30_000, 30_000]), "makes a tensor of"),
         (dict(depth=10**9), "has far more tensors"),
-        (dict(width=10**30), "verflow"),
+        (dict(width=10**30), "makes a tensor of"),
         (dict(width=float("inf")), "infinity"),
         (dict(grid={"shape": [5]}), "KeyError 'extent'"),
         (dict(grid="square"), "no attribute"),
