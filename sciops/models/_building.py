@@ -14,8 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 _BYTES, _PER_BYTE = 1 << 30, 16  # of one tensor that is made, besides those of the file: tables of grids and offsets
 _OPERATIONS, _PER_TENSOR = 5000, 100  # our models take two to five a tensor
-_RANDOM = (torch.randn, torch.rand)
-_MADE_OF_A_SHAPE = (torch.empty, torch.zeros, torch.ones, torch.full, *_RANDOM)
+_MADE_OF_A_SHAPE = (torch.empty, torch.zeros, torch.ones, torch.full, torch.randn, torch.rand)
 
 
 @dataclass(frozen=True)
@@ -87,8 +86,6 @@ class _Bounds(TorchFunctionMode):
         if func in _MADE_OF_A_SHAPE and args:
             sizes = args[0] if isinstance(args[0], (tuple, list)) else args
             self._check(math.prod(n for n in sizes if isinstance(n, int)))
-        if func in _RANDOM and str(kwargs.get("device")) == "meta":
-            func = torch.empty  # the same without numbers, and without loading torch._dynamo
         made = func(*args, **kwargs)
         if isinstance(made, Tensor) and made.layout == torch.strided:
             self._check(made.numel() * made.element_size())
