@@ -228,3 +228,17 @@ def test_a_model_that_the_meta_device_cannot_make_is_compared_all_the_same():
         build_to_fit(lambda: build(4), stored, "file")
     with pytest.raises(ValueError, match="file is another model's: .* makes a tensor of"):
         build_to_fit(lambda: build(10**10), stored, "file")
+
+
+def test_the_best_model_of_a_run_is_compared_before_it_is_built(tmp_path):
+    from sciops.training.checkpoints import model_tensors, save_checkpoint
+
+    model, x = build_model("fno", **SMALL).double(), randn(2, 1, 9, 9).double()
+    save_checkpoint(
+        tmp_path / "best.safetensors", model_tensors(model), {"model": json.loads(json.dumps(model.config))}
+    )
+    assert torch.equal(load_model(tmp_path)(x), model(x))
+    wide = {"name": "fno", "options": dict(SMALL, width=20_000)}
+    save_checkpoint(tmp_path / "best.safetensors", model_tensors(model), {"model": wide})
+    with pytest.raises(ValueError, match="best.safetensors is another model's: .* makes a tensor of"):
+        load_model(tmp_path)
