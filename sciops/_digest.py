@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sciops._json import plain
+from sciops._untrusted import read_json
 
 # What reading an archive of arrays may raise: a changed bit in its own tables may ask for another version of the
 # format, a password or the whole memory.
@@ -73,7 +74,7 @@ def read_sealed(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}); delete it, and it is made again") from None
     if not isinstance(record, dict):

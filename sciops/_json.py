@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from sciops._untrusted import parse_json
 from sciops._whole_files import replacing
 
 
@@ -81,10 +82,10 @@ def append_jsonl(path: str | Path, value: Any) -> None:
 def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
     """The records of a JSON-lines file; a last line that a killed process left unfinished is dropped."""
     lines = Path(path).read_text().split("\n")
-    records = [json.loads(line) for line in lines[:-1] if line]
+    records = [parse_json(line) for line in lines[:-1] if line]
     if lines[-1]:
         try:
-            records.append(json.loads(lines[-1]))
+            records.append(parse_json(lines[-1]))
         except json.JSONDecodeError:
             pass
     return records

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._untrusted import parse_json
 from sciops.datasets._blocks import pieces
 from sciops.datasets._trajectory_checks import TRAJECTORY_CHECKS
 from sciops.datasets.conventions import RECORDS, SPLITS
@@ -236,7 +236,7 @@ def check_records(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Finding
         failed = np.flatnonzero(np.asarray(dataset["status"].values) == code)
         found.each("error", "status", failed, "the solver failed", "leave these samples out")
     if "residual" in dataset:
-        config = json.loads(dataset.attrs.get("config", "{}"))
+        config = parse_json(dataset.attrs.get("config", "{}"))
         tol = float(config.get("tol", 1e-6)) if isinstance(config, dict) else 1e-6
         residual = np.asarray(dataset["residual"].values)
         limited = (
@@ -299,7 +299,7 @@ def check_solutions(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findi
     *a, u = (np.asarray(block[name].values, dtype=np.float64) for name in (*names, "u"))
     forcing = np.asarray(block["f"].values if "f" in dataset else float(dataset.attrs.get("forcing", 1.0)))
     try:
-        walls = json.loads(dataset.attrs.get("walls", "{}"))
+        walls = parse_json(dataset.attrs.get("walls", "{}"))
         options = {key: walls[key] for key in ("boundary", "values", "flux", "transfer") if key in walls}
         options["mean"] = "project"  # a balanced f is so to its stored precision only
         tensor = len(names) == 2

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from sciops._untrusted import parse_json
+
 _BLOCK = 1 << 20
 _TIMEOUT = (10.0, 60.0)  # seconds to connect, and between two blocks
 _PAUSE = 2.0  # seconds before a connection that broke is made anew
@@ -128,7 +130,7 @@ class ResumableDownload:
 
     def _noted(self) -> dict[str, Any]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            noted = json.loads(self.notes.read_text())
+            noted = parse_json(self.notes.read_text())
             return {key: noted[key] for key in ("url", "version", "size")}
         self.forget()  # bytes of an unknown address
         return {"url": None, "version": None, "size": None}

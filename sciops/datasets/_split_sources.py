@@ -10,19 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops.datasets.conventions import SPLITS, grid_of, split_indices
-
-_ROLES = {
-    "train": "train",
-    "training": "train",
-    "smooth1": "train",  # Li et al.: smooth1 trains, smooth2 tests
-    "val": "validation",
-    "valid": "validation",
-    "validation": "validation",
-    "test": "test",
-    "testing": "test",
-    "smooth2": "test",
-}
+from sciops.datasets.conventions import SPLIT_WORDS, SPLITS, grid_of, split_indices
 
 
 @dataclass(frozen=True)
@@ -136,9 +124,9 @@ def _candidates(folder: Path) -> Iterator[tuple[Path, str | None, bool]]:
         yield path, _role(path.stem), True
     for parent in (folder, folder / "data"):
         for child in sorted(parent.iterdir()) if parent.is_dir() else ():
-            if child.name.lower() in _ROLES and is_folder(child):
+            if child.name.lower() in SPLIT_WORDS and is_folder(child):
                 for path in _files(child) or _files_below(child):
-                    yield path, _ROLES[child.name.lower()], False
+                    yield path, SPLIT_WORDS[child.name.lower()], False
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -195,7 +183,7 @@ def _equations(found: list[_Found]) -> str:
 
 
 def _role(name: str) -> str | None:
-    roles = {_ROLES[word] for word in re.split(r"[^a-z0-9]+", name.lower()) if word in _ROLES}
+    roles = {SPLIT_WORDS[word] for word in re.split(r"[^a-z0-9]+", name.lower()) if word in SPLIT_WORDS}
     return roles.pop() if len(roles) == 1 else None
 
 

@@ -10,12 +10,24 @@ import numpy as np
 
 from sciops._arrays import refuse_masked
 from sciops._dimensions import SPACE
+from sciops._untrusted import parse_json
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
     import xarray as xr
 
 SPLITS = ("train", "validation", "test")
+SPLIT_WORDS = {  # in names of files and folders
+    "train": "train",
+    "training": "train",
+    "smooth1": "train",  # Li et al.: smooth1 trains, smooth2 tests
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "test": "test",
+    "testing": "test",
+    "smooth2": "test",
+}
 RECORDS = ("split", "seed", "residual", "iterations", "status", "error")  # of a sample's making, not of its equation
 SPLIT_ATTRS = {"flag_values": np.arange(3, dtype=np.int8), "flag_meanings": " ".join(SPLITS)}
 
@@ -119,7 +131,7 @@ def grid_of(dataset: xr.Dataset, field: str = "a") -> Grid:
     for attrs in (*sources, dataset.attrs):
         if "grid" in attrs:
             try:
-                return Grid.from_dict(json.loads(attrs["grid"]))
+                return Grid.from_dict(parse_json(attrs["grid"]))
             except (json.JSONDecodeError, KeyError, TypeError) as error:
                 raise ValueError(
                     f"attribute grid={attrs['grid']!r} is not a grid: expected the JSON of Grid.to_dict()"
@@ -148,7 +160,7 @@ def state_of(dataset: xr.Dataset) -> tuple[str, ...]:
     Raises ValueError when the ``state`` attribute names variables that are not there or have no time axis.
     """
     try:
-        names = json.loads(dataset.attrs.get("state", "[]"))
+        names = parse_json(dataset.attrs.get("state", "[]"))
         wrong = [name for name in names if name not in dataset or "time" not in dataset[name].dims]
     except (json.JSONDecodeError, TypeError) as error:
         raise ValueError(f"attribute state={dataset.attrs['state']!r}: expected a JSON list of variables") from error
@@ -161,7 +173,7 @@ def state_of(dataset: xr.Dataset) -> tuple[str, ...]:
 def parameters_of(dataset: xr.Dataset) -> dict[str, float]:
     """The constants of the equation that all samples share."""
     try:
-        return {name: float(value) for name, value in json.loads(dataset.attrs.get("parameters", "{}")).items()}
+        return {name: float(value) for name, value in parse_json(dataset.attrs.get("parameters", "{}")).items()}
     except (json.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
         raise ValueError(
             f"attribute parameters={dataset.attrs['parameters']!r}: expected a JSON object of numbers"
@@ -184,7 +196,7 @@ def with_grid(dataset: xr.Dataset, grid: Grid) -> xr.Dataset:
     result.attrs["positions"] = "stated by the caller"
     why = result.attrs.pop("no_grid", None)
     if why is not None:
-        notes = json.loads(result.attrs.get("notes", "[]"))
+        notes = parse_json(result.attrs.get("notes", "[]"))
         result.attrs["notes"] = json.dumps([f"{n}; the caller states one" if n == why else n for n in notes])
     result.set_close(dataset.close)  # xarray's copies do not close the file they read from
     return result

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._untrusted import parse_json
 from sciops._whole_files import bytes_on_disk, is_store
 from sciops.datasets._messages import plain_errors, shown
 from sciops.datasets._native.layout import samples_of
@@ -128,7 +129,7 @@ def _about(dataset: xr.Dataset) -> list[str]:
     walls = _boundary(dataset)
     if walls:
         lines.append(f"boundary     {walls}")
-    config = json.loads(attrs.get("config", "{}"))
+    config = parse_json(attrs.get("config", "{}"))
     if isinstance(config, dict) and config:
         shown = [f"{key}={config[key]}" for key in sorted(config) if not isinstance(config[key], (dict, list))]
         lines.append(f"config       {', '.join(shown)}")
@@ -140,7 +141,7 @@ def _darcy(dataset: xr.Dataset) -> str:
     source = "f" if "f" in dataset else f"{float(dataset.attrs.get('forcing', 1.0)):g}"
     tensor = "diag(a_x, a_y)" if "a_x" in dataset else "a"
     try:
-        walls = json.loads(dataset.attrs.get("walls", "{}"))
+        walls = parse_json(dataset.attrs.get("walls", "{}"))
         said = [
             f"{key} {json.dumps(walls[key], ensure_ascii=False)}"
             for key in ("boundary", "values", "flux")
@@ -163,7 +164,7 @@ def _times(dataset: xr.Dataset) -> str:
 
 def _boundary(dataset: xr.Dataset) -> str:
     try:
-        walls = json.loads(dataset.attrs.get("boundary", "{}"))
+        walls = parse_json(dataset.attrs.get("boundary", "{}"))
         return ", ".join(f"{axis} {kind}" for axis, kind in walls.items())
     except (json.JSONDecodeError, AttributeError):
         return str(dataset.attrs["boundary"])

@@ -7,7 +7,6 @@ describes it, and the command that generates data of the same law where no addre
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import re
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sciops._locks import exclusive
+from sciops._untrusted import read_json
 from sciops._whole_files import replacing, synchronize
 from sciops._writable import is_disk_full, writable_folder
 
@@ -85,7 +85,7 @@ def read_registry(path: str | os.PathLike) -> dict[str, PublicSet]:
     Raises ValueError naming what is missing or of the wrong kind.
     """
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = read_json(path)
         if content["format"] != _FORMAT:
             raise ValueError(f"format {content['format']!r}, expected {_FORMAT!r}")
         return {name: _as_set(name, entry) for name, entry in content["sets"].items()}

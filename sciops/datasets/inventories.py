@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._untrusted import parse_json
 from sciops._whole_files import bytes_on_disk, is_store
 from sciops.datasets._messages import plain_errors
 from sciops.datasets.conventions import SPLITS, grid_of, parameters_of, state_of
@@ -89,11 +89,11 @@ def _facts(dataset: xr.Dataset) -> dict[str, Any]:
         "task": str(attrs.get("task", "trajectory" if state_of(dataset) else "steady")),
         "state": list(state_of(dataset)),
         "parameters": {name: _finite(value) for name, value in parameters_of(dataset).items()},
-        "boundary": json.loads(attrs.get("boundary", "{}")),
+        "boundary": parse_json(attrs.get("boundary", "{}")),
         "samples": int(dataset.sizes.get("sample", 0)),
         "splits": {name: count for name, count in counts.items() if count},
         "times": times,
-        "notes": json.loads(attrs.get("notes", "[]")),
+        "notes": parse_json(attrs.get("notes", "[]")),
     }
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops._arrays import refuse_complex
+from sciops._untrusted import parse_json
 from sciops._whole_files import replacing
 from sciops._writable import writable_file
 from sciops.datasets._blocks import pieces
@@ -135,7 +135,9 @@ def read_native(path: str | os.PathLike[str], resolution: int | Sequence[int] | 
     else:
         # decode_times would make dates or durations of a time axis in seconds
         with samples_of(path):  # positions are read at once
-            dataset = xarray.open_dataset(path, group=name, engine="h5netcdf", decode_times=False, phony_dims="access")
+            # absolute: xarray takes a name that begins like "memory::" for an address
+            file = os.path.abspath(path)
+            dataset = xarray.open_dataset(file, group=name, engine="h5netcdf", decode_times=False, phony_dims="access")
     restore(dataset)
     dataset.attrs = {**attrs, **dataset.attrs}  # in place: a copy would not close the file
     return dataset
@@ -217,7 +219,7 @@ def _named(groups: Any) -> dict[str, xarray.Dataset]:
         pairs = []
         for dataset in groups:
             if "grid" in dataset.attrs:
-                shape = json.loads(dataset.attrs["grid"])["shape"]
+                shape = parse_json(dataset.attrs["grid"])["shape"]
             else:
                 shape = [dataset.sizes[axis] for axis in SPACE if axis in dataset.sizes]
             pairs.append((group_name(shape), dataset))

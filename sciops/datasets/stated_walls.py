@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from sciops._untrusted import parse_json
 from sciops.datasets.conventions import SPACE
 from sciops.grids import Grid
 
@@ -23,7 +23,7 @@ def sides_of(attrs: Mapping[str, Any], grid: Grid) -> tuple[dict[str, tuple[Any,
     axes = SPACE[: grid.ndim]
     if "walls" in attrs:
         stated = attrs["walls"]
-        stated = json.loads(stated) if isinstance(stated, str) else dict(stated)
+        stated = parse_json(stated) if isinstance(stated, str) else dict(stated)
         kinds = _pairs(stated.get("boundary", "dirichlet"), axes, "dirichlet")
         numbers = {name: _pairs(stated.get(name, 0.0), axes, 0.0) for name in _NUMBERS}
         return {
@@ -37,7 +37,7 @@ def sides_of(attrs: Mapping[str, Any], grid: Grid) -> tuple[dict[str, tuple[Any,
             for axis in axes
         }, False
     boundary = attrs.get("boundary")
-    boundary = json.loads(boundary) if isinstance(boundary, str) else dict(boundary or {})
+    boundary = parse_json(boundary) if isinstance(boundary, str) else dict(boundary or {})
     found = {}
     for axis in axes:
         if axis in boundary:

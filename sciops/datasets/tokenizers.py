@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +13,8 @@ import numpy as np
 
 from sciops._digest import is_sealed, is_whole, sealed
 from sciops._json import write_atomically, write_json
+from sciops._untrusted import check_regular, panics_as_errors, parse_json
+from sciops.datasets._messages import shown
 
 __all__ = ["BytePairs", "Symbols", "encode_documents", "load_tokenizer", "tokenizer_for"]
 
@@ -60,12 +62,14 @@ class BytePairs:
     """
 
     def __init__(self, description: str, *, end: str = END) -> None:
-        self._inner = _tokenizers().Tokenizer.from_str(description)
-        self._inner.encode_special_tokens = True  # "<|end|>" in a text is that text, not its end
-        # files of other programs may ask for their own lengths; here a text is encoded whole, and nothing else
-        self._inner.no_truncation()
-        self._inner.no_padding()
-        self._size = 1 + max(self._inner.get_vocab().values())  # numbers may be left out
+        package = _tokenizers()
+        with _in_one_line("not a tokenizer"):
+            self._inner = package.Tokenizer.from_str(description)
+            self._inner.encode_special_tokens = True  # "<|end|>" in a text is that text, not its end
+            # files of other programs may ask for their own lengths; here a text is encoded whole, and nothing else
+            self._inner.no_truncation()
+            self._inner.no_padding()
+            self._size = 1 + max(self._inner.get_vocab().values(), default=-1)  # numbers may be left out
         found = self._inner.token_to_id(end)
         if found is None:
             raise ValueError(f"the tokenizer has no token {end!r}; pass end, the token that ends a text")
@@ -75,10 +79,13 @@ class BytePairs:
         return self._size
 
     def encode(self, text: str) -> np.ndarray:
-        return np.array(self._inner.encode(text, add_special_tokens=False).ids, dtype=np.int64)
+        with _in_one_line("the text cannot be encoded"):
+            return np.array(self._inner.encode(text, add_special_tokens=False).ids, dtype=np.int64)
 
     def decode(self, tokens: Iterable[int]) -> str:
-        return self._inner.decode([int(t) for t in tokens], skip_special_tokens=True)
+        tokens = [int(t) for t in tokens]
+        with _in_one_line("the tokens cannot be decoded"):
+            return self._inner.decode(tokens, skip_special_tokens=True)
 
     def save(self, path: str | os.PathLike) -> Path:
         return write_atomically(_file(path), self._inner.to_str(pretty=True).encode())
@@ -128,28 +135,27 @@ def load_tokenizer(path: str | os.PathLike, *, end: str = END) -> BytePairs | Sy
 
     end : which token ends a text, of files that others wrote ("<|endoftext|>", "</s>")
 
-    Raises FileNotFoundError, and ValueError for a file that is none.
+    Raises FileNotFoundError, and ValueError in one line for a file that is not a tokenizer.
     """
     path = Path(path)
     path = path / FILE if path.is_dir() else path
     try:
-        description = path.read_text(encoding="utf-8")
-        found = json.loads(description)
+        check_regular(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist: expected a tokenizer that was saved") from None
+    try:
+        description = path.read_text(encoding="utf-8")
+        found = parse_json(description)
     except ValueError as error:
         raise ValueError(f"{path} is not JSON ({error}): expected a tokenizer that was saved") from None
     if isinstance(found, dict) and is_sealed(found) and not is_whole(found):
         raise ValueError(f"{path} changed since it was written: save the tokenizer again")
-    if isinstance(found, dict) and found.get("kind") == "characters" and isinstance(found.get("symbols"), str):
-        return Symbols(found["symbols"])
-    if not (isinstance(found, dict) and "model" in found):
+    characters = isinstance(found, dict) and found.get("kind") == "characters" and isinstance(found.get("symbols"), str)
+    if not characters and not (isinstance(found, dict) and "model" in found):
         raise ValueError(f"{path} holds no tokenizer: expected the file of save, or one of the package tokenizers")
     try:
-        return BytePairs(description, end=end)
-    except ImportError:
-        raise
-    except Exception as error:  # the package raises Exception itself
+        return Symbols(found["symbols"]) if characters else BytePairs(description, end=end)
+    except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
@@ -164,6 +170,16 @@ def encode_documents(tokenizer: BytePairs | Symbols, texts: Iterable[str]) -> np
 def _file(path: str | os.PathLike) -> Path:
     path = Path(path)
     return path if path.suffix == ".json" else path / FILE
+
+
+@contextmanager
+def _in_one_line(what: str) -> Iterator[None]:
+    """Around the package, which panics, and raises Exception itself."""
+    try:
+        with panics_as_errors():
+            yield
+    except Exception as error:
+        raise ValueError(f"{what} ({shown(str(error), 200)})") from None
 
 
 def _tokenizers() -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from sciops._dimensions import LEADING
+from sciops._untrusted import parse_json
 from sciops._whole_files import is_store
 from sciops.datasets._checks import CHECKS, Findings, Statistics, check_solutions
 from sciops.datasets._messages import plain_errors, shown
@@ -251,7 +251,7 @@ def _check_names(dataset: xr.Dataset, found: Findings) -> None:
 
 
 def _check_positions(dataset: xr.Dataset, found: Findings) -> None:
-    for note in json.loads(dataset.attrs.get("notes", "[]")):
+    for note in parse_json(dataset.attrs.get("notes", "[]")):
         found.add("warning", "", None, note, _NOTED)
     if "no_grid" in dataset.attrs:  # the notes say why
         return
@@ -291,7 +291,7 @@ def _check_positions(dataset: xr.Dataset, found: Findings) -> None:
 
 def _check_splits(dataset: xr.Dataset, found: Findings) -> None:
     samples = dataset.sizes.get("sample", 0)
-    ranges: dict[str, Any] = json.loads(dataset.attrs.get("splits", "{}"))
+    ranges: dict[str, Any] = parse_json(dataset.attrs.get("splits", "{}"))
     if "split" not in dataset and not ranges:
         found.add(
             "note",

@@ -17,6 +17,15 @@ from sciops.models.blocks import hidden_width
 from sciops.models.operator import description
 
 ARCHITECTURES = ("ViT", "SwinV2")
+# of their configurations; no other entry is passed on, since some name code that transformers would fetch and run
+OPTIONS = (
+    "hidden_act",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "initializer_range",
+    "layer_norm_eps",
+    "qkv_bias",
+)
 
 
 class HuggingFaceClassifier(nn.Module):
@@ -32,7 +41,8 @@ class HuggingFaceClassifier(nn.Module):
     heads : or, for SwinV2, one number per stage
     mlp_ratio : hidden width of an MLP over its width
     window, drop_path (SwinV2) : cells per axis of a window; probability of skipping a branch in the last block
-    options : of their `ViTConfig` or `Swinv2Config`
+    options : hidden_act, hidden_dropout_prob, attention_probs_dropout_prob, initializer_range, layer_norm_eps and
+        qkv_bias of their `ViTConfig` or `Swinv2Config`
 
     forward(x) : (batch, in_channels, H, W) → (batch, out_channels), any H and W. Images are continued by zeros below
     and to the right to whole patches. At another size than `image_size` ViT's positions are interpolated, which works
@@ -72,9 +82,10 @@ class HuggingFaceClassifier(nn.Module):
         foreign = (
             dict(depths=depths, window=window, drop_path=drop_path) if architecture == "ViT" else dict(depth=depth)
         )
-        for name, value in foreign.items():
-            if value is not None:
-                raise TypeError(f"transformers:{architecture}: unknown option {name!r}; it takes {', '.join(own)}")
+        given = [name for name, value in foreign.items() if value is not None]
+        for name in (*given, *(name for name in options if name not in OPTIONS)):
+            known = ", ".join(sorted((*own, *OPTIONS, "heads", "image_size", "mlp_ratio", "patch", "width")))
+            raise TypeError(f"transformers:{architecture}: unknown option {name!r}; it takes {known}")
         shared = dict(
             image_size=self.image_size, patch_size=patch, num_channels=in_channels, num_labels=out_channels, **options
         )

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from sciops._digest import canonical, first_difference, is_sealed, is_whole, sealed
 from sciops._json import plain, write_atomically, write_json
+from sciops._untrusted import check_regular, panics_as_errors, parse_json, read_json
 from sciops._writable import writable_folder
+from sciops.models._building import Stored, build_to_fit, in_one_line
 from sciops.models.apply import config_of, unwrapped
 from sciops.models.registry import model_from_config
 
@@ -74,30 +76,20 @@ def load_model(folder: str | Path, *, device: torch.device | str = "cpu", accept
     tensors, header = _read_weights(folder / WEIGHTS)
     if not accept_edits:
         _check_edits(folder, config, header)
-    described = config["model"]
-    try:
-        model = model_from_config(described)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{folder / CONFIG}: {error}") from None
-    for name in json.loads(header.get("complex", "[]")):
-        tensors[name] = torch.view_as_complex(tensors[name])
-    wanted = model.state_dict()
-    for problem, names in (
-        ("lacks", wanted.keys() - tensors.keys()),
-        ("has an unknown", tensors.keys() - wanted.keys()),
-    ):
-        if names:
-            raise ValueError(
-                f"{folder / WEIGHTS} {problem} {sorted(names)[0]!r} ({len(names)} such); it is another model's"
-            )
-    for name, tensor in wanted.items():
-        if tensor.shape != tensors[name].shape:
-            raise ValueError(
-                f"{folder / WEIGHTS}: {name} has shape {tuple(tensors[name].shape)}; the model in {CONFIG} needs "
-                f"{tuple(tensor.shape)}"
-            )
+    model = _model_for(config["model"], tensors, folder / CONFIG, folder / WEIGHTS)
     model.load_state_dict(tensors, assign=True)
     return model.to(device).eval()
+
+
+def _model_for(described: Any, tensors: Mapping[str, Tensor], config: Path, weights: Path) -> nn.Module:
+    """The described model with tensors of its own, when those of the file fit it."""
+
+    def build() -> nn.Module:
+        with in_one_line(config):
+            return model_from_config(described)
+
+    stored = {name: Stored(tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+    return build_to_fit(build, stored, weights)
 
 
 def _model_folder(folder: Path) -> Path:
@@ -113,13 +105,15 @@ def _best_of_run(path: Path) -> nn.Module:
     """The model of the checkpoint that `fit` keeps of its best epoch."""
     from sciops.training.checkpoints import load_checkpoint, load_model_tensors
 
-    tensors, state = load_checkpoint(path)
-    if state.get("model") is None:
+    with in_one_line(path):
+        tensors, state = load_checkpoint(path)
+    if not isinstance(state, dict) or state.get("model") is None:
         raise ValueError(
             f"{path} does not say how its model is built: build it, then sciops.training.load_model_tensors(model, "
             "*load_checkpoint(path)[:1], path)"
         )
-    model = model_from_config(state["model"])
+    own = {name.removeprefix("model/"): one for name, one in tensors.items() if name.startswith("model/")}
+    model = _model_for(state["model"], own, path, path)
     with torch.no_grad():
         for name, tensor in model.state_dict(keep_vars=True).items():
             if f"model/{name}" in tensors and isinstance(tensor, Tensor):
@@ -145,9 +139,11 @@ def read_config(folder: str | Path, *, accept_edits: bool = False) -> dict[str, 
 def _read_json(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        check_regular(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist: expected a folder written by save_model") from None
+    try:
+        config = read_json(path)
     except ValueError as error:
         raise ValueError(f"{path} is not JSON ({error}): the file is damaged; save the model again") from None
     if not isinstance(config, dict) or "model" not in config:
@@ -163,7 +159,8 @@ def _check_edits(folder: Path, config: Mapping[str, Any], header: Mapping[str, s
         saved = {**config, "model": _parsed(folder / WEIGHTS, header["model"])}
     else:
         return
-    difference = first_difference(config, saved)
+    with in_one_line(folder / CONFIG):
+        difference = first_difference(config, saved)
     if difference:
         raise ValueError(
             f"{folder}: {CONFIG} and {WEIGHTS} differ: {difference} (a save was cut off between them, or one was "
@@ -173,7 +170,7 @@ def _check_edits(folder: Path, config: Mapping[str, Any], header: Mapping[str, s
 
 def _parsed(path: Path, text: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError as error:
         raise ValueError(f"{path} is damaged (its header is not JSON, {error}); save the model again") from None
 
@@ -181,7 +178,7 @@ def _parsed(path: Path, text: str) -> Any:
 def _in_order(file: bytes) -> bytes:
     """The safetensors file with its metadata sorted, so that equal models are equal files; its writer shuffles them."""
     size = int.from_bytes(file[:8], "little")
-    entries = json.loads(file[8 : 8 + size])
+    entries = parse_json(file[8 : 8 + size])
     metadata = {"__metadata__": dict(sorted(entries.pop("__metadata__").items()))}
     text = json.dumps(metadata | entries, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)  # the tensors stay aligned
@@ -198,6 +195,9 @@ def _read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise ValueError(f"{path} has format {number}, expected {_FORMAT}: it is of a later sciops, or damaged")
     if (is_sealed(header) or number == _FORMAT) and not is_whole(header, tensors):
         raise ValueError(f"{path} is damaged: it changed since it was written; save the model again")
+    with in_one_line(path):
+        for name in parse_json(header.get("complex", "[]")):
+            tensors[name] = torch.view_as_complex(tensors[name])
     return tensors, header
 
 
@@ -205,10 +205,10 @@ def _read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 def _opened(path: Path) -> Iterator[Any]:
     from safetensors import SafetensorError, safe_open
 
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: expected a folder written by save_model")
     try:
-        with safe_open(path, framework="pt", device="cpu") as file:
+        with panics_as_errors(), safe_open(check_regular(path), framework="pt", device="cpu") as file:
             yield file
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} does not exist: expected a folder written by save_model") from None
     except SafetensorError as error:
         raise ValueError(f"{path} cannot be read ({error}): the file is damaged; save the model again") from None

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops._digest import is_sealed, is_whole, sealed
+from sciops._untrusted import parse_json
 from sciops._whole_files import replacing
 from sciops.training._sharding import like
 
@@ -71,10 +72,13 @@ def load_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
     )
     if not whole:
         raise ValueError(f"{path} is damaged: it changed since it was written; delete it to start anew")
-    for name in json.loads(header.get("complex", "[]")):  # absent in files from before, which hold them as they are
-        # in memory of its own: a tensor lies at any multiple of 8 bytes of the file, complex128 is read at those of 16
-        tensors[name] = torch.view_as_complex(tensors[name].clone())
-    return tensors, json.loads(header["state"])
+    try:
+        for name in parse_json(header.get("complex", "[]")):  # absent in files from before, which hold them as they are
+            # in memory of its own: a tensor lies at any multiple of 8 bytes of the file, complex128 is read at 16
+            tensors[name] = torch.view_as_complex(tensors[name].clone())
+        return tensors, parse_json(header["state"])
+    except (ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise ValueError(f"{path} is no checkpoint that was saved ({' '.join(str(error).split())[:200]})") from None
 
 
 def _what_else(header: Mapping[str, str]) -> str:

@@ -179,3 +179,31 @@ def _npy(array):
     buffer = io.BytesIO()
     np.save(buffer, array)
     return buffer.getvalue()
+
+
+def test_numbers_under_a_filter_that_is_not_here(tmp_path, native):
+    """Neither damaged nor readable: LZ4 is a filter that h5py's library does not have."""
+    with h5py.File(native, "r+") as file:
+        created = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        created.set_chunk((4,))
+        created.set_filter(32004, h5py.h5z.FLAG_OPTIONAL)
+        space = h5py.h5s.create_simple((4,))
+        stored = h5py.h5d.create(file.id, b"packed", h5py.h5t.IEEE_F64LE, space, created)
+        stored.write_direct_chunk((0,), bytes(100))
+    for action in (open_dataset, validate, describe):
+        with pytest.raises(ValueError, match="keeps packed packed by the filter 32004 .*import hdf5plugin") as caught:
+            action(native)
+        assert "\n" not in str(caught.value) and "damaged" not in str(caught.value)
+
+
+def test_deep_json_in_attributes_and_beside_files(tmp_path, native):
+    deep = '{"a":' * 5000 + "1" + "}" * 5000
+    with h5py.File(native, "r+") as file:
+        file.attrs["config"] = deep
+    with pytest.raises(ValueError, match="config is .* a JSON object is expected"):
+        open_dataset(native)
+    np.save(tmp_path / "u.npy", np.zeros((3, 4)))
+    for name in ("u.npy.json", "u.json", "sciops.json"):
+        (tmp_path / name).write_text(deep)
+    with pytest.raises(ValueError, match="describe_arrays"):
+        open_dataset(tmp_path / "u.npy")

@@ -120,6 +120,18 @@ def test_a_folder_with_one_sample_a_file_is_described_once(tmp_path):
     assert find_reader(other).name == "poseidon"
 
 
+def test_a_description_in_another_folder_is_not_this_files(tmp_path, monkeypatch):
+    _one_a_file(tmp_path / "run", 1), _one_a_file(tmp_path / "train" / "run", 1), _one_a_file(tmp_path / "test", 1)
+    content = {"arrays": {"a": {"dims": ["x", "y"], "array": "coefficient"}}, "grid": TORUS.to_dict()}
+    (tmp_path / "sciops.json").write_text(json.dumps(content))
+    for folder in ("run", "train/run"):  # the first is beside the description's folder, the second two below it
+        assert find_reader(tmp_path / folder / "sample_0.h5") is None
+    monkeypatch.chdir(tmp_path / "test")  # the name as it was given has no folder above
+    assert find_reader("sample_0.h5").name == find_reader(tmp_path / "test" / "sample_0.h5").name == "arrays"
+    with pytest.raises(ValueError, match="holds no .npy"):
+        describe_arrays(tmp_path / "train", {"u": ("x",)}, grid=Grid(4, 1.0, "cell"))
+
+
 def test_a_trajectory_a_file(tmp_path):
     values = RNG.random((3, 6, 4))
     with h5py.File(tmp_path / "run.h5", "w") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter
 
@@ -158,3 +159,27 @@ def test_other_files_and_sizes_are_refused_in_one_line(tmp_path, pairs, monkeypa
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ImportError, match=r"pip install 'sciops\[text\]'"):
         tokenizer_for("abc", 300)
+
+
+def test_files_that_the_package_panics_at_are_one_line(tmp_path, pairs, capfd):
+    found = json.loads(pairs.save(tmp_path / "sound").read_text())
+    unigram = {"type": "Unigram", "unk_id": None, "vocab": [["<|end|>", 0.0]]}
+    for change, message in (
+        (
+            {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
+            "not a tokenizer .the library panicked",
+        ),
+        ({"model": {"type": "BPE", "vocab": {}, "merges": []}, "added_tokens": []}, "has no token"),
+        ({"model": {"type": "Unigram", "unk_id": 7, "vocab": [["a", 0.0]]}}, "not a tokenizer"),
+        ({"model": unigram}, "the text cannot be encoded"),
+        ({"model": [[]] * 2 + [json.loads("[" * 200 + "]" * 200)]}, "is not JSON .nested more than 100 levels"),
+    ):
+        (tmp_path / "tokenizer.json").write_text(json.dumps(found | change))
+        with pytest.raises(ValueError, match=message) as caught:
+            load_tokenizer(tmp_path).encode("abc")
+        assert "\n" not in str(caught.value)
+    capfd.readouterr()  # the package prints where it panicked
+    (tmp_path / "tokenizer.json").unlink()
+    os.mkfifo(tmp_path / "tokenizer.json")
+    with pytest.raises(ValueError, match="not a regular file"):
+        load_tokenizer(tmp_path)

@@ -18,6 +18,10 @@ def _tensors(count, *shape):
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(0))
 
 
+def _ragged():
+    return torch.nested.as_nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+
+
 def test_a_list_of_samples_opens_with_the_samples_along_its_first_axis(tmp_path):
     """The form of neuraloperator's sets of cars and surfaces, where all samples have one shape."""
     a, u, path = _tensors(5, 6, 4), _tensors(5, 2, 6, 4), tmp_path / "list.pt"
@@ -75,6 +79,9 @@ def test_two_fields_in_a_list_are_components(tmp_path):
         ([{"a": torch.ones(5)}, {}], "a", "missing in 1 of the 2 dictionaries"),
         ([{"a": [torch.ones(5)] * 2}] * 2, "a", "a list in each dictionary of a list"),
         ({"a": torch.eye(3).to_sparse()}, "a", r"a sparse tensor \(save it with to_dense"),
+        ({"a": _ragged()}, "a", r"a nested tensor \(save a list"),
+        ([{"a": [_ragged()]}] * 2, "a/0", r"a nested tensor \(save a list"),
+        ({"a": torch.ones(3, device="meta")}, "a", "of the meta device, which has no numbers"),
     ],
 )
 def test_what_is_not_one_array_is_said_with_the_reason(tmp_path, content, name, why):

@@ -391,3 +391,30 @@ def test_a_missing_zarr_is_one_line(tmp_path: Path, stored: Path, monkeypatch) -
 
 def test_the_writer_of_hdf5_is_not_asked_for_zarr(tmp_path: Path) -> None:
     assert writer.storage(plan_in(tmp_path, "out.h5")) is not writer.storage(plan_in(tmp_path))
+
+
+@pytest.mark.parametrize("what", ["r9/a/c.0.0.0", "r9/u/zarr.json", "r9/u", "r9", "zarr.json"])
+def test_no_link_leads_out_of_a_store(tmp_path: Path, store: Path, what: str) -> None:
+    outside = tmp_path / "outside"
+    shutil.move(store / what, outside)
+    (store / what).symlink_to(outside)
+    for action in (open_dataset, validate, content_hash, lambda path: convert(path, tmp_path / "out.h5", "native")):
+        with pytest.raises(ValueError, match=f"keeps {what} in another place .*outside.*cp -rL") as caught:
+            action(store)
+        assert "\n" not in str(caught.value)
+
+
+def test_links_inside_a_store_and_to_a_store_are_followed(tmp_path: Path, store: Path, hdf5: Path) -> None:
+    (store / "r9" / "a" / "c.0.0.0").rename(store / "r9" / "kept")
+    (store / "r9" / "a" / "c.0.0.0").symlink_to("../kept")
+    (tmp_path / "link.zarr").symlink_to(store)
+    assert content_hash(tmp_path / "link.zarr") == content_hash(hdf5)
+
+
+def test_a_name_that_looks_like_an_address_is_a_name(tmp_path: Path, store: Path, hdf5: Path, monkeypatch) -> None:
+    shutil.copytree(store, tmp_path / "memory::local::b.zarr")
+    shutil.copyfile(hdf5, tmp_path / "memory::b.h5")
+    monkeypatch.chdir(tmp_path)
+    for name in ("memory::local::b.zarr", "memory::b.h5"):
+        with open_dataset(name) as dataset, open_dataset(hdf5) as expected:
+            assert np.array_equal(dataset["a"].values, expected["a"].values)

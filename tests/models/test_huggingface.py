@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
@@ -85,6 +86,19 @@ def test_saved_and_built_again(tmp_path, name, options):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
 
 
+def test_a_description_that_names_code_of_others_is_refused(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    folder = save_model(make("ViT"), tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    config["model"]["options"]["attn_implementation"] = "evil/kernel"
+    (folder / "config.json").write_text(json.dumps(config))
+    weights = folder / "model.safetensors"
+    save_file(load_file(weights), weights, {"model": json.dumps(config["model"]), "complex": "[]"})
+    with pytest.raises(ValueError, match="config.json: transformers:ViT: unknown option 'attn_implementation'"):
+        load_model(folder)
+
+
 @pytest.mark.parametrize("name", ["ViT", "SwinV2"])
 def test_all_weights_learn(name):
     model = make(name).train()
@@ -97,8 +111,11 @@ def test_all_weights_learn(name):
 def test_bad_arguments_are_named(monkeypatch):
     for name, change, error, match in (
         ("ViT", {"heads": 3}, ValueError, "heads=3 do not divide width=8"),
-        ("ViT", {"window": 4}, TypeError, "'window'; it takes depth"),
-        ("SwinV2", {"depth": 4}, TypeError, "'depth'; it takes depths"),
+        ("ViT", {"window": 4}, TypeError, "'window'; it takes .*depth, "),
+        ("SwinV2", {"depth": 4}, TypeError, "'depth'; it takes .*depths, "),
+        ("ViT", {"x": 1}, TypeError, "'x'; it takes attention_probs_dropout_prob, depth, heads, .*width$"),
+        ("SwinV2", {"attn_implementation": "evil/kernel"}, TypeError, "unknown option 'attn_implementation'"),
+        ("ViT", {"torch_dtype": "float64"}, TypeError, "unknown option 'torch_dtype'"),
         ("SwinV2", {"heads": (2, 5)}, ValueError, "heads=5 do not divide the width 16"),
         ("SwinV2", {"heads": (2,)}, ValueError, "one for each of depths"),
         ("SwinV2", {"image_size": 2}, ValueError, "at least 4 pixels"),

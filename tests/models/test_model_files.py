@@ -1,6 +1,7 @@
 """Saved models: the same bits back, and one clear line for everything that can be wrong."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 from sciops import Grid, build_model, load_model, save_model
 from sciops.datasets.normalizers import Normalizer
 from sciops.models import Latent, Normalized, SymmetryAveraged, read_config
+from sciops.models._building import Stored, build_to_fit
 from sciops.models.persistence import CONFIG, WEIGHTS
 from sciops.symmetry import Symmetry
 
@@ -218,3 +220,86 @@ def test_a_model_without_a_description_cannot_be_saved(tmp_path):
     assert not (tmp_path / "x").exists()
     with pytest.raises(TypeError, match="no JSON form"):
         build_model("neuralop:FNO", **SMALL, non_linearity=torch.relu)
+
+
+def test_descriptions_of_others_end_in_one_line(tmp_path):
+    """Each of these ended in another exception, in a model of gigabytes, or never."""
+    options = (
+        (dict(width=20_000), "makes a tensor of 3.2e[+]09 bytes"),  # 36 GB in all
+        (dict(modes=[30_000, 30_000]), "makes a tensor of"),
+        (dict(depth=10**9), "has far more tensors"),
+        (dict(width=10**30), "makes a tensor of"),
+        (dict(width=float("inf")), "infinity"),
+        (dict(grid={"shape": [5]}), "KeyError 'extent'"),
+        (dict(grid="square"), "no attribute"),
+    )
+    save_model(build_model("fno", **SMALL), tmp_path)
+    sound = {name: (tmp_path / name).read_bytes() for name in (CONFIG, WEIGHTS)}
+    for change, message in options:
+        rewrite(tmp_path, lambda model, change=change: model["options"].update(change))
+        with pytest.raises(ValueError, match=message) as caught:
+            load_model(tmp_path)
+        assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
+        for name, content in sound.items():
+            (tmp_path / name).write_bytes(content)
+
+
+def test_tensors_and_headers_of_others_end_in_one_line(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    save_model(build_model("fno", **SMALL), tmp_path)
+    described, tensors = (tmp_path / CONFIG).read_text(), load_file(tmp_path / WEIGHTS)
+    model = json.dumps(json.loads(described)["model"])
+    whole = {name: tensor.to(torch.int64) for name, tensor in tensors.items()}
+    for header, content, message in (
+        ({"model": model, "complex": '["none"]'}, tensors, "KeyError 'none'"),
+        ({"model": model, "complex": "3"}, tensors, "not iterable"),
+        ({"model": model, "complex": '["lift.0.weight"]'}, tensors, "last dimension of size 2"),
+        ({"model": "{", "complex": "[]"}, tensors, "property name"),
+        ({"model": "[" * 9999, "complex": "[]"}, tensors, "levels deep"),
+        ({"model": model}, whole, "has dtype torch.int64, not one such as torch.float32"),
+    ):
+        save_file(content, tmp_path / WEIGHTS, header)
+        with pytest.raises(ValueError, match=message) as caught:
+            load_model(tmp_path)
+        assert "\n" not in str(caught.value) and str(tmp_path / WEIGHTS) in str(caught.value)
+    (tmp_path / CONFIG).write_text('{"model":' + "[" * 9999)
+    with pytest.raises(ValueError, match="is not JSON .nested more than 100 levels"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize("name", [CONFIG, WEIGHTS])
+def test_pipes_are_not_waited_for(tmp_path, name):
+    save_model(build_model("fno", **SMALL), tmp_path)
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ValueError, match=f"{name} is not a regular file"):
+        load_model(tmp_path)
+
+
+def test_a_model_that_the_meta_device_cannot_make_is_compared_all_the_same():
+    def build(size=3):
+        model = torch.nn.Linear(size, 2)
+        float(torch.ones(()))  # which the meta device does not know
+        return model
+
+    stored = {"weight": Stored((2, 3), torch.float32), "bias": Stored((2,), torch.float32)}
+    assert build_to_fit(build, stored, "file").weight.device.type == "cpu"
+    with pytest.raises(ValueError, match="file is another model's: weight has shape"):
+        build_to_fit(lambda: build(4), stored, "file")
+    with pytest.raises(ValueError, match="file is another model's: .* makes a tensor of"):
+        build_to_fit(lambda: build(10**10), stored, "file")
+
+
+def test_the_best_model_of_a_run_is_compared_before_it_is_built(tmp_path):
+    from sciops.training.checkpoints import model_tensors, save_checkpoint
+
+    model, x = build_model("fno", **SMALL).double(), randn(2, 1, 9, 9).double()
+    save_checkpoint(
+        tmp_path / "best.safetensors", model_tensors(model), {"model": json.loads(json.dumps(model.config))}
+    )
+    assert torch.equal(load_model(tmp_path)(x), model(x))
+    wide = {"name": "fno", "options": dict(SMALL, width=20_000)}
+    save_checkpoint(tmp_path / "best.safetensors", model_tensors(model), {"model": wide})
+    with pytest.raises(ValueError, match="best.safetensors is another model's: .* makes a tensor of"):
+        load_model(tmp_path)

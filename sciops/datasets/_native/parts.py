@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from sciops._digest import DAMAGED
+from sciops._untrusted import parse_json
 from sciops._whole_files import hidden, replacing
 from sciops.grids import Grid
 
@@ -200,7 +201,7 @@ def _check(plan: Plan, index: int, part: Any) -> None:
 
     A changed bit in the archive's list of members can end the list early.
     """
-    about = json.loads(str(part["about"])) if "about" in part else {"place": None}
+    about = parse_json(str(part["about"])) if "about" in part else {"place": None}
     plan.check_place(index, about["place"])
     gone = set(about["arrays"]) - set(part.files)
     if gone:
@@ -211,7 +212,7 @@ def read_manifest(plan: Plan) -> dict[str, Any] | None:
     """The identity of the plan that the folder of parts was begun with; None without a folder."""
     path = plan.parts / _MANIFEST
     try:
-        return json.loads(path.read_text())
+        return parse_json(path.read_text())
     except FileNotFoundError:
         return None
     except ValueError:

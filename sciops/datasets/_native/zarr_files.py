@@ -56,7 +56,9 @@ class ZarrArray(BackendArray):
                 import zarr
             except ImportError:
                 raise missing_zarr() from None
-            self._opened = (os.getpid(), zarr.open_array(str(self.path / self.key), mode="r", zarr_format=3))
+            # a store of the file system and nothing else: in a path as text "::" and "://" open other places
+            store = zarr.storage.LocalStore(self.path, read_only=True)
+            self._opened = (os.getpid(), zarr.open_array(store, path=self.key, mode="r", zarr_format=3))
         return self._opened[1]
 
     def __getstate__(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops._untrusted import parse_json
 from sciops.datasets._native.attributes import to_store
 from sciops.datasets._native.layout import chunks_of, plain_attribute
 
@@ -58,7 +59,7 @@ def group_json(attrs: Mapping[str, Any], folder: Path) -> bytes:
     below = {}
     for file in sorted(folder.rglob("zarr.json")):
         if file.parent != folder:
-            about = json.loads(file.read_bytes())
+            about = parse_json(file.read_bytes())
             if about["node_type"] == "group":
                 about["consolidated_metadata"] = _consolidated({})
             below[file.parent.relative_to(folder).as_posix()] = about

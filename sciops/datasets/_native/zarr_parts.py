@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from sciops._digest import is_whole, sealed
+from sciops._untrusted import parse_json
 from sciops._whole_files import create_new, replacing, synchronize
 from sciops.datasets._native.content import groups_of, root_attributes_of
 from sciops.datasets._native.parts import Plan
@@ -141,7 +142,7 @@ def _specs(plan: Plan, arrays: Mapping[str, np.ndarray]) -> dict[str, ZarrSpec]:
 
 
 def _receipt(plan: Plan, index: int) -> dict[str, dict[str, Any]]:
-    found = json.loads(plan.part(index).read_bytes())
+    found = parse_json(plan.part(index).read_bytes())
     plan.check_place(index, found.get("place") if isinstance(found, dict) else None)
     if not is_whole(found):
         raise ValueError("its receipt changed since it was written")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops._untrusted import read_json
 from sciops.datasets._messages import shown
 from sciops.datasets._native.schema import check_schema, finest_first
 from sciops.datasets.conventions import SPACE
@@ -42,10 +42,12 @@ class Stored:
 def store_attributes(path: Path) -> dict[str, Any]:
     """Attributes of the root group.
 
-    Raises FileNotFoundError, ValueError (no store of version 3, damaged description) in one line with the remedy.
+    Raises FileNotFoundError, ValueError (no store of version 3, damaged description, a link out of the store) in one
+    line with the remedy.
     """
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
+    _check_links(path)
     return _attributes(_described(path, "group"))
 
 
@@ -76,19 +78,32 @@ def group_of(path: Path, name: str) -> tuple[dict[str, Any], dict[str, Stored]]:
     return attrs, {key: _array(folder / key) for key in inside if (folder / key / "zarr.json").is_file()}
 
 
+def _check_links(store: Path) -> None:
+    """Raises ValueError for a symbolic link inside the store, at any depth, that leads out of it."""
+    root, folders = os.path.realpath(store), [os.fspath(store)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif entry.is_symlink() and os.path.commonpath((root, target := os.path.realpath(entry.path))) != root:
+                    name = shown(os.path.relpath(entry.path, store), 100)
+                    raise ValueError(
+                        f"{store} keeps {name} in another place ({shown(target, 200)}), which is not opened: copy the "
+                        "store with what its links lead to (cp -rL)"
+                    )
+
+
 def _described(folder: Path, kind: str) -> dict[str, Any]:
     file = folder / "zarr.json"
     try:
-        if file.stat().st_size > _MOST_JSON:
-            raise ValueError(f"of {file.stat().st_size} bytes")
-        about = json.loads(file.read_bytes())
+        about = read_json(file, largest=_MOST_JSON)
         if not isinstance(about, dict) or about.get("zarr_format") != 3 or about.get("node_type") != kind:
             raise ValueError(f"not of a {kind} of Zarr version 3")
-    except (ValueError, OSError, RecursionError) as error:
-        if isinstance(error, PermissionError):
-            raise
-        text = shown(str(error), 120)
-        raise ValueError(f"{file} is no description of a {kind} ({text or 'too deep'}); {_REMEDY}") from None
+    except PermissionError:
+        raise
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{file} is no description of a {kind} ({shown(str(error), 120)}); {_REMEDY}") from None
     return about
 
 

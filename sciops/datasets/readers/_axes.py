@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from sciops._untrusted import parse_json
 from sciops.datasets.conventions import SPACE
 from sciops.datasets.readers._hdf5_attributes import hdf5_packing
 from sciops.datasets.readers._sniff import Probe, readable
@@ -156,7 +156,7 @@ def stated_grid(probe: Probe, names: Sequence[str], rule: Callable[[], tuple[Gri
     if not isinstance(text, str):
         return rule()
     try:
-        grid = Grid.from_dict(json.loads(text))
+        grid = Grid.from_dict(parse_json(text))
     except (ValueError, KeyError, TypeError):
         grid = None
     if grid is None or not _fits(probe, names, grid):

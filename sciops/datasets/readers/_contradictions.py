@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 import numpy as np
 
+from sciops._untrusted import parse_json
 from sciops.datasets.conventions import SPACE
 from sciops.datasets.readers._coordinates import Coordinate, coordinates, dimension
 from sciops.datasets.readers._described import Held
@@ -78,5 +78,5 @@ def _about_axis(
 
 def _points(variable: Described, grid: Grid, dim: str) -> np.ndarray:
     own = variable.attrs.get("grid")
-    grid = grid if own is None else Grid.from_dict(json.loads(own))
+    grid = grid if own is None else Grid.from_dict(parse_json(own))
     return np.asarray(grid.coordinates()[SPACE.index(dim)])

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sciops.datasets.conventions import SPACE
+from sciops._untrusted import parse_json
+from sciops.datasets.conventions import SPACE, SPLIT_WORDS
 from sciops.datasets.readers._numpy_files import npz_description
 from sciops.datasets.readers._sniff import Probe, readable
 from sciops.grids import Grid
@@ -72,7 +73,11 @@ def sidecar(path: Path) -> Path:
 
 
 def stated(probe: Probe) -> Mapping[str, Any] | None:
-    """The JSON object that goes with the file, inside it, beside it, or in its folder; None where there is none."""
+    """The JSON object that goes with the file, inside it, beside it, or in its folder; None where there is none.
+
+    The folder of a file in train, valid or test is the one that holds these, unless they have a description of their
+    own. No other folder above is looked into: it may be anybody's.
+    """
     if probe.kind == "npz":
         with readable(probe.path, "a NumPy .npz archive"):
             text = npz_description(probe.path)
@@ -80,7 +85,8 @@ def stated(probe: Probe) -> Mapping[str, Any] | None:
             return _parsed(text)
     if os.path.isfile(sidecar(probe.path)):  # which is False for a name too long to have one
         return _read(sidecar(probe.path))
-    for folder in (probe.path.parent, probe.path.parent.parent):
+    own = probe.path.absolute().parent
+    for folder in (own, own.parent) if own.name.lower() in SPLIT_WORDS else (own,):
         content = _read(folder / FOLDER) if (folder / FOLDER).is_file() else None
         if content is not None:
             return content if _holds(probe, content) else None
@@ -88,13 +94,13 @@ def stated(probe: Probe) -> Mapping[str, Any] | None:
 
 
 def _read(path: Path) -> Mapping[str, Any] | None:
-    return _parsed(path.read_bytes().decode("utf-8", "replace")) if path.stat().st_size <= _LARGEST else None
+    return _parsed(path.read_bytes()) if path.stat().st_size <= _LARGEST else None
 
 
-def _parsed(text: str) -> Mapping[str, Any] | None:
+def _parsed(text: str | bytes) -> Mapping[str, Any] | None:
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
+        content = parse_json(text, largest=_LARGEST)
+    except ValueError:
         return None
     return content if isinstance(content, dict) else None
 

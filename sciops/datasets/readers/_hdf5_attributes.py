@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sciops.datasets._messages import shown
 from sciops.datasets.readers._numpy_files import Unsafe
 from sciops.datasets.readers._packing import ATTRIBUTES, Packing, packing_of
 
@@ -32,3 +33,14 @@ def hdf5_packing(item: Any) -> Packing | None:
         return packing_of(stated, item.dtype) if stated else None
     except ValueError as error:
         raise Unsafe(f"holds {item.name}, whose {error}") from None
+
+
+def missing_filter(item: Any) -> str | None:
+    """The first filter of an array's chunks, by number and name, that the library can neither run nor load."""
+    import h5py
+
+    created = item.id.get_create_plist()
+    for number, _, _, name in (created.get_filter(i) for i in range(created.get_nfilters())):
+        if not h5py.h5z.filter_avail(number):
+            return f"{number} ({shown(name.decode('utf-8', 'replace'), 40) or 'without a name'})"
+    return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import stat
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,11 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sciops._untrusted import check_regular
 from sciops._whole_files import is_store
 from sciops.datasets._messages import shown
 from sciops.datasets._native.zarr_store import store_attributes
 from sciops.datasets.readers._complex import number_type
-from sciops.datasets.readers._hdf5_attributes import hdf5_dimensions, hdf5_packing
+from sciops.datasets.readers._hdf5_attributes import hdf5_dimensions, hdf5_packing, missing_filter
 from sciops.datasets.readers._hdf5_guard import check_survivable
 from sciops.datasets.readers._hdf5_visit import elsewhere, stored_elsewhere
 from sciops.datasets.readers._mat5 import mat5_arrays, mat5_others
@@ -101,7 +101,8 @@ class Probe:
     @cached_property
     def torch_arrays(self) -> tuple[dict[str, TorchArray], dict[str, str]]:
         """`torch_contents` of a torch.save file."""
-        return torch_contents(self.tensors)
+        with readable(self.path, "a torch.save file"):
+            return torch_contents(self.tensors)
 
     def describe(self) -> str:
         """One line on what was found."""
@@ -151,6 +152,12 @@ class Probe:
                 raise ValueError(
                     f"{self.path} keeps the numbers of {name} in another file ({other}), which is not opened: "
                     "write them into one file"
+                )
+            missing = missing_filter(item)
+            if missing is not None:
+                raise ValueError(
+                    f"{self.path} keeps {shown(name, 60)} packed by the filter {missing}, which this HDF5 library does "
+                    "not have: import hdf5plugin first, or repack the file with h5repack -f GZIP=4"
                 )
             stored, ratio = size, _COMPRESSED
             if math.prod(shape) * dtype.itemsize > max(size, _ANY_FILE):
@@ -246,8 +253,7 @@ def probe(path: str | Path) -> Probe:
         near = sorted(p.name for p in path.parent.iterdir() if p.is_file())[:6] if path.parent.is_dir() else []
         hint = f"beside it lie {', '.join(near)}" if near else "check the folder's name"
         raise FileNotFoundError(f"no file {path}: {hint}")
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise ValueError(f"{path} is no regular file (a pipe or a device): copy the data into a file first")
+    check_regular(path)
     with open(path, "rb") as file:
         head = file.read(1024)
     if not head:

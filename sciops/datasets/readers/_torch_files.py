@@ -111,7 +111,11 @@ def _add(
 ) -> None:
     import torch
 
-    if tensors[0].layout != torch.strided:
+    if tensors[0].is_nested:
+        others[name] = "a nested tensor (save a list of tensors)"
+    elif tensors[0].is_meta:
+        others[name] = "a tensor of the meta device, which has no numbers (save it from a device)"
+    elif tensors[0].layout != torch.strided:
         others[name] = "a sparse tensor (save it with to_dense())"
     elif tensors[0].is_quantized:
         others[name] = "a quantized tensor (save it with dequantize())"
@@ -121,6 +125,8 @@ def _add(
 
 def _alike(tensors: Sequence[Any]) -> bool:
     first = tensors[0]
+    if any(one.is_nested for one in tensors):  # which have no shape
+        return False
     return all((one.shape, one.dtype, one.layout) == (first.shape, first.dtype, first.layout) for one in tensors)
 
 
@@ -128,7 +134,10 @@ def _same_kind(items: Sequence[Any]) -> bool:
     """Whether these are tensors of one type with equally many axes: samples, rather than an input and an output."""
     import torch
 
-    return all(isinstance(one, torch.Tensor) for one in items) and len({(one.ndim, one.dtype) for one in items}) == 1
+    return (
+        all(isinstance(one, torch.Tensor) and not one.is_nested for one in items)
+        and len({(one.ndim, one.dtype) for one in items}) == 1
+    )
 
 
 def _differing(tensors: Sequence[Any]) -> str:

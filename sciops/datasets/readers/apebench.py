@@ -9,13 +9,13 @@ one time unit a step; without a scenario both are unknown, and one unit period i
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._untrusted import read_json
 from sciops.datasets.conventions import SPACE, at_resolution, build_dataset
 from sciops.datasets.readers._axes import check_size, is_real
 from sciops.datasets.readers._description import ALONE, sidecar
@@ -101,12 +101,10 @@ def scenario(probe: Probe) -> Mapping[str, Any] | None:
     stems = (name.removesuffix("_train"), name.removesuffix("_test"))
     for beside in (sidecar(path), *(path.with_name(f"{stem}.json") for stem in stems)):
         try:
-            if not beside.is_file() or beside.stat().st_size > _LARGEST:
-                continue
-            content = json.loads(beside.read_bytes().decode("utf-8", "replace"))
+            content = read_json(beside, largest=_LARGEST)
             info = content["info"]
             stated = tuple(int(info[key]) for key in ("num_channels", "num_spatial_dims", "num_points"))
-        except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):
+        except (OSError, ValueError, KeyError, TypeError, OverflowError):
             continue
         if stated == (shape[2], len(shape) - 3, shape[3]):
             return content

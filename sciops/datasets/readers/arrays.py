@@ -1,8 +1,9 @@
 """Files of arrays whose axes are described, never guessed: .npy, .npz, HDF5, MATLAB, NetCDF, torch.save.
 
 The description is JSON, its form is said in `sciops.datasets.readers._description`: ``<file>.json`` beside the file,
-which `describe_arrays` writes, a member ``sciops.json`` of a .npz archive, or ``sciops.json`` in the folder or in the
-one above it, for all files that hold the arrays it names. It goes before every layout that the file may look like.
+which `describe_arrays` writes, a member ``sciops.json`` of a .npz archive, or ``sciops.json`` in the folder, for all
+files that hold the arrays it names; for files in its folders train, valid and test as well. It goes before every layout
+that the file may look like.
 Where no variable has a sample axis the file is one sample, as where a program writes one file each.
 
 HDF5 is read as it is asked for; arrays of .npy, NetCDF-3 and torch files and uncompressed members of an archive are
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets._messages import shown
-from sciops.datasets.conventions import SPACE, at_resolution, build_dataset
+from sciops.datasets.conventions import SPACE, SPLIT_WORDS, at_resolution, build_dataset
 from sciops.datasets.readers._axes import check_size
 from sciops.datasets.readers._contradictions import contradictions
 from sciops.datasets.readers._described import KINDS, Held, held
@@ -117,7 +118,8 @@ def describe_arrays(
     """Writes what the arrays of a file mean to ``<file>.json`` beside it, and returns that path.
 
     path : a file of arrays, .npy, .npz, HDF5, MATLAB, NetCDF or torch.save, which stays as it is; or a folder of such
-        files, which is given one ``sciops.json`` for all in it and in the folders in it, checked on the first of them
+        files, which is given one ``sciops.json`` for all in it and in its folders train, valid and test, checked on the
+        first of them
     arrays : variable → names of its axes in the order in which `sciops info` prints them, of "sample", "time", "x",
         "y", "z", "" (length one, left out) and "channel"; or {"dims": …, "array": its name or path in the file,
         "components": names along "channel", "units": …, "long_name": …, "real_imaginary": True}, the last for an
@@ -170,10 +172,11 @@ def describe_arrays(
 
 
 def _first_in(folder: Path) -> Path:
-    """The first file of arrays of a folder, or of the folders in it."""
+    """The first file of arrays of a folder, or of its train, valid and test."""
     from sciops.datasets.readers import probe as look
 
-    for path in (*sorted(folder.iterdir()), *sorted(folder.glob("*/*"))):
+    parts = (path for path in sorted(folder.glob("*/*")) if path.parent.name.lower() in SPLIT_WORDS)
+    for path in (*sorted(folder.iterdir()), *parts):
         if path.is_file() and path.suffix != ".json" and path.name[0] != "." and look(path).kind in KINDS:
             return path
     raise ValueError(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._untrusted import parse_json
 from sciops.datasets._messages import shown
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Probe
@@ -59,8 +59,8 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
 
 def _is_sound(text: Any, *, listed: bool) -> bool:
     try:
-        value = json.loads(text)
-    except (TypeError, ValueError, RecursionError):
+        value = parse_json(text)
+    except (TypeError, ValueError):
         return False
     if listed:
         return isinstance(value, list) and all(isinstance(item, str) for item in value)

@@ -18,11 +18,11 @@ gives y again to 1e-4 (with 1/16, to 3e-2): 17 times from 0 to 0.96, every sixth
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._untrusted import parse_json
 from sciops.datasets.conventions import at_resolution, build_dataset
 from sciops.datasets.readers._reader import Reader, Resolution
 from sciops.datasets.readers._sniff import Entry, Probe
@@ -108,7 +108,7 @@ def _open_darcy(probe: Probe) -> xr.Dataset:
     indicator = _is_indicator(x)
     grid, positions = node_grid(x.shape[1:], y)
     if isinstance(data.get(GRID_KEY), str):
-        grid, positions = Grid.from_dict(json.loads(data[GRID_KEY])), "stored"
+        grid, positions = Grid.from_dict(parse_json(data[GRID_KEY])), "stored"
     about = (
         {"long_name": "coefficient", "units": "1", "comment": "indicator: 1 in the more permeable phase"}
         if indicator
@@ -140,7 +140,7 @@ def _open_flow(probe: Probe) -> xr.Dataset:
     x, y = data["x"].numpy(), data["y"].numpy()
     grid, positions = flow_grid(x.shape[1:]), "assumed: one unit period"
     if isinstance(data.get(GRID_KEY), str):
-        grid, positions = Grid.from_dict(json.loads(data[GRID_KEY])), "stored"
+        grid, positions = Grid.from_dict(parse_json(data[GRID_KEY])), "stored"
     dims = ("sample", "x", "y")
     fields: dict[str, Any] = {
         "f": (dims, x, {"long_name": "forcing of the vorticity", "units": "1", "stored_as": "x"}),

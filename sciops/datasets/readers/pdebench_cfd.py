@@ -14,9 +14,9 @@ attribute ``boundary`` (JSON, {"x": "periodic"}), which our writer adds, is beli
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
+from sciops._untrusted import parse_json
 from sciops.datasets.conventions import SPACE, at_resolution, build_dataset
 from sciops.datasets.readers._axes import (
     cell_extents,
@@ -112,7 +112,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
 
 def _boundary(text: Any, ndim: int) -> dict[str, str] | None:
     try:
-        stated = json.loads(text) if isinstance(text, str) else None
+        stated = parse_json(text) if isinstance(text, str) else None
     except ValueError:
         return None
     if (

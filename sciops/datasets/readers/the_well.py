@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._untrusted import parse_json
 from sciops.datasets.conventions import SPACE, at_resolution, build_dataset
 from sciops.datasets.readers._axes import (
     Axis,
@@ -240,7 +241,7 @@ def _ours(text: Any) -> dict[str, Any]:
 
 def _json(text: Any, kind: type, otherwise: Any) -> Any:
     try:
-        value = json.loads(text) if isinstance(text, str) else otherwise
+        value = parse_json(text) if isinstance(text, str) else otherwise
     except ValueError:
         return otherwise
     return value if isinstance(value, kind) else otherwise

@@ -13,6 +13,7 @@ import numpy as np
 
 from sciops._digest import is_sealed, is_whole, sealed
 from sciops._json import plain, write_atomically
+from sciops._untrusted import parse_json
 from sciops._writable import writable_file
 
 FORMAT, BEFORE = "sciops.speech.2", "sciops.speech.1"
@@ -178,10 +179,10 @@ def load_corpus(path: str | Path) -> SpeechCorpus:
             raise ValueError(f"its format is {header.get('format')!r}, expected {FORMAT!r}")
         if (is_sealed(header) or header["format"] == FORMAT) and not is_whole(header, arrays):
             raise ValueError("it changed since it was written")
-        named = json.loads(header["named"])
+        named = parse_json(header["named"])
         for name in ("texts", "speakers", "sentences", "symbols"):
             named[name] = tuple(named[name])
-        corpus = SpeechCorpus(**arrays, **named, about=json.loads(header["about"]))
+        corpus = SpeechCorpus(**arrays, **named, about=parse_json(header["about"]))
         if corpus.hash() != header["hash"]:
             raise ValueError("its content does not have the hash it was written with")
     except (SafetensorError, ValueError, KeyError, TypeError) as error:

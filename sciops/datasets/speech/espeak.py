@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from sciops._json import plain
+from sciops._untrusted import parse_json
 from sciops.datasets.speech import _espeak_library
 from sciops.datasets.speech._espeak_library import INSTALL, SAMPLE_RATE, library_path
 from sciops.datasets.speech.corpus import SpeechCorpus, cached_corpus
@@ -128,7 +129,7 @@ def _made(config: EspeakConfig) -> SpeechCorpus:
             raise RuntimeError(f"espeak-ng's process did not make the corpus: {last}")
         with np.load(output, allow_pickle=False) as file:
             said = {name: file[name] for name in file.files}
-    named = json.loads(said["named"].tobytes())
+    named = parse_json(said["named"].tobytes())
     symbols = tuple(sorted(set(named["phonemes"])))
     number = {symbol: i for i, symbol in enumerate(symbols)}
     texts, accents, voices, rates, pitches = zip(*plan)

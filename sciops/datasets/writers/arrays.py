@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._untrusted import parse_json
 from sciops._whole_files import replacing
 from sciops.datasets.conventions import grid_of, parameters_of, state_of
 from sciops.datasets.readers._description import DIMS
@@ -53,7 +54,7 @@ def _description(dataset: xr.Dataset, fields: dict[str, xr.DataArray]) -> dict[s
         "equation": dataset.attrs.get("equation", "unknown"),
         "state": list(state_of(dataset)),
         "parameters": parameters_of(dataset),
-        "boundary": json.loads(dataset.attrs.get("boundary", "{}")),
+        "boundary": parse_json(dataset.attrs.get("boundary", "{}")),
         "attrs": {
             key: _plain(value)
             for key, value in dataset.attrs.items()

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sciops._untrusted import parse_json
 from sciops._whole_files import replacing
 from sciops.datasets.conventions import parameters_of
 from sciops.datasets.readers._axes import periodic_cells
@@ -59,7 +60,7 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
         raise ValueError(f"layout {LAYOUT!r} states {', '.join(CONSTANTS)}; it has no place for {', '.join(strange)}")
     points = [lossless(axis) for axis in grid.coordinates()]
     cells = cells_around(points, LAYOUT)
-    boundary = json.loads(dataset.attrs.get("boundary", "null"))
+    boundary = parse_json(dataset.attrs.get("boundary", "null"))
     with replacing(path, size=sizes(fields)) as temporary, h5py.File(temporary, "w") as file:
         chunks = (1, 1, *grid.shape)
         targets = [file.create_dataset(s, fields[n].shape, fields[n].dtype, chunks=chunks) for s, n in stored.items()]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sciops._untrusted import parse_json
 from sciops._whole_files import replacing
 from sciops.datasets.conventions import RECORDS, SPACE, parameters_of
 from sciops.datasets.readers.pdebench_groups import CONSTANTS, STATES, WALLS
@@ -44,7 +44,7 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     cells = cells_around(points, LAYOUT)
     if grid.centering != "cell" or not Grid(grid.shape, tuple(cells), "cell").same_points(grid):
         raise ValueError(f"layout {LAYOUT!r} holds values of cells; the data set has {words(grid)}")
-    boundary = json.loads(dataset.attrs.get("boundary", "null"))
+    boundary = parse_json(dataset.attrs.get("boundary", "null"))
     if boundary and equation in WALLS and set(boundary.values()) != {WALLS[equation]}:
         raise ValueError(f"layout {LAYOUT!r} means {WALLS[equation]} for {equation}; the data set has {boundary}")
     expect_nothing_else(dataset, LAYOUT, tuple(fields))

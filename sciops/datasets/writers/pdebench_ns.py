@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._untrusted import parse_json
 from sciops._whole_files import replacing
 from sciops.datasets.conventions import parameters_of
 from sciops.datasets.readers.pdebench_ns import WALLS, box
@@ -82,7 +82,7 @@ def _config(dataset: xr.Dataset, grid: Grid) -> str:
     parameters = parameters_of(dataset)
     if set(parameters) - {"viscosity"}:
         raise ValueError(f"layout {LAYOUT!r} states viscosity; the data set has {', '.join(parameters)}")
-    boundary: dict[str, Any] = json.loads(dataset.attrs.get("boundary", "{}"))
+    boundary: dict[str, Any] = parse_json(dataset.attrs.get("boundary", "{}"))
     kinds = set(boundary.values())
     words_of = {kind: word for word, kind in WALLS.items()}
     if len(kinds) > 1 or not kinds <= set(words_of):

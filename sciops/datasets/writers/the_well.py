@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._untrusted import parse_json
 from sciops._whole_files import replacing
 from sciops.datasets.conventions import RECORDS, SPACE, grid_of, parameters_of
 from sciops.datasets.readers._axes import GRID_ATTR
@@ -143,7 +144,7 @@ def _root(file: Any, dataset: xr.Dataset, grid: Grid, name: str | None) -> None:
     file.attrs.update(parameters)
     ours = {key: dataset.attrs[key] for key in _KEPT if key in dataset.attrs}
     if "state" in ours:
-        ours["state"] = json.loads(ours["state"])
+        ours["state"] = parse_json(ours["state"])
     file.attrs[OURS] = json.dumps({k: v.item() if isinstance(v, np.generic) else v for k, v in ours.items()})
     # coordinates are in single precision here; the statement is exact, and carries walls beyond the last point
     file.attrs[GRID_ATTR] = json.dumps(grid.to_dict())
@@ -183,7 +184,7 @@ def _scalar_group(file: Any, dataset: xr.Dataset, scalars: dict[str, xr.DataArra
 
 def _boundary_group(file: Any, dataset: xr.Dataset, grid: Grid, extra: list[str]) -> None:
     group, dims = file.create_group("boundary_conditions"), list(file["dimensions"].attrs["spatial_dims"])
-    stated: dict[str, str] = json.loads(dataset.attrs.get("boundary", "{}"))
+    stated: dict[str, str] = parse_json(dataset.attrs.get("boundary", "{}"))
     if not stated and grid.centering == "periodic":
         stated = dict.fromkeys(SPACE[: grid.ndim], "periodic")
     for axis, dim, n in zip(SPACE, dims, grid.shape):
@@ -200,10 +201,10 @@ def _boundary_group(file: Any, dataset: xr.Dataset, grid: Grid, extra: list[str]
     for name in extra:
         about, kind = dataset[name].attrs, str(dataset[name].attrs["bc_type"])
         title = str(about.get("long_name", name.partition("_")[2]))
-        short = json.loads(about.get("associated_dims", "[]"))
+        short = parse_json(about.get("associated_dims", "[]"))
         if title not in group:
             long = [dims[SPACE.index(axis)] for axis in short]
-            _wall(group.create_group(title), kind, long, json.loads(about.get("associated_fields", "[]")), None)
+            _wall(group.create_group(title), kind, long, parse_json(about.get("associated_fields", "[]")), None)
         values = dataset[name].values
         if name.startswith("mask_"):
             if "mask" in group[title]:  # the ends alone, which the mask knows better

@@ -1,0 +1,119 @@
+"""A model made from a description that others wrote, when its tensors are known to fit those of a file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+_BYTES, _PER_BYTE = 1 << 30, 16  # of one tensor that is made, besides those of the file: tables of grids and offsets
+_OPERATIONS, _PER_TENSOR = 5000, 100  # our models take two to five a tensor
+_MADE_OF_A_SHAPE = (torch.empty, torch.zeros, torch.ones, torch.full, torch.randn, torch.rand)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Shape and dtype of a tensor in a file."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@contextmanager
+def in_one_line(source: Any) -> Iterator[None]:
+    """Turns whatever content that others wrote leads to into a ValueError in one line that names the file."""
+    try:
+        yield
+    except (ImportError, MemoryError, _Misfit):
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())
+        text = text if isinstance(error, (ValueError, TypeError, RuntimeError)) else f"{type(error).__name__} {text}"
+        text = text if len(text) < 800 else f"{text[:800]} …"
+        raise ValueError(text if text.startswith(str(source)) else f"{source}: {text}") from None
+
+
+def build_to_fit(build: Callable[[], nn.Module], stored: Mapping[str, Stored], source: Any) -> nn.Module:
+    """``build()``, called only when what it makes has the names, shapes and kinds of number of the `stored` tensors.
+
+    They are compared on the meta device, where tensors take no memory, by a first call that ends when it makes more
+    than these tensors can need. A model that cannot be made there is made once, within the same bounds.
+
+    Raises ValueError naming `source` and the first tensor that differs, and what `build` raises.
+    """
+    try:
+        try:
+            with _Bounds(stored), torch.device("meta"):
+                _check_fit(build(), stored)
+        except _Misfit:
+            raise
+        except Exception:  # of the description, and then this call raises it too, or of the meta device
+            with _Bounds(stored):
+                _check_fit(model := build(), stored)
+            return model
+    except _Misfit as error:
+        raise ValueError(f"{source} {error}") from None
+    return build()
+
+
+class _Misfit(Exception):
+    """The described model and the tensors of the file are not of each other."""
+
+
+class _Bounds(TorchFunctionMode):
+    """Ends what makes a tensor far larger than all stored ones together, or far more tensors than are stored."""
+
+    def __init__(self, stored: Mapping[str, Stored]) -> None:
+        super().__init__()
+        self.bytes = _BYTES + _PER_BYTE * sum(one.size for one in stored.values())
+        self.left = _OPERATIONS + _PER_TENSOR * len(stored)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        self.left -= 1
+        if self.left < 0:
+            raise _Misfit("is another model's: the one in its description has far more tensors")
+        if func in _MADE_OF_A_SHAPE and args:
+            sizes = args[0] if isinstance(args[0], (tuple, list)) else args
+            self._check(math.prod(n for n in sizes if isinstance(n, int)))
+        made = func(*args, **kwargs)
+        if isinstance(made, Tensor) and made.layout == torch.strided:
+            self._check(made.numel() * made.element_size())
+        return made
+
+    def _check(self, size: int) -> None:
+        if size > self.bytes:
+            raise _Misfit(f"is another model's: the one in its description makes a tensor of {size:.3g} bytes or more")
+
+
+def _check_fit(model: nn.Module, stored: Mapping[str, Stored]) -> None:
+    wanted = {name: one for name, one in model.state_dict().items() if isinstance(one, Tensor)}
+    for problem, names in (
+        ("lacks", wanted.keys() - stored.keys()),
+        ("has an unknown", stored.keys() - wanted.keys()),
+    ):
+        if names:
+            raise _Misfit(f"{problem} {sorted(names)[0]!r} ({len(names)} such); it is another model's")
+    for name, one in wanted.items():
+        found = stored[name]
+        if one.shape != found.shape:
+            raise _Misfit(
+                f"is another model's: {name} has shape {found.shape}; the one in its description needs "
+                f"{tuple(one.shape)}"
+            )
+        if _kind(one.dtype) != _kind(found.dtype):
+            raise _Misfit(f"is another model's: {name} has dtype {found.dtype}, not one such as {one.dtype}")
+
+
+def _kind(dtype: torch.dtype) -> tuple[bool, bool, bool]:
+    return dtype.is_complex, dtype.is_floating_point, dtype == torch.bool
