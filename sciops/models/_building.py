@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,13 @@ from torch.overrides import TorchFunctionMode
 
 _BYTES, _PER_BYTE = 1 << 30, 16  # of one tensor that is made, besides those of the file: tables of grids and offsets
 _OPERATIONS, _PER_TENSOR = 5000, 100  # our models take two to five a tensor
+# On the meta device these change neither shape nor kind of number, but torch imports its compiler to see it: 1.5 s.
+_IN_PLACE = {
+    getattr(Tensor, f"{name}_")
+    for name in ("add", "clamp", "copy", "div", "erfinv", "fill", "mul", "normal", "sub", "uniform", "zero")
+}
+_WITH_NUMBER = {Tensor.mul, Tensor.div, Tensor.add, Tensor.sub}
+_DRAWN = {torch.randn, torch.rand}
 _MADE_OF_A_SHAPE = (torch.empty, torch.zeros, torch.ones, torch.full, torch.randn, torch.rand)
 
 
@@ -86,7 +93,8 @@ class _Bounds(TorchFunctionMode):
         if func in _MADE_OF_A_SHAPE and args:
             sizes = args[0] if isinstance(args[0], (tuple, list)) else args
             self._check(math.prod(n for n in sizes if isinstance(n, int)))
-        made = func(*args, **kwargs)
+        made = _without_compiler(func, args, kwargs)
+        made = func(*args, **kwargs) if made is None else made
         if isinstance(made, Tensor) and made.layout == torch.strided:
             self._check(made.numel() * made.element_size())
         return made
@@ -94,6 +102,19 @@ class _Bounds(TorchFunctionMode):
     def _check(self, size: int) -> None:
         if size > self.bytes:
             raise _Misfit(f"is another model's: the one in its description makes a tensor of {size:.3g} bytes or more")
+
+
+def _without_compiler(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor | None:
+    """What the call returns on the meta device, where torch needs more than a moment to say it; None for all others."""
+    if func in _DRAWN and torch.device(kwargs.get("device") or "cpu").type == "meta":
+        return torch.empty(*args, **{name: value for name, value in kwargs.items() if name != "generator"})
+    if not args or not isinstance(args[0], Tensor) or not args[0].is_meta:
+        return None
+    if func in _IN_PLACE:
+        return args[0]
+    if func in _WITH_NUMBER and args[0].is_floating_point() and len(args) == 2 and type(args[1]) in (int, float):
+        return torch.empty_like(args[0])
+    return None
 
 
 def _check_fit(model: nn.Module, stored: Mapping[str, Stored]) -> None:
