@@ -30,6 +30,7 @@ _ROOMS = (
 )
 _NAMES = {
     "Grid": "grids",
+    "Budget": "_budget",
     "restrict": "grids",
     "Symmetry": "symmetry",
     "resample": "resampling",
