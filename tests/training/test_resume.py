@@ -244,7 +244,16 @@ _KILLED = """
 """
 
 
-def test_a_run_killed_at_any_moment_resumes_to_the_same_bits(tmp_path):
+@pytest.fixture
+def one_thread():
+    """The same bits need the same number of threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_a_run_killed_at_any_moment_resumes_to_the_same_bits(tmp_path, one_thread):
     arguments = [sys.executable, "-c", textwrap.dedent(_KILLED), str(tmp_path), str(Path(__file__).parent)]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
