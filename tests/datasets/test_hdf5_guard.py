@@ -14,7 +14,7 @@ import pytest
 
 from sciops.datasets import open_dataset
 from sciops.datasets.readers import _hdf5_guard
-from sciops.datasets.readers._hdf5_visit import _try, elsewhere, visit
+from sciops.datasets.readers._hdf5_visit import TooMuchMemory, _try, survey, visit
 from sciops.datasets.samples import write_sample
 
 
@@ -79,7 +79,9 @@ def test_what_ends_the_process_is_said(guard, tmp_path, monkeypatch):
     ends = {
         "os.kill(os.getpid(), signal.SIGSEGV)": r"ends the HDF5 library \(SIGSEGV\)",
         "os.abort()": r"ends the HDF5 library \(SIGABRT\)",
-        "sys.exit(3)": "makes the HDF5 library ask for gigabytes of memory",
+        "sys.exit(3)": r"opening it takes bytes of memory, more than the 1e\+09 besides its own size",
+        "sys.exit(5)": r"opening it takes objects .*, more than the 100000 that .*Budget\(objects=4e5\)",
+        "os.kill(os.getpid(), signal.SIGXCPU)": "opening it takes seconds of computing, more than the 10 that",
         "import time; time.sleep(60)": "keeps the HDF5 library waiting",
     }
     for end, words in ends.items():
@@ -143,7 +145,7 @@ def test_links_into_other_files_are_neither_followed_nor_opened(tmp_path):
     with h5py.File(path, "w") as file:
         file["here/tensor"] = np.zeros((2, 3, 4), np.float32)
         file["here/out"] = h5py.ExternalLink(str(tmp_path / "pipe"), "/")
-        assert elsewhere(file) == ("here/out", str(tmp_path / "pipe"))
+        assert survey(file) == (("here/out", str(tmp_path / "pipe")), 2)
     visit(str(path))
     with pytest.raises(ValueError, match=r"keeps here/out in another file \(.*pipe\), which is not opened"):
         open_dataset(path)
@@ -171,7 +173,7 @@ def test_no_memory_is_told_from_other_refusals():
     def refuse(text):
         raise OSError(f"Can't synchronously read data ({text})")
 
-    with pytest.raises(MemoryError):
+    with pytest.raises(TooMuchMemory):
         _try(refuse, "memory allocation failed for chunk")
     assert _try(refuse, "address of object past end of allocation") is None and _try(lambda: 3) == 3
 
@@ -189,5 +191,5 @@ def test_a_text_that_states_gigabytes_is_refused(tmp_path):
         place = content.find(heap.to_bytes(8, "little"), place + 8)
     assert changed > 5
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="makes the HDF5 library ask for gigabytes of memory"):
+    with pytest.raises(ValueError, match="takes bytes of memory, more than"):
         open_dataset(path)

@@ -11,14 +11,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sciops._budget import Budget, Spending, check_rank, current_budget, over_budget
 from sciops._untrusted import check_regular
 from sciops._whole_files import is_store
 from sciops.datasets._messages import shown
 from sciops.datasets._native.zarr_store import store_attributes
 from sciops.datasets.readers._complex import number_type
 from sciops.datasets.readers._hdf5_attributes import hdf5_dimensions, hdf5_packing, missing_filter
-from sciops.datasets.readers._hdf5_guard import check_survivable
-from sciops.datasets.readers._hdf5_visit import elsewhere, stored_elsewhere
+from sciops.datasets.readers._hdf5_guard import check_survivable, refusal
+from sciops.datasets.readers._hdf5_visit import Refused, stored_elsewhere, survey
 from sciops.datasets.readers._mat5 import mat5_arrays, mat5_others
 from sciops.datasets.readers._netcdf3 import MAGIC, read_header
 from sciops.datasets.readers._numpy_files import DESCRIPTION, Unsafe, npy_array, npz_arrays
@@ -52,12 +53,15 @@ class Probe:
     others : path inside the file → what it is and how to save it, for what is stored and is not an array of numbers
     attrs : root attributes of an HDF5 file or a Zarr store
     matlab : whether an HDF5 file was written by MATLAB (v7.3), which stores every array with its axes reversed
+    budget : what opening the file may take
     """
 
     path: Path
     kind: str
     matlab: bool = False
     attrs: dict[str, Any] = field(default_factory=dict)
+    budget: Budget = field(default_factory=current_budget)
+    _stated: float = field(default=0.0, init=False, repr=False)
 
     @property
     def arrays(self) -> dict[str, Entry]:
@@ -128,9 +132,10 @@ class Probe:
 
         found: dict[str, Entry] = {}
         others: dict[str, str] = {}
-        size = self.path.stat().st_size
+        size, spent = self.path.stat().st_size, Spending(self.path, budget=self.budget)
 
         def visit(name: str | bytes, item: Any) -> None:
+            spent.take(objects=1, what="its table of contents")
             if not isinstance(name, str):  # a name of bytes is not text in any code
                 return
             if self.matlab:
@@ -205,12 +210,18 @@ class Probe:
         No lossless code packs numbers so well, and what was never written reads as zeros: a few damaged bytes would
         have them read by the terabyte.
         """
-        stated, stored = math.prod(shape) * itemsize, self.path.stat().st_size if stored is None else stored
+        check_rank(self.path, shown(name, 60), len(shape))
+        size = self.path.stat().st_size
+        stated, stored = math.prod(shape) * itemsize, size if stored is None else stored
+        self._stated += stated
         if stated > _ANY_FILE + ratio * stored:
             raise ValueError(
                 f"{self.path} says that {shown(name, 60)} has shape {list(shape)}, {stated:.3g} bytes, of which "
                 f"{stored} are stored: it is damaged or was never filled; write it again"
             )
+        # the budget of a file that packs its numbers at a hundredth: many arrays are no better than one
+        if self._stated > self.budget.bytes + _PLAIN * size:
+            raise over_budget(self.path, "bytes", self._stated, self.budget, "all that it states to hold")
 
 
 def _entries(found: Mapping[str, Any]) -> tuple[dict[str, Entry], dict[str, str]]:
@@ -299,7 +310,10 @@ def _probe_hdf5(path: Path, *, matlab: bool) -> Probe:
 
     check_survivable(path)
     with readable(path, "an HDF5 file"), h5py.File(path, "r") as file:
-        outside = elsewhere(file)
+        try:
+            outside, _ = survey(file, current_budget().objects)
+        except Refused as refused:
+            raise refusal(path, refused.status, current_budget()) from None
         if outside is not None:
             raise ValueError(
                 f"{path} keeps {outside[0]} in another file ({outside[1]}), which is not opened: write them into one"
