@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
+from sciops._budget import Budget, opening_within
 from sciops.datasets import open_dataset
 from sciops.datasets.readers import _hdf5_guard
 from sciops.datasets.readers._hdf5_visit import TooMuchMemory, _try, survey, visit
@@ -81,12 +82,12 @@ def test_what_ends_the_process_is_said(guard, tmp_path, monkeypatch):
         "os.abort()": r"ends the HDF5 library \(SIGABRT\)",
         "sys.exit(3)": r"opening it takes bytes of memory, more than the 1e\+09 besides its own size",
         "sys.exit(5)": r"opening it takes objects .*, more than the 100000 that .*Budget\(objects=4e5\)",
-        "os.kill(os.getpid(), signal.SIGXCPU)": "opening it takes seconds of computing, more than the 10 that",
+        "os.kill(os.getpid(), signal.SIGXCPU)": "opening it takes seconds of computing, more than the 0.5 that",
         "import time; time.sleep(60)": "keeps the HDF5 library waiting",
     }
     for end, words in ends.items():
         script.write_text(f"import os, signal, sys\nprint('ready', flush=True)\nsys.stdin.readline()\n{end}\n")
-        with pytest.raises(ValueError, match=words) as caught:
+        with opening_within(Budget(seconds=0.5)), pytest.raises(ValueError, match=words) as caught:
             guard.check(path)
         path.touch()
         assert str(path) in str(caught.value) and "\n" not in str(caught.value)

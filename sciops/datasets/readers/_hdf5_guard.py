@@ -50,7 +50,9 @@ def refusal(path: Path, status: int, budget: Budget) -> ValueError:
     if status in limits:
         return over_budget(name, limits[status], None, budget, "opening it")
     if status == TooDeep.status:
-        return ValueError(f"{name} has groups nested more than {DEEPEST} deep, which are not read: nest them less deeply")
+        return ValueError(
+            f"{name} has groups nested more than {DEEPEST} deep, which are not read: nest them less deeply"
+        )
     allowed = f"{seconds:.2g} s of computing, {1e3 * PER_OBJECT:g} ms an object"
     what = {
         -signal.SIGPROF: f"holds the HDF5 library up (more than {allowed})",
@@ -85,7 +87,9 @@ class Guard:
         key = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, budget)
         with self.lock:
             if key not in self.seen:
-                self.seen[key] = self._status(path.absolute(), _allowed(about.st_size), budget) if self.possible else None
+                self.seen[key] = (
+                    self._status(path.absolute(), _allowed(about.st_size), budget) if self.possible else None
+                )
             status = self.seen[key]
         if status is not None:
             raise refusal(path, status, budget)

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sciops._budget import Budget, Spending, check_rank, current_budget, over_budget
+from sciops._budget import Budget, OverBudget, Spending, check_rank, current_budget, over_budget
 from sciops._untrusted import check_regular
 from sciops._whole_files import is_store
 from sciops.datasets._messages import shown
@@ -25,6 +25,7 @@ from sciops.datasets.readers._netcdf3 import MAGIC, read_header
 from sciops.datasets.readers._numpy_files import DESCRIPTION, Unsafe, npy_array, npz_arrays
 from sciops.datasets.readers._others import HDF5_OTHERS, MATLAB_OWN, matlab_other, matlab_words, numbers_apart
 from sciops.datasets.readers._torch_files import TorchArray, torch_contents
+from sciops.datasets.readers._zips import unzipped
 
 _LISTED = 8  # arrays that are named in a message
 _ANY_FILE = 1 << 24  # bytes that an array may claim in a file of any size
@@ -333,16 +334,19 @@ def _is_bare_dimension(item: Any) -> bool:
 
 def _zip_kind(path: Path) -> str:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with unzipped(path, Spending(path)) as archive:
             names = archive.namelist()
-    except PermissionError:
+    except (PermissionError, OverBudget):
         raise
     except zipfile.BadZipFile:
         raise ValueError(
             f"{path} starts like a zip archive, as torch.save and np.savez write them, but its end is missing: it is "
             "truncated; fetch it again and compare its size"
         ) from None
-    except Exception as error:  # a version or a name that zipfile does not know, an offset outside the file, …
+    except Exception as error:
+        if str(error).startswith(str(path)) and isinstance(error, ValueError):
+            raise
+        # a version or a name that zipfile does not know, an offset outside the file, …
         raise ValueError(
             f"{path} starts like a zip archive but cannot be read ({shown(str(error), 160)}): it is damaged; fetch it "
             "again"
