@@ -22,6 +22,7 @@ _QUICK = 0.1  # seconds
 _READ = 1 << 24  # bytes of numbers that are read; of larger arrays the first and the last one
 _ROWS = 64
 PER_OBJECT = 0.005  # seconds of computing that each object adds to what the file may take
+_LIBRARY = 1 << 26  # bytes for what the library keeps of its own
 DEEPEST = 100  # groups in groups: every look-up walks through all of them
 _NO_MEMORY = re.compile("memory allocation|unable to allocate|can't allocate|no space available", re.IGNORECASE)
 
@@ -175,7 +176,7 @@ def _limit(path: str, seconds: float, memory: float) -> None:
 
         with open("/proc/self/status") as status:
             used = next(int(line.split()[1]) for line in status if line.startswith("VmData"))
-        _lower(resource.RLIMIT_DATA, 1024 * used + memory + os.path.getsize(path))
+        _lower(resource.RLIMIT_DATA, 1024 * used + _LIBRARY + memory + os.path.getsize(path))
         _lower(resource.RLIMIT_CPU, time.process_time() + seconds)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     except (ImportError, OSError, ValueError, StopIteration):  # not Linux, or bounded from outside

@@ -15,6 +15,7 @@ from sciops._budget import Budget, OverBudget, Spending, check_rank, current_bud
 from sciops._untrusted import check_regular
 from sciops._whole_files import is_store
 from sciops.datasets._messages import shown
+from sciops.datasets._native.inflation import check_chunk
 from sciops.datasets._native.zarr_store import store_attributes
 from sciops.datasets.readers._complex import number_type
 from sciops.datasets.readers._hdf5_attributes import hdf5_dimensions, hdf5_packing, missing_filter
@@ -165,6 +166,7 @@ class Probe:
                     f"{self.path} keeps {shown(name, 60)} packed by the filter {missing}, which this HDF5 library does "
                     "not have: import hdf5plugin first, or repack the file with h5repack -f GZIP=4"
                 )
+            check_chunk(self.path, name, item, self.budget)
             stored, ratio = size, _COMPRESSED
             if math.prod(shape) * dtype.itemsize > max(size, _ANY_FILE):
                 # counting what is stored visits every chunk: where the file is as long as its arrays there is no need
