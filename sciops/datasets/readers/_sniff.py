@@ -26,6 +26,7 @@ from sciops.datasets.readers._netcdf3 import MAGIC, read_header
 from sciops.datasets.readers._numpy_files import DESCRIPTION, Unsafe, npy_array, npz_arrays
 from sciops.datasets.readers._others import HDF5_OTHERS, MATLAB_OWN, matlab_other, matlab_words, numbers_apart
 from sciops.datasets.readers._torch_files import TorchArray, torch_contents
+from sciops.datasets.readers._torch_pickle import check_torch_file, pickled
 from sciops.datasets.readers._zips import unzipped
 
 _LISTED = 8  # arrays that are named in a message
@@ -91,6 +92,7 @@ class Probe:
         import torch
 
         with readable(self.path, "a torch.save file"):
+            check_torch_file(self.path, Spending(self.path, budget=self.budget))
             try:
                 # files from before torch 1.6 cannot be mapped
                 mapped = zipfile.is_zipfile(self.path)
@@ -98,17 +100,13 @@ class Probe:
             except Exception as error:
                 if "weights_only" not in str(error) and "Unsupported" not in str(error):
                     raise
-                named = _named_global(str(error))
-                raise ValueError(
-                    f"{self.path} holds a pickled object{named}, and opening it could run code: where you trust the "
-                    "file, save plain tensors with torch.save({'x': x, 'y': y}, path), then open that"
-                ) from None
+                raise pickled(self.path, _named_global(str(error))) from None
 
     @cached_property
     def torch_arrays(self) -> tuple[dict[str, TorchArray], dict[str, str]]:
         """`torch_contents` of a torch.save file."""
         with readable(self.path, "a torch.save file"):
-            return torch_contents(self.tensors)
+            return torch_contents(self.tensors, Spending(self.path, budget=self.budget))
 
     def describe(self) -> str:
         """One line on what was found."""
@@ -190,7 +188,11 @@ class Probe:
 
     def _torch_arrays(self) -> tuple[dict[str, Entry], dict[str, str]]:
         found, others = self.torch_arrays
+        spent = Spending(self.path, budget=self.budget)
         for name, one in found.items():
+            if one.stacked:  # put together in memory
+                size = sum(tensor.numel() * tensor.element_size() for tensor in one.tensors)
+                spent.take(bytes=size, what="all its lists together")
             for tensor in one.tensors:
                 self._check_size(name, tuple(tensor.shape), tensor.element_size())
         return {name: Entry(one.shape, one.kind) for name, one in found.items()}, others
@@ -389,4 +391,4 @@ def _named_global(message: str) -> str:
     marker = "GLOBAL "
     if marker not in message:
         return ""
-    return f" ({message.split(marker, 1)[1].split()[0].rstrip('.')})"
+    return message.split(marker, 1)[1].split()[0].rstrip(".")
