@@ -14,14 +14,14 @@ import pytest
 
 from sciops._budget import Budget, opening_within
 from sciops.datasets import open_dataset
-from sciops.datasets.readers import _hdf5_guard
-from sciops.datasets.readers._hdf5_visit import TooMuchMemory, _try, survey, visit
+from sciops.datasets._native import hdf5_guard
+from sciops.datasets._native.hdf5_visit import TooMuchMemory, _try, survey, visit
 from sciops.datasets.samples import write_sample
 
 
 @pytest.fixture
 def guard():
-    guard = _hdf5_guard.Guard()
+    guard = hdf5_guard.Guard()
     yield guard
     guard.close()
 
@@ -75,8 +75,8 @@ def test_another_who_ends_the_process_does_not_make_a_sound_file_damaged(guard, 
 def test_what_ends_the_process_is_said(guard, tmp_path, monkeypatch):
     path = write_sample("pdebench-1d", tmp_path / "a.h5")
     script = tmp_path / "script.py"
-    monkeypatch.setattr(_hdf5_guard, "_VISIT", script)
-    monkeypatch.setattr(_hdf5_guard, "_PATIENCE", 0.5)
+    monkeypatch.setattr(hdf5_guard, "_VISIT", script)
+    monkeypatch.setattr(hdf5_guard, "_PATIENCE", 0.5)
     ends = {
         "os.kill(os.getpid(), signal.SIGSEGV)": r"ends the HDF5 library \(SIGSEGV\)",
         "os.abort()": r"ends the HDF5 library \(SIGABRT\)",
@@ -102,8 +102,8 @@ def test_where_no_process_can_be_started_files_are_opened_without(guard, tmp_pat
 def test_the_process_ends_with_ours_and_nothing_is_left_to_say(tmp_path):
     path = write_sample("pdebench-1d", tmp_path / "a.h5")
     program = (
-        "import os; from sciops.datasets import open_dataset; from sciops.datasets.readers import _hdf5_guard\n"
-        f"open_dataset({str(path)!r}).close(); print(_hdf5_guard._of_process(os.getpid()).process.pid)"
+        "import os; from sciops.datasets import open_dataset; from sciops.datasets._native import hdf5_guard\n"
+        f"open_dataset({str(path)!r}).close(); print(hdf5_guard._of_process(os.getpid()).process.pid)"
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == ""
@@ -118,7 +118,7 @@ def test_the_process_ends_with_ours_and_nothing_is_left_to_say(tmp_path):
 def test_a_forked_process_has_a_guard_of_its_own(tmp_path):
     path = write_sample("pdebench-1d", tmp_path / "a.h5")
     open_dataset(path).close()
-    ours = _hdf5_guard._of_process(os.getpid()).process.pid
+    ours = hdf5_guard._of_process(os.getpid()).process.pid
     read, write = os.pipe()
     import warnings
 
@@ -127,14 +127,14 @@ def test_a_forked_process_has_a_guard_of_its_own(tmp_path):
         pid = os.fork()
     if pid == 0:
         other = write_sample("pdebench-1d", tmp_path / "b.h5", seed=1)
-        _hdf5_guard.check_survivable(other)
-        mine = _hdf5_guard._of_process(os.getpid())
+        hdf5_guard.check_survivable(other)
+        mine = hdf5_guard._of_process(os.getpid())
         os.write(write, str(mine.process.pid).encode())
         mine.close()
         os._exit(0)
     os.waitpid(pid, 0)
     assert int(os.read(read, 100)) != ours
-    assert _hdf5_guard._of_process(os.getpid()).process.poll() is None
+    assert hdf5_guard._of_process(os.getpid()).process.poll() is None
     for end in (read, write):
         os.close(end)
 

@@ -15,12 +15,12 @@ from sciops._budget import Budget, OverBudget, Spending, check_rank, current_bud
 from sciops._untrusted import check_regular
 from sciops._whole_files import is_store
 from sciops.datasets._messages import shown
+from sciops.datasets._native.hdf5_guard import check_survivable, refusal
+from sciops.datasets._native.hdf5_visit import Refused, stored_elsewhere, survey
 from sciops.datasets._native.inflation import check_chunk
 from sciops.datasets._native.zarr_store import store_attributes
 from sciops.datasets.readers._complex import number_type
 from sciops.datasets.readers._hdf5_attributes import hdf5_dimensions, hdf5_packing, missing_filter
-from sciops.datasets.readers._hdf5_guard import check_survivable, refusal
-from sciops.datasets.readers._hdf5_visit import Refused, stored_elsewhere, survey
 from sciops.datasets.readers._mat5 import mat5_arrays, mat5_others
 from sciops.datasets.readers._netcdf3 import MAGIC, read_header
 from sciops.datasets.readers._numpy_files import DESCRIPTION, Unsafe, npy_array, npz_arrays

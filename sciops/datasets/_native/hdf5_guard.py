@@ -23,14 +23,14 @@ from pathlib import Path
 
 from sciops._budget import Budget, current_budget, over_budget
 from sciops.datasets._messages import shown
-from sciops.datasets.readers._hdf5_visit import DEEPEST, PER_OBJECT, TooDeep, TooManyObjects, TooMuchMemory, Unlisted
+from sciops.datasets._native.hdf5_visit import DEEPEST, PER_OBJECT, TooDeep, TooManyObjects, TooMuchMemory, Unlisted
 
 # of computing that a file may take, by its size; its objects add to it; its budget bounds them all
 _SECONDS, _PER_BYTE = 0.25, 3e-7
 _PATIENCE, _SILENT = 60.0, 256  # seconds that disks may take; the status of a process that waits for longer
 # glibc's allocator that ends a process which has written over its ends; other systems know neither word
 _CHECKED = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
-_VISIT = Path(__file__).with_name("_hdf5_visit.py")
+_VISIT = Path(__file__).with_name("hdf5_visit.py")
 
 
 def check_survivable(path: Path) -> None:
