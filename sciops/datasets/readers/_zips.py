@@ -16,14 +16,14 @@ _LEAST = 1 << 17  # bytes that zipfile reads to find the directory
 
 
 class _Measured(io.FileIO):
-    """A file of which at most so many bytes are read at once: zipfile reads a directory in one piece."""
+    """A file that zipfile opens: it reads the directory in one piece, which is measured first."""
 
     def __init__(self, path: Path, spent: Spending) -> None:
         super().__init__(path)
-        self.spent = spent
+        self.spent: Spending | None = spent
 
     def read(self, size: int = -1) -> bytes:
-        if size > _LEAST + _ENTRY * self.spent.budget.objects:
+        if self.spent is not None and size > _LEAST + _ENTRY * self.spent.budget.objects:
             self.spent.take(objects=size // 46, what="its table of contents")  # bytes of an entry without a name
         return super().read(size)
 
@@ -35,6 +35,7 @@ def unzipped(path: Path, spent: Spending) -> Iterator[zipfile.ZipFile]:
     Raises what zipfile raises, OverBudget, and ValueError for a member in a code whose unpacking has no bound.
     """
     with _Measured(path, spent) as raw, zipfile.ZipFile(raw) as archive:
+        raw.spent = None  # members may be of any length
         spent.take(objects=len(archive.filelist), what="its table of contents")
         for info in archive.filelist:
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
