@@ -152,7 +152,7 @@ def _torch_tuples_as_key(path: Path, mark: Path) -> None:
 
 def _torch_shared_lists(path: Path, mark: Path) -> None:
     """Lists of nine times the one before: few bytes, 10^13 names."""
-    lists = [b"](" + (b"h" + bytes([i - 1])) * 9 * (i > 0) + b"K\x01e" + b"q" + bytes([i]) for i in range(14)]
+    lists = [b"](" + (b"h" + bytes([max(i - 1, 0)])) * 9 * (i > 0) + b"K\x01e" + b"q" + bytes([i]) for i in range(14)]
     _torch(path, b"\x80\x02](" + b"".join(lists) + b"e.")
 
 
