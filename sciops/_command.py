@@ -6,8 +6,15 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from sciops._budget import Budget, opening_within
+
+_BUDGET = (
+    "--budget bytes=8e9,objects=1e6,seconds=60 is what a file may take that you trust (default: a gigabyte of memory "
+    "besides its own size, 100,000 objects, 10 s)."
+)
 
 
 def command(
@@ -27,12 +34,14 @@ def command(
 
     def parse_and_run() -> Any:
         rest = list(sys.argv[1:] if arguments is None else arguments)
-        name = _take_option(rest, "--preset", next(iter(presets)))
-        if name not in presets:
-            raise ValueError(f"--preset {name}: expected one of {', '.join(presets)}")
-        description = (sys.modules[run.__module__].__doc__ or "").strip()
-        description += f"\n\n--preset NAME picks the starting values: {', '.join(presets)} (now: {name})."
-        return run(parse(type(presets[name]), rest, default=presets[name], prog=prog, description=description))
+        with given_budget(rest):
+            name = _take_option(rest, "--preset", next(iter(presets)))
+            if name not in presets:
+                raise ValueError(f"--preset {name}: expected one of {', '.join(presets)}")
+            description = (sys.modules[run.__module__].__doc__ or "").strip()
+            description += f"\n\n--preset NAME picks the starting values: {', '.join(presets)} (now: {name})."
+            description += f"\n\n{_BUDGET}"
+            return run(parse(type(presets[name]), rest, default=presets[name], prog=prog, description=description))
 
     return guarded(parse_and_run)
 
@@ -52,6 +61,17 @@ def parse(target: Callable[..., Any], arguments: Sequence[str], **options: Any) 
         if not stop.code:  # --help
             raise
         raise ValueError(_unframed(said.getvalue())) from None
+
+
+@contextlib.contextmanager
+def given_budget(arguments: list[str]) -> Iterator[None]:
+    """Files are opened within the budget of ``--budget``, which is taken out of the arguments.
+
+    Raises ValueError for a text that is no budget.
+    """
+    text = _take_option(arguments, "--budget", "")
+    with opening_within(Budget.parse(text) if text else None):
+        yield
 
 
 def guarded(action: Callable[[], Any]) -> Any:

@@ -10,7 +10,9 @@ sciops train …           train an operator (studies/train.py)
 sciops study NAME …      run a study (studies/NAME.py)
 sciops demo              data, training and the resolution-shift study, small, in a few minutes
 
-Every verb answers --help. A command that cannot do what it should says why in one line and ends with status 2.
+Every verb answers --help. Those that open files take --budget bytes=8e9,seconds=60, what a file may take of memory,
+objects and time where you trust it. A command that cannot do what it should says why in one line and ends with
+status 2.
 """
 
 import importlib
@@ -22,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sciops._command import command, guarded, parse
+from sciops._command import command, given_budget, guarded, parse
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -68,7 +70,8 @@ def _run_module(module: str, prog: str, rest: list[str]) -> None:
 
 
 def _of_files(verb: str, rest: list[str]) -> None:
-    getattr(importlib.import_module("sciops._file_verbs"), verb)(rest)
+    with given_budget(rest):
+        getattr(importlib.import_module("sciops._file_verbs"), verb)(rest)
 
 
 def _download(rest: list[str]) -> None:

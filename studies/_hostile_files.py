@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from studies._hostile_bombs import BOMBS
+
 __all__ = ["HOSTILE", "Payload"]
 
 
@@ -230,5 +232,5 @@ HOSTILE: dict[str, Callable[[Path, Path], None]] = {
     and callable(make)
     and getattr(make, "__module__", "") == __name__
     and name not in ("_hdf5", "_npy_of")
-}
+} | BOMBS
 """name → function (path, mark) that writes one file; code that ran would leave the folder `mark`."""

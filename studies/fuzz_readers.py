@@ -6,9 +6,10 @@
 Sound tiny files of every layout, with what belongs beside them, are damaged at random: their bytes (bits flipped, ends
 cut, blocks moved, numbers set to extremes), or what they say (other shapes, types, attributes, links, in a file of the
 right format). They are opened in processes of their own, which are watched: a file that takes longer than two seconds
-(twice), needs more than a gigabyte, ends the process, or raises anything but an error of one line that a terminal can
-show is a finding. It is kept, its name holds the seed and the number that made it, and the study ends with status 1.
-Files made to hurt (cyclic links, zip bombs, pickles, pipes, …) come first.
+(twice), computes for more than ten, needs more than a gigabyte, ends the process, raises anything but an error of one
+line that a terminal can show, or is opened in one way and refused in another is a finding. It is kept, its name holds
+the seed and the number that made it, and the study ends with status 1. Files made to hurt (cyclic links, zip bombs,
+pickles, pipes, …) come first.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class Config:
     seconds: float = 2.0
     """a file that takes longer is a hang; time spent in the queue for a processor does not count"""
     megabytes: float = 1024.0
-    """a file that needs more memory is a finding"""
+    """a file that needs more memory is a finding, that of the process which looks at HDF5 files included"""
+    computing: float = 10.0
+    """seconds of processor time; a file that takes more is a finding"""
     processes: int = 2
     """files opened at a time"""
     seed: int = 0
@@ -63,7 +66,7 @@ PRESETS = {
     "full": Config(files=200_000, processes=max(2, os.cpu_count() or 2)),
 }
 
-FINDINGS = ("crash", "death", "hang", "memory", "bad message", "code ran")
+FINDINGS = ("crash", "death", "hang", "computing", "memory", "bad message", "two verdicts", "code ran")
 
 
 def run(config: Config) -> dict[str, Any]:
@@ -81,13 +84,14 @@ def run(config: Config) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="sciops fuzz ü ") as scratch:
         sound = sound_files(config.layouts, Path(scratch))
         counts: dict[str, Counter[str]] = {name: Counter() for name in ("hostile", *sound)}
-        slowest, largest, findings = Counter(), Counter(), []
+        slowest, largest, hardest, findings = Counter(), Counter(), Counter(), []
         total = len(HOSTILE) + config.files // len(sound) * len(sound)
         with tqdm(total=total, unit="file", disable=None) as bar:
             for job, said in _opened(_jobs(config, sound, Path(scratch)), config):
                 counts[job.layout][said["outcome"]] += 1
                 slowest[job.layout] = max(slowest[job.layout], said["seconds"])
                 largest[job.layout] = max(largest[job.layout], said["megabytes"])
+                hardest[job.layout] = max(hardest[job.layout], said.get("computing", 0.0))
                 if said["outcome"] in FINDINGS:
                     findings.append({"layout": job.layout, "name": job.name, **said})
                     if job.files is not None:
@@ -99,6 +103,7 @@ def run(config: Config) -> dict[str, Any]:
         "outcomes": {name: dict(c) for name, c in counts.items()},
         "slowest_seconds": dict(slowest),
         "largest_megabytes": dict(largest),
+        "most_computing_seconds": dict(hardest),
         "findings": findings,
     }
     folder.write_results(results)
@@ -218,6 +223,8 @@ def _opened(jobs: Any, config: Config):
                     said = worker.attempt(job.path, job.reader)
                 if said["megabytes"] > config.megabytes:
                     said |= {"outcome": "memory", "detail": f"{said['megabytes']:.0f} MB"}
+                if said.get("computing", 0.0) > config.computing:
+                    said |= {"outcome": "computing", "detail": f"{said['computing']:.1f} s of processor time"}
                 if job.mark is not None and job.mark.exists():
                     said |= {"outcome": "code ran"}
                 shutil.rmtree(job.folder, ignore_errors=True)
@@ -309,18 +316,20 @@ class Worker:
 
 def _print(results: dict[str, Any]) -> None:
     print(f"{results['files']} files in {results['seconds']:.0f} s")
-    print(f"{'layout':>28} {'opened':>7} {'refused':>8} {'findings':>9} {'slowest s':>10} {'memory MB':>10}")
+    heads = {"opened": 7, "refused": 8, "findings": 9, "slowest s": 10, "memory MB": 10, "computing s": 12}
+    print(f"{'layout':>28} " + " ".join(f"{head:>{width}}" for head, width in heads.items()))
     for name, counts in results["outcomes"].items():
         if counts:
             wrong = sum(counts.get(kind, 0) for kind in FINDINGS)
             print(
                 f"{name:>28} {counts.get('opened', 0):>7} {counts.get('refused', 0):>8} {wrong:>9} "
-                f"{results['slowest_seconds'][name]:>10.2f} {results['largest_megabytes'][name]:>10.0f}"
+                f"{results['slowest_seconds'][name]:>10.2f} {results['largest_megabytes'][name]:>10.0f} "
+                f"{results['most_computing_seconds'][name]:>12.2f}"
             )
     for finding in results["findings"][:20]:
         print(f"  {finding['outcome']}: {finding['name']}: {finding['detail']}")
     if not results["findings"]:
-        print("no crash, no hang, no file that needs too much memory, no code that ran")
+        print("no crash, no hang, no file that needs too much memory, no code that ran, one verdict on every file")
 
 
 def _draw(results: dict[str, Any], path: Path) -> None:

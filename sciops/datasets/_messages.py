@@ -7,6 +7,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from sciops._budget import OverBudget
+
 LONGEST = 1400  # characters of a message
 _HIDDEN = (
     "Cc",
@@ -15,7 +17,16 @@ _HIDDEN = (
     "Zl",
     "Zp",
 )  # move a cursor, change colours or directions, end a line, or cannot be encoded
-_KINDS = (FileNotFoundError, IsADirectoryError, FileExistsError, PermissionError, ImportError, OSError, ValueError)
+_KINDS = (
+    FileNotFoundError,
+    IsADirectoryError,
+    FileExistsError,
+    PermissionError,
+    ImportError,
+    OSError,
+    OverBudget,
+    ValueError,
+)
 
 
 def shown(text: str, most: int = LONGEST) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sciops._budget import Budget, opening_within
 from sciops._whole_files import is_store, remove_abandoned
 from sciops._writable import writable_file
 from sciops.datasets._native.layout import samples_of
@@ -39,6 +40,7 @@ def convert(
     without: Sequence[str] = (),
     overwrite: bool = False,
     told: Callable[[str], None] | None = None,
+    budget: Budget | None = None,
 ) -> Path:
     """Writes the fields of `source` in another layout and returns the path.
 
@@ -53,6 +55,7 @@ def convert(
     overwrite : whether a file, or a native Zarr store, of that name may be replaced
     told : called with a line for each field that was cast, which says what that has lost, and for what the readers of
         the layout's own project do not take; without it the latter is a warning
+    budget : what the source may take, as in `open_dataset`
 
     Numbers and dtypes are kept bit for bit unless `dtype` is given; what a layout has no place for is refused, or,
     where its own readers would not look at it, added under a name of ours (``sciops_grid``). "neuralop" keeps an
@@ -76,32 +79,33 @@ def convert(
         raise ValueError(f"layout={layout!r}: expected one of {', '.join(WRITERS)}")
     casting = None if dtype is None else Casting(dtype)
     target = _place(source, destination, layout, overwrite)
-    if isinstance(source, xr.Dataset):
-        groups = [in_order(source)]
-    else:
-        groups = _all_grids(Path(source)) if layout == "native" and resolution is None else [None]
-        groups = [open_dataset(source, resolution if shape is None else shape) for shape in groups]
-    try:
-        chosen = [_without(group, without, _name(source)) for group in groups] if without else groups
-        chosen = chosen if phases is None else [with_phases(group, *phases) for group in chosen]
-        chosen = chosen if split is None else [_part(group, split) for group in chosen]
-        if not all(group.sizes.get("sample", 1) for group in chosen):
-            raise ValueError(f"there is no {f'{split} ' if split else ''}sample to write in {_name(source)}")
-        imaginary = [str(n) for group in chosen for n, v in group.data_vars.items() if v.dtype.kind == "c"]
-        kept = f"layout {layout!r} holds" if casting is None else f"dtype={dtype!r} keeps"
-        if imaginary and (layout != "arrays" or casting is not None):
-            raise ValueError(
-                f"{_name(source)} holds complex numbers in {imaginary[0]}, and {kept} real ones: "
-                "describe it as two real fields, describe_arrays(path, {…: {…, 'real_imaginary': True}}, …)"
-            )
-        chosen = chosen if casting is None else [casting.apply(group) for group in chosen]
-        with samples_of(None if isinstance(source, xr.Dataset) else source):
-            WRITERS[layout](chosen, target)
-        remarks = [line for line in map(_REMARKS.get(layout, lambda group: None), chosen) if line is not None]
-    finally:
-        if not isinstance(source, xr.Dataset):
-            for group in groups:
-                group.close()
+    with opening_within(budget):
+        if isinstance(source, xr.Dataset):
+            groups = [in_order(source)]
+        else:
+            groups = _all_grids(Path(source)) if layout == "native" and resolution is None else [None]
+            groups = [open_dataset(source, resolution if shape is None else shape) for shape in groups]
+        try:
+            chosen = [_without(group, without, _name(source)) for group in groups] if without else groups
+            chosen = chosen if phases is None else [with_phases(group, *phases) for group in chosen]
+            chosen = chosen if split is None else [_part(group, split) for group in chosen]
+            if not all(group.sizes.get("sample", 1) for group in chosen):
+                raise ValueError(f"there is no {f'{split} ' if split else ''}sample to write in {_name(source)}")
+            imaginary = [str(n) for group in chosen for n, v in group.data_vars.items() if v.dtype.kind == "c"]
+            kept = f"layout {layout!r} holds" if casting is None else f"dtype={dtype!r} keeps"
+            if imaginary and (layout != "arrays" or casting is not None):
+                raise ValueError(
+                    f"{_name(source)} holds complex numbers in {imaginary[0]}, and {kept} real ones: "
+                    "describe it as two real fields, describe_arrays(path, {…: {…, 'real_imaginary': True}}, …)"
+                )
+            chosen = chosen if casting is None else [casting.apply(group) for group in chosen]
+            with samples_of(None if isinstance(source, xr.Dataset) else source):
+                WRITERS[layout](chosen, target)
+            remarks = [line for line in map(_REMARKS.get(layout, lambda group: None), chosen) if line is not None]
+        finally:
+            if not isinstance(source, xr.Dataset):
+                for group in groups:
+                    group.close()
     for line in casting.account() if casting is not None and told is not None else ():
         told(line)
     for line in remarks:

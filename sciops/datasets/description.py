@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._budget import Budget, opening_within
 from sciops._untrusted import parse_json
 from sciops._whole_files import bytes_on_disk, is_store
 from sciops.datasets._messages import plain_errors, shown
@@ -40,16 +41,17 @@ _EQUATIONS = {
 }
 
 
-def describe(path: str | os.PathLike) -> str:
+def describe(path: str | os.PathLike, *, budget: Budget | None = None) -> str:
     """Layout, grids, fields with shapes, dtypes and ranges, splits, findings, and what to type next.
 
     path : a file, or a folder (each known file in it on a line)
+    budget : what each file may take, as in `open_dataset`
 
     Ranges and findings of files beyond 16 million points per field are taken from evenly spread samples, and the text
     says so. Raises what `open_dataset` raises, and ValueError for a folder without a file.
     """
     path = Path(path)
-    with plain_errors():
+    with opening_within(budget), plain_errors():
         if path.is_dir() and not is_store(path):
             text = _folder(path)
         else:

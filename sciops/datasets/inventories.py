@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._budget import Budget, opening_within
 from sciops._untrusted import parse_json
 from sciops._whole_files import bytes_on_disk, is_store
 from sciops.datasets._messages import plain_errors
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["inventory"]
 
 
-def inventory(path: str | os.PathLike, *, hashed: bool = False) -> dict[str, Any]:
+def inventory(path: str | os.PathLike, *, hashed: bool = False, budget: Budget | None = None) -> dict[str, Any]:
     """What a file is and holds, as dictionaries, lists, strings and numbers; no field is read.
 
     hashed : also ``sha256``, the file's `content_hash`, for which all of it is read
+    budget : what each file may take, as in `open_dataset`
 
     returns : ``path``, ``bytes``, ``layout``, ``equation``, ``task`` ("steady" or "trajectory"), ``state``,
         ``parameters``, ``boundary``, ``samples``, ``splits`` (name → how many; empty where none is stored), ``times``
@@ -35,7 +37,7 @@ def inventory(path: str | os.PathLike, *, hashed: bool = False) -> dict[str, Any
     Raises what `open_dataset` raises, and ValueError for a folder without a file.
     """
     path = Path(path)
-    with plain_errors():
+    with opening_within(budget), plain_errors():
         if path.is_dir() and not is_store(path):
             return _of_folder(path, hashed)
         return _of_file(path, hashed)

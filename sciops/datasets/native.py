@@ -28,6 +28,7 @@ from sciops._whole_files import replacing
 from sciops._writable import writable_file
 from sciops.datasets._blocks import pieces
 from sciops.datasets._native.attributes import restore
+from sciops.datasets._native.inflation import Inflation
 from sciops.datasets._native.layout import (
     create_group,
     group_name,
@@ -37,6 +38,7 @@ from sciops.datasets._native.layout import (
     set_attributes,
     stored_bytes,
 )
+from sciops.datasets._native.measured import check_positions, measured
 from sciops.datasets._native.schema import SCHEMA
 from sciops.datasets._order import in_order
 from sciops.datasets.conventions import SPACE
@@ -137,7 +139,9 @@ def read_native(path: str | os.PathLike[str], resolution: int | Sequence[int] | 
         with samples_of(path):  # positions are read at once
             # absolute: xarray takes a name that begins like "memory::" for an address
             file = os.path.abspath(path)
+            check_positions(file, name)
             dataset = xarray.open_dataset(file, group=name, engine="h5netcdf", decode_times=False, phony_dims="access")
+        measured(dataset, file, name)
     restore(dataset)
     dataset.attrs = {**attrs, **dataset.attrs}  # in place: a copy would not close the file
     return dataset
@@ -189,7 +193,9 @@ def content_hash(path: str | os.PathLike[str]) -> str:
                     continue
                 little = data.dtype.newbyteorder("<")
                 digest.update(f"{group}/{key} {little.str} {data.shape}\n".encode())
+                inflation = Inflation(path, f"{group}/{key}")
                 for block in pieces(data.shape, data.dtype.itemsize):
+                    inflation.check(data, block)
                     digest.update(np.ascontiguousarray(data[block], dtype=little))
     return digest.hexdigest()
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from sciops._budget import Budget, opening_within
 from sciops.datasets._joined import JoinedDataset
 from sciops.datasets._split_sources import Pool, sources_of
 from sciops.datasets._trajectory_fields import check_evolves, check_steady
@@ -45,6 +46,7 @@ def load_splits(
     kinds: Mapping[str, str] | None = None,
     dtype: torch.dtype = torch.float32,
     memory_limit: int = MEMORY_LIMIT,
+    budget: Budget | None = None,
 ) -> Splits:
     """Train, validation and test data of a file or of a folder of files.
 
@@ -63,6 +65,7 @@ def load_splits(
         among them, {} for its defaults; None: the problem is steady. A sample is a whole trajectory, so that no two
         parts share a frame
     kinds : variable → what its channels are, as in `FieldDataset`
+    budget : what each file may take, as in `open_dataset`
 
     A part that neither file nor folder has is held out from the end of the training samples in file order: test
     takes the last tenth, validation the tenth before it, each of them one sample at least where one is left to train on
@@ -75,33 +78,36 @@ def load_splits(
     >>> load_splits("data", resolution=16, validation=100).train    # doctest: +SKIP
     """
     path = Path(path)
-    sources = sources_of(path, resolution, equation, windows is not None)
-    pools = sources.pools
-    asked = {"train": train, "validation": validation, "test": test}
-    chosen = {
-        part: replace(pool, samples=_choose(pool.samples, asked[part], part))
-        for part, pool in pools.items()
-        if part != "train"
-    }
-    if "train" in pools:
-        pool = pools["train"]
-        rest = pool.samples
-        for part in ("test", "validation"):
-            if part in pools:
-                continue
-            tenth = min(max(1, round(HELD_OUT * len(pool.samples))), len(rest) - 1)  # one is left to train on
-            default = max(0, tenth) if part in sources.held_out else 0
-            held = _choose(rest, asked[part], part, within=pool.samples, default=default)
-            rest = rest[~np.isin(rest, held)]
-            chosen[part] = replace(pool, samples=held)
-        chosen["train"] = replace(pool, samples=_choose(rest, train, "train", within=pool.samples))
-    elif train is not None:
-        raise ValueError(f"train={train!r}: {path} holds no training samples at resolution {resolution}")
-    _check_disjoint(chosen)
-    options = {"resolution": sources.resolution, "dtype": dtype, "memory_limit": memory_limit}
-    options |= {} if kinds is None else {"kinds": kinds}
-    fields = None if windows is not None else {"inputs": inputs, "outputs": outputs}
-    return Splits(**{part: _open(pool, windows, fields, options) for part, pool in chosen.items() if len(pool.samples)})
+    with opening_within(budget):
+        sources = sources_of(path, resolution, equation, windows is not None)
+        pools = sources.pools
+        asked = {"train": train, "validation": validation, "test": test}
+        chosen = {
+            part: replace(pool, samples=_choose(pool.samples, asked[part], part))
+            for part, pool in pools.items()
+            if part != "train"
+        }
+        if "train" in pools:
+            pool = pools["train"]
+            rest = pool.samples
+            for part in ("test", "validation"):
+                if part in pools:
+                    continue
+                tenth = min(max(1, round(HELD_OUT * len(pool.samples))), len(rest) - 1)  # one is left to train on
+                default = max(0, tenth) if part in sources.held_out else 0
+                held = _choose(rest, asked[part], part, within=pool.samples, default=default)
+                rest = rest[~np.isin(rest, held)]
+                chosen[part] = replace(pool, samples=held)
+            chosen["train"] = replace(pool, samples=_choose(rest, train, "train", within=pool.samples))
+        elif train is not None:
+            raise ValueError(f"train={train!r}: {path} holds no training samples at resolution {resolution}")
+        _check_disjoint(chosen)
+        options = {"resolution": sources.resolution, "dtype": dtype, "memory_limit": memory_limit}
+        options |= {} if kinds is None else {"kinds": kinds}
+        fields = None if windows is not None else {"inputs": inputs, "outputs": outputs}
+        return Splits(
+            **{part: _open(pool, windows, fields, options) for part, pool in chosen.items() if len(pool.samples)}
+        )
 
 
 def _open(

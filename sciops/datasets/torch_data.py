@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from sciops._arrays import refuse_complex, refuse_masked
+from sciops._budget import Budget, current_budget, opening_within
 from sciops._dimensions import by_name
 from sciops.datasets._native.rows import NativeRows, native_rows
 from sciops.datasets._order import check_field, in_order
@@ -92,6 +93,7 @@ class FieldDataset(Dataset):
     memory_limit : bytes above which a file is read on demand instead of held in memory. Reading on demand keeps no
         open handle across processes, so that it works with DataLoader workers of every start method; `close` lets go
         of this process's. An xarray.Dataset is always held; pass its path to read on demand
+    budget : what the file may take, as in `open_dataset`
 
     len(d), d[i], d.batch(indices), d.grid as in `TensorFields`; ``d.lazy`` says whether batches are read on demand;
     ``d.samples`` are the numbers of the samples in the file, ``d.attrs`` the data set's attributes, ``d.x`` and
@@ -113,6 +115,7 @@ class FieldDataset(Dataset):
         kinds: Mapping[str, str] | None = None,
         dtype: torch.dtype = torch.float32,
         memory_limit: int = MEMORY_LIMIT,
+        budget: Budget | None = None,
     ) -> None:
         from sciops.datasets.conventions import at_resolution, grid_of, split_indices
         from sciops.datasets.readers import open_dataset
@@ -121,27 +124,29 @@ class FieldDataset(Dataset):
         self.resolution, self.dtype = resolution, dtype
         self.inputs, self.outputs = _names(inputs), _names(outputs)
         self._opened: tuple[int, xr.Dataset | NativeRows] | None = None
-        source = open_dataset(self.path, resolution) if self.path else at_resolution(in_order(dataset), resolution)
-        try:
-            for name in (*self.inputs, *self.outputs):
-                if name not in source.data_vars or "sample" not in source[name].dims:
-                    fields = [key for key, value in source.data_vars.items() if value.ndim > 1]
-                    raise ValueError(f"no field {name!r} in the data set: it holds {', '.join(map(str, fields))}")
-            self.grid, self.attrs = grid_of(source, self.outputs[0]), dict(source.attrs)
-            for name in (*self.inputs, *self.outputs):
-                check_field(source[name], self.grid)
-            self._stated = self._statement(source, kinds)
-            chosen = np.arange(source.sizes["sample"]) if split is None else split_indices(source, split)
-            self.samples = chosen if samples is None else _pick(chosen, samples)
-            points = len(self.samples) * sum(source[n][0].size for n in (*self.inputs, *self.outputs))
-            in_memory = self.path is None or points * torch.empty((), dtype=dtype).element_size() <= memory_limit
-            self._memory = None
-            if in_memory:
-                self._memory = TensorFields(*self._read(self._rows(source) or source, self.samples), self.grid)
-        finally:
-            self.close()
-            if self.path is not None:
-                source.close()
+        self.budget = current_budget() if budget is None else budget
+        with opening_within(self.budget):
+            source = open_dataset(self.path, resolution) if self.path else at_resolution(in_order(dataset), resolution)
+            try:
+                for name in (*self.inputs, *self.outputs):
+                    if name not in source.data_vars or "sample" not in source[name].dims:
+                        fields = [key for key, value in source.data_vars.items() if value.ndim > 1]
+                        raise ValueError(f"no field {name!r} in the data set: it holds {', '.join(map(str, fields))}")
+                self.grid, self.attrs = grid_of(source, self.outputs[0]), dict(source.attrs)
+                for name in (*self.inputs, *self.outputs):
+                    check_field(source[name], self.grid)
+                self._stated = self._statement(source, kinds)
+                chosen = np.arange(source.sizes["sample"]) if split is None else split_indices(source, split)
+                self.samples = chosen if samples is None else _pick(chosen, samples)
+                points = len(self.samples) * sum(source[n][0].size for n in (*self.inputs, *self.outputs))
+                in_memory = self.path is None or points * torch.empty((), dtype=dtype).element_size() <= memory_limit
+                self._memory = None
+                if in_memory:
+                    self._memory = TensorFields(*self._read(self._rows(source) or source, self.samples), self.grid)
+            finally:
+                self.close()
+                if self.path is not None:
+                    source.close()
 
     @property
     def lazy(self) -> bool:
@@ -180,7 +185,8 @@ class FieldDataset(Dataset):
     @property
     def symmetry(self) -> Symmetry:
         """The symmetries of the problem; where a field that it depends on is no input, that field is read."""
-        return self._stated.of(self.samples)
+        with opening_within(self.budget):
+            return self._stated.of(self.samples)
 
     @property
     def x(self) -> Tensor:
@@ -230,11 +236,12 @@ class FieldDataset(Dataset):
         if self._opened is None or self._opened[0] != os.getpid():
             from sciops.datasets.readers import open_dataset
 
-            source = open_dataset(self.path, self.resolution)
-            if self._rows(source) is None:
-                self._opened = (os.getpid(), source)
-            else:
-                source.close()
+            with opening_within(self.budget):
+                source = open_dataset(self.path, self.resolution)
+                if self._rows(source) is None:
+                    self._opened = (os.getpid(), source)
+                else:
+                    source.close()
         return self._opened[1]
 
     def _rows(self, source: xr.Dataset) -> NativeRows | None:

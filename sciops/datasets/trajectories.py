@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from sciops._arrays import refuse_complex
+from sciops._budget import Budget, current_budget, opening_within
 from sciops.datasets._native.rows import NativeRows, native_rows
 from sciops.datasets._order import check_field, in_order
 from sciops.datasets._trajectory_fields import (
@@ -57,6 +58,7 @@ class TrajectoryDataset(Dataset):
     dtype : of the tensors
     memory_limit : bytes above which frames are read when asked for, a window at a time. An xarray.Dataset is always
         held; pass its path to read on demand
+    budget : what the file may take, as in `open_dataset`
 
     len(d) : trajectories × windows; item i is window ``i % d.windows`` of trajectory ``i // d.windows``
     d.batch(indices) : {"x": (batch, history·channels + constants + known, *grid), "y": (batch, horizon·channels,
@@ -100,6 +102,7 @@ class TrajectoryDataset(Dataset):
         kinds: Mapping[str, str] | None = None,
         dtype: torch.dtype = torch.float32,
         memory_limit: int = MEMORY_LIMIT,
+        budget: Budget | None = None,
     ) -> None:
         from sciops.datasets.conventions import at_resolution, split_indices
         from sciops.datasets.readers import open_dataset
@@ -116,35 +119,37 @@ class TrajectoryDataset(Dataset):
         self.resolution, self.dtype, self.stride, self.time_step = resolution, dtype, stride, time_step
         self.inputs, self.parameters, self.forcings = _names(inputs), _names(parameters), _names(forcings)
         self._opened: tuple[int, xr.Dataset | NativeRows] | None = None
-        source = open_dataset(self.path, resolution) if self.path else at_resolution(in_order(dataset), resolution)
-        try:
-            self.attrs = dict(source.attrs)
-            self.state = state_names(source, None if state is None else _names(state))
-            self.grid = common_grid(source, self.state)
-            for name in self.state:
-                check_field(source[name], self.grid)
-            for name in {*self.forcings, *self.inputs, *self.parameters} & set(source.variables):
-                refuse_complex(source[name], name)
-            self._frames = np.arange(source.sizes["time"])[start:stop:stride]
-            self.times, self.time_units = times_of(source, self._frames)
-            self._lay_windows(history, lead, horizon)
-            chosen = np.arange(source.sizes["sample"]) if split is None else split_indices(source, split)
-            self.samples = chosen if samples is None else _pick(chosen, samples)
-            self.clocks = clocks_of(source, self._frames, self.samples)
-            self._check_clocks()
-            self._shared = shared_forcings(source, self.state, self.forcings, dtype)
-            self._shared |= shared_inputs(source, self.state, self.inputs, dtype)
-            common_grid(source, (*self.state, *self.forcings))
-            self._numbers = parameter_values(source, self.parameters, self.samples, dtype)
-            self._stated = self._statement(source, kinds)
-            in_frame = self.channels + self.forcing_channels
-            size = len(self.samples) * (len(self._frames) * in_frame + len(self.inputs)) * self.grid.size
-            held = self.path is None or size * torch.empty((), dtype=dtype).element_size() <= memory_limit
-            self._memory = self._read(source, self.samples, self._frames) if held else None
-            self._fields = self._read_inputs(source, self.samples) if held and self.inputs else None
-        finally:
-            if self.path is not None:
-                source.close()
+        self.budget = current_budget() if budget is None else budget
+        with opening_within(self.budget):
+            source = open_dataset(self.path, resolution) if self.path else at_resolution(in_order(dataset), resolution)
+            try:
+                self.attrs = dict(source.attrs)
+                self.state = state_names(source, None if state is None else _names(state))
+                self.grid = common_grid(source, self.state)
+                for name in self.state:
+                    check_field(source[name], self.grid)
+                for name in {*self.forcings, *self.inputs, *self.parameters} & set(source.variables):
+                    refuse_complex(source[name], name)
+                self._frames = np.arange(source.sizes["time"])[start:stop:stride]
+                self.times, self.time_units = times_of(source, self._frames)
+                self._lay_windows(history, lead, horizon)
+                chosen = np.arange(source.sizes["sample"]) if split is None else split_indices(source, split)
+                self.samples = chosen if samples is None else _pick(chosen, samples)
+                self.clocks = clocks_of(source, self._frames, self.samples)
+                self._check_clocks()
+                self._shared = shared_forcings(source, self.state, self.forcings, dtype)
+                self._shared |= shared_inputs(source, self.state, self.inputs, dtype)
+                common_grid(source, (*self.state, *self.forcings))
+                self._numbers = parameter_values(source, self.parameters, self.samples, dtype)
+                self._stated = self._statement(source, kinds)
+                in_frame = self.channels + self.forcing_channels
+                size = len(self.samples) * (len(self._frames) * in_frame + len(self.inputs)) * self.grid.size
+                held = self.path is None or size * torch.empty((), dtype=dtype).element_size() <= memory_limit
+                self._memory = self._read(source, self.samples, self._frames) if held else None
+                self._fields = self._read_inputs(source, self.samples) if held and self.inputs else None
+            finally:
+                if self.path is not None:
+                    source.close()
 
     def __len__(self) -> int:
         return len(self.samples) * self.windows
@@ -233,7 +238,8 @@ class TrajectoryDataset(Dataset):
     @property
     def symmetry(self) -> Symmetry:
         """The symmetries of the problem; where a field that it depends on is not an input, that field is read."""
-        return self._stated.of(self.samples)
+        with opening_within(self.budget):
+            return self._stated.of(self.samples)
 
     def subset(self, numbers: Any) -> TrajectoryDataset:
         """A data set of the trajectories `numbers` of this one, renumbered from 0."""
@@ -348,12 +354,13 @@ class TrajectoryDataset(Dataset):
         if self._opened is None or self._opened[0] != os.getpid():
             from sciops.datasets.readers import open_dataset
 
-            source = open_dataset(self.path, self.resolution)
-            names = (*self.state, *(n for n in (*self.forcings, *self.inputs) if n not in self._shared))
-            rows = native_rows(self.path, source, names)
-            if rows is not None:
-                source.close()
-            self._opened = (os.getpid(), source if rows is None else rows)
+            with opening_within(self.budget):
+                source = open_dataset(self.path, self.resolution)
+                names = (*self.state, *(n for n in (*self.forcings, *self.inputs) if n not in self._shared))
+                rows = native_rows(self.path, source, names)
+                if rows is not None:
+                    source.close()
+                self._opened = (os.getpid(), source if rows is None else rows)
         return self._opened[1]
 
     def __getstate__(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from sciops._budget import Budget, opening_within
 from sciops._dimensions import LEADING
 from sciops._untrusted import parse_json
 from sciops._whole_files import is_store
@@ -54,7 +55,11 @@ class Finding:
 
 
 def validate(
-    path_or_dataset: str | os.PathLike | xr.Dataset, *, solutions: int = 4, expected_hash: str | None = None
+    path_or_dataset: str | os.PathLike | xr.Dataset,
+    *,
+    solutions: int = 4,
+    expected_hash: str | None = None,
+    budget: Budget | None = None,
 ) -> list[Finding]:
     """What is wrong with a file, a folder of files or an opened data set; an empty list when it is sound.
 
@@ -68,6 +73,7 @@ def validate(
     solutions : how many samples per grid to solve again, spread over the file; 0 for none
     expected_hash : `content_hash` of the file when it was right, or its first digits, eight at least: any number that
         was changed since is an error, even by a program that wrote its checksum anew
+    budget : what each file may take, as in `open_dataset`
 
     returns : findings, errors first
     Raises what `open_dataset` raises for a file that cannot be read at all; of a folder, such a file is a finding.
@@ -75,7 +81,7 @@ def validate(
     """
     import xarray as xr
 
-    with plain_errors():
+    with opening_within(budget), plain_errors():
         is_dataset = isinstance(path_or_dataset, xr.Dataset)
         path = None if is_dataset else Path(path_or_dataset)
         folder = path is not None and path.is_dir() and not is_store(path)

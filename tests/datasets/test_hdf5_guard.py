@@ -12,15 +12,16 @@ import h5py
 import numpy as np
 import pytest
 
+from sciops._budget import Budget, opening_within
 from sciops.datasets import open_dataset
-from sciops.datasets.readers import _hdf5_guard
-from sciops.datasets.readers._hdf5_visit import _try, elsewhere, visit
+from sciops.datasets._native import hdf5_guard
+from sciops.datasets._native.hdf5_visit import TooMuchMemory, _try, survey, visit
 from sciops.datasets.samples import write_sample
 
 
 @pytest.fixture
 def guard():
-    guard = _hdf5_guard.Guard()
+    guard = hdf5_guard.Guard()
     yield guard
     guard.close()
 
@@ -74,17 +75,19 @@ def test_another_who_ends_the_process_does_not_make_a_sound_file_damaged(guard, 
 def test_what_ends_the_process_is_said(guard, tmp_path, monkeypatch):
     path = write_sample("pdebench-1d", tmp_path / "a.h5")
     script = tmp_path / "script.py"
-    monkeypatch.setattr(_hdf5_guard, "_VISIT", script)
-    monkeypatch.setattr(_hdf5_guard, "_PATIENCE", 0.5)
+    monkeypatch.setattr(hdf5_guard, "_VISIT", script)
+    monkeypatch.setattr(hdf5_guard, "_PATIENCE", 0.5)
     ends = {
         "os.kill(os.getpid(), signal.SIGSEGV)": r"ends the HDF5 library \(SIGSEGV\)",
         "os.abort()": r"ends the HDF5 library \(SIGABRT\)",
-        "sys.exit(3)": "makes the HDF5 library ask for gigabytes of memory",
+        "sys.exit(3)": r"opening it takes bytes of memory, more than the 1e\+09 besides its own size",
+        "sys.exit(5)": r"opening it takes objects .*, more than the 100000 that .*Budget\(objects=4e5\)",
+        "os.kill(os.getpid(), signal.SIGXCPU)": "opening it takes seconds of computing, more than the 0.5 that",
         "import time; time.sleep(60)": "keeps the HDF5 library waiting",
     }
     for end, words in ends.items():
         script.write_text(f"import os, signal, sys\nprint('ready', flush=True)\nsys.stdin.readline()\n{end}\n")
-        with pytest.raises(ValueError, match=words) as caught:
+        with opening_within(Budget(seconds=0.5)), pytest.raises(ValueError, match=words) as caught:
             guard.check(path)
         path.touch()
         assert str(path) in str(caught.value) and "\n" not in str(caught.value)
@@ -99,8 +102,8 @@ def test_where_no_process_can_be_started_files_are_opened_without(guard, tmp_pat
 def test_the_process_ends_with_ours_and_nothing_is_left_to_say(tmp_path):
     path = write_sample("pdebench-1d", tmp_path / "a.h5")
     program = (
-        "import os; from sciops.datasets import open_dataset; from sciops.datasets.readers import _hdf5_guard\n"
-        f"open_dataset({str(path)!r}).close(); print(_hdf5_guard._of_process(os.getpid()).process.pid)"
+        "import os; from sciops.datasets import open_dataset; from sciops.datasets._native import hdf5_guard\n"
+        f"open_dataset({str(path)!r}).close(); print(hdf5_guard._of_process(os.getpid()).process.pid)"
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == ""
@@ -115,7 +118,7 @@ def test_the_process_ends_with_ours_and_nothing_is_left_to_say(tmp_path):
 def test_a_forked_process_has_a_guard_of_its_own(tmp_path):
     path = write_sample("pdebench-1d", tmp_path / "a.h5")
     open_dataset(path).close()
-    ours = _hdf5_guard._of_process(os.getpid()).process.pid
+    ours = hdf5_guard._of_process(os.getpid()).process.pid
     read, write = os.pipe()
     import warnings
 
@@ -124,14 +127,14 @@ def test_a_forked_process_has_a_guard_of_its_own(tmp_path):
         pid = os.fork()
     if pid == 0:
         other = write_sample("pdebench-1d", tmp_path / "b.h5", seed=1)
-        _hdf5_guard.check_survivable(other)
-        mine = _hdf5_guard._of_process(os.getpid())
+        hdf5_guard.check_survivable(other)
+        mine = hdf5_guard._of_process(os.getpid())
         os.write(write, str(mine.process.pid).encode())
         mine.close()
         os._exit(0)
     os.waitpid(pid, 0)
     assert int(os.read(read, 100)) != ours
-    assert _hdf5_guard._of_process(os.getpid()).process.poll() is None
+    assert hdf5_guard._of_process(os.getpid()).process.poll() is None
     for end in (read, write):
         os.close(end)
 
@@ -143,7 +146,7 @@ def test_links_into_other_files_are_neither_followed_nor_opened(tmp_path):
     with h5py.File(path, "w") as file:
         file["here/tensor"] = np.zeros((2, 3, 4), np.float32)
         file["here/out"] = h5py.ExternalLink(str(tmp_path / "pipe"), "/")
-        assert elsewhere(file) == ("here/out", str(tmp_path / "pipe"))
+        assert survey(file) == (("here/out", str(tmp_path / "pipe")), 2)
     visit(str(path))
     with pytest.raises(ValueError, match=r"keeps here/out in another file \(.*pipe\), which is not opened"):
         open_dataset(path)
@@ -171,7 +174,7 @@ def test_no_memory_is_told_from_other_refusals():
     def refuse(text):
         raise OSError(f"Can't synchronously read data ({text})")
 
-    with pytest.raises(MemoryError):
+    with pytest.raises(TooMuchMemory):
         _try(refuse, "memory allocation failed for chunk")
     assert _try(refuse, "address of object past end of allocation") is None and _try(lambda: 3) == 3
 
@@ -189,5 +192,5 @@ def test_a_text_that_states_gigabytes_is_refused(tmp_path):
         place = content.find(heap.to_bytes(8, "little"), place + 8)
     assert changed > 5
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="makes the HDF5 library ask for gigabytes of memory"):
+    with pytest.raises(ValueError, match="takes bytes of memory, more than"):
         open_dataset(path)

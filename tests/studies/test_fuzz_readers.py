@@ -219,3 +219,25 @@ def _run_instead(body, script, monkeypatch):
     monkeypatch.setattr(
         fuzz_readers.subprocess, "Popen", lambda words, **options: started([sys.executable, str(script)], **options)
     )
+
+
+def test_a_file_that_is_opened_in_one_way_and_refused_in_another_is_seen(sound, tmp_path, monkeypatch):
+    fuzz_readers._write(tmp_path, sound["npz"].files)
+    path = tmp_path / sound["npz"].main
+    assert _fuzz_worker._other_verdict(path) == ""
+    monkeypatch.setattr("sciops.datasets.validation.validate", lambda path, solutions: 1 / 0)
+    assert _fuzz_worker._other_verdict(path).startswith("validate ends with ZeroDivisionError")
+    (tmp_path / "text").write_text("no array")
+    monkeypatch.setattr("sciops.datasets.validation.validate", lambda path, solutions: [])
+    assert _fuzz_worker._other_verdict(tmp_path / "text").startswith("validate opens it, open_dataset says")
+
+
+def test_what_the_process_that_looks_at_files_computes_is_counted():
+    before = _fuzz_worker._computed()
+    child = subprocess.Popen([sys.executable, "-c", "for _ in range(10**9): pass"])
+    while _fuzz_worker._computed() - before < 0.2 and child.poll() is None:
+        time.sleep(0.02)
+    assert child.pid in _fuzz_worker._processes()
+    child.kill()
+    child.wait()
+    assert _fuzz_worker._computed() - before >= 0.19

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops._budget import current_budget
+from sciops.datasets._native.inflation import Inflation
 from sciops.datasets._native.layout import group_name, open_hdf5, samples_of
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ class NativeRows:
         self.path = path
         self._file = open_hdf5(path)
         self._group = self._file[group]
+        self._budget, self._inflations = current_budget(), {}
 
     def read(self, name: str, samples: np.ndarray, then: tuple[Any, ...] = ()) -> np.ndarray:
         """(len(samples), …): the samples with these numbers, in any order; `then` indexes the axes after them.
@@ -34,6 +37,9 @@ class NativeRows:
         Files are read in their own order, each sample once. Raises OSError in one line for a damaged file.
         """
         stored = self._group[name]
+        if name not in self._inflations:
+            self._inflations[name] = Inflation(self.path, name, budget=self._budget)
+        self._inflations[name].check(stored, (samples, *then))
         first = int(samples[0]) if len(samples) else 0
         with samples_of(self.path):
             if np.array_equal(samples, np.arange(first, first + len(samples))):

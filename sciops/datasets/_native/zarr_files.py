@@ -58,7 +58,10 @@ class ZarrArray(BackendArray):
                 raise missing_zarr() from None
             # a store of the file system and nothing else: in a path as text "::" and "://" open other places
             store = zarr.storage.LocalStore(self.path, read_only=True)
-            self._opened = (os.getpid(), zarr.open_array(store, path=self.key, mode="r", zarr_format=3))
+            from sciops.datasets._native.zarr_inflation import measured
+
+            array = zarr.open_array(store, path=self.key, mode="r", zarr_format=3)
+            self._opened = (os.getpid(), measured(array))
         return self._opened[1]
 
     def __getstate__(self) -> dict[str, Any]:

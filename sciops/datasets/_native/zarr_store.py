@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from sciops._budget import Spending, current_budget, over_budget
 from sciops._untrusted import read_json
 from sciops.datasets._messages import shown
 from sciops.datasets._native.schema import check_schema, finest_first
 from sciops.datasets.conventions import SPACE
 
 _MOST_JSON = 1 << 24  # bytes of a zarr.json: more is no description
-_MOST_CHUNK = 1 << 32  # bytes read at once: HDF5 allows no larger chunk either
 _MOST_RATIO = 40_000  # compression beyond what zstd reaches on constant numbers
+_FILLED = 100  # times the bytes stored that all arrays of a group may state together, besides the budget
 _KINDS = {f"{kind}{8 * n}": f"<{kind[0]}{n}" for kind in ("int", "uint", "float") for n in (1, 2, 4, 8)}
-_CODECS = {"bytes", "crc32c", "zstd", "gzip"}
+_CODECS = (["bytes"], ["bytes", "crc32c"], ["bytes", "zstd"], ["bytes", "zstd", "crc32c"])
 _GROUP = re.compile(r"r[0-9]+(x[0-9]+)*")
 NOT_NATIVE = (
     "a Zarr store, but no native one (it lacks sciops_schema); open it with xarray.open_zarr and write it with "
@@ -31,12 +32,13 @@ _REMEDY = "copy the store again, or remove it and generate it again"
 
 @dataclass(frozen=True)
 class Stored:
-    """One array of a store, as its ``zarr.json`` describes it."""
+    """One array of a store, as its ``zarr.json`` describes it; `stored` counts the bytes of its files."""
 
     dims: tuple[str, ...]
     shape: tuple[int, ...]
     dtype: np.dtype
     attrs: dict[str, Any]
+    stored: int
 
 
 def store_attributes(path: Path) -> dict[str, Any]:
@@ -75,15 +77,24 @@ def group_of(path: Path, name: str) -> tuple[dict[str, Any], dict[str, Stored]]:
     folder = path / name
     attrs = _attributes(_described(folder, "group"))
     inside = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
-    return attrs, {key: _array(folder / key) for key in inside if (folder / key / "zarr.json").is_file()}
+    arrays = {key: _array(folder / key) for key in inside if (folder / key / "zarr.json").is_file()}
+    stated = sum(math.prod(one.shape) * one.dtype.itemsize for one in arrays.values())
+    budget = current_budget()
+    if stated > budget.bytes + _FILLED * sum(one.stored for one in arrays.values()):
+        raise over_budget(folder, "bytes", stated, budget, "all that it states to hold")
+    return attrs, arrays
 
 
 def _check_links(store: Path) -> None:
-    """Raises ValueError for a symbolic link inside the store, at any depth, that leads out of it."""
-    root, folders = os.path.realpath(store), [os.fspath(store)]
+    """Raises ValueError for a symbolic link inside the store, at any depth, that leads out of it.
+
+    Files and folders count as objects of the budget.
+    """
+    root, folders, spent = os.path.realpath(store), [os.fspath(store)], Spending(store, size=0)
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
+                spent.take(objects=1, what="its folders")
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
                 elif entry.is_symlink() and os.path.commonpath((root, target := os.path.realpath(entry.path))) != root:
@@ -131,7 +142,7 @@ def _array(folder: Path) -> Stored:
         codecs, chunk = about["codecs"], file
         if codecs[0]["name"] == "sharding_indexed":
             chunk = _sizes(codecs[0]["configuration"]["chunk_shape"], 1)
-            codecs = codecs[0]["configuration"]["codecs"]
+            codecs = codecs[0]["configuration"]["codecs"] if len(codecs) == 1 else codecs
         names = [codec["name"] for codec in codecs]
         keys = about["chunk_key_encoding"]
         if (about["chunk_grid"]["name"], keys["name"], keys["configuration"]["separator"]) != (
@@ -144,19 +155,22 @@ def _array(folder: Path) -> Stored:
             raise ValueError(f"dimension_names {dims} for shape {shape}")
         if not len(shape) == len(file) == len(chunk) or any(f % c for f, c in zip(file, chunk)):
             raise ValueError(f"chunks {chunk} in shards {file} for shape {shape}")
-        if set(names) - _CODECS:
-            raise ValueError(f"codec {min(set(names) - _CODECS)}, expected {', '.join(sorted(_CODECS))}")
+        if names not in _CODECS:
+            raise ValueError(f"codecs {', '.join(map(str, names))}; expected {', '.join(_CODECS[-1])}")
     except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
         text = f"no or unknown {error}" if isinstance(error, KeyError) else shown(str(error), 160)
         raise ValueError(f"{folder / 'zarr.json'} does not describe a native array ({text}); {_REMEDY}") from None
-    _check_files(folder, shape, file, chunk, dtype.itemsize)
-    return Stored(dims, shape, dtype, _attributes(about))
+    stored = _check_files(folder, shape, file, chunk, dtype.itemsize)
+    return Stored(dims, shape, dtype, _attributes(about), stored)
 
 
 def _check_files(
     folder: Path, shape: tuple[int, ...], file: tuple[int, ...], chunk: tuple[int, ...], itemsize: int
-) -> None:
-    """Zarr reads a file that is not there as zeros, and makes room for any shape: neither is let through."""
+) -> int:
+    """The bytes of an array's files.
+
+    Zarr reads a file that is not there as zeros, and makes room for any shape: neither is let through.
+    """
     sizes = {e.name: e.stat().st_size for e in os.scandir(folder) if e.name[0] == "c" and e.is_file()}
     counts = [-(-n // f) for n, f in zip(shape, file)]
     expected, tail = math.prod(counts), ".0" * (len(shape) - 1)
@@ -164,8 +178,12 @@ def _check_files(
     if expected > len(sizes) or any(n > 1 for n in counts[1:]) or (expected and not names <= sizes.keys()):
         raise OSError(f"{folder}: {len(sizes)} of {expected} files of shape {shape} are here; {_REMEDY}")
     size, largest = itemsize * math.prod(chunk), max(sizes.values(), default=0)
-    if expected and size > min(_MOST_CHUNK, _MOST_RATIO * largest):
+    if expected and size > _MOST_RATIO * largest:
         raise ValueError(f"{folder}: chunks of {size} bytes in files of {largest}; {_REMEDY}")
+    index = 16 * math.prod(f // c for f, c in zip(file, chunk))
+    total = sum(sizes.values())
+    Spending(folder, size=total).take(bytes=max(size, index) * (expected > 0), what="a chunk")
+    return total
 
 
 def _sizes(values: Any, least: int) -> tuple[int, ...]:

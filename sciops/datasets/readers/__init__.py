@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from sciops._budget import Budget, opening_within
 from sciops.datasets._messages import plain_errors, shown
 from sciops.datasets._order import in_order
 from sciops.datasets.readers import (
@@ -71,7 +72,12 @@ _COMPLEX = ("arrays",)  # layouts whose fields may be complex
 
 
 def open_dataset(
-    path: str | os.PathLike, resolution: Resolution = None, *, layout: str | None = None, grid: Grid | None = None
+    path: str | os.PathLike,
+    resolution: Resolution = None,
+    *,
+    layout: str | None = None,
+    grid: Grid | None = None,
+    budget: Budget | None = None,
 ) -> xr.Dataset:
     """A file of any known layout: named fields over (sample, [time,] x, …) at their true positions.
 
@@ -82,6 +88,8 @@ def open_dataset(
         finer grid; None means the file's (finest) grid
     layout : a name in ``READERS``, to insist on one
     grid : where the points lie, for layouts that do not say; the reader's own rule otherwise
+    budget : `sciops.Budget` of memory, objects and time that the file may take; None for the one in force, by default
+        a gigabyte besides its own size, 100,000 objects and 10 s. What is read later keeps it
 
     returns : xarray.Dataset, lazy where the format allows (all but MATLAB v5 and compressed archives), with attributes
         ``layout``, ``equation``, ``task`` ("steady": input ``a`` or ``f``, output ``u``; "trajectory": the fields that
@@ -96,7 +104,7 @@ def open_dataset(
     """
     if layout is not None and layout not in READERS:
         raise ValueError(f"layout={layout!r}: expected one of {', '.join(READERS)}")
-    with plain_errors():
+    with opening_within(budget), plain_errors():
         found = probe(path)
         reader = _matching(found, layout)
         if reader is None:

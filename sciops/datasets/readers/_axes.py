@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sciops._untrusted import parse_json
+from sciops.datasets._native.inflation import Inflation
 from sciops.datasets.conventions import SPACE
 from sciops.datasets.readers._hdf5_attributes import hdf5_packing
 from sciops.datasets.readers._sniff import Probe, readable
@@ -77,6 +78,7 @@ def numbers(probe: Probe, name: str, most: int = MOST_POINTS) -> np.ndarray | No
         return None
     with readable(probe.path, "an HDF5 file"), h5py.File(probe.path, "r") as file:
         packing = hdf5_packing(file[name])
+        Inflation(probe.path, name).check(file[name])
         return np.asarray(file[name][()]) if packing is None else packing.unpacked(file[name][()])
 
 

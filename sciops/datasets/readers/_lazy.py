@@ -10,6 +10,8 @@ import numpy as np
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from sciops._budget import current_budget
+from sciops.datasets._native.inflation import Inflation
 from sciops.datasets.readers._complex import as_numbers, number_type
 from sciops.datasets.readers._hdf5_attributes import hdf5_packing
 from sciops.datasets.readers._sniff import readable
@@ -39,7 +41,7 @@ class H5Array(BackendArray):
     ) -> None:
         import h5py
 
-        self.path, self.key = path, key
+        self.path, self.key, self.inflation = path, key, Inflation(path, key)
         with readable(path, "an HDF5 file"), h5py.File(path, "r") as file:
             stored = list(file[key].shape)
             self.packing = hdf5_packing(file[key])
@@ -63,7 +65,9 @@ class H5Array(BackendArray):
             # an open slice would run past what `stop` leaves
             stored[axis] = slice(*part.indices(size)) if isinstance(part, slice) else part
         with readable(self.path, "an HDF5 file"), h5py.File(self.path, "r") as file:
-            block = as_numbers(file[self.key][tuple(stored)])
+            item = file[self.key]
+            self.inflation.check(item, stored)
+            block = as_numbers(item[tuple(stored)])
         kept = [axis for axis, part in zip(self.axes, key) if not isinstance(part, (int, np.integer))]
         block = block if self.packing is None else self.packing.unpacked(block)
         return np.transpose(block, [sorted(kept).index(axis) for axis in kept])
@@ -93,6 +97,7 @@ class H5Groups(BackendArray):
         self.pick = {axis % self.rank: index for axis, index in (pick or {}).items()}
         self.axes = tuple(axis for axis in (range(self.rank) if axes is None else axes) if axis not in self.pick)
         self.shape = (len(self.keys), *(shape[axis] for axis in self.axes))
+        self.budget = current_budget()
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self._read)
@@ -109,7 +114,10 @@ class H5Groups(BackendArray):
         kept = [axis for axis, part in zip(self.axes, parts) if not isinstance(part, (int, np.integer))]
         order = [sorted(kept).index(axis) for axis in kept]
         with readable(self.path, "an HDF5 file"), h5py.File(self.path, "r") as file:
-            blocks = [np.transpose(_values(file[self.keys[i]], stored), order) for i in np.atleast_1d(samples)]
+            blocks = []
+            for key in (self.keys[i] for i in np.atleast_1d(samples)):
+                Inflation(self.path, key, budget=self.budget).check(file[key], stored)
+                blocks.append(np.transpose(_values(file[key], stored), order))
         if np.ndim(samples) == 0:
             return blocks[0]
         if not blocks:

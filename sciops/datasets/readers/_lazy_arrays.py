@@ -139,11 +139,11 @@ class TorchFileArray(KeptArray):
 
     def __init__(self, probe: Probe, name: str, **options: Any) -> None:
         found = probe.torch_arrays[0][name]
-        self.name, self.found = name, found
+        self.name, self.found, self.budget = name, found, probe.budget
         super().__init__(probe.path, found.shape, found.dtype, **options)
 
     def _load(self) -> np.ndarray:
-        found = self.found or Probe(self.path, "torch").torch_arrays[0].get(self.name)
+        found = self.found or Probe(self.path, "torch", budget=self.budget).torch_arrays[0].get(self.name)
         if found is None or found.shape != self.stored:
             raise ValueError(f"{self.path} no longer holds {self.name} of shape {list(self.stored)}")
         return found.values()

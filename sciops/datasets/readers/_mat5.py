@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from sciops._budget import Spending
+
 _MATRIX, _PACKED, _DIMENSIONS, _FLAGS, _NAME = 14, 15, 5, 6, 1
 _STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 _CLASSES = {6: "double", 7: "single"} | {8 + k: f"{'u' * (k % 2)}int{8 << k // 2}" for k in range(8)}
@@ -118,8 +120,11 @@ def _unpacked(path: Path, array: MatArray) -> list[np.ndarray]:
 
 
 def _variables(path: Path) -> dict[str, MatArray | str]:
-    """Name → array of numbers, or what else the variable is."""
-    size, found = path.stat().st_size, {}
+    """Name → array of numbers, or what else the variable is.
+
+    Variables are objects of the budget; packed ones, which are unpacked whole, count with their bytes.
+    """
+    size, found, spent = path.stat().st_size, {}, Spending(path)
     with open(path, "rb") as file:
         file.seek(126)
         order = "<" if file.read(2) == b"IM" else ">"
@@ -130,13 +135,16 @@ def _variables(path: Path) -> dict[str, MatArray | str]:
             if place + 8 + length > size:
                 raise ValueError(f"{place + 8 + length} bytes were written, {size} are here")
             if kind == _PACKED:
-                head = _Unpacked(file, place + 8, length)
+                head = _Unpacked(file, place + 8, length, spent)
                 name, one = _variable(head, order, 0, None, (place + 8, length))
             elif kind == _MATRIX:
                 name, one = _variable(_Plain(file, place), order, place, 8 + length, None)
             else:
                 raise ValueError(f"an element of type {kind} at byte {place}, where a variable belongs")
             found[name] = one
+            spent.take(objects=1, what="its table of contents")
+            if kind == _PACKED and isinstance(one, MatArray):
+                spent.take(bytes=math.prod(one.shape) * one.dtype.itemsize, what="all that it unpacks to")
             place += 8 + length
     if place != size:
         raise ValueError(f"{place} bytes were written, {size} are here")
@@ -157,14 +165,15 @@ class _Plain:
 class _Unpacked:
     """Bytes of a packed variable; those far from its begin are reached by unpacking what lies before them."""
 
-    def __init__(self, file: Any, start: int, length: int) -> None:
-        self.file, self.start, self.length = file, start, length
+    def __init__(self, file: Any, start: int, length: int, spent: Spending) -> None:
+        self.file, self.start, self.length, self.spent = file, start, length, spent
         file.seek(start)
         self.head = zlib.decompressobj().decompress(file.read(min(length, _HEAD)), _HEAD)
 
     def __call__(self, place: int, length: int) -> bytes:
         if place + length <= len(self.head):
             return self.head[place : place + length]
+        self.spent.take(bytes=place, what="all that it unpacks to")  # as many numbers come before this place
         self.file.seek(self.start)
         unpacker, got, kept = zlib.decompressobj(), 0, b""
         while got < place + length and not unpacker.eof:

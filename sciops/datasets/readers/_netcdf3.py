@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from sciops._budget import Spending, check_rank
+from sciops.datasets._messages import shown
 from sciops.datasets.readers._packing import Packing, packing_of
 
 MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
@@ -41,10 +43,13 @@ class Variable:
 
 
 def read_header(path: Path) -> tuple[dict[str, Variable], dict[str, Any]]:
-    """(name → variable, attributes of the file); ValueError where the header is damaged or the file ends too early."""
+    """(name → variable, attributes of the file); ValueError where the header is damaged or the file ends too early.
+
+    Dimensions, variables and attributes count as objects of the budget.
+    """
     size = path.stat().st_size
     with open(path, "rb") as file:
-        reader = _Reader(file.read(min(size, _HEADER_LIMIT)))
+        reader = _Reader(file.read(min(size, _HEADER_LIMIT)), Spending(path))
     version = reader.take(4)[3]
     reader.wide, reader.far = version == 5, version in (2, 5)
     records = reader.count()
@@ -52,7 +57,9 @@ def read_header(path: Path) -> tuple[dict[str, Variable], dict[str, Any]]:
     attrs = reader.attributes()
     raw = []
     for _ in range(reader.elements(_VARIABLES)):
-        name, numbers = reader.name(), [reader.count() for _ in range(reader.list_length())]
+        name, rank = reader.name(), reader.list_length()
+        check_rank(path, shown(name, 60), rank)
+        numbers = [reader.count() for _ in range(rank)]
         if any(number >= len(dims) for number in numbers):
             raise ValueError(f"{name} has a dimension that is not declared")
         own = reader.attributes()
@@ -83,8 +90,8 @@ class _Reader:
 
     wide = far = False
 
-    def __init__(self, data: bytes) -> None:
-        self.data, self.place = data, 0
+    def __init__(self, data: bytes, spent: Spending) -> None:
+        self.data, self.place, self.spent = data, 0, spent
 
     def take(self, length: int) -> bytes:
         if length > len(self.data) - self.place:
@@ -102,6 +109,7 @@ class _Reader:
         length = self.count()
         if length > _COUNT_LIMIT:
             raise ValueError(f"a list of {length} entries in its header")
+        self.spent.take(objects=length, what="its header")
         return length
 
     def elements(self, tag: int) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+_MOST_MARKS = 16  # numbers that mean a missing one: each is compared with all numbers
 ATTRIBUTES = ("_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned")
 
 
@@ -55,8 +56,12 @@ def packing_of(attrs: Mapping[str, Any], dtype: Any) -> Packing | None:
     unsigned = str(_text(attrs.get("_Unsigned", ""))).lower() == "true" and dtype.kind == "i"
     stored = np.dtype(f"u{dtype.itemsize}") if unsigned else dtype
     scale, offset = (_number(attrs, name) for name in ("scale_factor", "add_offset"))
-    stated = [np.atleast_1d(attrs[name]) for name in ("_FillValue", "missing_value") if name in attrs]
-    marks = [mark for one in stated if one.dtype.kind in "iuf" for mark in _like(one, stored) if not np.isnan(mark)]
+    stated = {name: np.ravel(attrs[name]) for name in ("_FillValue", "missing_value") if name in attrs}
+    for name, one in stated.items():
+        if one.size > _MOST_MARKS:
+            raise ValueError(f"attribute {name} holds {one.size} numbers, at most {_MOST_MARKS} are expected")
+    numbers = [one for one in stated.values() if one.dtype.kind in "iuf"]
+    marks = [mark for one in numbers for mark in _like(one, stored) if not np.isnan(mark)]
     if scale is None and offset is None and not marks:
         return None if not unsigned else Packing(stored, stored, None, None, ())
     floats = [np.dtype(type(one)) for one in (scale, offset) if one is not None]

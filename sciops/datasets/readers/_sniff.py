@@ -11,19 +11,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sciops._budget import Budget, OverBudget, Spending, check_rank, current_budget, over_budget
 from sciops._untrusted import check_regular
 from sciops._whole_files import is_store
 from sciops.datasets._messages import shown
+from sciops.datasets._native.hdf5_guard import check_survivable, refusal
+from sciops.datasets._native.hdf5_visit import Refused, stored_elsewhere, survey
+from sciops.datasets._native.inflation import check_chunk
 from sciops.datasets._native.zarr_store import store_attributes
 from sciops.datasets.readers._complex import number_type
 from sciops.datasets.readers._hdf5_attributes import hdf5_dimensions, hdf5_packing, missing_filter
-from sciops.datasets.readers._hdf5_guard import check_survivable
-from sciops.datasets.readers._hdf5_visit import elsewhere, stored_elsewhere
 from sciops.datasets.readers._mat5 import mat5_arrays, mat5_others
 from sciops.datasets.readers._netcdf3 import MAGIC, read_header
 from sciops.datasets.readers._numpy_files import DESCRIPTION, Unsafe, npy_array, npz_arrays
 from sciops.datasets.readers._others import HDF5_OTHERS, MATLAB_OWN, matlab_other, matlab_words, numbers_apart
 from sciops.datasets.readers._torch_files import TorchArray, torch_contents
+from sciops.datasets.readers._torch_pickle import check_torch_file, pickled
+from sciops.datasets.readers._zips import unzipped
 
 _LISTED = 8  # arrays that are named in a message
 _ANY_FILE = 1 << 24  # bytes that an array may claim in a file of any size
@@ -52,12 +56,15 @@ class Probe:
     others : path inside the file → what it is and how to save it, for what is stored and is not an array of numbers
     attrs : root attributes of an HDF5 file or a Zarr store
     matlab : whether an HDF5 file was written by MATLAB (v7.3), which stores every array with its axes reversed
+    budget : what opening the file may take
     """
 
     path: Path
     kind: str
     matlab: bool = False
     attrs: dict[str, Any] = field(default_factory=dict)
+    budget: Budget = field(default_factory=current_budget)
+    _stated: float = field(default=0.0, init=False, repr=False)
 
     @property
     def arrays(self) -> dict[str, Entry]:
@@ -85,6 +92,7 @@ class Probe:
         import torch
 
         with readable(self.path, "a torch.save file"):
+            check_torch_file(self.path, Spending(self.path, budget=self.budget))
             try:
                 # files from before torch 1.6 cannot be mapped
                 mapped = zipfile.is_zipfile(self.path)
@@ -92,17 +100,13 @@ class Probe:
             except Exception as error:
                 if "weights_only" not in str(error) and "Unsupported" not in str(error):
                     raise
-                named = _named_global(str(error))
-                raise ValueError(
-                    f"{self.path} holds a pickled object{named}, and opening it could run code: where you trust the "
-                    "file, save plain tensors with torch.save({'x': x, 'y': y}, path), then open that"
-                ) from None
+                raise pickled(self.path, _named_global(str(error))) from None
 
     @cached_property
     def torch_arrays(self) -> tuple[dict[str, TorchArray], dict[str, str]]:
         """`torch_contents` of a torch.save file."""
         with readable(self.path, "a torch.save file"):
-            return torch_contents(self.tensors)
+            return torch_contents(self.tensors, Spending(self.path, budget=self.budget))
 
     def describe(self) -> str:
         """One line on what was found."""
@@ -128,9 +132,10 @@ class Probe:
 
         found: dict[str, Entry] = {}
         others: dict[str, str] = {}
-        size = self.path.stat().st_size
+        size, spent = self.path.stat().st_size, Spending(self.path, budget=self.budget)
 
         def visit(name: str | bytes, item: Any) -> None:
+            spent.take(objects=1, what="its table of contents")
             if not isinstance(name, str):  # a name of bytes is not text in any code
                 return
             if self.matlab:
@@ -159,6 +164,7 @@ class Probe:
                     f"{self.path} keeps {shown(name, 60)} packed by the filter {missing}, which this HDF5 library does "
                     "not have: import hdf5plugin first, or repack the file with h5repack -f GZIP=4"
                 )
+            check_chunk(self.path, name, item, self.budget)
             stored, ratio = size, _COMPRESSED
             if math.prod(shape) * dtype.itemsize > max(size, _ANY_FILE):
                 # counting what is stored visits every chunk: where the file is as long as its arrays there is no need
@@ -182,7 +188,11 @@ class Probe:
 
     def _torch_arrays(self) -> tuple[dict[str, Entry], dict[str, str]]:
         found, others = self.torch_arrays
+        spent = Spending(self.path, budget=self.budget)
         for name, one in found.items():
+            if one.stacked:  # put together in memory
+                size = sum(tensor.numel() * tensor.element_size() for tensor in one.tensors)
+                spent.take(bytes=size, what="all its lists together")
             for tensor in one.tensors:
                 self._check_size(name, tuple(tensor.shape), tensor.element_size())
         return {name: Entry(one.shape, one.kind) for name, one in found.items()}, others
@@ -205,12 +215,18 @@ class Probe:
         No lossless code packs numbers so well, and what was never written reads as zeros: a few damaged bytes would
         have them read by the terabyte.
         """
-        stated, stored = math.prod(shape) * itemsize, self.path.stat().st_size if stored is None else stored
+        check_rank(self.path, shown(name, 60), len(shape))
+        size = self.path.stat().st_size
+        stated, stored = math.prod(shape) * itemsize, size if stored is None else stored
+        self._stated += stated
         if stated > _ANY_FILE + ratio * stored:
             raise ValueError(
                 f"{self.path} says that {shown(name, 60)} has shape {list(shape)}, {stated:.3g} bytes, of which "
                 f"{stored} are stored: it is damaged or was never filled; write it again"
             )
+        # the budget of a file that packs its numbers at a hundredth: many arrays are no better than one
+        if self._stated > self.budget.bytes + _PLAIN * size:
+            raise over_budget(self.path, "bytes", self._stated, self.budget, "all that it states to hold")
 
 
 def _entries(found: Mapping[str, Any]) -> tuple[dict[str, Entry], dict[str, str]]:
@@ -299,7 +315,10 @@ def _probe_hdf5(path: Path, *, matlab: bool) -> Probe:
 
     check_survivable(path)
     with readable(path, "an HDF5 file"), h5py.File(path, "r") as file:
-        outside = elsewhere(file)
+        try:
+            outside, _ = survey(file, current_budget().objects)
+        except Refused as refused:
+            raise refusal(path, refused.status, current_budget()) from None
         if outside is not None:
             raise ValueError(
                 f"{path} keeps {outside[0]} in another file ({outside[1]}), which is not opened: write them into one"
@@ -319,16 +338,19 @@ def _is_bare_dimension(item: Any) -> bool:
 
 def _zip_kind(path: Path) -> str:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with unzipped(path, Spending(path)) as archive:
             names = archive.namelist()
-    except PermissionError:
+    except (PermissionError, OverBudget):
         raise
     except zipfile.BadZipFile:
         raise ValueError(
             f"{path} starts like a zip archive, as torch.save and np.savez write them, but its end is missing: it is "
             "truncated; fetch it again and compare its size"
         ) from None
-    except Exception as error:  # a version or a name that zipfile does not know, an offset outside the file, …
+    except Exception as error:
+        if str(error).startswith(str(path)) and isinstance(error, ValueError):
+            raise
+        # a version or a name that zipfile does not know, an offset outside the file, …
         raise ValueError(
             f"{path} starts like a zip archive but cannot be read ({shown(str(error), 160)}): it is damaged; fetch it "
             "again"
@@ -369,4 +391,4 @@ def _named_global(message: str) -> str:
     marker = "GLOBAL "
     if marker not in message:
         return ""
-    return f" ({message.split(marker, 1)[1].split()[0].rstrip('.')})"
+    return message.split(marker, 1)[1].split()[0].rstrip(".")

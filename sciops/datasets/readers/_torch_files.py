@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from sciops._budget import Spending
+
 _SAID = 3
 _DEEPEST = 16
 ALONE = "(the tensor)"
@@ -51,14 +53,18 @@ class TorchArray:
         return np.stack([_plain(one) for one in self.tensors]) if self.stacked else _plain(self.tensors[0])
 
 
-def torch_contents(data: Any) -> tuple[dict[str, TorchArray], dict[str, str]]:
-    """(name → array, name → why it is not an array) of what `torch.load` has returned."""
+def torch_contents(data: Any, spent: Spending) -> tuple[dict[str, TorchArray], dict[str, str]]:
+    """(name → array, name → why it is not an array) of what `torch.load` has returned.
+
+    Each item counts as an object, as often as it is met: lists can hold one list many times.
+    """
     import torch
 
     arrays: dict[str, TorchArray] = {}
     others: dict[str, str] = {}
 
     def walk(item: Any, name: str, depth: int) -> None:
+        spent.take(objects=1, bytes=len(name), what="its table of contents")
         if depth > _DEEPEST:
             others[name] = f"nested more than {_DEEPEST} deep"
         elif isinstance(item, torch.Tensor):
@@ -70,7 +76,7 @@ def torch_contents(data: Any) -> tuple[dict[str, TorchArray], dict[str, str]]:
             if all(isinstance(one, torch.Tensor) for one in item) and _alike(item):
                 _add(arrays, others, name or LIST, tuple(item), True)
             elif all(isinstance(one, dict) for one in item):
-                _add_records(arrays, others, name, item)
+                _add_records(arrays, others, name, item, spent)
             elif isinstance(item, list) and _same_kind(item):
                 others[name or LIST] = _differing(item)
             else:
@@ -81,10 +87,13 @@ def torch_contents(data: Any) -> tuple[dict[str, TorchArray], dict[str, str]]:
     return arrays, others
 
 
-def _add_records(arrays: dict[str, TorchArray], others: dict[str, str], name: str, items: Sequence[dict]) -> None:
+def _add_records(
+    arrays: dict[str, TorchArray], others: dict[str, str], name: str, items: Sequence[dict], spent: Spending
+) -> None:
     """Dictionaries, one a sample, as an array for each of their names."""
-    parts = [torch_contents(one) for one in items]
+    parts = [torch_contents(one, spent) for one in items]
     for key in dict.fromkeys(key for found, _ in parts for key in found):
+        spent.take(what="its table of contents")
         full, missing = f"{name}/{key}" if name else key, sum(key not in found for found, _ in parts)
         if missing:
             others[full] = f"missing in {missing} of the {len(items)} dictionaries of a list"

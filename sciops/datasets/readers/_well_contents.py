@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sciops._dimensions import LEADING, SPACE
+from sciops.datasets._native.inflation import Inflation
 from sciops.datasets.readers._axes import MOST_POINTS, is_real
 from sciops.datasets.readers._sniff import Probe, readable
 
@@ -133,6 +134,7 @@ def _stored(
 def _scalar(probe: Probe, data: Any, name: str, sizes: dict[str, int]) -> tuple[tuple[str, ...], np.ndarray]:
     dims = ("sample",) * flag(data.attrs, "sample_varying", False) + ("time",) * flag(data.attrs, "time_varying", False)
     expected = tuple(sizes[one] for one in dims)
+    Inflation(probe.path, name).check(data)
     values = np.asarray(data[()])
     if not dims and values.size == 1:  # the prose prints (1,), the checker wants ()
         values = values.reshape(())
@@ -191,6 +193,7 @@ def _small(data: Any) -> np.ndarray | None:
 
     if not isinstance(data, h5py.Dataset) or not data.size or data.size > MOST_POINTS:
         return None
+    Inflation(data.file.filename, data.name).check(data)
     return np.asarray(data[()]) if is_real(str(data.dtype), "biuf") else None
 
 

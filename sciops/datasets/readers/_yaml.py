@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+_LONGEST = 1 << 20  # characters of settings: the path of a line takes as long as it is nested
+
 
 def settings(text: Any) -> dict[str, Any]:
     """ "sim.Du" → 0.001 for nested mappings of numbers, words and lists of them; other YAML is passed over.
 
-    text : the attribute's value; anything but text gives an empty dict
+    text : the attribute's value; anything but text of at most a megabyte gives an empty dict
 
     >>> settings("name: rdb\\nsim:\\n  gravity: 1.0\\n  size:\\n  - 4\\n  - 8")
     {'name': 'rdb', 'sim.gravity': 1.0, 'sim.size': [4.0, 8.0]}
@@ -16,7 +18,7 @@ def settings(text: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     above: list[tuple[int, str]] = []  # indentation and key of the mappings around this line
     text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-    for line in text.splitlines() if isinstance(text, str) else ():
+    for line in text.splitlines() if isinstance(text, str) and len(text) <= _LONGEST else ():
         content = line.split(" #")[0].strip()
         if not content or content.startswith("#"):
             continue

@@ -1,14 +1,16 @@
-"""Reads what is in HDF5 files before anybody else does: a script that `_hdf5_guard` runs in a process of its own.
+"""Reads what is in HDF5 files before anybody else does: a script that `hdf5_guard` runs in a process of its own.
 
-A line on the standard input is JSON, [path, seconds]; a dot is the answer where this process has survived the file. It
-ends by SIGPROF after so many seconds of computing and some more for each object in it, by whatever damage does to the
-HDF5 library, with status 3 where that asks for more memory than such a file can need, or with 4 where it cannot list an
-object's attributes. Only h5py is imported, no package of ours: it must be there soon.
+A line on the standard input is JSON, [path, seconds, budget of seconds, of objects, of bytes]; a dot is the answer
+where this process has survived the file. It ends by SIGPROF after so many seconds of computing and some more for each
+object in it, by SIGXCPU where these pass the budget, by whatever damage does to the HDF5 library, or with the `status`
+of what it refuses: more memory or objects than the budget, attributes that cannot be listed, deeply nested groups. Only
+h5py is imported, no package of ours: it must be there soon.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -20,25 +22,55 @@ _QUICK = 0.1  # seconds
 _READ = 1 << 24  # bytes of numbers that are read; of larger arrays the first and the last one
 _ROWS = 64
 PER_OBJECT = 0.005  # seconds of computing that each object adds to what the file may take
-_MEMORY = 1 << 29  # bytes that a file may ask for, besides twice its size
+_LIBRARY = 1 << 26  # bytes for what the library keeps of its own
+DEEPEST = 100  # groups in groups: every look-up walks through all of them
 _NO_MEMORY = re.compile("memory allocation|unable to allocate|can't allocate|no space available", re.IGNORECASE)
 
 
-class Unlisted(Exception):
+class Refused(Exception):
+    """A file that is not opened; each kind has a status of its own with which the process ends."""
+
+    status = 0
+
+
+class TooMuchMemory(Refused):
+    """The HDF5 library asks for more memory than the budget has."""
+
+    status = 3
+
+
+class Unlisted(Refused):
     """An object whose attributes cannot be listed."""
 
+    status = 4
 
-def visit(path: str) -> None:
+
+class TooManyObjects(Refused):
+    """More links and attributes than the budget has objects."""
+
+    status = 5
+
+
+class TooDeep(Refused):
+    """Groups nested more than `DEEPEST` deep."""
+
+    status = 6
+
+
+def visit(path: str, objects: float = math.inf) -> None:
     """Every link, attribute and reference, every array's type, filters and index of chunks, and numbers."""
     import h5py
 
     left = _READ
 
     def look(name: str | bytes, item: Any) -> None:
-        nonlocal left
+        nonlocal left, objects
         remaining, _ = signal.getitimer(signal.ITIMER_PROF)
         if remaining:
             signal.setitimer(signal.ITIMER_PROF, remaining + PER_OBJECT)
+        objects -= _try(len, item.attrs) or 0
+        if objects < 0:
+            raise TooManyObjects
         try:
             keys = list(item.attrs)
         except Exception as error:
@@ -63,7 +95,9 @@ def visit(path: str) -> None:
             _try(lambda: item[tuple(n - 1 for n in item.shape)])
 
     with h5py.File(path, "r") as file:
-        if elsewhere(file) is None:
+        outside, links = survey(file, objects)
+        objects -= links
+        if outside is None:
             look("/", file)
             _try(lambda: [file.get(key) for key in file])
             file.visititems(look)
@@ -76,16 +110,30 @@ def _reopen(path: str) -> None:
         dict(file.attrs)
 
 
-def elsewhere(file: Any) -> tuple[str, str] | None:
-    """(name, other file) of the first link out of an open file; such links are not followed."""
+def survey(file: Any, objects: float = math.inf) -> tuple[tuple[str, str] | None, int]:
+    """((name, other file) of the first link out of an open file, or None; number of links until there).
+
+    Links out of the file are not followed. Raises TooManyObjects or TooDeep.
+    """
     import h5py
 
-    def outside(name: bytes, about: Any) -> tuple[str, str] | None:
+    links = 0
+
+    def look(name: bytes, about: Any) -> tuple[str, str] | type[Refused] | None:
+        nonlocal links
+        links += 1
+        if links > objects:
+            return TooManyObjects
+        if name.count(b"/") >= DEEPEST:
+            return TooDeep
         if about.type != h5py.h5l.TYPE_EXTERNAL:
             return None
         return name.decode("utf-8", "replace"), os.fsdecode(file.id.links.get_val(name)[0])
 
-    return file.id.links.visit(outside, info=True)
+    found = file.id.links.visit(look, info=True)
+    if isinstance(found, type):
+        raise found
+    return found, links
 
 
 def stored_elsewhere(item: Any) -> str | None:
@@ -111,26 +159,35 @@ def _try(action: Any, *arguments: Any) -> Any:
     """What the library refuses to read it will refuse again; what is looked for here is what it does not survive."""
     try:
         return action(*arguments)
-    except (MemoryError, Unlisted):
+    except Refused:
         raise
+    except MemoryError:
+        raise TooMuchMemory from None
     except Exception as error:
         if _NO_MEMORY.search(str(error)):
-            raise MemoryError from None
+            raise TooMuchMemory from None
         return None
 
 
-def _limit(path: str) -> None:
-    """More memory than this, and the library is told that there is none."""
+def _limit(path: str, seconds: float, memory: float) -> None:
+    """More memory than this, and the library is told that there is none; more computing, and the process ends."""
     try:
         import resource
 
         with open("/proc/self/status") as status:
             used = next(int(line.split()[1]) for line in status if line.startswith("VmData"))
-        most = 1024 * used + _MEMORY + 2 * os.path.getsize(path)
-        resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+        _lower(resource.RLIMIT_DATA, 1024 * used + _LIBRARY + memory + os.path.getsize(path))
+        _lower(resource.RLIMIT_CPU, time.process_time() + seconds)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     except (ImportError, OSError, ValueError, StopIteration):  # not Linux, or bounded from outside
         pass
+
+
+def _lower(limit: int, most: float) -> None:
+    import resource
+
+    hard = resource.getrlimit(limit)[1]
+    resource.setrlimit(limit, (hard if most >= sys.maxsize else math.ceil(most), hard))
 
 
 def main() -> None:
@@ -138,21 +195,20 @@ def main() -> None:
 
     print("ready", flush=True)
     for line in sys.stdin:
-        path, seconds = json.loads(line)
-        _limit(path)
+        path, seconds, budget, objects, memory = json.loads(line)
+        _limit(path, budget, memory)
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
             began = time.process_time()
-            _try(visit, path)
+            _try(visit, path, objects)
             # a file that was survived once may have left the memory in ruins, and it will be opened many times
             again, times = (visit, 1) if time.process_time() - began < _QUICK else (_reopen, 3)
             for _ in range(times):
                 _try(again, path)
-        except MemoryError:
-            sys.exit(3)
-        except Unlisted:
-            sys.exit(4)
+        except Refused as refused:
+            sys.exit(refused.status)
         signal.setitimer(signal.ITIMER_PROF, 0)
+        _limit(path, math.inf, memory)
         print(".", flush=True)
 
 

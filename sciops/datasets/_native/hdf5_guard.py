@@ -21,20 +21,50 @@ import sys
 import threading
 from pathlib import Path
 
+from sciops._budget import Budget, current_budget, over_budget
 from sciops.datasets._messages import shown
-from sciops.datasets.readers._hdf5_visit import PER_OBJECT
+from sciops.datasets._native.hdf5_visit import DEEPEST, PER_OBJECT, TooDeep, TooManyObjects, TooMuchMemory, Unlisted
 
-_SECONDS, _PER_BYTE, _MOST = 0.25, 3e-7, 120.0  # of computing that a file may take, by its size; its objects add to it
+# of computing that a file may take, by its size; its objects add to it; its budget bounds them all
+_SECONDS, _PER_BYTE = 0.25, 3e-7
 _PATIENCE, _SILENT = 60.0, 256  # seconds that disks may take; the status of a process that waits for longer
 # glibc's allocator that ends a process which has written over its ends; other systems know neither word
 _CHECKED = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
-_VISIT = Path(__file__).with_name("_hdf5_visit.py")
+_VISIT = Path(__file__).with_name("hdf5_visit.py")
 
 
 def check_survivable(path: Path) -> None:
-    """Raises ValueError in one line for a file that ends the HDF5 library or holds it up."""
+    """Raises ValueError in one line for a file that ends the HDF5 library or holds it up, OverBudget for one that takes
+    more than its budget."""
     if os.name == "posix":
         _of_process(os.getpid()).check(path)
+
+
+def refusal(path: Path, status: int, budget: Budget) -> ValueError:
+    """The error of a file that a process has refused with this status, or that has ended it so."""
+    about = path.stat()
+    name, seconds = shown(str(path)), _allowed(about.st_size)
+    limits = {-signal.SIGXCPU: "seconds", TooMuchMemory.status: "bytes", TooManyObjects.status: "objects"}
+    if seconds >= budget.seconds:
+        limits[-signal.SIGPROF] = "seconds"
+    if status in limits:
+        return over_budget(name, limits[status], None, budget, "opening it")
+    if status == TooDeep.status:
+        return ValueError(
+            f"{name} has groups nested more than {DEEPEST} deep, which are not read: nest them less deeply"
+        )
+    allowed = f"{seconds:.2g} s of computing, {1e3 * PER_OBJECT:g} ms an object"
+    what = {
+        -signal.SIGPROF: f"holds the HDF5 library up (more than {allowed})",
+        Unlisted.status: "has attributes that the HDF5 library cannot list",
+        _SILENT: f"keeps the HDF5 library waiting (for more than {_PATIENCE:.0f} s)",
+    }
+    why = what.get(status, f"ends the HDF5 library ({_words(status)})")
+    return ValueError(f"{name} is an HDF5 file that {why}: it is damaged; fetch or write it again and compare sizes")
+
+
+def _allowed(size: int) -> float:
+    return _SECONDS + _PER_BYTE * size
 
 
 @functools.cache
@@ -53,40 +83,31 @@ class Guard:
         atexit.register(self.close)
 
     def check(self, path: Path) -> None:
-        about = path.stat()
-        key = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
+        about, budget = path.stat(), current_budget()
+        key = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, budget)
         with self.lock:
-            seconds = min(_SECONDS + _PER_BYTE * about.st_size, _MOST)
             if key not in self.seen:
-                self.seen[key] = self._status(str(path.absolute()), seconds) if self.possible else None
+                self.seen[key] = (
+                    self._status(path.absolute(), _allowed(about.st_size), budget) if self.possible else None
+                )
             status = self.seen[key]
-        if status is None:
-            return
-        allowed = f"{seconds:.2g} s of computing, {1e3 * PER_OBJECT:g} ms an object"
-        what = {
-            -signal.SIGPROF: f"holds the HDF5 library up (more than {allowed})",
-            3: "makes the HDF5 library ask for gigabytes of memory",
-            4: "has attributes that the HDF5 library cannot list",
-            _SILENT: f"keeps the HDF5 library waiting (for more than {_PATIENCE:.0f} s)",
-        }
-        why = what.get(status, f"ends the HDF5 library ({_words(status)})")
-        raise ValueError(
-            f"{shown(str(path))} is an HDF5 file that {why}: it is damaged; fetch or write it again and compare sizes"
-        )
+        if status is not None:
+            raise refusal(path, status, budget)
 
-    def _status(self, path: str, seconds: float) -> int | None:
+    def _status(self, path: Path, seconds: float, budget: Budget) -> int | None:
         """None where the process survives the file, else how it ended."""
+        question = [str(path), min(seconds, budget.seconds), budget.seconds, budget.objects, budget.bytes]
         for _ in range(2):  # it may have been ended from outside since the last file
             process = self._running()
             if process is None:
                 return None
             try:
-                process.stdin.write(json.dumps([path, seconds]) + "\n")
+                process.stdin.write(json.dumps(question) + "\n")
                 process.stdin.flush()
             except OSError:
                 self.close()
                 continue
-            ready, _, _ = select.select([process.stdout], [], [], _PATIENCE + 2 * seconds)
+            ready, _, _ = select.select([process.stdout], [], [], _PATIENCE + 2 * budget.seconds)
             if ready and process.stdout.readline() == ".\n":
                 return None
             status = process.wait() if ready else _SILENT
