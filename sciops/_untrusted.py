@@ -1,4 +1,4 @@
-"""What others wrote: regular files alone are opened, JSON has bounds, and a library's panic is an error."""
+"""What others wrote: regular files alone are opened, text and JSON have bounds, and a library's panic is an error."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from sciops._budget import Spending, current_budget
+
 LARGEST_JSON = 1 << 27  # bytes; more than safetensors allows the header of a file
 DEEPEST_JSON = 100
+_JSON_VALUE = 96  # bytes of one in a list or dictionary, its name included; texts are as long as in the file
 
 
 def check_regular(path: str | os.PathLike[str]) -> Path:
@@ -31,14 +36,37 @@ def check_regular(path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def parse_json(text: str | bytes, *, largest: int = LARGEST_JSON) -> Any:
-    """What ``json.loads(text)`` returns, of a text of at most `largest` bytes, at most 100 levels deep.
+def read_text(path: str | os.PathLike[str], spent: Spending | None = None) -> str:
+    """The text of a UTF-8 file, without a byte order mark; `spent` counts the memory it takes.
 
-    Raises json.JSONDecodeError, a ValueError, for a text that is not JSON, too long or too deep, UnicodeDecodeError for
-    bytes that are not text, and TypeError for anything else.
+    Raises what `check_regular` raises, UnicodeDecodeError for bytes that are not text, and OverBudget.
+    """
+    spent = spent or Spending(check_regular(path))
+    with open(check_regular(path), "rb") as file:
+        content = file.read(spent.size + 1)
+    if len(content) > spent.size:
+        raise ValueError(f"{path} grew while it was read: try again when it is written")
+    largest = np.frombuffer(content, np.uint8).max(initial=0)
+    width = 4 if largest >= 0xF0 else 2 if largest >= 0xC4 else 1  # bytes Python keeps for every character
+    spent.take(bytes=width * len(content), what="its text")
+    return content.decode("utf-8-sig")
+
+
+def parse_json(text: str | bytes, *, largest: int = LARGEST_JSON) -> Any:
+    """What ``json.loads(text)`` returns, of a text of at most `largest` bytes, at most 100 levels deep, whose values
+    take no more memory than `current_budget` allows.
+
+    Raises json.JSONDecodeError, a ValueError, for a text that is not JSON, too long, too deep or of too many values,
+    UnicodeDecodeError for bytes that are not text, and TypeError for anything else.
     """
     if isinstance(text, (str, bytes)) and len(text) > largest:
         raise json.JSONDecodeError(f"longer than the {largest} bytes that are read", "", 0)
+    if isinstance(text, (str, bytes)):
+        marks = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
+        values, most = sum(text.count(mark) for mark in marks), current_budget().bytes
+        if _JSON_VALUE * values > most + len(text):
+            advice = f"where you trust it, pass budget=sciops.Budget(bytes={2 * _JSON_VALUE * values:.0e})"
+            raise json.JSONDecodeError(f"up to {values} values, more than {most:.4g} bytes hold; {advice}", "", 0)
     try:
         content = json.loads(text)
         deepest = _is_deeper(content, DEEPEST_JSON)

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from sciops._budget import OverBudget
+
 _BYTES, _PER_BYTE = 1 << 30, 16  # of one tensor that is made, besides those of the file: tables of grids and offsets
 _OPERATIONS, _PER_TENSOR = 5000, 100  # our models take two to five a tensor
 # On the meta device these change neither shape nor kind of number, but torch imports its compiler to see it: 1.5 s.
@@ -41,7 +43,7 @@ def in_one_line(source: Any) -> Iterator[None]:
     """Turns whatever content that others wrote leads to into a ValueError in one line that names the file."""
     try:
         yield
-    except (ImportError, MemoryError, _Misfit):
+    except (ImportError, MemoryError, OverBudget, _Misfit):
         raise
     except Exception as error:
         text = " ".join(str(error).split())

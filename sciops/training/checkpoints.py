@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sciops._budget import Budget, opening_within
 from sciops._digest import is_sealed, is_whole, sealed
+from sciops._tensor_files import DamagedTensors, opened_tensors
 from sciops._untrusted import parse_json
 from sciops._whole_files import replacing
 from sciops.training._sharding import like
@@ -47,23 +49,25 @@ def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], state: Mapp
     return Path(path)
 
 
-def load_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """(tensors on the CPU, state) of `save_checkpoint`.
+def load_checkpoint(path: str | Path, *, budget: Budget | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """(tensors on the CPU, state) of `save_checkpoint`; `budget` as in `sciops.load_model`.
 
     Raises FileNotFoundError when there is no such file, and ValueError in one line when it is not a checkpoint, is cut
     short, or its tensors or its state are not those that were written. Files of format 1, from before there was a
     digest, hold a checksum of the tensors alone.
     """
-    from safetensors import SafetensorError, safe_open
+    with opening_within(budget):
+        return _loaded(Path(path))
 
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no checkpoint here")
+
+def _loaded(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
-        with safe_open(str(path), framework="pt") as file:
+        with opened_tensors(path) as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}
-    except (SafetensorError, OSError, ValueError) as error:
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: no checkpoint here") from None
+    except DamagedTensors as error:
         raise ValueError(f"{path} is damaged or no checkpoint ({error}); delete it to start anew") from None
     if header.get("format") not in (_FORMAT, _BEFORE):
         raise ValueError(f"{path}: {_what_else(header)}")
