@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sciops._budget import OverBudget
 from sciops._json import plain
 from sciops._untrusted import read_json
 
@@ -75,6 +76,8 @@ def read_sealed(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     try:
         record = read_json(path)
+    except OverBudget:
+        raise
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}); delete it, and it is made again") from None
     if not isinstance(record, dict):

@@ -36,7 +36,7 @@ def opened_tensors(path: str | os.PathLike[str], *, framework: Literal["pt", "nu
     spent.take(bytes=8 * len(header), objects=header.count(_OF_A_TENSOR), what="its header")
     try:
         spent.take(
-            objects=max(0, len(parse_json(header)) - 1 - spent.objects), what="its header"
+            objects=max(0, len(parse_json(header, source=path)) - 1 - spent.objects), what="its header"
         )  # whatever its escapes
     except (ValueError, TypeError) as error:
         if isinstance(error, OverBudget):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops._budget import Spending, current_budget
+from sciops._budget import Spending, current_budget, over_budget
 
 LARGEST_JSON = 1 << 27  # bytes; more than safetensors allows the header of a file
 DEEPEST_JSON = 100
@@ -52,21 +52,22 @@ def read_text(path: str | os.PathLike[str], spent: Spending | None = None) -> st
     return content.decode("utf-8-sig")
 
 
-def parse_json(text: str | bytes, *, largest: int = LARGEST_JSON) -> Any:
+def parse_json(text: str | bytes, *, largest: int = LARGEST_JSON, source: str | os.PathLike[str] = "a text") -> Any:
     """What ``json.loads(text)`` returns, of a text of at most `largest` bytes, at most 100 levels deep, whose values
     take no more memory than `current_budget` allows.
 
-    Raises json.JSONDecodeError, a ValueError, for a text that is not JSON, too long, too deep or of too many values,
-    UnicodeDecodeError for bytes that are not text, and TypeError for anything else.
+    source : the file it is of, for the message of OverBudget
+
+    Raises json.JSONDecodeError, a ValueError, for a text that is not JSON, too long or too deep, OverBudget for one of
+    too many values, UnicodeDecodeError for bytes that are not text, and TypeError for anything else.
     """
     if isinstance(text, (str, bytes)) and len(text) > largest:
         raise json.JSONDecodeError(f"longer than the {largest} bytes that are read", "", 0)
     if isinstance(text, (str, bytes)):
         marks = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
-        values, most = sum(text.count(mark) for mark in marks), current_budget().bytes
-        if _JSON_VALUE * values > most + len(text):
-            advice = f"where you trust it, pass budget=sciops.Budget(bytes={2 * _JSON_VALUE * values:.0e})"
-            raise json.JSONDecodeError(f"up to {values} values, more than {most:.4g} bytes hold; {advice}", "", 0)
+        values = sum(text.count(mark) for mark in marks)
+        if _JSON_VALUE * values > current_budget().bytes + len(text):
+            raise over_budget(source, "bytes", _JSON_VALUE * values, current_budget(), "its JSON")
     try:
         content = json.loads(text)
         deepest = _is_deeper(content, DEEPEST_JSON)
@@ -83,7 +84,7 @@ def read_json(path: str | os.PathLike[str], *, largest: int = LARGEST_JSON) -> A
     Raises what `check_regular` raises, and ValueError without the file's name for content that is not JSON in UTF-8.
     """
     with open(check_regular(path), "rb") as file:
-        return parse_json(file.read(largest + 1), largest=largest)
+        return parse_json(file.read(largest + 1), largest=largest, source=path)
 
 
 def _is_deeper(content: Any, levels: int) -> bool:

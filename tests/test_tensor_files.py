@@ -106,8 +106,6 @@ def test_a_corpus_that_does_not_hold_together_is_refused_although_its_digest_is_
 def test_state_that_unpacks_to_far_more_than_its_text_is_refused(tmp_path):
     path = save_checkpoint(tmp_path / "a", {"a": torch.ones(2)}, {"list": [[]] * 400_000})
     assert len(json.dumps([[]] * 400_000)) < 2e6
-    with pytest.raises(
-        ValueError, match=r"a is .*values, more than 2e\+07 bytes hold; where you trust it, pass budget"
-    ):
+    with pytest.raises(OverBudget, match=r"a: its JSON takes 7\.68e\+07 bytes of memory, more than the 2e\+07"):
         load_checkpoint(path, budget=Budget(bytes=2e7))
     assert len(load_checkpoint(path)[1]["list"]) == 400_000

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from sciops._budget import OverBudget
+from sciops._budget import OverBudget, Spending
 
-_BYTES, _PER_BYTE = 1 << 30, 16  # of one tensor that is made, besides those of the file: tables of grids and offsets
-_OPERATIONS, _PER_TENSOR = 5000, 100  # our models take two to five a tensor
+_PER_BYTE = 8  # bytes of all tensors that are made on the way, for each byte of those in the file
+# Operations for an object of the budget, and for a tensor of the file: our models take two to eight a tensor.
+_PER_OBJECT, _PER_TENSOR = 0.05, 100
 # On the meta device these change neither shape nor kind of number, but torch imports its compiler to see it: 1.5 s.
 _IN_PLACE = {
     getattr(Tensor, f"{name}_")
@@ -23,6 +24,7 @@ _IN_PLACE = {
 }
 _WITH_NUMBER = {Tensor.mul, Tensor.div, Tensor.add, Tensor.sub}
 _DRAWN = {torch.randn, torch.rand}
+_DESCRIBED = "the model in its description"
 _MADE_OF_A_SHAPE = (torch.empty, torch.zeros, torch.ones, torch.full, torch.randn, torch.rand)
 
 
@@ -58,16 +60,19 @@ def build_to_fit(build: Callable[[], nn.Module], stored: Mapping[str, Stored], s
     They are compared on the meta device, where tensors take no memory, by a first call that ends when it makes more
     than these tensors can need. A model that cannot be made there is made once, within the same bounds.
 
-    Raises ValueError naming `source` and the first tensor that differs, and what `build` raises.
+    What the bounds are follows from the budget in force; the file's own size counts eightfold, since a model is more
+    than its weights on the way to them.
+
+    Raises ValueError naming `source` and the first tensor that differs, OverBudget, and what `build` raises.
     """
     try:
         try:
-            with _Bounds(stored), torch.device("meta"):
+            with _Bounds(stored, source), torch.device("meta"):
                 _check_fit(build(), stored)
-        except _Misfit:
+        except (OverBudget, _Misfit):
             raise
         except Exception:  # of the description, and then this call raises it too, or of the meta device
-            with _Bounds(stored):
+            with _Bounds(stored, source):
                 _check_fit(model := build(), stored)
             return model
     except _Misfit as error:
@@ -80,30 +85,33 @@ class _Misfit(Exception):
 
 
 class _Bounds(TorchFunctionMode):
-    """Ends what makes a tensor far larger than all stored ones together, or far more tensors than are stored."""
+    """Ends what takes longer than the budget allows, makes tensors far larger than the stored ones, or far more."""
 
-    def __init__(self, stored: Mapping[str, Stored]) -> None:
+    def __init__(self, stored: Mapping[str, Stored], source: Any) -> None:
         super().__init__()
-        self.bytes = _BYTES + _PER_BYTE * sum(one.size for one in stored.values())
-        self.left = _OPERATIONS + _PER_TENSOR * len(stored)
+        self.spent = Spending(source, size=_PER_BYTE * sum(one.size for one in stored.values()))
+        self.left = _PER_OBJECT * self.spent.budget.objects + _PER_TENSOR * len(stored)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         self.left -= 1
         if self.left < 0:
             raise _Misfit("is another model's: the one in its description has far more tensors")
+        size = 0
         if func in _MADE_OF_A_SHAPE and args:
             sizes = args[0] if isinstance(args[0], (tuple, list)) else args
-            self._check(math.prod(n for n in sizes if isinstance(n, int)))
+            size = math.prod(n for n in sizes if isinstance(n, int))
+            self.spent.take(bytes=size, what=_DESCRIBED)
         made = _without_compiler(func, args, kwargs)
         made = func(*args, **kwargs) if made is None else made
-        if isinstance(made, Tensor) and made.layout == torch.strided:
-            self._check(made.numel() * made.element_size())
+        if isinstance(made, Tensor) and made.layout == torch.strided and not _is_among(made, args):
+            self.spent.take(bytes=max(0, made.numel() * made.element_size() - size), what=_DESCRIBED)
         return made
 
-    def _check(self, size: int) -> None:
-        if size > self.bytes:
-            raise _Misfit(f"is another model's: the one in its description makes a tensor of {size:.3g} bytes or more")
+
+def _is_among(made: Tensor, args: Sequence[Any]) -> bool:
+    """Whether the tensor takes no memory of its own: one of the arguments, or a view."""
+    return made._is_view() or any(made is one for one in args)
 
 
 def _without_compiler(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor | None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciops._budget import Budget, opening_within
+from sciops._budget import Budget, OverBudget, opening_within
 from sciops._digest import canonical, first_difference, is_sealed, is_whole, sealed
 from sciops._json import plain, write_atomically, write_json
 from sciops._tensor_files import DamagedTensors, opened_tensors
@@ -159,6 +159,8 @@ def _read_json(folder: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"{path} does not exist: expected a folder written by save_model") from None
     try:
         config = read_json(path)
+    except OverBudget:
+        raise
     except ValueError as error:
         raise ValueError(f"{path} is not JSON ({error}): the file is damaged; save the model again") from None
     if not isinstance(config, dict) or "model" not in config:
@@ -185,7 +187,9 @@ def _check_edits(folder: Path, config: Mapping[str, Any], header: Mapping[str, s
 
 def _parsed(path: Path, text: str) -> Any:
     try:
-        return parse_json(text)
+        return parse_json(text, source=path)
+    except OverBudget:
+        raise
     except ValueError as error:
         raise ValueError(f"{path} is damaged (its header is not JSON, {error}); save the model again") from None
 
@@ -211,7 +215,7 @@ def _read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     if (is_sealed(header) or number == _FORMAT) and not is_whole(header, tensors):
         raise ValueError(f"{path} is damaged: it changed since it was written; save the model again")
     with in_one_line(path):
-        for name in parse_json(header.get("complex", "[]")):
+        for name in parse_json(header.get("complex", "[]"), source=path):
             tensors[name] = torch.view_as_complex(tensors[name])
     return tensors, header
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciops._budget import Budget, opening_within
+from sciops._budget import Budget, OverBudget, opening_within
 from sciops._digest import is_sealed, is_whole, sealed
 from sciops._tensor_files import DamagedTensors, opened_tensors
 from sciops._untrusted import parse_json
@@ -77,10 +77,14 @@ def _loaded(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if not whole:
         raise ValueError(f"{path} is damaged: it changed since it was written; delete it to start anew")
     try:
-        for name in parse_json(header.get("complex", "[]")):  # absent in files from before, which hold them as they are
+        for name in parse_json(
+            header.get("complex", "[]"), source=path
+        ):  # absent in files from before, which hold them as they are
             # in memory of its own: a tensor lies at any multiple of 8 bytes of the file, complex128 is read at 16
             tensors[name] = torch.view_as_complex(tensors[name].clone())
-        return tensors, parse_json(header["state"])
+        return tensors, parse_json(header["state"], source=path)
+    except OverBudget:
+        raise
     except (ValueError, KeyError, TypeError, RuntimeError) as error:
         raise ValueError(f"{path} is no checkpoint that was saved ({' '.join(str(error).split())[:200]})") from None
 

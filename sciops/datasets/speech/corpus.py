@@ -191,10 +191,10 @@ def _corpus(path: Path) -> SpeechCorpus:
         raise ValueError(f"its format is {header.get('format')!r}, expected {FORMAT!r}")
     if (is_sealed(header) or header["format"] == FORMAT) and not is_whole(header, arrays):
         raise ValueError("it changed since it was written")
-    named = parse_json(header["named"])
+    named = parse_json(header["named"], source=path)
     for name in ("texts", "speakers", "sentences", "symbols"):
         named[name] = tuple(named[name])
-    corpus = SpeechCorpus(**arrays, **named, about=parse_json(header["about"]))
+    corpus = SpeechCorpus(**arrays, **named, about=parse_json(header["about"], source=path))
     if corpus.hash() != header["hash"]:
         raise ValueError("its content does not have the hash it was written with")
     _check(corpus)
