@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops._budget import Spending, current_budget, over_budget
+from sciops._budget import OverBudget, Spending, current_budget, over_budget
 
 LARGEST_JSON = 1 << 27  # bytes; more than safetensors allows the header of a file
 DEEPEST_JSON = 100
@@ -96,6 +96,23 @@ def _is_deeper(content: Any, levels: int) -> bool:
         if not held:
             return False
     return True
+
+
+@contextmanager
+def in_one_line(source: str | os.PathLike[str], *passing: type[Exception]) -> Iterator[None]:
+    """Turns whatever content that others wrote leads to into a ValueError in one line that names the file.
+
+    passing : exceptions that are left as they are, besides ImportError, MemoryError and OverBudget
+    """
+    try:
+        yield
+    except (ImportError, MemoryError, OverBudget, *passing):
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())
+        text = text if isinstance(error, (ValueError, TypeError, RuntimeError)) else f"{type(error).__name__} {text}"
+        text = text if len(text) < 800 else f"{text[:800]} …"
+        raise ValueError(text if text.startswith(str(source)) else f"{source}: {text}") from None
 
 
 @contextmanager

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,20 +39,6 @@ class Stored:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-@contextmanager
-def in_one_line(source: Any) -> Iterator[None]:
-    """Turns whatever content that others wrote leads to into a ValueError in one line that names the file."""
-    try:
-        yield
-    except (ImportError, MemoryError, OverBudget, _Misfit):
-        raise
-    except Exception as error:
-        text = " ".join(str(error).split())
-        text = text if isinstance(error, (ValueError, TypeError, RuntimeError)) else f"{type(error).__name__} {text}"
-        text = text if len(text) < 800 else f"{text[:800]} …"
-        raise ValueError(text if text.startswith(str(source)) else f"{source}: {text}") from None
-
-
 def build_to_fit(build: Callable[[], nn.Module], stored: Mapping[str, Stored], source: Any) -> nn.Module:
     """``build()``, called only when what it makes has the names, shapes and kinds of number of the `stored` tensors.
 
@@ -69,18 +54,18 @@ def build_to_fit(build: Callable[[], nn.Module], stored: Mapping[str, Stored], s
         try:
             with _Bounds(stored, source), torch.device("meta"):
                 _check_fit(build(), stored)
-        except (OverBudget, _Misfit):
+        except (OverBudget, Misfit):
             raise
         except Exception:  # of the description, and then this call raises it too, or of the meta device
             with _Bounds(stored, source):
                 _check_fit(model := build(), stored)
             return model
-    except _Misfit as error:
+    except Misfit as error:
         raise ValueError(f"{source} {error}") from None
     return build()
 
 
-class _Misfit(Exception):
+class Misfit(Exception):
     """The described model and the tensors of the file are not of each other."""
 
 
@@ -96,7 +81,7 @@ class _Bounds(TorchFunctionMode):
         kwargs = kwargs or {}
         self.left -= 1
         if self.left < 0:
-            raise _Misfit("is another model's: the one in its description has far more tensors")
+            raise Misfit("is another model's: the one in its description has far more tensors")
         size = 0
         if func in _MADE_OF_A_SHAPE and args:
             sizes = args[0] if isinstance(args[0], (tuple, list)) else args
@@ -134,16 +119,16 @@ def _check_fit(model: nn.Module, stored: Mapping[str, Stored]) -> None:
         ("has an unknown", stored.keys() - wanted.keys()),
     ):
         if names:
-            raise _Misfit(f"{problem} {sorted(names)[0]!r} ({len(names)} such); it is another model's")
+            raise Misfit(f"{problem} {sorted(names)[0]!r} ({len(names)} such); it is another model's")
     for name, one in wanted.items():
         found = stored[name]
         if one.shape != found.shape:
-            raise _Misfit(
+            raise Misfit(
                 f"is another model's: {name} has shape {found.shape}; the one in its description needs "
                 f"{tuple(one.shape)}"
             )
         if _kind(one.dtype) != _kind(found.dtype):
-            raise _Misfit(f"is another model's: {name} has dtype {found.dtype}, not one such as {one.dtype}")
+            raise Misfit(f"is another model's: {name} has dtype {found.dtype}, not one such as {one.dtype}")
 
 
 def _kind(dtype: torch.dtype) -> tuple[bool, bool, bool]:

@@ -15,9 +15,9 @@ from sciops._budget import Budget, OverBudget, opening_within
 from sciops._digest import canonical, first_difference, is_sealed, is_whole, sealed
 from sciops._json import plain, write_atomically, write_json
 from sciops._tensor_files import DamagedTensors, opened_tensors
-from sciops._untrusted import check_regular, parse_json, read_json
+from sciops._untrusted import check_regular, in_one_line, parse_json, read_json
 from sciops._writable import writable_folder
-from sciops.models._building import Stored, build_to_fit, in_one_line
+from sciops.models._building import Misfit, Stored, build_to_fit
 from sciops.models.apply import config_of, unwrapped
 from sciops.models.registry import model_from_config
 
@@ -99,7 +99,7 @@ def _model_for(described: Any, tensors: Mapping[str, Tensor], config: Path, weig
     """The described model with tensors of its own, when those of the file fit it."""
 
     def build() -> nn.Module:
-        with in_one_line(config):
+        with in_one_line(config, Misfit):
             return model_from_config(described)
 
     stored = {name: Stored(tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}

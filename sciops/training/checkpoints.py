@@ -142,16 +142,21 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, names: Mapping[nn.Parame
 def load_optimizer_tensors(
     optimizer: torch.optim.Optimizer, names: Mapping[nn.Parameter, str], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Puts back what `optimizer_tensors` gave, for the same parameters."""
+    """Puts back what `optimizer_tensors` gave, for the same parameters; raises ValueError for tensors that are not
+    theirs: every quantity is a number, or of the parameter's shape, and all parameters have the same ones."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     number = {names[p]: i for i, p in enumerate(parameters)}
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         if name.startswith("optimizer/"):
-            parameter, key = name.removeprefix("optimizer/").rsplit("//", 1)
-            i = number[parameter]
+            parameter, _, key = name.removeprefix("optimizer/").rpartition("//")
+            i = number.get(parameter)
+            if i is None or (value.numel() != 1 and value.shape != parameters[i].shape):
+                raise ValueError(f"{name!r} of shape {tuple(value.shape)} belongs to no parameter of this model")
             means = value.shape == parameters[i].shape and key != "step"
             state.setdefault(i, {})[key] = like(value, parameters[i]) if means else value
+    if len({frozenset(quantities) for quantities in state.values()}) > 1:
+        raise ValueError("the optimiser's tensors are not the same of every parameter")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
