@@ -16,6 +16,7 @@ from torch import Tensor
 
 from sciops._budget import OverBudget
 from sciops._json import plain
+from sciops._shown import shown
 from sciops._untrusted import read_json
 
 # What reading an archive of arrays may raise: a changed bit in its own tables may ask for another version of the
@@ -91,7 +92,7 @@ def first_difference(found: Any, saved: Any, at: str = "") -> str:
     """ "model.options.depth is 3 there, 2 was saved" of two values in JSON's kinds, or an empty string."""
     if isinstance(found, Mapping) and isinstance(saved, Mapping):
         for key in [*saved, *(key for key in found if key not in saved)]:
-            name = f"{at}.{key}" if at else str(key)
+            name = f"{at}.{shown(str(key), 60)}" if at else shown(str(key), 60)
             if key not in saved:
                 return f"{name} is {_short(canonical(found[key]))} there and was not saved"
             if key not in found:

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from sciops._budget import OverBudget, Spending, current_budget, over_budget
+from sciops._shown import shown
 
 LARGEST_JSON = 1 << 27  # bytes; more than safetensors allows the header of a file
 DEEPEST_JSON = 100
+_LONGEST_MESSAGE = 800  # characters of what content led to
 _JSON_VALUE = 96  # bytes of one in a list or dictionary, its name included; texts are as long as in the file
 
 
@@ -111,7 +113,7 @@ def in_one_line(source: str | os.PathLike[str], *passing: type[Exception]) -> It
     except Exception as error:
         text = " ".join(str(error).split())
         text = text if isinstance(error, (ValueError, TypeError, RuntimeError)) else f"{type(error).__name__} {text}"
-        text = text if len(text) < 800 else f"{text[:800]} …"
+        text = shown(text, _LONGEST_MESSAGE)
         raise ValueError(text if text.startswith(str(source)) else f"{source}: {text}") from None
 
 

@@ -111,12 +111,12 @@ HOSTILE: dict[str, _Maker] = {
     "packed idx": _of("idx", lambda mark: gzip.compress(_idx((3000, 1000, 1000)) + bytes(1 << 26))),
     "a large flac": _of("flac", lambda mark: _flac(2**36 - 1)),
     "a wav of chunks": _of("wav", lambda mark: b"RIFF\xff\xff\xff\x7fWAVE" + b"junk\0\0\0\0" * 200_000),
-    "many tensors": _of("checkpoint", lambda mark: _many_tensors("data_offsets", 300_000)),
+    "many tensors": _of("checkpoint", lambda mark: _many_tensors("data_offsets", 110_000)),
     "escaped tensors": _of("checkpoint", lambda mark: _many_tensors("data\\u005foffsets", 300_000)),
     "deep header": _of("corpus", lambda mark: _tensors(b'{"a":' + b"[" * 100_000)),
     "a long header": _of("checkpoint", lambda mark: (1 << 62).to_bytes(8, "little") + b"{}"),
     "many tokens": _of(
-        "byte", lambda mark: json.dumps({"model": {"vocab": {str(i): i for i in range(200_000)}}}).encode()
+        "byte", lambda mark: json.dumps({"model": {"vocab": {str(i): i for i in range(110_000)}}}).encode()
     ),
     "many lists": _of("byte", lambda mark: b"[" + b"[]," * 5_000_000 + b"0]"),
     "deep json": _of("byte", lambda mark: b"[" * 100_000),

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from sciops._command import command
+from sciops._digest import sealed
 from studies import fuzz_readers
 from studies._hostile_loads import HOSTILE
 from studies._loader_files import content_of, makers
@@ -35,8 +36,8 @@ _SEALED = "-sealed"
 class Config(fuzz_readers.Config):
     layouts: tuple[str, ...] = ()
     """kinds of files, such as model, checkpoint-sealed, image-png; default all"""
-    seconds: float = 4.0
-    """a file that takes longer is a hang; time spent in the queue for a processor does not count"""
+    seconds: float = 10.0
+    """a file that takes longer is a hang; its budget is as long. Time in the queue for a processor does not count"""
     megabytes: float = 1300.0
     """a file that needs more memory is a finding: the budget is a gigabyte besides the file and its content"""
     output: Path = Path("runs/fuzz_loaders")
@@ -79,7 +80,8 @@ def sound_files(layouts: Sequence[str], scratch: Path) -> dict[str, Sound]:
 
 
 def damaged_files(sound: Mapping[str, Sound], layout: str, seed: int, i: int) -> dict[str, bytes]:
-    """The files of damaged file number i of a kind; the same for the same kinds, seed and number."""
+    """The files of damaged file number i of a kind; the same for the same sound files, seed and number, besides the
+    order of names in the header of one that is saved anew."""
     if not layout.endswith(_SEALED):
         return fuzz_readers.damaged_files(sound, layout, seed, i)
     random = np.random.default_rng([seed, i])
@@ -91,14 +93,14 @@ def damaged_files(sound: Mapping[str, Sound], layout: str, seed: int, i: int) ->
 
 def _said_otherwise(content: bytes, random: np.random.Generator) -> bytes:
     """A safetensors file with another text in its header, or other tensors, and a digest of what it then says."""
-    from safetensors.numpy import load, save
-
-    from sciops._digest import sealed
+    import safetensors.numpy
+    import safetensors.torch
+    import torch
 
     length = struct.unpack("<Q", content[:8])[0]
     header = dict(json.loads(content[8 : 8 + length])["__metadata__"])
     header.pop("digest", None)
-    tensors = dict(load(content))
+    tensors = safetensors.numpy.load(content)
     texts = [name for name, text in header.items() if text[:1] in ("{", "[")]
     for _ in range(int(random.integers(1, 3))):
         name = list(tensors)[int(random.integers(len(tensors)))]
@@ -113,7 +115,10 @@ def _said_otherwise(content: bytes, random: np.random.Generator) -> bytes:
             text = texts[int(random.integers(len(texts)))]
             header[text] = rewritten(header[text].encode(), random).decode()
     arrays = {name: np.ascontiguousarray(values) for name, values in tensors.items()}
-    return save(arrays, sealed(header, arrays))
+    if "named" in header:  # a corpus, whose digest is of numpy's names for kinds of numbers
+        return safetensors.numpy.save(arrays, sealed(header, arrays))
+    held = {name: torch.from_numpy(values) for name, values in arrays.items()}
+    return safetensors.torch.save(held, sealed(header, held))
 
 
 if __name__ == "__main__":

@@ -179,8 +179,8 @@ def load_corpus(path: str | Path, *, budget: Budget | None = None) -> SpeechCorp
     except OverBudget:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        said = shown(str(error), 200) if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
-        raise ValueError(f"{path}: not a whole speech corpus ({said}); make it again") from None
+        said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
+        raise ValueError(f"{path}: not a whole speech corpus ({shown(said, 200)}); make it again") from None
 
 
 def _corpus(path: Path) -> SpeechCorpus:
