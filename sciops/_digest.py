@@ -14,7 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sciops._budget import OverBudget
 from sciops._json import plain
+from sciops._shown import shown
 from sciops._untrusted import read_json
 
 # What reading an archive of arrays may raise: a changed bit in its own tables may ask for another version of the
@@ -75,6 +77,8 @@ def read_sealed(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     try:
         record = read_json(path)
+    except OverBudget:
+        raise
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}); delete it, and it is made again") from None
     if not isinstance(record, dict):
@@ -88,7 +92,7 @@ def first_difference(found: Any, saved: Any, at: str = "") -> str:
     """ "model.options.depth is 3 there, 2 was saved" of two values in JSON's kinds, or an empty string."""
     if isinstance(found, Mapping) and isinstance(saved, Mapping):
         for key in [*saved, *(key for key in found if key not in saved)]:
-            name = f"{at}.{key}" if at else str(key)
+            name = f"{at}.{shown(str(key), 60)}" if at else shown(str(key), 60)
             if key not in saved:
                 return f"{name} is {_short(canonical(found[key]))} there and was not saved"
             if key not in found:

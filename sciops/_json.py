@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sciops._untrusted import parse_json
+from sciops._untrusted import parse_json, read_text
 from sciops._whole_files import replacing
 
 
@@ -81,7 +81,7 @@ def append_jsonl(path: str | Path, value: Any) -> None:
 
 def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
     """The records of a JSON-lines file; a last line that a killed process left unfinished is dropped."""
-    lines = Path(path).read_text().split("\n")
+    lines = read_text(path).split("\n")
     records = [parse_json(line) for line in lines[:-1] if line]
     if lines[-1]:
         try:

@@ -1,4 +1,4 @@
-"""What others wrote: regular files alone are opened, JSON has bounds, and a library's panic is an error."""
+"""What others wrote: regular files alone are opened, text and JSON have bounds, and a library's panic is an error."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from sciops._budget import OverBudget, Spending, current_budget, over_budget
+from sciops._shown import shown
+
 LARGEST_JSON = 1 << 27  # bytes; more than safetensors allows the header of a file
 DEEPEST_JSON = 100
+_LONGEST_MESSAGE = 800  # characters of what content led to
+_JSON_VALUE = 96  # bytes of one in a list or dictionary, its name included; texts are as long as in the file
 
 
 def check_regular(path: str | os.PathLike[str]) -> Path:
@@ -31,14 +38,38 @@ def check_regular(path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def parse_json(text: str | bytes, *, largest: int = LARGEST_JSON) -> Any:
-    """What ``json.loads(text)`` returns, of a text of at most `largest` bytes, at most 100 levels deep.
+def read_text(path: str | os.PathLike[str], spent: Spending | None = None) -> str:
+    """The text of a UTF-8 file, without a byte order mark; `spent` counts the memory it takes.
 
-    Raises json.JSONDecodeError, a ValueError, for a text that is not JSON, too long or too deep, UnicodeDecodeError for
-    bytes that are not text, and TypeError for anything else.
+    Raises what `check_regular` raises, UnicodeDecodeError for bytes that are not text, and OverBudget.
+    """
+    spent = spent or Spending(check_regular(path))
+    with open(check_regular(path), "rb") as file:
+        content = file.read(spent.size + 1)
+    if len(content) > spent.size:
+        raise ValueError(f"{path} grew while it was read: try again when it is written")
+    largest = np.frombuffer(content, np.uint8).max(initial=0)
+    width = 4 if largest >= 0xF0 else 2 if largest >= 0xC4 else 1  # bytes Python keeps for every character
+    spent.take(bytes=width * len(content), what="its text")
+    return content.decode("utf-8-sig")
+
+
+def parse_json(text: str | bytes, *, largest: int = LARGEST_JSON, source: str | os.PathLike[str] = "a text") -> Any:
+    """What ``json.loads(text)`` returns, of a text of at most `largest` bytes, at most 100 levels deep, whose values
+    take no more memory than `current_budget` allows.
+
+    source : the file it is of, for the message of OverBudget
+
+    Raises json.JSONDecodeError, a ValueError, for a text that is not JSON, too long or too deep, OverBudget for one of
+    too many values, UnicodeDecodeError for bytes that are not text, and TypeError for anything else.
     """
     if isinstance(text, (str, bytes)) and len(text) > largest:
         raise json.JSONDecodeError(f"longer than the {largest} bytes that are read", "", 0)
+    if isinstance(text, (str, bytes)):
+        marks = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
+        values = sum(text.count(mark) for mark in marks)
+        if _JSON_VALUE * values > current_budget().bytes + len(text):
+            raise over_budget(source, "bytes", _JSON_VALUE * values, current_budget(), "its JSON")
     try:
         content = json.loads(text)
         deepest = _is_deeper(content, DEEPEST_JSON)
@@ -55,7 +86,7 @@ def read_json(path: str | os.PathLike[str], *, largest: int = LARGEST_JSON) -> A
     Raises what `check_regular` raises, and ValueError without the file's name for content that is not JSON in UTF-8.
     """
     with open(check_regular(path), "rb") as file:
-        return parse_json(file.read(largest + 1), largest=largest)
+        return parse_json(file.read(largest + 1), largest=largest, source=path)
 
 
 def _is_deeper(content: Any, levels: int) -> bool:
@@ -67,6 +98,23 @@ def _is_deeper(content: Any, levels: int) -> bool:
         if not held:
             return False
     return True
+
+
+@contextmanager
+def in_one_line(source: str | os.PathLike[str], *passing: type[Exception]) -> Iterator[None]:
+    """Turns whatever content that others wrote leads to into a ValueError in one line that names the file.
+
+    passing : exceptions that are left as they are, besides ImportError, MemoryError and OverBudget
+    """
+    try:
+        yield
+    except (ImportError, MemoryError, OverBudget, *passing):
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())
+        text = text if isinstance(error, (ValueError, TypeError, RuntimeError)) else f"{type(error).__name__} {text}"
+        text = shown(text, _LONGEST_MESSAGE)
+        raise ValueError(text if text.startswith(str(source)) else f"{source}: {text}") from None
 
 
 @contextmanager

@@ -11,7 +11,6 @@ import torch
 from torch import nn
 from tqdm.auto import tqdm
 
-from sciops._whole_files import replacing
 from sciops.datasets import Normalizer, Splits, TensorFields
 from sciops.grids import Grid
 from sciops.models import Corrector, EffectiveCoefficient, Normalized, SymmetryAveraged, build_model
@@ -20,7 +19,7 @@ from sciops.random_fields import gaussian_random_field, two_phase
 from sciops.symmetry import Symmetry
 from sciops.training import TrainConfig, evaluate, fit
 from studies._accuracy_arms import Arm
-from studies._cells import fingerprint
+from studies._cells import fingerprint, read_arrays, write_arrays
 from studies._timing import interleaved
 
 _BLOCK = 50  # fields drawn and solved at a time
@@ -38,9 +37,9 @@ def splits_of(config: Any, sizes: tuple[int, ...]) -> dict[int, Splits]:
     law = fingerprint(made_by)
     path = Path(config.output) / "fields.npz"
     if path.exists():
-        with np.load(path, allow_pickle=False) as stored:
-            if str(stored["law"]) == law:
-                return _split({n: (stored[f"a{n}"], stored[f"u{n}"]) for n in sizes}, config.samples)
+        stored = read_arrays(path)
+        if str(stored.get("law")) == law:
+            return _split({n: (stored[f"a{n}"], stored[f"u{n}"]) for n in sizes}, config.samples)
     fine, total = Grid((config.finest,) * 2), sum(config.samples)
     parts: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {n: [] for n in sizes}
     for first in tqdm(range(0, total, _BLOCK), desc="fields", unit="block", disable=None, leave=False):
@@ -52,9 +51,8 @@ def splits_of(config: Any, sizes: tuple[int, ...]) -> dict[int, Splits]:
             s = (config.finest - 1) // (n - 1)
             parts[n].append((a[:, ::s, ::s].astype(np.float32), u[:, ::s, ::s].astype(np.float32)))
     fields = {n: tuple(np.concatenate(side) for side in zip(*blocks)) for n, blocks in parts.items()}
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        named = {f"{letter}{n}": values for n, pair in fields.items() for letter, values in zip("au", pair)}
-        np.savez(file, law=law, **named)
+    named = {f"{letter}{n}": values for n, pair in fields.items() for letter, values in zip("au", pair)}
+    write_arrays(path, {"law": np.array(law), **named})
     return _split(fields, config.samples)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from sciops import __version__
+from sciops._budget import OverBudget, Spending
 from sciops._digest import DAMAGED, digest_of, read_sealed, sealed
 from sciops._json import plain, write_json
+from sciops._untrusted import check_regular
 from sciops._whole_files import replacing
 
 FORMAT = 1
@@ -91,19 +94,36 @@ def kept_arrays(
         return dict(make())
     path = Path(folder) / f"{cell_name(name, made_by)}.npz"
     if path.exists():
-        return _arrays_of(path)
-    arrays = dict(make())
+        return read_arrays(path)
+    return write_arrays(path, make())
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Writes an archive of arrays with a digest over them, which appears only when whole; returns the arrays."""
+    arrays = dict(arrays)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary, open(temporary, "wb") as file:
         np.savez(file, **{_DIGEST: np.array(digest_of(arrays))}, **arrays)
     return arrays
 
 
-def _arrays_of(path: Path) -> dict[str, np.ndarray]:
-    """The checksums of an archive leave out its list of members, of which a changed bit drops some."""
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of `write_arrays`, unpacked within the budget of a file.
+
+    The checksums of an archive leave out its list of members, of which a changed bit drops some; the digest does not.
+    Raises ValueError for a file that is damaged or changed, or takes more than its budget.
+    """
+    spent = Spending(check_regular(path))
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-            arrays = dict(stored)
+        with open(path, "rb") as file:
+            with zipfile.ZipFile(file) as archive:
+                members = archive.infolist()
+            spent.take(bytes=sum(one.file_size for one in members), objects=len(members), what="its arrays")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as stored:
+                arrays = dict(stored)
+    except OverBudget:
+        raise
     except DAMAGED as error:
         raise ValueError(f"{path} is damaged ({error}); delete it, and it is made again") from None
     written = arrays.pop(_DIGEST, None)  # absent in files from before

@@ -19,8 +19,9 @@ import time
 import traceback
 import unicodedata
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TextIO
 
 _EXPECTED = (ValueError, OSError, ImportError)
 _LONGEST = 1500  # characters of a message
@@ -33,7 +34,6 @@ def main() -> None:
 
     import torch
 
-    import sciops
     from sciops.datasets.samples import SAMPLES, write_sample
 
     torch.set_num_threads(1)
@@ -45,21 +45,28 @@ def main() -> None:
         for i, name in enumerate(SAMPLES):
             if name in ("li2020", "neuralop", "npz", "jax-cfd", "jax-cfd-netcdf3"):
                 attempt(write_sample(name, Path(folder, str(i))), None)
+    serve(attempt, answer)
+
+
+def serve(attempt: Callable[[Path, str | None], dict[str, object]], answer: TextIO) -> None:
+    """Answers line after line, with no more memory than the first argument of the command says."""
     if len(sys.argv) > 1:
         _limit(float(sys.argv[1]))
-    print(json.dumps({"ready": sciops.__version__}), file=answer, flush=True)
+    print(json.dumps({"ready": True}), file=answer, flush=True)
     for line in sys.stdin:
         job = json.loads(line)
         print(json.dumps(attempt(Path(job["path"]), job["layout"])), file=answer, flush=True)
 
 
-def attempt(path: Path, layout: str | None) -> dict[str, object]:
+def attempt(
+    path: Path, layout: str | None, *, use: Callable[[Path, str | None], str] | None = None
+) -> dict[str, object]:
     """Opens the file, reads a sample of every field, and what `sciops info` and `sciops validate` say of it."""
     _forget_peak()
     before, computed = {number: _megabytes("VmRSS", number) for number in _processes()}, _computed()
     queued, started = sum(waited("self").values()), time.perf_counter()
     try:
-        outcome, detail = "opened", _use(path, layout)
+        outcome, detail = "opened", (use or _use)(path, layout)
     except _EXPECTED as error:
         text = str(error)
         sound = clean(text) and 0 < len(text) <= _LONGEST

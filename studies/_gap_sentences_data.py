@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from sciops._digest import digest_of
 from sciops._json import write_atomically, write_json
+from sciops._untrusted import parse_json, read_json, read_text
 from sciops.datasets import tokenizer_for
 from sciops.datasets.gap_sentences import gap_pair, principal_sentences, sentences
 from sciops.datasets.summaries import Summarised, docstrings, package_descriptions, split_summaries, without_repeats
@@ -56,22 +58,41 @@ def pairs_of(sources: Sequence[str], path: Path) -> Path:
     beside it of which sources. Raises ValueError where these are others."""
     note = path.with_suffix(".sources.json")
     if path.exists() and note.exists():
-        read = json.loads(note.read_text())
-        if read != list(sources):
-            raise ValueError(f"{path} is of {', '.join(read)}, not of {', '.join(sources)}: pass another --output")
+        about = read_note(note)
+        if about["sources"] != list(sources):
+            named = ", ".join(map(str, about["sources"]))
+            raise ValueError(f"{path} is of {named}, not of {', '.join(sources)}: pass another --output")
+        if about["digest"] not in (None, digest_of({}, read_text(path))):
+            raise ValueError(f"{path} changed since it was written: delete it, or pass another --output")
     if not path.exists():
-        write_json(note, list(sources))
         pairs = package_descriptions() if "debian" in sources else []
         packages = [name for name in sources if name != "debian"]
         pairs += docstrings(packages) if packages else []
         lines = [json.dumps(pair._asdict(), ensure_ascii=False) for pair in without_repeats(pairs)]
-        write_atomically(path, "\n".join(lines).encode())
+        text = "\n".join(lines)
+        write_json(note, {"sources": list(sources), "digest": digest_of({}, text)})
+        write_atomically(path, text.encode())
     return path
+
+
+def read_note(path: Path) -> dict[str, Any]:
+    """{"sources", "digest"} of the pairs beside it; the digest is None in notes of before there was one."""
+    try:
+        about = read_json(path)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): delete it, and the pairs beside it") from None
+    about = {"sources": about, "digest": None} if isinstance(about, list) else about
+    if not isinstance(about, dict) or not isinstance(about.get("sources"), list) or "digest" not in about:
+        raise ValueError(f"{path} does not say of which sources the pairs are: delete it, and the pairs beside it")
+    return about
 
 
 def corpus_of(path: Path, *sizes: int, **options: Any) -> Corpus:
     """The corpus of the pairs in a file of `pairs_of`; read once for a content, see `_corpus`."""
-    return _corpus(path.read_text("utf-8"), *sizes, **options)
+    try:
+        return _corpus(read_text(path), *sizes, **options)
+    except (TypeError, json.JSONDecodeError, UnicodeDecodeError) as error:  # a line that is not a pair
+        raise ValueError(f"{path} does not hold pairs of a text and its summary ({error}): delete it") from None
 
 
 @lru_cache(maxsize=2)  # of the text itself, not of its path: a file may change
@@ -87,7 +108,7 @@ def _corpus(
 ) -> Corpus:
     """text : a pair a line; kept : share of the gap sentences that stay in the source; held_out : at most so many pairs
     for validation, and for testing. The tokenizer has seen the training texts alone."""
-    split = split_summaries([Summarised(**json.loads(line)) for line in text.splitlines()])
+    split = split_summaries([Summarised(**parse_json(line)) for line in text.splitlines()])
     tokenizer = tokenizer_for([pair.text for pair in split.train], symbols - 2)
     start, mask = len(tokenizer), len(tokenizer) + 1
     random = np.random.default_rng(0)

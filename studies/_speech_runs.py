@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from sciops._json import plain
+from sciops._tensor_files import opened_tensors
 from sciops.models import match_parameters
 from sciops.models.speech import SpeechEncoder
 from sciops.training import load_checkpoint, save_checkpoint
@@ -160,7 +160,7 @@ def fine_tuned(config: Any, mixer: str, arm: str, rate: float, seed: int, data: 
 
 def _encoder_of(path: Path) -> dict[str, Tensor]:
     """The encoder beside a record; those of before there was a digest are plain files of tensors."""
-    with safe_open(str(path), framework="pt") as file:
+    with opened_tensors(path) as file:
         plain_file = file.metadata() is None
     return load_file(path) if plain_file else load_checkpoint(path)[0]
 

@@ -66,15 +66,29 @@ PRESETS = {
     "full": Config(files=200_000, processes=max(2, os.cpu_count() or 2)),
 }
 
-FINDINGS = ("crash", "death", "hang", "computing", "memory", "bad message", "two verdicts", "code ran")
+FINDINGS = ("silent", "crash", "death", "hang", "computing", "memory", "bad message", "two verdicts", "code ran")
 
 
-def run(config: Config) -> dict[str, Any]:
-    """Damages, opens, counts; writes results.json and figures/fuzz_readers.png, prints the table, returns the results.
+@dataclass(frozen=True)
+class Subject:
+    """What is opened: its name, files made to hurt, sound ones of some layouts, how these are damaged, and the module
+    of the process that opens them."""
+
+    name: str
+    hostile: Mapping[str, Callable[[Path, Path], None]]
+    sound: Callable[[Sequence[str], Path], dict[str, Sound]]
+    damaged: Callable[[Mapping[str, Sound], str, int, int], dict[str, bytes]]
+    worker: str
+
+
+def run(config: Config, subject: Subject | None = None) -> dict[str, Any]:
+    """Damages, opens, counts; writes results.json and a figure, prints the table, returns the results.
 
     Exits with status 1 when there was a finding.
     """
     from tqdm.auto import tqdm
+
+    subject = subject or Subject("fuzz_readers", HOSTILE, sound_files, damaged_files, "studies._fuzz_worker")
 
     folder = RunFolder(config.output)
     folder.describe(config, seeds=[config.seed])
@@ -82,12 +96,12 @@ def run(config: Config) -> dict[str, Any]:
     shutil.rmtree(kept, ignore_errors=True)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="sciops fuzz ü ") as scratch:
-        sound = sound_files(config.layouts, Path(scratch))
+        sound = subject.sound(config.layouts, Path(scratch))
         counts: dict[str, Counter[str]] = {name: Counter() for name in ("hostile", *sound)}
         slowest, largest, hardest, findings = Counter(), Counter(), Counter(), []
-        total = len(HOSTILE) + config.files // len(sound) * len(sound)
+        total = len(subject.hostile) + config.files // len(sound) * len(sound)
         with tqdm(total=total, unit="file", disable=None) as bar:
-            for job, said in _opened(_jobs(config, sound, Path(scratch)), config):
+            for job, said in _opened(_jobs(config, sound, Path(scratch), subject), config, subject.worker):
                 counts[job.layout][said["outcome"]] += 1
                 slowest[job.layout] = max(slowest[job.layout], said["seconds"])
                 largest[job.layout] = max(largest[job.layout], said["megabytes"])
@@ -107,9 +121,9 @@ def run(config: Config) -> dict[str, Any]:
         "findings": findings,
     }
     folder.write_results(results)
-    _draw(results, folder.figures / "fuzz_readers.png")
+    _draw(results, folder.figures / f"{subject.name}.png")
     _print(results)
-    print(f"\nresults.json and figures/fuzz_readers.png in {folder.path}")
+    print(f"\nresults.json and figures/{subject.name}.png in {folder.path}")
     if findings:
         sys.exit(1)
     return results
@@ -179,16 +193,16 @@ class Job:
     mark: Path | None = None
 
 
-def _jobs(config: Config, sound: dict[str, Sound], scratch: Path):
+def _jobs(config: Config, sound: dict[str, Sound], scratch: Path, subject: Subject):
     """Hostile files, then damaged ones, layout after layout in turn; each is written when it is asked for."""
-    for name, make in HOSTILE.items():
+    for name, make in subject.hostile.items():
         folder = scratch / f"hostile-{name.replace(' ', '-')}"
         folder.mkdir()
         make(folder / "file", folder / "mark")
         yield Job("hostile", folder.name, folder, folder / "file", mark=folder / "mark")
     for i in range(config.files // len(sound)):
         for layout, one in sound.items():
-            files = damaged_files(sound, layout, config.seed, i)
+            files = subject.damaged(sound, layout, config.seed, i)
             folder = scratch / f"{layout}-{config.seed}-{i}"
             _write(folder, files)
             yield Job(layout, folder.name, folder, folder / one.main, files, one.reader)
@@ -205,13 +219,13 @@ def _seed(seed: int, layout: str, i: int) -> int:
     return (seed * 1_000_003 + zlib.crc32(layout.encode())) * 10_000_019 + i
 
 
-def _opened(jobs: Any, config: Config):
+def _opened(jobs: Any, config: Config, module: str):
     """(job, what came of it), as the workers finish them."""
     lock, done = threading.Lock(), queue.Queue()
     ends = object()
 
     def work() -> None:
-        worker = Worker(config.seconds, config.megabytes)
+        worker = Worker(config.seconds, config.megabytes, module)
         try:
             while True:
                 with lock:
@@ -258,8 +272,8 @@ class Worker:
     whatever was counted.
     """
 
-    def __init__(self, seconds: float, megabytes: float = 1024.0) -> None:
-        self.seconds, self.megabytes, self.process = seconds, megabytes, None
+    def __init__(self, seconds: float, megabytes: float = 1024.0, module: str = "studies._fuzz_worker") -> None:
+        self.seconds, self.megabytes, self.module, self.process = seconds, megabytes, module, None
 
     def attempt(self, path: Path, reader: str | None = None) -> dict[str, Any]:
         process = self._running()
@@ -296,7 +310,7 @@ class Worker:
         if self.process is None or self.process.poll() is not None:
             self.close()
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "studies._fuzz_worker", str(4 * self.megabytes)],
+                [sys.executable, "-m", self.module, str(4 * self.megabytes)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -304,7 +318,7 @@ class Worker:
                 env={**os.environ, "OMP_NUM_THREADS": "1", "HDF5_USE_FILE_LOCKING": "FALSE"},
             )
             if self._answer(self.process, 300.0) is None:
-                raise RuntimeError("the process that opens the files did not start: python -m studies._fuzz_worker")
+                raise RuntimeError("the process that opens the files did not start: python -m " + self.module)
         return self.process
 
     @staticmethod

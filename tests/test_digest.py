@@ -81,3 +81,9 @@ def test_the_first_difference_is_named():
         found = {**saved, "model": {"options": saved["model"]["options"] | change}}
         assert first_difference(found, saved) == told
     assert first_difference({"model": saved["model"]}, saved) == "extra is gone, {} was saved"
+
+
+def test_names_of_others_are_shown_in_one_line():
+    difference = first_difference({"a\n\x1b[2J": 1, "n" * 900: 2}, {})
+    assert difference == r"a \x1b[2J is 1 there and was not saved"
+    assert len(first_difference({}, {"o": {"n" * 900: 2}})) < 120

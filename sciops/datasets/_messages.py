@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import re
-import unicodedata
 from collections.abc import Iterator
 
 from sciops._budget import OverBudget
+from sciops._shown import LONGEST, shown
 
-LONGEST = 1400  # characters of a message
-_HIDDEN = (
-    "Cc",
-    "Cf",
-    "Cs",
-    "Zl",
-    "Zp",
-)  # move a cursor, change colours or directions, end a line, or cannot be encoded
+__all__ = ["LONGEST", "plain_errors", "shown"]
+
 _KINDS = (
     FileNotFoundError,
     IsADirectoryError,
@@ -27,20 +20,6 @@ _KINDS = (
     OverBudget,
     ValueError,
 )
-
-
-def shown(text: str, most: int = LONGEST) -> str:
-    r"""The text in one line that a terminal shows as it is: what would do something there is escaped, the middle of a
-    longer one is left out.
-
-    >>> shown("a\x1b[2Jb"), shown("x" * 40, 20)
-    ('a\\x1b[2Jb', 'xxxxxxxxxxxx … xxxxx')
-    """
-    text = re.sub(r"\s*[\r\n]\s*", " ", text) if "\n" in text or "\r" in text else text
-    if not text.isascii() or not text.isprintable():
-        text = "".join(ascii(c)[1:-1] if unicodedata.category(c) in _HIDDEN else c for c in text[: 8 * most])
-    tail = most // 4
-    return text if len(text) <= most else f"{text[: most - tail - 3]} … {text[-tail:]}"
 
 
 @contextlib.contextmanager

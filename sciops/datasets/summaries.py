@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sciops._budget import OverBudget, Spending
+from sciops._untrusted import check_regular
 from sciops._words import words
 from sciops.datasets._docstrings import cleaned
 
@@ -21,6 +23,7 @@ __all__ = ["Summarised", "SummarySplit", "docstrings", "package_descriptions", "
 
 STATUS, LISTS = Path("/var/lib/dpkg/status"), Path("/var/lib/apt/lists")
 APT_HELPER = Path("/usr/lib/apt/apt-helper")
+_PIECE = 1 << 20  # bytes
 _TESTS = {"test", "tests", "testing", "_tests", "idlelib", "lib2to3", "site-packages", "__pycache__"}
 
 
@@ -164,9 +167,19 @@ def _long_enough(pairs: Iterable[Summarised], least: tuple[int, int]) -> list[Su
 def _read(path: Path) -> str:
     """An index of apt's, which may be packed in ways that its own helper knows."""
     if path == STATUS or not APT_HELPER.exists() or path.suffix not in (".lz4", ".xz", ".gz", ".bz2", ".zst"):
-        return path.read_text(encoding="utf-8", errors="replace")
-    done = subprocess.run([str(APT_HELPER), "cat-file", str(path)], capture_output=True, check=True)
-    return done.stdout.decode("utf-8", errors="replace")
+        return check_regular(path).read_text(encoding="utf-8", errors="replace")
+    spent, parts = Spending(check_regular(path)), []
+    with subprocess.Popen([str(APT_HELPER), "cat-file", str(path)], stdout=subprocess.PIPE) as helper:
+        try:
+            while part := helper.stdout.read(_PIECE):
+                spent.take(bytes=5 * len(part), what="its unpacked text")  # as bytes, and up to four a character
+                parts.append(part)
+        except OverBudget:
+            helper.kill()
+            raise
+    if helper.returncode:
+        raise ValueError(f"{path} cannot be unpacked: {APT_HELPER} ended with status {helper.returncode}")
+    return b"".join(parts).decode("utf-8", errors="replace")
 
 
 def _stanzas(text: str) -> Iterator[dict[str, str]]:
@@ -216,8 +229,8 @@ def _documented(path: Path) -> Iterator[tuple[str, str]]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # escapes in other people's strings
-            tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):
+            tree = ast.parse(check_regular(path).read_bytes())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two of expressions nested too deep
         return
     for node in _definitions(tree):
         docstring = ast.get_docstring(node)

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from sciops import _untrusted
+from sciops._budget import Budget, opening_within
+
 __all__ = ["CORPORA", "Characters", "characters", "read_corpus", "read_documents", "read_text"]
 
 HANDBOOK = Path("/usr/share/doc/debian-handbook/html/en-US")
@@ -44,8 +47,8 @@ def read_corpus(name: str) -> str:
     return "\n".join(_plain(page.read_text(encoding="utf-8")) for page in pages)
 
 
-def read_text(path: str | os.PathLike) -> str:
-    """The text of a UTF-8 file, without a byte order mark.
+def read_text(path: str | os.PathLike, *, budget: Budget | None = None) -> str:
+    """The text of a UTF-8 file, without a byte order mark; `budget` as in `sciops.open_dataset`.
 
     Raises FileNotFoundError, and ValueError for a file that is not UTF-8, naming the first byte that is not.
     """
@@ -53,7 +56,8 @@ def read_text(path: str | os.PathLike) -> str:
     if path.is_dir():
         raise ValueError(f"{path} is a folder: expected a text file; read_documents reads folders")
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        with opening_within(budget):
+            return _untrusted.read_text(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist: expected a text file") from None
     except UnicodeDecodeError as error:
@@ -63,18 +67,20 @@ def read_text(path: str | os.PathLike) -> str:
         ) from None
 
 
-def read_documents(path: str | os.PathLike, *, pattern: str = "*.txt") -> dict[str, str]:
+def read_documents(path: str | os.PathLike, *, pattern: str = "*.txt", budget: Budget | None = None) -> dict[str, str]:
     """name → text of a text file, or of every file below a folder that `pattern` names, in the order of their names.
+
+    budget : of each file, as in `sciops.open_dataset`; how many there are is not limited
 
     Raises FileNotFoundError where there is none, ValueError for one that is not UTF-8.
     """
     path = Path(path)
     if not path.is_dir():
-        return {path.name: read_text(path)}
+        return {path.name: read_text(path, budget=budget)}
     files = sorted(file for file in path.rglob(pattern) if file.is_file())
     if not files:
         raise FileNotFoundError(f"{path} has no files {pattern}: pass pattern, such as '*.md'")
-    return {file.relative_to(path).as_posix(): read_text(file) for file in files}
+    return {file.relative_to(path).as_posix(): read_text(file, budget=budget) for file in files}
 
 
 @dataclass(frozen=True)

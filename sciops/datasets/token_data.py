@@ -12,10 +12,14 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from sciops._untrusted import check_regular
+from sciops.datasets._messages import shown
 from sciops.datasets.sequence_tasks import NOT_ASKED
 from sciops.grids import Grid
 
 __all__ = ["TokenSequences", "TokenWindows", "open_tokens", "write_tokens"]
+
+_MAGIC = b"\x93NUMPY"
 
 
 class _Tokens(Dataset):
@@ -120,20 +124,25 @@ def write_tokens(path: str | os.PathLike, tokens: np.ndarray) -> Path:
 
 
 def open_tokens(path: str | os.PathLike) -> np.ndarray:
-    """The tokens of a .npy file, mapped: what is used of it is read, when it is used.
+    """The tokens of a .npy file, mapped: what is used of it is read, when it is used, and nothing is made of the rest.
 
     Raises FileNotFoundError, and ValueError for a file that holds no tokens.
     """
     path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: expected a file of write_tokens")
+    try:
+        check_regular(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} does not exist: expected a file of write_tokens") from None
+    with open(path, "rb") as file:
+        begins = file.read(len(_MAGIC))
+    if begins[:4] == b"PK\x03\x04":
+        raise ValueError(f"{path} is an archive of arrays: expected a .npy file of tokens, as write_tokens makes it")
+    if begins != _MAGIC:
+        raise ValueError(f"{path} is no .npy file of tokens: it begins with {begins.hex(' ') or 'nothing'}")
     try:
         tokens = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise ValueError(f"{path} is no .npy file of tokens ({error})") from None
-    if not isinstance(tokens, np.ndarray):
-        tokens.close()
-        raise ValueError(f"{path} is an archive of arrays: expected a .npy file of tokens, as write_tokens makes it")
+    except Exception as error:  # whatever numpy makes of a header that others wrote
+        raise ValueError(f"{path} is no .npy file of tokens ({shown(str(error), 200)})") from None
     _check_whole(str(path), tokens, 1)
     return tokens
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,9 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sciops._digest import is_sealed, is_whole, sealed
+from sciops._budget import Budget, OverBudget, Spending, opening_within
+from sciops._digest import digest_of, is_sealed, is_whole, sealed
 from sciops._json import write_atomically, write_json
-from sciops._untrusted import check_regular, panics_as_errors, parse_json
+from sciops._untrusted import check_regular, panics_as_errors, parse_json, read_text
 from sciops.datasets._messages import shown
 
 __all__ = ["BytePairs", "Symbols", "encode_documents", "load_tokenizer", "tokenizer_for"]
@@ -21,6 +23,7 @@ __all__ = ["BytePairs", "Symbols", "encode_documents", "load_tokenizer", "tokeni
 END = "<|end|>"
 FILE = "tokenizer.json"
 UNKNOWN = "\ufffd"
+_OF_A_TOKEN = 400  # bytes that the package takes for a token or a pair of a short text
 
 
 class Symbols:
@@ -88,7 +91,11 @@ class BytePairs:
             return self._inner.decode(tokens, skip_special_tokens=True)
 
     def save(self, path: str | os.PathLike) -> Path:
-        return write_atomically(_file(path), self._inner.to_str(pretty=True).encode())
+        """Writes a file of the package `tokenizers`, which other programs read too, with a digest that they ignore."""
+        description = json.loads(self._inner.to_str())
+        # beside the entries of its model, where the package takes entries it does not know; nowhere else it does
+        description["model"]["digest"] = digest_of({}, description)
+        return write_atomically(_file(path), json.dumps(description, indent=2, ensure_ascii=False).encode())
 
 
 def tokenizer_for(
@@ -130,33 +137,65 @@ def tokenizer_for(
     return BytePairs(inner.to_str())
 
 
-def load_tokenizer(path: str | os.PathLike, *, end: str = END) -> BytePairs | Symbols:
+def load_tokenizer(path: str | os.PathLike, *, end: str = END, budget: Budget | None = None) -> BytePairs | Symbols:
     """The tokenizer that `save` wrote to a file or into a folder, or any of `tokenizers`' own JSON files.
 
     end : which token ends a text, of files that others wrote ("<|endoftext|>", "</s>")
+    budget : of opening the file, as in `sciops.open_dataset`; every token of the vocabulary is an object
 
-    Raises FileNotFoundError, and ValueError in one line for a file that is not a tokenizer.
+    Raises FileNotFoundError, and ValueError in one line for a file that is not a tokenizer, changed since `save` wrote
+    it, or takes more than its budget.
     """
     path = Path(path)
     path = path / FILE if path.is_dir() else path
+    with opening_within(budget):
+        return _loaded(path, end)
+
+
+def _loaded(path: Path, end: str) -> BytePairs | Symbols:
     try:
-        check_regular(path)
+        spent = Spending(check_regular(path))
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist: expected a tokenizer that was saved") from None
     try:
-        description = path.read_text(encoding="utf-8")
-        found = parse_json(description)
+        description = read_text(path, spent)
+        found = parse_json(description, source=path)
+    except OverBudget:
+        raise
     except ValueError as error:
         raise ValueError(f"{path} is not JSON ({error}): expected a tokenizer that was saved") from None
-    if isinstance(found, dict) and is_sealed(found) and not is_whole(found):
+    if isinstance(found, dict) and not _is_as_written(found):
         raise ValueError(f"{path} changed since it was written: save the tokenizer again")
     characters = isinstance(found, dict) and found.get("kind") == "characters" and isinstance(found.get("symbols"), str)
     if not characters and not (isinstance(found, dict) and "model" in found):
         raise ValueError(f"{path} holds no tokenizer: expected the file of save, or one of the package tokenizers")
+    _count(found, spent)
     try:
-        return Symbols(found["symbols"]) if characters else BytePairs(description, end=end)
+        made = Symbols(found["symbols"]) if characters else BytePairs(description, end=end)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+    spent.take(what="its vocabulary")
+    return made
+
+
+def _is_as_written(found: dict[str, Any]) -> bool:
+    """Whether a file with a digest, of either kind, is what `save` wrote; others have none."""
+    if is_sealed(found):
+        return is_whole(found)
+    model = found.get("model")
+    if not isinstance(model, dict) or "digest" not in model:
+        return True
+    rest = {name: value for name, value in model.items() if name != "digest"}
+    return model["digest"] == digest_of({}, {**found, "model": rest})
+
+
+def _count(found: dict[str, Any], spent: Spending) -> None:
+    """Counts what the package makes of a description."""
+    model = found.get("model")
+    model = model if isinstance(model, dict) else {}
+    held = [model.get("vocab"), found.get("added_tokens"), found.get("symbols")]
+    tokens, pairs = (sum(len(one) for one in some if hasattr(one, "__len__")) for some in (held, [model.get("merges")]))
+    spent.take(objects=tokens, bytes=_OF_A_TOKEN * (tokens + pairs), what="its vocabulary")
 
 
 def encode_documents(tokenizer: BytePairs | Symbols, texts: Iterable[str]) -> np.ndarray:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-_BYTES, _PER_BYTE = 1 << 30, 16  # of one tensor that is made, besides those of the file: tables of grids and offsets
-_OPERATIONS, _PER_TENSOR = 5000, 100  # our models take two to five a tensor
+from sciops._budget import OverBudget, Spending
+
+_PER_BYTE = 8  # bytes of all tensors that are made on the way, for each byte of those in the file
+# Operations for an object of the budget, and for a tensor of the file: our models take two to eight a tensor.
+_PER_OBJECT, _PER_TENSOR = 0.05, 100
 # On the meta device these change neither shape nor kind of number, but torch imports its compiler to see it: 1.5 s.
 _IN_PLACE = {
     getattr(Tensor, f"{name}_")
@@ -21,6 +23,7 @@ _IN_PLACE = {
 }
 _WITH_NUMBER = {Tensor.mul, Tensor.div, Tensor.add, Tensor.sub}
 _DRAWN = {torch.randn, torch.rand}
+_DESCRIBED = "the model in its description"
 _MADE_OF_A_SHAPE = (torch.empty, torch.zeros, torch.ones, torch.full, torch.randn, torch.rand)
 
 
@@ -36,72 +39,64 @@ class Stored:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-@contextmanager
-def in_one_line(source: Any) -> Iterator[None]:
-    """Turns whatever content that others wrote leads to into a ValueError in one line that names the file."""
-    try:
-        yield
-    except (ImportError, MemoryError, _Misfit):
-        raise
-    except Exception as error:
-        text = " ".join(str(error).split())
-        text = text if isinstance(error, (ValueError, TypeError, RuntimeError)) else f"{type(error).__name__} {text}"
-        text = text if len(text) < 800 else f"{text[:800]} …"
-        raise ValueError(text if text.startswith(str(source)) else f"{source}: {text}") from None
-
-
 def build_to_fit(build: Callable[[], nn.Module], stored: Mapping[str, Stored], source: Any) -> nn.Module:
     """``build()``, called only when what it makes has the names, shapes and kinds of number of the `stored` tensors.
 
     They are compared on the meta device, where tensors take no memory, by a first call that ends when it makes more
     than these tensors can need. A model that cannot be made there is made once, within the same bounds.
 
-    Raises ValueError naming `source` and the first tensor that differs, and what `build` raises.
+    What the bounds are follows from the budget in force; the file's own size counts eightfold, since a model is more
+    than its weights on the way to them.
+
+    Raises ValueError naming `source` and the first tensor that differs, OverBudget, and what `build` raises.
     """
     try:
         try:
-            with _Bounds(stored), torch.device("meta"):
+            with _Bounds(stored, source), torch.device("meta"):
                 _check_fit(build(), stored)
-        except _Misfit:
+        except (OverBudget, Misfit):
             raise
         except Exception:  # of the description, and then this call raises it too, or of the meta device
-            with _Bounds(stored):
+            with _Bounds(stored, source):
                 _check_fit(model := build(), stored)
             return model
-    except _Misfit as error:
+    except Misfit as error:
         raise ValueError(f"{source} {error}") from None
     return build()
 
 
-class _Misfit(Exception):
+class Misfit(Exception):
     """The described model and the tensors of the file are not of each other."""
 
 
 class _Bounds(TorchFunctionMode):
-    """Ends what makes a tensor far larger than all stored ones together, or far more tensors than are stored."""
+    """Ends what takes longer than the budget allows, makes tensors far larger than the stored ones, or far more."""
 
-    def __init__(self, stored: Mapping[str, Stored]) -> None:
+    def __init__(self, stored: Mapping[str, Stored], source: Any) -> None:
         super().__init__()
-        self.bytes = _BYTES + _PER_BYTE * sum(one.size for one in stored.values())
-        self.left = _OPERATIONS + _PER_TENSOR * len(stored)
+        self.spent = Spending(source, size=_PER_BYTE * sum(one.size for one in stored.values()))
+        self.left = _PER_OBJECT * self.spent.budget.objects + _PER_TENSOR * len(stored)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         self.left -= 1
         if self.left < 0:
-            raise _Misfit("is another model's: the one in its description has far more tensors")
+            raise Misfit("is another model's: the one in its description has far more tensors")
+        size = 0
         if func in _MADE_OF_A_SHAPE and args:
             sizes = args[0] if isinstance(args[0], (tuple, list)) else args
-            self._check(math.prod(n for n in sizes if isinstance(n, int)))
+            size = math.prod(n for n in sizes if isinstance(n, int))
+            self.spent.take(bytes=size, what=_DESCRIBED)
         made = _without_compiler(func, args, kwargs)
         made = func(*args, **kwargs) if made is None else made
-        if isinstance(made, Tensor) and made.layout == torch.strided:
-            self._check(made.numel() * made.element_size())
+        if isinstance(made, Tensor) and made.layout == torch.strided and not _is_among(made, args):
+            self.spent.take(bytes=max(0, made.numel() * made.element_size() - size), what=_DESCRIBED)
         return made
 
-    def _check(self, size: int) -> None:
-        if size > self.bytes:
-            raise _Misfit(f"is another model's: the one in its description makes a tensor of {size:.3g} bytes or more")
+
+def _is_among(made: Tensor, args: Sequence[Any]) -> bool:
+    """Whether the tensor takes no memory of its own: one of the arguments, or a view."""
+    return made._is_view() or any(made is one for one in args)
 
 
 def _without_compiler(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor | None:
@@ -124,16 +119,16 @@ def _check_fit(model: nn.Module, stored: Mapping[str, Stored]) -> None:
         ("has an unknown", stored.keys() - wanted.keys()),
     ):
         if names:
-            raise _Misfit(f"{problem} {sorted(names)[0]!r} ({len(names)} such); it is another model's")
+            raise Misfit(f"{problem} {sorted(names)[0]!r} ({len(names)} such); it is another model's")
     for name, one in wanted.items():
         found = stored[name]
         if one.shape != found.shape:
-            raise _Misfit(
+            raise Misfit(
                 f"is another model's: {name} has shape {found.shape}; the one in its description needs "
                 f"{tuple(one.shape)}"
             )
         if _kind(one.dtype) != _kind(found.dtype):
-            raise _Misfit(f"is another model's: {name} has dtype {found.dtype}, not one such as {one.dtype}")
+            raise Misfit(f"is another model's: {name} has dtype {found.dtype}, not one such as {one.dtype}")
 
 
 def _kind(dtype: torch.dtype) -> tuple[bool, bool, bool]:

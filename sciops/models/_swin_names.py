@@ -9,6 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from sciops._tensor_files import DamagedTensors, opened_tensors
+
 _ROOTS = re.compile(r"^(module\.|model\.|swin\.|swinv2\.|encoder\.(?=layers\.))+")
 _BUFFERS = re.compile(r"(relative_position_index|relative_coords_table|attn_mask)$")
 
@@ -61,18 +63,13 @@ _OUTSIDE = {
 
 def read_swin(path: str | Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file; raises FileNotFoundError or ValueError in one line."""
-    from safetensors import SafetensorError, safe_open
-
-    path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: expected a safetensors file with Swin weights")
     try:
-        with safe_open(path, framework="pt", device="cpu") as file:
+        with opened_tensors(path) as file:
             return {name: file.get_tensor(name).clone() for name in file.keys()}
-    except SafetensorError as error:
-        raise ValueError(
-            f"{path} is not a safetensors file ({error}); save the weights with safetensors.torch.save_file"
-        ) from None
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} does not exist: expected a safetensors file with Swin weights") from None
+    except DamagedTensors as error:
+        raise ValueError(f"{path} is {error}; save the weights with safetensors.torch.save_file") from None
 
 
 def canonical(tensors: Mapping[str, Tensor]) -> tuple[dict[str, str], dict[str, str]]:

@@ -11,11 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sciops._budget import Budget, OverBudget, opening_within
 from sciops._digest import canonical, first_difference, is_sealed, is_whole, sealed
 from sciops._json import plain, write_atomically, write_json
-from sciops._untrusted import check_regular, panics_as_errors, parse_json, read_json
+from sciops._tensor_files import DamagedTensors, opened_tensors
+from sciops._untrusted import check_regular, in_one_line, parse_json, read_json
 from sciops._writable import writable_folder
-from sciops.models._building import Stored, build_to_fit, in_one_line
+from sciops.models._building import Misfit, Stored, build_to_fit
 from sciops.models.apply import config_of, unwrapped
 from sciops.models.registry import model_from_config
 
@@ -58,34 +60,46 @@ def save_model(model: nn.Module, folder: str | Path, extra: Mapping[str, Any] | 
     return folder
 
 
-def load_model(folder: str | Path, *, device: torch.device | str = "cpu", accept_edits: bool = False) -> nn.Module:
+def load_model(
+    folder: str | Path,
+    *,
+    device: torch.device | str = "cpu",
+    accept_edits: bool = False,
+    budget: Budget | None = None,
+) -> nn.Module:
     """The model that `save_model` wrote, in evaluation mode, with the dtypes it was saved in.
 
     folder : of `save_model`; or that of a run, of the command or of `fit`, which counts as its best model
     accept_edits : build what config.json says although it is not what was saved; `save_model` then makes the two files
         agree again. The weights must be those that were saved all the same
+    budget : what reading the files and building the model may take besides the weights' own size; default
+        `sciops.Budget()`
 
     Raises FileNotFoundError for a missing file and ValueError for one that is damaged or was edited, for a description
     this version does not know, and for weights that do not fit it. Models of before there was a digest are compared by
     their description alone.
     """
-    folder = _model_folder(Path(folder))
+    with opening_within(budget):
+        return _loaded(_model_folder(Path(folder)), accept_edits).to(device).eval()
+
+
+def _loaded(folder: Path, accept_edits: bool) -> nn.Module:
     if (folder / BEST).is_file() and not (folder / WEIGHTS).is_file():
-        return _best_of_run(folder / BEST).to(device).eval()
+        return _best_of_run(folder / BEST)
     config = _read_json(folder)
     tensors, header = _read_weights(folder / WEIGHTS)
     if not accept_edits:
         _check_edits(folder, config, header)
     model = _model_for(config["model"], tensors, folder / CONFIG, folder / WEIGHTS)
     model.load_state_dict(tensors, assign=True)
-    return model.to(device).eval()
+    return model
 
 
 def _model_for(described: Any, tensors: Mapping[str, Tensor], config: Path, weights: Path) -> nn.Module:
     """The described model with tensors of its own, when those of the file fit it."""
 
     def build() -> nn.Module:
-        with in_one_line(config):
+        with in_one_line(config, Misfit):
             return model_from_config(described)
 
     stored = {name: Stored(tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
@@ -122,17 +136,18 @@ def _best_of_run(path: Path) -> nn.Module:
     return model
 
 
-def read_config(folder: str | Path, *, accept_edits: bool = False) -> dict[str, Any]:
+def read_config(folder: str | Path, *, accept_edits: bool = False, budget: Budget | None = None) -> dict[str, Any]:
     """config.json of a saved model: {"model": description, "extra": what was given to `save_model`}.
 
     Raises ValueError where it is not what was saved, unless `accept_edits`; see `load_model`.
     """
     folder = Path(folder)
-    config = _read_json(folder)
-    if not accept_edits and (folder / WEIGHTS).exists():
-        with _opened(folder / WEIGHTS) as file:
-            header = file.metadata() or {}
-        _check_edits(folder, config, header)
+    with opening_within(budget):
+        config = _read_json(folder)
+        if not accept_edits and (folder / WEIGHTS).exists():
+            with _opened(folder / WEIGHTS) as file:
+                header = file.metadata() or {}
+            _check_edits(folder, config, header)
     return config
 
 
@@ -144,6 +159,8 @@ def _read_json(folder: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"{path} does not exist: expected a folder written by save_model") from None
     try:
         config = read_json(path)
+    except OverBudget:
+        raise
     except ValueError as error:
         raise ValueError(f"{path} is not JSON ({error}): the file is damaged; save the model again") from None
     if not isinstance(config, dict) or "model" not in config:
@@ -170,7 +187,9 @@ def _check_edits(folder: Path, config: Mapping[str, Any], header: Mapping[str, s
 
 def _parsed(path: Path, text: str) -> Any:
     try:
-        return parse_json(text)
+        return parse_json(text, source=path)
+    except OverBudget:
+        raise
     except ValueError as error:
         raise ValueError(f"{path} is damaged (its header is not JSON, {error}); save the model again") from None
 
@@ -196,19 +215,17 @@ def _read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     if (is_sealed(header) or number == _FORMAT) and not is_whole(header, tensors):
         raise ValueError(f"{path} is damaged: it changed since it was written; save the model again")
     with in_one_line(path):
-        for name in parse_json(header.get("complex", "[]")):
+        for name in parse_json(header.get("complex", "[]"), source=path):
             tensors[name] = torch.view_as_complex(tensors[name])
     return tensors, header
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    from safetensors import SafetensorError, safe_open
-
     try:
-        with panics_as_errors(), safe_open(check_regular(path), framework="pt", device="cpu") as file:
+        with opened_tensors(path) as file:
             yield file
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist: expected a folder written by save_model") from None
-    except SafetensorError as error:
+    except DamagedTensors as error:
         raise ValueError(f"{path} cannot be read ({error}): the file is damaged; save the model again") from None

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from sciops._budget import Budget, opening_within
 from sciops.mixers import MultipoleAttention, WindowAttention
 from sciops.models._swin_names import canonical, place, query_and_value, read_swin
 from sciops.models.classifier import Classifier
@@ -45,6 +46,7 @@ def swin_options(
     window: int | Sequence[int] | None = None,
     relative_window: int | None = None,
     mixer: Literal["window", "multipole"] = "window",
+    budget: Budget | None = None,
 ) -> dict[str, Any]:
     """Options with which `Classifier` computes the function of the Swin or Swin V2 whose weights the file holds.
 
@@ -53,6 +55,7 @@ def swin_options(
         transformers makes windows of V2 no larger than a stage is at the config's image_size
     relative_window : of V2, transformers' pretrained_window_sizes where those are not 0
     mixer : "multipole" puts the pyramid of MANO on top, which `load_swin_weights` starts at zero
+    budget : of opening the file, as in `sciops.load_model`
 
     The function is the same at sizes where windows and patches fit the image. Elsewhere Swin lets the cells that fill
     up the last windows take part as keys; here they are masked.
@@ -62,7 +65,8 @@ def swin_options(
     >>> model = Classifier(**swin_options("model.safetensors", mixer="multipole"))
     >>> print(load_swin_weights(model, "model.safetensors"))
     """
-    tensors = read_swin(path)
+    with opening_within(budget):
+        tensors = read_swin(path)
     roles, _ = canonical(tensors)
     of = {role: tensors[name] for role, name in roles.items()}
     if "embed.project.weight" not in of or "block.0.0.out.weight" not in of:
@@ -107,6 +111,7 @@ def load_swin_weights(
     *,
     extras: Literal["neutral", "keep"] = "neutral",
     strict: bool = True,
+    budget: Budget | None = None,
 ) -> SwinReport:
     """Copies the weights of a Swin or Swin V2 into the model and reports what was and was not used.
 
@@ -116,6 +121,7 @@ def load_swin_weights(
         cells; they learn from the first step, the downsampling from the second. "keep" leaves them as they are
     strict : whether a block, norm or merging without a counterpart of the same shape is an error. False leaves it as it
         is, and the report names it
+    budget : of opening the file, as in `sciops.load_model`
 
     The head is left as it is where the classes differ. Nothing is changed when an error is raised.
 
@@ -125,7 +131,8 @@ def load_swin_weights(
         raise TypeError(f"{type(model).__name__}: Swin's weights go into a Classifier, see swin_options")
     if extras not in ("neutral", "keep"):
         raise ValueError(f"extras={extras!r}: expected 'neutral' or 'keep'")
-    tensors = read_swin(path)
+    with opening_within(budget):
+        tensors = read_swin(path)
     roles, others = canonical(tensors)
     if not any(role.startswith("block.") for role in roles):
         raise ValueError(f"{path}: no blocks of a Swin among its {len(tensors)} tensors")

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from sciops._json import append_jsonl, plain, write_atomically
+from sciops._untrusted import in_one_line
 from sciops.training._averaging import Average
+from sciops.training._resumed_state import check_state
 from sciops.training._sharding import gathered, is_sharded, like
 from sciops.training.checkpoints import (
     load_checkpoint,
@@ -161,6 +163,11 @@ class Memory:
 
     def _restore(self, path: Path) -> None:
         tensors, state = load_checkpoint(path)
+        check_state(state, path)
+        with in_one_line(path):
+            self._put_back(path, tensors, state)
+
+    def _put_back(self, path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         mine = plain(self.config.identity())
         for name in [*mine, *state["config"]]:
             if mine.get(name) != state["config"].get(name):
@@ -203,6 +210,7 @@ class Memory:
             kept = {name.replace("best/", "model/", 1): t for name, t in tensors.items() if name.startswith("best/")}
             kept = kept or {name: t for name, t in tensors.items() if name.startswith("model/")}
             own = model_tensors(self.model)
+            _check_names(kept, own, path)
             self.best = {name: like(tensor, own[name]) for name, tensor in kept.items()}
 
     def _fixed_epochs(self, state: Mapping[str, Any]) -> str | None:
@@ -223,6 +231,13 @@ class Memory:
             return plain(getattr(self.run.model, "config", None))
         except TypeError:  # a wrapper around a module without a description
             return None
+
+
+def _check_names(kept: Mapping[str, Tensor], own: Mapping[str, Tensor], path: Path) -> None:
+    """Raises ValueError unless the tensors of the best epoch are those of the model."""
+    for name in [*own, *kept]:
+        if name not in own or name not in kept or kept[name].shape != own[name].shape:
+            raise ValueError(f"{path} belongs to another model: {name!r} of its best epoch; pass another folder")
 
 
 def _number(value: Any) -> Any:

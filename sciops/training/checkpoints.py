@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sciops._budget import Budget, OverBudget, opening_within
 from sciops._digest import is_sealed, is_whole, sealed
+from sciops._tensor_files import DamagedTensors, opened_tensors
 from sciops._untrusted import parse_json
 from sciops._whole_files import replacing
 from sciops.training._sharding import like
@@ -47,23 +49,25 @@ def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], state: Mapp
     return Path(path)
 
 
-def load_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """(tensors on the CPU, state) of `save_checkpoint`.
+def load_checkpoint(path: str | Path, *, budget: Budget | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """(tensors on the CPU, state) of `save_checkpoint`; `budget` as in `sciops.load_model`.
 
     Raises FileNotFoundError when there is no such file, and ValueError in one line when it is not a checkpoint, is cut
     short, or its tensors or its state are not those that were written. Files of format 1, from before there was a
     digest, hold a checksum of the tensors alone.
     """
-    from safetensors import SafetensorError, safe_open
+    with opening_within(budget):
+        return _loaded(Path(path))
 
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no checkpoint here")
+
+def _loaded(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
-        with safe_open(str(path), framework="pt") as file:
+        with opened_tensors(path) as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}
-    except (SafetensorError, OSError, ValueError) as error:
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: no checkpoint here") from None
+    except DamagedTensors as error:
         raise ValueError(f"{path} is damaged or no checkpoint ({error}); delete it to start anew") from None
     if header.get("format") not in (_FORMAT, _BEFORE):
         raise ValueError(f"{path}: {_what_else(header)}")
@@ -73,10 +77,14 @@ def load_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
     if not whole:
         raise ValueError(f"{path} is damaged: it changed since it was written; delete it to start anew")
     try:
-        for name in parse_json(header.get("complex", "[]")):  # absent in files from before, which hold them as they are
+        for name in parse_json(
+            header.get("complex", "[]"), source=path
+        ):  # absent in files from before, which hold them as they are
             # in memory of its own: a tensor lies at any multiple of 8 bytes of the file, complex128 is read at 16
             tensors[name] = torch.view_as_complex(tensors[name].clone())
-        return tensors, parse_json(header["state"])
+        return tensors, parse_json(header["state"], source=path)
+    except OverBudget:
+        raise
     except (ValueError, KeyError, TypeError, RuntimeError) as error:
         raise ValueError(f"{path} is no checkpoint that was saved ({' '.join(str(error).split())[:200]})") from None
 
@@ -134,16 +142,21 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, names: Mapping[nn.Parame
 def load_optimizer_tensors(
     optimizer: torch.optim.Optimizer, names: Mapping[nn.Parameter, str], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Puts back what `optimizer_tensors` gave, for the same parameters."""
+    """Puts back what `optimizer_tensors` gave, for the same parameters; raises ValueError for tensors that are not
+    theirs: every quantity is a number, or of the parameter's shape, and all parameters have the same ones."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     number = {names[p]: i for i, p in enumerate(parameters)}
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         if name.startswith("optimizer/"):
-            parameter, key = name.removeprefix("optimizer/").rsplit("//", 1)
-            i = number[parameter]
+            parameter, _, key = name.removeprefix("optimizer/").rpartition("//")
+            i = number.get(parameter)
+            if i is None or (value.numel() != 1 and value.shape != parameters[i].shape):
+                raise ValueError(f"{name!r} of shape {tuple(value.shape)} belongs to no parameter of this model")
             means = value.shape == parameters[i].shape and key != "step"
             state.setdefault(i, {})[key] = like(value, parameters[i]) if means else value
+    if len({frozenset(quantities) for quantities in state.values()}) > 1:
+        raise ValueError("the optimiser's tensors are not the same of every parameter")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 

@@ -48,7 +48,10 @@ def _gzip(change):
         (lambda b: b[:-1], "cut short: 4×3×2 uint8 values are 24 bytes, it has 23"),
         (lambda b: b + b"\0", "goes on after its 24 bytes"),
         (lambda b: b[:4] + struct.pack(">I", 5) + b[8:], "cut short: 5×3×2 uint8 values are 30 bytes, it has 24"),
-        (lambda b: b[:4] + 3 * b"\xff\xff\xff\xff" + b[16:], "claims .* at most 4294967296 are read"),
+        (
+            lambda b: b[:4] + 3 * b"\xff\xff\xff\xff" + b[16:],
+            "cut short: 4294967295×4294967295×4294967295 .* it has 24",
+        ),
         (lambda b: b[:4] + struct.pack(">I", 2**28) + b[8:], "cut short: 268435456×3×2 .* it has 24"),
         (lambda b: b[:3] + b"\1" + b[4:8] + b[16:20], "array of 1 axes, expected 3"),
         (lambda b: b[:2] + b"\x09" + b[3:], "holds int8 values, expected uint8"),
@@ -249,16 +252,14 @@ def test_images_are_resized_cropped_and_not_turned(tmp_path):
     assert (ImageFiles([tmp_path / "flat.png"], size=13, channels=1)[np.array([0])] == 77).all()
 
 
-@pytest.mark.parametrize("kind", ["empty", "text", "cut", "bomb", "svg"])
-def test_a_file_that_is_no_image_is_named_in_one_line(tmp_path, kind, monkeypatch):
+@pytest.mark.parametrize("kind", ["empty", "text", "cut", "svg"])
+def test_a_file_that_is_no_image_is_named_in_one_line(tmp_path, kind):
     folder = pictures(tmp_path / "all", count=2)
     bad = folder / "red" / "0.png"
     whole = bad.read_bytes()
     bad.write_bytes(
         {"empty": b"", "text": b"hello\n\x1b[2J", "cut": whole[: len(whole) // 2], "svg": b"<svg/>"}.get(kind, whole)
     )
-    if kind == "bomb":
-        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 400)
     with pytest.raises(ValueError, match="0.png: not an image that can be read") as caught:
         load_images(folder, size=8, validation=0, test=0)
     assert "\n" not in str(caught.value) and "\x1b" not in str(caught.value)

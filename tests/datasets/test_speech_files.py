@@ -1,11 +1,15 @@
 """Recordings in files: the samples that went in come out, damaged ones are refused, folders have texts for all."""
 
+import os
+import struct
 import sys
 
 import numpy as np
 import pytest
 from scipy.io import wavfile
 
+from sciops import Budget
+from sciops._budget import OverBudget, opening_within
 from sciops.datasets import speech
 
 WAVE = 0.1 * np.random.default_rng(0).standard_normal(12_000)
@@ -148,3 +152,43 @@ def test_flat_folders(tmp_path):
     (tmp_path / "bob.txt").write_text("alone")
     with pytest.raises(ValueError, match="bob.txt has no recording"):
         speech.read_flat(tmp_path)
+
+
+def flac(path, samples: int, channels: int = 8, held: bytes = b""):
+    """A FLAC file whose header states `samples` of each channel, of 16 bits at 8 kHz."""
+    packed = (8000 << 44) | (channels - 1) << 41 | 15 << 36 | samples
+    info = struct.pack(">HH", 4096, 4096) + bytes(6) + packed.to_bytes(8, "big") + bytes(16)
+    path.write_bytes(b"fLaC\x80" + len(info).to_bytes(3, "big") + info + held)
+    return path
+
+
+def test_a_recording_is_refused_by_the_samples_in_its_header(tmp_path, write):
+    with pytest.raises(OverBudget, match=r"a.flac: 68719476735 samples of 8 channels takes 2\.47e\+12 bytes of memory"):
+        speech.read_audio(flac(tmp_path / "a.flac", 2**36 - 1))
+    with pytest.raises(ValueError, match="a.flac: not a recording that can be read"):
+        speech.read_audio(flac(tmp_path / "a.flac", 1_000_000))
+    silent = write("silent.flac", np.zeros(200_000), subtype="PCM_16")
+    assert silent.stat().st_size < 20_000 and len(speech.read_audio(silent)[0]) == 200_000
+    with pytest.raises(OverBudget, match="200000 samples of 1 channels takes 8e"):
+        speech.read_audio(silent, budget=Budget(bytes=500_000))
+    with opening_within(Budget(bytes=500_000)):
+        files = speech.folders.SpeechFiles([silent], ["a"], ["b"])
+    with pytest.raises(OverBudget):
+        files[0]
+
+
+def test_wav_files_count_what_is_made_of_them(tmp_path):
+    path = _wav(tmp_path / "a.wav", np.zeros(50_000, np.uint8))
+    with pytest.raises(OverBudget, match=r"a.wav: 50000 samples takes 2e\+05 bytes of memory"):
+        speech.read_audio(path, budget=Budget(bytes=100_000))
+    chunks = b"junk\0\0\0\0" * 120_000
+    (tmp_path / "b.wav").write_bytes(b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks)
+    with pytest.raises(OverBudget, match="its chunks takes"):
+        speech.read_audio(tmp_path / "b.wav")
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.flac"])
+def test_pipes_are_not_opened(name, tmp_path):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ValueError, match=f"{name} is not a regular file"):
+        speech.read_audio(tmp_path / name)

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from sciops import Budget
+from sciops._budget import OverBudget, opening_within
 from sciops._words import words
 from sciops.datasets import summaries
 from sciops.datasets._docstrings import cleaned
@@ -237,3 +239,21 @@ def test_gap_pairs_keep_every_token_once():
     kept, same = gap_pair(parts, [1, 3], encode, mask=99, kept=[3])
     assert list(same) == list(target)
     assert " ".join(names[t] for t in kept) == "One _is. MASK _Three _is. _Four _is."
+
+
+def test_an_index_that_unpacks_to_far_more_is_given_up(tmp_path, monkeypatch):
+    helper = tmp_path / "helper"
+    helper.write_text("#!/bin/sh\nyes\n")
+    helper.chmod(0o755)
+    monkeypatch.setattr(summaries, "APT_HELPER", helper)
+    (tmp_path / "a_Translation-en.xz").write_bytes(b"small")
+    with opening_within(Budget(bytes=2e7)), pytest.raises(OverBudget, match="a_Translation-en.xz: its unpacked text"):
+        package_descriptions(tmp_path / "none", tmp_path)
+    helper.write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(ValueError, match="a_Translation-en.xz cannot be unpacked: .* ended with status 3"):
+        package_descriptions(tmp_path / "none", tmp_path)
+
+
+def test_modules_nested_too_deep_are_passed_over(tmp_path):
+    (tmp_path / "a.py").write_text("x = " + "-" * 200_000 + "1\n")
+    assert list(summaries._documented(tmp_path / "a.py")) == []

@@ -1,10 +1,13 @@
 """Texts become numbers and come back; what is missing names the command that brings it."""
 
+import os
 import subprocess
 
 import numpy as np
 import pytest
 
+from sciops import Budget
+from sciops._budget import OverBudget
 from sciops.datasets import text as module
 from sciops.datasets.text import CORPORA, characters, read_corpus, read_documents, read_text
 
@@ -75,3 +78,16 @@ def test_what_is_no_text_is_refused_in_one_line(tmp_path):
         read_text(tmp_path / "none.txt")
     with pytest.raises(ValueError, match="is a folder"):
         read_text(tmp_path)
+
+
+def test_a_text_counts_what_python_keeps_of_it(tmp_path):
+    """One letter beyond the first 65,536 makes four bytes of every letter."""
+    (tmp_path / "a.txt").write_text("a" * 9999 + "\U0001f40d", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("a" * 10_003)
+    with pytest.raises(OverBudget, match=r"a.txt: its text takes 4e\+04 bytes of memory"):
+        read_documents(tmp_path, budget=Budget(bytes=20_000))
+    assert len(read_documents(tmp_path / "b.txt", budget=Budget(bytes=1))["b.txt"]) == 10_003
+    assert len(read_text(tmp_path / "a.txt", budget=Budget(bytes=31_000))) == 10_000
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="pipe is not a regular file"):
+        read_text(tmp_path / "pipe")

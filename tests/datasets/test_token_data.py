@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -79,3 +81,25 @@ def test_errors_say_what_was_expected():
     ):
         with pytest.raises(ValueError, match=message):
             make()
+
+
+def test_headers_of_others_are_one_line_and_nothing_is_opened_that_is_not_a_file(tmp_path):
+    path = tmp_path / "a.npy"
+
+    def of(shape, descr="'<i8'", body=bytes(64)):
+        header = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}".encode()
+        path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + body)
+
+    for absurd in ((2**40,), (2**62,), (2**63, 2**63), (-1,), (0, 2**63), (1,) * 60, (8.0,), "x" * 9):
+        of(absurd)
+        with pytest.raises(ValueError, match="a.npy") as caught:
+            open_tokens(path)
+        assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
+    for descr in ("'|O'", "[('a', '<i8')]", "'<i8,<i8'", "[" * 300 + "]" * 300, "'nothing'"):
+        of((8,), descr)
+        with pytest.raises(ValueError, match="a.npy") as caught:
+            open_tokens(path)
+        assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
+    os.mkfifo(tmp_path / "pipe.npy")
+    with pytest.raises(ValueError, match="pipe.npy is not a regular file"):
+        open_tokens(tmp_path / "pipe.npy")

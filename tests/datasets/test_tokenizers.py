@@ -10,8 +10,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from sciops import Budget
+from sciops._budget import OverBudget
 from sciops.datasets import encode_documents, load_tokenizer, tokenizer_for
-from sciops.datasets.tokenizers import Symbols
+from sciops.datasets.tokenizers import BytePairs, Symbols
 
 pytest.importorskip("tokenizers")
 TEXT = "low low low low low lower lower newest newest newest newest newest newest widest widest widest ünïcödé 𝔸\n" * 3
@@ -98,8 +100,15 @@ def test_any_bit_of_saved_characters_may_flip(tmp_path):
     assert load_tokenizer(path).symbols == "ab\ufffd"
 
 
+def of_another_program(pairs, folder):
+    """The description of a tokenizer without our digest."""
+    described = json.loads(pairs.save(folder / "plain.json").read_text())
+    del described["model"]["digest"]
+    return described
+
+
 def test_files_of_other_programs_do_not_cut_or_fill_a_text(pairs, tmp_path):
-    described = json.loads(pairs.save(tmp_path / "plain.json").read_text())
+    described = of_another_program(pairs, tmp_path)
     described["truncation"] = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
     described["padding"] = {
         "strategy": {"Fixed": 50},
@@ -116,7 +125,7 @@ def test_files_of_other_programs_do_not_cut_or_fill_a_text(pairs, tmp_path):
 
 
 def test_numbers_that_are_left_out_are_counted(pairs, tmp_path):
-    described = json.loads(pairs.save(tmp_path / "plain.json").read_text())
+    described = of_another_program(pairs, tmp_path)
     vocabulary = described["model"]["vocab"]
     vocabulary["Ġnewest"] = 70_000
     (tmp_path / "gap.json").write_text(json.dumps(described))
@@ -162,7 +171,7 @@ def test_other_files_and_sizes_are_refused_in_one_line(tmp_path, pairs, monkeypa
 
 
 def test_files_that_the_package_panics_at_are_one_line(tmp_path, pairs, capfd):
-    found = json.loads(pairs.save(tmp_path / "sound").read_text())
+    found = of_another_program(pairs, tmp_path)
     unigram = {"type": "Unigram", "unk_id": None, "vocab": [["<|end|>", 0.0]]}
     for change, message in (
         (
@@ -183,3 +192,57 @@ def test_files_that_the_package_panics_at_are_one_line(tmp_path, pairs, capfd):
     os.mkfifo(tmp_path / "tokenizer.json")
     with pytest.raises(ValueError, match="not a regular file"):
         load_tokenizer(tmp_path)
+
+
+def test_byte_pairs_have_a_digest_that_other_programs_read_over(tmp_path):
+    package = pytest.importorskip("tokenizers")
+    made = tokenizer_for("the cat sat on the mat. the dog sat.", 270)
+    path = made.save(tmp_path)
+    saved = json.loads(path.read_text())
+    assert package.Tokenizer.from_file(str(path)).encode("the cat").ids == made.encode("the cat").tolist()
+    for change in (
+        lambda d: d["model"]["merges"].reverse(),
+        lambda d: d["model"]["vocab"].update({"t": 84, "u": 83}),
+        lambda d: d["added_tokens"][0].update(special=False),
+        lambda d: d.update(normalizer={"type": "Lowercase"}),
+    ):
+        changed = json.loads(path.read_text())
+        change(changed)
+        (tmp_path / "b.json").write_text(json.dumps(changed))
+        with pytest.raises(ValueError, match="b.json changed since it was written"):
+            load_tokenizer(tmp_path / "b.json")
+    (tmp_path / "b.json").write_text(json.dumps(saved, sort_keys=True))  # the same in another order and without space
+    assert load_tokenizer(tmp_path / "b.json").encode("the dog").tolist() == made.encode("the dog").tolist()
+    del saved["model"]["digest"]  # as the package writes it, and as we did before
+    (tmp_path / "b.json").write_text(json.dumps(saved))
+    assert len(load_tokenizer(tmp_path / "b.json")) == len(made)
+
+
+@pytest.mark.parametrize("kind", ["WordLevel", "WordPiece", "Unigram"])
+def test_the_digest_is_read_over_in_every_model_of_the_package(kind, tmp_path):
+    package = pytest.importorskip("tokenizers")
+    held = {"vocab": [("<|end|>", 0.0), ("a", -1.0)], "unk_id": 0} if kind == "Unigram" else None
+    held = held or {"vocab": {"<|end|>": 0, "a": 1}, "unk_token": "<|end|>"}
+    made = BytePairs(package.Tokenizer(getattr(package.models, kind)(**held)).to_str())
+    assert load_tokenizer(made.save(tmp_path)).encode("a").tolist() == made.encode("a").tolist() == [1]
+
+
+def test_a_vocabulary_is_counted_before_the_package_makes_it(tmp_path):
+    pytest.importorskip("tokenizers")
+    path = tmp_path / "a.json"
+    description = {"model": {"type": "BPE", "vocab": {str(i): i for i in range(110_000)}, "merges": []}}
+    path.write_text(json.dumps(description))
+    with pytest.raises(OverBudget, match=r"a.json: its vocabulary takes 1\.1e\+05 objects"):
+        load_tokenizer(path)
+    path.write_text(json.dumps({"model": {"type": "BPE", "vocab": {}, "merges": ["a b"] * 10_000}}))
+    with pytest.raises(OverBudget, match=r"a.json: its vocabulary takes 4\.07e\+06 bytes of memory"):
+        load_tokenizer(path, budget=Budget(bytes=2e6))
+    path.write_text("[" + "[]," * 50_000 + "0]")
+    with pytest.raises(OverBudget, match=r"a.json: its JSON takes .* bytes of memory"):
+        load_tokenizer(path, budget=Budget(bytes=2e6))
+    made = tokenizer_for("abc", 5, "characters")
+    with pytest.raises(OverBudget, match="its vocabulary takes 4 objects"):
+        load_tokenizer(made.save(tmp_path), budget=Budget(objects=3))
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(ValueError, match="pipe.json is not a regular file"):
+        load_tokenizer(tmp_path / "pipe.json")

@@ -2,12 +2,13 @@
 
 import json
 import os
+import time
 
 import numpy as np
 import pytest
 import torch
 
-from sciops import Grid, build_model, load_model, save_model
+from sciops import Budget, Grid, build_model, load_model, save_model
 from sciops.datasets.normalizers import Normalizer
 from sciops.models import Latent, Normalized, SymmetryAveraged, read_config
 from sciops.models._building import Stored, build_to_fit
@@ -225,10 +226,10 @@ def test_a_model_without_a_description_cannot_be_saved(tmp_path):
 def test_descriptions_of_others_end_in_one_line(tmp_path):
     """Each of these ended in another exception, in a model of gigabytes, or never."""
     options = (
-        (dict(width=20_000), "makes a tensor of 3.2e[+]09 bytes"),  # 36 GB in all
-        (dict(modes=[30_000, 30_000]), "makes a tensor of"),
+        (dict(width=20_000), "description takes 3.2e[+]09 bytes of memory"),  # 36 GB in all
+        (dict(modes=[30_000, 30_000]), "bytes of memory, more than the 1e[+]09 besides"),
         (dict(depth=10**9), "has far more tensors"),
-        (dict(width=10**30), "makes a tensor of"),
+        (dict(width=10**30), "takes .* bytes of memory"),
         (dict(width=float("inf")), "infinity"),
         (dict(grid={"shape": [5]}), "KeyError 'extent'"),
         (dict(grid="square"), "no attribute"),
@@ -287,7 +288,7 @@ def test_a_model_that_the_meta_device_cannot_make_is_compared_all_the_same():
     assert build_to_fit(build, stored, "file").weight.device.type == "cpu"
     with pytest.raises(ValueError, match="file is another model's: weight has shape"):
         build_to_fit(lambda: build(4), stored, "file")
-    with pytest.raises(ValueError, match="file is another model's: .* makes a tensor of"):
+    with pytest.raises(ValueError, match="file: the model in its description takes .* bytes of memory"):
         build_to_fit(lambda: build(10**10), stored, "file")
 
 
@@ -301,5 +302,48 @@ def test_the_best_model_of_a_run_is_compared_before_it_is_built(tmp_path):
     assert torch.equal(load_model(tmp_path)(x), model(x))
     wide = {"name": "fno", "options": dict(SMALL, width=20_000)}
     save_checkpoint(tmp_path / "best.safetensors", model_tensors(model), {"model": wide})
-    with pytest.raises(ValueError, match="best.safetensors is another model's: .* makes a tensor of"):
+    with pytest.raises(ValueError, match="best.safetensors: the model in its description takes .* bytes of memory"):
         load_model(tmp_path)
+
+
+def test_the_bounds_of_a_description_are_those_of_the_budget(tmp_path):
+    save_model(build_model("fno", **SMALL), tmp_path)
+    for budget, message in (
+        (Budget(bytes=50_000), "model in its description takes .* more than the 5e[+]04 besides its own size"),
+        (Budget(seconds=1e-4), "takes .* seconds of computing, more than the 0.0001"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            rewrite(tmp_path, lambda model: model["options"].update(width=40))
+            load_model(tmp_path, budget=budget)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    save_model(build_model("fno", **SMALL), tmp_path)
+    assert load_model(tmp_path, budget=Budget(bytes=1e5, objects=1000)).config["name"] == "fno"
+
+
+@pytest.mark.parametrize(
+    "name, options, change",
+    [
+        ("fno", SMALL, {"depth": 10**6}),
+        ("language", dict(symbols=9, width=8, depth=1), {"depth": 10**6}),
+        ("language", dict(symbols=9, width=8, depth=1), {"symbols": 10**9}),
+        ("neuralop:FNO", SMALL, {"depth": 10**6}),
+        ("neuralop:FNO", SMALL, {"width": 10**6}),
+        ("transformers:ViT", dict(width=8, depth=1, heads=2, image_size=8), {"depth": 10**6}),
+        ("transformers:ViT", dict(width=8, depth=1, heads=2, image_size=8), {"width": 10**6}),
+        ("transformers:ViT", dict(width=8, depth=1, heads=2, image_size=8), {"image_size": 10**6}),
+        (
+            "transformers:SwinV2",
+            dict(width=8, depths=[1], heads=[2], image_size=8, window=2),
+            {"window": 10**4, "image_size": 10**6},
+        ),
+    ],
+)
+def test_no_description_takes_the_machine_whoever_builds_it(tmp_path, name, options, change):
+    """A million layers, a thousand gigabytes: whoever's layers they are."""
+    save_model(build_model(name, **options), tmp_path)
+    rewrite(tmp_path, lambda model: model["options"].update(change))
+    began = time.thread_time()
+    with pytest.raises(ValueError) as caught:
+        load_model(tmp_path)
+    assert "\n" not in str(caught.value) and time.thread_time() - began < 10

@@ -215,7 +215,7 @@ def test_other_files_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist"):
         swin_options(tmp_path / "none.safetensors")
     (tmp_path / "pytorch_model.bin").write_bytes(b"PK\x03\x04 not this")
-    with pytest.raises(ValueError, match="not a safetensors file"):
+    with pytest.raises(ValueError, match="is not a whole safetensors file"):
         swin_options(tmp_path / "pytorch_model.bin")
     save_file({"a": torch.zeros(2)}, tmp_path / "other.safetensors")
     with pytest.raises(ValueError, match="no patch embedding"):

@@ -1,11 +1,14 @@
 """Cells are found again under what made them, and under nothing else."""
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 
+from sciops import Budget
+from sciops._budget import OverBudget, opening_within
 from sciops.datasets import TensorFields
 from sciops.grids import Grid
 from studies import _cells
@@ -118,3 +121,15 @@ def test_the_digest_is_that_of_the_fields():
         data.subset(range(69)),
     ]
     assert len({data_digest(one) for one in [data, *others]}) == 6
+
+
+def test_an_archive_that_unpacks_to_far_more_is_refused(tmp_path):
+    path = tmp_path / f"{cell_name('cell', 1)}.npz"
+    np.savez_compressed(path, x=np.zeros(300_000))
+    assert path.stat().st_size < 5000
+    with opening_within(Budget(bytes=1e6)), pytest.raises(OverBudget, match=r"\.npz: its arrays takes 2\.4e\+06 bytes"):
+        kept_arrays(tmp_path, "cell", 1, dict)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match="npz is not a regular file"):
+        kept_arrays(tmp_path, "cell", 1, dict)

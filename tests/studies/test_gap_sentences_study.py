@@ -190,6 +190,22 @@ def test_a_folder_keeps_the_sources_it_has_read(tmp_path, monkeypatch):
     assert data.pairs_of(("python",), path).read_text() == before
     with pytest.raises(ValueError, match="is of python, not of numpy: pass another --output"):
         data.pairs_of(("numpy",), path)
+    sizes, options = (270, 60, 12), dict(ratio=0.3, kept=0.0, held_out=6)
+    path.write_text(before.replace("sentences", "sentence"))
+    with pytest.raises(ValueError, match="pairs.jsonl changed since it was written"):
+        data.pairs_of(("python",), path)
+    note = path.with_suffix(".sources.json")
+    note.write_text('["python"]')  # of before there was a digest
+    assert data.pairs_of(("python",), path) == path
+    for text in ("[" * 5000, "{}", '{"sources": 3}', "3"):
+        note.write_text(text)
+        with pytest.raises(ValueError, match="pairs.sources.json "):
+            data.pairs_of(("python",), path)
+    for line in ('{"text": "a"}', "[1]", "{", "[" * 5000):
+        path.write_text(line)
+        with pytest.raises(ValueError, match="pairs.jsonl") as caught:
+            data.corpus_of(path, *sizes, **options)
+        assert "\n" not in str(caught.value)
 
 
 def test_refusals(config):

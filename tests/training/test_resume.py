@@ -304,3 +304,33 @@ def test_more_epochs_are_refused_where_what_was_done_depends_on_their_number(tmp
     fit(model(), data(), config)
     with pytest.raises(ValueError, match=f"epochs=1, this config has 2.*{reason}"):
         fit(model(), data(), replace(config, epochs=2))
+
+
+def test_a_checkpoint_with_a_right_digest_that_no_run_wrote_is_refused_in_one_line(tmp_path):
+    """Whoever writes the file writes the digest; what it covers still has to be the state of this run."""
+    config = replace(QUIET, epochs=1, folder=tmp_path, schedule="constant")
+    fit(network(), data(), config)
+    path = tmp_path / "last.safetensors"
+    tensors, state = load_checkpoint(path)
+    moments = [name for name in tensors if name.startswith("optimizer/")]
+    without = {name: value for name, value in tensors.items() if name != moments[0]}
+    changed = [
+        *((name, value) for name in ("epochs", "steps", "best_epoch") for value in ("1", -1, 1.0, True, None, 10**400)),
+        *(("seconds", value) for value in ("nan", -1, None)),
+        *(("history", value) for value in ("x", None, {}, [], [1], [{}], [{"step": "x", "seconds": 1}])),
+        *(("best", value) for value in ("x", [], {})),
+        *((name, value) for name in ("config", "scaler", "model") for value in ([1], "x", 3)),
+        *((name, value) for name in ("data", "moves", "validation") for value in (None, 3)),
+    ]
+    files = [(tensors, {**state, name: value}) for name, value in changed]
+    files += [(tensors, {key: value for key, value in state.items() if key != name}) for name in ("epochs", "config")]
+    files += [(tensors, [1]), (tensors, 3), (tensors, {}), (without, state)]
+    files += [({**tensors, name: torch.ones(3)}, state) for name in (moments[0], "optimizer/x", "best/x", "model/x")]
+    for held, said in files:
+        save_checkpoint(path, held, said)
+        with pytest.raises(ValueError) as caught:
+            fit(network(), data(), replace(config, epochs=2, resume=True))
+        assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+        assert "KeyError" not in str(caught.value) and "Error" not in str(caught.value), str(caught.value)
+    save_checkpoint(path, tensors, state)
+    assert fit(network(), data(), replace(config, epochs=2, resume=True)).epochs == 2

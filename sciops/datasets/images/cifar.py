@@ -10,6 +10,7 @@ import numpy as np
 
 _SIDE = 32
 _PIXELS = 3 * _SIDE * _SIDE
+_LONGEST_NAMES = 1 << 16  # bytes
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,11 @@ def class_names(folder: Path) -> tuple[str, ...]:
     """Names of the classes, from the text file beside the records; numbers where it is not there or does not fit."""
     kind = _kind_of(folder)
     path = folder / kind.names
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else []
+    content = b""
+    if path.is_file():
+        with open(path, "rb") as file:
+            content = file.read(_LONGEST_NAMES)
+    lines = content.decode(errors="replace").split("\n")
     names = tuple(line.strip() for line in lines if line.strip())
     return names if len(names) == kind.classes else tuple(str(i) for i in range(kind.classes))
 

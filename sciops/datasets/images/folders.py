@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import warnings
 from pathlib import Path
@@ -9,10 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from sciops._budget import Budget, OverBudget, Spending, current_budget
+from sciops._untrusted import check_regular
 from sciops.datasets._messages import shown
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _TIFF_BITS, _TIFF_KIND, _WHITE_IS_ZERO = 258, 262, 0
+_PIECE = 1 << 16  # bytes that are counted at once
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 
 
@@ -27,15 +31,20 @@ class ImageFiles:
         their format and multiplied by 255. The orientation an EXIF tag asks for is ignored: pixels are taken as they
         are stored. Transparency is dropped.
 
-    Raises ValueError in one line that names the file, when it is read, where it is not an image, is a damaged one, or
-    has numbers whose range its format does not state (32-bit integers, signed numbers, floating point).
+    budget : of each file, as in `sciops.open_dataset`: what its pixels take, by the size in its header, before they are
+        unpacked. How many files there are is not limited
+
+    Raises ValueError in one line that names the file, when it is read, where it is not an image, is a damaged one, has
+    numbers whose range its format does not state (32-bit integers, signed numbers, floating point), or takes more than
+    its budget.
     """
 
-    def __init__(self, paths: list[Path], *, size: int, channels: int = 3) -> None:
+    def __init__(self, paths: list[Path], *, size: int, channels: int = 3, budget: Budget | None = None) -> None:
         if size < 1 or channels not in (1, 3):
             raise ValueError(f"size={size}, channels={channels}: expected size ≥ 1 and channels 1 or 3")
         self.paths, self.size, self.channels = list(paths), size, channels
         self.shape = (len(self.paths), channels, size, size)
+        self.budget = budget or current_budget()
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -48,25 +57,71 @@ class ImageFiles:
             from PIL import Image
         except ImportError:
             raise ImportError("image files need pillow: pip install 'sciops[vision]'") from None
+        spent = Spending(check_regular(path), budget=self.budget)
+        mode = "RGB" if self.channels == 3 else "L"
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), open(path, "rb", buffering=0) as raw:
                 warnings.simplefilter("ignore")
-                # the size is refused before anything is unpacked
-                warnings.simplefilter("error", Image.DecompressionBombWarning)
-                with Image.open(path, formats=_FORMATS) as image:
-                    image = _eight_bits(image).convert("RGB" if self.channels == 3 else "L")
+                with _opened(_Counted(raw, spent)) as image:
+                    wide, high = image.size
+                    scale = self.size / min(image.size)
+                    resized = tuple(max(self.size, round(n * scale)) for n in image.size)
+                    each = _bytes_of_pixel(image.mode) + _bytes_of_pixel(mode)
+                    spent.take(bytes=wide * high * each, what=f"{wide}×{high} pixels")
+                    made = resized[0] * resized[1] * _bytes_of_pixel(mode) if resized != image.size else 0
+                    spent.take(bytes=2 * made, what=f"resizing {wide}×{high} pixels to {resized[0]}×{resized[1]}")
+                    image = _eight_bits(image).convert(mode)
+                    spent.take(what=f"{wide}×{high} pixels")
+        except OverBudget:
+            raise
         except Exception as error:  # decoders raise anything on damaged files
             said = str(error) or type(error).__name__
             raise ValueError(
                 f"{path}: not an image that can be read ({shown(said, 200)}); remove or replace it"
             ) from None
-        scale = self.size / min(image.size)
-        wide, high = (max(self.size, round(n * scale)) for n in image.size)
+        wide, high = resized
         if (wide, high) != image.size:
             image = image.resize((wide, high), Image.Resampling.BILINEAR)
         left, top = (wide - self.size) // 2, (high - self.size) // 2
         pixels = np.asarray(image)[top : top + self.size, left : left + self.size]
         return pixels.reshape(self.size, self.size, self.channels).transpose(2, 0, 1)
+
+
+class _Counted(io.BufferedReader):
+    """An open file that is read no further than its budget: the entries of a TIFF may all name the same bytes."""
+
+    def __init__(self, raw: io.RawIOBase, spent: Spending) -> None:
+        super().__init__(raw)
+        self._spent, self._count = spent, 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        content = super().read(-1 if size is None else size)
+        self._count += len(content)
+        if self._count > _PIECE:
+            self._spent.take(bytes=self._count, what="what it says of its pixels")
+            self._count = 0
+        return content
+
+
+def _opened(file: io.BufferedReader) -> Any:
+    """What Pillow makes of the header, whatever size that states: its own bound of the size belongs to the process."""
+    from PIL import Image, UnidentifiedImageError
+
+    Image.init()
+    begins = file.read(16)
+    for name in _FORMATS:
+        open_header, accepts = Image.OPEN.get(name, (None, None))
+        if open_header is not None and accepts(begins) is True:
+            file.seek(0)
+            return open_header(file, "")
+    raise UnidentifiedImageError("its first bytes are not those of " + ", ".join(_FORMATS))
+
+
+def _bytes_of_pixel(mode: str) -> int:
+    """What a pixel takes while `_eight_bits` or a conversion has it: Pillow keeps four bytes of several bands."""
+    if mode in ("1", "L", "P"):
+        return 1
+    return 16 if mode in ("I", "F") or mode.startswith("I;") else 4
 
 
 def _eight_bits(image: Any) -> Any:
@@ -83,12 +138,15 @@ def _eight_bits(image: Any) -> Any:
             kind = "floating-point numbers" if image.mode == "F" else "signed or 32-bit whole numbers"
             raise ValueError(f"its pixels are {kind}, of which the format states no range: save them with 8 or 16 bits")
     most = 2**bits - 1
-    values = np.asarray(image).astype(np.int64)
+    values = np.asarray(image).astype(np.int32)
     if values.min() < 0 or values.max() > most:
         raise ValueError(f"its pixels lie in {values.min()} … {values.max()}, and its format holds 0 … {most}")
     if image.format == "TIFF" and image.tag_v2.get(_TIFF_KIND) == _WHITE_IS_ZERO:
         values = most - values
-    return Image.fromarray(((2 * 255 * values + most) // (2 * most)).astype(np.uint8))  # rounded
+    values *= 2 * 255
+    values += most
+    values //= 2 * most  # rounded
+    return Image.fromarray(values.astype(np.uint8))
 
 
 def list_folder(folder: str | os.PathLike, classes: tuple[str, ...] | None = None):

@@ -7,9 +7,12 @@ import math
 import os
 import zlib
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
+from sciops._budget import Budget, Spending, check_rank
+from sciops._untrusted import check_regular
 from sciops._whole_files import replacing
 
 _KINDS = {
@@ -20,15 +23,17 @@ _KINDS = {
     0x0D: np.dtype(">f4"),
     0x0E: np.dtype(">f8"),
 }
-_MOST = 2**32  # bytes of one array
 _PIECE = 2**20
 
 
-def read_idx(path: str | os.PathLike, *, dtype: str | None = None, ndim: int | None = None) -> np.ndarray:
+def read_idx(
+    path: str | os.PathLike, *, dtype: str | None = None, ndim: int | None = None, budget: Budget | None = None
+) -> np.ndarray:
     """The array of an IDX file: bytes 0, 0, kind, number of axes; the axes as big-endian uint32; the values, row-major.
 
     path : a file, compressed by gzip where its first two bytes say so, whatever its name
     dtype, ndim : what is expected, such as "uint8" and 3 for images; None accepts anything
+    budget : of opening the file, as in `sciops.open_dataset`
     returns : array in the byte order of the machine, its own memory
 
     Nothing is taken on trust: the magic number, the kind, the sizes, the number of bytes and the gzip checksum are
@@ -38,15 +43,19 @@ def read_idx(path: str | os.PathLike, *, dtype: str | None = None, ndim: int | N
     its last value, or holds another kind or number of axes than expected.
     Source: http://yann.lecun.com/exdb/mnist (the format's description).
     """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; expected an IDX file, such as train-images-idx3-ubyte.gz")
+    path = _regular(path)
+    return read_within(Spending(path, budget=budget), path, dtype=dtype, ndim=ndim)
+
+
+def read_within(spent: Spending, path: str | os.PathLike, *, dtype: str | None, ndim: int | None) -> np.ndarray:
+    """`read_idx` of a file that shares its budget with others."""
+    path = _regular(path)
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     opened = gzip.open(path, "rb") if packed else open(path, "rb")
     with opened as file:
         try:
-            return _array(file, path, dtype, ndim)
+            return _array(file, path, dtype, ndim, spent, None if packed else path.stat().st_size)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f"{path} is damaged: {error}; get the file again") from None
 
@@ -66,7 +75,19 @@ def write_idx(path: str | os.PathLike, values: np.ndarray) -> Path:
     return path
 
 
-def _array(file, path: Path, dtype: str | None, ndim: int | None) -> np.ndarray:
+def _regular(path: str | os.PathLike) -> Path:
+    try:
+        return check_regular(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{path}: no such file; expected an IDX file, such as train-images-idx3-ubyte.gz"
+        ) from None
+
+
+def _array(
+    file: BinaryIO, path: Path, dtype: str | None, ndim: int | None, spent: Spending, stored: int | None
+) -> np.ndarray:
+    """stored : bytes of the file, where it is not compressed"""
     magic = file.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _KINDS or magic[3] == 0:
         raise ValueError(
@@ -81,19 +102,23 @@ def _array(file, path: Path, dtype: str | None, ndim: int | None) -> np.ndarray:
     sizes = file.read(4 * axes)
     if len(sizes) < 4 * axes:
         raise ValueError(f"{path} is cut short: it ends within its {axes} sizes")
+    check_rank(path, "its array", axes)
     shape = tuple(int(n) for n in np.frombuffer(sizes, ">u4"))
     wanted = math.prod(shape) * kind.itemsize
-    if wanted > _MOST:
-        raise ValueError(
-            f"{path} claims {wanted} bytes, an array of {'×'.join(map(str, shape))}; at most {_MOST} are read"
-        )
+    held = wanted if stored is None else stored - 4 - len(sizes)
     content = bytearray()
-    while len(content) < wanted and (piece := file.read(min(_PIECE, wanted - len(content)))):
-        content += piece
-    if len(content) < wanted:
+    if held >= wanted:
+        whole = math.prod(n or 1 for n in shape) * kind.itemsize  # an axis of length 0 hides no others
+        spent.take(bytes=whole, what=f"{path.name}, {'×'.join(map(str, shape))} {name} values,")
+        while len(content) < wanted and (piece := file.read(min(_PIECE, wanted - len(content)))):
+            content += piece
+            spent.take(what=path.name)
+        held = len(content)
+    if held < wanted:
         raise ValueError(
-            f"{path} is cut short: {'×'.join(map(str, shape))} {name} values are {wanted} bytes, it has {len(content)}"
+            f"{path} is cut short: {'×'.join(map(str, shape))} {name} values are {wanted} bytes, it has {held}"
         )
     if file.read(1):
         raise ValueError(f"{path} goes on after its {wanted} bytes of values; get the file again")
-    return np.frombuffer(content, kind).reshape(shape).astype(kind.newbyteorder("="), copy=False)
+    values = np.frombuffer(content, kind)
+    return (values if kind.isnative else values.byteswap(inplace=True)).view(kind.newbyteorder("=")).reshape(shape)

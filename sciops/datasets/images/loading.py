@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from sciops._budget import Budget, Spending, opening_within
 from sciops.datasets.images import cifar
 from sciops.datasets.images.dataset import ImageDataset, statistics
 from sciops.datasets.images.digits import LEVELS, read_digits
 from sciops.datasets.images.folders import ImageFiles, class_folders, list_folder
-from sciops.datasets.images.idx import read_idx
+from sciops.datasets.images.idx import read_within
 from sciops.datasets.splits import HELD_OUT, Splits
 
 FASHION = (
@@ -53,6 +54,7 @@ def load_images(
     channels: int = 3,
     seed: int = 0,
     standardize: bool = True,
+    budget: Budget | None = None,
 ) -> Splits:
     """Train, validation and test images as `ImageDataset`.
 
@@ -67,6 +69,8 @@ def load_images(
     seed : of which images are chosen
     standardize : subtract the mean and divide by the standard deviation, per channel, of the training images that are
         used; False gives values in [0, 1], and `fit` then puts the statistics into the model (``normalize=True``)
+    budget : of opening each image file, whenever it is read, or an archive of images; as in `sciops.open_dataset`. How
+        many files a folder has is not limited
 
     Every choice is stratified: a part of n images has of each class its share of n, to the nearest whole number. The
     parts share no image. Test images do not depend on how many are asked for in other parts, nor validation images on
@@ -77,6 +81,19 @@ def load_images(
 
     >>> load_images("fashion-mnist", train=10_000, size=56).train       # doctest: +SKIP
     """
+    with opening_within(budget):
+        return _splits(name_or_path, (train, validation, test), size, channels, seed, standardize)
+
+
+def _splits(
+    name_or_path: str | os.PathLike,
+    counts: tuple[int | None, int | None, int | None],
+    size: int | None,
+    channels: int,
+    seed: int,
+    standardize: bool,
+) -> Splits:
+    train, validation, test = counts
     source = _source(name_or_path, size, channels)
     random = np.random.default_rng(seed)
     asked = {"test": test, "validation": validation, "train": train}
@@ -121,17 +138,23 @@ def find_fashion_mnist(path: str | os.PathLike | None = None) -> Path:
     )
 
 
-def read_idx_folder(folder: str | os.PathLike) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def read_idx_folder(
+    folder: str | os.PathLike, *, budget: Budget | None = None
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """{"train": (images, labels), "test": …} of four IDX files in MNIST's naming: (n, 1, H, W) uint8 and (n,) int64.
+
+    budget : of the four files together, as in `sciops.open_dataset`
 
     Raises FileNotFoundError for one that is missing, ValueError for a damaged one and for numbers that differ.
     """
     folder, parts = Path(folder), {}
+    files = [path for path in folder.iterdir() if path.is_file()]
+    spent = Spending(folder, size=sum(path.stat().st_size for path in files), budget=budget)
     for part, prefix in (("train", "train"), ("test", "t10k")):
         names = (f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte")
         paths = [_idx_file(folder, name) or folder / f"{name}.gz" for name in names]
-        images = read_idx(paths[0], dtype="uint8", ndim=3)
-        labels = read_idx(paths[1], dtype="uint8", ndim=1)
+        images = read_within(spent, paths[0], dtype="uint8", ndim=3)
+        labels = read_within(spent, paths[1], dtype="uint8", ndim=1)
         if len(images) != len(labels):
             raise ValueError(f"{paths[0]} holds {len(images)} images, {paths[1].name} {len(labels)} labels")
         parts[part] = (images[:, None], labels.astype(np.int64))
@@ -178,7 +201,8 @@ def _stratified(labels: np.ndarray, count: int, random: np.random.Generator, par
 
 def _taken(pixels: Any, indices: np.ndarray) -> Any:
     if _are_files(pixels):
-        return ImageFiles([pixels.paths[i] for i in indices], size=pixels.size, channels=pixels.channels)
+        chosen = [pixels.paths[i] for i in indices]
+        return ImageFiles(chosen, size=pixels.size, channels=pixels.channels, budget=pixels.budget)
     return pixels[indices]
 
 

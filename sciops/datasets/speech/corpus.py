@@ -11,10 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sciops._budget import Budget, OverBudget, opening_within
 from sciops._digest import is_sealed, is_whole, sealed
 from sciops._json import plain, write_atomically
-from sciops._untrusted import parse_json
+from sciops._tensor_files import opened_tensors
+from sciops._untrusted import check_regular, parse_json
 from sciops._writable import writable_file
+from sciops.datasets._messages import shown
 
 FORMAT, BEFORE = "sciops.speech.2", "sciops.speech.1"
 
@@ -160,34 +163,78 @@ def save_corpus(corpus: SpeechCorpus, path: str | Path) -> Path:
     return write_atomically(path, save(arrays, sealed(header, arrays)))
 
 
-def load_corpus(path: str | Path) -> SpeechCorpus:
-    """What `save_corpus` wrote.
+def load_corpus(path: str | Path, *, budget: Budget | None = None) -> SpeechCorpus:
+    """What `save_corpus` wrote; `budget` as in `sciops.open_dataset`.
 
     Raises FileNotFoundError for a missing file, ValueError in one line for one that is damaged or something else.
     Files of format 1 have the corpus's hash alone, which leaves out `about`.
     """
-    from safetensors import SafetensorError, safe_open
-
     path = Path(path)
-    if not path.is_file():
+    if not path.exists():
         raise FileNotFoundError(f"{path}: no corpus here; python -m data_gen.speech --output {path} makes one")
+    check_regular(path)
     try:
-        with safe_open(str(path), framework="numpy") as file:
-            header = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}
-        if header.get("format") not in (FORMAT, BEFORE):
-            raise ValueError(f"its format is {header.get('format')!r}, expected {FORMAT!r}")
-        if (is_sealed(header) or header["format"] == FORMAT) and not is_whole(header, arrays):
-            raise ValueError("it changed since it was written")
-        named = parse_json(header["named"])
-        for name in ("texts", "speakers", "sentences", "symbols"):
-            named[name] = tuple(named[name])
-        corpus = SpeechCorpus(**arrays, **named, about=parse_json(header["about"]))
-        if corpus.hash() != header["hash"]:
-            raise ValueError("its content does not have the hash it was written with")
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: not a whole speech corpus ({error}); make it again") from None
+        with opening_within(budget):
+            return _corpus(path)
+    except OverBudget:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
+        raise ValueError(f"{path}: not a whole speech corpus ({shown(said, 200)}); make it again") from None
+
+
+def _corpus(path: Path) -> SpeechCorpus:
+    with opened_tensors(path, framework="numpy") as file:
+        header = file.metadata() or {}
+        arrays = {name: file.get_tensor(name) for name in file.keys()}
+    if header.get("format") not in (FORMAT, BEFORE):
+        raise ValueError(f"its format is {header.get('format')!r}, expected {FORMAT!r}")
+    if (is_sealed(header) or header["format"] == FORMAT) and not is_whole(header, arrays):
+        raise ValueError("it changed since it was written")
+    named = parse_json(header["named"], source=path)
+    for name in ("texts", "speakers", "sentences", "symbols"):
+        named[name] = tuple(named[name])
+    corpus = SpeechCorpus(**arrays, **named, about=parse_json(header["about"], source=path))
+    if corpus.hash() != header["hash"]:
+        raise ValueError("its content does not have the hash it was written with")
+    _check(corpus)
     return corpus
+
+
+def _check(corpus: SpeechCorpus) -> None:
+    """Raises ValueError unless every utterance lies in the recordings and has its names: a digest shows that a file is
+    what was written, not that what was written holds together."""
+    n = len(corpus.ends)
+    for name, kind in (
+        ("audio", "int16"),
+        ("ends", "int64"),
+        ("phonemes", "int32"),
+        ("starts", "int64"),
+        ("phoneme_ends", "int64"),
+    ):
+        values = getattr(corpus, name)
+        if values.ndim != 1 or values.dtype != np.dtype(kind):
+            raise ValueError(f"{name} is {values.dtype} of shape {values.shape}, expected {kind} of one axis")
+    for name, ends, held in (
+        ("ends", corpus.ends, len(corpus.audio)),
+        ("phoneme_ends", corpus.phoneme_ends, len(corpus.phonemes)),
+    ):
+        steps = np.diff(ends, prepend=0)
+        if ends.shape != (n,) or (steps < 0).any() or (n and ends[-1] != held):
+            raise ValueError(f"{name} does not divide its {held} values among {n} utterances")
+    named = {name: getattr(corpus, name) for name in ("texts", "speakers", "sentences")} | dict(corpus.factors)
+    for name, values in named.items():
+        if len(values) != n or (name in ("texts", "speakers", "sentences") and not all(map(_is_text, values))):
+            raise ValueError(f"{name} is not one for each of {n} utterances")
+    numbers = corpus.phonemes
+    if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(corpus.symbols):
+        raise ValueError(f"phonemes are numbered {numbers.min()} … {numbers.max()} among {len(corpus.symbols)} symbols")
+    if len(corpus.starts) != len(numbers) or type(corpus.sample_rate) is not int or corpus.sample_rate < 1:
+        raise ValueError(f"{len(corpus.starts)} starts of {len(numbers)} phonemes at {corpus.sample_rate!r} Hz")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def cached_corpus(path: str | Path, made_by: Mapping[str, Any], make) -> SpeechCorpus:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from sciops._budget import Budget, OverBudget, Spending, current_budget
+from sciops._untrusted import check_regular, read_text
 from sciops.datasets._messages import shown
 from sciops.datasets.speech.corpus import Utterance
 from sciops.datasets.speech.sentences import normalized
@@ -20,9 +22,13 @@ class SpeechFiles:
 
     paths, texts, speakers : of n recordings. Texts are lower-cased and stripped of punctuation; `sentences` are they.
     Several channels of a recording are averaged.
+    budget : of opening each recording, as in `sciops.open_dataset`; how many there are is not limited
     """
 
-    def __init__(self, paths: list[Path], texts: list[str], speakers: list[str]) -> None:
+    def __init__(
+        self, paths: list[Path], texts: list[str], speakers: list[str], *, budget: Budget | None = None
+    ) -> None:
+        self.budget = budget or current_budget()
         self.paths, self.texts, self.speakers = tuple(paths), tuple(map(normalized, texts)), tuple(speakers)
         self.sentences, self.factors = self.texts, {}
 
@@ -31,12 +37,13 @@ class SpeechFiles:
 
     def __getitem__(self, index: int) -> Utterance:
         i = range(len(self))[index]
-        audio, rate = read_audio(self.paths[i])
+        audio, rate = read_audio(self.paths[i], budget=self.budget)
         return Utterance(audio, rate, self.texts[i], self.speakers[i], self.sentences[i])
 
 
-def read_librispeech(folder: str | os.PathLike) -> SpeechFiles:
-    """A folder speaker/chapter/*.flac|wav with *.trans.txt beside them, lines of "NAME THE TEXT".
+def read_librispeech(folder: str | os.PathLike, *, budget: Budget | None = None) -> SpeechFiles:
+    """A folder speaker/chapter/*.flac|wav with *.trans.txt beside them, lines of "NAME THE TEXT"; `budget` is that of
+    each file.
 
     Raises FileNotFoundError for a missing folder, ValueError for a recording without a text, a text without a
     recording, and a line without a text, naming the file.
@@ -44,7 +51,7 @@ def read_librispeech(folder: str | os.PathLike) -> SpeechFiles:
     folder = _existing(folder)
     paths, texts, speakers = [], [], []
     for listing in sorted(folder.glob("*/*/*.trans.txt")):
-        for number, line in enumerate(_lines(listing), 1):
+        for number, line in enumerate(_lines(listing, budget), 1):
             name, _, text = line.strip().partition(" ")
             if not text.strip():
                 raise ValueError(f"{listing}: line {number} has no text; expected a recording's name and what is said")
@@ -61,11 +68,12 @@ def read_librispeech(folder: str | os.PathLike) -> SpeechFiles:
             raise ValueError(f"{path} has no text: expected a line for it in a .trans.txt beside it")
     if not paths:
         raise ValueError(f"{folder} holds no speaker/chapter/*.trans.txt with recordings")
-    return SpeechFiles(paths, texts, speakers)
+    return SpeechFiles(paths, texts, speakers, budget=budget)
 
 
-def read_flat(folder: str | os.PathLike) -> SpeechFiles:
+def read_flat(folder: str | os.PathLike, *, budget: Budget | None = None) -> SpeechFiles:
     """A folder of name.wav|flac with name.txt beside each; a file's speaker is its name up to the first "_" or "-".
+    `budget` is that of each file.
 
     Raises FileNotFoundError for a missing folder, ValueError for a recording without a text and a text without a
     recording, naming the file.
@@ -77,7 +85,7 @@ def read_flat(folder: str | os.PathLike) -> SpeechFiles:
         text = path.with_suffix(".txt")
         if not text.is_file():
             raise ValueError(f"{path} has no text: expected {text.name} beside it")
-        texts.append(" ".join(_lines(text)))
+        texts.append(" ".join(_lines(text, budget)))
     stems = {path.stem for path in paths}
     for text in sorted(folder.glob("*.txt")):
         if text.stem not in stems:
@@ -85,38 +93,50 @@ def read_flat(folder: str | os.PathLike) -> SpeechFiles:
     if not paths:
         raise ValueError(f"{folder} holds no recordings ({', '.join(SUFFIXES)})")
     speakers = [path.stem.replace("-", "_").partition("_")[0] for path in paths]
-    return SpeechFiles(paths, texts, speakers)
+    return SpeechFiles(paths, texts, speakers, budget=budget)
 
 
-def read_audio(path: str | os.PathLike) -> tuple[np.ndarray, int]:
+def read_audio(path: str | os.PathLike, *, budget: Budget | None = None) -> tuple[np.ndarray, int]:
     """(audio (samples,) float32, sample rate) of a .wav or .flac file.
 
-    Raises FileNotFoundError for a missing file, ValueError for one that cannot be read to its end, ImportError without
-    soundfile for one that is no WAV file.
+    budget : of opening the file, as in `sciops.open_dataset`: what its samples take, by their number in the header
+
+    Raises FileNotFoundError for a missing file, ValueError for one that cannot be read to its end or takes more than
+    its budget, ImportError without soundfile for one that is no WAV file.
     """
     path = Path(path)
     if path.suffix.lower() == ".wav":
-        return read_wav(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
+        return read_wav(path, budget=budget)
+    spent = Spending(_regular(path), budget=budget)
     try:
         import soundfile
     except (ImportError, OSError):
         raise ImportError(f"{path}: files of {path.suffix} need soundfile: pip install 'sciops[speech]'") from None
     try:
-        audio, rate = soundfile.read(path, dtype="float32")
+        with soundfile.SoundFile(path) as file:
+            bands, rate, stated = file.channels, file.samplerate, file.frames
+            spent.take(bytes=4 * stated * (bands + (bands > 1)), what=f"{stated} samples of {bands} channels")
+            audio = file.read(dtype="float32")
+    except OverBudget:
+        raise
     except Exception as error:  # what its C library says of damaged files
         raise _damaged(path, error) from None
+    if len(audio) != stated:
+        raise _damaged(path, ValueError(f"its header states {stated} samples, it has {len(audio)}"))
+    spent.take(what=f"{stated} samples")
     return _one_channel(path, audio), int(rate)
 
 
-def read_wav(path: str | os.PathLike) -> tuple[np.ndarray, int]:
-    """(audio (samples,) float32 in [−1, 1), sample rate) of a WAV file of 8, 16, 24 or 32 bits, or floats."""
+def read_wav(path: str | os.PathLike, *, budget: Budget | None = None) -> tuple[np.ndarray, int]:
+    """(audio (samples,) float32 in [−1, 1), sample rate) of a WAV file of 8, 16, 24 or 32 bits, or floats.
+
+    budget : of opening the file, as in `sciops.open_dataset`
+    """
     from scipy.io import wavfile
 
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
+    spent = Spending(_regular(path), budget=budget)
+    _count_chunks(path, spent)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # a file cut short is a warning to scipy
@@ -124,11 +144,33 @@ def read_wav(path: str | os.PathLike) -> tuple[np.ndarray, int]:
             rate, samples = wavfile.read(path)
     except Exception as error:  # anything at all, on damaged files
         raise _damaged(path, error) from None
+    spent.take(bytes=4 * samples.size, what=f"{len(samples)} samples")
+    audio = samples.astype(np.float32)
     if samples.dtype == np.uint8:
-        samples = (samples.astype(np.float32) - 128) / 128
+        audio -= 128
+        audio /= 128
     elif samples.dtype.kind == "i":
-        samples = (samples / float(2 ** (8 * samples.dtype.itemsize - 1))).astype(np.float32)
-    return _one_channel(path, np.asarray(samples, np.float32)), int(rate)
+        audio /= float(2 ** (8 * samples.dtype.itemsize - 1))  # a power of two: nothing is rounded a second time
+    return _one_channel(path, audio), int(rate)
+
+
+def _count_chunks(path: Path, spent: Spending) -> None:
+    """Counts the chunks of a RIFF file, each of which takes a reader a while, as objects."""
+    at, size = 12, spent.size
+    with open(path, "rb") as file:
+        order = "big" if file.read(4) == b"RIFX" else "little"
+        while at + 8 <= size:
+            spent.take(objects=1, what="its chunks")
+            file.seek(at + 4)
+            length = int.from_bytes(file.read(4), order)
+            at += 8 + length + length % 2
+
+
+def _regular(path: Path) -> Path:
+    try:
+        return check_regular(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: no such file") from None
 
 
 def _one_channel(path: Path, audio: np.ndarray) -> np.ndarray:
@@ -148,8 +190,10 @@ def _existing(folder: str | os.PathLike) -> Path:
     return folder
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(path: Path, budget: Budget | None) -> list[str]:
     try:
-        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return [
+            line for line in read_text(path, Spending(check_regular(path), budget=budget)).splitlines() if line.strip()
+        ]
     except UnicodeDecodeError:
         raise ValueError(f"{path}: not text in UTF-8") from None

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from sciops._json import plain
+from sciops._untrusted import in_one_line
 from sciops._writable import writable_file
 from sciops.models.ctc import beam_decode, greedy_decode
 from sciops.models.speech import REDUCTION, SpeechRecognizer
@@ -247,6 +248,19 @@ def _restored(
     if config.checkpoint is None or not Path(config.checkpoint).exists():
         return 0, [], 0.0
     tensors, state = load_checkpoint(config.checkpoint)
+    with in_one_line(config.checkpoint):
+        return _put_back(model, optimizer, config, identity, tensors, state)
+
+
+def _put_back(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    config: SpeechTraining,
+    identity: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    state: Mapping[str, Any],
+) -> tuple[int, list[dict[str, float]], float]:
+    """See `_restored`."""
     # one that was written before more was kept is compared by what it has
     other = [name for name, value in state["config"].items() if identity.get(name) != value]
     if other:
@@ -263,5 +277,11 @@ def _restored(
         if name.startswith("optimizer."):
             _, i, which = name.split(".", 2)
             moments.setdefault(int(i), {})[which] = value
+    if type(state["step"]) is not int or not 0 <= state["step"] < 2**53 or not isinstance(state["history"], list):
+        raise ValueError(f"{config.checkpoint} is damaged: it does not say how many steps were done")
+    for i, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
+        for value in moments.get(i, {}).values():
+            if value.numel() != 1 and value.shape != parameter.shape:
+                raise ValueError(f"{config.checkpoint} is of a training of another model: choose another file")
     optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
-    return state["step"], list(state["history"]), state.get("seconds", 0.0)
+    return state["step"], list(state["history"]), float(state.get("seconds", 0.0))
