@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 import dask
 from distributed import Nanny, Scheduler, Security, SpecCluster, Worker
+
+from sciops._whole_files import hidden
+from sciops.datasets._cluster_client import scratch_path
 
 _HOST = "127.0.0.1"
 # seconds after the loss of a worker until dask looks whether one is there, and ends its nanny for good if another
@@ -37,13 +39,15 @@ def local_cluster(workers: int) -> Iterator[SpecCluster]:
     """A scheduler and `workers` processes of one thread each on this machine, for the time of the context.
 
     All their ports take TLS connections with the certificate of this cluster alone (``cluster.security``), and there
-    are no web pages. Their files are in a temporary folder that only this user can read, and are removed at the end.
+    are no web pages. Their files are in a temporary folder that only this user can read, and are removed at the end;
+    where this process was killed, `remove_abandoned(scratch_path())` removes them.
 
     Raises ImportError without cryptography, which makes the certificate.
     """
     security = _temporary_security()
     shared = {"host": _HOST, "protocol": "tls://", "security": security, "dashboard": False}
-    folder = tempfile.mkdtemp(prefix="sciops-cluster-")  # of mode 0700
+    folder = hidden(scratch_path(), "scratch")
+    folder.mkdir(0o700)  # fails where anything has that name
     options = {
         "worker_class": _WorkerWithoutPages,
         "nthreads": 1,
@@ -53,7 +57,7 @@ def local_cluster(workers: int) -> Iterator[SpecCluster]:
     worker = {"cls": Nanny, "options": shared | options}
     try:
         with (
-            dask.config.set({"temporary-directory": folder, "distributed.deploy.lost-worker-timeout": _NEVER}),
+            dask.config.set({"temporary-directory": str(folder), "distributed.deploy.lost-worker-timeout": _NEVER}),
             SpecCluster(
                 scheduler={"cls": _SchedulerWithoutPages, "options": shared | {"port": 0}},
                 workers={number: worker for number in range(workers)},

@@ -30,7 +30,9 @@ from distributed import Client, LocalCluster
 
 from data_gen.darcy import DarcyConfig
 from data_gen.darcy import run as run_darcy
+from sciops._whole_files import hidden
 from sciops.datasets import _cluster, _cluster_client, _cluster_local, writer
+from sciops.datasets._cluster_client import scratch_path
 from sciops.datasets._cluster_local import client_certificates, local_cluster
 from sciops.datasets._native import assembly, parts
 from sciops.datasets.native import content_hash
@@ -456,6 +458,21 @@ def test_files_of_the_workers_are_those_of_the_user_alone_and_do_not_stay(tmp_pa
             (worker,) = client.run(lambda dask_worker: dask_worker.local_directory).values()
         assert folder in Path(worker).parents
     assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_of_workers_whose_process_was_killed_are_removed(tmp_path: Path, monkeypatch) -> None:
+    """Also where nothing is left for workers to do."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    mine = hidden(scratch_path(), "scratch")
+    left = mine.with_name(mine.name.replace(f".{os.getpid()}.", f".{gone.pid}."))
+    for folder in (mine, left):
+        (folder / "dask-scratch-space").mkdir(parents=True)
+    plan = plan_in(tmp_path / "data")
+    writer.write_parts(plan, functools.partial(make, tmp_path, 0), progress=False)
+    writer.write_parts(plan, functools.partial(make, tmp_path, 0), cluster=Cluster(workers=1), progress=False)
+    assert mine.exists() and not left.exists()
 
 
 def test_a_scheduler_without_certificates_is_refused_unless_asked_for(tmp_path: Path, monkeypatch) -> None:
