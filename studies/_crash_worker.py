@@ -1,4 +1,4 @@
-"""A process that runs commands of sciops and kills them at a stated moment.
+"""A process that runs commands of sciops and, at a stated moment, kills them or tells them that the disk is full.
 
 It has imported what they need, and forks a child for each: a moment falls into the work of a command and not into the
 seconds that Python takes to start. One request a line of JSON, one answer a line; see `attempt`.
@@ -7,6 +7,7 @@ seconds that Python takes to start. One request a line of JSON, one answer a lin
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import glob
 import importlib
@@ -25,7 +26,8 @@ OPERATIONS = ("fsync", "link", "mkdir", "open", "remove", "rename", "replace", "
 """functions of `os` that are counted; `shutil`, `pathlib` and `tempfile` call them too"""
 
 _WATCH = "SCIOPS_CRASH_WATCH"  # what a worker process that a command spawns is to do, as JSON
-_KILLED = "killed"
+_KILLED, _FULL = "killed", "disk full"
+_NEED_SPACE = ("fsync", "link", "mkdir", "open", "rename", "replace")
 _PAUSE = 0.0005
 _PATIENCE = 300.0  # seconds after which a command hangs
 _LAST = 30.0  # seconds that processes may outlive their command
@@ -36,13 +38,18 @@ _CALLED += ("data_gen.heat", "studies.train", "studies.program_transforms", "stu
 def watch(log: str, group: int, kill: Mapping[str, Any] | None) -> None:
     """Notes every file operation of this process in `log`, and kills the group of processes at the one asked for.
 
-    kill : {"operation": number from 0, "after": whether it has been done, "alone": whether this process alone ends}
+    kill : {"operation": number from 0, "after": whether it has been done, "alone": whether this process alone ends}, or
+        {"operation": number, "full": True}: the disk has no room for this operation and all later ones that need some
     """
+    full = kill is not None and kill.get("full", False)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     numbers = itertools.count()
 
+    def note(name: str, target: Any = "") -> None:
+        os.write(descriptor, f"{os.getpid()}\t{name}\t{time.perf_counter()}\t{target}\n".encode())
+
     def end() -> None:
-        os.write(descriptor, f"{os.getpid()}\t{_KILLED}\t{time.perf_counter()}\t\n".encode())
+        note(_KILLED)
         (os.kill if kill["alone"] else os.killpg)(os.getpid() if kill["alone"] else group, signal.SIGKILL)
         time.sleep(10)  # until it has come
 
@@ -51,12 +58,15 @@ def watch(log: str, group: int, kill: Mapping[str, Any] | None) -> None:
         def operation(*arguments: Any, **options: Any) -> Any:
             if name == "open" and not arguments[1] & os.O_CREAT:
                 return function(*arguments, **options)
-            mine = kill is not None and next(numbers) == kill["operation"]
+            number = next(numbers)
+            mine = kill is not None and not full and number == kill["operation"]
+            if full and number >= kill["operation"] and name in _NEED_SPACE:
+                note(_FULL)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *(a for a in arguments[:1] if name != "fsync"))
             if mine and not kill["after"]:
                 end()
             result = function(*arguments, **options)
-            target = arguments[1] if name in ("rename", "replace", "link") else arguments[0]
-            os.write(descriptor, f"{os.getpid()}\t{name}\t{time.perf_counter()}\t{target}\n".encode())
+            note(name, arguments[1] if name in ("rename", "replace", "link") else arguments[0])
             if mine:
                 end()
             return result
@@ -80,9 +90,10 @@ def attempt(
         s seconds, of the whole group or of the first command's process alone
     since : a pattern of files: seconds count from when one of them is there; default from the start
     earlier : groups of processes that were killed here before, and must be gone when these commands have ended well
-    returns : "group", the number of the group; "statuses" of the commands; "killed"; "seconds" from `since` to the last
-        operation; "operations", the most of any process; "replaced", the names of files that took their place by a
-        rename or a link; "processes", those that outlived the commands; "said", the last line of the output
+    returns : "group", the number of the group; "statuses" of the commands; "killed" and "full", whether the moment has
+        come; "seconds" from `since` to the last operation; "operations", the most of any process; "replaced", the names
+        of files that took their place by a rename or a link; "processes", those that outlived the commands; "said", the
+        last line of the output; "traceback", whether there is one in it
 
     Temporary files go to ``folder/tmp`` and the output to ``folder/said``.
     """
@@ -102,20 +113,21 @@ def attempt(
         with contextlib.suppress(OSError):  # as the child does itself: whoever comes first
             os.setpgid(process, processes[0])
     statuses, killed, began = _wait(processes, folder, kill, since)
-    operations, replaced, reached, last = _read(log)
-    killed |= reached
-    said = (folder / "said").read_text(errors="replace").strip().splitlines()
+    operations, replaced, marks, last = _read(log)
+    text = (folder / "said").read_text(errors="replace").strip()
     ended = all(status == 0 for status in statuses)
     left = sum(_outliving(group) for group in (*earlier, processes[0])) if ended else 0
     return {
         "group": processes[0],
         "statuses": statuses,
-        "killed": killed,
+        "killed": killed or _KILLED in marks,
+        "full": _FULL in marks,
         "seconds": max(0.0, last - began),
         "operations": operations,
         "replaced": replaced,
         "processes": left,
-        "said": said[-1][:300] if said else "",
+        "said": (text.splitlines() or [""])[-1][:300],
+        "traceback": "Traceback (most recent call last)" in text,
     }
 
 
@@ -185,19 +197,21 @@ def _members(group: int) -> int:
     return count
 
 
-def _read(log: Path) -> tuple[int, list[str], bool, float]:
-    """(most operations of any process, names of the files that were put in their place, whether the operation came at
-    which to kill, the time of the last operation) of a log of `watch`."""
+def _read(log: Path) -> tuple[int, list[str], set[str], float]:
+    """(most operations of any process, names of the files that were put in their place, what `watch` did besides, the
+    time of the last operation) of a log of `watch`."""
     counts: dict[str, int] = {}
-    replaced, killed, last = [], False, 0.0
+    replaced, marks, last = [], set(), 0.0
     for line in log.read_text(errors="replace").splitlines() if log.exists() else ():
         process, name, moment, target = line.split("\t", 3)
-        counts[process] = counts.get(process, 0) + (name != _KILLED)
-        killed |= name == _KILLED
+        if name in (_KILLED, _FULL):
+            marks.add(name)
+            continue
+        counts[process] = counts.get(process, 0) + 1
         last = max(last, float(moment))
         if name in ("replace", "rename", "link"):
             replaced.append(Path(target).name)
-    return max(counts.values(), default=0), replaced, killed, last
+    return max(counts.values(), default=0), replaced, marks, last
 
 
 def main() -> None:

@@ -7,10 +7,11 @@ Generations (HDF5, Zarr, compressed, by worker processes, by shards), trainings 
 each is killed with SIGKILL, at moments spread over its time and over its file operations: right before or right after
 the n-th fsync, rename, removal, … of one of its processes, which meets the moments of writing and cleaning up that a
 clock seldom does. Most kills end all processes of the job at once, as a batch scheduler does; every fourth one process
-alone, as a machine without memory does. The same command is given again, killed once more in every third case, until
-it ends with status 0.
+alone, as a machine without memory does. At other moments the disk is full: from the n-th operation on, all that need
+room fail. The same command is given again, killed once more in every third case, until it ends with status 0.
 
-A moment is a finding when that takes more than one undisturbed run, when the fields, tensors, losses or results are not
+A moment is a finding when that takes more than one undisturbed run, when a full disk is answered by a traceback or with
+temporary files that stay ("bad refusal"), when the fields, tensors, losses or results are not
 those of the undisturbed run to the bit ("wrong"), when finished parts, epochs or cells were made again ("repeated"), or
 when a file, folder, lock or process is left that the undisturbed run does not leave ("left over"). The study then ends
 with status 1. It resumes where it was stopped: each moment is a record; findings are tried again.
@@ -63,7 +64,9 @@ PRESETS = {
 }
 
 WHOLE, EARLY = "recovered", "ended before the kill"
-FINDINGS = ("wrong", "repeated", "left over", "refused", "hang")
+FINDINGS = ("wrong", "repeated", "left over", "refused", "bad refusal", "hang")
+CLOCK, OPERATION, FULL = "time", "file operation", "full disk"
+_KINDS = (CLOCK, OPERATION, OPERATION, CLOCK, OPERATION, FULL)
 
 
 @dataclass(frozen=True)
@@ -71,14 +74,14 @@ class Moment:
     """When a job is killed.
 
     at : share of its seconds, or of its file operations
-    clock : whether by seconds
+    kind : "time" or "file operation" of a kill, or the operation from which on the disk is full
     after : right after the operation, else right before it
     alone : one process, else all of the job
     again : share of the operations at which the resumed run is killed too, or None
     """
 
     at: float
-    clock: bool
+    kind: str
     after: bool
     alone: bool
     again: float | None
@@ -131,16 +134,14 @@ def run(config: Config) -> dict[str, Any]:
 
 
 def moments(count: int, seed: int, job: str) -> Iterator[Moment]:
-    """Moments of a job, spread evenly with a random offset; two of three by its operations, the others by the clock."""
+    """Moments of a job; those of a kind are spread evenly with a random offset."""
     random = np.random.default_rng([seed, *job.encode()])
-    clocks = count // 3
-    offsets = {True: random.random(), False: random.random()}
-    for i in range(count):
-        clock = i < clocks
-        j, n = (i, clocks) if clock else (i - clocks, count - clocks)
+    offsets = {kind: random.random() for kind in _KINDS}
+    kinds = [_KINDS[i % len(_KINDS)] for i in range(count)]
+    for i, kind in enumerate(kinds):
         yield Moment(
-            at=(j + offsets[clock]) / n,
-            clock=clock,
+            at=(kinds[:i].count(kind) + offsets[kind]) / kinds.count(kind),
+            kind=kind,
             after=bool(random.integers(2)),
             alone=i % 4 == 3,
             again=float(random.random()) if i % 3 == 2 else None,
@@ -185,14 +186,16 @@ class Trial:
             groups.append(said["group"])
             if None in said["statuses"]:
                 return record | {"outcome": "hang", "detail": said["said"]}
-            record["kills"] += said["killed"]
+            record["kills"] += said["killed"] or said["full"]
             if (made := self._made(said)) > reference["pieces"] - before:
                 return record | {"outcome": "repeated", "detail": f"{made} pieces after {before} were there"}
             if not any(said["statuses"]):
                 break
-            if not said["killed"]:
+            if not (said["killed"] or said["full"]):
                 return record | {"outcome": "refused", "detail": f"{said['statuses']}: {said['said']}"}
-            if record["kills"] == 1:
+            if not said["killed"] and (bad := _badly_refused(said, folder)):
+                return record | {"outcome": "bad refusal", "detail": bad}
+            if record["attempts"] == 1:
                 record["kept"] = self.job.finished(folder)
                 record["state"] = " ".join(sorted(p.name for p in folder.iterdir() if p.name not in ("said", "tmp")))
         found = contents(self._seen(folder))
@@ -239,13 +242,21 @@ class Trial:
         return sum(bool(re.fullmatch(self.job.pieces, name)) for name in said["replaced"])
 
     def _due(self, moment: Moment) -> dict[str, Any]:
-        if moment.clock:
+        if moment.kind == CLOCK:
             return {"seconds": moment.at * self.reference()["seconds"], "alone": moment.alone}
         number = int(moment.at * self.reference()["operations"])
+        if moment.kind == FULL:
+            return {"operation": number, "full": True}
         return {"operation": number, "after": moment.after, "alone": moment.alone}
 
     def _due_again(self, moment: Moment) -> dict[str, Any]:
         return {"operation": int(moment.again * self.reference()["operations"]), "after": moment.after, "alone": False}
+
+
+def _badly_refused(said: Mapping[str, Any], folder: Path) -> str:
+    """What is wrong with the end of a command that met a full disk, or nothing."""
+    temporary = [path.name for path in folder.rglob(".*.tmp*")]
+    return "a traceback" if said["traceback"] else f"{temporary[0]} stays" if temporary else ""
 
 
 class Server:
@@ -336,8 +347,8 @@ def _print(results: dict[str, Any]) -> None:
     for name, why in results["skipped"].items():
         print(f"{name:>26} skipped: {why}")
     for finding in results["findings"][:20]:
-        when = f"{finding['at']:.1%} of its {'time' if finding['clock'] else 'operations'}"
-        print(f"  {finding['job']}, killed at {when}: {finding['outcome']}: {finding['detail']}")
+        when = f"{finding['at']:.1%} of its {finding['kind']}"
+        print(f"  {finding['job']}, {when}: {finding['outcome']}: {finding['detail']}")
     if not results["findings"]:
         print("nothing wrong, nothing lost, nothing left over")
 
@@ -345,22 +356,20 @@ def _print(results: dict[str, Any]) -> None:
 def _draw(results: dict[str, Any], path: Path) -> None:
     names = list(results["jobs"])
     colours = {WHOLE: PALETTE[0], EARLY: "#999999", "finding": PALETTE[1]}
-    with figure(path, width=5.8, height=0.9 + 0.26 * len(names)) as (_, axes):
+    marks = {OPERATION: ("|", -0.24), CLOCK: ("o", 0.0), FULL: ("x", 0.24)}
+    with figure(path, width=5.8, height=0.9 + 0.3 * len(names)) as (_, axes):
         axis = axes[0, 0]
-        for clock, marker, offset in ((False, "|", 0.16), (True, "o", -0.16)):
-            for kind, colour in colours.items():
-                own = [
-                    (record["at"], names.index(record["job"]) + offset)
-                    for record in results["records"]
-                    if record["clock"] == clock
-                    and (record["outcome"] if record["outcome"] in colours else "finding") == kind
-                ]
-                if own:
-                    label = f"{kind} (at a {'time' if clock else 'file operation'})"
-                    size = {"markersize": 3.5} if clock else {"markersize": 7, "markeredgewidth": 1.2}
-                    axis.plot(*zip(*own), marker, color=colour, linestyle="none", label=label, **size)
+        for record in results["records"]:
+            marker, offset = marks[record["kind"]]
+            colour = colours.get(record["outcome"], colours["finding"])
+            place = names.index(record["job"]) + offset
+            axis.plot(record["at"], place, marker, color=colour, markersize=3.5 + 2.5 * (marker == "|"))
+        for kind, (marker, _) in marks.items():
+            axis.plot([], [], marker, color="black", markersize=4.5, label=kind)
+        for outcome, colour in colours.items():
+            axis.plot([], [], "s", color=colour, label=outcome)
         axis.set_yticks(range(len(names)), names)
-        axis.set(xlim=(-0.01, 1.01), ylim=(len(names) - 0.5, -0.5), xlabel="moment of the kill, as a share of the job")
+        axis.set(xlim=(-0.01, 1.01), ylim=(len(names) - 0.5, -0.5), xlabel="moment, as a share of the job")
         axis.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=2)
 
 

@@ -500,6 +500,15 @@ def test_certificates_that_are_missing_or_wrong_are_one_line(tmp_path: Path, mon
         assert "\n" not in str(caught.value) and not plan.parts.exists()
 
 
+def test_a_clock_that_is_set_back_keeps_no_worker_out() -> None:
+    """A worker that is begun anew shows the certificate of the run, which must not begin to be valid later."""
+    from cryptography import x509
+
+    with local_cluster(0) as local:
+        certificate = x509.load_pem_x509_certificate(local.security.tls_worker_cert.encode())
+    assert certificate.not_valid_before_utc.year < 1980 and certificate.not_valid_after_utc.year > 2100
+
+
 def test_without_cryptography_no_cluster_is_started(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
     plan = plan_in(tmp_path)
