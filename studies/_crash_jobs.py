@@ -45,6 +45,14 @@ class Job:
     before: tuple[tuple[str, ...], ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
 
+    def modules(self) -> set[str]:
+        """What the commands import, besides what `sciops` itself does."""
+        found = {"xarray", "h5netcdf", *(["zarr"] if any(".zarr" in word for word in self.commands[0]) else [])}
+        for verb, name, *_ in (*self.before, *self.commands):
+            found |= {"generate": {f"data_gen.{name}"}, "study": {f"studies.{name}"}}.get(verb, {"studies.train"})
+            found |= set() if verb == "generate" else {"matplotlib.pyplot"}
+        return found
+
     def missing(self) -> list[str]:
         """Modules that the job needs and that are not installed."""
         words = " ".join(" ".join(command) for command in self.commands)
@@ -127,7 +135,9 @@ def contents(folder: Path) -> dict[str, str]:
     found = {}
     for path in _outputs(folder):
         name = path.relative_to(folder).as_posix()
-        if path.suffix in (".h5", ".zarr"):
+        if path.is_dir() and not is_store(path):
+            found[f"{name}/"] = ""
+        elif path.suffix in (".h5", ".zarr"):
             found[name] = content_hash(path)
         elif path.suffix == ".safetensors":
             found[name] = _hash(_tensors(path))
@@ -140,12 +150,10 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def _outputs(folder: Path) -> Iterator[Path]:
-    """Files, whole stores, and folders that are empty or hidden; not what this study itself keeps beside them."""
+    """Files, whole stores and empty folders."""
     for path in sorted(folder.iterdir()):
-        if path.is_dir() and not path.is_symlink() and not is_store(path):
+        if path.is_dir() and not path.is_symlink() and not is_store(path) and any(path.iterdir()):
             yield from _outputs(path)
-            if path.name.endswith(".parts") or path.name.startswith("."):
-                yield path
         else:
             yield path
 

@@ -31,8 +31,6 @@ _NEED_SPACE = ("fsync", "link", "mkdir", "open", "rename", "replace")
 _PAUSE = 0.0005
 _PATIENCE = 300.0  # seconds after which a command hangs
 _LAST = 30.0  # seconds that processes may outlive their command
-_CALLED = ("sciops.cli", "tyro", "typeguard", "h5netcdf", "zarr", "xarray", "tokenizers", "matplotlib.pyplot")
-_CALLED += ("data_gen.heat", "studies.train", "studies.program_transforms", "studies.gap_sentences")
 
 
 def watch(log: str, group: int, kill: Mapping[str, Any] | None) -> None:
@@ -65,11 +63,13 @@ def watch(log: str, group: int, kill: Mapping[str, Any] | None) -> None:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *(a for a in arguments[:1] if name != "fsync"))
             if mine and not kill["after"]:
                 end()
-            result = function(*arguments, **options)
-            note(name, arguments[1] if name in ("rename", "replace", "link") else arguments[0])
-            if mine:
-                end()
-            return result
+            try:
+                result = function(*arguments, **options)
+                note(name, arguments[1] if name in ("rename", "replace", "link") else arguments[0])
+                return result
+            finally:
+                if mine:
+                    end()
 
         return operation
 
@@ -215,8 +215,11 @@ def _read(log: Path) -> tuple[int, list[str], set[str], float]:
 
 
 def main() -> None:
-    """Answers requests until there are no more, in the server; in its children the command runs to its end."""
-    for name in _CALLED:
+    """Answers requests until there are no more, in the server; in its children the command runs to its end.
+
+    The process's arguments are the modules to import beforehand.
+    """
+    for name in ("sciops.cli", "typeguard", *sys.argv[1:]):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     importlib.import_module("torch").set_num_threads(1)

@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -98,13 +98,13 @@ def run(config: Config) -> dict[str, Any]:
     folder = RunFolder(config.output)
     folder.describe(config, seeds=[config.seed])
     began, records, skipped = time.perf_counter(), [], {}
-    with (
-        tempfile.TemporaryDirectory(prefix="sciops-kills-", dir=config.scratch) as scratch,
-        Server() as server,
-    ):
+    with tempfile.TemporaryDirectory(prefix="sciops-kills-", dir=config.scratch) as scratch:
         chosen = _chosen(config, Path(scratch) / "data" / "data.h5")
         (Path(scratch) / "data").mkdir()
-        with tqdm(total=len(chosen) * config.moments, unit="kill", disable=None) as bar:
+        with (
+            Server(chosen.values()) as server,
+            tqdm(total=len(chosen) * config.moments, unit="kill", disable=None) as bar,
+        ):
             for name, job in chosen.items():
                 if missing := job.missing():
                     skipped[name] = f"needs {', '.join(missing)}"
@@ -262,8 +262,11 @@ def _badly_refused(said: Mapping[str, Any], folder: Path) -> str:
 class Server:
     """The process of `studies._crash_worker`, for the length of a block."""
 
+    def __init__(self, served: Iterable[Job]) -> None:
+        self._modules = sorted(set().union(*(job.modules() for job in served)))
+
     def __enter__(self) -> Server:
-        words = [sys.executable, "-m", "studies._crash_worker"]
+        words = [sys.executable, "-m", "studies._crash_worker", *self._modules]
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._answer()
         return self

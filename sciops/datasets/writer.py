@@ -196,6 +196,8 @@ def write_parts(
         raise ValueError(f"shard={i}/{n}: expected i/n with 0 ≤ i < n, such as 0/4 … 3/4")
     own = list(range(i, plan.chunks, n))
     todo = pending(plan, own, verify=True)
+    if todo and finished(plan):  # another shard has finished and taken the parts away
+        todo = []
     size = {index: stop - start for index in own for start, stop in [plan.bounds(index)]}
     done = sum(size.values()) - sum(size[index] for index in todo)
     here = cluster is None or not todo
