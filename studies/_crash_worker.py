@@ -27,6 +27,7 @@ OPERATIONS = ("fsync", "link", "mkdir", "open", "remove", "rename", "replace", "
 
 _WATCH = "SCIOPS_CRASH_WATCH"  # what a worker process that a command spawns is to do, as JSON
 _KILLED, _FULL = "killed", "disk full"
+_FAILED, _MOVES = "failed", ("link", "rename", "replace")
 _NEED_SPACE = ("fsync", "link", "mkdir", "open", "rename", "replace")
 _PAUSE = 0.0005
 _PATIENCE = 300.0  # seconds after which a command hangs
@@ -63,11 +64,13 @@ def watch(log: str, group: int, kill: Mapping[str, Any] | None) -> None:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *(a for a in arguments[:1] if name != "fsync"))
             if mine and not kill["after"]:
                 end()
+            done = False
             try:
                 result = function(*arguments, **options)
-                note(name, arguments[1] if name in ("rename", "replace", "link") else arguments[0])
+                done = True
                 return result
-            finally:
+            finally:  # a removal of what is not there fails, and counts
+                note(name if done else _FAILED, arguments[1] if name in _MOVES else arguments[0])
                 if mine:
                     end()
 
@@ -209,7 +212,7 @@ def _read(log: Path) -> tuple[int, list[str], set[str], float]:
             continue
         counts[process] = counts.get(process, 0) + 1
         last = max(last, float(moment))
-        if name in ("replace", "rename", "link"):
+        if name in _MOVES:
             replaced.append(Path(target).name)
     return max(counts.values(), default=0), replaced, marks, last
 

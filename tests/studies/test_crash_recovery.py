@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -18,20 +19,19 @@ from studies._crash_jobs import Job, contents, jobs
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
 
 
-def test_a_generation_that_is_killed_or_has_no_room_ends_as_one_that_was_not(tmp_path, monkeypatch, capsys):
+def test_a_generation_that_is_killed_ends_as_one_that_was_not(tmp_path, monkeypatch, capsys):
     memory = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
     chosen = [
         study.Moment(at=0.5, kind=study.OPERATION, after=True, alone=False, again=0.4),
         study.Moment(at=0.97, kind=study.OPERATION, after=False, alone=True, again=None),
-        study.Moment(at=0.3, kind=study.FULL, after=False, alone=False, again=None),
     ]
     monkeypatch.setattr(study, "moments", lambda *_: iter(chosen))
-    config = study.Config(moments=3, jobs=("HDF5",), scratch=memory, output=tmp_path)
+    config = study.Config(moments=2, jobs=("HDF5",), scratch=memory, output=tmp_path)
     results = study.run(config)
-    assert results["findings"] == [] and results["kills"] == 4, results["records"]
+    assert results["findings"] == [] and results["kills"] == 3, results["records"]
     records = results["records"]
-    assert [record["outcome"] for record in records] == [study.WHOLE] * 3
-    assert [record["attempts"] for record in records] == [3, 2, 2]
+    assert [record["outcome"] for record in records] == [study.WHOLE] * 2
+    assert [record["attempts"] for record in records] == [3, 2]
     assert 0 < records[0]["kept"] < 8 and "data.h5.parts" in records[0]["state"]
     assert records[1]["state"].startswith("data.h5")  # killed while it removed the parts
     assert (tmp_path / "figures" / "crash_recovery.png").stat().st_size > 5000
@@ -115,6 +115,25 @@ def test_moments_are_the_same_again_and_cover_the_whole_of_a_job():
         shares = [moment.at for moment in many if moment.kind == kind]
         assert len(shares) >= 10 and sorted(shares) == shares and 0 <= shares[0] < 0.1 and 0.9 <= shares[-1] < 1
     assert 15 == sum(moment.alone for moment in many) and 20 == sum(moment.again is not None for moment in many)
+
+
+def test_a_disk_is_full_from_an_operation_on_for_all_that_need_room(tmp_path):
+    (tmp_path / "old").touch()
+    child = os.fork()
+    if child == 0:
+        worker.watch(str(tmp_path / "log"), 0, {"operation": 1, "full": True})
+        (tmp_path / "a").mkdir()
+        refused = []
+        for need in ((tmp_path / "b").mkdir, lambda: os.rename(tmp_path / "old", tmp_path / "new")):
+            try:
+                need()
+            except OSError as error:
+                refused.append(error.errno)
+        os.unlink(tmp_path / "old")
+        os.rmdir(tmp_path / "a")
+        os._exit(refused != [errno.ENOSPC] * 2)
+    assert os.waitpid(child, 0)[1] == 0
+    assert worker._read(tmp_path / "log")[2] == {worker._FULL} and [p.name for p in tmp_path.iterdir()] == ["log"]
 
 
 def test_every_kind_of_operation_is_counted_and_no_other_process_is_touched(tmp_path):
