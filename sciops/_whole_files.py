@@ -132,7 +132,7 @@ def remove_abandoned(path: Path) -> None:
     )
     for name in os.listdir(path.parent) if path.parent.is_dir() else ():
         found = ours.fullmatch(name)
-        if found and not _runs(int(found[1] or found[2])):
+        if found and not runs(int(found[1] or found[2])):
             left = path.with_name(name)
             if left.is_dir() and not left.is_symlink():
                 shutil.rmtree(left, ignore_errors=True)
@@ -145,7 +145,8 @@ def _machine() -> str:
     return re.sub(r"[^A-Za-z0-9-]", "-", platform.node())[:40] or "-"
 
 
-def _runs(pid: int) -> bool:
+def runs(pid: int) -> bool:
+    """Whether there is a process of that number on this machine."""
     if os.name != "posix":  # where signal 0 is no question
         return True
     try:
