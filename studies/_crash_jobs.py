@@ -137,6 +137,8 @@ def contents(folder: Path) -> dict[str, str]:
         name = path.relative_to(folder).as_posix()
         if path.is_dir() and not is_store(path):
             found[f"{name}/"] = ""
+        elif not path.is_file() and not is_store(path):
+            found[name] = "no file"  # a socket, or a link to nothing
         elif path.suffix in (".h5", ".zarr"):
             found[name] = content_hash(path)
         elif path.suffix == ".safetensors":

@@ -232,8 +232,13 @@ class Trial:
         return self.server.ask(folder=str(folder), commands=self.job.commands, **asked)
 
     def _seen(self, folder: Path) -> Path:
-        """The folder without what this study put there; what a job left among its temporary files stays."""
+        """The folder without what this study put there; what a job left among its temporary files stays.
+
+        Not that of Python's own multiprocessing: a socket of a killed process, in a folder that does not say whose.
+        """
         (folder / "said").unlink(missing_ok=True)
+        for sockets in (folder / "tmp").glob("pymp-*"):
+            shutil.rmtree(sockets, ignore_errors=True)
         if (folder / "tmp").is_dir() and not any((folder / "tmp").iterdir()):
             (folder / "tmp").rmdir()
         return folder
