@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 
 from sciops._untrusted import parse_json, read_text
-from sciops._whole_files import replacing
+from sciops._whole_files import open_here, replacing
 
 
 def plain(value: Any) -> Any:
@@ -70,13 +69,13 @@ def write_atomically(path: str | Path, content: bytes) -> Path:
 
 
 def append_jsonl(path: str | Path, value: Any) -> None:
-    """Adds one line to a JSON-lines file in a single write, so that a reader sees whole lines."""
+    """Adds one line to a JSON-lines file in a single write, so that a reader sees whole lines.
+
+    Raises OSError in one line where the path is a link or cannot be written.
+    """
     line = (json.dumps(plain(value), allow_nan=False) + "\n").encode()
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    try:
-        os.write(descriptor, line)
-    finally:
-        os.close(descriptor)
+    with open(path, "ab", buffering=0, opener=open_here) as file:
+        file.write(line)
 
 
 def read_jsonl(path: str | Path) -> list[dict[str, Any]]:

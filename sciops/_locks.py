@@ -6,13 +6,17 @@ import contextlib
 import errno
 import os
 import platform
+import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sciops._whole_files import runs
 from sciops._writable import refusal
 
 _OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_ORPHANS = 20.0  # seconds; torch's workers look every five whether their parent is there
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
 
 
@@ -105,9 +109,11 @@ def occupy(folder: Path) -> Lock:
     Raises OSError, naming the other process, where that is at work in the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lock = Lock(folder / ".lock")
-    if not lock.take() and lock.holder() != _me():
-        raise BlockingIOError(f"{folder} is in use by {lock.holder()}: wait until it ends, or name another folder")
+    lock, end = Lock(folder / ".lock"), time.monotonic() + _ORPHANS
+    while not lock.take() and (holder := lock.holder()) != _me():
+        if not _was_killed(holder) or time.monotonic() > end:
+            raise BlockingIOError(f"{folder} is in use by {holder}: wait until it ends, or name another folder")
+        time.sleep(0.1)
     return lock
 
 
@@ -119,6 +125,13 @@ def occupied(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def _was_killed(holder: str) -> bool:
+    """Whether the process that a lock names was of this machine and has ended: processes that it forked, such as those
+    that read its data, hold the lock until they notice."""
+    found = re.fullmatch(rf"process (\d+) of {re.escape(platform.node())}", holder)
+    return found is not None and not runs(int(found[1]))
 
 
 def _me() -> str:

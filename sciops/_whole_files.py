@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -77,6 +78,17 @@ def create_new(temporary: Path) -> int:
         os.close(descriptor)
 
 
+def open_here(path: str | os.PathLike[str], flags: int) -> int:
+    """For ``open(path, mode, opener=open_here)``: writes to the file of that name or to a new one, through no link.
+
+    A pipe that a neighbour put there is no wait for its reader either. Raises OSError in one line.
+    """
+    try:
+        return os.open(path, flags | _NO_LINK | getattr(os, "O_NONBLOCK", 0), 0o666)
+    except OSError as error:
+        raise refusal(error, path) from None
+
+
 def _give_mode(temporary: Path, mode: int) -> None:
     """Some libraries put a file of their own in its place, which its owner alone may read."""
     descriptor = os.open(temporary, os.O_RDONLY | _NO_LINK)
@@ -110,25 +122,31 @@ def short_name(path: Path) -> str:
 def remove_abandoned(path: Path) -> None:
     """Removes what processes of this machine that are no more left `hidden` beside `path`, such as a killed conversion.
 
-    What replaced files were set aside as (".old") stays where `path` itself is not there.
+    What replaced files were set aside as (".old") stays where `path` itself is not there. Names of earlier versions,
+    which ended in ``.HOST.PID.tmp`` or ``.PID.partial``, count too.
     """
     endings = "tmp|scratch|old" if path.exists() else "tmp|scratch"
-    ours = re.compile(rf"{re.escape(hidden(path, '').name.rsplit('.', 3)[0])}\.(\d+)\.[0-9a-f]{{16}}\.({endings})")
+    ours = re.compile(
+        rf"\.{re.escape(short_name(path))}\."
+        rf"(?:{re.escape(_machine())}\.(\d+)(?:\.[0-9a-f]{{16}})?\.(?:{endings})|(\d+)\.partial)"
+    )
     for name in os.listdir(path.parent) if path.parent.is_dir() else ():
         found = ours.fullmatch(name)
-        if found and not _runs(int(found[1])):
+        if found and not runs(int(found[1] or found[2])):
             left = path.with_name(name)
             if left.is_dir() and not left.is_symlink():
                 shutil.rmtree(left, ignore_errors=True)
             else:
-                left.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # of another user, or removed by another process
+                    left.unlink()
 
 
 def _machine() -> str:
     return re.sub(r"[^A-Za-z0-9-]", "-", platform.node())[:40] or "-"
 
 
-def _runs(pid: int) -> bool:
+def runs(pid: int) -> bool:
+    """Whether there is a process of that number on this machine."""
     if os.name != "posix":  # where signal 0 is no question
         return True
     try:

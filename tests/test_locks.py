@@ -13,7 +13,7 @@ import torch
 
 import sciops
 from sciops import datasets
-from sciops._locks import Lock, exclusive, occupied
+from sciops._locks import Lock, exclusive, occupied, occupy
 from sciops.runs import RunFolder
 from sciops.training import TrainConfig, fit
 
@@ -151,3 +151,18 @@ def test_who_waited_for_a_lock_that_is_removed_takes_a_new_one(tmp_path, monkeyp
     monkeypatch.setattr(fcntl, "flock", late)
     with exclusive(path) as mine, exclusive(path) as also:
         assert mine and not also
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_workers_of_a_killed_run_are_waited_for(tmp_path):
+    """They hold the lock of their parent until they notice that it is gone, and the run is resumed before that."""
+    code = _HOLDS.replace("print(flush=True)", "os.fork() or (time.sleep(1.5), os._exit(0))\nprint(flush=True)")
+    words = [sys.executable, "-c", f"import os{code}", str(tmp_path)]
+    other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert other.stdout.readline() == b"\n"
+    with pytest.raises(OSError, match=f"in use by process {other.pid}"):
+        occupy(tmp_path)
+    other.kill()
+    other.wait()
+    occupy(tmp_path).release()
+    other.communicate()

@@ -14,7 +14,7 @@ import torch
 
 import sciops
 from sciops import datasets
-from sciops._json import write_json
+from sciops._json import append_jsonl, write_json
 from sciops._whole_files import hidden, remove_abandoned, replacing
 from sciops.datasets import _blocks
 from sciops.datasets.native import write_native
@@ -76,7 +76,7 @@ def test_the_mode_is_that_of_any_new_file(tmp_path, writer, umask):
 
 _STEPS = """
 import os, signal, sys
-from sciops._json import write_json
+from sciops._json import append_jsonl, write_json
 
 def killed_at(path, step):
     child = os.fork()
@@ -139,3 +139,30 @@ def test_two_writers_of_one_file_do_not_take_each_others_away(tmp_path):
         assert theirs.read_bytes() == b"half" and load_checkpoint(path)[1] == {"epochs": 1}
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
     assert Path(path).read_bytes() == b"half"
+
+
+def test_leftovers_of_earlier_versions_are_removed_too(tmp_path):
+    """Their names were .NAME.PID.partial and .NAME.HOST.PID.tmp; those of processes that run stay."""
+    path, gone = tmp_path / "config.json", subprocess.Popen(["true"])
+    gone.wait()
+    host = hidden(path, "tmp").name.split(".")[3]
+    for pid in (gone.pid, os.getpid()):
+        for name in (f".config.json.{pid}.partial", f".config.json.{host}.{pid}.tmp", f".other.{pid}.partial"):
+            (tmp_path / name).touch()
+    write_json(path, {})
+    kept = {f".config.json.{os.getpid()}.partial", f".config.json.{host}.{os.getpid()}.tmp", "config.json"}
+    assert {p.name for p in tmp_path.iterdir()} == kept | {f".other.{pid}.partial" for pid in (gone.pid, os.getpid())}
+
+
+@pytest.mark.parametrize("plant", ["link", "link to nothing", "pipe"])
+def test_a_log_is_written_through_no_link_and_into_no_pipe(tmp_path, plant):
+    (victim := tmp_path / "victim").write_text("precious")
+    log = tmp_path / "log.jsonl"
+    os.mkfifo(log) if plant == "pipe" else log.symlink_to(victim if plant == "link" else tmp_path / "nothing")
+    with pytest.raises(OSError, match="log.jsonl cannot be written") as caught:
+        append_jsonl(log, {"epoch": 1})
+    assert "\n" not in str(caught.value) and victim.read_text() == "precious" and not (tmp_path / "nothing").exists()
+    log.unlink()
+    append_jsonl(log, {"epoch": 1})
+    append_jsonl(log, {"epoch": 2})
+    assert log.read_text() == '{"epoch": 1}\n{"epoch": 2}\n'

@@ -7,19 +7,23 @@ here is encrypted, and both ends show a certificate that exists only in the memo
 from __future__ import annotations
 
 import contextlib
+import datetime
 import logging
 import shutil
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 import dask
 from distributed import Nanny, Scheduler, Security, SpecCluster, Worker
 
+from sciops._whole_files import hidden
+from sciops.datasets._cluster_client import scratch_path
+
 _HOST = "127.0.0.1"
 # seconds after the loss of a worker until dask looks whether one is there, and ends its nanny for good if another
 # happens to be on its way: nannies here replace what they lose
 _NEVER = 1e8
+_ROLES = ("client", "scheduler", "worker")
 
 
 class _SchedulerWithoutPages(Scheduler):
@@ -37,13 +41,15 @@ def local_cluster(workers: int) -> Iterator[SpecCluster]:
     """A scheduler and `workers` processes of one thread each on this machine, for the time of the context.
 
     All their ports take TLS connections with the certificate of this cluster alone (``cluster.security``), and there
-    are no web pages. Their files are in a temporary folder that only this user can read, and are removed at the end.
+    are no web pages. Their files are in a temporary folder that only this user can read, and are removed at the end;
+    where this process was killed, `remove_abandoned(scratch_path())` removes them.
 
     Raises ImportError without cryptography, which makes the certificate.
     """
     security = _temporary_security()
     shared = {"host": _HOST, "protocol": "tls://", "security": security, "dashboard": False}
-    folder = tempfile.mkdtemp(prefix="sciops-cluster-")  # of mode 0700
+    folder = hidden(scratch_path(), "scratch")
+    folder.mkdir(0o700)  # fails where anything has that name
     options = {
         "worker_class": _WorkerWithoutPages,
         "nthreads": 1,
@@ -53,7 +59,7 @@ def local_cluster(workers: int) -> Iterator[SpecCluster]:
     worker = {"cls": Nanny, "options": shared | options}
     try:
         with (
-            dask.config.set({"temporary-directory": folder, "distributed.deploy.lost-worker-timeout": _NEVER}),
+            dask.config.set({"temporary-directory": str(folder), "distributed.deploy.lost-worker-timeout": _NEVER}),
             SpecCluster(
                 scheduler={"cls": _SchedulerWithoutPages, "options": shared | {"port": 0}},
                 workers={number: worker for number in range(workers)},
@@ -77,10 +83,30 @@ def client_certificates(security: Security) -> dict[str, str]:
 
 
 def _temporary_security() -> Security:
+    """A key and its certificate for all roles, in memory alone.
+
+    As `Security.temporary` makes them, but valid whatever the clock says: where it is set back during the run, a worker
+    that is begun anew could not join otherwise.
+    """
     try:
-        return Security.temporary()
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError:
         raise ImportError(
             "--workers needs cryptography, without which other users of this machine could run code as you: "
             "pip install 'sciops[cluster]'"
         ) from None
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "sciops")])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(datetime.datetime(1970, 1, 2))
+        .not_valid_after(datetime.datetime(9999, 12, 31))
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()).decode()
+    public = certificate.public_bytes(pem).decode()
+    roles = {f"tls_{role}_{kind}": value for role in _ROLES for kind, value in (("key", secret), ("cert", public))}
+    return Security(require_encryption=True, tls_ca_file=public, **roles)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sciops._untrusted import parse_json
+from sciops._json import write_json
+from sciops._untrusted import read_json
+from sciops._whole_files import open_here
 
 _BLOCK = 1 << 20
 _TIMEOUT = (10.0, 60.0)  # seconds to connect, and between two blocks
@@ -73,8 +75,11 @@ class ResumableDownload:
             os.replace(self.partial, output_file)
 
     def size(self) -> int:
-        """Bytes that have come so far."""
-        return self.partial.stat().st_size if self.partial.exists() else 0
+        """Bytes that have come so far; what a neighbour put in the place of the file has none."""
+        with contextlib.suppress(OSError):
+            about = self.partial.lstat()
+            return about.st_size if stat.S_ISREG(about.st_mode) else 0
+        return 0
 
     def forget(self) -> None:
         """Removes what has come so far."""
@@ -112,7 +117,7 @@ class ResumableDownload:
                 room = self._room(size)
                 if not done:  # before the notes: they must never speak of other bytes
                     self.partial.unlink(missing_ok=True)
-                self.notes.write_text(json.dumps({"url": url, "version": _version(response), "size": size}))
+                write_json(self.notes, {"url": url, "version": _version(response), "size": size})
                 self._write(url, response, done, size, most, room)
         except requests.exceptions.HTTPError as error:
             answer = error.response
@@ -130,7 +135,7 @@ class ResumableDownload:
 
     def _noted(self) -> dict[str, Any]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            noted = parse_json(self.notes.read_text())
+            noted = read_json(self.notes)
             return {key: noted[key] for key in ("url", "version", "size")}
         self.forget()  # bytes of an unknown address
         return {"url": None, "version": None, "size": None}
@@ -181,7 +186,7 @@ class ResumableDownload:
         from tqdm.auto import tqdm
 
         with (
-            open(self.partial, "r+b" if done else "wb") as file,
+            open(self.partial, "r+b" if done else "wb", opener=open_here) as file,
             tqdm(
                 total=size,
                 initial=done,

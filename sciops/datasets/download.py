@@ -143,6 +143,8 @@ def _fetch_file(chosen: PublicSet, file: RemoteFile, folder: Path, limit: int | 
     expected = file.hash or (f"sha256:{remembered.read_text().strip()}" if remembered.exists() else None)
     if not path.exists():
         incoming = folder / f"{file.name}.incoming"
+        if incoming.is_symlink():
+            raise FileExistsError(f"{incoming} is a link, what comes must stay in {folder}: remove it")
         incoming.mkdir(exist_ok=True)
         with exclusive(incoming / ".lock") as mine:
             if not mine:
@@ -223,7 +225,7 @@ def _retrieve(url: str, expected: str | None, name: str, incoming: Path, downloa
 def _kept(incoming: Path) -> int:
     """Bytes that wait for the rest."""
     part = incoming / ".bytes"
-    return part.stat().st_size if part.exists() else 0
+    return part.stat().st_size if part.is_file() and not part.is_symlink() else 0
 
 
 def _hash_like(path: Path, expected: str | None) -> str | None:

@@ -18,9 +18,10 @@ import numpy as np
 
 from sciops._locks import Lock
 from sciops._untrusted import parse_json
-from sciops._whole_files import short_name
+from sciops._whole_files import remove_abandoned, short_name
 from sciops._writable import writable_file, writable_folder
 from sciops.datasets._cluster import Cluster, make_on
+from sciops.datasets._cluster_client import scratch_path
 from sciops.datasets._native.assembly import Assembly
 from sciops.datasets._native.layout import root_attributes
 from sciops.datasets._native.parts import Plan, first_difference, is_claimed, read_manifest, remove_parts
@@ -195,9 +196,13 @@ def write_parts(
         raise ValueError(f"shard={i}/{n}: expected i/n with 0 ≤ i < n, such as 0/4 … 3/4")
     own = list(range(i, plan.chunks, n))
     todo = pending(plan, own, verify=True)
+    if todo and finished(plan):  # another shard has finished and taken the parts away
+        todo = []
     size = {index: stop - start for index in own for start, stop in [plan.bounds(index)]}
     done = sum(size.values()) - sum(size[index] for index in todo)
     here = cluster is None or not todo
+    if cluster is not None and cluster.scheduler is None:
+        remove_abandoned(scratch_path())  # of workers whose process was killed
     made = _in_turn(plan, make, todo, batch, also) if here else make_on(cluster, plan, make, todo)
     with (
         tqdm(total=sum(size.values()), initial=done, unit="sample", disable=not progress) as bar,

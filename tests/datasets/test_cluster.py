@@ -30,7 +30,9 @@ from distributed import Client, LocalCluster
 
 from data_gen.darcy import DarcyConfig
 from data_gen.darcy import run as run_darcy
+from sciops._whole_files import hidden
 from sciops.datasets import _cluster, _cluster_client, _cluster_local, writer
+from sciops.datasets._cluster_client import scratch_path
 from sciops.datasets._cluster_local import client_certificates, local_cluster
 from sciops.datasets._native import assembly, parts
 from sciops.datasets.native import content_hash
@@ -458,6 +460,21 @@ def test_files_of_the_workers_are_those_of_the_user_alone_and_do_not_stay(tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_folders_of_workers_whose_process_was_killed_are_removed(tmp_path: Path, monkeypatch) -> None:
+    """Also where nothing is left for workers to do."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    mine = hidden(scratch_path(), "scratch")
+    left = mine.with_name(mine.name.replace(f".{os.getpid()}.", f".{gone.pid}."))
+    for folder in (mine, left):
+        (folder / "dask-scratch-space").mkdir(parents=True)
+    plan = plan_in(tmp_path / "data")
+    writer.write_parts(plan, functools.partial(make, tmp_path, 0), progress=False)
+    writer.write_parts(plan, functools.partial(make, tmp_path, 0), cluster=Cluster(workers=1), progress=False)
+    assert mine.exists() and not left.exists()
+
+
 def test_a_scheduler_without_certificates_is_refused_unless_asked_for(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(distributed.Client, "__init__", recorded(distributed.Client.__init__, began := []))
     plan = plan_in(tmp_path)
@@ -481,6 +498,15 @@ def test_certificates_that_are_missing_or_wrong_are_one_line(tmp_path: Path, mon
         with dask.config.set(dict(zip(names, values))), pytest.raises(ValueError, match=told) as caught:
             generate(plan, nothing, cluster=there, progress=False)
         assert "\n" not in str(caught.value) and not plan.parts.exists()
+
+
+def test_a_clock_that_is_set_back_keeps_no_worker_out() -> None:
+    """A worker that is begun anew shows the certificate of the run, which must not begin to be valid later."""
+    from cryptography import x509
+
+    with local_cluster(0) as local:
+        certificate = x509.load_pem_x509_certificate(local.security.tls_worker_cert.encode())
+    assert certificate.not_valid_before_utc.year < 1980 and certificate.not_valid_after_utc.year > 2100
 
 
 def test_without_cryptography_no_cluster_is_started(tmp_path: Path, monkeypatch) -> None:

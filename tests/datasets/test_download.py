@@ -386,3 +386,25 @@ def test_every_recipe_is_a_command_as_it_stands(recipe):
     preset = _take_option(options, "--preset", next(iter(generator.PRESETS)))
     config = parse(type(generator.PRESETS[preset]), options, default=generator.PRESETS[preset])
     assert (sciops, generate) == ("sciops", "generate") and config.samples > 1
+
+
+@pytest.mark.parametrize("name", [".bytes", ".bytes.json"])
+def test_planted_links_are_not_followed_by_a_download(tmp_path, server, name):
+    """Neither the file that gathers the bytes nor the note of their address is another file of the user."""
+    (victim := tmp_path / "victim").write_bytes(CONTENT[:1000])
+    (incoming := tmp_path / "cache" / "data.bin.incoming").mkdir(parents=True)
+    url = f"http://127.0.0.1:{server.server_port}/data"
+    (incoming / ".bytes.json").write_text(json.dumps({"url": url, "version": '"one"', "size": len(CONTENT)}))
+    (incoming / name).unlink(missing_ok=True)
+    (incoming / name).symlink_to(victim)
+    (path,) = fetch("set", folder=tmp_path / "cache", registry=registry_of(server, "/data"), progress=False)
+    assert path.read_bytes() == CONTENT and not path.is_symlink()
+    assert victim.read_bytes() == CONTENT[:1000] and [p.name for p in (tmp_path / "cache").iterdir()] == ["data.bin"]
+
+
+def test_a_folder_that_is_a_link_takes_no_download(tmp_path, server):
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    (tmp_path / "data.bin.incoming").symlink_to(elsewhere)
+    with pytest.raises(OSError, match="data.bin.incoming is a link"):
+        fetch("set", folder=tmp_path, registry=registry_of(server, "/data"), progress=False)
+    assert list(elsewhere.iterdir()) == []

@@ -396,3 +396,32 @@ def test_shards_and_sizes_that_cannot_be(tmp_path: Path) -> None:
             run(plan_in(tmp_path), shard=shard)
     with pytest.raises(ValueError, match="samples=0: expected at least 1"):
         plan_in(tmp_path, samples=0)
+
+
+@pytest.mark.parametrize("name", ["out.h5", "out.zarr"])
+def test_a_shard_whose_parts_another_one_has_just_taken_away_does_not_make_them_again(tmp_path, monkeypatch, name):
+    """The other one ends between this one's look at the output and its look at the parts."""
+    plan, assembly = plan_in(tmp_path, output=tmp_path / name), writer.Assembly
+    if plan.in_zarr:
+        pytest.importorskip("zarr")
+    write_parts(plan, make, shard=(0, 2), progress=False)
+
+    def late(plan):
+        monkeypatch.setattr(writer, "Assembly", assembly)
+        assert run(plan, shard=(1, 2)) == plan.output and not plan.parts.exists()
+        return assembly(plan)
+
+    monkeypatch.setattr(writer, "Assembly", late)
+    again = generate(plan, lambda ranges: pytest.fail("made again"), shard=(0, 2), progress=False)
+    assert again == plan.output and [p.name for p in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("when", [-1e9, 1e9])
+def test_parts_count_by_what_they_say_and_not_by_the_clock(tmp_path: Path, reference: str, when: float) -> None:
+    """As after a clock that was set back or forth between two runs: no time of a file is compared."""
+    plan, made = plan_in(tmp_path), []
+    write_parts(plan, make, shard=(0, 2), progress=False)
+    for path in plan.parts.iterdir():
+        os.utime(path, (path.stat().st_mtime + when,) * 2)
+    generate(plan, lambda ranges: made.extend(ranges) or make(ranges), progress=False)
+    assert sorted(made) == [(3, 6), (9, 10)] and content_hash(plan.output) == reference

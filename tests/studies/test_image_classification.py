@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from sciops._digest import read_sealed, sealed
 from sciops.datasets.images import load_images
 from studies import _classification_costs as costs
 from studies import _classification_runs as runs
@@ -68,9 +69,9 @@ def test_finished_runs_are_kept_and_a_broken_arm_misses_the_target(config, resul
     monkeypatch.setattr(costs, "peak_memory", lambda *_: 1)
     monkeypatch.setattr(runs, "fit", lambda *_: pytest.fail("trained again"))
     for record in (config.output / "records").glob("multipole*.json"):
-        stored = json.loads(record.read_text())
+        stored = read_sealed(record)
         stored["record"]["accuracy"] = 10.0
-        record.write_text(json.dumps(stored))
+        record.write_text(json.dumps(sealed(stored)))
     again = run(config)
     assert not again["targets"][0]["met"] and again["targets"][0]["value"] < -0.5
     said = capsys.readouterr().out
