@@ -50,12 +50,13 @@ def stated_length(frame: bytes) -> int | None:
 def measured(array: Any) -> Any:
     """An opened ``zarr.Array`` whose chunks are measured before they are unpacked."""
     metadata = array.metadata
-    chunk, codecs = metadata.chunk_grid.chunk_shape, metadata.codecs
-    if isinstance(codecs[0], ShardingCodec):
-        inner = _measured(codecs[0].codecs, codecs[0].chunk_shape, array.dtype.itemsize)
-        codecs = (replace(codecs[0], codecs=inner), *codecs[1:])
-    else:
-        codecs = _measured(codecs, chunk, array.dtype.itemsize)
+    codecs, chunk = metadata.codecs, metadata.chunk_grid.chunk_shape
+    sharded = isinstance(codecs[0], ShardingCodec)
+    inner, chunk = (codecs[0].codecs, codecs[0].chunk_shape) if sharded else (codecs, chunk)
+    if not any(isinstance(codec, ZstdCodec) for codec in inner):  # the numbers as they are
+        return array
+    inner = _measured(inner, chunk, array.dtype.itemsize)
+    codecs = (replace(codecs[0], codecs=inner), *codecs[1:]) if sharded else inner
     return zarr.Array(AsyncArray(replace(metadata, codecs=codecs), array.store_path))
 
 
