@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sciops._digest import read_sealed, sealed
 from sciops.metrics import relative_l2
 from sciops.pde import darcy
 from studies.accuracy_for_time import ARMS, PRESETS, Config, run
@@ -42,9 +43,9 @@ def test_solver_rows_are_the_solver_on_the_coarse_coefficient(config, results):
 
 def test_runs_that_are_there_are_not_repeated(config, results):
     record = next((config.output / "records").glob("sine*.json"))
-    stored = json.loads(record.read_text())
+    stored = read_sealed(record)
     stored["record"]["error"] = 0.125
-    record.write_text(json.dumps(stored))
+    record.write_text(json.dumps(sealed(stored)))
     again = run(config)
     assert {row["name"]: row["error"] for row in again["summary"][43]}["sine-cosine"] == 0.125
 
