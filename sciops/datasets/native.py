@@ -27,6 +27,7 @@ from sciops._untrusted import parse_json
 from sciops._whole_files import replacing
 from sciops._writable import writable_file
 from sciops.datasets._blocks import pieces
+from sciops.datasets._messages import shown
 from sciops.datasets._native.attributes import restore
 from sciops.datasets._native.inflation import Inflation
 from sciops.datasets._native.layout import (
@@ -189,6 +190,8 @@ def content_hash(path: str | os.PathLike[str]) -> str:
         for group in sorted(name for name, item in file.items() if isinstance(item, h5py.Group)):
             for key in sorted(file[group]):
                 data = file[group][key]
+                if not isinstance(data, h5py.Dataset):
+                    raise ValueError(f"{path}: {shown(f'{group}/{key}', 80)} is a group where a native file has arrays")
                 if data.attrs.get("NAME", b"").startswith(_LENGTH_ALONE):
                     continue
                 little = data.dtype.newbyteorder("<")

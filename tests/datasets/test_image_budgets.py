@@ -119,3 +119,13 @@ def test_pipes_are_not_opened(read, tmp_path):
     os.mkfifo(tmp_path / "a.png")
     with pytest.raises(ValueError, match="a.png is not a regular file"):
         read(tmp_path / "a.png")
+
+
+def test_a_jpeg_of_very_many_scans_is_refused(tmp_path):
+    """Of 95 bytes each, that take 0.08 s at 8000×8000 pixels."""
+    Image.new("L", (1000, 1000), 128).save(tmp_path / "a.jpg", progressive=True)
+    whole = (tmp_path / "a.jpg").read_bytes()
+    assert first(tmp_path / "a.jpg").shape == (1, 3, 8, 8)
+    (tmp_path / "a.jpg").write_bytes(whole[:-2] + whole[whole.rindex(b"\xff\xda") : -2] * 20_000 + whole[-2:])
+    with pytest.raises(OverBudget, match=r"decoding its 20006 scans takes 26 seconds of computing, more than the 10"):
+        first(tmp_path / "a.jpg")

@@ -213,3 +213,13 @@ def test_numbers_of_a_great_many_samples_are_written_part_by_part(tmp_path: Path
     with h5py.File(path) as file:
         assert file["r2/seed"].chunks == (1 << 15,) and np.array_equal(file["r2/seed"], seeds)
     assert stored_bytes([(("sample",), (70_001,), np.dtype(int))]) >= path.stat().st_size
+
+
+def test_a_hash_is_of_arrays_alone(tmp_path):
+    """A group that holds itself ended a study in a traceback, before its fields were opened."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        group = file.create_group("r16")
+        group["itself"] = group
+        file.attrs["sciops_schema"] = "1"
+    with pytest.raises(ValueError, match="a.h5: r16/itself is a group where a native file has arrays"):
+        content_hash(tmp_path / "a.h5")

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from sciops._budget import Budget, OverBudget, Spending, current_budget
+from sciops._budget import Budget, OverBudget, Spending, current_budget, over_budget
 from sciops._untrusted import check_regular
 from sciops.datasets._messages import shown
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _TIFF_BITS, _TIFF_KIND, _WHITE_IS_ZERO = 258, 262, 0
+_PASS = 1.3e-9  # seconds of a scan for a pixel
 _PIECE = 1 << 16  # bytes that are counted at once
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 
@@ -69,6 +70,8 @@ class ImageFiles:
                     each = _bytes_of_pixel(image.mode) + _bytes_of_pixel(mode)
                     spent.take(bytes=wide * high * each, what=f"{wide}×{high} pixels")
                     made = resized[0] * resized[1] * _bytes_of_pixel(mode) if resized != image.size else 0
+                    if image.format in ("JPEG", "MPO"):
+                        _check_scans(path, wide * high, self.budget)
                     spent.take(bytes=2 * made, what=f"resizing {wide}×{high} pixels to {resized[0]}×{resized[1]}")
                     image = _eight_bits(image).convert(mode)
                     spent.take(what=f"{wide}×{high} pixels")
@@ -115,6 +118,14 @@ def _opened(file: io.BufferedReader) -> Any:
             file.seek(0)
             return open_header(file, "")
     raise UnidentifiedImageError("its first bytes are not those of " + ", ".join(_FORMATS))
+
+
+def _check_scans(path: Path, pixels: int, budget: Budget) -> None:
+    """Raises OverBudget for a JPEG of very many scans, each of some 100 bytes and a pass over all its pixels."""
+    scans = path.read_bytes().count(b"\xff\xda")
+    seconds = _PASS * scans * pixels
+    if seconds > budget.seconds:
+        raise over_budget(path, "seconds", seconds, budget, f"decoding its {scans} scans")
 
 
 def _bytes_of_pixel(mode: str) -> int:
