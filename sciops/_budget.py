@@ -23,7 +23,7 @@ class Budget:
         Memory that is made of the file, besides as many bytes as it has on the disk. Numbers that are read on demand
         count when they are read.
     objects : int
-        Groups, arrays, attributes, members, tensors and entries of a vocabulary together.
+        Groups, arrays, attributes, members and tensors together.
     seconds : float
         Of computing (processor time).
 

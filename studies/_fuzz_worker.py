@@ -79,7 +79,7 @@ def attempt(
         outcome, detail = "crash", f"{type(error).__name__} at {Path(where.filename).name}:{where.lineno}: {text}"
     # a process that was ended meanwhile has taken its queue with it: the watch, which looks often, knows better
     seconds = time.perf_counter() - started - max(0.0, sum(waited("self").values()) - queued)
-    if outcome in ("opened", "refused") and zlib.crc32(os.fsencode(path.parent.name)) % _SHARE == 0:
+    if use is None and outcome in ("opened", "refused") and zlib.crc32(os.fsencode(path.parent.name)) % _SHARE == 0:
         apart = _other_verdict(path)
         outcome, detail = ("two verdicts", apart[:_LONGEST]) if apart else (outcome, detail)
     used = [_megabytes("VmHWM", number) - before.get(number, 0.0) for number in _processes()]

@@ -277,8 +277,9 @@ class Server:
         return self
 
     def __exit__(self, *_: Any) -> None:
+        self._process.kill()  # it holds nothing, and takes long to end by itself on a busy machine
+        self._process.wait()
         self._process.stdin.close()
-        self._process.wait(10)
         self._process.stdout.close()
 
     def ask(self, **request: Any) -> dict[str, Any]:

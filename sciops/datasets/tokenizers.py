@@ -141,7 +141,7 @@ def load_tokenizer(path: str | os.PathLike, *, end: str = END, budget: Budget | 
     """The tokenizer that `save` wrote to a file or into a folder, or any of `tokenizers`' own JSON files.
 
     end : which token ends a text, of files that others wrote ("<|endoftext|>", "</s>")
-    budget : of opening the file, as in `sciops.open_dataset`; every token of the vocabulary is an object
+    budget : of opening the file, as in `sciops.open_dataset`; 400 bytes count for every token and merged pair
 
     Raises FileNotFoundError, and ValueError in one line for a file that is not a tokenizer, changed since `save` wrote
     it, or takes more than its budget.
@@ -195,7 +195,7 @@ def _count(found: dict[str, Any], spent: Spending) -> None:
     model = model if isinstance(model, dict) else {}
     held = [model.get("vocab"), found.get("added_tokens"), found.get("symbols")]
     tokens, pairs = (sum(len(one) for one in some if hasattr(one, "__len__")) for some in (held, [model.get("merges")]))
-    spent.take(objects=tokens, bytes=_OF_A_TOKEN * (tokens + pairs), what="its vocabulary")
+    spent.take(bytes=_OF_A_TOKEN * (tokens + pairs), what="its vocabulary")
 
 
 def encode_documents(tokenizer: BytePairs | Symbols, texts: Iterable[str]) -> np.ndarray:
