@@ -88,13 +88,13 @@ def group_of(path: Path, name: str) -> tuple[dict[str, Any], dict[str, Stored]]:
 def _check_links(store: Path) -> None:
     """Raises ValueError for a symbolic link inside the store, at any depth, that leads out of it.
 
-    Files and folders count as objects of the budget.
+    Folders count as objects of the budget; of files, which are shards, a large store has very many.
     """
     root, folders, spent = os.path.realpath(store), [os.fspath(store)], Spending(store, size=0)
     while folders:
+        spent.take(objects=1)
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
-                spent.take(objects=1, what="its folders")
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
                 elif entry.is_symlink() and os.path.commonpath((root, target := os.path.realpath(entry.path))) != root:
