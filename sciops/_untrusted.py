@@ -65,14 +65,16 @@ def parse_json(text: str | bytes, *, largest: int = LARGEST_JSON, source: str | 
     """
     if isinstance(text, (str, bytes)) and len(text) > largest:
         raise json.JSONDecodeError(f"longer than the {largest} bytes that are read", "", 0)
+    opened = DEEPEST_JSON + 1
     if isinstance(text, (str, bytes)):
-        marks = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
-        values = sum(text.count(mark) for mark in marks)
+        comma, *brackets = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
+        opened = sum(text.count(bracket) for bracket in brackets)
+        values = opened + text.count(comma)
         if _JSON_VALUE * values > current_budget().bytes + len(text):
             raise over_budget(source, "bytes", _JSON_VALUE * values, current_budget(), "its JSON")
     try:
         content = json.loads(text)
-        deepest = _is_deeper(content, DEEPEST_JSON)
+        deepest = opened > DEEPEST_JSON and _is_deeper(content, DEEPEST_JSON)
     except RecursionError:
         deepest = True
     if deepest:
@@ -86,7 +88,8 @@ def read_json(path: str | os.PathLike[str], *, largest: int = LARGEST_JSON) -> A
     Raises what `check_regular` raises, and ValueError without the file's name for content that is not JSON in UTF-8.
     """
     with open(check_regular(path), "rb") as file:
-        return parse_json(file.read(largest + 1), largest=largest, source=path)
+        size = os.fstat(file.fileno()).st_size  # a read makes room for all that it is asked for
+        return parse_json(file.read(min(size, largest) + 1), largest=largest, source=path)
 
 
 def _is_deeper(content: Any, levels: int) -> bool:
