@@ -29,6 +29,7 @@ from sciops._writable import writable_file
 from sciops.datasets._blocks import pieces
 from sciops.datasets._messages import shown
 from sciops.datasets._native.attributes import restore
+from sciops.datasets._native.hdf5_guard import unchanged
 from sciops.datasets._native.inflation import Inflation
 from sciops.datasets._native.layout import (
     create_group,
@@ -141,7 +142,8 @@ def read_native(path: str | os.PathLike[str], resolution: int | Sequence[int] | 
             # absolute: xarray takes a name that begins like "memory::" for an address
             file = os.path.abspath(path)
             check_positions(file, name)
-            dataset = xarray.open_dataset(file, group=name, engine="h5netcdf", decode_times=False, phony_dims="access")
+            options = {"group": name, "engine": "h5netcdf", "decode_times": False, "phony_dims": "access"}
+            dataset = unchanged(Path(file), lambda: xarray.open_dataset(file, **options))
         measured(dataset, file, name)
     restore(dataset)
     dataset.attrs = {**attrs, **dataset.attrs}  # in place: a copy would not close the file

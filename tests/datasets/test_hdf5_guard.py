@@ -65,6 +65,33 @@ def test_the_guard_goes_on_after_a_file_has_ended_it(guard, endless, tmp_path):
     guard.check(endless)
 
 
+def test_a_file_that_takes_the_name_of_the_one_that_was_looked_at_is_not_opened(endless, tmp_path):
+    sound, number = write_sample("pdebench-1d", tmp_path / "a.h5"), lambda file: file.id.get_vfd_handle()
+
+    def swapped():
+        os.replace(endless, sound)
+        return h5py.File(sound, "r")
+
+    with pytest.raises(ValueError, match="a.h5 changed while it was opened"):
+        hdf5_guard.unchanged(sound, swapped, number)
+    with pytest.raises(ValueError, match="HDF5 library"):
+        open_dataset(sound)
+
+
+def test_a_file_that_was_changed_in_place_is_looked_at_again_whatever_its_time_says(endless):
+    content, about = endless.read_bytes(), endless.stat()
+    write_sample("the-well", endless)
+    sound = endless.read_bytes()
+    endless.write_bytes(sound + bytes(len(content) - len(sound)))
+    os.utime(endless, ns=(about.st_atime_ns, about.st_mtime_ns))
+    open_dataset(endless).close()
+    with open(endless, "r+b") as file:
+        file.write(content)
+    os.utime(endless, ns=(about.st_atime_ns, about.st_mtime_ns))
+    with pytest.raises(ValueError, match="HDF5 library"):
+        open_dataset(endless)
+
+
 def test_another_who_ends_the_process_does_not_make_a_sound_file_damaged(guard, tmp_path):
     guard.check(write_sample("pdebench-1d", tmp_path / "a.h5"))
     os.kill(guard.process.pid, signal.SIGKILL)
@@ -127,7 +154,7 @@ def test_a_forked_process_has_a_guard_of_its_own(tmp_path):
         pid = os.fork()
     if pid == 0:
         other = write_sample("pdebench-1d", tmp_path / "b.h5", seed=1)
-        hdf5_guard.check_survivable(other)
+        hdf5_guard.open_survivable(other).close()
         mine = hdf5_guard._of_process(os.getpid())
         os.write(write, str(mine.process.pid).encode())
         mine.close()

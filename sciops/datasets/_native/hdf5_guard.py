@@ -4,8 +4,9 @@ for ever, and no error comes back from either.
 The process is started at the first file (0.15 s), waits for the next ones (some milliseconds each, and none for a file
 it has seen), and ends with this one. What is guaranteed: this process opens no HDF5 file whose links, attributes,
 types and indices of chunks the library did not survive, nor one whose numbers it did not, up to 16 MB; of larger files
-only the first and last numbers of each array were tried. Where no process can be started, or the system is not POSIX,
-files are opened without it.
+only the first and last numbers of each array were tried; and the file that is opened is the one that was looked at,
+even where another takes its name meanwhile. Where no process can be started, or the system is not POSIX, files are
+opened without it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from sciops._budget import Budget, current_budget, over_budget
 from sciops.datasets._messages import shown
@@ -30,14 +33,43 @@ _SECONDS, _PER_BYTE = 0.25, 3e-7
 _PATIENCE, _SILENT = 60.0, 256  # seconds that disks may take; the status of a process that waits for longer
 # glibc's allocator that ends a process which has written over its ends; other systems know neither word
 _CHECKED = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
+_SEEN: dict[tuple[tuple[int, ...], Budget], int | None] = {}  # (file, budget) → status, for forked processes too
 _VISIT = Path(__file__).with_name("hdf5_visit.py")
 
 
-def check_survivable(path: Path) -> None:
-    """Raises ValueError in one line for a file that ends the HDF5 library or holds it up, OverBudget for one that takes
-    more than its budget."""
-    if os.name == "posix":
-        _of_process(os.getpid()).check(path)
+def open_survivable(path: Path) -> Any:
+    """The h5py file, opened for reading once a process has survived it, if it is still that file.
+
+    Raises ValueError in one line for a file that ends the HDF5 library or holds it up, or changes meanwhile, OverBudget
+    for one that takes more than its budget, and what h5py raises.
+    """
+    import h5py
+
+    return unchanged(path, lambda: h5py.File(path, "r"), lambda file: file.id.get_vfd_handle())
+
+
+def unchanged(path: Path, opening: Callable[[], Any], descriptor: Callable[[Any], int] | None = None) -> Any:
+    """What `opening` returns, once a process has survived the file of that name; errors as in `open_survivable`.
+
+    descriptor : of what was opened; without it the name is looked at once more
+    """
+    if os.name != "posix":
+        return opening()
+    looked_at = _of_process(os.getpid()).check(path)
+    opened = opening()
+    try:
+        same = _identity(os.stat(path) if descriptor is None else os.fstat(descriptor(opened))) == looked_at
+    except OSError:
+        same = False
+    if not same:
+        opened.close()
+        raise ValueError(f"{shown(str(path))} changed while it was opened: open it again when it is written")
+    return opened
+
+
+def _identity(about: os.stat_result) -> tuple[int, ...]:
+    """Which file it is, and in which state."""
+    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
 
 def refusal(path: Path, status: int, budget: Budget) -> ValueError:
@@ -79,24 +111,30 @@ class Guard:
     def __init__(self) -> None:
         self.owner, self.lock = os.getpid(), threading.Lock()
         self.process: subprocess.Popen | None = None
-        self.possible, self.seen = True, {}
+        self.possible = True
         atexit.register(self.close)
 
-    def check(self, path: Path) -> None:
-        about, budget = path.stat(), current_budget()
-        key = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, budget)
-        with self.lock:
-            if key not in self.seen:
-                self.seen[key] = (
-                    self._status(path.absolute(), _allowed(about.st_size), budget) if self.possible else None
-                )
-            status = self.seen[key]
+    def check(self, path: Path) -> tuple[int, ...]:
+        """The identity of the file that was survived."""
+        budget, descriptor = current_budget(), os.open(path, os.O_RDONLY)
+        try:
+            about = os.fstat(descriptor)
+            key = (_identity(about), budget)
+            with self.lock:
+                if key not in _SEEN:
+                    # the first is this file, whatever has its name by then; not all systems have such places
+                    places = [f"/proc/{os.getpid()}/fd/{descriptor}", str(path.absolute())]
+                    _SEEN[key] = self._status(places, _allowed(about.st_size), budget) if self.possible else None
+                status = _SEEN[key]
+        finally:
+            os.close(descriptor)
         if status is not None:
             raise refusal(path, status, budget)
+        return key[0]
 
-    def _status(self, path: Path, seconds: float, budget: Budget) -> int | None:
+    def _status(self, places: list[str], seconds: float, budget: Budget) -> int | None:
         """None where the process survives the file, else how it ended."""
-        question = [str(path), min(seconds, budget.seconds), budget.seconds, budget.objects, budget.bytes]
+        question = [places, min(seconds, budget.seconds), budget.seconds, budget.objects, budget.bytes]
         for _ in range(2):  # it may have been ended from outside since the last file
             process = self._running()
             if process is None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sciops.datasets._native.attributes import to_store
-from sciops.datasets._native.hdf5_guard import check_survivable
+from sciops.datasets._native.hdf5_guard import open_survivable
 from sciops.datasets._native.schema import check_schema, finest_first
 from sciops.datasets.conventions import SPACE
 from sciops.grids import Grid
@@ -131,17 +131,15 @@ def plain_attribute(value: Any) -> Any:
 def open_hdf5(path: str | os.PathLike[str]) -> Any:
     """The open h5py file.
 
-    Raises FileNotFoundError, ValueError (not HDF5, or what `check_survivable` refuses) or OSError (truncated, damaged),
+    Raises FileNotFoundError, ValueError (not HDF5, or what `open_survivable` refuses) or OSError (truncated, damaged),
     in one line with the remedy.
     """
-    import h5py
 
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
-    check_survivable(path)
     try:
-        return h5py.File(path, "r")
+        return open_survivable(path)
     except OSError as error:
         if isinstance(error, PermissionError):
             raise

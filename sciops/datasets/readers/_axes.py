@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sciops._untrusted import parse_json
+from sciops.datasets._native.hdf5_guard import open_survivable
 from sciops.datasets._native.inflation import Inflation
 from sciops.datasets.conventions import SPACE
 from sciops.datasets.readers._hdf5_attributes import hdf5_packing
@@ -71,12 +72,11 @@ def axis_of(points: np.ndarray | None, n: int) -> Axis | str:
 def numbers(probe: Probe, name: str, most: int = MOST_POINTS) -> np.ndarray | None:
     """A small array of the file in its own precision; None where it is not there, is no array of numbers, or is longer
     than `most`."""
-    import h5py
 
     entry = probe.arrays.get(name)
     if entry is None or not is_real(entry.dtype) or not 0 < int(np.prod(entry.shape, dtype=object)) <= most:
         return None
-    with readable(probe.path, "an HDF5 file"), h5py.File(probe.path, "r") as file:
+    with readable(probe.path, "an HDF5 file"), open_survivable(probe.path) as file:
         packing = hdf5_packing(file[name])
         Inflation(probe.path, name).check(file[name])
         return np.asarray(file[name][()]) if packing is None else packing.unpacked(file[name][()])

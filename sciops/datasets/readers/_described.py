@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops.datasets._native.hdf5_guard import open_survivable
 from sciops.datasets.readers._description import ALONE
 from sciops.datasets.readers._numpy_files import NumpyArray, npy_array, npz_arrays
 from sciops.datasets.readers._sniff import Probe, readable
@@ -123,5 +124,5 @@ def _hdf5_dims(probe: Probe) -> dict[str, tuple[str, ...] | None]:
             names.append(scale.rsplit("/", 1)[-1] or axis.label)
         return tuple(names) if names and all(names) else None
 
-    with readable(probe.path, KINDS["hdf5"]), h5py.File(probe.path, "r") as file:
+    with readable(probe.path, KINDS["hdf5"]), open_survivable(probe.path) as file:
         return {name: named(file[name]) for name in probe.arrays}

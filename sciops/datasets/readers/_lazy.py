@@ -11,6 +11,7 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from sciops._budget import current_budget
+from sciops.datasets._native.hdf5_guard import open_survivable
 from sciops.datasets._native.inflation import Inflation
 from sciops.datasets.readers._complex import as_numbers, number_type
 from sciops.datasets.readers._hdf5_attributes import hdf5_packing
@@ -39,10 +40,9 @@ class H5Array(BackendArray):
         pick: Mapping[int, int] | None = None,
         stop: Mapping[int, int] | None = None,
     ) -> None:
-        import h5py
 
         self.path, self.key, self.inflation = path, key, Inflation(path, key)
-        with readable(path, "an HDF5 file"), h5py.File(path, "r") as file:
+        with readable(path, "an HDF5 file"), open_survivable(path) as file:
             stored = list(file[key].shape)
             self.packing = hdf5_packing(file[key])
             self.dtype = number_type(np.dtype(file[key].dtype)) if self.packing is None else self.packing.dtype
@@ -58,13 +58,12 @@ class H5Array(BackendArray):
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
-        import h5py
 
         stored: list[Any] = [self.pick.get(axis) for axis in range(self.rank)]
         for axis, part, size in zip(self.axes, key, self.shape):
             # an open slice would run past what `stop` leaves
             stored[axis] = slice(*part.indices(size)) if isinstance(part, slice) else part
-        with readable(self.path, "an HDF5 file"), h5py.File(self.path, "r") as file:
+        with readable(self.path, "an HDF5 file"), open_survivable(self.path) as file:
             item = file[self.key]
             self.inflation.check(item, stored)
             block = as_numbers(item[tuple(stored)])
@@ -103,7 +102,6 @@ class H5Groups(BackendArray):
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
-        import h5py
 
         wanted, *parts = key
         # one list of indices is all that HDF5 takes: where it is not for the samples it stays with the inner axes
@@ -113,7 +111,7 @@ class H5Groups(BackendArray):
             stored[axis] = part
         kept = [axis for axis, part in zip(self.axes, parts) if not isinstance(part, (int, np.integer))]
         order = [sorted(kept).index(axis) for axis in kept]
-        with readable(self.path, "an HDF5 file"), h5py.File(self.path, "r") as file:
+        with readable(self.path, "an HDF5 file"), open_survivable(self.path) as file:
             blocks = []
             for key in (self.keys[i] for i in np.atleast_1d(samples)):
                 Inflation(self.path, key, budget=self.budget).check(file[key], stored)

@@ -15,7 +15,7 @@ from sciops._budget import Budget, OverBudget, Spending, check_rank, current_bud
 from sciops._untrusted import check_regular
 from sciops._whole_files import is_store
 from sciops.datasets._messages import shown
-from sciops.datasets._native.hdf5_guard import check_survivable, refusal
+from sciops.datasets._native.hdf5_guard import open_survivable, refusal
 from sciops.datasets._native.hdf5_visit import Refused, stored_elsewhere, survey
 from sciops.datasets._native.inflation import check_chunk
 from sciops.datasets._native.zarr_store import store_attributes
@@ -174,7 +174,7 @@ class Probe:
             packing = hdf5_packing(item)
             found[name] = Entry(tuple(shape), str(packing.dtype if packing else dtype), hdf5_dimensions(item))
 
-        with readable(self.path, "an HDF5 file"), h5py.File(self.path, "r") as file:
+        with readable(self.path, "an HDF5 file"), open_survivable(self.path) as file:
             file.visititems(visit)
         return found, others
 
@@ -311,10 +311,8 @@ def readable(path: Path, what: str) -> Iterator[None]:
 
 
 def _probe_hdf5(path: Path, *, matlab: bool) -> Probe:
-    import h5py
 
-    check_survivable(path)
-    with readable(path, "an HDF5 file"), h5py.File(path, "r") as file:
+    with readable(path, "an HDF5 file"), open_survivable(path) as file:
         try:
             outside, _ = survey(file, current_budget().objects)
         except Refused as refused:

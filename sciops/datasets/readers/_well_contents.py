@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sciops._dimensions import LEADING, SPACE
+from sciops.datasets._native.hdf5_guard import open_survivable
 from sciops.datasets._native.inflation import Inflation
 from sciops.datasets.readers._axes import MOST_POINTS, is_real
 from sciops.datasets.readers._sniff import Probe, readable
@@ -59,7 +60,7 @@ def contents(probe: Probe) -> Contents:
 
     from sciops.datasets.the_well_rules import findings_in
 
-    with readable(probe.path, "an HDF5 file"), h5py.File(probe.path, "r") as file:
+    with readable(probe.path, "an HDF5 file"), open_survivable(probe.path) as file:
         notes = [f"against the format: {text}" for text in findings_in(file)]
         space = _strings(file["dimensions"].attrs.get("spatial_dims"))
         if not space:  # the attribute is not there: the datasets are

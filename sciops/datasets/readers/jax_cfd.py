@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops.datasets._native.hdf5_guard import open_survivable
 from sciops.datasets.conventions import SPACE, at_resolution, build_dataset
 from sciops.datasets.readers._axes import Axis, axis_of, cells_of, is_real, number, numbers, periodic_cells, times_of
 from sciops.datasets.readers._named_axes import axes_by_name, shape_by_name
@@ -172,13 +173,12 @@ def _small(probe: Probe, name: str) -> np.ndarray | None:
 
 
 def _attributes(probe: Probe, name: str) -> dict[str, Any]:
-    import h5py
 
     from sciops.datasets.readers._netcdf3 import read_header
 
     if probe.kind == "netcdf3":
         return read_header(probe.path)[0][name].attrs
-    with readable(probe.path, "an HDF5 file"), h5py.File(probe.path, "r") as file:
+    with readable(probe.path, "an HDF5 file"), open_survivable(probe.path) as file:
         attrs = file[name].attrs
         return {key: attrs[key] for key in ("offset", "units") if key in attrs}
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops.datasets._native.hdf5_guard import open_survivable
 from sciops.datasets.conventions import at_resolution, build_dataset
 from sciops.datasets.readers._axes import axis_of, cells_of, check_size, is_real, numbers, times_of, unplaced
 from sciops.datasets.readers._named_axes import axes_by_name, shape_by_name
@@ -141,10 +142,9 @@ def _array(probe: Probe, name: str, alone: bool) -> Any:
 
 def _units(probe: Probe) -> dict[str, str]:
     """Units as the file states them."""
-    import h5py
 
     found = {}
-    with readable(probe.path, "an HDF5 file"), h5py.File(probe.path, "r") as file:
+    with readable(probe.path, "an HDF5 file"), open_survivable(probe.path) as file:
         for name in ("time", *WORDS):
             stated = file[name].attrs.get("units") if name in file else None
             if isinstance(stated, (str, bytes)) and stated:

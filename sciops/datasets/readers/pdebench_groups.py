@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops.datasets._native.hdf5_guard import open_survivable
 from sciops.datasets.conventions import SPACE, at_resolution, build_dataset
 from sciops.datasets.readers._axes import cell_extents, is_real, numbers, times_of
 from sciops.datasets.readers._reader import Reader, Resolution
@@ -125,9 +126,8 @@ def _groups(probe: Probe) -> tuple[list[str], tuple[int, ...]]:
 
 
 def _configs(probe: Probe, groups: list[str]) -> list[dict[str, Any]]:
-    import h5py
 
-    with readable(probe.path, "an HDF5 file"), h5py.File(probe.path, "r") as file:
+    with readable(probe.path, "an HDF5 file"), open_survivable(probe.path) as file:
         texts = [file[group].attrs.get("config") for group in groups]
     return [settings(text) for text in texts]
 
