@@ -1,10 +1,10 @@
 """Reads what is in HDF5 files before anybody else does: a script that `hdf5_guard` runs in a process of its own.
 
 A line on the standard input is JSON, [places where it is, seconds, budget of seconds, of objects, of bytes]; a dot is
-the answer where this process has survived the file. It ends by SIGPROF after so many seconds of computing and some more for each
-object in it, by SIGXCPU where these pass the budget, by whatever damage does to the HDF5 library, or with the `status`
-of what it refuses: more memory or objects than the budget, attributes that cannot be listed, deeply nested groups. Only
-h5py is imported, no package of ours: it must be there soon.
+the answer where this process has survived the file. It ends by SIGPROF after so many seconds of computing and some more
+for each object in it, by SIGXCPU where these pass the budget, by whatever damage does to the HDF5 library, or with the
+`status` of what it refuses: more memory or objects than the budget, attributes that cannot be listed, deeply nested
+groups. Only h5py is imported, no package of ours: it must be there soon.
 """
 
 from __future__ import annotations
