@@ -40,7 +40,6 @@ from sciops.datasets._native.layout import (
     set_attributes,
     stored_bytes,
 )
-from sciops.datasets._native.measured import check_positions, measured
 from sciops.datasets._native.schema import SCHEMA
 from sciops.datasets._order import in_order
 from sciops.datasets.conventions import SPACE
@@ -126,6 +125,8 @@ def read_native(path: str | os.PathLike[str], resolution: int | Sequence[int] | 
     (truncated or damaged file).
     """
     import xarray
+
+    from sciops.datasets._native.measured import check_positions, measured
 
     attrs, shapes = root_attributes(path)
     if resolution is None:

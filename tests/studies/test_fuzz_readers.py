@@ -225,8 +225,8 @@ def test_a_file_that_is_opened_in_one_way_and_refused_in_another_is_seen(sound, 
     fuzz_readers._write(tmp_path, sound["npz"].files)
     path = tmp_path / sound["npz"].main
     assert _fuzz_worker._other_verdict(path) == ""
-    monkeypatch.setattr("sciops.datasets.validation.validate", lambda path, solutions: 1 / 0)
-    assert _fuzz_worker._other_verdict(path).startswith("validate ends with ZeroDivisionError")
+    monkeypatch.setattr("sciops.datasets.convert", lambda *arguments: 1 / 0)
+    assert _fuzz_worker._other_verdict(path).startswith("convert ends with ZeroDivisionError")
     (tmp_path / "text").write_text("no array")
     monkeypatch.setattr("sciops.datasets.validation.validate", lambda path, solutions: [])
     assert _fuzz_worker._other_verdict(tmp_path / "text").startswith("validate opens it, open_dataset says")
