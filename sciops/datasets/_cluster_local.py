@@ -1,7 +1,9 @@
 """A dask cluster on this machine that other users of the machine can neither use nor read.
 
 Dask takes code from whoever connects, and a port on 127.0.0.1 is open to every user of the machine. Every connection
-here is encrypted, and both ends show a certificate that exists only in the memory of this process and its workers.
+here is encrypted, and both ends show a certificate that exists only for this run, in a folder that this user alone can
+read. (Given in memory, dask would write it to the system's temporary folder again and again, and a kill leave it
+there.)
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ from __future__ import annotations
 import contextlib
 import datetime
 import logging
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -46,10 +50,10 @@ def local_cluster(workers: int) -> Iterator[SpecCluster]:
 
     Raises ImportError without cryptography, which makes the certificate.
     """
-    security = _temporary_security()
-    shared = {"host": _HOST, "protocol": "tls://", "security": security, "dashboard": False}
-    folder = hidden(scratch_path(), "scratch")
+    pems, folder = _new_certificate(), hidden(scratch_path(), "scratch")
     folder.mkdir(0o700)  # fails where anything has that name
+    security = _security_of(pems, folder)
+    shared = {"host": _HOST, "protocol": "tls://", "security": security, "dashboard": False}
     options = {
         "worker_class": _WorkerWithoutPages,
         "nthreads": 1,
@@ -82,8 +86,8 @@ def client_certificates(security: Security) -> dict[str, str]:
     }
 
 
-def _temporary_security() -> Security:
-    """A key and its certificate for all roles, in memory alone.
+def _new_certificate() -> dict[str, bytes]:
+    """A private key and its certificate, "key" and "cert" → PEM.
 
     As `Security.temporary` makes them, but valid whatever the clock says: where it is set back during the run, a worker
     that is begun anew could not join otherwise.
@@ -106,7 +110,15 @@ def _temporary_security() -> Security:
         .sign(key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
-    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()).decode()
-    public = certificate.public_bytes(pem).decode()
-    roles = {f"tls_{role}_{kind}": value for role in _ROLES for kind, value in (("key", secret), ("cert", public))}
-    return Security(require_encryption=True, tls_ca_file=public, **roles)
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return {"key": secret, "cert": certificate.public_bytes(pem)}
+
+
+def _security_of(pems: Mapping[str, bytes], folder: Path) -> Security:
+    """One certificate for all roles, in files of a folder that this user alone can read."""
+    files = {kind: str(folder / f"{kind}.pem") for kind in pems}
+    for kind, file in files.items():
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+            opened.write(pems[kind])
+    roles = {f"tls_{role}_{kind}": file for role in _ROLES for kind, file in files.items()}
+    return Security(require_encryption=True, tls_ca_file=files["cert"], **roles)

@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -500,12 +501,20 @@ def test_certificates_that_are_missing_or_wrong_are_one_line(tmp_path: Path, mon
         assert "\n" not in str(caught.value) and not plan.parts.exists()
 
 
+def test_the_key_of_a_local_cluster_is_in_one_private_folder_alone(cluster):
+    """What dask is given in memory it writes into temporary folders, where a kill leaves it."""
+    held = {str(getattr(cluster.security, f"tls_{role}_key")) for role in ("client", "scheduler", "worker")}
+    (key,) = map(Path, held)
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600 and stat.S_IMODE(key.parent.stat().st_mode) == 0o700
+    assert {cluster.security.tls_ca_file, cluster.security.tls_worker_cert} == {str(key.with_name("cert.pem"))}
+
+
 def test_a_clock_that_is_set_back_keeps_no_worker_out() -> None:
     """A worker that is begun anew shows the certificate of the run, which must not begin to be valid later."""
     from cryptography import x509
 
     with local_cluster(0) as local:
-        certificate = x509.load_pem_x509_certificate(local.security.tls_worker_cert.encode())
+        certificate = x509.load_pem_x509_certificate(Path(local.security.tls_worker_cert).read_bytes())
     assert certificate.not_valid_before_utc.year < 1980 and certificate.not_valid_after_utc.year > 2100
 
 
