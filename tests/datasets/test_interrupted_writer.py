@@ -1,5 +1,6 @@
 """Folders that vanish, second processes and kills amid the clean-up: no success without the output, nothing left."""
 
+import errno
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from test_writer import make, plan_in, run
 
+from sciops.datasets._native import parts
 from sciops.datasets.writer import generate
 
 
@@ -107,3 +109,17 @@ def test_a_second_process_at_one_output_is_one_line(tmp_path: Path) -> None:
     assert re.fullmatch(rf".*out.h5 is being made by process {os.getpid()} of .*: wait until it .* --shard", refused[0])
     assert refused[1] == plan.parts  # a shard does its share, and leaves the output to whoever is last
     assert os.listdir(tmp_path) == ["out.h5"]
+
+
+def test_a_disk_that_is_full_after_the_plan_has_its_name_leaves_no_hidden_file(tmp_path, monkeypatch):
+    plan = plan_in(tmp_path)
+    plan.parts.mkdir()
+
+    def full(path):
+        if path == plan.parts:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("sciops._whole_files.synchronize", full)
+    with pytest.raises(OSError, match=re.escape(os.strerror(errno.ENOSPC))):
+        parts.claim(plan)
+    assert list(plan.parts.iterdir()) == []

@@ -123,16 +123,17 @@ def claim(plan: Plan) -> bool:
     path, begun = plan.parts / _MANIFEST, False
     if not is_claimed(plan):
         prepared = hidden(path, "tmp")
-        with replacing(prepared, alone=False) as temporary:
-            temporary.write_text(json.dumps(plan.identity, indent=1))
         try:
-            os.link(prepared, path)  # unlike a rename it leaves what is there: two plans may begin at once
-            begun = True
-        except FileExistsError:
-            pass
-        except OSError:  # a file system without links
-            os.replace(prepared, path)
-            begun = True
+            with replacing(prepared, alone=False) as temporary:
+                temporary.write_text(json.dumps(plan.identity, indent=1))
+            try:
+                os.link(prepared, path)  # unlike a rename it leaves what is there: two plans may begin at once
+                begun = True
+            except FileExistsError:
+                pass
+            except OSError:  # a file system without links
+                os.replace(prepared, path)
+                begun = True
         finally:
             prepared.unlink(missing_ok=True)
         is_claimed(plan)
