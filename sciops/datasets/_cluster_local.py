@@ -52,16 +52,16 @@ def local_cluster(workers: int) -> Iterator[SpecCluster]:
     """
     pems, folder = _new_certificate(), hidden(scratch_path(), "scratch")
     folder.mkdir(0o700)  # fails where anything has that name
-    security = _security_of(pems, folder)
-    shared = {"host": _HOST, "protocol": "tls://", "security": security, "dashboard": False}
     options = {
         "worker_class": _WorkerWithoutPages,
         "nthreads": 1,
         "memory_limit": None,
         "silence_logs": logging.CRITICAL,  # errors of a part are reported once, by this process
     }
-    worker = {"cls": Nanny, "options": shared | options}
     try:
+        security = _security_of(pems, folder)
+        shared = {"host": _HOST, "protocol": "tls://", "security": security, "dashboard": False}
+        worker = {"cls": Nanny, "options": shared | options}
         with (
             dask.config.set({"temporary-directory": str(folder), "distributed.deploy.lost-worker-timeout": _NEVER}),
             SpecCluster(

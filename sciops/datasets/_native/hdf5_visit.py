@@ -191,6 +191,7 @@ def _lower(limit: int, most: float) -> None:
 
 
 def main() -> None:
+    """Answers line after line, until there are no more or a file is refused."""
     import h5py  # noqa: F401
 
     print("ready", flush=True)

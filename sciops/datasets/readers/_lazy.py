@@ -40,7 +40,6 @@ class H5Array(BackendArray):
         pick: Mapping[int, int] | None = None,
         stop: Mapping[int, int] | None = None,
     ) -> None:
-
         self.path, self.key, self.inflation = path, key, Inflation(path, key)
         with readable(path, "an HDF5 file"), open_survivable(path) as file:
             stored = list(file[key].shape)
@@ -58,7 +57,6 @@ class H5Array(BackendArray):
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
-
         stored: list[Any] = [self.pick.get(axis) for axis in range(self.rank)]
         for axis, part, size in zip(self.axes, key, self.shape):
             # an open slice would run past what `stop` leaves
@@ -102,7 +100,6 @@ class H5Groups(BackendArray):
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
-
         wanted, *parts = key
         # one list of indices is all that HDF5 takes: where it is not for the samples it stays with the inner axes
         samples = np.arange(len(self.keys))[wanted]

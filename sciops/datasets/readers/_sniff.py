@@ -311,7 +311,6 @@ def readable(path: Path, what: str) -> Iterator[None]:
 
 
 def _probe_hdf5(path: Path, *, matlab: bool) -> Probe:
-
     with readable(path, "an HDF5 file"), open_survivable(path) as file:
         try:
             outside, _ = survey(file, current_budget().objects)

@@ -173,7 +173,6 @@ def _small(probe: Probe, name: str) -> np.ndarray | None:
 
 
 def _attributes(probe: Probe, name: str) -> dict[str, Any]:
-
     from sciops.datasets.readers._netcdf3 import read_header
 
     if probe.kind == "netcdf3":

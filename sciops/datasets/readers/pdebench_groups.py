@@ -126,7 +126,6 @@ def _groups(probe: Probe) -> tuple[list[str], tuple[int, ...]]:
 
 
 def _configs(probe: Probe, groups: list[str]) -> list[dict[str, Any]]:
-
     with readable(probe.path, "an HDF5 file"), open_survivable(probe.path) as file:
         texts = [file[group].attrs.get("config") for group in groups]
     return [settings(text) for text in texts]
