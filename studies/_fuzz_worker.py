@@ -79,7 +79,7 @@ def attempt(
         outcome, detail = "crash", f"{type(error).__name__} at {Path(where.filename).name}:{where.lineno}: {text}"
     # a process that was ended meanwhile has taken its queue with it: the watch, which looks often, knows better
     seconds = time.perf_counter() - started - max(0.0, sum(waited("self").values()) - queued)
-    if use is None and outcome in ("opened", "refused") and zlib.crc32(os.fsencode(path.parent.name)) % _SHARE == 0:
+    if use is None and outcome in ("opened", "refused") and opened_in_every_way(path):
         apart = _other_verdict(path)
         outcome, detail = ("two verdicts", apart[:_LONGEST]) if apart else (outcome, detail)
     used = [_megabytes("VmHWM", number) - before.get(number, 0.0) for number in _processes()]
@@ -90,6 +90,11 @@ def attempt(
         "computing": round(_computed() - computed, 3),
         "megabytes": round(sum(used), 1),
     }
+
+
+def opened_in_every_way(path: Path) -> bool:
+    """Whether the file is one of the share that is opened by all verbs; its name decides."""
+    return zlib.crc32(os.fsencode(path.parent.name)) % _SHARE == 0
 
 
 def _other_verdict(path: Path) -> str:

@@ -64,18 +64,14 @@ def _file(path: Path) -> str:
     from sciops.datasets.readers import open_dataset
 
     with open_dataset(path) as dataset:
-        native = dataset.attrs.get("layout") == "native"
         lines = [f"{path}  ({_size(bytes_on_disk(path))})", f"layout       {_layout(dataset)}"]
-        lines += _about(dataset)
-        if not native:
-            lines += _grid_lines(dataset)
-    if native:
-        from sciops.datasets.native import resolutions
+        lines += _about(dataset) + _grid_lines(dataset)
+        if dataset.attrs.get("layout") == "native":
+            from sciops.datasets.native import resolutions
 
-        for shape in resolutions(path):
-            with open_dataset(path, shape) as dataset:
-                lines += _grid_lines(dataset)
-    with open_dataset(path) as dataset:
+            for shape in resolutions(path)[1:]:  # the first is the finest, which is open
+                with open_dataset(path, shape) as coarser:
+                    lines += _grid_lines(coarser)
         lines.append(f"splits       {_splits(dataset)}")
         lines += _findings(path, dataset)
         lines += _next(path, dataset)

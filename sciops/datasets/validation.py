@@ -128,15 +128,11 @@ def _of_file(path: Path, solutions: int) -> tuple[list[Finding], list[bytes]]:
 
     with open_dataset(path) as dataset:
         shapes = resolutions(path) if dataset.attrs.get("layout") == "native" else ()
-        if len(shapes) < 2:
-            return _of_dataset(dataset, "", solutions)
-    findings: list[Finding] = []
-    finest: list[bytes] = []
-    for shape in shapes:
+        several = len(shapes) > 1
+        findings, finest = _of_dataset(dataset, group_name(shapes[0]) + "/" if several else "", solutions)
+    for shape in shapes[1:]:
         with open_dataset(path, shape) as dataset:
-            own, hashes = _of_dataset(dataset, group_name(shape) + "/", solutions)
-        findings += own
-        finest = finest or hashes
+            findings += _of_dataset(dataset, group_name(shape) + "/", solutions)[0]
     return findings, finest
 
 

@@ -221,3 +221,24 @@ def test_a_text_that_states_gigabytes_is_refused(tmp_path):
     path.write_bytes(content)
     with pytest.raises(ValueError, match="takes bytes of memory, more than"):
         open_dataset(path)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_list_of_dimensions_of_absurd_length_is_refused(tmp_path, axis):
+    """HDF5 believes the length and reads on behind the list: whether that is survived depends on the process."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["u"] = np.zeros((3, 4))
+        for i, name in enumerate("xy"):
+            file[name] = np.arange(3.0 + i)
+            file[name].make_scale(name)
+            file["u"].dims[i].attach_scale(file[name])
+    content = bytearray(path.read_bytes())
+    heap = (1).to_bytes(4, "little") + content.index(b"GCOL").to_bytes(8, "little")
+    lists = [at for at in range(len(content)) if content.startswith(heap, at)]
+    assert len(lists) >= 2
+    damaged = lists[axis]
+    content[damaged : damaged + 4] = (5000).to_bytes(4, "little")
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"attaches dimensions to an array that the HDF5 library cannot list|SIG"):
+        open_dataset(path)

@@ -26,7 +26,15 @@ from typing import Any
 
 from sciops._budget import Budget, current_budget, over_budget
 from sciops.datasets._messages import shown
-from sciops.datasets._native.hdf5_visit import DEEPEST, PER_OBJECT, TooDeep, TooManyObjects, TooMuchMemory, Unlisted
+from sciops.datasets._native.hdf5_visit import (
+    DEEPEST,
+    PER_OBJECT,
+    Misattached,
+    TooDeep,
+    TooManyObjects,
+    TooMuchMemory,
+    Unlisted,
+)
 
 # of computing that a file may take, by its size; its objects add to it; its budget bounds them all
 _SECONDS, _PER_BYTE = 0.25, 3e-7
@@ -88,6 +96,7 @@ def refusal(path: Path, status: int, budget: Budget) -> ValueError:
     allowed = f"{seconds:.2g} s of computing, {1e3 * PER_OBJECT:g} ms an object"
     what = {
         -signal.SIGPROF: f"holds the HDF5 library up (more than {allowed})",
+        Misattached.status: "attaches dimensions to an array that the HDF5 library cannot list",
         Unlisted.status: "has attributes that the HDF5 library cannot list",
         _SILENT: f"keeps the HDF5 library waiting (for more than {_PATIENCE:.0f} s)",
     }

@@ -21,6 +21,7 @@ from typing import Any
 _QUICK = 0.1  # seconds
 _READ = 1 << 24  # bytes of numbers that are read; of larger arrays the first and the last one
 _ROWS = 64
+_SCALES = 100  # dimensions that are attached to an axis; a damaged number asks for billions, which reads other memory
 PER_OBJECT = 0.005  # seconds of computing that each object adds to what the file may take
 _LIBRARY = 1 << 26  # bytes for what the library keeps of its own
 DEEPEST = 100  # groups in groups: every look-up walks through all of them
@@ -49,6 +50,12 @@ class TooManyObjects(Refused):
     """More links and attributes than the budget has objects."""
 
     status = 5
+
+
+class Misattached(Refused):
+    """An array whose list of attached dimensions cannot be read, or is longer than `_SCALES`."""
+
+    status = 7
 
 
 class TooDeep(Refused):
@@ -83,7 +90,8 @@ def visit(path: str, objects: float = math.inf) -> None:
             return
         size = _try(lambda: item.nbytes if item.dtype is not None and item.shape is not None else 0) or 0
         _try(lambda: (item.chunks, item.fillvalue, item.external, item.id.get_storage_size()))
-        _try(lambda: (item.is_scale, [(len(axis), axis.label, axis.items()) for axis in item.dims]))
+        _try(lambda: item.is_scale)
+        _look_at_dimensions(item)
         if size <= left:
             left -= size
             if _try(lambda: item[()]) is None and item.shape:
@@ -142,6 +150,22 @@ def stored_elsewhere(item: Any) -> str | None:
         return str(item.external[0][0])
     sources = [source.file_name for source in item.virtual_sources()] if item.is_virtual else []
     return next((name for name in sources if name != "."), None)
+
+
+def _look_at_dimensions(item: Any) -> None:
+    """The dimensions attached to each axis of an array, each call on its own: one that fails must not hide the next."""
+    import h5py
+
+    if not any(h5py.h5a.exists(item.id, name) for name in (b"DIMENSION_LIST", b"DIMENSION_LABELS")):
+        return
+    for axis in item.dims:
+        count = _try(len, axis)
+        if count is None or count > _SCALES:
+            raise Misattached
+        _try(lambda axis: axis.label, axis)
+        _try(lambda axis: axis.items(), axis)
+        if count:
+            _try(lambda axis: axis[0].name, axis)
 
 
 def _follow(item: Any, key: str | bytes) -> None:
