@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from sciops.datasets import describe, open_dataset, validate, write_native
+from sciops.datasets import convert, describe, open_dataset, validate, write_native
 from sciops.datasets.samples import write_sample
 from sciops.pde._direct import solve_directly
 
@@ -36,6 +36,32 @@ def test_fields_that_are_no_numbers(native, dtype):
         del group["u"]
         group.create_dataset("u", shape, dtype)
     _refused(native, "native")
+
+
+@pytest.mark.parametrize("damage", ["scalar axis", "array for a group", "link to nowhere"])
+def test_a_group_that_is_not_what_its_name_says(native, tmp_path, damage):
+    """Refused alike by all that opens native files, `convert` too, which asks for the resolutions first."""
+    with h5py.File(native, "a") as file:
+        name = next(key for key in file if key[0] == "r")
+        if damage == "scalar axis":
+            del file[name]["x"]
+            file[name]["x"] = 3.0
+        else:
+            del file[name]
+            file[name] = np.zeros(3) if damage == "array for a group" else h5py.SoftLink("/nowhere")
+    _refused(native, f"{name} is not a group of fields with the positions")
+    with pytest.raises(ValueError, match="is not a group of fields"):
+        convert(native, tmp_path / "copy.h5", "native")
+
+
+@pytest.mark.skipif(np.dtype(np.longdouble).itemsize == 8, reason="no extended precision here")
+def test_numbers_in_extended_precision(native):
+    with h5py.File(native, "a") as file:
+        group = file[next(key for key in file if key[0] == "r")]
+        values = group["u"][()].astype(np.longdouble)
+        del group["u"]
+        group["u"] = values
+    _refused(native, "holds u in extended precision .*save it as float64")
 
 
 def test_attributes_that_are_no_json_or_no_number(native):

@@ -188,6 +188,18 @@ def root_attributes(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[
         shapes = {}
         for name in file:
             if name[0] == "r" and name[1:].replace("x", "").isdigit():
-                group = file[name]
-                shapes[name] = tuple(len(group[axis]) for axis in SPACE if axis in group)
+                shapes[name] = _shape(path, name, file.get(name))
     return attrs, finest_first(path, shapes)
+
+
+def _shape(path: Any, name: str, group: Any) -> tuple[int, ...]:
+    """The number of points on each axis of a group of a native file."""
+    import h5py
+
+    positions = [group.get(axis) for axis in SPACE if axis in group] if isinstance(group, h5py.Group) else [None]
+    if not all(isinstance(axis, h5py.Dataset) and axis.ndim == 1 for axis in positions):
+        raise ValueError(
+            f"{path}: {name} is not a group of fields with the positions of their points along each axis: the file is "
+            "damaged; copy it again, or generate it again"
+        )
+    return tuple(map(len, positions))

@@ -150,6 +150,12 @@ def _read(reader: Reader, found: Probe, resolution: Resolution) -> xr.Dataset:
                     if variable.dtype.kind == "c"
                     else f"{found.path} holds {name} of type {variable.dtype}; fields and positions are real numbers"
                 )
+            if variable.dtype.itemsize > (16 if variable.dtype.kind == "c" else 8):
+                dataset.close()
+                raise ValueError(
+                    f"{found.path} holds {name} in extended precision ({variable.dtype}), in which no model computes: "
+                    "save it as float64"
+                )
     except (ValueError, OSError, ImportError, MemoryError):
         raise
     except Exception as error:
