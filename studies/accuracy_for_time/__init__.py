@@ -21,11 +21,11 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from sciops.runs import RunFolder
-from studies._accuracy_arms import ARMS
-from studies._accuracy_case import solved_alone, splits_of, trained_and_tested
-from studies._accuracy_report import draw, print_table, summary, targets
-from studies._cells import data_digest, kept
-from studies._timing import threads
+from studies.accuracy_for_time.arms import ARMS
+from studies.accuracy_for_time.case import solved_alone, splits_of, trained_and_tested
+from studies.accuracy_for_time.report import draw, print_table, summary, targets
+from studies.kit.cells import data_digest, kept
+from studies.kit.timing import threads
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Config:
     seeds: tuple[int, ...] = (0,)
     """of the initial parameters and the order of the fields"""
     arms: tuple[str, ...] = tuple(ARMS)
-    """which of `studies._accuracy_arms.ARMS`"""
+    """which of `studies.accuracy_for_time.arms.ARMS`"""
     validate_every: int = 4
     """epochs between two validations, which the seconds do not count"""
     threads: int = 2
@@ -110,9 +110,3 @@ def _record(name: str, size: int, seed: int, fields: dict[int, Any], config: Con
     }
     make = lambda: trained_and_tested(arm, size, seed, fields, config)  # noqa: E731
     return kept(Path(config.output) / "records", f"{name}_{size}_{seed}", made_by, make)
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

@@ -18,9 +18,9 @@ from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, two_phase
 from sciops.symmetry import Symmetry
 from sciops.training import TrainConfig, evaluate, fit
-from studies._accuracy_arms import Arm
-from studies._cells import fingerprint, read_arrays, write_arrays
-from studies._timing import interleaved
+from studies.accuracy_for_time.arms import Arm
+from studies.kit.cells import fingerprint, read_arrays, write_arrays
+from studies.kit.timing import interleaved
 
 _BLOCK = 50  # fields drawn and solved at a time
 _ALWAYS = 10**6  # epochs: the clock ends a run

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from sciops.plotting import MARKERS, PALETTE, figure
-from studies._accuracy_arms import ARMS, KINDS
-from studies._timing import print_targets, target
+from studies.accuracy_for_time.arms import ARMS, KINDS
+from studies.kit.timing import print_targets, target
 
 _LONG = 150.0  # seconds a run from which an error is held against a target stated for 600
 
@@ -39,7 +39,7 @@ def summary(records: Mapping[int, Mapping[str, list[dict[str, Any]]]], solver: M
 
 
 def targets(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Any) -> list[dict[str, Any]]:
-    """Rows of `studies._timing.target`. Errors are held against their bounds where the runs are long enough to mean it.
+    """Rows of `studies.kit.timing.target`. Errors are compared with their bounds where the runs are long enough.
 
     A network's error is the better of its two: the averaged one takes eight runs of the network a sample.
     """

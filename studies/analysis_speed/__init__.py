@@ -16,8 +16,8 @@ from typing import Any
 
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
-from studies import _analysis_reading, _analysis_spectra, _analysis_start
-from studies._timing import print_targets, target, threads
+from studies.analysis_speed import reading, spectra, start
+from studies.kit.timing import print_targets, target, threads
 
 
 @dataclass(frozen=True)
@@ -55,21 +55,19 @@ def run(config: Config) -> dict[str, Any]:
     folder.describe(config, seeds=[config.seed])
     plane, space = (config.points,) * 2, (config.cube,) * 3
     with threads(config.threads):
-        equalities = _analysis_spectra.equalities(config.seed)
+        equalities = spectra.equalities(config.seed)
         options = {"rounds": config.rounds, "seed": config.seed}
-        spectra = {
-            "plane": _analysis_spectra.speed(plane, leading=(config.batch, 1), **options),
-            "space": _analysis_spectra.speed(space, leading=(config.channels,), **options),
+        speeds = {
+            "plane": spectra.speed(plane, leading=(config.batch, 1), **options),
+            "space": spectra.speed(space, leading=(config.channels,), **options),
         }
-        reading = _analysis_reading.measure(
-            folder.path, points=config.points, samples=config.samples, batch=config.read, **options
-        )
+        files = reading.measure(folder.path, points=config.points, samples=config.samples, batch=config.read, **options)
     results = {
         "equalities": equalities,
-        "spectra": spectra,
-        "memory": _analysis_spectra.memory(config.cube, config.channels, config.threads),
-        "reading": reading,
-        "start": _analysis_start.measure(config.rounds),
+        "spectra": speeds,
+        "memory": spectra.memory(config.cube, config.channels, config.threads),
+        "reading": files,
+        "start": start.measure(config.rounds),
     }
     results["targets"] = _targets(config, results)
     folder.write_results(results)
@@ -149,9 +147,3 @@ def _draw(config: Config, results: dict[str, Any], path: Path) -> None:
             axis.invert_yaxis()
             axis.grid(axis="y", visible=False)
         spectra.legend(loc="upper right", ncols=2, columnspacing=1.0)
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from studies._smooth_fields import write_fields
-from studies._timing import interleaved, ratio
+from studies.kit.smooth_fields import write_fields
+from studies.kit.timing import interleaved, ratio
 
 _FIELDS = ("a", "u")
 

@@ -11,7 +11,7 @@ import torch
 
 from sciops.grids import Grid
 from sciops.spectral import power_spectrum
-from studies._timing import interleaved, peak_memory, ratio
+from studies.kit.timing import interleaved, peak_memory, ratio
 
 FLOAT64, FLOAT32 = 1e-12, 1e-5  # largest relative error of a shell
 
@@ -72,7 +72,7 @@ def speed(shape: tuple[int, ...], *, leading: tuple[int, ...], rounds: int, seed
 def memory(points: int, channels: int, threads: int) -> dict[str, Any]:
     """Peak of a process that holds a float32 cube and takes its spectrum, over the cube's bytes, which count."""
     held = 4 * channels * points**3
-    peak = peak_memory("studies._analysis_spectra:cube", points, channels, threads)
+    peak = peak_memory("studies.analysis_speed.spectra:cube", points, channels, threads)
     return {"points": points, "channels": channels, "input_bytes": held, "peak": peak, "share": 1 + peak / held}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from studies._timing import interleaved, ratio
+from studies.kit.timing import interleaved, ratio
 
 HEAVY = (
     "neuralop",

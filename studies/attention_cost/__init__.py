@@ -20,7 +20,7 @@ import numpy as np
 
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
-from studies._timing import interleaved, peak_memory, print_targets, ratio, require_equal, target, threads
+from studies.kit.timing import interleaved, peak_memory, print_targets, ratio, require_equal, target, threads
 
 Sizes = tuple[int, int]
 
@@ -105,14 +105,14 @@ def run(config: Config) -> dict[str, Any]:
 def _layer(config: Config, name: str) -> Any:
     import torch
 
-    from studies._attention_arms import ARMS
+    from studies.attention_cost.arms import ARMS
 
     torch.manual_seed(config.seed)
     return ARMS[name](config.channels).to(config.device)
 
 
 def _step(config: Config, name: str, sizes: Sizes) -> Callable[[], Any]:
-    from studies._attention_arms import step
+    from studies.attention_cost.arms import step
 
     return step(_layer(config, name), sizes, config.seed, config.device)
 
@@ -127,7 +127,7 @@ def _timed(config: Config, steps: dict[str, Callable], rounds: int, warmup: int 
 def _equality(config: Config) -> list[dict[str, Any]]:
     """Results and gradients against direct evaluations with the same weights, in float64."""
 
-    from studies._attention_arms import multipole_reference
+    from studies.attention_cost.arms import multipole_reference
 
     rows = []
     grids = [(config.curve[0],) * 2, *config.odd_grids]
@@ -247,7 +247,7 @@ def _memory(config: Config, count: int) -> dict[str, dict[str, int]]:
             value = _device_peak(_step(config, name, (n, n)))
         else:
             arguments = (name, config.channels, (n, n), count, config.seed)
-            value = peak_memory("studies._attention_arms:prepared", *arguments)
+            value = peak_memory("studies.attention_cost.arms:prepared", *arguments)
         table.setdefault(name, {})[str(n)] = value
     return table
 
@@ -349,9 +349,3 @@ def _draw(config: Config, results: dict[str, Any], path: Path) -> None:
             axis.set_xticks([], minor=True)
             axis.set(xlabel="grid points", ylabel=label, title=f"{config.channels} channels, {title}")
         fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

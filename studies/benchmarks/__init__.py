@@ -32,9 +32,9 @@ from sciops._json import write_atomically
 from sciops._writable import writable_file
 from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder, environment, plain, write_json
-from studies._benchmarks_page import page
-from studies._cells import fingerprint
-from studies._timing import print_targets
+from studies.benchmarks.docs_page import page
+from studies.kit.cells import fingerprint
+from studies.kit.timing import print_targets
 
 STUDIES = (
     "mixer_speed",
@@ -114,7 +114,7 @@ def run(config: Config) -> dict[str, Any]:
 def _config_of(name: str, config: Config) -> Any:
     """The configuration with which study `name` runs."""
     if importlib.util.find_spec(f"studies.{name}") is None:
-        raise ValueError(f"--studies {name}: there is no studies/{name}.py; expected of {', '.join(STUDIES)}")
+        raise ValueError(f"--studies {name}: there is no studies/{name}; expected of {', '.join(STUDIES)}")
     presets = importlib.import_module(f"studies.{name}").PRESETS
     if config.study_preset not in presets:
         raise ValueError(f"{name} has no preset {config.study_preset!r}; expected one of {', '.join(presets)}")
@@ -229,9 +229,3 @@ def _draw(targets: list[dict[str, Any]], path: Path) -> None:
         axis.set_ylim(len(rows) - 0.5, -0.5)
         axis.set_xlabel("result over target (target over result where less is better)")
         axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

@@ -25,11 +25,18 @@ import torch
 from tqdm.auto import tqdm
 
 from sciops.runs import RunFolder
-from studies._certified_coverage import conformal_study, coverage_faults
-from studies._certified_models import error_on, fields_on, train
-from studies._certified_report import draw, show
-from studies._certified_sandwich import certificate, inversions, linear_references, sandwich, slopes, solver_attacks
-from studies._certified_smoothing import smoothing_faults, smoothing_study
+from studies.certified_operators.coverage import conformal_study, coverage_faults
+from studies.certified_operators.models import error_on, fields_on, train
+from studies.certified_operators.orderings import (
+    certificate,
+    inversions,
+    linear_references,
+    sandwich,
+    slopes,
+    solver_attacks,
+)
+from studies.certified_operators.report import draw, show
+from studies.certified_operators.smoothing import smoothing_faults, smoothing_study
 
 
 @dataclass(frozen=True)
@@ -190,9 +197,3 @@ def _measured(
     row["conformal"] = conformal_study(model, held[first], bound, config) if everything else None
     row["smoothing"] = smoothing_study(model, bound, config) if everything else []
     return row
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

@@ -19,7 +19,7 @@ from sciops.robustness import (
     neighbour_ratio,
     pgd,
 )
-from studies._certified_models import Fields, operator_of
+from studies.certified_operators.models import Fields, operator_of
 
 
 def conformal_study(model: nn.Module, data: Fields, bound: float, config: Any) -> dict[str, Any]:

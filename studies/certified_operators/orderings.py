@@ -21,7 +21,7 @@ from sciops.robustness import (
     random_perturbations,
     self_difference,
 )
-from studies._certified_models import Fields, operator_of
+from studies.certified_operators.models import Fields, operator_of
 
 _ROUNDING = 1e-9
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from sciops.robustness import GaussianFieldNoise, WhiteNoise, certify_centers, field_norm, smooth_centers
-from studies._certified_models import fields_on, operator_of
+from studies.certified_operators.models import fields_on, operator_of
 
 
 def smoothing_study(model: nn.Module, bound: float, config: Any) -> list[dict[str, Any]]:

@@ -36,11 +36,10 @@ from typing import Any
 import numpy as np
 
 import sciops
-from sciops._command import command
 from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder
-from studies._cells import kept
-from studies._crash_jobs import Job, contents, jobs
+from studies.crash_recovery.commands import Job, contents, jobs
+from studies.kit.cells import kept
 
 
 @dataclass(frozen=True)
@@ -265,13 +264,13 @@ def _badly_refused(said: Mapping[str, Any], folder: Path) -> str:
 
 
 class Server:
-    """The process of `studies._crash_worker`, for the length of a block."""
+    """The process of `studies.crash_recovery.worker`, for the length of a block."""
 
     def __init__(self, served: Iterable[Job]) -> None:
         self._modules = sorted(set().union(*(job.modules() for job in served)))
 
     def __enter__(self) -> Server:
-        words = [sys.executable, "-m", "studies._crash_worker", *self._modules]
+        words = [sys.executable, "-m", "studies.crash_recovery.worker", *self._modules]
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._answer()
         return self
@@ -283,7 +282,7 @@ class Server:
         self._process.stdout.close()
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """The answer of `studies._crash_worker.attempt`."""
+        """The answer of `studies.crash_recovery.worker.attempt`."""
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         return self._answer()
@@ -291,7 +290,7 @@ class Server:
     def _answer(self) -> dict[str, Any]:
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError("the process that starts the jobs has ended: python -m studies._crash_worker")
+            raise RuntimeError("the process that starts the jobs has ended: python -m studies.crash_recovery.worker")
         return json.loads(line)
 
 
@@ -325,7 +324,7 @@ def _record(cells: Path, name: str, number: int, moment: Moment, trial: Trial) -
 def _code() -> str:
     """Digest of the package: records of other code do not vouch for this one."""
     digest = hashlib.sha256()
-    for path in sorted([*Path(sciops.__file__).parent.rglob("*.py"), *Path(__file__).parent.glob("*crash_*.py")]):
+    for path in sorted([*Path(sciops.__file__).parent.rglob("*.py"), *Path(__file__).parent.glob("*.py")]):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -380,7 +379,3 @@ def _draw(results: dict[str, Any], path: Path) -> None:
         axis.set_yticks(range(len(names)), names)
         axis.set(xlim=(-0.01, 1.01), ylim=(len(names) - 0.5, -0.5), xlabel="moment, as a share of the job")
         axis.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=2)
-
-
-if __name__ == "__main__":
-    command(run, PRESETS)

@@ -22,8 +22,8 @@ from typing import Any
 from sciops._json import read_jsonl
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
-from studies._compiled_steps import CASES
-from studies._smooth_fields import write_fields
+from studies.distributed_training.compiled_steps import CASES
+from studies.kit.smooth_fields import write_fields
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Config:
     arms: tuple[str, ...] = ("one", "several", "accumulate", "fsdp", "several-one", "one-several")
     """rows, names in ARMS; "one" comes first"""
     compiled: tuple[str, ...] = ("fno 85×85", "fno 256 (1-D)")
-    """steps timed with and without torch.compile, names in studies._compiled_steps.CASES; none: leave it out"""
+    """steps timed with and without torch.compile, names in compiled_steps.CASES; none: leave it out"""
     compiled_steps: int = 4
     """steps of each kind, in turn"""
     seed: int = 0
@@ -220,7 +220,7 @@ def _compare(name: str, rows: dict[str, dict[str, Any]]) -> None:
 def _compiled(config: Config, name: str) -> dict[str, Any]:
     if name not in CASES:
         raise ValueError(f"compiled has {name!r}: expected some of {', '.join(CASES)}")
-    said = launch("studies._compiled_steps", [name, str(config.compiled_steps)])
+    said = launch("studies.distributed_training.compiled_steps", [name, str(config.compiled_steps)])
     return json.loads(said.splitlines()[-1])
 
 
@@ -258,9 +258,3 @@ def _draw(results: dict[str, Any], path: Path) -> None:
         for axis in axes[0]:
             axis.xaxis.get_major_locator().set_params(integer=True)
         curves.legend(fontsize="x-small")
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

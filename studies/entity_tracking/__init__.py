@@ -30,10 +30,10 @@ from typing import Any
 import torch
 
 from sciops.runs import RunFolder
-from studies._cells import kept
-from studies._entity_arms import Arm, block_model, resolvent_model, softmax_model, summary, trained
-from studies._entity_report import draw, print_all, targets
-from studies._entity_times import tile_times, times
+from studies.entity_tracking.arms import Arm, block_model, resolvent_model, softmax_model, summary, trained
+from studies.entity_tracking.report import draw, print_all, targets
+from studies.entity_tracking.timings import tile_times, times
+from studies.kit.cells import kept
 
 PARTS = ("layers", "gammas", "blocks", "times", "tiles", "properties", "tasks")
 
@@ -272,8 +272,3 @@ _PARTS = {
     "properties": _properties,
     "tasks": _tasks,
 }
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

@@ -15,8 +15,8 @@ from sciops.datasets.box_world import boxes, exact_match
 from sciops.datasets.sequence_tasks import SequenceTask
 from sciops.datasets.tracking import overwrite, packed_pointers, pointer_chain
 from sciops.evaluation import spread
-from studies._cells import kept
-from studies._sequence_training import TokenModel, train_tokens
+from studies.kit.cells import kept
+from studies.kit.sequence_training import TokenModel, train_tokens
 
 TASKS = {"pointers": pointer_chain, "packed": packed_pointers, "overwrite": overwrite, "boxes": boxes}
 TEST_SEED = 10**9  # far from the seeds of training

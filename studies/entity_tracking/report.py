@@ -9,7 +9,7 @@ import numpy as np
 
 from sciops.evaluation import spread
 from sciops.plotting import figure, series
-from studies._timing import print_targets, target
+from studies.kit.timing import print_targets, target
 
 EQUAL = 0.005  # of accuracy, below the dense operator's, that still counts as the same
 _UNTIL = 0.01  # gain over the last eighth of a training that says that it was stopped too early

@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from sciops.mixers import BlockResolventAttention, ResolventAttention
 from sciops.mixers._block_layout import block_size
 from sciops.mixers.block_resolvent import multiply_adds
-from studies._timing import interleaved, ratio, relative_difference
+from studies.kit.timing import interleaved, ratio, relative_difference
 
 CONTESTANTS: dict[str, dict[str, Any] | None] = {
     "dense": None,

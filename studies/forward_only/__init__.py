@@ -27,8 +27,8 @@ from typing import Any, Literal
 from tqdm.auto import tqdm
 
 from sciops.runs import RunFolder
-from studies._forward_only_report import claims, draw, print_report, summary
-from studies._forward_only_runs import ABLATIONS, ARMS, RANDOM, Spec, linear_difference, task_of, train_once
+from studies.forward_only.report import claims, draw, print_report, summary
+from studies.forward_only.runs import ABLATIONS, ARMS, RANDOM, Spec, linear_difference, task_of, train_once
 
 
 @dataclass(frozen=True)
@@ -250,9 +250,3 @@ def _check(config: Config) -> None:
             raise ValueError(f"--tasks {task!r}: expected 'darcy', or 'dense:' and the name of images")
     if not (config.seeds and config.rates and config.scales and config.hidden and (config.tasks or config.images)):
         raise ValueError("--seeds, --rates, --scales, --hidden, and --tasks or --images: expected at least one of each")
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

@@ -21,13 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from sciops._command import command
 from sciops._digest import sealed
 from studies import fuzz_readers
-from studies._hostile_loads import HOSTILE
-from studies._loader_files import content_of, makers
-from studies._odd_contents import rewritten
+from studies.fuzz_loaders.files import content_of, makers
+from studies.fuzz_loaders.hostile import HOSTILE
 from studies.fuzz_readers import Sound, Subject
+from studies.kit.fuzzing.odd_contents import rewritten
 
 _SEALED = "-sealed"
 
@@ -53,7 +52,7 @@ PRESETS = {
 
 def run(config: Config) -> dict[str, Any]:
     """Damages, loads, counts; see `studies.fuzz_readers.run`."""
-    subject = Subject("fuzz_loaders", HOSTILE, sound_files, damaged_files, "studies._loader_worker")
+    subject = Subject("fuzz_loaders", HOSTILE, sound_files, damaged_files, "studies.fuzz_loaders.worker")
     return fuzz_readers.run(config, subject)
 
 
@@ -119,7 +118,3 @@ def _said_otherwise(content: bytes, random: np.random.Generator) -> bytes:
         return safetensors.numpy.save(arrays, sealed(header, arrays))
     held = {name: torch.from_numpy(values) for name, values in arrays.items()}
     return safetensors.torch.save(held, sealed(header, held))
-
-
-if __name__ == "__main__":
-    command(run, PRESETS)

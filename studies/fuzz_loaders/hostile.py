@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from studies._hostile_files import Payload
-from studies._loader_files import KINDS, makers
+from studies.fuzz_loaders.files import KINDS, makers
+from studies.kit.fuzzing.hostile_files import Payload
 
 __all__ = ["HOSTILE"]
 

@@ -1,7 +1,7 @@
-"""Loads files one after another, as `studies._fuzz_worker` opens others: ``python -m studies._loader_worker``.
+"""Loads files one after another, as `studies.kit.fuzzing.worker` opens them: ``python -m studies.fuzz_loaders.worker``.
 
-The "layout" of a line is a kind of `studies._loader_files`, after a colon the digest of what was saved; without one, a
-file named "kind" beside the path says which it is. What is loaded with another digest is "silent" damage.
+The "layout" of a line is a kind of `studies.fuzz_loaders.files`, after a colon the digest of what was saved; without
+one, a file named "kind" beside the path says which it is. What is loaded with another digest is "silent" damage.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from studies._fuzz_worker import attempt, serve
-from studies._loader_files import content_of, makers
+from studies.fuzz_loaders.files import content_of, makers
+from studies.kit.fuzzing.worker import attempt, serve
 
 
 class Silent(Exception):
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def load(path: Path, layout: str | None) -> dict[str, object]:
-    """What came of the file; see `studies._fuzz_worker.attempt`."""
+    """What came of the file; see `studies.kit.fuzzing.worker.attempt`."""
     said = attempt(path, layout, use=_use)
     if said["outcome"] == "crash" and str(said["detail"]).startswith("Silent "):
         said["outcome"] = "silent"

@@ -32,12 +32,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sciops._command import command
 from sciops.plotting import figure
 from sciops.runs import RunFolder
-from studies._fuzz_worker import opened_in_every_way, waited
-from studies._hostile_files import HOSTILE
-from studies._odd_contents import damage
+from studies.kit.fuzzing.hostile_files import HOSTILE
+from studies.kit.fuzzing.odd_contents import damage
+from studies.kit.fuzzing.worker import opened_in_every_way, waited
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def run(config: Config, subject: Subject | None = None) -> dict[str, Any]:
     """
     from tqdm.auto import tqdm
 
-    subject = subject or Subject("fuzz_readers", HOSTILE, sound_files, damaged_files, "studies._fuzz_worker")
+    subject = subject or Subject("fuzz_readers", HOSTILE, sound_files, damaged_files, "studies.kit.fuzzing.worker")
 
     folder = RunFolder(config.output)
     folder.describe(config, seeds=[config.seed])
@@ -272,7 +271,7 @@ class Worker:
     whatever was counted.
     """
 
-    def __init__(self, seconds: float, megabytes: float = 1024.0, module: str = "studies._fuzz_worker") -> None:
+    def __init__(self, seconds: float, megabytes: float = 1024.0, module: str = "studies.kit.fuzzing.worker") -> None:
         self.seconds, self.megabytes, self.module, self.process = seconds, megabytes, module, None
 
     def attempt(self, path: Path, reader: str | None = None) -> dict[str, Any]:
@@ -363,7 +362,3 @@ def _draw(results: dict[str, Any], path: Path) -> None:
         axis.set_xlabel("share of the damaged files")
         axis.invert_yaxis()
         axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
-
-
-if __name__ == "__main__":
-    command(run, PRESETS)

@@ -22,11 +22,11 @@ import torch
 from tqdm.auto import tqdm
 
 from sciops.runs import RunFolder, file_hash
-from studies._cells import kept
-from studies._gap_sentences_costs import costs
-from studies._gap_sentences_data import corpus_of, lead_scores, pairs_of
-from studies._gap_sentences_report import draw, print_report, summary
-from studies._gap_sentences_training import ARMS, Sizes, train_once
+from studies.gap_sentences.cost import costs
+from studies.gap_sentences.data import corpus_of, lead_scores, pairs_of
+from studies.gap_sentences.report import draw, print_report, summary
+from studies.gap_sentences.training import ARMS, Sizes, train_once
+from studies.kit.cells import kept
 
 
 @dataclass(frozen=True)
@@ -208,9 +208,3 @@ def _check(config: Config) -> None:
             raise ValueError(f"--{name} {' '.join(unknown) or '(none)'}: expected some of {', '.join(known)}")
     if not (config.few and config.seeds and config.sources):
         raise ValueError("expected at least one of each: --few, --seeds, --sources")
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from studies._gap_sentences_data import Pair
-from studies._gap_sentences_training import Sizes, model_of, token_loss
-from studies._timing import interleaved, peak_memory, ratio, threads
+from studies.gap_sentences.data import Pair
+from studies.gap_sentences.training import Sizes, model_of, token_loss
+from studies.kit.timing import interleaved, peak_memory, ratio, threads
 
 
 def costs(
@@ -28,7 +28,7 @@ def costs(
             "length": length,
             "seconds": {name: float(np.median(times[name])) for name in encoders},
             "bytes": {
-                name: peak_memory("studies._gap_sentences_costs:step_of", name, length, vars(sizes), symbols)
+                name: peak_memory("studies.gap_sentences.cost:step_of", name, length, vars(sizes), symbols)
                 for name in encoders
             },
         }

@@ -10,8 +10,8 @@ import numpy as np
 
 from sciops.evaluation import Rouge, spread
 from sciops.plotting import PALETTE, figure, series
-from studies._gap_sentences_training import ARMS, LONGER, PRETRAINED
-from studies._verdicts import seed_verdict
+from studies.gap_sentences.training import ARMS, LONGER, PRETRAINED
+from studies.kit.verdicts import seed_verdict
 
 _NAMES = ("ROUGE-1", "ROUGE-2", "ROUGE-L")
 

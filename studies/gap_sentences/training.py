@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 from sciops.evaluation import mean_rouge
 from sciops.models import EncoderDecoder
 from sciops.training.schedule import rate_factor
-from studies._gap_sentences_data import Corpus, Pair
+from studies.gap_sentences.data import Corpus, Pair
 
 PRETRAINED, SCRATCH, LONGER = "gap sentences", "from scratch", "from scratch, longer"
 ARMS = (PRETRAINED, SCRATCH, LONGER)

@@ -30,8 +30,8 @@ import numpy as np
 from data_gen import darcy as generator
 from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder
-from studies import _generation_peer as peer
-from studies._timing import interleaved, print_targets, ratio, require_equal, target, threads
+from studies.generation_speed import peer
+from studies.kit.timing import interleaved, print_targets, ratio, require_equal, target, threads
 
 
 @dataclass(frozen=True)
@@ -367,9 +367,3 @@ def _draw(results: dict[str, Any], config: Config, path: Path) -> None:
         pipelines.set(xlabel="time per sample (ms)", title="whole pipeline")
         pipelines.set_xlim(right=1.15 * pipelines.get_xlim()[1])
         pipelines.invert_yaxis()
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

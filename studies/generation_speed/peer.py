@@ -14,7 +14,7 @@ import numpy as np
 
 from data_gen.darcy import DarcyConfig, coefficients
 from sciops.grids import Grid
-from studies._solver_cases import matrix_of
+from studies.kit.solver_cases import matrix_of
 
 
 def solve(a: np.ndarray, tol: float) -> tuple[np.ndarray, float]:

@@ -24,15 +24,14 @@ import numpy as np
 from sciops.evaluation import spread
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
-from studies import _highway_recurrent as recurrent
-from studies import _highway_stacks as stacks
-from studies._timing import print_targets, target
+from studies.highway_backprop import recurrent, stacks
+from studies.kit.timing import print_targets, target
 
 
 @dataclass(frozen=True)
 class Config:
     models: tuple[str, ...] = ("fno", "mano")
-    """stacks, names in studies._highway_stacks.MODELS"""
+    """stacks, names in studies.highway_backprop.stacks.MODELS"""
     blocks: int = 4
     """residual blocks, of two layers each"""
     iterations: tuple[int, ...] = (0, 1, 2, 3)
@@ -249,9 +248,3 @@ def _draw_times(results: dict[str, Any], path: Path) -> None:
             axis.yaxis.set_minor_formatter("")
             axis.set(title=title, xlabel="steps T of the GRU", ylabel="milliseconds")
         axes[0, 0].legend()
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from sciops.training.gradients import highway_rnn
-from studies._timing import require_equal
+from studies.kit.timing import require_equal
 
 FUSED, LOOP = "fused nn.GRU", "loop over GRUCell"
 

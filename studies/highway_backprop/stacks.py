@@ -17,8 +17,8 @@ from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, two_phase
 from sciops.training import GRADIENTS, Batch, TrainConfig, evaluate, fit
 from sciops.training.gradients import compared, groups_of
-from studies._timing import interleaved
-from studies._verdicts import seed_verdict, shown
+from studies.kit.timing import interleaved
+from studies.kit.verdicts import seed_verdict, shown
 
 MODELS: dict[str, dict[str, Any]] = {
     "fno": dict(width=12, modes=(5, 5)),

@@ -28,11 +28,11 @@ from tqdm.auto import tqdm
 from sciops._writable import writable_folder
 from sciops.datasets.images import load_images
 from sciops.runs import RunFolder
-from studies._cells import data_digest
-from studies._classification_costs import cost_curve, step_costs
-from studies._classification_report import draw, print_report, summary, targets
-from studies._classification_runs import NAMES, in_colour, record, specifications
-from studies._timing import threads
+from studies.image_classification.costs import cost_curve, step_costs
+from studies.image_classification.report import draw, print_report, summary, targets
+from studies.image_classification.runs import NAMES, in_colour, record, specifications
+from studies.kit.cells import data_digest
+from studies.kit.timing import threads
 
 
 @dataclass(frozen=True)
@@ -212,9 +212,3 @@ def _trained(specs: dict[str, Any], data: Any, config: Config) -> dict[str, list
             for name in specs:
                 records[name].append(done(name, seed, records[name][0]["rate"]))
     return records
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

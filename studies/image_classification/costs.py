@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 from tqdm.auto import tqdm
 
-from studies._classification_runs import built
-from studies._timing import interleaved, peak_memory
+from studies.image_classification.runs import built
+from studies.kit.timing import interleaved, peak_memory
 
 
 def step_costs(specs: Mapping[str, Any], train: Any, config: Any) -> dict[str, dict[str, float]]:
@@ -46,7 +46,7 @@ def _costs(
             memory = torch.cuda.max_memory_allocated(device) - before
         else:
             arguments = (spec, inputs, len(train.classes), config.threads)
-            memory = peak_memory("studies._classification_costs:prepared", *arguments)
+            memory = peak_memory("studies.image_classification.costs:prepared", *arguments)
         found[name] = {"seconds": float(np.median(seconds[name])), "bytes": int(memory)}
     return found
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from sciops.evaluation import paired_verdict, spread
 from sciops.plotting import figure, series
-from studies._timing import print_targets, target
+from studies.kit.timing import print_targets, target
 
 PEERS = ("ViT", "SwinV2", "attention")
 POINTS = 0.5  # by which the multipole classifier may be below the best peer
@@ -47,7 +47,7 @@ def summary(records: Mapping[str, list[dict[str, Any]]], costs: Mapping[str, Any
 
 
 def targets(results: Mapping[str, Any], config: Any) -> list[dict[str, Any]]:
-    """Rows of `studies._timing.target`: multipole against the best peer, and its cost over the size of the image."""
+    """Rows of `studies.kit.timing.target`: multipole against the best peer, and its cost over the size of the image."""
     rows = {row["name"]: row for row in results["summary"]}
     found = []
     peers = [rows[name] for name in PEERS if name in rows]

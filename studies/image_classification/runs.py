@@ -19,7 +19,7 @@ from sciops.models.classifier import classifier_arms
 from sciops.runs import file_hash
 from sciops.training import TrainConfig, evaluate, fit
 from sciops.training.objectives import error_rate
-from studies._cells import cell_name, kept
+from studies.kit.cells import cell_name, kept
 
 NAMES = ("multipole", "window", "attention", "spectral", "ViT", "SwinV2")
 PRETRAINED = ", from weights"

@@ -18,7 +18,7 @@ from sciops.datasets.text import CORPORA, read_corpus
 from sciops.evaluation import score_text
 from sciops.models import LanguageModel
 from sciops.training import TrainConfig, fit
-from studies._cells import cell_name
+from studies.kit.cells import cell_name
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ def peak_memory(function: str, *arguments: Any) -> int:
 
     Raises RuntimeError with the process's last line where it failed.
     """
-    command = [sys.executable, "-m", "studies._timing", function, json.dumps(arguments)]
+    command = [sys.executable, "-m", "studies.kit.timing", function, json.dumps(arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{function}{arguments}: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")

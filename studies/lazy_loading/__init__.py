@@ -18,8 +18,8 @@ import numpy as np
 
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
-from studies._smooth_fields import write_fields
 from studies.distributed_training import launch
+from studies.kit.smooth_fields import write_fields
 
 TARGET = 0.8  # of the speed in memory
 WAYS = ("memory", "thread", "fork", "spawn")
@@ -101,7 +101,7 @@ def run(config: Config) -> dict[str, Any]:
 def _train(config: Config, path: Path, way: str, width: int, depth: int) -> dict[str, Any]:
     shared = {key: asdict(config)[key] for key in ("memory_limit", "modes", "batch_size", "epochs", "seed", "workers")}
     options = {"data": str(path), "way": way, "width": width, "depth": depth, **shared}
-    return json.loads(launch("studies._lazy_arm", [json.dumps(options)]).splitlines()[-1])
+    return json.loads(launch("studies.lazy_loading.arm", [json.dumps(options)]).splitlines()[-1])
 
 
 def _check(reference: dict[str, Any], other: dict[str, Any]) -> None:
@@ -174,9 +174,3 @@ def _draw(config: Config, results: dict[str, Any], path: Path) -> None:
             axis.set_xticks(range(len(config.ways)), config.ways)
         memory.set_ylim(top=1.3 * memory.get_ylim()[1])
         memory.legend(loc="upper right", fontsize="x-small")
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

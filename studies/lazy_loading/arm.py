@@ -1,6 +1,6 @@
 """One training of `studies.lazy_loading` in a process of its own, whose peak memory is its alone.
 
-python -m studies._lazy_arm '{"data": …}'      prints one line of JSON
+python -m studies.lazy_loading.arm '{"data": …}'      prints one line of JSON
 """
 
 from __future__ import annotations

@@ -35,12 +35,10 @@ import sciops
 from sciops.lipschitz import Bound, lipschitz_bound
 from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder
-from studies import _stretch_changes as changes
-from studies import _stretch_models as models
-from studies import _stretch_own as own
-from studies._cells import kept
-from studies._stretch_truth import Case, inputs, largest_token, stretches
-from studies._timing import threads
+from studies.kit.cells import kept
+from studies.kit.timing import threads
+from studies.lipschitz_fuzz import changes, models, own
+from studies.lipschitz_fuzz.truth import Case, inputs, largest_token, stretches
 
 KINDS: dict[str, changes.Build] = {
     "linear maps": changes.plain("linear", "linear", "activation"),
@@ -255,8 +253,7 @@ def _share_found(cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _code() -> str:
     """Of all that decides an outcome: stale cells must not vouch for rules that have changed since."""
     digest = hashlib.sha256()
-    here = Path(__file__)
-    for path in sorted([*Path(sciops.__file__).parent.rglob("*.py"), *here.parent.glob("_stretch*.py"), here]):
+    for path in sorted([*Path(sciops.__file__).parent.rglob("*.py"), *Path(__file__).parent.glob("*.py")]):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -326,9 +323,3 @@ def _draw(results: dict[str, Any], cases: dict[str, list[dict[str, Any]]], path:
         spread.axvline(1.0, color=PALETTE[1], linestyle="--", label="the stretch itself", zorder=0)
         spread.set(xscale="log", xlim=(0.5, _WIDEST), xlabel="bound / largest measured stretch (cut at 10⁶)")
         spread.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4)
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

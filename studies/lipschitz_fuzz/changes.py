@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 from torch.nn.utils import parametrizations, parametrize, prune
 
-from studies._stretch_layers import activation, first_layer, grid_of, layers, output, sequence
-from studies._stretch_truth import Case
+from studies.lipschitz_fuzz.layers import activation, first_layer, grid_of, layers, output, sequence
+from studies.lipschitz_fuzz.truth import Case
 
 Build = Callable[[random.Random], Case]
 

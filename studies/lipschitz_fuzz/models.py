@@ -21,9 +21,9 @@ from sciops.models.registry import build_model
 from sciops.models.stepper import Stepper
 from sciops.models.symmetry import SymmetryAveraged
 from sciops.symmetry import Symmetry
-from studies._stretch_changes import replaced
-from studies._stretch_layers import activation
-from studies._stretch_truth import Case
+from studies.lipschitz_fuzz.changes import replaced
+from studies.lipschitz_fuzz.layers import activation
+from studies.lipschitz_fuzz.truth import Case
 
 _FREE = ("spectral", "convolution", "mean_pool")
 _SEQUENCES = ("recurrence", "linear_attention", "state_space", "resolvent", "block_resolvent", "polynomial")

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from sciops.lipschitz import RULES, Setting, register
-from studies._stretch_changes import Build, Narrow, composed, in_double
-from studies._stretch_layers import activation, first_layer, grid_of, output
-from studies._stretch_truth import Case
+from studies.lipschitz_fuzz.changes import Build, Narrow, composed, in_double
+from studies.lipschitz_fuzz.layers import activation, first_layer, grid_of, output
+from studies.lipschitz_fuzz.truth import Case
 
 
 class Residual(nn.Sequential):

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from sciops.runs import RunFolder
-from studies import _long_burgers, _long_layers, _long_needle
-from studies._long_report import draw, print_tables, summary
+from studies.long_sequences import burgers, layers, needle
+from studies.long_sequences.report import draw, print_tables, summary
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Config:
     """most memory for the matrices of attention written out"""
     rounds: int = 3
     """in which every mixer takes its turn; fewer above 16k tokens"""
-    needle_arms: tuple[str, ...] = _long_needle.ARMS[:3]
+    needle_arms: tuple[str, ...] = needle.ARMS[:3]
     """models of the needle task"""
     needle_train: int = 64
     """tokens in training"""
@@ -63,7 +63,7 @@ class Config:
     """channels"""
     needle_depth: int = 1
     """blocks"""
-    burgers_arms: tuple[str, ...] = tuple(_long_burgers.ARMS)
+    burgers_arms: tuple[str, ...] = tuple(burgers.ARMS)
     """models of Burgers' equation"""
     burgers_refinements: tuple[int, ...] = (1, 2, 4)
     """test grids in multiples of 256 points"""
@@ -100,7 +100,7 @@ PRESETS = {
         needle_train=256,
         needle_tests=(1024, 4096),
         needle_samples=128,
-        needle_arms=_long_needle.ARMS,
+        needle_arms=needle.ARMS,
         needle_steps=1200,
         burgers_train=512,
         burgers_test=64,
@@ -117,7 +117,7 @@ PRESETS = {
         needle_tests=(512, 1024, 2048, 4096, 16384),
         needle_noise=16,
         needle_rate=3e-3,
-        needle_arms=_long_needle.ARMS,
+        needle_arms=needle.ARMS,
         needle_steps=20_000,
         needle_batch=64,
         needle_width=64,
@@ -140,9 +140,9 @@ def run(config: Config) -> dict[str, Any]:
     """
     for flag, given, known in (
         ("--parts", config.parts, Config.parts),
-        ("--needle-arms", config.needle_arms, _long_needle.ARMS),
-        ("--burgers-arms", config.burgers_arms, tuple(_long_burgers.ARMS)),
-        ("--memory-modes", config.memory_modes, _long_layers.MODES),
+        ("--needle-arms", config.needle_arms, needle.ARMS),
+        ("--burgers-arms", config.burgers_arms, tuple(burgers.ARMS)),
+        ("--memory-modes", config.memory_modes, layers.MODES),
     ):
         unknown = [name for name in given if name not in known]
         if unknown:
@@ -154,12 +154,12 @@ def run(config: Config) -> dict[str, Any]:
     folder = RunFolder(config.output)
     folder.describe(config, seeds=range(config.seeds), methods=["fno"])
     records = folder.path / "records"
-    results: dict[str, Any] = {"checks": _long_layers.checks(config.channels, config.state, config.seed)}
+    results: dict[str, Any] = {"checks": layers.checks(config.channels, config.state, config.seed)}
     for name, part, measure in (
-        ("times", "cost", _long_layers.times),
-        ("memory", "cost", _long_layers.memory),
-        ("needle", "needle", _long_needle.trainings),
-        ("burgers", "burgers", _long_burgers.trainings),
+        ("times", "cost", layers.times),
+        ("memory", "cost", layers.memory),
+        ("needle", "needle", needle.trainings),
+        ("burgers", "burgers", burgers.trainings),
     ):
         results[name] = measure(config, records) if part in config.parts else []
     results["summary"] = summary(results)
@@ -168,9 +168,3 @@ def run(config: Config) -> dict[str, Any]:
     print_tables(results)
     print(f"\nresults.json and figures in {folder.path}")
     return results
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

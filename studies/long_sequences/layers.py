@@ -11,8 +11,8 @@ from torch import Tensor
 
 from sciops.mixers import SelfAttention, StateSpaceMixer
 from sciops.models.sequence import SequenceBlock
-from studies._cells import kept
-from studies._timing import interleaved, peak_memory, require_equal, threads
+from studies.kit.cells import kept
+from studies.kit.timing import interleaved, peak_memory, require_equal, threads
 
 SSM, FUSED, WRITTEN = "state space", "attention, fused", "attention, written out"
 MIXERS = (SSM, FUSED, WRITTEN)

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from sciops.datasets.sequence_tasks import needle
-from studies._cells import kept
-from studies._sequence_training import TokenModel, evaluate, train_tokens
-from studies._timing import threads
+from studies.kit.cells import kept
+from studies.kit.sequence_training import TokenModel, evaluate, train_tokens
+from studies.kit.timing import threads
 
 ARMS = ("state space", "attention, sinusoidal", "attention, rope", "attention, no positions")
 CLASSES = 8

@@ -8,11 +8,11 @@ from typing import Any
 
 from sciops.evaluation import Spread, spread
 from sciops.plotting import figure, series
-from studies._long_burgers import ARMS as BURGERS_ARMS
-from studies._long_burgers import BLIND
-from studies._long_layers import FUSED, MIXERS, SSM, WRITTEN, crossover, slope
-from studies._long_needle import ARMS as NEEDLE_ARMS
-from studies._timing import print_targets, target
+from studies.kit.timing import print_targets, target
+from studies.long_sequences.burgers import ARMS as BURGERS_ARMS
+from studies.long_sequences.burgers import BLIND
+from studies.long_sequences.layers import FUSED, MIXERS, SSM, WRITTEN, crossover, slope
+from studies.long_sequences.needle import ARMS as NEEDLE_ARMS
 
 
 def summary(results: dict[str, Any]) -> dict[str, Any]:

@@ -20,8 +20,8 @@ import torch
 
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
-from studies import _mixer_epochs, _mixer_layer, _mixer_network
-from studies._timing import print_targets, target
+from studies.kit.timing import print_targets, target
+from studies.mixer_speed import epochs, layer, network
 
 LEAST = {16: 1.5, 32: 1.5, 64: 2.0, 85: 5.0, 128: 3.5, 211: 7.0, 421: 7.0}  # by points per axis, forward and backward
 
@@ -98,23 +98,23 @@ def run(config: Config) -> dict[str, Any]:
     counts = sorted({1, count}) if config.one_thread else [count]
     width, depth, modes, points, batch = config.network
     layers = [
-        _mixer_layer.speed(case, rounds=config.rounds, count=n, device=config.device, seed=config.seed)
+        layer.speed(case, rounds=config.rounds, count=n, device=config.device, seed=config.seed)
         for n in counts
         for case in config.cases
     ]
     results = {
         "threads": count,
         "device": torch.cuda.get_device_name() if config.device.startswith("cuda") else "cpu",
-        "float64": _mixer_layer.check_float64(device=config.device),
+        "float64": layer.check_float64(device=config.device),
         "layers": layers,
-        "memory": [_mixer_layer.memory(case, repeats=config.processes, **shared) for case in config.memory],
-        "crossing": _mixer_layer.crossing(
+        "memory": [layer.memory(case, repeats=config.processes, **shared) for case in config.memory],
+        "crossing": layer.crossing(
             {"last": config.crossing_points, "leading": config.crossing_points},
             config.crossing_modes,
             rounds=max(3, config.rounds // 3),
             **shared,
         ),
-        "step": _mixer_network.step(
+        "step": network.step(
             width,
             depth,
             modes,
@@ -139,7 +139,7 @@ def _epochs(config: Config, width: int, depth: int, shared: dict[str, Any]) -> d
     if not (config.data / "darcy_train_16.pt").exists():
         return None
     options = {"batch": config.batch, "passes": config.epochs, "rounds": max(2, config.rounds // 3)}
-    return _mixer_epochs.epochs(config.data, width, depth, seed=config.seed, **options, **shared)
+    return epochs.epochs(config.data, width, depth, seed=config.seed, **options, **shared)
 
 
 def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
@@ -232,9 +232,3 @@ def _draw(results: dict[str, Any], path: Path) -> None:
         networks.set_xlim(right=1.2 * max(v["median"] for _, v in bars))
         networks.invert_yaxis()
         networks.grid(axis="y", visible=False)
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from sciops.datasets import Splits, load_splits
 from sciops.training import TrainConfig, fit
-from studies._mixer_layer import synchronizer
-from studies._mixer_network import Twin, our_models, their_fno
-from studies._timing import interleaved, ratio, require_equal, threads
+from studies.kit.timing import interleaved, ratio, require_equal, threads
+from studies.mixer_speed.layer import synchronizer
+from studies.mixer_speed.network import Twin, our_models, their_fno
 
 
 def epochs(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sciops.mixers import SpectralMixer, _fourier
 from sciops.models.neuralop_spectral import computes
-from studies._timing import interleaved, peak_memory, ratio, require_equal, threads
+from studies.kit.timing import interleaved, peak_memory, ratio, require_equal, threads
 
 
 def synchronizer(device: str) -> Callable[[], Any] | None:
@@ -148,7 +148,7 @@ def memory(case: tuple[int, int, int, int], *, repeats: int, count: int, device:
             torch.cuda.synchronize()
             peaks[whose] = torch.cuda.max_memory_allocated() - before
         else:
-            function = "studies._mixer_layer:one_pass"
+            function = "studies.mixer_speed.layer:one_pass"
             peaks[whose] = float(np.median([peak_memory(function, whose, *case, count) for _ in range(repeats)]))
     return {"case": case, **peaks, "ratio": peaks["ours"] / peaks["theirs"]}
 

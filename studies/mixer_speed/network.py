@@ -15,8 +15,8 @@ from sciops.grids import Grid
 from sciops.mixers import SpectralMixer
 from sciops.models import build_model
 from sciops.models.neuralop_spectral import computes
-from studies._mixer_layer import synchronizer
-from studies._timing import interleaved, ratio, require_equal, threads
+from studies.kit.timing import interleaved, ratio, require_equal, threads
+from studies.mixer_speed.layer import synchronizer
 
 
 class Twin(nn.Module):

@@ -28,12 +28,12 @@ from tqdm.auto import tqdm
 
 from sciops._json import plain
 from sciops.runs import RunFolder
-from studies._cells import kept
-from studies._mixer_arms import chosen_arms
-from studies._text_training import text_data
-from studies._zoo_cells import FIELDS, TASKS, cell, described
-from studies._zoo_costs import costs
-from studies._zoo_report import draw, print_table, summary
+from studies.kit.cells import kept
+from studies.kit.mixer_arms import chosen_arms
+from studies.kit.text_training import text_data
+from studies.mixer_zoo.cells import FIELDS, TASKS, cell, described
+from studies.mixer_zoo.cost import costs
+from studies.mixer_zoo.report import draw, print_table, summary
 
 
 @dataclass(frozen=True)
@@ -231,9 +231,3 @@ def _measured(config: Config, arms: list[str], folder: Path) -> list[dict[str, A
     make = lambda: {"rows": costs(arms, **spec, workers=config.workers)}  # noqa: E731
     made_by = {**spec, "arms": {name: described(name) for name in arms}, "workers": config.workers}
     return kept(folder / "cells", "costs", made_by, make)["rows"]
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from sciops.models.sequence import SequenceStack
-from studies._mixer_arms import ARMS
-from studies._timing import interleaved, peak_memory, threads
-from studies._zoo_cells import LOCAL
+from studies.kit.mixer_arms import ARMS
+from studies.kit.timing import interleaved, peak_memory, threads
+from studies.mixer_zoo.cells import LOCAL
 
 
 def costs(
@@ -49,7 +49,8 @@ def costs(
     with ThreadPoolExecutor(workers) as pool:
         memory = list(
             pool.map(
-                lambda name: peak_memory("studies._zoo_costs:training_step", name, width, depth, length, batch), arms
+                lambda name: peak_memory(f"{__name__}:training_step", name, width, depth, length, batch),
+                arms,
             )
         )
     return [

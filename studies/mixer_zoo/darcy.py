@@ -12,8 +12,8 @@ import numpy as np
 from sciops.grids import Grid, restrict
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, two_phase
-from studies._cells import kept_arrays
-from studies._mixer_fields import FieldTask, Mixer, field_task, train_field
+from studies.kit.cells import kept_arrays
+from studies.kit.mixer_fields import FieldTask, Mixer, field_task, train_field
 
 
 @lru_cache(maxsize=2)

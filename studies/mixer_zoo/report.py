@@ -10,8 +10,8 @@ import numpy as np
 
 from sciops.evaluation import Spread, spread
 from sciops.plotting import MARKERS, PALETTE, figure
-from studies._mixer_arms import NO_MIXER
-from studies._zoo_cells import SCORES
+from studies.kit.mixer_arms import NO_MIXER
+from studies.mixer_zoo.cells import SCORES
 
 ORDER = 10.0  # an order of magnitude
 _FORMS = {"burgers": "{:.3f}", "darcy": "{:.3f}", "text": "{:.1f}"}

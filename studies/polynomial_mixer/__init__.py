@@ -24,11 +24,11 @@ from tqdm.auto import tqdm
 
 from sciops.datasets.sequence_tasks import mqar
 from sciops.runs import RunFolder
-from studies._cells import kept
-from studies._mixer_burgers import burgers_error
-from studies._polynomial_cost import LAYERS, check_layers, memory, times
-from studies._polynomial_report import claims, draw, print_report, summaries
-from studies._sequence_training import train_tokens
+from studies.kit.cells import kept
+from studies.kit.mixer_burgers import burgers_error
+from studies.kit.sequence_training import train_tokens
+from studies.polynomial_mixer.cost import LAYERS, check_layers, memory, times
+from studies.polynomial_mixer.report import claims, draw, print_report, summaries
 
 _WINDOW = {"window": 16, "positions": "rope"}
 FIELD_ARMS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -245,9 +245,3 @@ def _check(config: Config) -> None:
             raise ValueError(f"--{name} {unknown[0]!r}: expected some of {', '.join(known)}")
     if not config.seeds or config.rounds < 1:
         raise ValueError(f"--seeds {config.seeds} --rounds {config.rounds}: expected at least one of each")
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

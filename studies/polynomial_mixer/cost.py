@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from sciops.mixers import PolynomialMixer, SelfAttention
-from studies._timing import interleaved, peak_memory, require_equal, threads
+from studies.kit.timing import interleaved, peak_memory, require_equal, threads
 
 LAYERS = ("V1", "V2", "attention", "unfused attention")
 LONGEST_SLOPES = 3  # lengths, the longest, that a slope is fitted to
@@ -152,7 +152,7 @@ def memory(
 ) -> list[dict[str, Any]]:
     """One row a layer and length: peak bytes of one training pass beyond input and weights, in a process each."""
     cases = [(name, n) for n in lengths for name in LAYERS if n <= most[name]]
-    function = "studies._polynomial_cost:one_pass"
+    function = "studies.polynomial_mixer.cost:one_pass"
     bar = tqdm(cases, unit="process", desc="memory" + (", causal" if causal else ""))
     return [
         {"layer": name, "causal": causal, "n": n, "bytes": peak_memory(function, name, n, width, heads, causal)}

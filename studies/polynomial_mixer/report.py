@@ -11,8 +11,8 @@ import numpy as np
 
 from sciops.evaluation import spread
 from sciops.plotting import figure, series
-from studies._polynomial_cost import LAYERS, LINEAR, break_even, crossover, slopes
-from studies._timing import print_targets, target
+from studies.kit.timing import print_targets, target
+from studies.polynomial_mixer.cost import LAYERS, LINEAR, break_even, crossover, slopes
 
 POLYNOMIAL = ("V1", "V2")
 SAVED = 0.5  # of the memory of attention, at the longest common length

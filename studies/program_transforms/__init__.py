@@ -29,9 +29,9 @@ from tqdm.auto import tqdm
 
 from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder
-from studies._cells import kept
-from studies._transform_cells import CELLS, filled
-from studies._transform_subjects import Subject, large_subjects, subjects
+from studies.kit.cells import kept
+from studies.program_transforms.cells import CELLS, filled
+from studies.program_transforms.instances import Subject, large_subjects, subjects
 
 SLOW = ("onnx", "compile")
 
@@ -218,9 +218,3 @@ def _square(i: int, j: int, color: str) -> Any:
     from matplotlib.patches import Rectangle
 
     return Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=color, edgecolor="white", linewidth=0.5)
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, jvp, vmap
 
 from sciops import export_onnx
-from studies._transform_subjects import Subject
+from studies.program_transforms.instances import Subject
 
 Parameters = dict[str, Tensor]
 

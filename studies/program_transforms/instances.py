@@ -170,7 +170,7 @@ def _models() -> dict[str, Subject]:
     )
     missing = set(MODELS) - set(found)
     if missing:
-        raise ValueError(f"no subject for the models {sorted(missing)}: add them to studies/_transform_subjects.py")
+        raise ValueError(f"no subject for the models {sorted(missing)}: add them to {__name__}")
     return found
 
 
@@ -234,5 +234,5 @@ def _mixers() -> dict[str, Subject]:
             found[f"mixer {name}"] = Subject(partial(MIXERS[name.split()[0]], 8, **options), _last, shapes)
     missing = set(MIXERS) - {name.split()[1] for name in found}
     if missing:
-        raise ValueError(f"no subject for the mixers {sorted(missing)}: add them to studies/_transform_subjects.py")
+        raise ValueError(f"no subject for the mixers {sorted(missing)}: add them to {__name__}")
     return found

@@ -29,7 +29,8 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from sciops.runs import RunFolder
-from studies._smoothing_digits import (
+from studies.randomized_smoothing.cases import INTERVALS, faults, scenarios, survey
+from studies.randomized_smoothing.classifiers import (
     attacked_accuracy,
     certify_every_way,
     digits,
@@ -37,9 +38,8 @@ from studies._smoothing_digits import (
     network_margin,
     train,
 )
-from studies._smoothing_gates import certificates, gate_faults, run_gates, show_gates
-from studies._smoothing_report import draw, show
-from studies._smoothing_scenarios import INTERVALS, faults, scenarios, survey
+from studies.randomized_smoothing.gates import certificates, gate_faults, run_gates, show_gates
+from studies.randomized_smoothing.report import draw, show
 
 PARTS = ("counts", "digits", "levels")
 
@@ -205,9 +205,3 @@ def digit_faults(by_sigma: dict[str, dict]) -> list[str]:
             if (above > 1.5 / len(exact)).any():  # one input may owe to the level, or to the judge's sample
                 said.append(f"σ = {sigma}, {interval}: certified accuracy lies above that under attack")
     return said
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

@@ -26,7 +26,7 @@ from sciops.robustness.partitioning import bucket_bounds, choose_partition
 from sciops.robustness.sequences import planned_lower
 from sciops.robustness.simplex_maps import SimplexMap
 from sciops.robustness.smoothing import certify
-from studies._smoothing_scenarios import INTERVALS
+from studies.randomized_smoothing.cases import INTERVALS
 
 Trial = Callable[[float, int, np.random.Generator], int]  # (α, trials, rng) → violations
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sciops.plotting import figure, series
-from studies._smoothing_scenarios import INTERVALS, relative_gain
+from studies.randomized_smoothing.cases import INTERVALS, relative_gain
 
 # Mean radii at n = 10,000, α = 0.001, n₀ = 100 and 1000 classes that earlier measurements (200 repetitions) gave:
 # Clopper–Pearson, CPM, Bonferroni

@@ -24,16 +24,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from sciops._command import command
 from sciops._digest import sealed
 from sciops._writable import writable_folder
 from sciops.datasets import Splits
 from sciops.training import TrainConfig
-from studies._cells import cell_name, data_digest
-from studies._shift_arms import ARMS
-from studies._shift_case import Case, load_case, load_grid
-from studies._shift_evaluation import evaluate
-from studies._shift_report import draw, write_report
+from studies.kit.cells import cell_name, data_digest
+from studies.resolution_shift.arms import ARMS
+from studies.resolution_shift.case import Case, load_case, load_grid
+from studies.resolution_shift.evaluation import evaluate
+from studies.resolution_shift.report import draw, write_report
 
 
 @dataclass(frozen=True)
@@ -285,7 +284,3 @@ def train_one(config: ResolutionShiftConfig, job: Job) -> None:
         "history": result.history,
     }
     folder.write_results(sealed(found))
-
-
-if __name__ == "__main__":
-    command(run, PRESETS)

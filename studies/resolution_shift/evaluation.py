@@ -14,7 +14,7 @@ from sciops._digest import read_sealed
 from sciops.evaluation import paired_verdict, spread
 from sciops.grids import restrict
 from sciops.metrics import relative_l2, relative_mse
-from studies._shift_case import Case
+from studies.resolution_shift.case import Case
 
 BATCH = 16
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sciops.evaluation import Spread
 from sciops.plotting import draw_field, draw_intervals, draw_spectra, figure, series
-from studies._shift_case import UPSAMPLINGS, Case
+from studies.resolution_shift.case import UPSAMPLINGS, Case
 
 
 def write_report(config: Any, results: dict[str, Any], path: Path) -> None:
@@ -180,7 +180,7 @@ def _draw_verdicts(config: Any, results: dict, path: Path) -> None:
 
 def _draw_spectra(config: Any, case: Case, models: dict, train: int, test: int, path: Path) -> None:
     from sciops.spectral import power_spectrum
-    from studies._shift_evaluation import load_trained, predict
+    from studies.resolution_shift.evaluation import load_trained, predict
 
     grid, truth = case.grid(test), case.test(test)[1]
 
@@ -215,7 +215,7 @@ def _draw_spectra(config: Any, case: Case, models: dict, train: int, test: int, 
 def _draw_layers(config: Any, case: Case, models: dict, train: int, test: int, path: Path) -> None:
     """Spectra after every stage of the spine, and the share of energy above what the training grid resolves."""
     from sciops.spectral import layer_spectra
-    from studies._shift_evaluation import load_trained
+    from studies.resolution_shift.evaluation import load_trained
 
     names = [name for name in models if not name.startswith("neuralop")][:3]
     if not names:
@@ -269,7 +269,7 @@ def _depth_colors(count: int) -> list[Any]:
 
 
 def _draw_fields(config: Any, case: Case, models: dict, train: int, test: int, path: Path) -> None:
-    from studies._shift_evaluation import load_trained, predict
+    from studies.resolution_shift.evaluation import load_trained, predict
 
     a, truth = (t[0, 0].numpy() for t in case.test(test))
     grid = case.grid(test)

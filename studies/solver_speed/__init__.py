@@ -20,10 +20,10 @@ from sciops.grids import Grid
 from sciops.pde import darcy
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
-from studies._solver_cases import check as _check
-from studies._solver_cases import fields, matrix_of
-from studies._solver_device import on_device
-from studies._timing import print_targets, target, threads
+from studies.kit.solver_cases import check as _check
+from studies.kit.solver_cases import fields, matrix_of
+from studies.kit.timing import print_targets, target, threads
+from studies.solver_speed.device import on_device
 
 
 @dataclass(frozen=True)
@@ -328,9 +328,3 @@ def _draw(results: dict[str, Any], path: Path) -> None:
         )
         ratios.invert_yaxis()
         ratios.legend(loc="lower right", bbox_to_anchor=(1.0, 0.25))
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

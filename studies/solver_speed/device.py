@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from sciops.pde import darcy
-from studies._solver_cases import check, fields, matrix_of
-from studies._timing import interleaved
+from studies.kit.solver_cases import check, fields, matrix_of
+from studies.kit.timing import interleaved
 
 
 def on_device(config: Any) -> list[dict[str, Any]]:

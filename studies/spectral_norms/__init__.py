@@ -26,9 +26,9 @@ from sciops.lipschitz._symbols import torus_norm
 from sciops.lipschitz.convolution import bridge_factor
 from sciops.plotting import LINES, figure, series
 from sciops.runs import RunFolder
-from studies._norm_cases import check_cases
-from studies._norm_speed import automatic_choice, error_against_time, orthogonal_steps, shares_below
-from studies._timing import print_targets, target, threads
+from studies.kit.timing import print_targets, target, threads
+from studies.spectral_norms.cases import check_cases
+from studies.spectral_norms.speed import automatic_choice, error_against_time, orthogonal_steps, shares_below
 
 
 @dataclass(frozen=True)
@@ -254,9 +254,3 @@ def _draw_ladder(results: dict[str, Any], config: Config, path: Path) -> None:
         axis.set_xticks([], minor=True)
         axis.set(title=f"zero padding, {c} to {c} channels, {k}×{k}", xlabel="points per axis n", ylabel="bound of σ₁")
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sciops.lipschitz import dense_norm, gram_bracket
 from sciops.lipschitz._symbols import symbol
-from studies._timing import interleaved
+from studies.kit.timing import interleaved
 
 GRAM_STEPS = (1, 2, 3, 4, 6, 8, 10, 12)
 POWER_STEPS = (1, 3, 10, 30, 100)

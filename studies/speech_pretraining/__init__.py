@@ -24,11 +24,11 @@ from tqdm.auto import tqdm
 
 from sciops.mixers import MIXERS
 from sciops.runs import RunFolder
-from studies._speech_costs import step_costs
-from studies._speech_data import Speech, prepared
-from studies._speech_report import between, draw, gains, print_report, summary
-from studies._speech_runs import ARMS, fine_tuned, pretrained
-from studies._timing import threads
+from studies.kit.timing import threads
+from studies.speech_pretraining.costs import step_costs
+from studies.speech_pretraining.data import Speech, prepared
+from studies.speech_pretraining.report import between, draw, gains, print_report, summary
+from studies.speech_pretraining.runs import ARMS, fine_tuned, pretrained
 
 
 @dataclass(frozen=True)
@@ -238,9 +238,3 @@ def _check(config: Config) -> None:
         )
     if wrong or not config.seeds or not config.rates or not config.tuned:
         raise ValueError(f"--arms {' '.join(config.arms)}: expected of {', '.join(ARMS)}; and seeds, rates and --tuned")
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from sciops._json import plain
 from sciops.training.speech import BestRQ
-from studies._speech_runs import best_rq, maker
-from studies._timing import interleaved, peak_memory
+from studies.kit.timing import interleaved, peak_memory
+from studies.speech_pretraining.runs import best_rq, maker
 
 
 def step_costs(config: Any, sample_rate: int) -> list[dict[str, Any]]:
@@ -34,7 +34,7 @@ def step_costs(config: Any, sample_rate: int) -> list[dict[str, Any]]:
                     "length": seconds,
                     "batch": _batch(config.cost_frames, seconds),
                     "seconds": sorted(times[mixer])[len(times[mixer]) // 2],
-                    "bytes": peak_memory("studies._speech_costs:prepared_step", *arguments),
+                    "bytes": peak_memory("studies.speech_pretraining.costs:prepared_step", *arguments),
                 }
             )
     return rows

@@ -12,9 +12,9 @@ import numpy as np
 from sciops.evaluation import spread
 from sciops.models._log_mel import LogMel
 from sciops.plotting import PALETTE, figure, series
-from studies._speech_costs import exponents
-from studies._speech_data import Speech
-from studies._verdicts import seed_verdict
+from studies.kit.verdicts import seed_verdict
+from studies.speech_pretraining.costs import exponents
+from studies.speech_pretraining.data import Speech
 
 KINDS = {"phonemes": "PER", "letters": "CER"}
 

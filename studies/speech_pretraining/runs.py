@@ -27,8 +27,8 @@ from sciops.training.speech import (
     phoneme_error_rate,
     pretrain,
 )
-from studies._cells import cell_name, kept
-from studies._speech_data import Part, Speech
+from studies.kit.cells import cell_name, kept
+from studies.speech_pretraining.data import Part, Speech
 
 OPTIONS: dict[str, dict[str, Any]] = {"self_attention": {"positions": "rope"}}
 ARMS = ("scratch", "pretrained", "longer")

@@ -26,13 +26,13 @@ from tqdm.auto import tqdm
 
 from sciops.datasets.text import CORPORA, read_corpus
 from sciops.runs import RunFolder
-from studies._feedback_report import draw, print_report
-from studies._feedback_rollout import ARMS as ROLLOUT_ARMS
-from studies._feedback_rollout import rollouts
-from studies._feedback_summary import EQUAL_TIME, summary
-from studies._feedback_tasks import SENSORS, Task, recurrent, sensor_task, text_task
-from studies._feedback_training import ARMS, gradient, train, way_back
-from studies._timing import interleaved, require_equal
+from studies.kit.timing import interleaved, require_equal
+from studies.state_feedback.comparisons import EQUAL_TIME, summary
+from studies.state_feedback.report import draw, print_report
+from studies.state_feedback.rollout import ARMS as ROLLOUT_ARMS
+from studies.state_feedback.rollout import rollouts
+from studies.state_feedback.tasks import SENSORS, Task, recurrent, sensor_task, text_task
+from studies.state_feedback.training import ARMS, gradient, train, way_back
 
 
 @dataclass(frozen=True)
@@ -268,9 +268,3 @@ def _check(config: Config) -> None:
     for name in ("seeds", "looks", "comparisons", "rounds", "truncation"):
         if getattr(config, name) < 1:
             raise ValueError(f"--{name} {getattr(config, name)}: expected at least 1")
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

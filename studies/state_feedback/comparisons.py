@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sciops.evaluation import Verdict, spread
-from studies._verdicts import seed_verdict
+from studies.kit.verdicts import seed_verdict
 
 EQUAL_TIME = "BPTT, equal time"
 

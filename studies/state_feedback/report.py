@@ -10,9 +10,9 @@ import numpy as np
 
 from sciops.evaluation import spread
 from sciops.plotting import figure, series
-from studies._feedback_summary import EQUAL_TIME, verdicts
-from studies._feedback_training import ARMS, OURS
-from studies._verdicts import seed_verdict, shown
+from studies.kit.verdicts import seed_verdict, shown
+from studies.state_feedback.comparisons import EQUAL_TIME, verdicts
+from studies.state_feedback.training import ARMS, OURS
 
 _SAID = (
     "the paper (abstract): competitive perplexity at a markedly lower cost; overviews: near BPTT, well above FT-BPTT"

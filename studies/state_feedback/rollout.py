@@ -16,7 +16,7 @@ from sciops.metrics import relative_l2
 from sciops.models import Stepper, build_model
 from sciops.training import GRADIENTS, rate_factor
 from sciops.training.gradients import compared
-from studies._feedback_tasks import LENGTH, POINTS, snapshots
+from studies.state_feedback.tasks import LENGTH, POINTS, snapshots
 
 GRID, EVERY = Grid((POINTS,), LENGTH, "periodic"), 0.5
 

@@ -13,7 +13,7 @@ from torch.nn.utils import clip_grad_norm_
 from sciops.models import Recurrent
 from sciops.training import rate_factor
 from sciops.training.gradients import compared
-from studies._feedback_tasks import Task
+from studies.state_feedback.tasks import Task
 
 # arm → (way back, options); K of truncation is filled in by the study
 ARMS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -21,8 +21,8 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from sciops.runs import RunFolder
-from studies._token_mixing_report import claims, draw, print_report, summary
-from studies._token_mixing_runs import EXPECTED, MIXERS_OF, TASKS, Spec, counts, growth, live_cache, train_once
+from studies.token_mixing.report import claims, draw, print_report, summary
+from studies.token_mixing.runs import EXPECTED, MIXERS_OF, TASKS, Spec, counts, growth, live_cache, train_once
 
 
 @dataclass(frozen=True)
@@ -193,9 +193,3 @@ def _costs(config: Config) -> dict[str, Any]:
         row["states"] = [[n, *live_cache(arm, config.reach, n)] for n in config.lengths if n <= longest]
         table[arm] = row
     return table
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

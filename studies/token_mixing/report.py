@@ -10,7 +10,7 @@ import numpy as np
 
 from sciops.evaluation import FEWEST
 from sciops.plotting import PALETTE, figure, series
-from studies._token_mixing_runs import PAPER, TASKS, chance, score
+from studies.token_mixing.runs import PAPER, TASKS, chance, score
 
 
 def summary(runs: Sequence[dict[str, Any]], config: Any) -> dict[str, dict[str, Any]]:

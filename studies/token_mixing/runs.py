@@ -14,8 +14,8 @@ import torch
 from sciops.datasets.sequence_tasks import SequenceTask, copy, mqar
 from sciops.datasets.tracking import pointer_chain
 from sciops.mixers import MIXERS, SelfAttention, StructuredRecurrence
-from studies._cells import kept
-from studies._sequence_training import train_tokens
+from studies.kit.cells import kept
+from studies.kit.sequence_training import train_tokens
 
 TASKS = ("copy", "recall", "multi-hop")
 MIXERS_OF = {

@@ -26,13 +26,12 @@ import torch
 import tyro
 from torch import nn
 
-from sciops._command import command
 from sciops.datasets.torch_data import MEMORY_LIMIT
 from sciops.grids import Grid
 from sciops.training import TrainConfig
-from studies._train_mixers import mixer_options, with_mixer
-from studies._train_report import EVOLVING, draw_all, results_of, table
-from studies._train_tasks import (
+from studies.train.mixers import mixer_options, with_mixer
+from studies.train.report import EVOLVING, draw_all, results_of, table
+from studies.train.tasks import (
     channels_of,
     check_symmetrize,
     load_parts,
@@ -292,7 +291,3 @@ def _methods(config: TrainStudyConfig, task: str) -> list[str]:
     through = "pushforward" if config.through == "random" else config.through
     named = (config.model, *config.mixer, config.gradients, "adamw", config.schedule, through)
     return [name for name in (*named, "correlation_time" if task in EVOLVING else "") if name in CITATIONS]
-
-
-if __name__ == "__main__":
-    command(run, PRESETS)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from studies._train_evolution import draw_errors, draw_frames, evolution
-from studies._train_evolution import table as evolution_table
+from studies.train.evolution import draw_errors, draw_frames, evolution
+from studies.train.evolution import table as evolution_table
 
 EVOLVING = ("step", "trajectory", "space-time")  # tasks that give frames against time
 

@@ -24,7 +24,7 @@ import numpy as np
 from sciops.evaluation import FEWEST
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
-from studies._verdict_laws import LAWS, differences, rules, winners
+from studies.verdict_calibration.laws import LAWS, differences, rules, winners
 
 
 @dataclass(frozen=True)
@@ -246,9 +246,3 @@ def _draw(config: Config, results: dict[str, Any], path: Path) -> None:
             ylabel="right winners (%)",
         )
         right.legend(loc="lower right")
-
-
-if __name__ == "__main__":
-    from sciops._command import command
-
-    command(run, PRESETS)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from studies import _crash_worker as worker
 from studies import crash_recovery as study
-from studies._crash_jobs import Job, contents, jobs
+from studies.crash_recovery import worker
+from studies.crash_recovery.commands import Job, contents, jobs
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from sciops.models import orthogonality_defect
-from studies import _forward_only_runs as runs
 from studies import forward_only as study
+from studies.forward_only import runs
 
 CONFIG = study.Config(
     tasks=("darcy", "dense:digits"),

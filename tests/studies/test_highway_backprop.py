@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from studies import _highway_recurrent as recurrent
 from studies import highway_backprop as study
+from studies.highway_backprop import recurrent
 
 TINY = study.Config(
     models=("fno",),

@@ -10,9 +10,9 @@ import torch
 from tqdm.auto import tqdm
 
 from sciops.robustness import calibrate
-from studies import _smoothing_gates as gates
-from studies import _smoothing_scenarios as counts
 from studies import randomized_smoothing as study
+from studies.randomized_smoothing import cases as counts
+from studies.randomized_smoothing import gates
 
 
 def test_scenarios_are_probabilities_with_the_first_class_ahead():

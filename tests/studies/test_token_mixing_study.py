@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from sciops.runs import plain
-from studies import _token_mixing_report as report
-from studies import _token_mixing_runs as runs
 from studies import token_mixing as study
+from studies.token_mixing import report, runs
 
 ARMS = ("first order", "2^k, pruned", "dense recurrence")
 CONFIG = replace(

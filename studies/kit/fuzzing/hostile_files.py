@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from studies._hostile_bombs import BOMBS
+from studies.kit.fuzzing.hostile_bombs import BOMBS
 
 __all__ = ["HOSTILE", "Payload"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from studies._damage import damaged, seals
+from studies.kit.fuzzing.damage import damaged, seals
 
 __all__ = ["damage", "rewritten"]
 

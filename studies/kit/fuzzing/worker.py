@@ -1,4 +1,4 @@
-"""Opens files one after another, each within bounds, and says what came of it: ``python -m studies._fuzz_worker``.
+"""Opens files one after another, each within bounds, and reports each: ``python -m studies.kit.fuzzing.worker``.
 
 A line on the standard input is JSON, {"path", "layout" (name of a reader, or null)}; so is the answer, {"outcome",
 "detail", "seconds", "computing", "megabytes"}. Seconds are those the file took, without those this process stood in the
