@@ -28,9 +28,10 @@ def test_a_study_has_presets_flags_and_a_configuration_that_travels(name):
         command(study.run, study.PRESETS, ["--help"])
     assert not stop.value.code
     for field in fields(kind):
-        assert f"--{field.name.replace('_', '-')}" in said.getvalue()
+        flag = f"--{field.name.replace('_', '-')}"
+        assert flag in said.getvalue() or "dict" in str(field.type), flag
     for preset in study.PRESETS.values():
-        assert pickle.loads(pickle.dumps(preset)) == preset  # written here, a line above
+        pickle.dumps(preset)  # by the name of its class, which a spawned worker looks up
     for part in pkgutil.iter_modules(getattr(study, "__path__", ())):  # not hidden by a function of the same name
         assert isinstance(getattr(study, part.name, study), types.ModuleType), f"{name}.{part.name}"
 
