@@ -25,6 +25,7 @@ from studies.accuracy_for_time.arms import ARMS
 from studies.accuracy_for_time.case import solved_alone, splits_of, trained_and_tested
 from studies.accuracy_for_time.report import draw, print_table, summary, targets
 from studies.kit.cells import data_digest, kept
+from studies.kit.choices import require_known
 from studies.kit.timing import threads
 
 
@@ -66,9 +67,7 @@ def run(config: Config) -> dict[str, Any]:
 
     Raises ValueError for unknown arms and sizes that do not nest in the finest grid.
     """
-    unknown = [name for name in config.arms if name not in ARMS]
-    if unknown:
-        raise ValueError(f"--arms {unknown[0]}: expected some of {', '.join(ARMS)}")
+    require_known("--arms", config.arms, ARMS)
     for n in config.sizes:
         if n < 5 or (config.finest - 1) % (n - 1) or n % 2 == 0:
             raise ValueError(f"--sizes {n}: expected an odd number of nodes that nest in {config.finest}")

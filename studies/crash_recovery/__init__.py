@@ -40,6 +40,7 @@ from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder
 from studies.crash_recovery.commands import Job, contents, jobs
 from studies.kit.cells import kept
+from studies.kit.choices import require_known
 
 
 @dataclass(frozen=True)
@@ -296,8 +297,7 @@ class Server:
 
 def _chosen(config: Config, data: Path) -> dict[str, Job]:
     known = jobs(data)
-    if unknown := [name for name in config.jobs if name not in known]:
-        raise ValueError(f"--jobs {unknown[0]!r}: expected some of {', '.join(map(repr, known))}")
+    require_known("--jobs", config.jobs, known)
     return {name: known[name] for name in config.jobs or known}
 
 

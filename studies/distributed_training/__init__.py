@@ -23,6 +23,7 @@ from sciops._json import read_jsonl
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
 from studies.distributed_training.compiled_steps import CASES
+from studies.kit.choices import require_known
 from studies.kit.smooth_fields import write_fields
 
 
@@ -118,9 +119,7 @@ def run(config: Config) -> dict[str, Any]:
 
     Raises RuntimeError for a curve that differs by more than rounding, and for a run that fails, with what it says.
     """
-    unknown = [name for name in config.arms if name not in ARMS]
-    if unknown or not config.arms:
-        raise ValueError(f"arms={config.arms!r}: expected some of {', '.join(ARMS)}")
+    require_known("--arms", config.arms, ARMS, some=True)
     folder = RunFolder(config.output)
     folder.describe(config, seeds=[config.seed], methods=["fno", "adamw"])
     data = write_fields(
@@ -218,8 +217,7 @@ def _compare(name: str, rows: dict[str, dict[str, Any]]) -> None:
 
 
 def _compiled(config: Config, name: str) -> dict[str, Any]:
-    if name not in CASES:
-        raise ValueError(f"compiled has {name!r}: expected some of {', '.join(CASES)}")
+    require_known("--compiled", [name], CASES)
     said = launch("studies.distributed_training.compiled_steps", [name, str(config.compiled_steps)])
     return json.loads(said.splitlines()[-1])
 

@@ -34,6 +34,7 @@ from studies.entity_tracking.arms import Arm, block_model, resolvent_model, soft
 from studies.entity_tracking.report import draw, print_all, targets
 from studies.entity_tracking.timings import tile_times, times
 from studies.kit.cells import kept
+from studies.kit.choices import require_known
 
 PARTS = ("layers", "gammas", "blocks", "times", "tiles", "properties", "tasks")
 
@@ -139,9 +140,7 @@ def run(config: Config) -> dict[str, Any]:
 
     Raises ValueError for unknown parts and lists of steps and rates of different lengths.
     """
-    unknown = [part for part in config.parts if part not in PARTS]
-    if unknown or not config.parts:
-        raise ValueError(f"--parts {' '.join(unknown) or '(none)'}: expected of {', '.join(PARTS)}")
+    require_known("--parts", config.parts, PARTS, some=True)
     if len(config.softmax_steps) != len(config.softmax_rates):
         raise ValueError(
             f"--softmax-steps {len(config.softmax_steps)} of them, --softmax-rates {len(config.softmax_rates)}: "

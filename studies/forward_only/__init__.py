@@ -15,10 +15,8 @@ it train at any depth? Does it beat PEPITA?
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +27,8 @@ from tqdm.auto import tqdm
 from sciops.runs import RunFolder
 from studies.forward_only.report import claims, draw, print_report, summary
 from studies.forward_only.runs import ABLATIONS, ARMS, RANDOM, Spec, linear_difference, task_of, train_once
+from studies.kit.choices import require_known
+from studies.kit.pool import pool
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,8 @@ def _train(cases: Sequence[tuple[str, str, int]], config: Config) -> list[dict[s
     middle = len(ladder) // 2
     found: dict[Spec, dict[str, Any]] = {}
     plans = [_specs(case, option, first, config) for case in cases for option in _options(case, config)]
-    with _crew(config.workers) as call, tqdm(unit="run", disable=None) as bar:
+    with pool(config.workers) as executor, tqdm(unit="run", disable=None) as bar:
+        call = partial(executor.submit, train_once)
         wanted = {plan[i] for plan in plans for i in {max(middle - 1, 0), middle}}
         while wanted:
             found |= zip(wanted, _all([*wanted], call, bar.update))
@@ -167,22 +168,6 @@ def _train(cases: Sequence[tuple[str, str, int]], config: Config) -> list[dict[s
 
 def _best(plan: Sequence[Spec], found: dict[Spec, dict[str, Any]]) -> int:
     return min((i for i, spec in enumerate(plan) if spec in found), key=lambda i: _order(found[plan[i]]))
-
-
-@contextmanager
-def _crew(workers: int) -> Iterator[Callable[[Spec], Future]]:
-    """Hands a training to one of so many processes, or does it at once where there is one."""
-    if workers > 1:
-        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-            yield partial(pool.submit, train_once)
-        return
-
-    def now(spec: Spec) -> Future:
-        done: Future = Future()
-        done.set_result(train_once(spec))
-        return done
-
-    yield now
 
 
 def _all(specs: Sequence[Spec], call: Callable[[Spec], Future], done: Callable[[], Any]) -> list[dict[str, Any]]:
@@ -241,10 +226,8 @@ def _samples(task: str, config: Config) -> tuple[int, int, int]:
 
 
 def _check(config: Config) -> None:
-    for name, values, known in (("arms", config.arms, ARMS), ("ablations", config.ablations, ABLATIONS)):
-        unknown = [value for value in values if value not in known]
-        if unknown:
-            raise ValueError(f"--{name} {unknown[0]!r}: expected some of {', '.join(known)}")
+    require_known("--arms", config.arms, ARMS)
+    require_known("--ablations", config.ablations, ABLATIONS)
     for task in config.tasks:
         if task != "darcy" and not task.startswith("dense:"):
             raise ValueError(f"--tasks {task!r}: expected 'darcy', or 'dense:' and the name of images")

@@ -26,6 +26,7 @@ from studies import fuzz_readers
 from studies.fuzz_loaders.files import content_of, makers
 from studies.fuzz_loaders.hostile import HOSTILE
 from studies.fuzz_readers import Sound, Subject
+from studies.kit.choices import require_known
 from studies.kit.fuzzing.odd_contents import rewritten
 
 _SEALED = "-sealed"
@@ -72,9 +73,7 @@ def sound_files(layouts: Sequence[str], scratch: Path) -> dict[str, Sound]:
         if content and any(name.endswith(".safetensors") for name in files):
             found[kind + _SEALED] = Sound(path.name, files, kind)
         shutil.rmtree(folder)
-    unknown = [name for name in layouts if name not in found]
-    if unknown:
-        raise ValueError(f"--layouts {unknown[0]}: expected some of {', '.join(found)}")
+    require_known("--layouts", layouts, found)
     return {name: found[name] for name in layouts or found}
 
 

@@ -34,6 +34,7 @@ from typing import Any
 
 from sciops.plotting import figure
 from sciops.runs import RunFolder
+from studies.kit.choices import require_known
 from studies.kit.fuzzing.hostile_files import HOSTILE
 from studies.kit.fuzzing.odd_contents import damage
 from studies.kit.fuzzing.worker import opened_in_every_way, waited
@@ -157,9 +158,7 @@ def sound_files(layouts: Sequence[str], scratch: Path) -> dict[str, Sound]:
     makers |= {"native": native("li2020-burgers", "native.h5"), "native-steady": native("pdebench-darcy", "native.h5")}
     if importlib.util.find_spec("zarr") is not None:
         makers |= {"native-zarr": native("pdebench-1d", "native.zarr")}
-    unknown = [name for name in layouts if name not in makers]
-    if unknown:
-        raise ValueError(f"--layouts {unknown[0]}: expected some of {', '.join(makers)}")
+    require_known("--layouts", layouts, makers)
     found = {}
     for name in layouts or makers:
         folder = scratch / f"sound {name}"

@@ -27,6 +27,7 @@ from studies.gap_sentences.data import corpus_of, lead_scores, pairs_of
 from studies.gap_sentences.report import draw, print_report, summary
 from studies.gap_sentences.training import ARMS, Sizes, train_once
 from studies.kit.cells import kept
+from studies.kit.choices import require_known
 
 
 @dataclass(frozen=True)
@@ -203,8 +204,6 @@ def run(config: Config) -> dict[str, Any]:
 
 def _check(config: Config) -> None:
     for name, known in (("arms", ARMS), ("encoders", ("state_space", "self_attention"))):
-        unknown = [value for value in getattr(config, name) if value not in known]
-        if unknown or not getattr(config, name):
-            raise ValueError(f"--{name} {' '.join(unknown) or '(none)'}: expected some of {', '.join(known)}")
+        require_known(f"--{name}", getattr(config, name), known, some=True)
     if not (config.few and config.seeds and config.sources):
         raise ValueError("expected at least one of each: --few, --seeds, --sources")

@@ -13,14 +13,12 @@ import contextlib
 import functools
 import importlib.util
 import io
-import multiprocessing
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +29,7 @@ from data_gen import darcy as generator
 from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder
 from studies.generation_speed import peer
+from studies.kit.pool import pool
 from studies.kit.timing import interleaved, print_targets, ratio, require_equal, target, threads
 
 
@@ -127,13 +126,13 @@ def _peers(place: Path) -> Iterator[Callable[..., float]]:
     kept = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
     os.environ.update(dict.fromkeys(kept, "1"))  # two processes on two cores: more threads would only be in the way
     try:
-        with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        with pool(2) as executor:
 
             def call(law: generator.DarcyConfig, samples: int, cores: list[int]) -> float:
                 middle = samples // 2
                 shares = [(0, middle), (middle, samples)]
                 jobs = [
-                    pool.submit(peer.generate, law, place / f"peer{k}.h5", *share, core)
+                    executor.submit(peer.generate, law, place / f"peer{k}.h5", *share, core)
                     for k, (share, core) in enumerate(zip(shares, cores))
                 ]
                 return max(job.result() for job in jobs)

@@ -25,6 +25,7 @@ from sciops.evaluation import spread
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
 from studies.highway_backprop import recurrent, stacks
+from studies.kit.choices import require_known
 from studies.kit.timing import print_targets, target
 
 
@@ -92,9 +93,7 @@ def run(config: Config) -> dict[str, Any]:
 
     Raises ValueError for a model that is none of the study's, RuntimeError where gradients that must be equal are not.
     """
-    unknown = [name for name in config.models if name not in stacks.MODELS]
-    if unknown:
-        raise ValueError(f"--models {' '.join(unknown)}: expected of {', '.join(stacks.MODELS)}")
+    require_known("--models", config.models, stacks.MODELS)
     folder = RunFolder(config.output)
     folder.describe(config, seeds=config.seeds, methods=["highway", *config.models])
     difference = recurrent.check_equal(config.hidden)

@@ -32,6 +32,7 @@ from studies.image_classification.costs import cost_curve, step_costs
 from studies.image_classification.report import draw, print_report, summary, targets
 from studies.image_classification.runs import NAMES, in_colour, record, specifications
 from studies.kit.cells import data_digest
+from studies.kit.choices import require_known
 from studies.kit.timing import threads
 
 
@@ -184,9 +185,7 @@ def run(config: Config) -> dict[str, Any]:
 
 
 def _check(config: Config) -> None:
-    unknown = [name for name in (*config.arms, *config.curve_arms) if name not in NAMES]
-    if unknown:
-        raise ValueError(f"--arms {unknown[0]}: expected some of {', '.join(NAMES)}")
+    require_known("--arms", (*config.arms, *config.curve_arms), NAMES)
     if not (config.arms and config.seeds and config.learning_rates):
         raise ValueError("--arms, --seeds and --learning-rates: expected at least one of each")
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import nn
 
+from studies.kit.choices import require_known
+
 NO_MIXER = "no mixer"
 
 
@@ -47,9 +49,7 @@ ARMS: dict[str, Arm] = {
 
 def chosen_arms(names: Sequence[str]) -> dict[str, Arm]:
     """The arms called `names`, all where there are none; ValueError for an unknown one, naming the known ones."""
-    unknown = [name for name in names if name not in ARMS]
-    if unknown:
-        raise ValueError(f"--arms {unknown[0]!r}: expected of {', '.join(ARMS)}")
+    require_known("--arms", names, ARMS)
     return {name: ARMS[name] for name in names or ARMS}
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sciops.runs import RunFolder
+from studies.kit.choices import require_known
 from studies.long_sequences import burgers, layers, needle
 from studies.long_sequences.report import draw, print_tables, summary
 
@@ -144,9 +145,7 @@ def run(config: Config) -> dict[str, Any]:
         ("--burgers-arms", config.burgers_arms, tuple(burgers.ARMS)),
         ("--memory-modes", config.memory_modes, layers.MODES),
     ):
-        unknown = [name for name in given if name not in known]
-        if unknown:
-            raise ValueError(f"{flag} {unknown[0]!r}: expected of {', '.join(known)}")
+        require_known(flag, given, known)
     if config.seeds < 1 or len(config.lengths) < 2:
         raise ValueError(
             f"--seeds {config.seeds} --lengths {config.lengths}: expected at least 1 and at least 2 lengths"

@@ -15,21 +15,20 @@ token that is decoded. Trainings run in `workers` processes of one thread; finis
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from tqdm.auto import tqdm
 
 from sciops._json import plain
 from sciops.runs import RunFolder
 from studies.kit.cells import kept
+from studies.kit.choices import require_known
 from studies.kit.mixer_arms import chosen_arms
+from studies.kit.pool import pool
 from studies.kit.text_training import text_data
 from studies.mixer_zoo.cells import FIELDS, TASKS, cell, described
 from studies.mixer_zoo.cost import costs
@@ -127,9 +126,7 @@ def run(config: Config) -> dict[str, Any]:
     Raises ValueError for an unknown arm or task; RuntimeError, after writing, where a score is not a number.
     """
     arms = list(chosen_arms(config.arms))
-    unknown = [name for name in config.tasks if name not in TASKS]
-    if unknown:
-        raise ValueError(f"--tasks {unknown[0]}: expected of {', '.join(TASKS)}")
+    require_known("--tasks", config.tasks, TASKS)
     if not config.tasks or config.seeds < 1:
         raise ValueError(f"--tasks {config.tasks} --seeds {config.seeds}: expected at least one of each")
     folder = RunFolder(config.output)
@@ -205,22 +202,10 @@ def _prepare(specs: dict[str, Any], folder: Path) -> None:
 
 
 def _done(jobs: list[tuple[str, str, int]], specs: dict[str, Any], folder: Path, workers: int) -> Iterator[dict]:
-    if workers == 1:
-        yield from (cell(task, arm, seed, specs[task], str(folder)) for task, arm, seed in jobs)
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_one_thread) as pool:
-        waiting = [pool.submit(cell, task, arm, seed, specs[task], str(folder)) for task, arm, seed in jobs]
-        try:
-            for one in as_completed(waiting):
-                yield one.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _one_thread() -> None:
-    os.environ["OMP_NUM_THREADS"] = "1"
-    torch.set_num_threads(1)
+    with pool(workers, threads=1) as executor:
+        waiting = (executor.submit(cell, task, arm, seed, specs[task], str(folder)) for task, arm, seed in jobs)
+        for one in waiting if workers == 1 else as_completed(list(waiting)):
+            yield one.result()
 
 
 def _measured(config: Config, arms: list[str], folder: Path) -> list[dict[str, Any]]:

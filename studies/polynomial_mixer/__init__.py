@@ -25,6 +25,7 @@ from tqdm.auto import tqdm
 from sciops.datasets.sequence_tasks import mqar
 from sciops.runs import RunFolder
 from studies.kit.cells import kept
+from studies.kit.choices import require_known
 from studies.kit.mixer_burgers import burgers_error
 from studies.kit.sequence_training import train_tokens
 from studies.polynomial_mixer.cost import LAYERS, check_layers, memory, times
@@ -240,8 +241,6 @@ def _check(config: Config) -> None:
         ("field-arms", config.field_arms, FIELD_ARMS),
         ("recall-arms", config.recall_arms, RECALL_ARMS),
     ):
-        unknown = [value for value in values if value not in known]
-        if unknown:
-            raise ValueError(f"--{name} {unknown[0]!r}: expected some of {', '.join(known)}")
+        require_known(f"--{name}", values, known)
     if not config.seeds or config.rounds < 1:
         raise ValueError(f"--seeds {config.seeds} --rounds {config.rounds}: expected at least one of each")

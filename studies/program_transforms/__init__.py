@@ -30,6 +30,7 @@ from tqdm.auto import tqdm
 from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder
 from studies.kit.cells import kept
+from studies.kit.choices import require_known
 from studies.program_transforms.cells import CELLS, filled
 from studies.program_transforms.instances import Subject, large_subjects, subjects
 
@@ -92,10 +93,8 @@ def _chosen(config: Config) -> tuple[dict[str, Subject], tuple[str, ...]]:
     rows = {name: s for name, s in everything.items() if not config.models or name.startswith(config.models)}
     if not rows:
         raise ValueError(f"--models {' '.join(config.models)}: expected beginnings of {', '.join(everything)}")
-    if unknown := [cell for cell in config.cells if cell not in CELLS]:
-        raise ValueError(f"--cells {unknown[0]}: expected some of {', '.join(CELLS)}")
-    if unknown := [name for name in config.slow if name not in everything]:
-        raise ValueError(f"--slow {unknown[0]!r}: expected some of {', '.join(everything)}")
+    require_known("--cells", config.cells, CELLS)
+    require_known("--slow", config.slow, everything)
     return rows, config.cells or tuple(CELLS)
 
 

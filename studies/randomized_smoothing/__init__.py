@@ -29,6 +29,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from sciops.runs import RunFolder
+from studies.kit.choices import require_known
 from studies.randomized_smoothing.cases import INTERVALS, faults, scenarios, survey
 from studies.randomized_smoothing.classifiers import (
     attacked_accuracy,
@@ -99,12 +100,8 @@ def run(config: Config) -> dict[str, Any]:
 
     Raises RuntimeError, after writing, naming every claim that does not hold; ValueError for an unknown part.
     """
-    unknown = [part for part in config.parts if part not in PARTS]
-    if unknown or not config.parts:
-        raise ValueError(f"--parts {' '.join(config.parts)}: expected some of {', '.join(PARTS)}")
-    unknown = [name for name in config.certificates if name not in certificates()]
-    if unknown:
-        raise ValueError(f"--certificates {unknown[0]!r}: expected some of {', '.join(map(repr, certificates()))}")
+    require_known("--parts", config.parts, PARTS, some=True)
+    require_known("--certificates", config.certificates, certificates())
     if not 1 <= config.images <= 350:
         raise ValueError(f"--images {config.images}: expected 1 to 350; 50 of the 400 held-out digits choose the map")
     folder = RunFolder(config.output)

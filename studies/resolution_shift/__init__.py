@@ -17,9 +17,8 @@ Colagrande et al., Limits of Resolution Equivariance in Fourier Neural Operators
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +28,7 @@ from sciops._writable import writable_folder
 from sciops.datasets import Splits
 from sciops.training import TrainConfig
 from studies.kit.cells import cell_name, data_digest
+from studies.kit.pool import pool
 from studies.resolution_shift.arms import ARMS
 from studies.resolution_shift.case import Case, load_case, load_grid
 from studies.resolution_shift.evaluation import evaluate
@@ -239,16 +239,10 @@ def _train_all(config: ResolutionShiftConfig, jobs: Iterable[Job]) -> None:
     waiting = [job for job in jobs if not (config.output / job.folder / "results.json").exists()]
     if not waiting:
         return
-    # Spawned, not forked: the parent has run threaded kernels, which a forked child cannot.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(max(1, config.workers), mp_context=context) as pool:
-        futures = {pool.submit(train_one, config, job): job for job in waiting}
-        try:
-            for future in tqdm(as_completed(futures), total=len(futures), desc="training", unit="model"):
-                future.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)  # say what failed now, not after all that wait has been trained
-            raise
+    with pool(config.workers) as executor:
+        futures = [executor.submit(train_one, config, job) for job in waiting]
+        for future in tqdm(as_completed(futures), total=len(futures), desc="training", unit="model"):
+            future.result()
 
 
 def train_one(config: ResolutionShiftConfig, job: Job) -> None:

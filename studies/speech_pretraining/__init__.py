@@ -24,6 +24,7 @@ from tqdm.auto import tqdm
 
 from sciops.mixers import MIXERS
 from sciops.runs import RunFolder
+from studies.kit.choices import require_known
 from studies.kit.timing import threads
 from studies.speech_pretraining.costs import step_costs
 from studies.speech_pretraining.data import Speech, prepared
@@ -223,9 +224,7 @@ def _tunings(config: Config) -> int:
 
 
 def _check(config: Config) -> None:
-    unknown = [name for name in (*config.mixers, *config.tuned) if name not in MIXERS]
-    if unknown:
-        raise ValueError(f"--mixers {unknown[0]}: expected of {', '.join(MIXERS)}")
+    require_known("--mixers", (*config.mixers, *config.tuned), MIXERS)
     missing = [name for name in config.tuned if name not in config.mixers]
     if missing:
         raise ValueError(f"--tuned {missing[0]}: expected among --mixers {' '.join(config.mixers)}")

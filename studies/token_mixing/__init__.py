@@ -12,8 +12,7 @@ that holds other tokens than counted ends the run with an error after the result
 
 from __future__ import annotations
 
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,8 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from sciops.runs import RunFolder
+from studies.kit.choices import require_known
+from studies.kit.pool import pool
 from studies.token_mixing.report import claims, draw, print_report, summary
 from studies.token_mixing.runs import EXPECTED, MIXERS_OF, TASKS, Spec, counts, growth, live_cache, train_once
 
@@ -116,10 +117,8 @@ def run(config: Config) -> dict[str, Any]:
 
     Raises ValueError for unknown tasks and mixers, and RuntimeError, after writing, for a state that differs.
     """
-    for flag, given, known in (("tasks", config.tasks, TASKS), ("arms", config.arms, MIXERS_OF)):
-        unknown = [name for name in given if name not in known]
-        if unknown:
-            raise ValueError(f"--{flag} {' '.join(unknown)}: expected of {', '.join(known)}")
+    require_known("--tasks", config.tasks, TASKS)
+    require_known("--arms", config.arms, MIXERS_OF)
     folder = RunFolder(config.output)
     folder.describe(config, seeds=config.seeds, methods=["token_mixing"])
     results: dict[str, Any] = {"runs": _train(config, folder.path / "trainings"), "cost": _costs(config)}
@@ -172,13 +171,10 @@ def _train(config: Config, folder: Path) -> list[dict[str, Any]]:
     if config.workers == 1:
         bar = tqdm(wanted, unit="training", disable=None)
         return [train_once(spec, folder, progress=True) for spec in bar]
-    with ProcessPoolExecutor(config.workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = [pool.submit(train_once, spec, folder) for spec in wanted]
-        try:
-            for future in tqdm(as_completed(futures), total=len(futures), unit="training", disable=None):
-                future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)  # one that fails, or a stop, ends those that wait
+    with pool(config.workers) as executor:
+        futures = [executor.submit(train_once, spec, folder) for spec in wanted]
+        for future in tqdm(as_completed(futures), total=len(futures), unit="training", disable=None):
+            future.result()
         return [future.result() for future in futures]
 
 

@@ -146,7 +146,7 @@ def test_two_ways_to_solve_agree():
 
 
 def test_refusals(tmp_path):
-    with pytest.raises(ValueError, match="--parts speed: expected of layers"):
+    with pytest.raises(ValueError, match="--parts speed: expected some of layers"):
         entity_tracking.run(replace(TINY, parts=("speed",), output=tmp_path))
     with pytest.raises(ValueError, match="one of each a depth"):
         entity_tracking.run(replace(TINY, softmax_steps=(1,), output=tmp_path))

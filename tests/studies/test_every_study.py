@@ -29,7 +29,7 @@ def test_a_study_has_presets_flags_and_a_configuration_that_travels(name):
     assert not stop.value.code
     for field in fields(kind):
         flag = f"--{field.name.replace('_', '-')}"
-        assert flag in said.getvalue() or "dict" in str(field.type), flag
+        assert flag in said.getvalue() or "Mapping" in str(field.type), flag
     for preset in study.PRESETS.values():
         pickle.dumps(preset)  # by the name of its class, which a spawned worker looks up
     for part in pkgutil.iter_modules(getattr(study, "__path__", ())):  # not hidden by a function of the same name

@@ -209,7 +209,7 @@ def test_a_folder_keeps_the_sources_it_has_read(tmp_path, monkeypatch):
 
 def test_refusals(config):
     for changes, message in (
-        ({"arms": ("x",)}, "--arms x: expected some of gap sentences"),
+        ({"arms": ("x",)}, "--arms x: expected some of 'gap sentences'"),
         ({"encoders": ("window",)}, "--encoders window"),
         ({"few": ()}, "at least one of each"),
         ({"few": (4, 999)}, r"--few 999: there are \d+ summaries"),

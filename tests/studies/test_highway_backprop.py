@@ -62,5 +62,5 @@ def test_gradients_that_differ_are_not_timed(monkeypatch):
 
 
 def test_refusals(tmp_path):
-    with pytest.raises(ValueError, match="--models unet: expected of fno, mano"):
+    with pytest.raises(ValueError, match="--models unet: expected some of fno, mano"):
         study.run(study.Config(models=("unet",), output=tmp_path))

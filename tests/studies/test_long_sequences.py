@@ -115,5 +115,5 @@ def test_the_sinusoids_tell_places_apart(tmp_path):
 
 
 def test_unknown_arms_are_named(tmp_path):
-    with pytest.raises(ValueError, match="--needle-arms 'magic': expected of state space"):
+    with pytest.raises(ValueError, match="--needle-arms magic: expected some of 'state space'"):
         study.run(config(tmp_path, needle_arms=("magic",)))

@@ -44,7 +44,7 @@ TINY = study.Config(
 def test_every_sequence_mixer_has_an_arm():
     used = {name for arm in ARMS.values() for name in ([arm.mixer] if isinstance(arm.mixer, str) else arm.mixer)}
     assert used == {name for name, kind in MIXERS.items() if issubclass(kind, SequenceMixer)}
-    with pytest.raises(ValueError, match="--arms 'rnn': expected of no mixer"):
+    with pytest.raises(ValueError, match="--arms rnn: expected some of 'no mixer'"):
         chosen_arms(["rnn"])
 
 
@@ -156,7 +156,7 @@ def test_a_score_that_is_none_and_unknown_tasks_are_named(tmp_path, monkeypatch)
     monkeypatch.setattr(study, "cell", lambda task, arm, seed, *_: record(arm, seed, float("nan"), task))
     with pytest.raises(RuntimeError, match="no score: attention on copy"):
         study.run(config)
-    with pytest.raises(ValueError, match="--tasks chess: expected of burgers, darcy, copy"):
+    with pytest.raises(ValueError, match="--tasks chess: expected some of burgers, darcy, copy"):
         study.run(replace(config, tasks=("chess",)))
     for nothing in (dict(tasks=()), dict(seeds=0)):
         with pytest.raises(ValueError, match="expected at least one of each"):

@@ -94,7 +94,7 @@ def test_a_training_that_fails_ends_those_that_wait(tmp_path, monkeypatch):
         raise RuntimeError("the loss is not finite")
 
     monkeypatch.setattr(study, "train_once", fails)
-    monkeypatch.setattr(study, "ProcessPoolExecutor", lambda workers, mp_context: Slow(1))
+    monkeypatch.setattr("studies.kit.pool.ProcessPoolExecutor", lambda workers, mp_context: Slow(1))
     with pytest.raises(RuntimeError, match="not finite"):
         study.run(replace(CONFIG, workers=2, output=tmp_path))
     assert len(begun) < 4
@@ -135,5 +135,5 @@ def test_scores_and_guesses():
 
 
 def test_unknown_names_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="--arms cubes: expected of attention"):
+    with pytest.raises(ValueError, match="--arms cubes: expected some of attention"):
         study.run(replace(CONFIG, arms=("cubes",), output=tmp_path))
