@@ -35,7 +35,7 @@ from sciops.runs import RunFolder
 from sciops.training.gradients import highway_stack
 from sciops.training.gradients._layerwise import LayerByLayer
 from sciops.training.gradients._stack import Layer, layers_of, layers_of_block
-from studies._timing import interleaved, print_targets, require_equal, target
+from studies.kit.timing import interleaved, print_targets, require_equal, target
 
 
 @dataclass(frozen=True)

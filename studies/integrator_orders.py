@@ -26,6 +26,7 @@ from sciops.pde import advection, burgers, fisher_kpp, gray_scott, heat, kdv, ku
 from sciops.plotting import figure, series
 from sciops.random_fields import gaussian_random_field
 from sciops.runs import RunFolder
+from studies.kit.choices import require_known
 
 
 @dataclass(frozen=True)
@@ -120,9 +121,7 @@ def run(config: Config) -> dict[str, Any]:
     Raises RuntimeError, after writing, naming what is off; ValueError for an equation that is none of the study's.
     """
     known = cases()
-    unknown = [name for name in config.equations if name not in known]
-    if unknown:
-        raise ValueError(f"--equations {' '.join(unknown)}: expected of {', '.join(known)}")
+    require_known("--equations", config.equations, known)
     if config.halvings < 1 or config.refinement < 2:
         raise ValueError(
             f"--halvings {config.halvings} --refinement {config.refinement}: expected at least 1 and at least 2"

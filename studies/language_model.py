@@ -25,9 +25,9 @@ from sciops.evaluation import spread
 from sciops.models import LanguageModel, generate, load_model, save_model
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
-from studies._cells import cell_name, kept
-from studies._mixer_arms import ARMS, Arm, chosen_arms, matched_ratio, parameters_of
-from studies._text_training import TextData, text_data, train_language
+from studies.kit.cells import cell_name, kept
+from studies.kit.mixer_arms import ARMS, Arm, chosen_arms, matched_ratio, parameters_of
+from studies.kit.text_training import TextData, text_data, train_language
 
 
 @dataclass(frozen=True)

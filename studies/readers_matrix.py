@@ -24,6 +24,7 @@ import numpy as np
 from sciops._command import command
 from sciops.plotting import figure
 from sciops.runs import RunFolder
+from studies.kit.choices import require_known
 
 VERBS = ("info", "validate", "open", "train", "to native", "round trip")
 
@@ -57,9 +58,7 @@ def run(config: Config) -> dict[str, Any]:
     from sciops.datasets.samples import SAMPLES
 
     layouts = config.layouts or tuple(SAMPLES)
-    unknown = [name for name in layouts if name not in SAMPLES]
-    if unknown:
-        raise ValueError(f"--layouts {unknown[0]}: expected some of {', '.join(SAMPLES)}")
+    require_known("--layouts", layouts, SAMPLES)
     folder = RunFolder(config.output)
     folder.describe(config, seeds=[config.seed])
     table: dict[str, dict[str, Any]] = {}

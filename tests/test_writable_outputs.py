@@ -5,7 +5,6 @@ import errno
 import importlib
 import io
 import os
-import pkgutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,7 +119,7 @@ def _config_of(module):
 def test_every_generator_and_study_refuses_at_once(place, capsys, monkeypatch, package):
     monkeypatch.setenv("SCIOPS_DATA", str(place))
     before, refused = _listing(place), []
-    for name in (module.name for module in pkgutil.iter_modules(package.__path__) if module.name[0] != "_"):
+    for name in cli.names_in(package.__name__):
         module = importlib.import_module(f"{package.__name__}.{name}")
         if name == "fashion_mnist":  # writes nothing
             continue

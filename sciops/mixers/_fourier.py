@@ -32,7 +32,7 @@ from sciops._compiling import constant, kept, transformed
 Method = Literal["auto", "product", "fft"]
 
 # Kept modes (K of a leading axis, M of the last) from which FFT, cropping and the copies around it take less time than
-# the product. Measured by studies/mixer_speed.py: (leading; last; last where n has a prime factor above 7). Lengths
+# the product. Measured by studies/mixer_speed/: (leading; last; last where n has a prime factor above 7). Lengths
 # between 128 and 8192 cross at about the same number: both costs are proportional to n. The figures of CUDA are
 # estimates from arithmetic and memory rates.
 _FFT_FROM = {"cpu": (192, 224, 320), "cuda": (96, 96, 128)}

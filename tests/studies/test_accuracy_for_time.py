@@ -59,7 +59,7 @@ def test_a_run_of_another_training_or_on_other_fields_is_not_reused(config, resu
 
 
 def test_targets_compare_like_with_like():
-    from studies._accuracy_report import targets
+    from studies.accuracy_for_time.report import targets
 
     rows = [
         {"name": "ours", "kind": "network", "error": 0.007, "averaged": 0.0055},

@@ -11,8 +11,8 @@ from sciops import Budget
 from sciops._budget import OverBudget, opening_within
 from sciops.datasets import TensorFields
 from sciops.grids import Grid
-from studies import _cells
-from studies._cells import cell_name, data_digest, fingerprint, kept, kept_arrays
+from studies.kit import cells
+from studies.kit.cells import cell_name, data_digest, fingerprint, kept, kept_arrays
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def test_anything_that_differs_is_another_fingerprint(monkeypatch):
     found = {fingerprint(one) for one in [base, *others]}
     for name, value in (("FORMAT", -1), ("__version__", "0.0.0")):
         with monkeypatch.context() as patch:
-            patch.setattr(_cells, name, value)
+            patch.setattr(cells, name, value)
             found.add(fingerprint(base))
     assert len(found) == len(others) + 3 and all(len(one) == 12 for one in found)
     with pytest.raises(TypeError, match="no JSON form"):

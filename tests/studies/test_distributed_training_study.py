@@ -45,5 +45,5 @@ def test_what_a_process_says_is_passed_on_in_one_line(tmp_path):
     with pytest.raises(RuntimeError, match=r"studies.train --epochs 0 failed: error: .*epochs=0: expected") as caught:
         study.launch("studies.train", ["--epochs", "0"])
     assert "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match="arms=.*expected some of one, several"):
+    with pytest.raises(ValueError, match="--arms .*expected some of one, several"):
         study.run(replace(SMALL, arms=("three",), output=tmp_path))

@@ -16,10 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sciops.datasets.samples import SAMPLES
-from studies import _fuzz_worker, fuzz_readers
-from studies._damage import damaged, lookup3, seals
-from studies._hostile_files import HOSTILE, Payload
-from studies._odd_contents import damage, rewritten
+from studies import fuzz_readers
+from studies.kit.fuzzing import worker as opener
+from studies.kit.fuzzing.damage import damaged, lookup3, seals
+from studies.kit.fuzzing.hostile_files import HOSTILE, Payload
+from studies.kit.fuzzing.odd_contents import damage, rewritten
 
 SECONDS = 20.0  # the study says two; a test machine may be busy
 
@@ -167,12 +168,12 @@ def test_the_worker_counts_its_own_work_and_reads_the_queue(tmp_path, monkeypatc
             pass
         return "worked"
 
-    monkeypatch.setattr(_fuzz_worker, "_use", work)
-    said = _fuzz_worker.attempt(tmp_path, None)
+    monkeypatch.setattr(opener, "_use", work)
+    said = opener.attempt(tmp_path, None)
     assert said["outcome"] == "opened" and 0.28 < said["seconds"] < 3
-    assert _fuzz_worker.waited("no such process") == {}
+    assert opener.waited("no such process") == {}
     child = subprocess.Popen(["sleep", "5"])
-    assert {os.getpid(), child.pid} <= set(_fuzz_worker.waited()) or not os.path.exists("/proc/self/schedstat")
+    assert {os.getpid(), child.pid} <= set(opener.waited()) or not os.path.exists("/proc/self/schedstat")
     child.kill()
     child.wait()
 
@@ -183,9 +184,9 @@ def test_the_worker_tells_messages_that_a_terminal_cannot_show(tmp_path, monkeyp
         def refuse(path, layout, text=text):
             raise ValueError(text)
 
-        monkeypatch.setattr(_fuzz_worker, "_use", refuse)
-        assert _fuzz_worker.attempt(tmp_path, None)["outcome"] == "bad message"
-    assert _fuzz_worker.clean("−∇·(a∇u) = f, ‘ü’ 尺 é")
+        monkeypatch.setattr(opener, "_use", refuse)
+        assert opener.attempt(tmp_path, None)["outcome"] == "bad message"
+    assert opener.clean("−∇·(a∇u) = f, ‘ü’ 尺 é")
 
 
 def test_the_study_counts_every_file_and_ends_badly_on_a_finding(tmp_path, monkeypatch, capsys):
@@ -224,20 +225,20 @@ def _run_instead(body, script, monkeypatch):
 def test_a_file_that_is_opened_in_one_way_and_refused_in_another_is_seen(sound, tmp_path, monkeypatch):
     fuzz_readers._write(tmp_path, sound["npz"].files)
     path = tmp_path / sound["npz"].main
-    assert _fuzz_worker._other_verdict(path) == ""
+    assert opener._other_verdict(path) == ""
     monkeypatch.setattr("sciops.datasets.convert", lambda *arguments: 1 / 0)
-    assert _fuzz_worker._other_verdict(path).startswith("convert ends with ZeroDivisionError")
+    assert opener._other_verdict(path).startswith("convert ends with ZeroDivisionError")
     (tmp_path / "text").write_text("no array")
     monkeypatch.setattr("sciops.datasets.validation.validate", lambda path, solutions: [])
-    assert _fuzz_worker._other_verdict(tmp_path / "text").startswith("validate opens it, open_dataset says")
+    assert opener._other_verdict(tmp_path / "text").startswith("validate opens it, open_dataset says")
 
 
 def test_what_the_process_that_looks_at_files_computes_is_counted():
-    before = _fuzz_worker._computed()
+    before = opener._computed()
     child = subprocess.Popen([sys.executable, "-c", "for _ in range(10**9): pass"])
-    while _fuzz_worker._computed() - before < 0.2 and child.poll() is None:
+    while opener._computed() - before < 0.2 and child.poll() is None:
         time.sleep(0.02)
-    assert child.pid in _fuzz_worker._processes()
+    assert child.pid in opener._processes()
     child.kill()
     child.wait()
-    assert _fuzz_worker._computed() - before >= 0.19
+    assert opener._computed() - before >= 0.19

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from studies import _transform_cells as cells
 from studies import program_transforms as study
+from studies.program_transforms import cells
 
 TINY = study.Config(models=("mixer none", "effective_coefficient"), cells=("grad", "jvp", "deepcopy", "pickle"))
 

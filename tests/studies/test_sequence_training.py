@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from sciops.datasets import SequenceTask, copy, needle, packed_pointers
-from studies._sequence_training import TokenModel, _batches, evaluate, train_tokens
+from studies.kit.sequence_training import TokenModel, _batches, evaluate, train_tokens
 
 SMALL = dict(width=16, depth=1, mixer="self_attention", mixer_options=dict(heads=2, positions="rope"))
 

@@ -32,7 +32,7 @@ from sciops.grids import Grid
 from sciops.training import _data as door
 from sciops.training import evaluate, fit
 from sciops.training._loader import Loader
-from studies._smooth_fields import write_fields
+from studies.kit.smooth_fields import write_fields
 
 # Python 3.12 and later warn of every fork beside a thread
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
