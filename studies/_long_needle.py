@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sciops.datasets.sequence_tasks import needle
+from sciops.datasets.text.sequence_tasks import needle
 from studies._cells import kept
 from studies._sequence_training import TokenModel, evaluate, train_tokens
 from studies._timing import threads

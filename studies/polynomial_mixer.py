@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from sciops.datasets.sequence_tasks import mqar
+from sciops.datasets.text.sequence_tasks import mqar
 from sciops.runs import RunFolder
 from studies._cells import kept
 from studies._mixer_burgers import burgers_error

@@ -27,7 +27,7 @@ import tyro
 from torch import nn
 
 from sciops._command import command
-from sciops.datasets.torch_data import MEMORY_LIMIT
+from sciops.datasets.fields.torch_data import MEMORY_LIMIT
 from sciops.grids import Grid
 from sciops.training import TrainConfig
 from studies._train_mixers import mixer_options, with_mixer

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from sciops.datasets.summaries import Summarised, split_summaries
+from sciops.datasets.text.summaries import Summarised, split_summaries
 from studies import _gap_sentences_data as data
 from studies import _gap_sentences_training as training
 from studies import gap_sentences as study
