@@ -11,10 +11,14 @@ solve the equation only roughly; `validate` reports how roughly.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sciops.datasets.conventions import at_resolution, build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
+from sciops.datasets.formats.shared.expectations import DERIVED, expect, expect_nodes, expect_values, words
+from sciops.datasets.formats.shared.hdf5_writing import expect_nothing_else
+from sciops.datasets.formats.shared.matlab_writing import Stored, write_v5, write_v73
 from sciops.datasets.formats.shared.reader import Reader, Resolution
 from sciops.grids import Grid
 
@@ -65,4 +69,32 @@ def _sample_axis_last(shape: tuple[int, ...]) -> bool:
     return shape[0] == shape[1] != shape[2]
 
 
+def write(groups: list[xr.Dataset], path: Path) -> None:
+    """MATLAB v5."""
+    (dataset,) = groups
+    write_v5(path, _li_fields(dataset, "li2020"), {}, "li2020")
+
+
+def write_hdf5(groups: list[xr.Dataset], path: Path) -> None:
+    """MATLAB v7.3."""
+    (dataset,) = groups
+    write_v73(path, _li_fields(dataset, "li2020-v7.3"), {})
+
+
+def _li_fields(dataset: xr.Dataset, layout: str) -> dict[str, Stored]:
+    grid = expect(dataset, layout)
+    expect_values(dataset, layout)
+    expect_nodes(grid, layout)
+    if grid != Grid(grid.shape):
+        raise ValueError(
+            f"layout {layout!r} holds nodes of the unit box, walls on the grid; the data set has {words(grid)}"
+        )
+    if float(dataset.attrs.get("forcing", 1.0)) != 1.0:
+        raise ValueError(f"layout {layout!r} means a source of 1; the data set has {dataset.attrs['forcing']}")
+    expect_nothing_else(dataset, layout, ("a", "u", *DERIVED))
+    names = {"coeff": "a", "sol": "u"} | {n: n for n in DERIVED if n in dataset}
+    return {stored: Stored(dataset[name].transpose("sample", "x", "y")) for stored, name in names.items()}
+
+
 READER = Reader("li2020", "a MATLAB file (v5 or v7.3) with coeff and sol, both (samples, n, n)", matches, read)
+WRITERS = {"li2020": write, "li2020-v7.3": write_hdf5}

@@ -1,7 +1,8 @@
-"""The native file among the readers; what it holds is said in `sciops.datasets.native`."""
+"""The native file as one of the layouts; `sciops.datasets.native` says what it holds."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +11,10 @@ from sciops._untrusted import parse_json
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.reader import Reader, Resolution
 from sciops.datasets.messages import shown
+from sciops.datasets.native import write_native
 
 if TYPE_CHECKING:
     import xarray as xr
-
 
 # what the attributes hold as JSON: tables by name, or lists of text
 _TABLES = ("grid", "parameters", "boundary", "splits", "config", "walls", "versions")
@@ -86,6 +87,12 @@ def _read(probe: Probe, resolution: Resolution) -> xr.Dataset:
         raise ValueError(f"{probe.path} stores {have}; {error}") from None
 
 
+def write(groups: list[xr.Dataset], path: Path) -> None:
+    """One group per data set, with all that they hold."""
+    write_native(path, groups, overwrite=True)  # `convert` has asked
+
+
 READER = Reader(
     "native", "HDF5 or Zarr v3 with the root attribute sciops_schema and groups such as /r85", matches, read, named=True
 )
+WRITERS = {"native": write}

@@ -1,6 +1,7 @@
 """`open_dataset`: any known layout, recognised by content, as one kind of xarray data set.
 
-A layout is one module here with a `READER`, entered in `READERS`; the first that matches reads the file.
+A layout is one module of this folder with a `READER` and its `WRITERS`, entered in `LAYOUTS`; the first that matches
+reads the file.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from sciops.datasets.formats import (
 from sciops.datasets.formats.containers.named_axes import check_order
 from sciops.datasets.formats.containers.sniff import Probe, probe
 from sciops.datasets.formats.described.contents import KINDS
-from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.datasets.formats.shared.reader import Reader, Resolution, Writer
 from sciops.datasets.messages import plain_errors, shown
 from sciops.datasets.order import in_order
 from sciops.grids import Grid
@@ -41,32 +42,31 @@ from sciops.grids import Grid
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["READERS", "Probe", "Reader", "find_reader", "open_dataset", "probe"]
+__all__ = ["READERS", "WRITERS", "Probe", "Reader", "find_reader", "open_dataset", "probe"]
 
-READERS: dict[str, Reader] = {
-    reader.name: reader
-    for reader in (
-        native.READER,
-        arrays.READER,  # what somebody has described goes before what a file looks like
-        the_well.READER,
-        pdebench_darcy.READER,
-        pdebench_1d.READER,
-        pdebench_cfd.READER,
-        pdebench_groups.READER,
-        pdebench_ns.READER,
-        pdearena_ns.READER,
-        pdearena_ks.READER,
-        pdearena_swe.READER,
-        cno.READER,
-        poseidon.READER,
-        jax_cfd.READER,
-        li2020.READER,
-        li2020_ns.READER,
-        li2020_burgers.READER,
-        neuralop.READER,
-        apebench.READER,
-    )
-}
+LAYOUTS = (
+    native,
+    arrays,  # what somebody has described goes before what a file looks like
+    the_well,
+    pdebench_darcy,
+    pdebench_1d,
+    pdebench_cfd,
+    pdebench_groups,
+    pdebench_ns,
+    pdearena_ns,
+    pdearena_ks,
+    pdearena_swe,
+    cno,
+    poseidon,
+    jax_cfd,
+    li2020,
+    li2020_ns,
+    li2020_burgers,
+    neuralop,
+    apebench,
+)
+READERS: dict[str, Reader] = {layout.READER.name: layout.READER for layout in LAYOUTS}
+WRITERS: dict[str, Writer] = {name: write for layout in LAYOUTS for name, write in layout.WRITERS.items()}
 
 _COMPLEX = ("arrays",)  # layouts whose fields may be complex
 

@@ -17,14 +17,32 @@ the first sample tells, as ∫u² is kept by KdV and only ever falls in the heat
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets.conventions import at_resolution, build_dataset
+from sciops._whole_files import replacing
+from sciops.datasets.conventions import at_resolution, build_dataset, state_of
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import check_size, is_real, numbers
-from sciops.datasets.formats.shared.pdearena import MODES, per_sample, split_variable
+from sciops.datasets.formats.shared.expectations import words
+from sciops.datasets.formats.shared.hdf5_writing import (
+    blocks_of,
+    expect_nothing_else,
+    expect_trajectory,
+    sizes,
+    state_fields,
+)
+from sciops.datasets.formats.shared.pdearena import (
+    MODES,
+    each_sample,
+    expect_constants,
+    mode_for,
+    per_sample,
+    split_variable,
+    times_of_samples,
+)
 from sciops.datasets.formats.shared.reader import Reader, Resolution
 from sciops.grids import Grid
 
@@ -33,6 +51,8 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"(train|valid|test)/pde_(\d{1,9})-(\d{1,9})", re.ASCII)
 _KEPT = 1e-3
+LAYOUT = "pdearena-ks"
+_EQUATIONS = ("kuramoto_sivashinsky", "kdv", "heat")
 
 
 def matches(probe: Probe) -> bool:
@@ -140,6 +160,51 @@ def _equation(u: Any, stated: bool) -> str:
     return "kuramoto_sivashinsky"
 
 
+def write(groups: list[xr.Dataset], path: Path) -> None:
+    """Group train, valid or test with the field, its times and positions, and dt, dx and v of each sample."""
+    import h5py
+
+    (dataset,) = groups
+    grid = expect_trajectory(dataset, LAYOUT, (1,))
+    if state_of(dataset) != ("u",) or dataset.attrs.get("equation") not in _EQUATIONS:
+        raise ValueError(
+            f"layout {LAYOUT!r} holds u of {', '.join(_EQUATIONS)}; the data set is of "
+            f"{dataset.attrs.get('equation')!r} and evolves {', '.join(state_of(dataset))}"
+        )
+    length = grid.extent[0][1]
+    if grid != Grid(grid.shape, (0.0, length), "periodic") or ("length" in dataset and length != 1.0):
+        raise ValueError(f"layout {LAYOUT!r} holds one period from 0 on; the data set has {words(grid)}")
+    expect_nothing_else(dataset, LAYOUT, ("u", "times"))
+    expect_constants(dataset, LAYOUT, ("viscosity", "length"))
+    viscosity = each_sample(dataset, "viscosity")
+    if viscosity is not None and dataset.attrs["equation"] != "kuramoto_sivashinsky":
+        raise ValueError(f"layout {LAYOUT!r} states a viscosity for kuramoto_sivashinsky alone")
+    mode, times = mode_for(dataset, LAYOUT), times_of_samples(dataset, LAYOUT)
+    u = state_fields(dataset, grid)["u"]
+    samples, steps, n = u.shape
+    lengths = each_sample(dataset, "length")
+    dx = _divided(np.full(samples, length) if lengths is None else lengths, n)
+    with replacing(path, size=sizes({"u": u})) as temporary, h5py.File(temporary, "w") as file:
+        group = file.create_group(mode)
+        target = group.create_dataset(f"pde_{steps}-{n}", u.shape, u.dtype, chunks=(1, steps, n))
+        for part, (block,) in blocks_of([u]):
+            target[part] = block
+        group["t"], group["dx"] = times, dx
+        group["dt"] = (times[:, -1] - times[:, 0]) / max(steps - 1, 1) if steps > 1 else np.ones(samples)
+        group["x"] = np.arange(n) * dx[:, None]
+        if viscosity is not None:
+            group["v"] = viscosity
+
+
+def _divided(lengths: np.ndarray, n: int) -> np.ndarray:
+    """The steps that times n give these lengths again, to the last bit where there are such numbers."""
+    steps = lengths / n
+    for near in (np.nextafter(steps, np.inf), np.nextafter(steps, 0.0)):
+        steps = np.where((n * steps != lengths) & (n * near == lengths), near, steps)
+    return steps
+
+
 READER = Reader(
     "pdearena-ks", "HDF5 with a group train, valid or test of pde_T-n (samples, T, n), dt and dx", matches, read
 )
+WRITERS = {"pdearena-ks": write}

@@ -13,14 +13,27 @@ times here are t[0] + k dt. Where the stored positions or times are not of this 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets.conventions import at_resolution, build_dataset
+from sciops._whole_files import replacing
+from sciops.datasets.conventions import at_resolution, build_dataset, grid_of, state_of
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import check_size, is_real, numbers
-from sciops.datasets.formats.shared.pdearena import MODES, mode_of, per_sample, split_variable
+from sciops.datasets.formats.shared.expectations import FLOATS, words
+from sciops.datasets.formats.shared.hdf5_writing import blocks_of, expect_nothing_else, sizes
+from sciops.datasets.formats.shared.pdearena import (
+    MODES,
+    each_sample,
+    expect_constants,
+    mode_for,
+    mode_of,
+    per_sample,
+    split_variable,
+    times_of_samples,
+)
 from sciops.datasets.formats.shared.reader import Reader, Resolution
 from sciops.grids import Grid, Interval
 
@@ -29,6 +42,7 @@ if TYPE_CHECKING:
 
 FIELDS = {"u": "smoke", "vx": "velocity along x", "vy": "velocity along y"}
 _CLOSE = 1e-6
+LAYOUT = "pdearena-ns"
 
 
 def matches(probe: Probe) -> bool:
@@ -61,8 +75,8 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     times, units, timed = _times(probe, mode, samples, steps)
     notes += timed
     fields: dict[str, Any] = {}
-    for name, words in FIELDS.items():
-        about = {"units": "1", "long_name": words, "stored_as": f"{mode}/{name}"}
+    for name, long_name in FIELDS.items():
+        about = {"units": "1", "long_name": long_name, "stored_as": f"{mode}/{name}"}
         if name != "u":
             about["grid"] = json.dumps(grids[name].to_dict())
         fields[name] = (("sample", "time", "x", "y"), lazy(H5Array(probe.path, f"{mode}/{name}")), about)
@@ -140,6 +154,57 @@ def _times(probe: Probe, mode: str, samples: int, steps: int) -> tuple[np.ndarra
     return (t[0] if (t == t[0]).all() else t), "1", notes
 
 
+def write(groups: list[xr.Dataset], path: Path) -> None:
+    """Group train, valid or test; positions as pdearena states them, which its loaders expect, from wall to wall."""
+    import h5py
+
+    (dataset,) = groups
+    if set(state_of(dataset)) != set(FIELDS):
+        raise ValueError(
+            f"layout {LAYOUT!r} evolves {', '.join(FIELDS)}; the data set {', '.join(state_of(dataset)) or 'nothing'}"
+        )
+    grid = grid_of(dataset, "u")
+    lengths = tuple(b for _, b in grid.extent)
+    if grid.ndim != 2 or grid.centering != "cell" or any(a != 0 for a, _ in grid.extent):
+        raise ValueError(
+            f"layout {LAYOUT!r} holds smoke at the cells of a box from 0 on; the data set has {words(grid)}"
+        )
+    natural = staggered(grid.shape, lengths)
+    for name in FIELDS:
+        if not grid_of(dataset, name).same_points(natural[name]):
+            raise ValueError(
+                f"layout {LAYOUT!r} holds vx and vy on the lower faces of the cells, staggered; {name} of the data set "
+                f"lies at {words(grid_of(dataset, name))}"
+            )
+    expect_nothing_else(dataset, LAYOUT, (*FIELDS, "times"))
+    expect_constants(dataset, LAYOUT, ("buoyancy_y",))
+    mode, times = mode_for(dataset, LAYOUT), times_of_samples(dataset, LAYOUT)
+    step = np.diff(times, axis=1)
+    if step.size and np.ptp(step, axis=1).max() > 1e-6 * step.min():
+        raise ValueError(f"layout {LAYOUT!r} holds equal time steps; the data set has {step.min():g} … {step.max():g}")
+    fields = [dataset[name].transpose("sample", "time", "x", "y") for name in FIELDS]
+    if any(str(field.dtype) not in FLOATS for field in fields):
+        raise ValueError(f"layout {LAYOUT!r} holds floats: use astype('float32')")
+    samples = dataset.sizes["sample"]
+    buoyancy = each_sample(dataset, "buoyancy_y")
+    with replacing(path, size=sizes(dict(zip(FIELDS, fields)))) as temporary, h5py.File(temporary, "w") as file:
+        group = file.create_group(mode)
+        targets = [
+            group.create_dataset(k, f.shape, f.dtype, chunks=(1, 1, *grid.shape)) for k, f in zip(FIELDS, fields)
+        ]
+        for part, blocks in blocks_of(fields):
+            for target, block in zip(targets, blocks):
+                target[part] = block
+        group["t"] = times
+        group["dt"] = step.mean(1) if step.size else np.ones(samples)
+        for axis, n, length in zip("xy", grid.shape, lengths):
+            group[axis] = np.tile(np.linspace(0, length, n), (samples, 1))
+            group[f"d{axis}"] = np.full(samples, length / (n - 1))
+        if buoyancy is not None:
+            group["buo_y"] = buoyancy
+
+
 READER = Reader(
     "pdearena-ns", "HDF5 with a group train, valid or test of u, vx, vy (samples, times, n, n)", matches, read
 )
+WRITERS = {"pdearena-ns": write}

@@ -13,16 +13,28 @@ ones. Longitudes are periodic, latitudes are not.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets.conventions import at_resolution, build_dataset
+from sciops._whole_files import replacing
+from sciops.datasets.conventions import at_resolution, build_dataset, parameters_of, state_of
 from sciops.datasets.formats.containers.named_axes import axes_by_name, shape_by_name
 from sciops.datasets.formats.containers.sniff import Probe, readable
 from sciops.datasets.formats.shared.axes import axis_of, cells_of, check_size, is_real, numbers, times_of, unplaced
+from sciops.datasets.formats.shared.expectations import words
+from sciops.datasets.formats.shared.hdf5_writing import (
+    blocks_of,
+    expect_common_parameters,
+    expect_nothing_else,
+    expect_trajectory,
+    sizes,
+    times_in,
+)
 from sciops.datasets.formats.shared.reader import Reader, Resolution
 from sciops.datasets.native.hdf5_guard import open_survivable
+from sciops.datasets.native.layout import set_attributes
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -40,6 +52,7 @@ WORDS = {
 UNITS = {"pres": "m", "u": "m/s", "v": "m/s", "vor": "1/s", "div": "1/s"}
 _NEARLY = 0.05  # of a step between Gaussian latitudes and uniform ones
 _SPHERE = "x is the latitude and y the longitude, in degrees: distances along them are not lengths"
+LAYOUT = "pdearena-swe"
 
 
 def matches(probe: Probe) -> bool:
@@ -69,13 +82,17 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         lat, southward = lat[::-1], True
     fields: dict[str, Any] = {}
     units = _units(probe)
-    for name, words in WORDS.items():
+    for name, long_name in WORDS.items():
         if shapes.get(name) != shapes["pres" if name == "pres" else "u"]:
             continue
         data = xr.Variable(("sample", "time", "x", "y"), _array(probe, name, alone))
         # a slice of a lazy variable is one too
         data = data.isel(x=slice(None, None, -1)) if southward else data
-        fields[name] = (data.dims, data, {"units": units.get(name, UNITS[name]), "long_name": words, "stored_as": name})
+        fields[name] = (
+            data.dims,
+            data,
+            {"units": units.get(name, UNITS[name]), "long_name": long_name, "stored_as": name},
+        )
     times, comment, timed = times_of(numbers(probe, "time"), steps, "time")
     grid, true, placed = _grid(lat, lon, nlat, nlon)
     if true is not None:
@@ -93,8 +110,8 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         positions="stored" if true is None else "stored; latitudes nearly",
         grid_type="spherical",
     )
-    for axis, unit, words in (("x", "degrees_north", "latitude"), ("y", "degrees_east", "longitude")):
-        dataset[axis].attrs |= {"units": unit, "long_name": words}
+    for axis, unit, long_name in (("x", "degrees_north", "latitude"), ("y", "degrees_east", "longitude")):
+        dataset[axis].attrs |= {"units": unit, "long_name": long_name}
     if comment:
         dataset["time"].attrs["comment"] = comment
     if grid is None:
@@ -152,6 +169,55 @@ def _units(probe: Probe) -> dict[str, str]:
     return found
 
 
+def write(groups: list[xr.Dataset], path: Path) -> None:
+    """From north to south, one level, and no axis ``b`` where there is one sample, as the simulator writes it."""
+    import h5netcdf
+
+    (dataset,) = groups
+    grid = expect_trajectory(dataset, LAYOUT, (2,))
+    if dataset.attrs.get("equation") != "shallow_water" or set(state_of(dataset)) != set(STATE):
+        raise ValueError(
+            f"layout {LAYOUT!r} evolves {', '.join(STATE)} of shallow_water; the data set evolves "
+            f"{', '.join(state_of(dataset))} of {dataset.attrs.get('equation')!r}"
+        )
+    if grid.centering != "cell" or dataset.attrs.get("grid_type") != "spherical":
+        raise ValueError(f"layout {LAYOUT!r} holds cells of latitude and longitude; the data set has {words(grid)}")
+    names = [name for name in WORDS if name in dataset]
+    expect_nothing_else(dataset, LAYOUT, (*names, "latitude"))
+    expect_common_parameters(dataset, LAYOUT)
+    if parameters_of(dataset):
+        raise ValueError(f"layout {LAYOUT!r} has no place for the constants {', '.join(parameters_of(dataset))}")
+    times = times_in(dataset, LAYOUT)
+    fields = [dataset[name].transpose("sample", "time", "x", "y") for name in names]
+    several = len(fields[0]) != 1
+    lat, lon = grid.coordinates()
+    lat = np.asarray(dataset["latitude"].values, np.float64) if "latitude" in dataset else lat
+    lead = ("b",) * several
+    with (
+        replacing(path, size=sizes(dict(zip(names, fields)))) as temporary,
+        h5netcdf.File(temporary, "w") as file,
+    ):
+        lengths = {"b": len(fields[0]), "time": len(times), "lev": 1, "lat": len(lat), "lon": len(lon)}
+        file.dimensions = lengths if several else {name: n for name, n in lengths.items() if name != "b"}
+        axes = {"time": times, "lev": np.ones(1, np.int32), "lat": lat[::-1], "lon": lon}
+        units = {"time": dataset["time"].attrs.get("units", "1"), "lat": "degrees_north", "lon": "degrees_east"}
+        for name, values in axes.items():
+            variable = file.create_variable(name, (name,), data=values)
+            set_attributes(variable, {"units": units.get(name, "1")})
+        targets = []
+        for name, field in zip(names, fields):
+            dims = (*lead, "time", *(("lev",) if name != "pres" else ()), "lat", "lon")
+            chunks = tuple(1 if dim in ("b", "time", "lev") else lengths[dim] for dim in dims)
+            target = file.create_variable(name, dims, field.dtype, chunks=chunks)
+            about = {"long_name": WORDS[name], "units": field.attrs.get("units", UNITS[name])}
+            set_attributes(target, about)
+            targets.append(target)
+        for part, blocks in blocks_of(fields):
+            for name, target, block in zip(names, targets, blocks):
+                southward = block[:, :, ::-1] if name == "pres" else block[:, :, None, ::-1]
+                target[part if several else slice(None)] = southward if several else southward[0]
+
+
 READER = Reader(
     "pdearena-swe",
     "NetCDF-4 with u, v ([b,] time, lev, lat, lon), pres ([b,] time, lat, lon), and time, lev, lat, lon",
@@ -159,3 +225,4 @@ READER = Reader(
     read,
     named=True,
 )
+WRITERS = {"pdearena-swe": write}

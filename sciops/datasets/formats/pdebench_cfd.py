@@ -14,10 +14,13 @@ attribute ``boundary`` (JSON, {"x": "periodic"}), which our writer adds, is beli
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sciops._untrusted import parse_json
-from sciops.datasets.conventions import SPACE, at_resolution, build_dataset
+from sciops._whole_files import replacing
+from sciops.datasets.conventions import SPACE, at_resolution, build_dataset, parameters_of
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import (
     cell_extents,
@@ -27,6 +30,20 @@ from sciops.datasets.formats.shared.axes import (
     periodic_cells,
     stated_grid,
     times_of,
+)
+from sciops.datasets.formats.shared.expectations import words
+from sciops.datasets.formats.shared.hdf5_writing import (
+    blocks_of,
+    cells_around,
+    expect_common_parameters,
+    expect_nothing_else,
+    expect_trajectory,
+    lossless,
+    sizes,
+    state_fields,
+    state_grid,
+    times_in,
+    with_spare,
 )
 from sciops.datasets.formats.shared.reader import Reader, Resolution
 from sciops.grids import Grid
@@ -38,6 +55,7 @@ T = "t-coordinate"
 VELOCITY = ("Vx", "Vy", "Vz")
 CONSTANTS = ("eta", "zeta", "M")
 _KINDS = ("periodic", "wall", "open")
+LAYOUT = "pdebench-cfd"
 
 
 def names(ndim: int) -> dict[str, str]:
@@ -124,9 +142,55 @@ def _boundary(text: Any, ndim: int) -> dict[str, str] | None:
     return stated
 
 
+def write(groups: list[xr.Dataset], path: Path) -> None:
+    """One array a field, coordinates, and the attributes eta, zeta and M where they are known."""
+    import h5py
+
+    (dataset,) = groups
+    grid = expect_trajectory(dataset, LAYOUT, (1, 2, 3))
+    fields = state_fields(dataset, grid)
+    stored = names(grid.ndim)
+    if set(fields) != set(stored.values()):
+        raise ValueError(
+            f"layout {LAYOUT!r} holds {', '.join(stored.values())} in {grid.ndim}-D; the data set evolves "
+            f"{', '.join(fields)}"
+        )
+    if grid.centering == "node":
+        raise ValueError(f"layout {LAYOUT!r} holds values of cells; the data set has {words(grid)}")
+    if dataset.attrs.get("equation") != "compressible_navier_stokes":
+        raise ValueError(
+            f"layout {LAYOUT!r} holds compressible_navier_stokes; the data set is of {dataset.attrs.get('equation')!r}"
+        )
+    expect_nothing_else(dataset, LAYOUT, tuple(fields))
+    expect_common_parameters(dataset, LAYOUT)
+    parameters, times = parameters_of(dataset), times_in(dataset, LAYOUT)
+    strange = sorted(set(parameters) - set(CONSTANTS))
+    if strange:
+        raise ValueError(f"layout {LAYOUT!r} states {', '.join(CONSTANTS)}; it has no place for {', '.join(strange)}")
+    points = [lossless(axis) for axis in grid.coordinates()]
+    cells = cells_around(points, LAYOUT)
+    boundary = parse_json(dataset.attrs.get("boundary", "null"))
+    with replacing(path, size=sizes(fields)) as temporary, h5py.File(temporary, "w") as file:
+        chunks = (1, 1, *grid.shape)
+        targets = [file.create_dataset(s, fields[n].shape, fields[n].dtype, chunks=chunks) for s, n in stored.items()]
+        for part, blocks in blocks_of([fields[name] for name in stored.values()]):
+            for target, block in zip(targets, blocks):
+                target[part] = block
+        for name, axis in zip(coordinates(grid.ndim), points):
+            file[name] = axis
+        file[T] = lossless(with_spare(times))
+        file.attrs.update(parameters)
+        if boundary:
+            file.attrs["boundary"] = json.dumps(boundary)
+        periodic = bool(boundary) and set(boundary.values()) == {"periodic"}
+        natural = periodic_cells(grid.shape, cells) if periodic else Grid(grid.shape, tuple(cells), "cell")
+        state_grid(file, grid, natural)
+
+
 READER = Reader(
     "pdebench-cfd",
     "HDF5 with density, pressure, Vx[, Vy, Vz], all ([samples,] times, nx[, ny, nz])",
     matches,
     read,
 )
+WRITERS = {"pdebench-cfd": write}

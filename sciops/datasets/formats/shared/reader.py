@@ -1,10 +1,11 @@
-"""One layout: how to recognise it and how to open it."""
+"""One layout: how to recognise, open and write it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sciops.datasets.formats.containers.sniff import Probe
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
 Resolution = int | tuple[int, ...] | None
+Writer = Callable[[list[Any], Path], None]
+"""Writes the data sets of one file (native: one per resolution, otherwise exactly one) to a path; refuses in one line
+what its layout cannot hold."""
 
 
 @dataclass(frozen=True)

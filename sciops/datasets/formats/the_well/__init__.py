@@ -3,4 +3,6 @@
 from sciops.datasets.formats.the_well.reader import READER
 from sciops.datasets.formats.the_well.writer import remark, write
 
-__all__ = ["READER", "remark", "write"]
+__all__ = ["READER", "WRITERS", "remark"]
+
+WRITERS = {"the-well": write}

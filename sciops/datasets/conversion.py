@@ -15,8 +15,8 @@ from sciops._writable import writable_file
 from sciops.datasets.conventions import parameters_of, split_indices, state_of
 from sciops.datasets.fields.phases import with_phases
 from sciops.datasets.formats.described.description import sidecar
+from sciops.datasets.formats.opening import WRITERS
 from sciops.datasets.formats.the_well import remark
-from sciops.datasets.formats.writing import WRITERS
 from sciops.datasets.native.layout import samples_of
 from sciops.datasets.order import in_order
 
