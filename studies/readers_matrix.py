@@ -32,7 +32,7 @@ VERBS = ("info", "validate", "open", "train", "to native", "round trip")
 @dataclass(frozen=True)
 class Config:
     layouts: tuple[str, ...] = ()
-    """of `sciops.datasets.samples.SAMPLES`; default all"""
+    """of `sciops.datasets.formats.samples.SAMPLES`; default all"""
     epochs: int = 1
     """of the fno"""
     width: int = 8
@@ -55,7 +55,7 @@ def run(config: Config) -> dict[str, Any]:
 
     Exits with status 1 when a cell failed.
     """
-    from sciops.datasets.samples import SAMPLES
+    from sciops.datasets.formats.samples import SAMPLES
 
     layouts = config.layouts or tuple(SAMPLES)
     require_known("--layouts", layouts, SAMPLES)
@@ -80,7 +80,7 @@ def run(config: Config) -> dict[str, Any]:
 
 
 def _row(layout: str, scratch: Path, config: Config) -> dict[str, Any]:
-    from sciops.datasets.samples import write_sample
+    from sciops.datasets.formats.samples import write_sample
 
     path = write_sample(layout, scratch / "file", seed=config.seed)
     row: dict[str, Any] = {}
@@ -105,7 +105,7 @@ def _row(layout: str, scratch: Path, config: Config) -> dict[str, Any]:
 
 def _info(path: Path, row: dict[str, Any], config: Config) -> None:
     from sciops.datasets import describe
-    from sciops.datasets.readers import find_reader
+    from sciops.datasets.formats import find_reader
 
     reader = find_reader(path)
     if reader is None:
@@ -197,7 +197,7 @@ def _to_native(path: Path, row: dict[str, Any], config: Config) -> None:
 
 def _round_trip(path: Path, row: dict[str, Any], config: Config) -> None:
     from sciops.datasets import WRITERS, convert
-    from sciops.datasets.readers import find_reader
+    from sciops.datasets.formats import find_reader
 
     layout = find_reader(path).name
     own = path.parent / "again"

@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING, Any
 from sciops._budget import Budget, opening_within
 from sciops._whole_files import is_store, remove_abandoned
 from sciops._writable import writable_file
-from sciops.datasets._native.layout import samples_of
-from sciops.datasets._order import in_order
 from sciops.datasets.conventions import parameters_of, split_indices, state_of
-from sciops.datasets.phases import with_phases
-from sciops.datasets.readers._description import sidecar
-from sciops.datasets.writers import WRITERS, the_well
+from sciops.datasets.fields.phases import with_phases
+from sciops.datasets.formats.described.description import sidecar
+from sciops.datasets.formats.opening import WRITERS
+from sciops.datasets.formats.the_well import remark
+from sciops.datasets.native.layout import samples_of
+from sciops.datasets.order import in_order
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["WRITERS", "convert"]
 
-_REMARKS: dict[str, Callable[[xr.Dataset], str | None]] = {"the-well": the_well.remark}
+_REMARKS: dict[str, Callable[[xr.Dataset], str | None]] = {"the-well": remark}
 _COMPANIONS: dict[str, Callable[[Path], tuple[Path, ...]]] = {"apebench": lambda path: (sidecar(path),)}
 
 
@@ -72,8 +73,8 @@ def convert(
     """
     import xarray as xr
 
-    from sciops.datasets._casting import Casting
-    from sciops.datasets.readers import open_dataset
+    from sciops.datasets.formats import open_dataset
+    from sciops.datasets.formats.casting import Casting
 
     if layout not in WRITERS:
         raise ValueError(f"layout={layout!r}: expected one of {', '.join(WRITERS)}")
@@ -158,8 +159,8 @@ def _part(dataset: xr.Dataset, split: str) -> xr.Dataset:
 
 
 def _all_grids(path: Path) -> list[Any]:
+    from sciops.datasets.formats import find_reader
     from sciops.datasets.native import resolutions
-    from sciops.datasets.readers import find_reader
 
     reader = find_reader(path)
     return list(resolutions(path)) if reader is not None and reader.name == "native" else [None]

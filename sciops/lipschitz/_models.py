@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops._axis_matrices import axes_of
-from sciops.datasets.normalizers import Normalizer
+from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
 from sciops.lipschitz._as_written import changed, exactly
 from sciops.lipschitz._classifier_bounds import of_classifier

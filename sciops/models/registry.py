@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from sciops.datasets.normalizers import Normalizer
+from sciops.datasets.fields.normalizers import Normalizer
 from sciops.models.classifier import Classifier
 from sciops.models.corrector import Corrector, corrector
 from sciops.models.effective_coefficient import EffectiveCoefficient, effective_coefficient

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.datasets.normalizers import Normalizer
+from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
 from sciops.metrics import relative_l2
 from sciops.models import apply_model, build_model

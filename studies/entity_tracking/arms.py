@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from sciops.datasets.box_world import boxes, exact_match
-from sciops.datasets.sequence_tasks import SequenceTask
-from sciops.datasets.tracking import overwrite, packed_pointers, pointer_chain
+from sciops.datasets.text.box_world import boxes, exact_match
+from sciops.datasets.text.sequence_tasks import SequenceTask
+from sciops.datasets.text.tracking import overwrite, packed_pointers, pointer_chain
 from sciops.evaluation import spread
 from studies.kit.cells import kept
 from studies.kit.sequence_training import TokenModel, train_tokens

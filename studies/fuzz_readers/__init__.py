@@ -45,7 +45,7 @@ class Config:
     files: int = 20_000
     """damaged files, spread evenly over the layouts"""
     layouts: tuple[str, ...] = ()
-    """of `sciops.datasets.samples.SAMPLES`, or native, native-steady, native-zarr; default all"""
+    """of `sciops.datasets.formats.samples.SAMPLES`, or native, native-steady, native-zarr; default all"""
     seconds: float = 3.0
     """a file that takes longer is a hang; time spent in the queue for a processor does not count"""
     megabytes: float = 1024.0
@@ -144,7 +144,7 @@ def sound_files(layouts: Sequence[str], scratch: Path) -> dict[str, Sound]:
     Raises ValueError for a layout there is no sample of.
     """
     from sciops.datasets import open_dataset, write_native
-    from sciops.datasets.samples import SAMPLES, write_sample
+    from sciops.datasets.formats.samples import SAMPLES, write_sample
 
     def native(source: str, name: str) -> Callable[[Path], Path]:
         def write(folder: Path) -> Path:

@@ -15,8 +15,14 @@ from sciops._digest import digest_of
 from sciops._json import write_atomically, write_json
 from sciops._untrusted import parse_json, read_json, read_text
 from sciops.datasets import tokenizer_for
-from sciops.datasets.gap_sentences import gap_pair, principal_sentences, sentences
-from sciops.datasets.summaries import Summarised, docstrings, package_descriptions, split_summaries, without_repeats
+from sciops.datasets.text.gap_sentences import gap_pair, principal_sentences, sentences
+from sciops.datasets.text.summaries import (
+    Summarised,
+    docstrings,
+    package_descriptions,
+    split_summaries,
+    without_repeats,
+)
 from sciops.evaluation import mean_rouge
 
 Pair = tuple[np.ndarray, np.ndarray]  # tokens of a source and of its target, the end included

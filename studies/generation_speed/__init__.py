@@ -233,7 +233,7 @@ def _pipelines(
 
 def _phases(law: generator.DarcyConfig, config: Config, cores: list[int]) -> dict[str, Any]:
     """Seconds per sample on one core: of the whole, and of its phases by the functions that it calls."""
-    from sciops.datasets import writer
+    from sciops.datasets.generation import writer
     from sciops.pde import darcy
 
     grid, some = _grid(config), range(min(law.samples, 11))

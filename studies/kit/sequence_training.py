@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from sciops.datasets.sequence_tasks import SequenceTask
+from sciops.datasets.text.sequence_tasks import SequenceTask
 from sciops.models.sequence import SequenceStack
 from sciops.training.schedule import rate_factor
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sciops.datasets.normalizers import Normalizer
+from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
 from sciops.lipschitz import RescaledLinear, RescaledResidual, RescaledSpectral
 from sciops.mixers import MIXERS, Convolution, SpectralMixer

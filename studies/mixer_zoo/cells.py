@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sciops.datasets.sequence_tasks import SequenceTask, copy, mqar
-from sciops.datasets.tracking import pointer_chain
+from sciops.datasets.text.sequence_tasks import SequenceTask, copy, mqar
+from sciops.datasets.text.tracking import pointer_chain
 from sciops.models import LanguageModel
 from studies.kit.cells import kept
 from studies.kit.mixer_arms import ARMS, Arm, matched_ratio

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from sciops.datasets.sequence_tasks import mqar
+from sciops.datasets.text.sequence_tasks import mqar
 from sciops.runs import RunFolder
 from studies.kit.cells import kept
 from studies.kit.choices import require_known

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from sciops.datasets.sequence_tasks import SequenceTask, copy, mqar
-from sciops.datasets.tracking import pointer_chain
+from sciops.datasets.text.sequence_tasks import SequenceTask, copy, mqar
+from sciops.datasets.text.tracking import pointer_chain
 from sciops.mixers import MIXERS, SelfAttention, StructuredRecurrence
 from studies.kit.cells import kept
 from studies.kit.sequence_training import train_tokens

@@ -31,7 +31,7 @@ class Parts:
 
 def resolved(config: Any) -> str:
     """The task; "auto" is "step" where the data evolves and "steady" where it does not or where there is both."""
-    from sciops.datasets._split_sources import only_evolving
+    from sciops.datasets.fields.split_sources import only_evolving
 
     if config.task not in CHOICES:
         raise ValueError(f"task={config.task!r}: expected one of {', '.join(CHOICES)}")

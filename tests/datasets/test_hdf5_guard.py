@@ -14,9 +14,9 @@ import pytest
 
 from sciops._budget import Budget, opening_within
 from sciops.datasets import open_dataset
-from sciops.datasets._native import hdf5_guard
-from sciops.datasets._native.hdf5_visit import TooMuchMemory, _try, survey, visit
-from sciops.datasets.samples import write_sample
+from sciops.datasets.formats.samples import write_sample
+from sciops.datasets.native import hdf5_guard
+from sciops.datasets.native.hdf5_visit import TooMuchMemory, _try, survey, visit
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_where_no_process_can_be_started_files_are_opened_without(guard, tmp_pat
 def test_the_process_ends_with_ours_and_nothing_is_left_to_say(tmp_path):
     path = write_sample("pdebench-1d", tmp_path / "a.h5")
     program = (
-        "import os; from sciops.datasets import open_dataset; from sciops.datasets._native import hdf5_guard\n"
+        "import os; from sciops.datasets import open_dataset; from sciops.datasets.native import hdf5_guard\n"
         f"open_dataset({str(path)!r}).close(); print(hdf5_guard._of_process(os.getpid()).process.pid)"
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)

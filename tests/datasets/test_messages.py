@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from sciops.datasets import build_dataset, describe, open_dataset, validate
-from sciops.datasets._messages import LONGEST, plain_errors, shown
-from sciops.datasets.samples import write_sample
+from sciops.datasets.formats.samples import write_sample
+from sciops.datasets.messages import LONGEST, plain_errors, shown
 from sciops.grids import Grid
 
 

@@ -14,8 +14,8 @@ import pytest
 import xarray as xr
 
 from sciops.datasets import open_dataset, validate
-from sciops.datasets._native.layout import stored_bytes
 from sciops.datasets.native import content_hash, group_name, read_native, resolutions, write_native
+from sciops.datasets.native.layout import stored_bytes
 from sciops.grids import Grid
 
 SHORT = Grid((5, 4), extent=((0, 0.8), (0, 0.75)), domain=(0, 1))  # stops short of the far walls

@@ -16,10 +16,9 @@ import pytest
 import xarray as xr
 
 from sciops import _locks, _whole_files
-from sciops.datasets import writer
-from sciops.datasets._native import parts
-from sciops.datasets.native import content_hash
-from sciops.datasets.writer import Plan, generate, pending, read_parts, write_parts
+from sciops.datasets.generation import writer
+from sciops.datasets.generation.writer import Plan, generate, pending, read_parts, write_parts
+from sciops.datasets.native import content_hash, parts
 from sciops.grids import Grid
 
 GRIDS = {"r9": Grid((9, 9)), "r4x5": Grid((4, 5))}

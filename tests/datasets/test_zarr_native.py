@@ -18,9 +18,10 @@ from torch.utils.data import DataLoader
 
 pytest.importorskip("zarr")
 
-from sciops.datasets import FieldDataset, convert, describe, load_splits, open_dataset, validate, writer
+from sciops.datasets import FieldDataset, convert, describe, load_splits, open_dataset, validate
+from sciops.datasets.generation import writer
+from sciops.datasets.generation.writer import Plan, generate, pending, read_parts, write_parts
 from sciops.datasets.native import content_hash, read_native, resolutions, write_native
-from sciops.datasets.writer import Plan, generate, pending, read_parts, write_parts
 from sciops.grids import Grid
 from sciops.runs import file_hash
 

@@ -34,7 +34,7 @@ def main() -> None:
 
     import torch
 
-    from sciops.datasets.samples import SAMPLES, write_sample
+    from sciops.datasets.formats.samples import SAMPLES, write_sample
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
