@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sciops.datasets.sequence_tasks import needle
+from sciops.datasets.text.sequence_tasks import needle
 from studies.kit.cells import kept
 from studies.kit.sequence_training import TokenModel, evaluate, train_tokens
 from studies.kit.timing import threads

@@ -26,7 +26,7 @@ import torch
 import tyro
 from torch import nn
 
-from sciops.datasets.torch_data import MEMORY_LIMIT
+from sciops.datasets.fields.torch_data import MEMORY_LIMIT
 from sciops.grids import Grid
 from sciops.training import TrainConfig
 from studies.train.mixers import mixer_options, with_mixer

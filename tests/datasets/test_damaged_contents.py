@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from sciops.datasets import convert, describe, open_dataset, validate, write_native
-from sciops.datasets.samples import write_sample
+from sciops.datasets.formats.samples import write_sample
 from sciops.pde._direct import solve_directly
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sciops.datasets.samples import SAMPLES
+from sciops.datasets.formats.samples import SAMPLES
 from studies import fuzz_readers
 from studies.kit.fuzzing import worker as opener
 from studies.kit.fuzzing.damage import damaged, lookup3, seals
@@ -229,7 +229,7 @@ def test_a_file_that_is_opened_in_one_way_and_refused_in_another_is_seen(sound, 
     monkeypatch.setattr("sciops.datasets.convert", lambda *arguments: 1 / 0)
     assert opener._other_verdict(path).startswith("convert ends with ZeroDivisionError")
     (tmp_path / "text").write_text("no array")
-    monkeypatch.setattr("sciops.datasets.validation.validate", lambda path, solutions: [])
+    monkeypatch.setattr("sciops.datasets.checks.validation.validate", lambda path, solutions: [])
     assert opener._other_verdict(tmp_path / "text").startswith("validate opens it, open_dataset says")
 
 

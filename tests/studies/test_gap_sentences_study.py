@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from sciops.datasets.summaries import Summarised, split_summaries
+from sciops.datasets.text.summaries import Summarised, split_summaries
 from studies import gap_sentences as study
 from studies.gap_sentences import data, training
 from studies.gap_sentences.report import summary
