@@ -14,10 +14,10 @@ from sciops.lipschitz._walk import expect
 from sciops.lipschitz.attention import attention_bound
 from sciops.lipschitz.convolution import convolution_norm
 from sciops.mixers import MultipoleAttention, SliceAttention, WindowAttention
-from sciops.mixers._relative_position import ContinuousBias, TableBias
-from sciops.mixers._sampling import rows_of
-from sciops.mixers._windows import Tiling
 from sciops.mixers.slices import _EMPTY, _TEMPERATURES, _weights
+from sciops.mixers.windows.relative_position import ContinuousBias, TableBias
+from sciops.mixers.windows.sampling import rows_of
+from sciops.mixers.windows.tiling import Tiling
 
 _UP = 1 + 1e-12
 

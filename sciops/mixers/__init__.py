@@ -1,11 +1,9 @@
 """Mixers: the parts of a model that move information between grid points, (batch, *grid, channels) → same."""
 
 from sciops.mixers._sequence import SequenceMixer, copied, selected
-from sciops.mixers.attention import FullAttention
 from sciops.mixers.block_resolvent import BlockResolventAttention
 from sciops.mixers.convolution import Convolution
 from sciops.mixers.linear_attention import LinearAttention
-from sciops.mixers.multipole import MultipoleAttention
 from sciops.mixers.polynomial import PolynomialMixer
 from sciops.mixers.pooling import MeanPool, NoMixer
 from sciops.mixers.recurrence import StructuredRecurrence
@@ -15,7 +13,7 @@ from sciops.mixers.slices import SliceAttention
 from sciops.mixers.spectral import SpectralMixer
 from sciops.mixers.state_space import StateSpaceMixer
 from sciops.mixers.token_mixing import solve_links, solve_mixing
-from sciops.mixers.window import WindowAttention
+from sciops.mixers.windows import FullAttention, MultipoleAttention, WindowAttention
 
 MIXERS = {
     "spectral": SpectralMixer,

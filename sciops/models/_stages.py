@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sciops._compiling import kept, uncompiled
 from sciops.grids import Grid
-from sciops.mixers._windows import pad_to
+from sciops.mixers.windows.tiling import pad_to
 from sciops.models.norms import make_norm
 
 OCTAVES = 4

@@ -14,7 +14,7 @@ from sciops.lipschitz._mixing import of_finer_grid
 from sciops.lipschitz._parts import Setting
 from sciops.lipschitz.bounds import lipschitz_bound
 from sciops.mixers import MIXERS
-from sciops.mixers._windows import Tiling
+from sciops.mixers.windows.tiling import Tiling
 from sciops.models.dealiasing import on_finer_grid
 from sciops.models.operator import Operator
 

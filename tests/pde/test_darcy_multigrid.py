@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from sciops.grids import Grid
-from sciops.pde import _five_point as scheme
-from sciops.pde import _multigrid_torch as mg
-from sciops.pde._direct import solve_directly
-from sciops.pde._galerkin import BOTH, ROWS, galerkin_products, interpolated
-from sciops.pde._hierarchy_torch import dense
-from sciops.pde._multigrid import coarsening, level_shapes
+from sciops.pde.darcy import five_point as scheme
+from sciops.pde.darcy.batched import multigrid as mg
+from sciops.pde.darcy.batched.hierarchy import dense
+from sciops.pde.darcy.direct import solve_directly
+from sciops.pde.darcy.galerkin import BOTH, ROWS, galerkin_products, interpolated
+from sciops.pde.darcy.multigrid import coarsening, level_shapes
 
 CLOSED = (("neumann", "neumann"),) * 2
 
@@ -111,9 +111,9 @@ def torch_cycle(a: np.ndarray, dtype: torch.dtype, kinds=scheme.DIRICHLET, rows_
 
 def compiled():
     return (
-        pytest.importorskip("sciops.pde._numba_kernels"),
-        pytest.importorskip("sciops.pde._numba_stencils"),
-        pytest.importorskip("sciops.pde._multigrid_numba").layout,
+        pytest.importorskip("sciops.pde.darcy.compiled.cycle"),
+        pytest.importorskip("sciops.pde.darcy.compiled.levels"),
+        pytest.importorskip("sciops.pde.darcy.compiled.batch").layout,
     )
 
 
@@ -236,8 +236,8 @@ def test_a_cycle_from_the_first_guess_is_worth_more_than_two_from_zero(field, ki
 
 def test_the_cache_on_disk_follows_every_file_that_is_compiled_in():
     """numba watches the cached function's own file alone; the checksum of the others is part of the key."""
-    solver = pytest.importorskip("sciops.pde._numba_solve")
-    folder, found, todo = Path(solver.__file__).parent, set(), ["_numba_solve.py"]
+    solver = pytest.importorskip("sciops.pde.darcy.compiled.sample")
+    folder, found, todo = Path(solver.__file__).parents[1], set(), ["compiled/sample.py"]
     while todo:
         found.add(name := todo.pop())
         imports = [
@@ -246,8 +246,8 @@ def test_the_cache_on_disk_follows_every_file_that_is_compiled_in():
         todo += [
             file
             for node in imports
-            if node.module.startswith("sciops.pde.")
-            for file in [node.module.removeprefix("sciops.pde.") + ".py"]
+            if node.module.startswith("sciops.pde.darcy.")
+            for file in [node.module.removeprefix("sciops.pde.darcy.").replace(".", "/") + ".py"]
             if file not in found
         ]
     assert found == set(solver._SOURCES)

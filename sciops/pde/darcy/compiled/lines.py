@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sciops.pde._numba_stencils import arrays_of, as_matrix, fast, residual
+from sciops.pde.darcy.compiled.levels import arrays_of, as_matrix, fast, residual
 
 _ZERO, _ONE = np.float64(0.0), np.float64(1.0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from sciops.mixers.window import WindowAttention
+from sciops.mixers.windows.window import WindowAttention
 
 
 class FullAttention(WindowAttention):

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.pde import _five_point as scheme
-from sciops.pde._multigrid import HALF_EPSILON, Way, coarsening, level_shapes
+from sciops.pde.darcy import five_point as scheme
+from sciops.pde.darcy.multigrid import HALF_EPSILON, Way, coarsening, level_shapes
 
 _NEAR_FLOOR = 2.0  # a residual within this factor of the floor is all that float64 gives
 _CACHE, _DEVICE = 2**18, 2**25  # unknowns that torch takes at a time: what stays in cache, and what fills a device
@@ -101,7 +101,7 @@ def engine_for(backend: str, device: torch.device, wraps: scheme.Wraps = (False,
 
 def _with_numba(problem, u, tol, limit, threads):
     try:
-        from sciops.pde._multigrid_numba import solve_samples
+        from sciops.pde.darcy.compiled.batch import solve_samples
     except ImportError as error:
         raise ImportError('backend="numba" needs numba: pip install "sciops[fast]"') from error
 
@@ -127,7 +127,7 @@ def _with_numba(problem, u, tol, limit, threads):
 
 
 def _with_torch(problem, u, tol, limit, threads):
-    from sciops.pde._multigrid_torch import solve_batch
+    from sciops.pde.darcy.batched.multigrid import solve_batch
 
     def run(problem, u, ways):
         rho, floor = problem.scale.new_zeros(2, len(problem))
@@ -192,7 +192,7 @@ def _with_fallbacks(problem, u, tol, run, name):
 
 
 def _direct(problem, part):
-    from sciops.pde._direct import solve_directly
+    from sciops.pde.darcy.direct import solve_directly
 
     faces, b = problem.faces(part), problem.right(part)
     u = solve_directly(*faces, b, problem.singular, problem.wraps)

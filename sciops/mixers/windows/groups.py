@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sciops._compiling import kept, uncompiled
-from sciops.mixers._windows import Tiling
+from sciops.mixers.windows.tiling import Tiling
 
 CELLS_IN_CACHE = 2048  # of a core
 

@@ -1,4 +1,4 @@
-"""The compiled solver of one sample: conjugate gradients in float64 around the cycle of `_numba_kernels`.
+"""The compiled solver of one sample: conjugate gradients in float64 around the cycle of `cycle`.
 
 numba's cache on disk watches only the file of the function that is cached. What is compiled into `solve_one` lies in
 several files: it alone is cached, under a key that holds a checksum of all of them.
@@ -12,17 +12,17 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from sciops.pde._multigrid import HALF_EPSILON, ROUNDS, SAFETY, STALLED
-from sciops.pde._numba_kernels import cycle, nested_start, prepare
-from sciops.pde._numba_stencils import arrays_of, as_matrix, fast, setup
+from sciops.pde.darcy.compiled.cycle import cycle, nested_start, prepare
+from sciops.pde.darcy.compiled.levels import arrays_of, as_matrix, fast, setup
+from sciops.pde.darcy.multigrid import HALF_EPSILON, ROUNDS, SAFETY, STALLED
 
 _SOURCES = (
-    "_galerkin.py",
-    "_multigrid.py",
-    "_numba_kernels.py",
-    "_numba_lines.py",
-    "_numba_solve.py",
-    "_numba_stencils.py",
+    "compiled/cycle.py",
+    "compiled/levels.py",
+    "compiled/lines.py",
+    "compiled/sample.py",
+    "galerkin.py",
+    "multigrid.py",
 )
 
 _exact = numba.njit(nogil=True, error_model="numpy")
@@ -258,7 +258,7 @@ def sources_checksum() -> int:
     """CRC-32 of the files whose code or numbers `solve_one` is compiled from."""
     checksum = 0
     for name in _SOURCES:
-        checksum = zlib.crc32((Path(__file__).parent / name).read_bytes(), checksum)
+        checksum = zlib.crc32((Path(__file__).parents[1] / name).read_bytes(), checksum)
     return checksum
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from sciops.pde._galerkin import BOTH, ROWS, galerkin_source
-from sciops.pde._multigrid import LITTLE
+from sciops.pde.darcy.galerkin import BOTH, ROWS, galerkin_source
+from sciops.pde.darcy.multigrid import LITTLE
 
 # reassociation and contraction let sums vectorise; infinities and NaN stay what they are
 _FAST = {"reassoc", "contract", "arcp", "nsz"}

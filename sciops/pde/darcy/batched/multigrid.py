@@ -7,10 +7,10 @@ import itertools
 import torch
 from torch import Tensor
 
-from sciops.pde._five_point import Wraps, apply
-from sciops.pde._galerkin import COUPLING, Offset, interpolated
-from sciops.pde._hierarchy_torch import Hierarchy, Level, build, strided
-from sciops.pde._multigrid import FIRST, ROUNDS, SAFETY, SECOND, STALLED, nested_level
+from sciops.pde.darcy.batched.hierarchy import Hierarchy, Level, build, strided
+from sciops.pde.darcy.five_point import Wraps, apply
+from sciops.pde.darcy.galerkin import COUPLING, Offset, interpolated
+from sciops.pde.darcy.multigrid import FIRST, ROUNDS, SAFETY, SECOND, STALLED, nested_level
 
 
 def _residual(level: Level, u: Tensor, f: Tensor) -> Tensor:

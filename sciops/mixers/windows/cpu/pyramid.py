@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from sciops.mixers._banded_attention import Weights, Work, attend, attend_gradient
-from sciops.mixers._bands import Scratch, contiguous, recorded_gradient
-from sciops.mixers._sampling import coarsen, coarsen_gradient, kernel_of, refine_gradient, refine_onto, rows_of
+from sciops.mixers.windows.cpu.attention import Weights, Work, attend, attend_gradient
+from sciops.mixers.windows.groups import Scratch, contiguous, recorded_gradient
+from sciops.mixers.windows.sampling import coarsen, coarsen_gradient, kernel_of, refine_gradient, refine_onto, rows_of
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sciops.mixers._bands import Group, Scratch, cells_in_cache, groups_of
-from sciops.mixers._windows import Tiling, crop_to
+from sciops.mixers.windows.groups import Group, Scratch, cells_in_cache, groups_of
+from sciops.mixers.windows.tiling import Tiling, crop_to
 
 
 def coarsened(x: Tensor, kernel: Tensor, rate: int) -> Tensor:

@@ -1,8 +1,8 @@
-"""The compiled multigrid cycle of one sample: V(2, 2) with point smoothing, or the lines of `_numba_lines`.
+"""The compiled multigrid cycle of one sample: V(2, 2) with point smoothing, or the lines of `lines`.
 
 Plain loops whose inner loop runs over contiguous memory, so that they vectorise; passes that follow each other are
 fused by rows, so that a row is still in cache when the next pass wants it. Nothing here is kept in numba's cache on
-disk by itself: `_numba_solve.solve_one`, which calls it, is.
+disk by itself: `sample.solve_one`, which calls it, is.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from sciops.pde._multigrid import FIRST, SECOND, nested_level
-from sciops.pde._numba_lines import factor_lines, lines_after, lines_before
-from sciops.pde._numba_stencils import arrays_of, as_matrix, fast, residual, rows_alone, weights_of
+from sciops.pde.darcy.compiled.levels import arrays_of, as_matrix, fast, residual, rows_alone, weights_of
+from sciops.pde.darcy.compiled.lines import factor_lines, lines_after, lines_before
+from sciops.pde.darcy.multigrid import FIRST, SECOND, nested_level
 
 _W1, _W2 = np.float32(FIRST), np.float32(SECOND)
 _ONE, _ZERO = np.float32(1.0), np.float32(0.0)

@@ -12,15 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from sciops.pde._multigrid import Way, level_shapes
-from sciops.pde._numba_solve import solve_one
+from sciops.pde.darcy.compiled.sample import solve_one
+from sciops.pde.darcy.multigrid import Way, level_shapes
 
 
 def layout(mx: int, my: int, rows_alone: int = 0, lines: bool = False) -> tuple[np.ndarray, np.ndarray, int]:
     """(shapes (levels, 2), first element of each array (levels, 13), elements in all) of the workspace.
 
     A level's arrays are d, e, s, se, sw, f, u, r with a halo, the weights towards the next level, and with `lines` the
-    four of `_numba_lines`.
+    four of `lines`.
     """
     shapes = np.array(level_shapes(mx, my, rows_alone), dtype=np.int64)
     start = np.zeros((len(shapes), 13), dtype=np.int64)

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from sciops._arrays import as_tensor
 from sciops.grids import Grid
-from sciops.pde import _five_point as scheme
-from sciops.pde._five_point import Side
+from sciops.pde.darcy import five_point as scheme
+from sciops.pde.darcy.five_point import Side
 
 Kind = Literal["dirichlet", "neumann", "robin", "periodic"]
 Boundary = Kind | Sequence[Any] | Mapping[str, Any]

@@ -13,10 +13,10 @@ from torch import Tensor
 from sciops._arrays import as_tensor
 from sciops._scale import norm_of
 from sciops.grids import Grid, check_on_grid
-from sciops.pde import _five_point as scheme
-from sciops.pde._darcy_system import coefficient_of, system_of
-from sciops.pde._engines import Problem, engine_for, measured, restated
-from sciops.pde._walls import Boundary, Walls, write_values
+from sciops.pde.darcy import five_point as scheme
+from sciops.pde.darcy.engines import Problem, engine_for, measured, restated
+from sciops.pde.darcy.system import coefficient_of, system_of
+from sciops.pde.darcy.walls import Boundary, Walls, write_values
 
 __all__ = ["Solution", "SolverError", "residual", "solve"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.pde._five_point import Wraps, apply
+from sciops.pde.darcy.five_point import Wraps, apply
 
 
 def solve_directly(

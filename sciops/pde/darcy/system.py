@@ -10,8 +10,8 @@ from torch import Tensor
 
 from sciops._arrays import as_tensor
 from sciops.grids import Grid, check_on_grid
-from sciops.pde import _five_point as scheme
-from sciops.pde._walls import Walls, balanced, exchange, kinds_of, right_side, walls_of
+from sciops.pde.darcy import five_point as scheme
+from sciops.pde.darcy.walls import Walls, balanced, exchange, kinds_of, right_side, walls_of
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sciops.pde._five_point import Wraps
-from sciops.pde._galerkin import BOTH, COUPLING, ROWS, STORED, Offset, galerkin_products, interpolated
-from sciops.pde._lines_torch import Zebra
-from sciops.pde._multigrid import LITTLE, level_shapes
+from sciops.pde.darcy.batched.lines import Zebra
+from sciops.pde.darcy.five_point import Wraps
+from sciops.pde.darcy.galerkin import BOTH, COUPLING, ROWS, STORED, Offset, galerkin_products, interpolated
+from sciops.pde.darcy.multigrid import LITTLE, level_shapes
 
 
 @dataclass
@@ -122,7 +122,7 @@ def _lines(level: Level) -> tuple[Zebra, Zebra]:
 
 
 def _tightened(level: Level) -> Tensor:
-    """The diagonal without what leaks through a wall, where that is little: as in `_numba_stencils`."""
+    """The diagonal without what leaks through a wall, where that is little: as in `compiled.levels`."""
     d = level.stencil["d"]
     arrays = {name: level.square(flat) for name, flat in level.stencil.items()}
     total, (mx, my) = torch.zeros_like(d), level.shape
