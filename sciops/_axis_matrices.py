@@ -19,15 +19,6 @@ _ALIGNED = 1e-9  # positions closer than this share of a spacing are one point
 _WORST_CONDITION = 1e6  # a collocation that loses more digits than this is refused
 
 
-@lru_cache(maxsize=256)
-def axes_of(grid: Grid) -> tuple[Grid, ...]:
-    """The grid's axes, one by one."""
-    return tuple(
-        Grid((n,), (extent,), grid.centering, (domain,))
-        for n, extent, domain in zip(grid.shape, grid.extent, grid.domain)
-    )
-
-
 @kept(32)
 def axis_matrix(method: str, source: Grid, target: Grid, wall: bool, extrapolate: bool) -> np.ndarray:
     """(m, n) for sine, cosine, fourier, "naive fourier" or cubic."""

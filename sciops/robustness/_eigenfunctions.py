@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._axis_matrices import axes_of
 from sciops.grids import Grid
 from sciops.random_fields import _bases, _shells
 
@@ -71,7 +70,7 @@ def eigenbasis(grid: Grid, modes: int | None, boundary: Boundary) -> Eigenbasis:
     """
     if not grid.reaches_walls:
         raise ValueError(f"the grid stops at {grid.extent} in the domain {grid.domain}: expected one up to the walls")
-    most = [_distinct(line, boundary) for line in axes_of(grid)]
+    most = [_distinct(line, boundary) for line in grid.axes]
     if modes is not None and modes > min(most):
         raise ValueError(f"modes={modes}: a {grid.centering} grid of {grid.shape} points holds at most {min(most)}")
     counts = [m if modes is None else modes for m in most]
@@ -87,7 +86,7 @@ def eigenbasis(grid: Grid, modes: int | None, boundary: Boundary) -> Eigenbasis:
         constant = (k == 0) & (boundary != "dirichlet")
         table = table * np.sqrt(np.where(constant, 1, 2) / length)
         axes.append(table)
-        gains = gains * (_axis_weights(grid, axis) @ table**2).reshape(place)
+        gains = gains * (grid.axes[axis].weights() @ table**2).reshape(place)
     inverses = tuple(np.linalg.pinv(table) for table in axes)
     return Eigenbasis(tuple(axes), inverses, eigenvalues, gains)
 
@@ -103,10 +102,6 @@ def _distinct(line: Grid, boundary: str) -> int:
     # the cosine at the Nyquist frequency vanishes at points that sit half a spacing in, as cells do
     seen = abs(math.cos(math.pi * n * (x[0] - left) / (right - left))) > 1e-6
     return n if n % 2 or seen else n - 1
-
-
-def _axis_weights(grid: Grid, axis: int) -> np.ndarray:
-    return Grid((grid.shape[axis],), grid.extent[axis], grid.centering).weights()
 
 
 def _cosines_or_waves(grid: Grid, counts: list[int], boundary: str) -> list[np.ndarray]:
