@@ -33,6 +33,7 @@ from torch.nn.functional import pad
 from sciops._arrays import as_tensor
 
 __all__ = [
+    "KIND_OF",
     "Basis",
     "Centering",
     "Kind",
@@ -50,6 +51,9 @@ __all__ = [
 
 Centering = Literal["node", "cell", "periodic"]
 Kind = Literal["sine", "cosine", "fourier"]
+
+KIND_OF: dict[str, Kind] = {"dirichlet": "sine", "neumann": "cosine", "periodic": "fourier"}
+"""The eigenfunctions of −d²/dx², by boundary condition."""
 
 _CENTERINGS = {"sine": ("node", "cell"), "cosine": ("node", "cell"), "fourier": ("periodic", "cell")}
 _ALIGNED = 1e-9  # a point nearer to a wall than this share of the spacing lies on it
@@ -124,7 +128,7 @@ def distinct(kind: Kind, s: np.ndarray) -> int:
 def off_walls(s: np.ndarray) -> np.ndarray:
     """Which of the evenly spaced positions s lie on neither wall, 0 and 1."""
     spacing = (s[-1] - s[0]) / (s.size - 1) if s.size > 1 else 1.0
-    return np.minimum(s, 1 - s) > _ALIGNED * spacing
+    return np.minimum(abs(s), abs(1 - s)) > _ALIGNED * spacing
 
 
 def fourier_numbers(n: int, *, half: bool) -> np.ndarray:

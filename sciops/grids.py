@@ -108,6 +108,10 @@ class Grid:
         """Positions of the points, one float64 array of length n per axis."""
         return tuple(bases.points(n, self.centering, a, b) for n, (a, b) in zip(self.shape, self.extent))
 
+    def fractions(self) -> tuple[np.ndarray, ...]:
+        """Positions of the points as fractions of the domain, (x − a)/L per axis: 0 and 1 on its walls."""
+        return tuple((x - left) / (right - left) for x, (left, right) in zip(self.coordinates(), self.domain))
+
     def meshgrid(self) -> tuple[np.ndarray, ...]:
         """Positions as fields of the grid's shape, axis 0 first (``indexing="ij"``)."""
         return tuple(np.meshgrid(*self.coordinates(), indexing="ij"))
