@@ -43,6 +43,7 @@ __all__ = [
     "functions",
     "intervals",
     "mean_squares",
+    "multiplicity",
     "off_walls",
     "points",
     "waves",
@@ -137,6 +138,11 @@ def fourier_numbers(n: int, *, half: bool) -> np.ndarray:
     return k if half else np.where(2 * k < n, k, k - n)
 
 
+def multiplicity(k: np.ndarray, period: int) -> np.ndarray:
+    """m_k: how many of k and −k are different functions on one period of points, 1 (k = 0 and 2k = P) or 2; int64."""
+    return np.where((k == 0) | (2 * k == period), 1, 2)
+
+
 def waves(k: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """cos(2πkj/n) and sin(2πkj/n) for whole numbers k and j = 0 … n − 1, both (len(k), n) float64."""
     # k·j is reduced as a whole number, so that large products lose no digits
@@ -215,8 +221,7 @@ class Basis:
 
     def multiplicity(self) -> np.ndarray:
         """m_k: 2, and 1 where k and −k are the same function on the points; (modes,) int64."""
-        k = self.numbers
-        return np.where((k == 0) | (2 * k == self.period), 1, 2)
+        return multiplicity(self.numbers, self.period)
 
     def matrix(self) -> np.ndarray:
         """φ_k(x_j), (n, modes) float64, complex128 for Fourier."""
