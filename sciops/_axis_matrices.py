@@ -13,19 +13,11 @@ import torch
 
 from sciops._compiling import kept
 from sciops._trigonometric import trigonometric
+from sciops.bases import distinct, functions, off_walls
 from sciops.grids import Grid
 
 _ALIGNED = 1e-9  # positions closer than this share of a spacing are one point
 _WORST_CONDITION = 1e6  # a collocation that loses more digits than this is refused
-
-
-@lru_cache(maxsize=256)
-def axes_of(grid: Grid) -> tuple[Grid, ...]:
-    """The grid's axes, one by one."""
-    return tuple(
-        Grid((n,), (extent,), grid.centering, (domain,))
-        for n, extent, domain in zip(grid.shape, grid.extent, grid.domain)
-    )
 
 
 @kept(32)
@@ -67,20 +59,12 @@ def _nearest_index(source: Grid, target: Grid, extrapolate: bool) -> np.ndarray:
 
 def _collocation(method: str, source: Grid, target: Grid) -> np.ndarray:
     """T A⁻¹: A holds the basis at the source points, T the first min(n, m) functions at the target points."""
-    ((left, right),), (h,) = source.domain, source.spacing
-    length = right - left
-    s, t = (np.subtract(axis.coordinates()[0], left) / length for axis in (source, target))
-    if method == "sine":
-        inside_s, inside_t = (_off_walls(v, axis.spacing[0] / length) for v, axis in ((s, source), (t, target)))
-        functions, kept = np.arange(1, inside_s.sum() + 1), min(inside_s.sum(), inside_t.sum())
-    else:
-        inside_s, inside_t = np.ones(s.size, bool), np.ones(t.size, bool)
-        functions, kept = np.arange(s.size), min(s.size, t.size)
-    basis = {"sine": np.sin, "cosine": np.cos}[method]
-    at_source, at_target = (basis(np.pi * np.fmod(np.multiply.outer(v, functions), 2.0)) for v in (s[inside_s], t))
-    at_target[~inside_t] *= inside_t.all()  # sin pπ is not 0 in floating point
+    (s,), (t,) = source.fractions(), target.fractions()
+    inside = off_walls(s) if method == "sine" else np.ones(s.size, bool)
+    count, kept = int(inside.sum()), min(distinct(method, s), distinct(method, t))
+    at_source, at_target = functions(method, s, count)[inside], functions(method, t, kept)
     matrix = np.zeros((t.size, s.size))
-    if functions.size:
+    if count:
         inverse = np.linalg.inv(at_source)
         condition = np.abs(inverse).sum(0).max() * np.abs(at_source).sum(0).max()
         if not condition < _WORST_CONDITION:
@@ -88,9 +72,10 @@ def _collocation(method: str, source: Grid, target: Grid) -> np.ndarray:
                 f"{method} functions of the domain {source.domain[0]} cannot be told apart on points that cover "
                 f"{source.extent[0]}; pass method='cubic' or 'linear', or a grid that reaches nearer to its walls"
             )
-        matrix[:, inside_s] = at_target[:, :kept] @ inverse[:kept]
-    if kept == functions.size:
-        _copy_coincident(matrix, s, t, inside_s, h / length)
+        matrix[:, inside] = at_target @ inverse[:kept]
+    if kept == count:
+        ((left, right),), (h,) = source.domain, source.spacing
+        _copy_coincident(matrix, s, t, inside, h / (right - left))
     return matrix
 
 
@@ -135,10 +120,6 @@ def _piecewise(method: str, source: Grid, target: Grid, wall: bool, extrapolate:
     at_knot = np.abs(t - x[knot]) <= _ALIGNED * h
     matrix[at_knot] = values[knot[at_knot]]
     return matrix
-
-
-def _off_walls(v: np.ndarray, spacing: float) -> np.ndarray:
-    return np.minimum(v, 1 - v) > _ALIGNED * spacing
 
 
 def _nearest(x: np.ndarray, t: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from sciops._compiling import kept
+from sciops.bases import fourier_numbers, multiplicity
 from sciops.grids import Grid
 
 _ALIGNED = 1e-9  # a shift of less than this share of a spacing counts as zero
@@ -61,10 +62,7 @@ def _shift(source: Grid, target: Grid) -> float:
 @kept(64)
 def _factor(n: int, m: int, shift: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     """What the coefficients 0 … min(n, m)//2 are multiplied by: the phase of the shift, and the Nyquist rule."""
-    last = min(n, m) // 2
-    factor = np.exp(2j * np.pi * shift * np.arange(last + 1))
-    if 2 * last == n:
-        factor[last] /= 2  # the even source's Nyquist coefficient stands for both signs
-    if 2 * last == m:
-        factor[last] *= 2  # both signs meet in the even target's Nyquist slot
+    k = fourier_numbers(min(n, m), half=True)
+    # an even source's Nyquist coefficient stands for both signs, which meet in that of an even target
+    factor = np.exp(2j * np.pi * shift * k) * multiplicity(k, n) / multiplicity(k, m)
     return torch.tensor(factor, dtype=dtype, device=device)

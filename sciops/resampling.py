@@ -37,7 +37,7 @@ import torch
 from torch import Tensor
 
 from sciops._arrays import as_tensor
-from sciops._axis_matrices import axes_of, axis_matrix, neighbours
+from sciops._axis_matrices import axis_matrix, neighbours
 from sciops._compiling import kept
 from sciops._trigonometric import trigonometric
 from sciops.grids import Grid, check_on_grid, same_intervals
@@ -116,7 +116,7 @@ def _steps(
 ) -> tuple[tuple[int, Grid, Grid], ...]:
     """(axis counted from the end, its points, its new points) of the axes that change; those that shrink come first."""
     _check(source, target, method, wall, aligned)
-    pairs = [(i - source.ndim, *axes) for i, axes in enumerate(zip(axes_of(source), axes_of(target)))]
+    pairs = [(i - source.ndim, *axes) for i, axes in enumerate(zip(source.axes, target.axes))]
     return tuple(sorted((p for p in pairs if not p[1].same_points(p[2])), key=lambda p: p[2].size / p[1].size))
 
 
@@ -213,7 +213,7 @@ def _warn_of_wall_values(u: Tensor, source: Grid) -> None:
     if u.numel() == 0:
         return
     u, largest = u.detach(), 0.0
-    for axis, a in enumerate(axes_of(source), start=u.ndim - source.ndim):
+    for axis, a in enumerate(source.axes, start=u.ndim - source.ndim):
         for end in _ends_on_walls(a):
             largest = max(largest, u.select(axis, end).abs().max().item())
     size = u.abs().max().item()

@@ -88,9 +88,7 @@ def _of_latent(model: Latent, setting: Setting) -> Part:
 def _resampling(method: str, source: Grid, target: Grid, wall: bool, setting: Setting) -> float:
     """‖V^½ P W^−½‖, axis by axis, with the weights of the two grids."""
     factor = 1.0
-    axes = zip(
-        axes_of(source), axes_of(target), axis_weights(source, setting.weighted), axis_weights(target, setting.weighted)
-    )
+    axes = zip(source.axes, target.axes, axis_weights(source, setting.weighted), axis_weights(target, setting.weighted))
     for a, b, w, v in axes:
         options: dict[str, Any] = {}
         if method == "sine" or wall:

@@ -103,13 +103,8 @@ def is_neuralop_conv(module: nn.Module) -> bool:
 
 def axis_weights(grid: Grid, weighted: bool) -> list[np.ndarray]:
     """Quadrature weights per axis, or their mean on every point of it."""
-    weights = []
-    for n, h in zip(grid.shape, grid.spacing):
-        w = np.full(n, h)
-        if grid.centering == "node":
-            w[[0, -1]] *= 0.5
-        weights.append(w if weighted else np.full(n, w.mean()))
-    return weights
+    weights = [axis.weights() for axis in grid.axes]
+    return weights if weighted else [np.full(w.size, w.mean()) for w in weights]
 
 
 def _fourier_modes(part: Any, sizes: Sequence[int]) -> tuple[int, ...]:
