@@ -215,6 +215,8 @@ class Memory:
         config = self.config
         if config.epochs < state["epochs"]:
             return f"it has done {state['epochs']} already"
+        if config.steps is not None:
+            return "epochs are what its steps are divided in"
         if config.schedule != "constant":
             return f"schedule={config.schedule!r} has other rates for another number of epochs; 'constant' has not"
         if any(isinstance(value, Mapping) for value in config.gradient_options.values()):
