@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -100,7 +101,7 @@ def pretrained(config: Any, mixer: str, seed: int, data: Speech) -> dict[str, An
         before = masked_accuracy(model.to(config.device), data.test.frames)
         run = pretrain(model, data.unlabelled.frames, replace(settings, checkpoint=path.with_suffix(".checkpoint")))
         save_checkpoint(path.with_suffix(".safetensors"), model.encoder.state_dict(), {})
-        path.with_suffix(".checkpoint").unlink(missing_ok=True)
+        shutil.rmtree(path.with_suffix(".checkpoint"), ignore_errors=True)
         return {
             "before": before,
             "after": masked_accuracy(model, data.test.frames),
@@ -145,7 +146,7 @@ def fine_tuned(config: Any, mixer: str, arm: str, rate: float, seed: int, data: 
 
         checkpoint = path.with_suffix(".checkpoint")
         run = fit_steps(model, data.labelled.frames, loss, replace(settings, checkpoint=checkpoint))
-        checkpoint.unlink(missing_ok=True)
+        shutil.rmtree(checkpoint, ignore_errors=True)
         model.eval()
         return {
             "validation": error_rates(model, data.validation, data.symbols, config.device),
