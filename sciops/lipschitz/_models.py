@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sciops._axis_matrices import axes_of
 from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
 from sciops.lipschitz._as_written import changed, exactly

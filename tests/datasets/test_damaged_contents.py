@@ -13,7 +13,7 @@ import torch
 
 from sciops.datasets import convert, describe, open_dataset, validate, write_native
 from sciops.datasets.formats.samples import write_sample
-from sciops.pde._direct import solve_directly
+from sciops.pde.darcy.direct import solve_directly
 
 
 @pytest.fixture
