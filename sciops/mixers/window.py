@@ -18,6 +18,7 @@ from sciops.mixers._banded_attention import Work, banded_attention
 from sciops.mixers._bands import Band, Group, cat, cells_in_cache, checkpointed, groups_of, joined, open_groups
 from sciops.mixers._relative_position import ContinuousBias, TableBias
 from sciops.mixers._scores import attended
+from sciops.mixers.traits import Traits
 
 _WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once
 _CELLS_TO_RECOMPUTE = 2**17  # enough to fill a GPU
@@ -55,6 +56,8 @@ class WindowAttention(nn.Module):
 
     Raises ValueError when heads do not divide channels, stride is not in 1 … window, or shift not in 0 … window − 1.
     """
+
+    traits = Traits(shifts=True)
 
     def __init__(
         self,
