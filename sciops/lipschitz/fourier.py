@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from sciops.grids import Grid
 from sciops.lipschitz import _fourier_map, _wall_map
 from sciops.lipschitz._as_written import changed_inside, exactly
+from sciops.lipschitz._parts import Setting
 from sciops.lipschitz.bracket import Bracket
 from sciops.mixers import _walls
 from sciops.mixers.spectral import SpectralMixer, _fit, _FourierModes, _WallModes
@@ -90,6 +91,20 @@ def spectral_map_norm(
     if not one.diagonal or high > 1:
         return None
     return one.bracket_with(skip)
+
+
+def of_spectral(mixer: SpectralMixer, setting: Setting) -> tuple[Tensor, str]:
+    """The rule of a spectral mixer."""
+    bracket = spectral_map_norm(mixer, setting.grid, setting.grid, weighted=setting.weighted, dtype=setting.dtype)
+    return bracket.upper, f"{mixer.basis} layer, mode by mode"
+
+
+def of_spectral_with_skip(mixer: SpectralMixer, skip: Tensor, setting: Setting) -> tuple[Tensor, str] | None:
+    """The rule of x ↦ S x + mixer(x), mode by mode; None where modes are not orthogonal."""
+    bracket = spectral_map_norm(
+        mixer, setting.grid, setting.grid, weighted=setting.weighted, skip=setting.cast(skip), dtype=setting.dtype
+    )
+    return None if bracket is None else (bracket.upper, f"max(‖W‖, ‖W + R(k)‖) over the modes, {mixer.basis}")
 
 
 def is_neuralop_conv(module: nn.Module) -> bool:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops._compiling import constant, kept, transformed
+from sciops.mixers._bounds import PRODUCTS
 from sciops.mixers._padding import padded
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._quadrature import check_grid, quadrature
@@ -39,6 +40,8 @@ class LinearAttention(SequenceMixer):
 
     Raises ValueError for heads that do not divide channels, unknown features, and decays outside 0 < γ ≤ 1.
     """
+
+    lipschitz_rule = PRODUCTS
 
     def __init__(
         self,

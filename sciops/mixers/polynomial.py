@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops.grids import Grid
+from sciops.mixers._bounds import PRODUCTS
 from sciops.mixers._padding import padded
 from sciops.mixers._polynomial_features import PolynomialFeatures
 from sciops.mixers._precision import full_precision, working_dtype
@@ -59,6 +60,8 @@ class PolynomialMixer(SequenceMixer):
     Raises ValueError for sizes below 1, gate_heads that do not divide the features, groups that do not divide channels
     and m, an odd number of features with rope, and a block without causal.
     """
+
+    lipschitz_rule = PRODUCTS
 
     def __init__(
         self,

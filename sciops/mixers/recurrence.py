@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sciops.mixers._bounds import SCORES
 from sciops.mixers._linked import gathered, linked_products
 from sciops.mixers._links import Links, offsets_of, slots_of
 from sciops.mixers._precision import full_precision, working_dtype
@@ -67,6 +68,8 @@ class StructuredRecurrence(SequenceMixer):
     not rise from at least 1 (from 1 where cache_efficient), an order below 1, γ outside 0.05 … 1, and a "dense" cache
     that should be small.
     """
+
+    lipschitz_rule = SCORES
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sciops.mixers._bounds import SCORES
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._resolvent import iterations, resolvent, solve
 from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens, put
@@ -48,6 +49,8 @@ class ResolventAttention(SequenceMixer):
     Half precision is solved in float32.
     Raises ValueError when heads do not divide channels, for γ outside [0, 1), and for unknown names.
     """
+
+    lipschitz_rule = SCORES
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ from sciops._compiling import exporting
 from sciops.grids import Grid
 from sciops.mixers import _fourier, _walls
 from sciops.mixers._precision import full_precision, working_dtype
+from sciops.mixers.traits import Traits
 
 _GAIN = 0.1  # root-mean-square gain per mode at the start
 
@@ -99,6 +100,13 @@ class SpectralMixer(nn.Module):
             parts = [_WallModes(channels, self.out_channels, self.modes, basis, diagonal, clip_modes)]
         self.parts = nn.ModuleList(parts)
         self.bias = nn.Parameter(torch.zeros(self.out_channels)) if bias else None
+
+    @classmethod
+    def traits(cls, *, basis: Basis = "fourier", **_: Any) -> Traits:
+        """A sine basis knows the walls, cosines do not; frequencies −1 and 0 are the fewest of a Fourier layer."""
+        if basis == "fourier":
+            return Traits(periodic=True, least_points=2)
+        return Traits(coordinates="none" if basis == "sine" else "wall", least_points=2)
 
     def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
         if x.ndim != len(self.modes) + 2 or x.shape[-1] != self.channels:

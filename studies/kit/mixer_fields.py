@@ -15,8 +15,7 @@ from tqdm.auto import tqdm
 
 from sciops.grids import Grid
 from sciops.metrics import relative_l2
-from sciops.mixers import MIXERS
-from sciops.models._mixer_options import options_by_mixer, spelled_out
+from sciops.mixers import MIXERS, mixer_names, options_by_mixer, resolved_options
 from sciops.models.features import coordinate_channels, coordinate_count
 from sciops.models.norms import make_norm
 from sciops.training.schedule import rate_factor
@@ -61,13 +60,10 @@ class FieldNet(nn.Module):
         mlp_ratio: float = 2.0,
     ) -> None:
         super().__init__()
-        names = (mixer,) if isinstance(mixer, str) else tuple(mixer)
-        for name in names:
-            if name not in MIXERS:
-                raise ValueError(f"mixer={name!r}: expected one of {', '.join(MIXERS)}")
+        names = mixer_names(mixer)
         ndim = task.grid.ndim
-        options = options_by_mixer(names, dict(mixer_options or {}))
-        options = {name: spelled_out(name, options[name], ndim) for name in options}
+        options = options_by_mixer(names, mixer_options or {})
+        options = {name: resolved_options(name, options[name], ndim) for name in options}
         self.coordinates, self.reference = task.coordinates, task.grid
         self.lift = nn.Linear(1 + coordinate_count(task.coordinates, ndim), width)
         self.blocks, hidden = nn.ModuleList(), max(1, round(mlp_ratio * width))

@@ -10,11 +10,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sciops.mixers.windows.cpu.attention import Work
-from sciops.mixers.windows.cpu.pyramid import Pyramid, banded_pyramid
-from sciops.mixers.windows.sampling import coarsened, refined
-from sciops.mixers.windows.tiling import crop_to, pad_to
-from sciops.mixers.windows.window import WindowAttention
+from sciops.mixers._banded_attention import Work
+from sciops.mixers._banded_pyramid import Pyramid, banded_pyramid
+from sciops.mixers._bounds import UP
+from sciops.mixers._sampling import coarsened, refined, rows_of
+from sciops.mixers._windows import crop_to, pad_to
+from sciops.mixers.window import WindowAttention
 
 _MOST_LEVELS = 24
 
@@ -184,6 +185,33 @@ class MultipoleAttention(nn.Module):
         y = r.reshape(batch, *(s for n in coarse for s in (n, 1)), channels)
         y = y.expand(batch, *(s for n in coarse for s in (n, self.rate)), channels)
         return crop_to(y.reshape(batch, *(n * self.rate for n in coarse), channels), sizes)
+
+    def lipschitz_rule(self, setting: Any) -> tuple[Tensor, str]:
+        """‖R_0‖ of R_l = A_l + a_l · U R_{l+1} D, from the coarse end."""
+        setting.expect(self.attention, WindowAttention, place="attention")
+        shapes, radii, downs, ups = [tuple(setting.grid.shape)], [setting.radius], [], []
+        children = self.rate**self.axes
+        for _ in range(1, self.level_count(shapes[0])):
+            if self.sampler == "conv":
+                kernel = setting.cast(self.down)
+                downs.append(setting.sigma(rows_of(kernel)))
+                ups.append(setting.sigma(rows_of(setting.cast(self.up))))
+                each = kernel.flatten(2).movedim(2, 0)
+                reach = torch.minimum(downs[-1] * math.sqrt(children), sum(setting.sigma(k) for k in each))
+            else:
+                fewest = math.prod(n - (-(-n // self.rate) - 1) * self.rate for n in shapes[-1])
+                downs.append(1 / math.sqrt(fewest) * UP)
+                ups.append(math.sqrt(children) * UP)
+                reach = 1.0
+            radii.append(None if radii[-1] is None else radii[-1] * reach * UP)
+            shapes.append(tuple(-(-n // self.rate) for n in shapes[-1]))
+        factors = self._factors(len(shapes), torch.zeros((), dtype=torch.float64)).to(setting.dtype).abs()
+        bounds = [self.attention.bound(setting, sizes, radius) for sizes, radius in zip(shapes, radii)]
+        value, _, _ = bounds[-1]
+        for (own, _, _), factor, down, up in zip(bounds[-2::-1], factors, downs[::-1], ups[::-1]):
+            value = own + factor * up * value * down
+        largest = max(setting.shown(radius) for _, radius, _ in bounds)
+        return value * UP, f"{len(shapes)} levels, tokens of norm ≤ {largest}"
 
     def extra_repr(self) -> str:
         return f"rate={self.rate}, levels={self.levels!r}, aggregate={self.aggregate!r}, sampler={self.sampler!r}"

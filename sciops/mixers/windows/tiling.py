@@ -51,6 +51,19 @@ class Tiling:
     def overlapping(self) -> bool:
         return self.stride < self.window and max(self.counts) > 1
 
+    @property
+    def copies(self) -> float:
+        """√(most windows that hold a cell / fewest), what `cut` and then `join` can stretch by."""
+        if not self.overlapping:
+            return 1.0
+        most = fewest = 1
+        for n, c, w in zip(self.sizes, self.counts, self.shape):
+            last = [min(c - 1, cell // self.stride) for cell in range(n)]
+            first = [max(0, -((w - 1 - cell) // self.stride)) for cell in range(n)]
+            held = [j - i + 1 for i, j in zip(first, last)]
+            most, fewest = most * max(held), fewest * min(held)
+        return math.sqrt(most / fewest)
+
     def cut(self, x: Tensor, token_first: bool, out: Tensor | None = None) -> Tensor:
         """(batch, *sizes, channel) → (windows, tokens, channel), or (tokens, windows, channel) if `token_first`."""
         x = pad_to(x, self.padded)

@@ -14,10 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops._compiling import symbolic, transformed
-from sciops.mixers.softmax_attention import attended
-from sciops.mixers.windows.cpu.attention import Work, banded_attention
-from sciops.mixers.windows.groups import Band, Group, cat, cells_in_cache, checkpointed, groups_of, joined, open_groups
-from sciops.mixers.windows.relative_position import ContinuousBias, TableBias
+from sciops.mixers._banded_attention import Work, banded_attention
+from sciops.mixers._bands import Band, Group, cat, cells_in_cache, checkpointed, groups_of, joined, open_groups
+from sciops.mixers._bounds import UP, expect_linear
+from sciops.mixers._relative_position import ContinuousBias, TableBias
+from sciops.mixers._scores import attended
+from sciops.mixers._windows import Tiling
+from sciops.mixers.traits import Traits
 
 _WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once
 _CELLS_TO_RECOMPUTE = 2**17  # enough to fill a GPU
@@ -55,6 +58,8 @@ class WindowAttention(nn.Module):
 
     Raises ValueError when heads do not divide channels, stride is not in 1 … window, or shift not in 0 … window − 1.
     """
+
+    traits = Traits(shifts=True)
 
     def __init__(
         self,
@@ -213,6 +218,37 @@ class WindowAttention(nn.Module):
         else:
             added = torch.cat([bias[b.tiling.shape].expand(b.windows, -1, -1, -1) for b in group.bands])
         return added if mask is None else added + mask
+
+    def lipschitz_rule(self, setting: Any) -> tuple[Tensor, str]:
+        """Windows side by side have the bound of one; where they overlap, cells are copied and averaged."""
+        value, radius, tokens = self.bound(setting, setting.grid.shape, setting.radius)
+        return value, f"tokens of norm ≤ {setting.shown(radius)}, {tokens} in a window"
+
+    def bound(self, setting: Any, sizes: tuple[int, ...], radius: Any) -> tuple[Tensor, Any, int]:
+        """(Lipschitz bound on a grid of these sizes, radius of the tokens, tokens of a window)."""
+        expect_linear(self, setting, "out")
+        if self.relative is not None:
+            setting.expect(self.relative, TableBias, ContinuousBias, place="relative")
+        slope, ball = setting.norm(self.norm)
+        radius = radius if ball is None else ball
+        if radius is None:
+            setting.refuse(
+                "softmax attention has no global bound: its slope grows with the square of its tokens; pass radius= "
+                "for tokens that stay in a ball"
+            )
+        if self.cosine:
+            setting.refuse("cosine attention: the directions of queries and keys have no bounded slope near zero")
+        tiling, spread = Tiling(tuple(sizes), self.window, self.stride), 0.0
+        if self.relative is not None:
+            with torch.no_grad():
+                bias = self.relative(tiling.shape)
+            spread = float(bias.max() - bias.min()) * (1 + 1e-6)
+        options = dict(heads=self.heads, output=setting.cast(self.out.weight), score_range=spread)
+        if self.qv_bias is not None:
+            options["query_bias"] = setting.cast(self.qv_bias[0])
+        qkv = setting.cast(self.qkv.weight).chunk(3)
+        value = setting.attention(*qkv, tokens=tiling.tokens, radius=radius, **options)
+        return value * slope * (tiling.copies * UP), radius, tiling.tokens
 
     def extra_repr(self) -> str:
         shift = f", shift={self.shift}" if self.shift else ""
