@@ -23,7 +23,7 @@ from sciops.mixers.spectral import SpectralMixer
 from sciops.mixers.state_space import StateSpaceMixer
 from sciops.mixers.token_mixing import solve_links, solve_mixing
 from sciops.mixers.traits import Traits
-from sciops.mixers.window import WindowAttention
+from sciops.mixers.windows import FullAttention, MultipoleAttention, WindowAttention
 
 __all__ = [
     "MIXERS",

@@ -10,11 +10,9 @@ from typing import Any
 from torch import nn
 
 from sciops._options import check_options, options_of
-from sciops.mixers.attention import FullAttention
 from sciops.mixers.block_resolvent import BlockResolventAttention
 from sciops.mixers.convolution import Convolution
 from sciops.mixers.linear_attention import LinearAttention
-from sciops.mixers.multipole import MultipoleAttention
 from sciops.mixers.polynomial import PolynomialMixer
 from sciops.mixers.pooling import MeanPool, NoMixer
 from sciops.mixers.recurrence import StructuredRecurrence
@@ -24,7 +22,9 @@ from sciops.mixers.slices import SliceAttention
 from sciops.mixers.spectral import SpectralMixer
 from sciops.mixers.state_space import StateSpaceMixer
 from sciops.mixers.traits import Traits
-from sciops.mixers.window import WindowAttention
+from sciops.mixers.windows.full import FullAttention
+from sciops.mixers.windows.multipole import MultipoleAttention
+from sciops.mixers.windows.window import WindowAttention
 
 MIXERS: dict[str, type[nn.Module]] = {
     "spectral": SpectralMixer,

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from sciops._options import check_options
-from sciops.datasets.normalizers import Normalizer
+from sciops.datasets.fields.normalizers import Normalizer
 from sciops.models.classifier import Classifier
 from sciops.models.corrector import Corrector, corrector
 from sciops.models.effective_coefficient import EffectiveCoefficient, effective_coefficient

@@ -10,12 +10,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sciops.mixers._banded_attention import Work
-from sciops.mixers._banded_pyramid import Pyramid, banded_pyramid
 from sciops.mixers._bounds import UP
-from sciops.mixers._sampling import coarsened, refined, rows_of
-from sciops.mixers._windows import crop_to, pad_to
-from sciops.mixers.window import WindowAttention
+from sciops.mixers.windows.cpu.attention import Work
+from sciops.mixers.windows.cpu.pyramid import Pyramid, banded_pyramid
+from sciops.mixers.windows.sampling import coarsened, refined, rows_of
+from sciops.mixers.windows.tiling import crop_to, pad_to
+from sciops.mixers.windows.window import WindowAttention
 
 _MOST_LEVELS = 24
 

@@ -14,13 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops._compiling import symbolic, transformed
-from sciops.mixers._banded_attention import Work, banded_attention
-from sciops.mixers._bands import Band, Group, cat, cells_in_cache, checkpointed, groups_of, joined, open_groups
 from sciops.mixers._bounds import UP, expect_linear
-from sciops.mixers._relative_position import ContinuousBias, TableBias
-from sciops.mixers._scores import attended
-from sciops.mixers._windows import Tiling
+from sciops.mixers.softmax_attention import attended
 from sciops.mixers.traits import Traits
+from sciops.mixers.windows.cpu.attention import Work, banded_attention
+from sciops.mixers.windows.groups import Band, Group, cat, cells_in_cache, checkpointed, groups_of, joined, open_groups
+from sciops.mixers.windows.relative_position import ContinuousBias, TableBias
+from sciops.mixers.windows.tiling import Tiling
 
 _WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once
 _CELLS_TO_RECOMPUTE = 2**17  # enough to fill a GPU
