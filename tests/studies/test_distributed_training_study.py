@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from warm import launch
 
 from studies import distributed_training as study
 
@@ -15,7 +16,8 @@ SMALL = study.Config(
 
 
 @pytest.mark.slow
-def test_a_small_run_leaves_its_numbers(tmp_path, capsys):
+def test_a_small_run_leaves_its_numbers(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(study, "launch", launch)
     results = study.run(replace(SMALL, arms=("one", "several-one"), output=tmp_path))
     one, both = results["rows"]["one"], results["rows"]["several-one"]
     assert both["processes"] == [2, 1] and len(both["loss"]) == len(one["loss"]) == 2

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +9,7 @@ import pytest
 import torch
 from test_resume import QUIET, assert_same, data, network, without_clock
 from torch import nn
+from warm import python
 
 from sciops.datasets import Splits
 from sciops.models import build_model
@@ -230,15 +227,8 @@ _SCRIPT = """
 def together(tmp_path_factory):
     """Every case run by two processes, at once and in two calls, in one launch."""
     folder = tmp_path_factory.mktemp("averaged")
-    (folder / "train.py").write_text(textwrap.dedent(_SCRIPT))
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*torchrun, str(folder / "train.py"), str(folder / "two"), str(Path(__file__).parent)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    arguments = ["-c", _SCRIPT, str(folder / "two"), str(Path(__file__).parent)]
+    done = python(arguments, timeout=300, processes=2)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder / "two", [(folder / f"two-{rank}.txt").read_text().splitlines() for rank in (0, 1)]
 
