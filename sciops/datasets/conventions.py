@@ -11,6 +11,7 @@ import numpy as np
 from sciops._arrays import refuse_masked
 from sciops._dimensions import SPACE
 from sciops._untrusted import parse_json
+from sciops.datasets._messages import shown
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -134,7 +135,8 @@ def grid_of(dataset: xr.Dataset, field: str = "a") -> Grid:
                 return Grid.from_dict(parse_json(attrs["grid"]))
             except (json.JSONDecodeError, KeyError, TypeError) as error:
                 raise ValueError(
-                    f"attribute grid={attrs['grid']!r} is not a grid: expected the JSON of Grid.to_dict()"
+                    f"attribute grid={shown(repr(attrs['grid']), 200)} is not a grid: expected the JSON of "
+                    "Grid.to_dict()"
                 ) from error
     dims = dataset[field].dims if field in dataset else tuple(dataset.sizes)
     axes = [dataset.coords[name] for name in SPACE if name in dims and name in dataset.coords]
@@ -163,10 +165,13 @@ def state_of(dataset: xr.Dataset) -> tuple[str, ...]:
         names = parse_json(dataset.attrs.get("state", "[]"))
         wrong = [name for name in names if name not in dataset or "time" not in dataset[name].dims]
     except (json.JSONDecodeError, TypeError) as error:
-        raise ValueError(f"attribute state={dataset.attrs['state']!r}: expected a JSON list of variables") from error
+        raise ValueError(
+            f"attribute state={shown(repr(dataset.attrs['state']), 200)}: expected a JSON list of variables"
+        ) from error
     if wrong:
         held = ", ".join(str(name) for name, v in dataset.data_vars.items() if "time" in v.dims) or "none"
-        raise ValueError(f"attribute state names {', '.join(wrong)}; variables with a time axis here: {held}")
+        named = shown(", ".join(wrong), 200)
+        raise ValueError(f"attribute state names {named}; variables with a time axis here: {held}")
     return tuple(names)
 
 
@@ -176,7 +181,7 @@ def parameters_of(dataset: xr.Dataset) -> dict[str, float]:
         return {name: float(value) for name, value in parse_json(dataset.attrs.get("parameters", "{}")).items()}
     except (json.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
         raise ValueError(
-            f"attribute parameters={dataset.attrs['parameters']!r}: expected a JSON object of numbers"
+            f"attribute parameters={shown(repr(dataset.attrs['parameters']), 200)}: expected a JSON object of numbers"
         ) from error
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from sciops.datasets import convert, describe, open_dataset, validate, write_native
+from sciops.datasets.conventions import grid_of, parameters_of, state_of
 from sciops.datasets.formats.samples import write_sample
 from sciops.pde.darcy.direct import solve_directly
 
@@ -52,6 +53,15 @@ def test_a_group_that_is_not_what_its_name_says(native, tmp_path, damage):
     _refused(native, f"{name} is not a group of fields with the positions")
     with pytest.raises(ValueError, match="is not a group of fields"):
         convert(native, tmp_path / "copy.h5", "native")
+
+
+@pytest.mark.parametrize("name, asked", [("grid", grid_of), ("state", state_of), ("parameters", parameters_of)])
+def test_an_attribute_of_thousands_of_letters_makes_a_short_message(native, name, asked):
+    with open_dataset(native) as dataset:
+        dataset = dataset.assign_attrs({name: json.dumps({"n" * 4000: ["\x1b[2J"]})})
+        with pytest.raises(ValueError, match=f"attribute {name}") as caught:
+            asked(dataset)
+    assert len(str(caught.value)) < 400 and str(caught.value).isprintable()
 
 
 @pytest.mark.skipif(np.dtype(np.longdouble).itemsize == 8, reason="no extended precision here")
