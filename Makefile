@@ -29,6 +29,7 @@ test-portable: $(VENV)/.installed-cluster,download,fast,onnx,robust,speech,test,
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/mypy
 
 docs: $(VENV)/.installed-cluster,docs,fast,vision
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html

@@ -7,13 +7,14 @@ at target points that coincide with source points, unless the passage is a low-p
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 import torch
 
 from sciops._compiling import kept
 from sciops._trigonometric import trigonometric
-from sciops.bases import distinct, functions, off_walls
+from sciops.bases import Kind, distinct, functions, off_walls
 from sciops.grids import Grid
 
 _ALIGNED = 1e-9  # positions closer than this share of a spacing are one point
@@ -24,7 +25,7 @@ _WORST_CONDITION = 1e6  # a collocation that loses more digits than this is refu
 def axis_matrix(method: str, source: Grid, target: Grid, wall: bool, extrapolate: bool) -> np.ndarray:
     """(m, n) for sine, cosine, fourier, "naive fourier" or cubic."""
     if method in ("sine", "cosine"):
-        matrix = _collocation(method, source, target)
+        matrix = _collocation(cast(Kind, method), source, target)
     elif method in ("fourier", "naive fourier"):
         matrix = _periodic(source, target, method == "naive fourier")
     else:
@@ -57,7 +58,7 @@ def _nearest_index(source: Grid, target: Grid, extrapolate: bool) -> np.ndarray:
     return index % n if source.centering == "periodic" else index.clip(0, n - 1)
 
 
-def _collocation(method: str, source: Grid, target: Grid) -> np.ndarray:
+def _collocation(method: Kind, source: Grid, target: Grid) -> np.ndarray:
     """T A⁻¹: A holds the basis at the source points, T the first min(n, m) functions at the target points."""
     (s,), (t,) = source.fractions(), target.fractions()
     inside = off_walls(s) if method == "sine" else np.ones(s.size, bool)

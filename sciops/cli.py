@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _verb(name: str) -> Callable[[list[str]], None]:
-    verbs = {
+    verbs: dict[str, Callable[[list[str]], None]] = {
         "generate": lambda rest: _by_name("data_gen", "generate", rest),
         "study": lambda rest: _by_name("studies", "study", rest),
         "train": lambda rest: _run_module("studies.train", "sciops train", rest),

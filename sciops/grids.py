@@ -45,9 +45,9 @@ class Grid:
     """
 
     shape: tuple[int, ...]
-    extent: tuple[Interval, ...] | None = None
+    extent: tuple[Interval, ...] = None  # type: ignore[assignment]  # the unit box
     centering: Centering = "node"
-    domain: tuple[Interval, ...] | None = None
+    domain: tuple[Interval, ...] = None  # type: ignore[assignment]  # the extent
 
     def __post_init__(self) -> None:
         shape = _whole_numbers(self.shape)

@@ -8,7 +8,7 @@ imports neither xarray nor h5py.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 _NAMES = {
     "open_dataset": "formats",
@@ -79,6 +79,35 @@ _NAMES = {
 }
 
 __all__ = list(_NAMES)
+
+if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr__`
+    from sciops.datasets.checks.description import describe
+    from sciops.datasets.checks.inventories import inventory
+    from sciops.datasets.checks.validation import Finding, validate
+    from sciops.datasets.conventions import build_dataset, grid_of
+    from sciops.datasets.conversion import convert
+    from sciops.datasets.download.fetching import fetch, public_sets, read_registry
+    from sciops.datasets.fields.normalizers import Normalizer
+    from sciops.datasets.fields.phases import TwoPhaseFit, coarse_solution, fit_two_phase, with_phases
+    from sciops.datasets.fields.space_time import SpaceTimeDataset
+    from sciops.datasets.fields.splits import Splits, load_splits
+    from sciops.datasets.fields.torch_data import FieldDataset, TensorFields
+    from sciops.datasets.fields.trajectories import TrajectoryDataset
+    from sciops.datasets.formats import READERS, WRITERS, open_dataset
+    from sciops.datasets.formats.arrays import describe_arrays
+    from sciops.datasets.formats.samples import SAMPLES, write_sample
+    from sciops.datasets.formats.the_well.folder import well_statistics, write_well_folder
+    from sciops.datasets.formats.the_well.rules import check_well
+    from sciops.datasets.images import ImageDataset, load_images
+    from sciops.datasets.native import content_hash, group_name, read_native, resolutions, write_native
+    from sciops.datasets.text.box_world import box_words, boxes, exact_match
+    from sciops.datasets.text.corpora import read_corpus, read_documents, read_text
+    from sciops.datasets.text.gap_sentences import gap_pair, principal_sentences, sentences
+    from sciops.datasets.text.sequence_tasks import SequenceTask, associative_recall, copy, mqar, needle
+    from sciops.datasets.text.summaries import Summarised, docstrings, package_descriptions, split_summaries
+    from sciops.datasets.text.token_data import TokenSequences, TokenWindows, open_tokens, write_tokens
+    from sciops.datasets.text.tokenizers import encode_documents, load_tokenizer, tokenizer_for
+    from sciops.datasets.text.tracking import overwrite, packed_pointers, pointer_chain
 
 
 def __getattr__(name: str) -> Any:

@@ -166,7 +166,8 @@ def energy_by_label(u: Tensor, modes: Modes, labels: Tensor, count: int) -> tupl
     unit = power_of_two(u, tuple(range(len(lead), u.ndim)))
     # label sets are symmetric under k → −k, where the cross terms of the two parts of a complex field cancel
     parts = (u.real, u.imag) if u.is_complex() else (u,)
-    energy = sum(_energies(part, unit, modes, labels, count) for part in parts)
+    energies = [_energies(part, unit, modes, labels, count) for part in parts]
+    energy = energies[0] if len(parts) == 1 else energies[0] + energies[1]
     return energy.reshape(*lead, count), unit.double().reshape(*lead, 1)
 
 

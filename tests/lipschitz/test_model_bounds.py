@@ -5,11 +5,11 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from sciops.lipschitz._attention_layers import _copies
 from stretching import louder, random_case, stretch, token_radius
 from torch import nn
 
 from sciops import Grid, build_model
-from sciops.lipschitz._attention_layers import _copies
 from sciops.lipschitz._mixing import of_finer_grid
 from sciops.lipschitz._parts import Setting
 from sciops.lipschitz.bounds import lipschitz_bound
