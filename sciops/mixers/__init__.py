@@ -12,6 +12,7 @@ from sciops.mixers.recurrence import StructuredRecurrence
 from sciops.mixers.registry import (
     MIXERS,
     default_options,
+    imported_mixer,
     mixer_names,
     options_by_mixer,
     register,
@@ -48,6 +49,7 @@ __all__ = [
     "WindowAttention",
     "copied",
     "default_options",
+    "imported_mixer",
     "mixer_names",
     "options_by_mixer",
     "register",
