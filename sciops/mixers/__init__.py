@@ -1,6 +1,5 @@
 """Mixers: the parts of a model that move information between grid points, (batch, *grid, channels) → same."""
 
-from sciops.mixers._sequence import SequenceMixer, copied, selected
 from sciops.mixers.attention import FullAttention
 from sciops.mixers.block_resolvent import BlockResolventAttention
 from sciops.mixers.convolution import Convolution
@@ -21,6 +20,7 @@ from sciops.mixers.registry import (
 )
 from sciops.mixers.resolvent import ResolventAttention
 from sciops.mixers.self_attention import SelfAttention
+from sciops.mixers.sequence import SequenceMixer, copied, selected
 from sciops.mixers.slices import SliceAttention
 from sciops.mixers.spectral import SpectralMixer
 from sciops.mixers.state_space import StateSpaceMixer
