@@ -10,7 +10,9 @@ from sciops import Grid, build_model
 from sciops.lipschitz import RULES, lipschitz_bound
 from sciops.lipschitz import register as register_rule
 from sciops.mixers import MIXERS, Traits, WindowAttention, imported_mixer, register, resolved_options, traits_of
+from sciops.spectral import layer_spectra
 
+NODES_OF_A_RING = Grid((4,), centering="periodic")
 NODES, CELLS = Grid((4,)), Grid((4,), centering="cell")
 
 
@@ -75,7 +77,7 @@ def test_a_model_gives_axes_and_modes_and_writes_the_rest_out(registered):
     assert model.coordinates == "none" and model.blocks[0].mixer.factor == 0.5
     with pytest.raises(TypeError, match="mixer 'twice': unknown option 'facter'; it takes .* did you mean 'factor'?"):
         build_model("operator", mixer="twice", mixer_options={"facter": 1})
-    # mixers that want different coordinates get those of most
+    # of mixers that differ in their coordinates
     assert build_model("operator", mixer=("twice", "window")).coordinates == "linear"
 
 
@@ -126,6 +128,13 @@ def test_a_rule_speaks_for_its_own_class_alone(registered, monkeypatch):
     assert "forward hook" in reason(model)
     monkeypatch.setattr(Twice, "forward", lambda self, x, grid=None: 9 * x)
     assert "Twice.forward replaced" in reason(Twice(3))
+
+
+def test_spectra_find_the_channels_of_a_registered_mixer_where_there_are_as_many_as_points(registered):
+    mixer, x = Twice(4, axes=1), torch.zeros(1, 4, 4)
+    x[..., 0] = torch.tensor([1.0, 0.0, -1.0, 0.0])  # the first wave in one channel, and no other
+    spectra = layer_spectra(nn.Sequential(mixer), x, NODES_OF_A_RING, layers=["0"])
+    assert spectra.values[0] == pytest.approx([0.0, 4 * 0.5 / 4, 0.0])
 
 
 def test_a_mixer_in_a_sequence_of_layers_knows_its_grid(registered):
