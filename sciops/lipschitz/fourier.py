@@ -16,7 +16,7 @@ from sciops.lipschitz._as_written import changed_inside, exactly
 from sciops.lipschitz._parts import Setting
 from sciops.lipschitz.bracket import Bracket
 from sciops.mixers import _walls
-from sciops.mixers.spectral import SpectralMixer, _fit, _FourierModes, _WallModes
+from sciops.mixers.spectral import FourierModes, SpectralMixer, WallModes, fit_modes
 
 _CONVS = {
     ("neuralop.layers.spectral_convolution", "SpectralConv"),
@@ -64,7 +64,7 @@ def spectral_map_norm(
     """The bracket of `fourier_norm`, or of x ↦ S x + layer(x) for a skip S (out, in); None where that is not known."""
     w, v = axis_weights(grid, weighted), axis_weights(out_grid, weighted)
     ours = exactly(module, SpectralMixer)
-    if ours and not all(exactly(p, _FourierModes if module.basis == "fourier" else _WallModes) for p in module.parts):
+    if ours and not all(exactly(p, FourierModes if module.basis == "fourier" else WallModes) for p in module.parts):
         raise ValueError(f"{type(module).__name__} with parts that are not those of basis={module.basis!r}: no rule")
     if ours and module.basis != "fourier":
         maps = [_wall_part(part, grid, out_grid, w, v, dtype) for part in module.parts]
@@ -125,12 +125,12 @@ def axis_weights(grid: Grid, weighted: bool) -> list[np.ndarray]:
 def _fourier_modes(part: Any, sizes: Sequence[int]) -> tuple[int, ...]:
     most = (*(n // 2 for n in sizes[:-1]), sizes[-1] // 2 + 1)
     least = (*(2 * k for k in part.modes[:-1]), max(2 * part.modes[-1] - 2, 1))
-    return _fit(part.modes, most, sizes, part.clip, least)
+    return fit_modes(part.modes, most, sizes, part.clip, least)
 
 
 def _wall_part(part: Any, grid: Grid, out_grid: Grid, w, v, dtype: torch.dtype) -> _wall_map.WallMap:
     most = _walls.fitting_modes(grid, part.kind)
-    modes = _fit(part.modes, most, grid.shape, part.clip, _walls.least_points(grid, part.kind, part.modes))
+    modes = fit_modes(part.modes, most, grid.shape, part.clip, _walls.least_points(grid, part.kind, part.modes))
     return _wall_map.of_walls(part, modes, grid, out_grid, w, v, dtype)
 
 

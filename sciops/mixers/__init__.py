@@ -1,6 +1,6 @@
 """Mixers: the parts of a model that move information between grid points, (batch, *grid, channels) → same."""
 
-from sciops.mixers._sequence import SequenceMixer, copied, selected
+from sciops.mixers.attention import FullAttention
 from sciops.mixers.block_resolvent import BlockResolventAttention
 from sciops.mixers.convolution import Convolution
 from sciops.mixers.linear_attention import LinearAttention
@@ -10,6 +10,7 @@ from sciops.mixers.recurrence import StructuredRecurrence
 from sciops.mixers.registry import (
     MIXERS,
     default_options,
+    imported_mixer,
     mixer_names,
     options_by_mixer,
     register,
@@ -18,6 +19,7 @@ from sciops.mixers.registry import (
 )
 from sciops.mixers.resolvent import ResolventAttention
 from sciops.mixers.self_attention import SelfAttention
+from sciops.mixers.sequence import SequenceMixer, copied, selected
 from sciops.mixers.slices import SliceAttention
 from sciops.mixers.spectral import SpectralMixer
 from sciops.mixers.state_space import StateSpaceMixer
@@ -46,6 +48,7 @@ __all__ = [
     "WindowAttention",
     "copied",
     "default_options",
+    "imported_mixer",
     "mixer_names",
     "options_by_mixer",
     "register",

@@ -17,8 +17,8 @@ from sciops.mixers._block_solve import Routes, applied, lifted, reduced, spread,
 from sciops.mixers._bounds import SCORES
 from sciops.mixers._precision import full_precision
 from sciops.mixers._resolvent import iterations, solve, unstable
-from sciops.mixers._sequence import lengths_of
 from sciops.mixers.resolvent import ResolventAttention, ResolventState
+from sciops.mixers.sequence import lengths_of
 
 
 class BlockResolventAttention(ResolventAttention):

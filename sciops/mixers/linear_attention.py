@@ -13,7 +13,7 @@ from sciops.mixers._bounds import PRODUCTS
 from sciops.mixers._padding import padded
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._quadrature import check_grid, quadrature
-from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens
+from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens
 
 _CHUNK = 64  # tokens whose scores with one another are computed
 _STRETCH = 64 * _CHUNK  # tokens whose chunks are computed at once

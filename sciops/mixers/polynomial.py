@@ -14,9 +14,9 @@ from sciops.mixers._polynomial_features import PolynomialFeatures
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._quadrature import check_grid, quadrature
 from sciops.mixers._running_means import running_means
-from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens
 from sciops.mixers._stretches import in_stretches
 from sciops.mixers.self_attention import rotated
+from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens
 
 # torch's own hardsigmoid has no second derivative
 _GATES = {"sigmoid": torch.sigmoid, "hardsigmoid": lambda x: (x / 6 + 0.5).clamp(0, 1)}

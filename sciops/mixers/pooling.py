@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sciops.mixers._bounds import UP
 from sciops.mixers._precision import working_dtype
 from sciops.mixers._quadrature import check_grid, quadrature
-from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens
+from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens
 
 
 class PoolState(NamedTuple):

@@ -13,7 +13,7 @@ from sciops.mixers._bounds import SCORES
 from sciops.mixers._linked import gathered, linked_products
 from sciops.mixers._links import Links, offsets_of, slots_of
 from sciops.mixers._precision import full_precision, working_dtype
-from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens, put
+from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens, put
 from sciops.mixers.token_mixing import linked_solution, solve_mixing
 
 _BIASES = 128  # offsets with a bias of their own; those after share the last

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from numbers import Integral
 from typing import Any
 
@@ -108,6 +109,25 @@ def register(name: str, kind: type[nn.Module] | None = None) -> Any:
 
 def _place(kind: type) -> tuple[str, str]:
     return kind.__module__, kind.__qualname__
+
+
+def imported_mixer(name: str) -> str:
+    """The registered name of a mixer given as ``module:Class``, whose module is imported; other names as they are.
+
+    For command lines: it runs the module's code, so never pass a name that was read from a file. Raises ValueError for
+    a module that cannot be imported, or that registers no such class.
+    """
+    module, colon, kind = name.partition(":")
+    if not colon:
+        return name
+    try:
+        wanted = getattr(import_module(module), kind, None)
+    except ImportError as error:
+        raise ValueError(f"mixer {name!r}: {error}") from None
+    found = next((known for known, one in MIXERS.items() if one is wanted), None)
+    if found is None:
+        raise ValueError(f"mixer {name!r}: {module} registers no class {kind!r} with sciops.mixers.register")
+    return found
 
 
 def mixer_names(mixer: str | Sequence[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from sciops.mixers._exponential_sums import exponential_sum, weighted_past
 from sciops.mixers._long_convolution import convolved, fast_length
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._quadrature import check_grid
-from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens
+from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens
 
 _CHUNK = 16_384  # tokens of a prefill that are convolved at once; a state joins the chunks
 

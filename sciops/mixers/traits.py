@@ -15,7 +15,8 @@ class Traits:
     Parameters
     ----------
     coordinates : str
-        Position features that a model adds by default on grids with walls, see `sciops.models.coordinate_channels`.
+        Position features that a model adds by default on grids with walls, see `coordinates` of `Operator`; linear ones
+        where a model alternates mixers that differ in this.
     periodic : bool
         The mixer takes the n points of an axis as one period; a model without a grid then assumes a periodic one.
     least_points : int

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from sciops.mixers import MIXERS, default_options, mixer_names, resolved_options, traits_of
 from sciops.models._classifier_arms import classifier_arms, match_parameters
 from sciops.models._inputs import check_input
-from sciops.models._stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
 from sciops.models.blocks import ResidualBlock
 from sciops.models.norms import make_norm
 from sciops.models.operator import description
+from sciops.models.stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
 
 __all__ = ["Classifier", "classifier_arms", "match_parameters"]
 

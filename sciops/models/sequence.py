@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.mixers import MIXERS, options_by_mixer, resolved_options
-from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens, tail
+from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens, tail
 from sciops.models.blocks import hidden_width
 from sciops.models.norms import make_norm
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from studies.kit.choices import require_known
+from sciops.mixers import MIXERS, imported_mixer
 
 NO_MIXER = "no mixer"
 
@@ -47,10 +47,22 @@ ARMS: dict[str, Arm] = {
 }
 
 
+def arm_of(name: str) -> Arm:
+    """The arm called `name`, or that of a mixer with its own options, by its name in `MIXERS` or as ``module:Class``.
+
+    Raises ValueError for an unknown one, naming the known arms.
+    """
+    if name in ARMS:
+        return ARMS[name]
+    mixer = imported_mixer(name)
+    if mixer not in MIXERS:
+        raise ValueError(f"--arms {name!r}: expected of {', '.join(ARMS)}, a name in MIXERS, or module:Class")
+    return Arm(mixer)
+
+
 def chosen_arms(names: Sequence[str]) -> dict[str, Arm]:
-    """The arms called `names`, all where there are none; ValueError for an unknown one, naming the known ones."""
-    require_known("--arms", names, ARMS)
-    return {name: ARMS[name] for name in names or ARMS}
+    """The arms called `names`, all of `ARMS` where there are none; see `arm_of`."""
+    return {name: arm_of(name) for name in names or ARMS}
 
 
 def matched_ratio(make: Any, wanted: int, *, width: int, depth: int, least: float = 0.25) -> float:

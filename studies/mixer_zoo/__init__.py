@@ -3,6 +3,7 @@
     python -m studies.mixer_zoo
     python -m studies.mixer_zoo --preset medium --output runs/mixer_zoo_medium
     python -m studies.mixer_zoo --arms attention ChaCAL polynomial --tasks burgers mqar
+    python -m studies.mixer_zoo --arms attention my_module:MyMixer --tasks burgers
 
 Operators: Burgers' equation on a ring and Darcy flow on a square, relative L² error. Symbols: copying, recall of
 several values by keys (MQAR), chains of pointers (tracking), accuracy. Text: perplexity of held-out text. The mixers
@@ -38,7 +39,7 @@ from studies.mixer_zoo.report import draw, print_table, summary
 @dataclass(frozen=True)
 class Config:
     arms: tuple[str, ...] = ()
-    """mixers, by their names in the table; none: all"""
+    """mixers, by their names in the table or in MIXERS, or as module:Class; none: all of the table"""
     tasks: tuple[str, ...] = TASKS
     """which of the tasks"""
     seeds: int = 1

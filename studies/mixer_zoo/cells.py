@@ -10,13 +10,13 @@ from typing import Any
 from sciops.datasets.text.sequence_tasks import SequenceTask, copy, mqar
 from sciops.datasets.text.tracking import pointer_chain
 from sciops.models import LanguageModel
-from studies.kit.cells import kept
-from studies.kit.mixer_arms import ARMS, Arm, matched_ratio
-from studies.kit.mixer_burgers import burgers_error, burgers_task
-from studies.kit.mixer_fields import FieldNet
-from studies.kit.sequence_training import TokenModel, train_tokens
-from studies.kit.text_training import text_data, train_language
-from studies.mixer_zoo.darcy import darcy_error, darcy_task
+from studies._cells import kept
+from studies._mixer_arms import Arm, arm_of, matched_ratio
+from studies._mixer_burgers import burgers_error, burgers_task
+from studies._mixer_darcy import darcy_error, darcy_task
+from studies._mixer_fields import FieldNet
+from studies._sequence_training import TokenModel, train_tokens
+from studies._text_training import text_data, train_language
 
 REFERENCE = "attention"  # whose parameters the others are given
 FIELDS = {"burgers": (burgers_error, burgers_task), "darcy": (darcy_error, darcy_task)}
@@ -54,7 +54,7 @@ def cell(task: str, arm: str, seed: int, spec: Mapping[str, Any], folder: str) -
 
 def _field_cell(task: str, name: str, seed: int, spec: Mapping[str, Any], data: Path) -> dict[str, Any]:
     train, make_task = FIELDS[task]
-    arm, size = ARMS[name], dict(spec["model"])
+    arm, size = arm_of(name), dict(spec["model"])
     problem = make_task(folder=data, **spec["task"])
 
     def network(of: Arm, ratio: float) -> FieldNet:
@@ -69,7 +69,7 @@ def _field_cell(task: str, name: str, seed: int, spec: Mapping[str, Any], data: 
 
 
 def _symbol_cell(task: str, name: str, seed: int, spec: Mapping[str, Any], data: Path) -> dict[str, Any]:
-    arm, size = ARMS[name], dict(spec["model"])
+    arm, size = arm_of(name), dict(spec["model"])
     training = dict(spec["training"])
     make = partial(SYMBOLS[task], **spec["task"])
     test = make(training.pop("tested"), seed=2**31 + 1)
@@ -86,7 +86,7 @@ def _symbol_cell(task: str, name: str, seed: int, spec: Mapping[str, Any], data:
 
 
 def _text_cell(task: str, name: str, seed: int, spec: Mapping[str, Any], data: Path) -> dict[str, Any]:
-    arm, size = ARMS[name], dict(spec["model"])
+    arm, size = arm_of(name), dict(spec["model"])
     text = text_data(**spec["task"], folder=data)
 
     def options(of: Arm, ratio: float) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _text_cell(task: str, name: str, seed: int, spec: Mapping[str, Any], data: P
 
 def _equal(make: Callable[[Arm, float], Any], arm: Arm, size: Mapping[str, int]) -> tuple[float, dict[str, int]]:
     """The ratio of the arm's hidden width that gives it as many parameters as the reference has at 2."""
-    wanted = sum(p.numel() for p in make(ARMS[REFERENCE], 2.0).parameters())
+    wanted = sum(p.numel() for p in make(arm_of(REFERENCE), 2.0).parameters())
     ratio = matched_ratio(lambda r: make(arm, r), wanted, width=size["width"], depth=size["depth"])
     return ratio, {"reference_parameters": wanted, "mlp_ratio": ratio}
 
@@ -114,5 +114,5 @@ def _record(
 
 def described(name: str) -> dict[str, Any]:
     """Which mixer and options an arm's name stands for: another one is another cell."""
-    arm = ARMS[name]
+    arm = arm_of(name)
     return {"mixer": arm.mixer, "tokens": dict(arm.tokens), "fields": dict(arm.fields)}

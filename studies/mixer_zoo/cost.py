@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from sciops.models.sequence import SequenceStack
-from studies.kit.mixer_arms import ARMS
-from studies.kit.timing import interleaved, peak_memory, threads
-from studies.mixer_zoo.cells import LOCAL
+from studies._mixer_arms import arm_of
+from studies._timing import interleaved, peak_memory, threads
+from studies._zoo_cells import LOCAL
 
 
 def costs(
@@ -99,7 +99,7 @@ def decoder(name: str, width: int, depth: int, context: int, *, tokens: int) -> 
 
 
 def _stack(name: str, width: int, depth: int) -> SequenceStack:
-    arm = ARMS[name]
+    arm = arm_of(name)
     torch.manual_seed(0)
     return SequenceStack(width, depth, mixer=arm.mixer, mixer_options=arm.tokens, causal=True, local=LOCAL)
 

@@ -7,16 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from sciops.grids import Grid
-from sciops.mixers import MIXERS, SequenceMixer
+from sciops.mixers import MIXERS, SequenceMixer, default_options, imported_mixer
 
 _EXAMPLE = """'{"degree": 3}'"""
 
 
 def with_mixer(config: Any) -> Any:
-    """The config, with the spine as its model where mixers are named.
+    """The config, with the spine as its model where mixers are named; ``module:Class`` imports one.
 
     Raises ValueError for an unknown mixer, naming the known ones, and for another model.
     """
+    config = replace(config, mixer=tuple(imported_mixer(name) for name in config.mixer))
     unknown = [name for name in config.mixer if name not in MIXERS]
     if unknown:
         raise ValueError(f"--mixer {unknown[0]}: expected one of {', '.join(MIXERS)}")
@@ -33,14 +34,15 @@ def mixer_options(config: Any, given: Mapping[str, Any], grid: Grid, most: Seque
     names = config.mixer
     options: dict[str, Any] = {"mixer": names[0] if len(names) == 1 else names}
     own = given.get("mixer_options", {})
-    by_mixer = len(set(names)) > 1 or ("spectral" in names and "spectral" in own)
+    modal = [name for name in dict.fromkeys(names) if "modes" in default_options(name)]
+    by_mixer = len(set(names)) > 1 or any(name in own for name in modal)
     for one in (own, *(own.values() if by_mixer and isinstance(own, Mapping) else ())):
         if not isinstance(one, Mapping):
             raise ValueError(f"mixer_options={own!r}: expected an object such as {_EXAMPLE}, of several one by name")
-    if "spectral" in names:
+    for name in modal:
         mine = {"modes": tuple(min(config.modes, k) for k in most)}
-        mine |= own.get("spectral", {}) if by_mixer else own
-        options["mixer_options"] = {**own, "spectral": mine} if by_mixer else mine
+        mine |= own.get(name, {}) if by_mixer else own
+        own = options["mixer_options"] = {**own, name: mine} if by_mixer else mine
     if "coordinates" not in given and grid.centering == "periodic":
         # the spine gives none on a period, but most mixers of sequences do not know where a point lies
         if any(issubclass(MIXERS[name], SequenceMixer) for name in names):
