@@ -1,6 +1,5 @@
 """Mixers: the parts of a model that move information between grid points, (batch, *grid, channels) → same."""
 
-from sciops.mixers.attention import FullAttention
 from sciops.mixers.block_resolvent import BlockResolventAttention
 from sciops.mixers.convolution import Convolution
 from sciops.mixers.linear_attention import LinearAttention

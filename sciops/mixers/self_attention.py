@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from sciops.mixers._bounds import UP, expect_linear
 from sciops.mixers._padding import padded
-from sciops.mixers._scores import attended
 from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens, put, tail
+from sciops.mixers.softmax_attention import attended
 
 _WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once
 

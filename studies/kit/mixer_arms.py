@@ -56,7 +56,7 @@ def arm_of(name: str) -> Arm:
         return ARMS[name]
     mixer = imported_mixer(name)
     if mixer not in MIXERS:
-        raise ValueError(f"--arms {name!r}: expected of {', '.join(ARMS)}, a name in MIXERS, or module:Class")
+        raise ValueError(f"--arms {name!r}: expected one of {', '.join(ARMS)}, a name in MIXERS, or module:Class")
     return Arm(mixer)
 
 

@@ -10,13 +10,13 @@ from typing import Any
 from sciops.datasets.text.sequence_tasks import SequenceTask, copy, mqar
 from sciops.datasets.text.tracking import pointer_chain
 from sciops.models import LanguageModel
-from studies._cells import kept
-from studies._mixer_arms import Arm, arm_of, matched_ratio
-from studies._mixer_burgers import burgers_error, burgers_task
-from studies._mixer_darcy import darcy_error, darcy_task
-from studies._mixer_fields import FieldNet
-from studies._sequence_training import TokenModel, train_tokens
-from studies._text_training import text_data, train_language
+from studies.kit.cells import kept
+from studies.kit.mixer_arms import Arm, arm_of, matched_ratio
+from studies.kit.mixer_burgers import burgers_error, burgers_task
+from studies.kit.mixer_fields import FieldNet
+from studies.kit.sequence_training import TokenModel, train_tokens
+from studies.kit.text_training import text_data, train_language
+from studies.mixer_zoo.darcy import darcy_error, darcy_task
 
 REFERENCE = "attention"  # whose parameters the others are given
 FIELDS = {"burgers": (burgers_error, burgers_task), "darcy": (darcy_error, darcy_task)}

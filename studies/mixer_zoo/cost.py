@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from sciops.models.sequence import SequenceStack
-from studies._mixer_arms import arm_of
-from studies._timing import interleaved, peak_memory, threads
-from studies._zoo_cells import LOCAL
+from studies.kit.mixer_arms import arm_of
+from studies.kit.timing import interleaved, peak_memory, threads
+from studies.mixer_zoo.cells import LOCAL
 
 
 def costs(

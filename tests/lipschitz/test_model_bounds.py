@@ -5,7 +5,6 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from sciops.lipschitz._attention_layers import _copies
 from stretching import louder, random_case, stretch, token_radius
 from torch import nn
 
@@ -90,7 +89,7 @@ def test_overlapping_windows_copy_and_average(sizes, window, stride):
     cells = cut.numel() // count
     join = tiling.join(torch.eye(cells, dtype=torch.float64).reshape(-1, tiling.tokens, 1), False)
     norms = [float(torch.linalg.matrix_norm(m.reshape(rows, -1), 2)) for m, rows in ((cut, count), (join, cells))]
-    assert _copies(tiling) == pytest.approx(norms[0] * norms[1], rel=1e-10) and norms[0] > 1.4
+    assert tiling.copies == pytest.approx(norms[0] * norms[1], rel=1e-10) and norms[0] > 1.4
 
 
 @pytest.mark.parametrize(("n", "centering"), [(4, "periodic"), (5, "periodic"), (4, "node"), (4, "cell")])
