@@ -116,12 +116,12 @@ def mean_squares(kind: Kind, count: int) -> np.ndarray:
 
 
 def distinct(kind: Kind, s: np.ndarray) -> int:
-    """Number of `functions` that the evenly spaced positions s can tell apart, if they cover the axis."""
+    """Number of `functions` that evenly spaced positions s can tell apart, if they cover the axis."""
     if kind == "sine":
-        return int(off_walls(s).sum())
+        return int((off_walls(s) & (s > 0) & (s < 1)).sum())
     if kind == "cosine":
         return s.size
-    n = s.size - (s.size > 1 and s[-1] - s[0] > 1 - _ALIGNED / s.size)  # a last node repeats the first one
+    n = s.size - int(s.size > 1 and s[-1] - s[0] > 1 - _ALIGNED / s.size)  # a last node repeats the first one
     # an even number of points holds one function of the highest frequency, and its cosine may vanish on all of them
     return n if n % 2 or abs(np.cos(np.pi * n * s[0])) > 1e-6 else n - 1
 

@@ -15,7 +15,7 @@ from sciops.lipschitz._parts import Setting, expect
 from sciops.lipschitz._walk import look_up, measure
 from sciops.lipschitz.fourier import axis_weights
 from sciops.models.blocks import LocalKernel
-from sciops.models.dealiasing import _tables
+from sciops.models.dealiasing import finer_grid_tables
 
 
 def of_mixer_with_skip(mixer: nn.Module, skip: Tensor, setting: Setting) -> tuple[Tensor, str]:
@@ -56,7 +56,7 @@ def of_finer_grid(factor: int, periodic: bool, setting: Setting) -> tuple[float,
 
 @lru_cache(maxsize=64)
 def _dealiasing_tables(n: int, factor: int, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    up, down = (t.numpy() for t in _tables(n, factor, kind, torch.float64, torch.device("cpu")))
+    up, down = (t.numpy() for t in finer_grid_tables(n, factor, kind, torch.float64, torch.device("cpu")))
     fine = Grid((up.shape[0],), None, kind).weights()
     return up, down, np.sqrt(fine)
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sciops.bases import waves
 from sciops.grids import Grid
 from sciops.lipschitz import _fourier_map, _wall_map
 from sciops.lipschitz._as_written import changed_inside, exactly
@@ -146,7 +147,8 @@ def _end_factors(
                 continue
             relative = weights / weights.mean()
             classes = np.unique(np.concatenate([frequencies[:, axis], -frequencies[:, axis]]) % n)
-            modes = np.exp(2j * np.pi * np.outer(np.arange(n), classes) / n) / math.sqrt(n)
+            cos, sin = waves(classes, n)
+            modes = (cos + 1j * sin).T / math.sqrt(n)
             gram = modes.conj().T @ ((1 / relative if inverse else relative)[:, None] * modes)
             values = np.linalg.eigvalsh(gram)
             slack = 8 * n * np.finfo(float).eps

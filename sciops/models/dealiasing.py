@@ -33,7 +33,7 @@ def on_finer_grid(
         return f(*fields)
     kind = "periodic" if periodic or grid.centering == "periodic" else grid.centering
     place = fields[0].dtype, fields[0].device
-    tables = [_tables(operator.index(n), factor, kind, *place) for n in grid.shape]
+    tables = [finer_grid_tables(operator.index(n), factor, kind, *place) for n in grid.shape]
     fine = list(fields)
     for axis, (up, _) in enumerate(tables, start=1):
         fine = [_along(up, x, axis) for x in fine]
@@ -51,7 +51,9 @@ def _along(matrix: Tensor, x: Tensor, axis: int) -> Tensor:
 
 @constant
 @kept(64)
-def _tables(n: int, factor: int, kind: str, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+def finer_grid_tables(
+    n: int, factor: int, kind: str, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """(up, down) on one axis: (m, n) interpolation from n to m points, and (n, m) its weighted pseudo-inverse."""
     m = (n - 1) * factor + 1 if kind == "node" else n * factor
     coarse, fine = Grid((n,), None, kind), Grid((m,), None, kind)

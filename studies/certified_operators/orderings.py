@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from sciops.bases import frequencies
 from sciops.grids import Grid
 from sciops.lipschitz import lipschitz_bound, spectral_norm
 from sciops.mixers import SpectralMixer
@@ -43,7 +44,7 @@ def linear_references(config: Any) -> list[dict[str, Any]]:
 
 def _screened_poisson(modes: int) -> SpectralMixer:
     layer = SpectralMixer(1, (modes, modes), basis="cosine").double()
-    k = torch.arange(modes, dtype=torch.float64) * torch.pi
+    k = torch.from_numpy(frequencies("cosine", modes))
     with torch.no_grad():
         gain = 1 / (1 + k[:, None] ** 2 + k[None] ** 2)
         layer.parts[0].weight.copy_(gain.reshape(layer.parts[0].weight.shape))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
+from sciops.bases import Basis
 from sciops.grids import Grid
 from sciops.metrics import relative_l2
 from sciops.models import Stepper, build_model
@@ -23,7 +24,7 @@ GRID, EVERY = Grid((POINTS,), LENGTH, "periodic"), 0.5
 
 def linear_symbol() -> Tensor:
     """e^{(k² − k⁴) dt}: one step of the linear part of the equation."""
-    k = 2 * torch.pi * torch.fft.rfftfreq(POINTS, LENGTH / POINTS, dtype=torch.float64)
+    k = torch.from_numpy(Basis("fourier", POINTS, "periodic", LENGTH).wavenumbers())
     return torch.exp((k**2 - k**4) * EVERY).to(torch.complex64)
 
 

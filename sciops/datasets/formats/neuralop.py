@@ -27,6 +27,7 @@ import numpy as np
 
 from sciops._untrusted import parse_json
 from sciops._whole_files import replacing
+from sciops.bases import Basis
 from sciops.datasets import blocks
 from sciops.datasets.conventions import at_resolution, build_dataset, grid_of, parameters_of, state_of
 from sciops.datasets.formats.containers.sniff import Entry, Probe
@@ -224,20 +225,16 @@ def time_step(u: np.ndarray, viscosity: float) -> float | None:
     n = u.shape[-1]
     if u.shape[1] < 3 or n < 8 or not viscosity > 0 or not np.isfinite(u).all():
         return None
-    k = 2 * np.pi * np.arange(n // 2 + 1)
-    twice = np.full(n // 2 + 1, 2.0)
-    twice[0] = twice[-1] = 1.0  # the mean, and for even n the highest wave, stand alone
-    if n % 2:
-        twice[-1] = 2.0
+    basis = Basis("fourier", n, "periodic")
     u = u.astype(np.float64)
     u = u / (np.abs(u).max() or 1.0)  # the step is a ratio of energies, whatever their unit
-    power = twice * np.abs(np.fft.rfft(u, axis=-1) / n) ** 2
+    power = basis.multiplicity() * np.abs(basis.analysis(u)) ** 2
     total = power[..., 1:].sum(-1).max(-1)
     resolved = (total > 0) & (power[..., -max(2, n // 6) :].sum(-1).max(-1) < _RESOLVED * total)
     if resolved.sum() < 2:
         return None
     lost = 0.5 * (power[resolved, 0].sum(-1) - power[resolved, -1].sum(-1))
-    steps = lost / simpson(viscosity * (k**2 * power[resolved]).sum(-1), axis=-1)
+    steps = lost / simpson(viscosity * (basis.eigenvalues() * power[resolved]).sum(-1), axis=-1)
     step = float(np.median(steps))
     spread = float(np.median(np.abs(steps - step)))
     if not step > 0 or spread > _CLEAR * step:

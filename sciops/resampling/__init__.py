@@ -37,10 +37,10 @@ import torch
 from torch import Tensor
 
 from sciops._arrays import as_tensor
-from sciops._axis_matrices import axis_matrix, neighbours
 from sciops._compiling import kept
-from sciops._trigonometric import trigonometric
 from sciops.grids import Grid, check_on_grid, same_intervals
+from sciops.resampling._axis_matrices import axis_matrix, neighbours
+from sciops.resampling._trigonometric import trigonometric
 
 __all__ = ["resample"]
 
