@@ -86,14 +86,14 @@ def modes_of(grid: Grid, taper: Taper | None = None, extension: Extension | None
             )
         if extension == "odd" and grid.centering == "node" and min(grid.shape) < 3:
             raise ValueError(f"extension='odd' needs an interior node per axis, and the grid has {grid.shape}")
-        kind = "sine" if extension == "odd" else "cosine"
+        kind: bases.Kind = "sine" if extension == "odd" else "cosine"
         axes = [Basis(kind, n, grid.centering, b - a) for n, (a, b) in zip(grid.shape, grid.extent)]
     else:
         # a taper vanishes at both ends, so that the last node repeats the first one
         repeated = 1 if taper and grid.centering == "node" else 0
         if taper and min(grid.shape) - repeated < 2:
             raise ValueError(f"taper='hann' needs at least two points per axis, and the grid has {grid.shape}")
-        centering = "cell" if grid.centering == "cell" else "periodic"
+        centering: bases.Centering = "cell" if grid.centering == "cell" else "periodic"
         axes = [Basis("fourier", n - repeated, centering, (n - repeated) * h) for n, h in zip(grid.shape, grid.spacing)]
     longest = max(axis.length for axis in axes)
     ratios = tuple(round(longest / axis.length, 9) for axis in axes)
@@ -113,8 +113,8 @@ def coefficients(u: Tensor, modes: Modes) -> Tensor:
         if basis.kind != "fourier":
             u = basis.analysis(u, axis) * torch.from_numpy(np.sqrt(basis.multiplicity())).to(u).reshape(along)
         elif modes.taper is not None:
-            w = np.sin(np.pi * bases.points(basis.n, basis.centering)) ** 2
-            w = torch.from_numpy(w / np.sqrt(np.mean(w**2))).to(u)
+            hann = np.sin(np.pi * bases.points(basis.n, basis.centering)) ** 2
+            w = torch.from_numpy(hann / np.sqrt(np.mean(hann**2))).to(u)
             u = u.narrow(axis, 0, basis.n) * w.reshape(along)
     if modes.axes[0].kind != "fourier":
         return u
