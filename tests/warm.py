@@ -56,7 +56,7 @@ def python(
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank)} if processes > 1 else {}
             ranks.append(_server.Process(target=_main, args=(arguments, environment | own, os.getcwd(), path)))
             ranks[-1].start()
-        codes = _wait(ranks, timeout)
+        codes = _wait(ranks, timeout, arguments)
         out, err = ("".join(path.with_suffix(kind).read_text() for path in said) for kind in (".out", ".err"))
     return subprocess.CompletedProcess(arguments, next((code for code in codes if code), 0), out, err)
 
@@ -68,8 +68,11 @@ def launch(module: str, arguments: list[str], *, processes: int = 1) -> str:
     return done.stdout
 
 
-def _wait(ranks: list[multiprocessing.Process], timeout: float) -> list[int]:
-    """Exit statuses in the order in which the ranks ended; one that fails, and a timeout, ends the others."""
+def _wait(ranks: list[multiprocessing.Process], timeout: float, arguments: list[str]) -> list[int]:
+    """Exit statuses in the order in which the ranks ended; one that fails, and a timeout, ends the others.
+
+    Raises subprocess.TimeoutExpired.
+    """
     codes, waiting = [], list(ranks)
     while waiting:
         ended = multiprocessing.connection.wait([rank.sentinel for rank in waiting], timeout)
@@ -78,7 +81,8 @@ def _wait(ranks: list[multiprocessing.Process], timeout: float) -> list[int]:
         if not ended or any(codes):
             for rank in waiting:
                 rank.kill()
-            codes += [] if ended else [-9]
+        if not ended:
+            raise subprocess.TimeoutExpired(arguments, timeout)
     return codes
 
 

@@ -149,7 +149,7 @@ def test_processes_that_see_other_data_or_another_folder_are_refused_on_each(tog
 _FAILING = """
     import os, sys
     from dataclasses import replace
-    sys.path.insert(0, sys.argv[2])
+    sys.path[:0] = [sys.argv[2], f"{sys.argv[2]}/.."]
     from test_several_processes import FEW, fields, plain, small
     from sciops._command import guarded
     from sciops.datasets import Splits
