@@ -216,8 +216,6 @@ def _train_epoch(
     taken = 0
     with closing(steps):
         for step in steps:
-            if taken and (_out_of_time(run, config) or run.stopped is not None):
-                break
             done = run.seconds / config.seconds if config.seconds else run.steps / source.total
             rate = set_rates(optimizer, done, config)
             if diagnosis.is_due(run.steps):
@@ -246,6 +244,8 @@ def _train_epoch(
                 record = {"step": run.steps, "loss": losses[taken - 1], "rate": rate, "gradient_norm": norm}
                 _call(callbacks, run, record)
                 started = time.perf_counter() - (run.seconds - before)  # the clock stood still meanwhile
+            if run.stopped is not None or _out_of_time(run, config):
+                break
     losses, norms = losses[:taken], norms[:taken]
     check_finite(losses, norms, run, rate, config, processes)
     mean_loss = (processes.sum(losses.mean()) / processes.count).item()
