@@ -162,6 +162,8 @@ def test_what_does_not_go_together_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             fit(network(), given, config(**options), loss=squares)
+    with pytest.raises(ValueError, match="parameters that are not trained ones of the model"):
+        fit(network(), batches, config(), loss=squares, optimizer=adam(network()))
     with pytest.raises(TypeError, match="a function: step → batch"):
         fit(network(), [batches(0)], config(), loss=squares)
     with pytest.raises(NonFiniteLoss, match="loss is nan in epoch 2, step 4.*state after epoch 1"):
