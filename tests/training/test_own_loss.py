@@ -159,6 +159,7 @@ def test_what_does_not_go_together_is_refused():
         (batches, {"steps": None}, "set the number of steps"),
         (batches, {"gradients": "highway"}, "gradients='highway' does nothing to a loss of your own"),
         (batches, {"precision": "float64"}, "float32 .* or bf16"),
+        (batches, {"seconds": 1.0}, "set one of them"),
     ):
         with pytest.raises(ValueError, match=message):
             fit(network(), given, config(**options), loss=squares)
