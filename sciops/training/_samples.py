@@ -21,7 +21,7 @@ from sciops.training.batches import Batch, batches_per_epoch, epoch_steps, micro
 from sciops.training.config import TrainConfig
 from sciops.training.gradients import GRADIENTS, options_at
 
-Step = Iterator[tuple[Any, int]]  # the micro-batches of a step, numbered so that the last one has number 0
+Pieces = Iterator[tuple[Batch, int]]  # the micro-batches of a step, numbered so that the last one has number 0
 
 
 class Samples:
@@ -72,7 +72,7 @@ class Samples:
         loss = loss_function(self.config, scaler)
         return lambda front, batch: fill(front, loss, batch)
 
-    def steps(self, front: nn.Module, epoch: int, first: int, done: float | None) -> tuple[int, Iterator[Step]]:
+    def steps(self, front: nn.Module, epoch: int, first: int, done: float | None) -> tuple[int, Iterator[Pieces]]:
         """(number of steps, the steps) of epoch number `epoch` (from 0), the first of which is number `first` of all.
 
         done : share of a time budget that is spent
@@ -84,7 +84,7 @@ class Samples:
         parts = [micro_batches(step, rank, count, config.accumulate) for step in steps]
         return len(parts), self._read(parts, Unrolling(front, config, epoch), first)
 
-    def _read(self, parts: list[Any], unrolling: Unrolling, first: int) -> Iterator[Step]:
+    def _read(self, parts: list[Any], unrolling: Unrolling, first: int) -> Iterator[Pieces]:
         reads = self.task.reads
         plan = [(piece.dataset, reads(piece.indices, piece.codes)) for pieces in parts for piece, _ in pieces]
         with closing(self.loader.batches(plan)) as batches:

@@ -87,6 +87,8 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"{name}={value!r}: expected a positive number")
+        if self.steps is not None and self.seconds is not None:
+            raise ValueError(f"steps={self.steps!r}, seconds={self.seconds!r}: set one of them")
         for name in ("weight_decay", "gradient_weight", "mixup"):
             if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected a number of at least 0")

@@ -77,56 +77,78 @@ def fit(
     optimizer: torch.optim.Optimizer | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Run:
-    """Trains `model` in place and returns the `Run`.
+    """Train `model` in place and return the `Run`.
 
-    model : any torch module; `sciops.models.apply_model` decides whether its forward takes the grid
-    data : has ``.train`` and ``.validation`` (`sciops.datasets.Splits`): datasets with ``len``, ``.batch(indices)`` →
-        {"x": (batch, channel, *grid), "y": …} and ``.grid``. A list of datasets in ``.train`` trains on several grids,
-        one grid a batch; ``.validation`` may be None or a list too, and the mean over its datasets selects the best
-        epoch. Where a dataset's ``.lazy`` is true its batches come from a disk: they are read while the step before
-        runs (``config.loader_workers``), and ``.close()`` is called at the end. With objective "cross_entropy" y holds
-        probabilities (batch, classes), one-hot labels as a rule (`sciops.datasets.images`); with objective
-        "token_cross_entropy" x and y hold tokens (batch, n), y −100 where nothing is asked
-        (`sciops.datasets.TokenWindows`, `TokenSequences`), and the model returns logits (batch, n, symbols)
-    config : `TrainConfig`; the defaults where None
-    loss : a loss of your own, (model, batch) → number. `data` is then a function, step from 0 → batch, any object that
-        the loss understands, on the device of the model; ``config.steps`` is the number of steps, and
-        ``config.epochs`` of equal length are what a record and a checkpoint is made of. A loss without a graph is taken
-        to have filled ``.grad`` itself. The model is called in its own precision, without normalisers, in one process.
-        A run can be resumed where the batches, and the random numbers that they and the loss draw, are functions of the
-        step; an attribute ``about`` of `data`, a dictionary of JSON's kinds, says of which data they are
-    optimizer : in place of AdamW, of the parameters of `model`: its groups have their own peak rates, which
-        ``config.schedule`` scales ("constant" leaves them as they are), and their own weight decay
-    callbacks : functions (run, record), called outside the run's clock after every step with record {"step", "loss",
-        "rate", "gradient_norm"}, numbers or tensors of one, and after every epoch with the one that ``history`` gets,
-        before it is kept: what a callback adds to it is kept too, and a "validation" selects the best epoch. A callback
-        leaves the model in the mode in which it was; where it returns True, the training ends
+    Parameters
+    ----------
+    model : any torch module
+        `sciops.models.apply_model` decides whether its forward takes the grid.
+    data : data sets, or with `loss` a function of the step
+        An object with ``.train`` and ``.validation`` (`sciops.datasets.Splits`): datasets with ``len``,
+        ``.batch(indices)`` → {"x": (batch, channel, *grid), "y": …} and ``.grid``. A list of datasets in ``.train``
+        trains on several grids, one grid a batch; ``.validation`` may be None or a list too, and the mean over its
+        datasets selects the best epoch. Where a dataset's ``.lazy`` is true its batches come from a disk: they are read
+        while the step before runs (``config.loader_workers``), and ``.close()`` is called at the end. With objective
+        "cross_entropy" y holds probabilities (batch, classes), one-hot labels as a rule (`sciops.datasets.images`);
+        with objective "token_cross_entropy" x and y hold tokens (batch, n), y −100 where nothing is asked
+        (`sciops.datasets.TokenWindows`, `TokenSequences`), and the model returns logits (batch, n, symbols).
+    config : TrainConfig, optional
+    loss : function (model, batch) → tensor of one number, optional
+        A loss of your own. `data` is then a function, step (from 0) → batch, any object that the loss understands, on
+        the device of the model. The training has ``config.steps`` steps, in ``config.epochs`` parts of equal length: a
+        record and a checkpoint each. A loss without a graph is taken to have filled ``.grad`` itself.
+    optimizer : torch.optim.Optimizer, optional
+        In place of AdamW, of the trained parameters of `model`. Its groups have their own weight decay and peak rates,
+        which ``config.schedule`` scales; "constant" leaves them as they are, also for a scheduler of torch.
+    callbacks : functions (run, record)
+        Called after every step with the record {"step", "loss", "rate", "gradient_norm"}, numbers or tensors of one,
+        and after the validation of every epoch with the record that ``run.history`` gets. What a callback adds to the
+        latter is kept with it, and a "validation" selects the best epoch. A callback leaves the model in the mode in
+        which it was; its time is not counted. Where one returns True, the training ends.
 
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    ValueError
+        For data that does not fit or is not finite, for a target that is zero where the objective or the error of
+        validation divides by its size, for symmetries (``augment``) that the problem does not have, for options that do
+        not go together, for a folder that holds another run, and for a resumed run whose config, data or model differ,
+        naming the first difference. A run with a constant rate may be resumed with more epochs; other schedules depend
+        on their number.
+    TypeError
+        For data sets of another kind.
+    OSError
+        For a folder that cannot be written, or that another process is writing.
+    NonFiniteLoss
+        Where the loss or its gradient overflows (see ``on_nonfinite``).
+
+    Notes
+    -----
     Losses and metrics are in physical units: unless ``normalize=False``, normalisers are fitted on the training fields
     in float64 and the model is wrapped in `sciops.models.Normalized` (one that is wrapped already stays as it is);
-    logits are left as they are.
+    logits are left as they are. With a loss of your own the model is called as it is, in its own precision.
+
     Learning rate and batches are functions of the step and of (seed, epoch), so that a run that is stopped, or killed,
     and resumed ends bit-equal to one that was not, on the same machine, threads and number of processes; and a run on
-    fields read from disk ends bit-equal to one on the same fields in memory. The global random state is left as it was.
+    fields read from disk ends bit-equal to one on the same fields in memory. With a loss of your own that holds where
+    the batches, and the random numbers that they and the loss draw, are functions of the step; an attribute ``about``
+    of `data`, a dictionary of JSON's kinds, says which data they are, and a run is resumed on the same ones alone. The
+    global random state is left as it was.
 
     With ``ema`` an exponential moving average of the parameters, ā ← d ā + (1 − d) p after every step, is what is
-    validated, kept as best and last and returned, while the raw parameters p go on training. The decay warms up,
+    validated, kept as best and last and returned, while the raw parameters p are trained further. The decay warms up,
     d = min(ema, (1 + step)/(10 + step)), so that short trainings forget their first parameters too. Buffers, such as
     normalisers and running statistics, are not averaged. ``last.safetensors`` holds both, ``model/…`` and ``raw/…``.
 
     Under torchrun every process takes its part of each batch and gradients are averaged, so that the result is that of
-    one process to round-off; process 0 writes the files, from which any number of processes can go on. With
+    one process to round-off; process 0 writes the files, from which any number of processes can resume. With
     ``strategy="fsdp"`` each holds a shard of the parameters (`sciops.training._sharding` says of which), `model` is
     left on the CPU meanwhile, and holds the whole result there at the end. ``accumulate`` splits each process's part
     into micro-batches whose gradients add up to the same step. Two things are not the same then: dropout and the noise
     of a `Stepper` draw other numbers, and batch norm sees smaller batches (process 0's running statistics are kept).
-
-    Raises ValueError for data that does not fit or is not finite, for a target that is zero where the objective or the
-    error of validation divides by its size, for symmetries (``augment``) that the problem does not have, for a folder
-    that holds another run, and for a resumed run whose config, data or model differ, naming the first difference;
-    TypeError for data sets of another kind; OSError for a folder that cannot be written, or that another process is
-    writing; NonFiniteLoss where the loss overflows (see ``on_nonfinite``). A run with a constant rate may be resumed
-    with more epochs; other schedules depend on their number.
     """
     config = config or TrainConfig()
     check_trackers(config)
@@ -139,7 +161,10 @@ def fit(
         model = source.prepare(model)
         trained = processes.place(model)
         names = {p: name for name, p in trained.named_parameters() if p.requires_grad}
-        optimizer = optimizer or make_optimizer(list(names), config, processes.device)
+        if optimizer is None:
+            optimizer = make_optimizer(list(names), config, processes.device)
+        elif not names.keys() >= {p for group in optimizer.param_groups for p in group["params"]}:
+            raise ValueError("the optimizer has parameters that are not trained ones of the model (fsdp trains a copy)")
         scaler = torch.amp.GradScaler(processes.device.type, enabled=config.precision == "fp16")
         run = Run(model, Path(config.folder) if config.folder else None, parameters=sum(p.numel() for p in names))
         average = Average(names, config.ema)
@@ -216,8 +241,6 @@ def _train_epoch(
     taken = 0
     with closing(steps):
         for step in steps:
-            if taken and (_out_of_time(run, config) or run.stopped is not None):
-                break
             done = run.seconds / config.seconds if config.seconds else run.steps / source.total
             rate = set_rates(optimizer, done, config)
             if diagnosis.is_due(run.steps):
@@ -246,6 +269,8 @@ def _train_epoch(
                 record = {"step": run.steps, "loss": losses[taken - 1], "rate": rate, "gradient_norm": norm}
                 _call(callbacks, run, record)
                 started = time.perf_counter() - (run.seconds - before)  # the clock stood still meanwhile
+            if run.stopped is not None or _out_of_time(run, config):
+                break
     losses, norms = losses[:taken], norms[:taken]
     check_finite(losses, norms, run, rate, config, processes)
     mean_loss = (processes.sum(losses.mean()) / processes.count).item()

@@ -16,6 +16,7 @@ from sciops.models import apply_model, build_model
 from sciops.models.normalized import Normalized
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field
+from sciops.training import TrainConfig, fit
 
 
 @dataclass(frozen=True)
@@ -78,18 +79,31 @@ def train(config: Any, data: Fields, penalty: float, progress: Any) -> Normalize
     steps = config.epochs * (-(-len(a) // config.batch))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.learning_rate, total_steps=steps)
     generator = torch.Generator().manual_seed(config.seed)
-    step = 0
-    for _ in range(config.epochs):
-        for rows in torch.randperm(len(a), generator=generator).split(config.batch):
-            loss = relative_l2(model(a[rows]), u[rows], data.grid).mean()
-            if penalty > 0 and step % config.penalty_every == 0:
-                loss = loss + penalty * config.penalty_every * log_lipschitz_penalty(model, data.grid)
-            step += 1
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-        progress.update()
+    orders = (torch.randperm(len(a), generator=generator) for _ in range(config.epochs))
+    batches = (rows for order in orders for rows in order.split(config.batch))
+
+    def loss(model: Normalized, batch: tuple[int, Tensor]) -> Tensor:
+        step, rows = batch
+        loss = relative_l2(model(a[rows]), u[rows], data.grid).mean()
+        if penalty > 0 and step % config.penalty_every == 0:
+            loss = loss + penalty * config.penalty_every * log_lipschitz_penalty(model, data.grid)
+        return loss
+
+    def after(_: Any, record: dict[str, Any]) -> None:
+        progress.update() if "epoch" in record else schedule.step()
+
+    # the rates are those of `schedule`
+    settings = TrainConfig(
+        steps=steps, epochs=config.epochs, schedule="constant", clip=None, device="cpu", progress=False
+    )
+    fit(
+        model,
+        lambda step: (step, next(batches)),
+        settings,
+        loss=loss,
+        optimizer=optimizer,
+        callbacks=[after],
+    )
     return model.double().eval().requires_grad_(False)
 
 

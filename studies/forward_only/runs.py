@@ -18,6 +18,7 @@ from sciops.grids import Grid
 from sciops.models import OrthogonalNet
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, log_normal
+from sciops.training import TrainConfig, fit
 from sciops.training.gradients import backprop, compared, forward_only, project_
 
 ARMS = ("foton", "backprop, orthogonal", "backprop, free", "pepita", "head alone")
@@ -162,32 +163,46 @@ def train_once(spec: Spec) -> dict[str, Any]:
             layer.requires_grad_(False)
     rule, after = rule_of(spec)
     make = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[spec.optimizer]
-    groups = [{"params": [*model.stack[-1].parameters()], "share": 1.0}]
+    groups = [{"params": [*model.stack[-1].parameters()]}]
     if spec.arm != "head alone":
-        groups.append({"params": [*model.stack[:-1].parameters()], "share": spec.hidden})
+        groups.append({"params": [*model.stack[:-1].parameters()], "lr": spec.hidden * spec.rate})
     optimizer = make(groups, lr=spec.rate)
     random = np.random.default_rng(spec.seed)
     x, y = task.parts[0]
     looks = {round(t) for t in np.linspace(0, spec.steps - 1, spec.angles)} if spec.angles else set()
     angles: list[dict[str, float]] = []
     order: list[int] = []
-    model.train()
-    for step in range(spec.steps):
+
+    def draw(step: int) -> tuple[int, Batch]:
+        nonlocal order
         if len(order) < spec.batch:
             order = [*random.permutation(len(x))]
         chosen, order = order[: spec.batch], order[spec.batch :]
-        batch = Batch(x[chosen], y[chosen])
-        for group in optimizer.param_groups:
-            group["lr"] = group["share"] * spec.rate * 0.5 * (1 + math.cos(math.pi * step / spec.steps))
-        optimizer.zero_grad()
+        return step, Batch(x[chosen], y[chosen])
+
+    def filled(model: nn.Module, given: tuple[int, Batch]) -> Tensor:
+        step, batch = given
         loss = rule(model, task.loss, batch)
-        if not math.isfinite(float(loss)):
-            return {"angles": angles, **dict.fromkeys(("train", "validation", "test", "loss"), math.inf)}
         if step in looks:
             angles.append({"step": step, **angle(model, task, batch)})
-        optimizer.step()
-        after(model)
-    model.eval()
+        return loss
+
+    def keep_orthogonal(_: Any, found: dict[str, Any]) -> None:
+        if "epoch" not in found:
+            after(model)
+
+    config = TrainConfig(
+        steps=spec.steps,
+        epochs=1,
+        schedule="cosine",
+        clip=None,
+        device="cpu",
+        on_nonfinite="stop",
+        progress=False,
+    )
+    run = fit(model, draw, config, loss=filled, optimizer=optimizer, callbacks=[keep_orthogonal])
+    if not run.complete:
+        return {"angles": angles, **dict.fromkeys(("train", "validation", "test", "loss"), math.inf)}
     record: dict[str, Any] = {"angles": angles}
     with torch.no_grad():
         for part, (inputs, targets) in zip(("train", "validation", "test"), task.parts):

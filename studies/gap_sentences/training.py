@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +16,9 @@ from tqdm.auto import tqdm
 
 from sciops.evaluation import mean_rouge
 from sciops.models import EncoderDecoder
-from sciops.training.schedule import rate_factor
-from studies.gap_sentences.data import Corpus, Pair
+from sciops.training import TrainConfig
+from sciops.training import fit as train
+from studies._gap_sentences_data import Corpus, Pair
 
 PRETRAINED, SCRATCH, LONGER = "gap sentences", "from scratch", "from scratch, longer"
 ARMS = (PRETRAINED, SCRATCH, LONGER)
@@ -120,35 +120,39 @@ def fit(
         checks on end were worse
     """
     optimizer = torch.optim.AdamW(_groups(model, sizes.rate), betas=(0.9, 0.98))
-    peaks = [group["lr"] for group in optimizer.param_groups]
     due = {round(steps * (i + 1) / sizes.checks) for i in range(sizes.checks)}
     curve = [{"step": 0, "validation": loss_on(model, validation, sizes.batch, device)}]
     kept, at = copy.deepcopy(model.state_dict()), 0
     losses, since = torch.empty(steps, device=device), 0  # one array: a list would leave holes in the heap
     start = time.perf_counter()
-    torch.manual_seed(seed)  # of dropout
-    for step, rows in enumerate(tqdm(_drawn(pairs, steps, sizes.batch, seed), total=steps, disable=None), 1):
-        for group, peak in zip(optimizer.param_groups, peaks):
-            group["lr"] = peak * rate_factor("onecycle", (step - 1) / steps, warmup=0.1)
+    rows = iter(tqdm(_drawn(pairs, steps, sizes.batch, seed), total=steps, disable=None))
+
+    def draw(step: int) -> list[Pair]:
+        if step == 0:
+            torch.manual_seed(seed)  # of dropout
+        return [pairs[i] for i in next(rows)]
+
+    def loss_of(model: nn.Module, given: list[Pair]) -> Tensor:
+        loss, count = token_loss(model, given, device)
+        return loss / count
+
+    def check(_: Any, record: dict[str, Any]) -> bool:
+        nonlocal kept, at, since
+        step = record["step"]
+        if "epoch" in record:
+            return False
+        losses[step - 1] = record["loss"]
+        if step not in due:
+            return False
+        mean, since = float(losses[since:step].mean()), step
+        curve.append({"step": step, "loss": mean, "validation": loss_on(model, validation, sizes.batch, device)})
         model.train()
-        loss, count = token_loss(model, [pairs[i] for i in rows], device)
-        loss = loss / count
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        losses[step - 1] = loss.detach()
-        if step in due:
-            mean, since = float(losses[since:step].mean()), step
-            if not math.isfinite(mean):
-                raise RuntimeError(
-                    f"the loss is not finite before step {step}: pass a smaller --rate than {sizes.rate}"
-                )
-            curve.append({"step": step, "loss": mean, "validation": loss_on(model, validation, sizes.batch, device)})
-            if curve[-1]["validation"] <= min(point["validation"] for point in curve):
-                kept, at = copy.deepcopy(model.state_dict()), step
-            if best and len(curve) > 5 and at < curve[-5]["step"]:
-                break
+        if curve[-1]["validation"] <= min(point["validation"] for point in curve):
+            kept, at = copy.deepcopy(model.state_dict()), step
+        return best and len(curve) > 5 and at < curve[-5]["step"]
+
+    config = TrainConfig(steps=steps, epochs=1, warmup=0.1, device=device, progress=False)
+    train(model, draw, config, loss=loss_of, optimizer=optimizer, callbacks=[check])
     if best:
         model.load_state_dict(kept)
     return {"curve": curve, "best": at, "seconds": time.perf_counter() - start}

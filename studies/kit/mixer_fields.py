@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from sciops.metrics import relative_l2
 from sciops.mixers import MIXERS, mixer_names, options_by_mixer, resolved_options
 from sciops.models.features import coordinate_channels, coordinate_count
 from sciops.models.norms import make_norm
-from sciops.training.schedule import rate_factor
+from sciops.training import TrainConfig, fit
 
 Mixer = str | Sequence[str]
 
@@ -118,7 +117,7 @@ def train_field(
         the finer one), input_error (that of y = x), mean_error (that of the training set's mean), loss (mean of the
         last 5 % of steps), curve [{"step", "loss"}], parameters, seconds (of training), and what was asked for
 
-    Raises RuntimeError naming the step at which the loss is not finite.
+    Raises `NonFiniteLoss` naming the step at which the loss is not finite.
     """
     torch.manual_seed(seed)
     net = FieldNet(task, mixer, mixer_options, width=width, depth=depth, mlp_ratio=mlp_ratio)
@@ -127,24 +126,27 @@ def train_field(
     x, y = task.train
     batch = min(batch, len(x))
     losses: list[float] = []
-    started = time.perf_counter()
-    bar = tqdm(range(steps), desc=progress, disable=progress is None or None)
-    for step in bar:
+    bar = tqdm(total=steps, desc=progress, disable=progress is None or None)
+
+    def draw(_: int) -> tuple[Tensor, Tensor]:
+        nonlocal order
         if len(order) < batch:
             order = torch.cat([order, torch.randperm(len(x), generator=generator)])
         chosen, order = order[:batch], order[batch:]
-        for group in optimizer.param_groups:
-            group["lr"] = rate * rate_factor("onecycle", step / steps)
-        loss = relative_l2(net(x[chosen], task.grid), y[chosen], task.grid).mean()
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        optimizer.step()
-        losses.append(loss.item())
-        if not np.isfinite(losses[-1]):
-            raise RuntimeError(f"{task.name}, {mixer}: the loss is not finite at step {step}: pass a rate below {rate}")
-        bar.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
-    seconds = time.perf_counter() - started
+        return x[chosen], y[chosen]
+
+    def loss_of(net: nn.Module, given: tuple[Tensor, Tensor]) -> Tensor:
+        return relative_l2(net(given[0], task.grid), given[1], task.grid).mean()
+
+    def keep(_: Any, record: Mapping[str, Any]) -> None:
+        if "epoch" not in record:
+            losses.append(float(record["loss"]))
+            bar.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
+            bar.update()
+
+    config = TrainConfig(steps=steps, epochs=1, device="cpu", progress=False)
+    with bar:
+        run = fit(net, draw, config, loss=loss_of, optimizer=optimizer, callbacks=[keep])
     tenth = max(1, steps // 10)
     test = task.test
     mean = y.mean(0, keepdim=True).expand_as(test[1])
@@ -166,7 +168,7 @@ def train_field(
         "loss": float(np.mean(losses[-max(1, steps // 20) :])),
         "curve": [{"step": i + tenth, "loss": float(np.mean(losses[i : i + tenth]))} for i in range(0, steps, tenth)],
         "parameters": sum(p.numel() for p in net.parameters()),
-        "seconds": seconds,
+        "seconds": run.seconds,
     }
 
 

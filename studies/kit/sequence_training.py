@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ from tqdm.auto import tqdm
 
 from sciops.datasets.text.sequence_tasks import SequenceTask
 from sciops.models.sequence import SequenceStack
-from sciops.training.schedule import rate_factor
+from sciops.training import TrainConfig, fit
 
 
 class TokenModel(nn.Module):
@@ -77,47 +76,49 @@ def train_tokens(
         {name: {"value", "accuracy", "count" (lists)}}, loss (mean of the last 5 % of steps), curve [{"step", "loss",
         "accuracy"}], parameters, seconds (of training), steps, batch, rate, seed
 
-    Raises RuntimeError naming the step at which a loss is not finite.
+    Raises `NonFiniteLoss` naming the step at which a loss is not finite.
     """
     torch.manual_seed(seed)
     answers = test.targets.shape[2] if test.targets.ndim == 3 else 0
     net = model if isinstance(model, nn.Module) else TokenModel(test.symbols, answers=answers, **model)
-    net = net.to(device).train()
+    net = net.to(device)
     optimizer = torch.optim.AdamW(net.parameters(), lr=rate, betas=(0.9, 0.98), weight_decay=weight_decay)
     due = {round(steps * (i + 1) / checks) for i in range(checks)}
     small = _part(test, slice(0, checked))
     losses = torch.full((steps,), torch.nan, device=device)  # one array: a list would leave holes in the heap
     curve: list[dict[str, float]] = []
-    seconds, since = 0.0, time.perf_counter()
     bar = tqdm(_batches(training, steps, batch, seed), total=steps, desc=progress, disable=progress is None or None)
-    for step, task in enumerate(bar, 1):
-        for group in optimizer.param_groups:
-            group["lr"] = rate * rate_factor("onecycle", (step - 1) / steps)
-        tokens, targets = (torch.from_numpy(part).to(device) for part in (task.tokens, task.targets))
+    drawn = iter(bar)
+
+    def batch_of(_: int) -> tuple[Tensor, Tensor]:
+        task = next(drawn)
+        return torch.from_numpy(task.tokens).to(device), torch.from_numpy(task.targets).to(device)
+
+    def loss_of(net: nn.Module, given: tuple[Tensor, Tensor]) -> Tensor:
+        tokens, targets = given
         asked = targets != -100
-        loss = F.cross_entropy(net(tokens)[asked], targets[asked])
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(net.parameters(), clip)
-        optimizer.step()
-        losses[step - 1] = loss.detach()
+        return F.cross_entropy(net(tokens)[asked], targets[asked])
+
+    def check(_: Any, record: Mapping[str, Any]) -> None:
+        step = record["step"]
+        if "epoch" in record:
+            return
+        losses[step - 1] = record["loss"]
         if step in due:
             recent = float(losses[max(0, step - max(1, steps // checks)) : step].mean())
-            seconds += time.perf_counter() - since
-            if not np.isfinite(recent):
-                first = 1 + int((~losses.isfinite()).nonzero()[0])
-                raise RuntimeError(f"the loss is not finite from step {first} on: pass a smaller rate than {rate}")
             accuracy = evaluate(net, small, batch=batch)["accuracy"]
             curve.append({"step": step, "loss": recent, "accuracy": accuracy})
             bar.set_postfix(loss=f"{recent:.3f}", accuracy=f"{accuracy:.3f}")
-            since = time.perf_counter()
-    seconds += time.perf_counter() - since
+
+    config = TrainConfig(steps=steps, epochs=1, clip=clip, device=device, progress=False)
+    run = fit(net, batch_of, config, loss=loss_of, optimizer=optimizer, callbacks=[check])
+    bar.close()
     return {
         **evaluate(net, test, batch=batch),
         "loss": float(losses[-max(1, steps // 20) :].mean()),
         "curve": curve,
         "parameters": sum(p.numel() for p in net.parameters()),
-        "seconds": seconds,
+        "seconds": run.seconds,
         "steps": steps,
         "batch": batch,
         "rate": rate,

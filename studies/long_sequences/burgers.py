@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,9 @@ from sciops.models import Operator
 from sciops.models.fno import fno
 from sciops.pde import burgers
 from sciops.random_fields import gaussian_random_field
-from sciops.training import rate_factor
-from studies.kit.cells import kept, kept_arrays
-from studies.kit.timing import threads
+from sciops.training import TrainConfig, fit
+from studies._cells import kept, kept_arrays
+from studies._timing import threads
 
 POINTS, VISCOSITY, TIME = 256, 0.01, 1.0
 ARMS: dict[str, dict[str, Any]] = {
@@ -128,25 +127,30 @@ def _trained(config: Any, arm: str, seed: int, folder: Path) -> dict[str, Any]:
     net, scale, grid = model(arm, config, seed), float(x.std()), ring(POINTS)
     optimizer = torch.optim.AdamW(state_space_groups(net, weight_decay=1e-4), lr=config.burgers_rate)
     generator, order, losses = torch.Generator().manual_seed(seed), torch.empty(0, dtype=torch.int64), []
-    started = time.perf_counter()
     steps, batch = config.burgers_steps, min(config.burgers_batch, len(x))
-    for number in tqdm(range(steps), desc=f"Burgers, {arm}, seed {seed}", disable=None):
+    bar = tqdm(total=steps, desc=f"Burgers, {arm}, seed {seed}", disable=None)
+
+    def draw(_: int) -> Pairs:
+        nonlocal order
         if len(order) < batch:
             order = torch.cat([order, torch.randperm(len(x), generator=generator)])
         chosen, order = order[:batch], order[batch:]
-        for group in optimizer.param_groups:
-            group["lr"] = config.burgers_rate * rate_factor("onecycle", number / steps)
-        loss = relative_l2(net(x[chosen] / scale, grid), y[chosen] / scale, grid).mean()
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        optimizer.step()
-        losses.append(loss.item())
-        if not np.isfinite(losses[-1]):
-            raise RuntimeError(
-                f"Burgers, {arm}: the loss is not finite at step {number}: pass a smaller --burgers-rate"
-            )
-    seconds = time.perf_counter() - started
+        return x[chosen] / scale, y[chosen] / scale
+
+    def keep(_: Any, record: dict[str, Any]) -> None:
+        if "epoch" not in record:
+            losses.append(float(record["loss"]))
+            bar.update()
+
+    with bar:
+        run = fit(
+            net,
+            draw,
+            TrainConfig(steps=steps, epochs=1, device="cpu", progress=False),
+            loss=lambda net, given: relative_l2(net(given[0], grid), given[1], grid).mean(),
+            optimizer=optimizer,
+            callbacks=[keep],
+        )
     found = {"errors": errors(net, tests, scale)}
     if arm != "FNO":
         for module in net.modules():
@@ -161,7 +165,7 @@ def _trained(config: Any, arm: str, seed: int, folder: Path) -> dict[str, Any]:
         "input_error": input_error,
         "loss": float(np.mean(losses[-max(1, steps // 20) :])),
         "parameters": parameters(net),
-        "seconds": seconds,
+        "seconds": run.seconds,
         "steps": steps,
     }
 

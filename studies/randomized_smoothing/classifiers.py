@@ -18,7 +18,8 @@ from sciops.robustness.counts import bounds_from_counts
 from sciops.robustness.radii import cohen_radius, lipschitz_radius, paper_radius
 from sciops.robustness.simplex_maps import SimplexMap
 from sciops.robustness.smoothing import certify
-from studies.randomized_smoothing.cases import INTERVALS
+from sciops.training import TrainConfig, fit
+from studies._smoothing_scenarios import INTERVALS
 
 RADII = {"cohen": cohen_radius, "paper": paper_radius, "exact": lipschitz_radius}
 
@@ -70,14 +71,21 @@ def train(x: Tensor, y: Tensor, *, sigma: float, scale: float, epochs: int, seed
     generator = torch.Generator().manual_seed(seed)
     steps = epochs * -(-len(x) // 128)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, steps)
-    for _ in range(epochs):
-        for batch in torch.randperm(len(x), generator=generator).split(128):
-            noisy = x[batch] + sigma * torch.randn(len(batch), 64, generator=generator)
-            loss = F.cross_entropy(scale * network(noisy), y[batch])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
+    orders = (torch.randperm(len(x), generator=generator) for _ in range(epochs))
+    batches = (rows for order in orders for rows in order.split(128))
+
+    def draw(_: int) -> tuple[Tensor, Tensor]:
+        rows = next(batches)
+        return x[rows] + sigma * torch.randn(len(rows), 64, generator=generator), y[rows]
+
+    fit(
+        network,
+        draw,
+        TrainConfig(steps=steps, epochs=1, schedule="constant", clip=None, device="cpu", progress=False),
+        loss=lambda network, batch: F.cross_entropy(scale * network(batch[0]), batch[1]),
+        optimizer=optimizer,
+        callbacks=[lambda _, record: None if "epoch" in record else schedule.step()],
+    )
     plain, lipschitz = [], 1.0
     for layer in rescaled:
         linear = nn.Linear(layer.weight.shape[1], layer.weight.shape[0])

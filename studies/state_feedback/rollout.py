@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_
 
 from sciops.bases import Basis
 from sciops.grids import Grid
 from sciops.metrics import relative_l2
 from sciops.models import Stepper, build_model
-from sciops.training import GRADIENTS, rate_factor
+from sciops.training import GRADIENTS, TrainConfig, fit
 from sciops.training.gradients import compared
 from studies.state_feedback.tasks import LENGTH, POINTS, snapshots
 
@@ -65,27 +63,40 @@ def _trained(
     seed: int,
 ) -> dict[str, Any]:
     generator, optimizer = torch.Generator().manual_seed(seed), torch.optim.AdamW(model.parameters(), lr=rate)
-    looks, close, seconds = {0, steps // 2, steps - 1}, [], 0.0
-    for number in range(steps):
+    looks, close = {0, steps // 2, steps - 1}, []
+
+    def ahead(number: int) -> SimpleNamespace:
+        """The batch of a step, on which the gradients are compared before it, outside the clock."""
         rows = train[torch.randint(len(train), (batch,), generator=generator)]
         piece = SimpleNamespace(x=rows[:, 0], y=rows[:, 1:, 0], grid=GRID)
         if number in looks:
             truth, found = (_gradient(model, *rule, piece) for rule in (("backprop", {}), (name, options)))
             close.append({key: values["all"] for key, values in compared(found, truth, {}).items()})
-        started = time.perf_counter()
-        optimizer.param_groups[0]["lr"] = rate * rate_factor("onecycle", number / steps, warmup=0.2)
-        _fill(model, name, options, piece)
-        clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        seconds += time.perf_counter() - started
+        return piece
+
+    waiting = ahead(0)
+
+    def after(_: Any, record: dict[str, Any]) -> None:
+        nonlocal waiting
+        if "epoch" not in record:
+            waiting = ahead(record["step"])
+
+    run = fit(
+        model,
+        lambda step: waiting,
+        TrainConfig(steps=steps, epochs=1, warmup=0.2, device="cpu", progress=False),
+        loss=lambda model, batch: _fill(model, name, options, batch),
+        optimizer=optimizer,
+        callbacks=[after],
+    )
     with torch.no_grad():
         error = relative_l2(model(test[:, 0], GRID)[:, -1], test[:, -1, 0]).mean().item()
-    return {"test": error, "seconds": seconds, "closeness": close}
+    return {"test": error, "seconds": run.seconds, "closeness": close}
 
 
-def _fill(model: nn.Module, name: str, options: dict[str, Any], batch: Any) -> None:
+def _fill(model: nn.Module, name: str, options: dict[str, Any], batch: Any) -> Tensor:
     model.zero_grad(set_to_none=True)
-    GRADIENTS[name](model, lambda prediction, b: (prediction - b.y).square().mean(), batch, **options)
+    return GRADIENTS[name](model, lambda prediction, b: (prediction - b.y).square().mean(), batch, **options)
 
 
 def _gradient(model: nn.Module, name: str, options: dict[str, Any], batch: Any) -> dict[str, Tensor]:

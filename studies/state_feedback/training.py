@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils import clip_grad_norm_
 
 from sciops.models import Recurrent
-from sciops.training import rate_factor
+from sciops.training import TrainConfig, fit
 from sciops.training.gradients import compared
 from studies.state_feedback.tasks import Task
 
@@ -77,29 +75,33 @@ def train(
     model, generator, way = task.model(seed), torch.Generator().manual_seed(seed), way_back(arm, truncation)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
     look_at, compare_at = ({round(i * steps / n) for i in range(n + 1)} for n in (looks, comparisons))
-    history, close, seconds, each, diverged = [], [], 0.0, [], False
-    for number in range(steps + 1):
+    history, close, each = [], [], []
+
+    def ahead(number: int) -> Any:
+        """The batch of a step, before which the model is validated and its gradient compared, outside the clock."""
         batch = task.draw(generator)
         if number in look_at:
             value = evaluate(model, task, task.validation)
-            history.append({"step": number, "seconds": seconds, "validation": task.shown(value)})
+            history.append({"step": number, "seconds": sum(each), "validation": task.shown(value)})
         if number in compare_at:
             close.append({"step": number, **closeness(model, task, batch, way)})
-        if number == steps:
-            break
-        started = time.perf_counter()
-        optimizer.param_groups[0]["lr"] = rate * rate_factor("onecycle", number / steps, warmup=0.2)
-        optimizer.zero_grad(set_to_none=True)
+        return batch
+
+    waiting = ahead(0)
+
+    def after(run: Any, record: dict[str, Any]) -> None:
+        nonlocal waiting
+        if "epoch" not in record:
+            each.append(run.seconds - sum(each))
+            waiting = ahead(record["step"])
+
+    def loss(model: Recurrent, batch: Any) -> Tensor:
         with model.going_back(way[0], **way[1]):
-            loss = task.loss(model, batch)
-        loss.backward()
-        norm = clip_grad_norm_(model.parameters(), 1.0)
-        if not math.isfinite(norm.item()):
-            diverged = True
-            break
-        optimizer.step()
-        each.append(time.perf_counter() - started)
-        seconds += each[-1]
+            return task.loss(model, batch)
+
+    config = TrainConfig(steps=steps, epochs=1, warmup=0.2, device="cpu", on_nonfinite="stop", progress=False)
+    run = fit(model, lambda step: waiting, config, loss=loss, optimizer=optimizer, callbacks=[after])
+    seconds, diverged = sum(each), not run.complete
     return {
         "task": task.name,
         "arm": arm,

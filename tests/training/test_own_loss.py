@@ -159,9 +159,12 @@ def test_what_does_not_go_together_is_refused():
         (batches, {"steps": None}, "set the number of steps"),
         (batches, {"gradients": "highway"}, "gradients='highway' does nothing to a loss of your own"),
         (batches, {"precision": "float64"}, "float32 .* or bf16"),
+        (batches, {"seconds": 1.0}, "set one of them"),
     ):
         with pytest.raises(ValueError, match=message):
             fit(network(), given, config(**options), loss=squares)
+    with pytest.raises(ValueError, match="parameters that are not trained ones of the model"):
+        fit(network(), batches, config(), loss=squares, optimizer=adam(network()))
     with pytest.raises(TypeError, match="a function: step → batch"):
         fit(network(), [batches(0)], config(), loss=squares)
     with pytest.raises(NonFiniteLoss, match="loss is nan in epoch 2, step 4.*state after epoch 1"):

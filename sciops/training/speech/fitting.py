@@ -89,7 +89,6 @@ def fit_steps(
         schedule=config.schedule,
         warmup=config.warmup,
         clip=config.clip,
-        keep="last",
         seed=config.seed,
         device=config.device,
         folder=config.checkpoint,
