@@ -18,7 +18,7 @@ from sciops.evaluation import mean_rouge
 from sciops.models import EncoderDecoder
 from sciops.training import TrainConfig
 from sciops.training import fit as train
-from studies._gap_sentences_data import Corpus, Pair
+from studies.gap_sentences.data import Corpus, Pair
 
 PRETRAINED, SCRATCH, LONGER = "gap sentences", "from scratch", "from scratch, longer"
 ARMS = (PRETRAINED, SCRATCH, LONGER)

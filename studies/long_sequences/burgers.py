@@ -20,8 +20,8 @@ from sciops.models.fno import fno
 from sciops.pde import burgers
 from sciops.random_fields import gaussian_random_field
 from sciops.training import TrainConfig, fit
-from studies._cells import kept, kept_arrays
-from studies._timing import threads
+from studies.kit.cells import kept, kept_arrays
+from studies.kit.timing import threads
 
 POINTS, VISCOSITY, TIME = 256, 0.01, 1.0
 ARMS: dict[str, dict[str, Any]] = {

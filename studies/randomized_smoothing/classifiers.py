@@ -19,7 +19,7 @@ from sciops.robustness.radii import cohen_radius, lipschitz_radius, paper_radius
 from sciops.robustness.simplex_maps import SimplexMap
 from sciops.robustness.smoothing import certify
 from sciops.training import TrainConfig, fit
-from studies._smoothing_scenarios import INTERVALS
+from studies.randomized_smoothing.cases import INTERVALS
 
 RADII = {"cohen": cohen_radius, "paper": paper_radius, "exact": lipschitz_radius}
 
