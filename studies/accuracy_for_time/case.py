@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,11 +22,14 @@ from studies.accuracy_for_time.arms import Arm
 from studies.kit.cells import fingerprint, read_arrays, write_arrays
 from studies.kit.timing import interleaved
 
+if TYPE_CHECKING:
+    from studies.accuracy_for_time import Config
+
 _BLOCK = 50  # fields drawn and solved at a time
 _ALWAYS = 10**6  # epochs: the clock ends a run
 
 
-def splits_of(config: Any, sizes: tuple[int, ...]) -> dict[int, Splits]:
+def splits_of(config: Config, sizes: tuple[int, ...]) -> dict[int, Splits]:
     """Train, validation and test fields by nodes per axis: Darcy flow of the li2020 law, solved on the finest grid.
 
     Kept in fields.npz of the study's folder, recreated where its fingerprint differs.
@@ -74,7 +77,7 @@ def solved_alone(splits: Splits, refine: int) -> dict[str, Any]:
     return {"error": float(errors.mean()), "errors": errors, "milliseconds": _latency(model, splits.test)}
 
 
-def trained_and_tested(arm: Arm, size: int, seed: int, splits: dict[int, Splits], config: Any) -> dict[str, Any]:
+def trained_and_tested(arm: Arm, size: int, seed: int, splits: dict[int, Splits], config: Config) -> dict[str, Any]:
     """The record of one run: errors on the test fields with and without averaging over symmetries, times, sizes."""
     torch.manual_seed(seed)
     here = splits[size]

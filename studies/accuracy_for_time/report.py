@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sciops.plotting import MARKERS, PALETTE, figure
 from studies.accuracy_for_time.arms import ARMS, KINDS
 from studies.kit.timing import print_targets, target
+
+if TYPE_CHECKING:
+    from studies.accuracy_for_time import Config
 
 _LONG = 150.0  # seconds a run from which an error is held against a target stated for 600
 
@@ -38,7 +41,7 @@ def summary(records: Mapping[int, Mapping[str, list[dict[str, Any]]]], solver: M
     return found
 
 
-def targets(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Any) -> list[dict[str, Any]]:
+def targets(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Config) -> list[dict[str, Any]]:
     """Rows of `studies.kit.timing.target`. Errors are compared with their bounds where the runs are long enough.
 
     A network's error is the better of its two: the averaged one takes eight runs of the network a sample.
@@ -65,7 +68,7 @@ def _least(row: Mapping[str, Any]) -> float:
     return min(row["error"], row["averaged"])
 
 
-def print_table(results: Mapping[str, Any], config: Any) -> None:
+def print_table(results: Mapping[str, Any], config: Config) -> None:
     for n, rows in results["summary"].items():
         print(
             f"\n{n}² nodes of {config.finest}², {config.samples[0]} training fields, {config.seconds:g} s of training "
@@ -94,7 +97,7 @@ def print_table(results: Mapping[str, Any], config: Any) -> None:
     print_targets(results["targets"])
 
 
-def draw(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Any, path: Path) -> None:
+def draw(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Config, path: Path) -> None:
     """Error against time per sample, one panel a size: what a solver or an operator costs where it is used."""
     colours = {"solver": PALETTE[6], "network": PALETTE[0], "hybrid": PALETTE[2], "peer": PALETTE[1]}
     markers = dict(zip(colours, MARKERS))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sciops.plotting import PALETTE, figure, series
 
+if TYPE_CHECKING:
+    from studies.certified_operators import Config
 
-def show(results: dict[str, Any], config: Any) -> None:
+
+def show(results: dict[str, Any], config: Config) -> None:
     """Prints the tables."""
     print("\nlinear operators, ‖·‖_h to ‖·‖_h: what perturbations of size 1 reach")
     print(f"{'operator':<24}{'nodes':>6}{'random':>12}{'attack':>12}{'true':>12}{'certificate':>14}")
@@ -47,7 +50,7 @@ def show(results: dict[str, Any], config: Any) -> None:
     _show_smoothing(results)
 
 
-def _show_coverage(results: dict[str, Any], config: Any) -> None:
+def _show_coverage(results: dict[str, Any], config: Config) -> None:
     wanted = f"{100 * (1 - config.alpha):g} %"
     print(f"\nconformal balls, {config.splits} splits, wanted {wanted}: mean coverage (least, most) in %")
     print(
@@ -82,7 +85,7 @@ def _show_smoothing(results: dict[str, Any]) -> None:
         print(f"{_name(model)}{row['points']:>6}{norms}{moved}")
 
 
-def draw(results: dict[str, Any], config: Any, folder: Path) -> None:
+def draw(results: dict[str, Any], config: Config, folder: Path) -> None:
     """sandwich.png: the sandwich by grid; certificates.png: accuracy against certificate, and coverage."""
     models = _complete(results)
     size = dict(width=2.8, height=2.5, sharey=True)
@@ -118,7 +121,7 @@ def _draw_sandwich(axis: Any, model: dict[str, Any], points: int) -> None:
     axis.set_xticks([], minor=True)
 
 
-def _draw_accuracy(axis: Any, results: dict[str, Any], config: Any) -> None:
+def _draw_accuracy(axis: Any, results: dict[str, Any], config: Config) -> None:
     first = str(config.grids[0])
     errors = [100 * row["errors"][first] for row in results["models"]]
     bounds = [row["bounds"][first] for row in results["models"]]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sciops.evaluation import FEWEST
 from sciops.plotting import figure, series
 
+if TYPE_CHECKING:
+    from studies.forward_only import Config
+
 GROUPS = ("first", "middle", "last")
 
 
-def summary(runs: Sequence[dict[str, Any]], config: Any) -> list[dict[str, Any]]:
+def summary(runs: Sequence[dict[str, Any]], config: Config) -> list[dict[str, Any]]:
     """One row a (task, arm, depth): the choice, test errors by seed, and mean angles by step."""
     rows = []
     for task, arm, depth in dict.fromkeys((r["task"], r["arm"], r["depth"]) for r in runs):
@@ -52,7 +55,7 @@ def _mean_angles(runs: Sequence[Sequence[dict[str, float]]]) -> list[dict[str, f
     return found
 
 
-def claims(results: dict[str, Any], config: Any) -> list[dict[str, Any]]:
+def claims(results: dict[str, Any], config: Config) -> list[dict[str, Any]]:
     """What is claimed, and by task the depths where every seed shows it."""
     found = [
         {
@@ -83,7 +86,7 @@ def claims(results: dict[str, Any], config: Any) -> list[dict[str, Any]]:
     return found
 
 
-def print_report(results: dict[str, Any], config: Any) -> None:
+def print_report(results: dict[str, Any], config: Config) -> None:
     for task, reference in results["references"].items():
         rows = [r for r in results["summary"] if r["task"] == task]
         depths = sorted({r["depth"] for r in rows})
@@ -123,7 +126,7 @@ def _cell(row: dict[str, Any]) -> str:
     return f"{row['test']:.3f} {spread}@{row['rate']:g}{option}{edge}"
 
 
-def draw(results: dict[str, Any], config: Any, folder: Path) -> None:
+def draw(results: dict[str, Any], config: Config, folder: Path) -> None:
     """errors.png and cosines.png."""
     tasks = list(results["references"])
     with figure(folder / "errors.png", 1, len(tasks), width=3.6, height=3.3) as (fig, axes):
@@ -154,7 +157,7 @@ def draw(results: dict[str, Any], config: Any, folder: Path) -> None:
             axis.set_xlabel("step")
 
 
-def _draw_errors(axis: Any, task: str, results: dict[str, Any], config: Any) -> None:
+def _draw_errors(axis: Any, task: str, results: dict[str, Any], config: Config) -> None:
     for arm, style in zip(config.arms, series()):
         rows = sorted((r for r in results["summary"] if (r["task"], r["arm"]) == (task, arm)), key=lambda r: r["depth"])
         depths = [r["depth"] for r in rows]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sciops.evaluation import paired_verdict, spread
 from sciops.plotting import figure, series
 from studies.kit.timing import print_targets, target
+
+if TYPE_CHECKING:
+    from studies.image_classification import Config
 
 PEERS = ("ViT", "SwinV2", "attention")
 POINTS = 0.5  # by which the multipole classifier may be below the best peer
@@ -46,7 +49,7 @@ def summary(records: Mapping[str, list[dict[str, Any]]], costs: Mapping[str, Any
     return rows
 
 
-def targets(results: Mapping[str, Any], config: Any) -> list[dict[str, Any]]:
+def targets(results: Mapping[str, Any], config: Config) -> list[dict[str, Any]]:
     """Rows of `studies.kit.timing.target`: multipole against the best peer, and its cost over the size of the image."""
     rows = {row["name"]: row for row in results["summary"]}
     found = []
@@ -98,7 +101,7 @@ def exponent(curve: Mapping[int, Any], name: str, first: int, last: int) -> floa
     return math.log(ratio) / math.log((last / first) ** 2)
 
 
-def print_report(results: Mapping[str, Any], config: Any) -> None:
+def print_report(results: Mapping[str, Any], config: Config) -> None:
     images, (high, wide) = results["images"], results["grid"]
     print(
         f"\n{config.data}, {high}×{wide} pixels: {images['train']} training, {images['validation']} validation, "
@@ -139,7 +142,7 @@ def print_report(results: Mapping[str, Any], config: Any) -> None:
             print(f"within {POINTS} points of the best of {', '.join(PEERS)}: {verdict}; {row['spread']}")
 
 
-def draw(results: Mapping[str, Any], config: Any, folder: Path) -> None:
+def draw(results: Mapping[str, Any], config: Config, folder: Path) -> None:
     """accuracy.png: accuracy against time and memory of a step; cost.png: both over the size of the image."""
     rows = results["summary"]
     with figure(folder / "accuracy.png", 1, 2, width=3.6, height=3.1, sharey=True) as (fig, axes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from sciops.random_fields import gaussian_random_field
 from sciops.training import rate_factor
 from studies.kit.cells import kept, kept_arrays
 from studies.kit.timing import threads
+
+if TYPE_CHECKING:
+    from studies.long_sequences import Config
 
 POINTS, VISCOSITY, TIME = 256, 0.01, 1.0
 ARMS: dict[str, dict[str, Any]] = {
@@ -69,7 +72,7 @@ def fields(train: int, test: int, refinements: tuple[int, ...], folder: Path) ->
     return pair("train", 2 * POINTS, POINTS), {POINTS * r: pair("test", finest, POINTS * r) for r in refinements}
 
 
-def model(arm: str, config: Any, seed: int) -> nn.Module:
+def model(arm: str, config: Config, seed: int) -> nn.Module:
     """Operators of four blocks on the circle; the FNO in the width that comes nearest in parameters."""
     torch.manual_seed(seed)
     grid = ring(POINTS)
@@ -94,7 +97,7 @@ def parameters(net: nn.Module) -> int:
     return sum(p.numel() * (2 if p.is_complex() else 1) for p in net.parameters())
 
 
-def trainings(config: Any, folder: Path) -> list[dict[str, Any]]:
+def trainings(config: Config, folder: Path) -> list[dict[str, Any]]:
     """One record an arm and seed: {"arm", "seed", "errors": {points: relative L²}, "blind": the same where Δ stays what
     it was in training, …}."""
     rows = []
@@ -123,7 +126,7 @@ def trainings(config: Any, folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _trained(config: Any, arm: str, seed: int, folder: Path) -> dict[str, Any]:
+def _trained(config: Config, arm: str, seed: int, folder: Path) -> dict[str, Any]:
     (x, y), tests = fields(config.burgers_train, config.burgers_test, config.burgers_refinements, folder)
     net, scale, grid = model(arm, config, seed), float(x.std()), ring(POINTS)
     optimizer = torch.optim.AdamW(state_space_groups(net, weight_decay=1e-4), lr=config.burgers_rate)

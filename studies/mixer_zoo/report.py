@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from sciops.evaluation import Spread, spread
 from sciops.plotting import MARKERS, PALETTE, figure
 from studies.kit.mixer_arms import NO_MIXER
 from studies.mixer_zoo.cells import SCORES
+
+if TYPE_CHECKING:
+    from studies.mixer_zoo import Config
 
 ORDER = 10.0  # an order of magnitude
 _FORMS = {"burgers": "{:.3f}", "darcy": "{:.3f}", "text": "{:.1f}"}
@@ -46,7 +49,7 @@ def summary(
     return rows
 
 
-def print_table(results: Mapping[str, Any], config: Any) -> None:
+def print_table(results: Mapping[str, Any], config: Config) -> None:
     rows = results["rows"]
     tasks = list(rows[0]["scores"])
     measured = rows[0]["costs"] is not None
@@ -100,7 +103,7 @@ def notes(results: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def draw(results: Mapping[str, Any], config: Any, path: Path) -> None:
+def draw(results: Mapping[str, Any], config: Config, path: Path) -> None:
     """A panel a task and cost, a row an arm."""
     rows = results["rows"]
     panels = [(f"{task}: {SCORES[task]}", _scores(rows, task)) for task in rows[0]["scores"]]

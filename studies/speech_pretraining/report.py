@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from sciops.plotting import PALETTE, figure, series
 from studies.kit.verdicts import seed_verdict
 from studies.speech_pretraining.costs import exponents
 from studies.speech_pretraining.data import Speech
+
+if TYPE_CHECKING:
+    from studies.speech_pretraining import Config
 
 KINDS = {"phonemes": "PER", "letters": "CER"}
 
@@ -82,7 +85,7 @@ def _judged(
     }
 
 
-def print_report(results: Mapping[str, Any], config: Any) -> None:
+def print_report(results: Mapping[str, Any], config: Config) -> None:
     about = results["data"]
     if about["family"] == "tones":
         print(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,8 +12,11 @@ from sciops.evaluation import FEWEST
 from sciops.plotting import PALETTE, figure, series
 from studies.token_mixing.runs import PAPER, TASKS, chance, score
 
+if TYPE_CHECKING:
+    from studies.token_mixing import Config
 
-def summary(runs: Sequence[dict[str, Any]], config: Any) -> dict[str, dict[str, Any]]:
+
+def summary(runs: Sequence[dict[str, Any]], config: Config) -> dict[str, dict[str, Any]]:
     """By task: {"chance", "arms": {arm: {"accuracy" by seed, "mean", "paper", "late"}}, "rank"}.
 
     late : percent that the accuracy of the first test sequences rose by in the last quarter of training, mean of seeds
@@ -59,7 +62,7 @@ def rank_correlation(measured: Sequence[float], paper: Sequence[float]) -> float
     return float(spearmanr(a, b).statistic)
 
 
-def claims(results: dict[str, Any], config: Any) -> list[dict[str, Any]]:
+def claims(results: dict[str, Any], config: Config) -> list[dict[str, Any]]:
     """[{"claim", "seen" (True, False, or None where arms are left out), "by"}], every seed has to show it."""
 
     def of(task: str, arm: str) -> np.ndarray:
@@ -89,7 +92,7 @@ def claims(results: dict[str, Any], config: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def print_report(results: dict[str, Any], config: Any) -> None:
+def print_report(results: dict[str, Any], config: Config) -> None:
     tables = results["summary"]
     if tables:
         print("accuracy in %, mean of seeds (least to most), beside the paper's; multi-hop: over two links and more")
@@ -130,7 +133,7 @@ def print_report(results: dict[str, Any], config: Any) -> None:
     print(f"states that hold the tokens counted: {equal} of {held}")
 
 
-def draw(results: dict[str, Any], config: Any, folder: Path) -> None:
+def draw(results: dict[str, Any], config: Config, folder: Path) -> None:
     tables = results["summary"]
     if tables:
         with figure(folder / "accuracy.png", 1, len(tables), width=3.0, height=3.2, sharey=True) as (_, axes):
