@@ -78,7 +78,7 @@ def run(config: Config) -> dict[str, Any]:
     """
     writable_folder(config.output)
     if "RANK" not in os.environ:
-        from studies.distributed_training import launch
+        from studies.kit.launch import launch
 
         flags = [_flag(config, f.name) for f in fields(config)]
         print(launch("studies.highway_pipeline", sum(flags, []), processes=config.processes), end="")

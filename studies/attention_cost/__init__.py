@@ -20,7 +20,16 @@ import numpy as np
 
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
-from studies.kit.timing import interleaved, peak_memory, print_targets, ratio, require_equal, target, threads
+from studies.kit.timing import (
+    device_peak,
+    interleaved,
+    peak_memory,
+    print_targets,
+    ratio,
+    require_equal,
+    target,
+    threads,
+)
 
 Sizes = tuple[int, int]
 
@@ -244,24 +253,12 @@ def _memory(config: Config, count: int) -> dict[str, dict[str, int]]:
     table: dict[str, dict[str, int]] = {}
     for name, n in wanted:
         if config.device == "cuda":
-            value = _device_peak(_step(config, name, (n, n)))
+            value = device_peak(_step(config, name, (n, n)))
         else:
             arguments = (name, config.channels, (n, n), count, config.seed)
             value = peak_memory("studies.attention_cost.arms:prepared", *arguments)
         table.setdefault(name, {})[str(n)] = value
     return table
-
-
-def _device_peak(call: Callable[[], Any]) -> int:
-    import torch
-
-    call()
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    call()
-    torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - before
 
 
 def exponent(values: dict[str, float]) -> float:

@@ -10,10 +10,6 @@ the first by more than rounding ends the run with an error. The last table is wh
 from __future__ import annotations
 
 import json
-import os
-import re
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +20,7 @@ from sciops.plotting import figure, series
 from sciops.runs import RunFolder
 from studies.distributed_training.compiled_steps import CASES
 from studies.kit.choices import require_known
+from studies.kit.launch import launch
 from studies.kit.smooth_fields import write_fields
 
 
@@ -140,23 +137,6 @@ def run(config: Config) -> dict[str, Any]:
     _print(config, results)
     print(f"\nresults.json and figures/distributed_training.png in {folder.path}")
     return results
-
-
-def launch(module: str, arguments: list[str], *, processes: int = 1) -> str:
-    """Runs ``python -m module`` alone, or under torchrun with one thread a process; returns what it printed.
-
-    Raises RuntimeError with what the first process that fails says.
-    """
-    command = [sys.executable, "-m", module, *arguments]
-    if processes > 1:
-        torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-        command = [sys.executable, "-m", *torchrun, "-m", module, *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if re.match(r"error:|[\w.]*(Error|Exception|Loss)\b", line)]
-        raise RuntimeError(f"{' '.join(command[2:])} failed: {' '.join(lines[:1]) or done.stderr[-2000:]}")
-    return done.stdout
 
 
 def _train(config: Config, name: str, data: Path, folder: Path) -> dict[str, Any]:

@@ -124,6 +124,19 @@ def peak_memory(function: str, *arguments: Any) -> int:
     return int(done.stdout.split()[-1])
 
 
+def device_peak(call: Callable[[], Any]) -> int:
+    """Bytes on the CUDA device at the peak of a second call, beyond those held before it."""
+    import torch
+
+    call()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
 def _status(name: str) -> int:
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith(name))

@@ -18,7 +18,7 @@ import numpy as np
 
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
-from studies.distributed_training import launch
+from studies.kit.launch import launch
 from studies.kit.smooth_fields import write_fields
 
 TARGET = 0.8  # of the speed in memory

@@ -15,7 +15,6 @@ The search itself is tested with layers whose declared rule is too small by a kn
 
 from __future__ import annotations
 
-import hashlib
 import random
 import re
 import warnings
@@ -35,7 +34,7 @@ import sciops
 from sciops.lipschitz import Bound, lipschitz_bound
 from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder
-from studies.kit.cells import kept
+from studies.kit.cells import code_digest, kept
 from studies.kit.timing import threads
 from studies.lipschitz_fuzz import changes, models, own
 from studies.lipschitz_fuzz.truth import Case, inputs, largest_token, stretches
@@ -137,7 +136,7 @@ def run(config: Config) -> dict[str, Any]:
     each = -(-config.models // len(kinds))
     wanted = [(kind, KINDS[kind], each) for kind in kinds]
     wanted += [(_planted(factor), own.planted(factor), config.plants) for factor in config.planted]
-    code = _code()
+    code = code_digest(sciops.__file__, __file__)
     cases: dict[str, list[dict[str, Any]]] = {}
     with threads(1), tqdm(total=sum(n for *_, n in wanted), unit="model", disable=None) as bar:
         for kind, build, count in wanted:
@@ -248,14 +247,6 @@ def _planted(factor: float) -> str:
 def _share_found(cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
     outcomes = Counter(one["outcome"] for one in cases)
     return {"compositions": len(cases), "refused": outcomes["refused"], "found": outcomes["below"]}
-
-
-def _code() -> str:
-    """Of all that decides an outcome: stale cells must not vouch for rules that have changed since."""
-    digest = hashlib.sha256()
-    for path in sorted([*Path(sciops.__file__).parent.rglob("*.py"), *Path(__file__).parent.glob("*.py")]):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def _written(case: Case) -> str:

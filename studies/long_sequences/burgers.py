@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from sciops.grids import Grid, restrict
 from sciops.metrics import relative_l2
@@ -20,8 +18,8 @@ from sciops.models import Operator
 from sciops.models.fno import fno
 from sciops.pde import burgers
 from sciops.random_fields import gaussian_random_field
-from sciops.training import rate_factor
 from studies.kit.cells import kept, kept_arrays
+from studies.kit.mixer_fields import train_steps
 from studies.kit.timing import threads
 
 if TYPE_CHECKING:
@@ -130,26 +128,20 @@ def _trained(config: Config, arm: str, seed: int, folder: Path) -> dict[str, Any
     (x, y), tests = fields(config.burgers_train, config.burgers_test, config.burgers_refinements, folder)
     net, scale, grid = model(arm, config, seed), float(x.std()), ring(POINTS)
     optimizer = torch.optim.AdamW(state_space_groups(net, weight_decay=1e-4), lr=config.burgers_rate)
-    generator, order, losses = torch.Generator().manual_seed(seed), torch.empty(0, dtype=torch.int64), []
-    started = time.perf_counter()
-    steps, batch = config.burgers_steps, min(config.burgers_batch, len(x))
-    for number in tqdm(range(steps), desc=f"Burgers, {arm}, seed {seed}", disable=None):
-        if len(order) < batch:
-            order = torch.cat([order, torch.randperm(len(x), generator=generator)])
-        chosen, order = order[:batch], order[batch:]
-        for group in optimizer.param_groups:
-            group["lr"] = config.burgers_rate * rate_factor("onecycle", number / steps)
-        loss = relative_l2(net(x[chosen] / scale, grid), y[chosen] / scale, grid).mean()
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        optimizer.step()
-        losses.append(loss.item())
-        if not np.isfinite(losses[-1]):
-            raise RuntimeError(
-                f"Burgers, {arm}: the loss is not finite at step {number}: pass a smaller --burgers-rate"
-            )
-    seconds = time.perf_counter() - started
+    steps = config.burgers_steps
+    losses, seconds = train_steps(
+        net,
+        optimizer,
+        x / scale,
+        y / scale,
+        grid,
+        seed=seed,
+        steps=steps,
+        batch=min(config.burgers_batch, len(x)),
+        rate=config.burgers_rate,
+        name=f"Burgers, {arm}",
+        progress=f"Burgers, {arm}, seed {seed}",
+    )
     found = {"errors": errors(net, tests, scale)}
     if arm != "FNO":
         for module in net.modules():

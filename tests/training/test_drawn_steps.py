@@ -14,7 +14,7 @@ from sciops.datasets import Splits, TrajectoryDataset, build_dataset, write_nati
 from sciops.metrics import relative_l2
 from sciops.models import Stepper
 from sciops.training import TrainConfig, fit
-from studies.distributed_training import launch
+from studies.kit.launch import launch
 from studies.train import PRESETS, run
 
 GRID = Grid((8,), centering="periodic")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sciops._json import read_jsonl
-from studies.distributed_training import launch
+from studies.kit.launch import launch
 from studies.kit.smooth_fields import write_fields
 from studies.train import PRESETS, run
 
