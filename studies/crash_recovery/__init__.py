@@ -40,6 +40,7 @@ from sciops.runs import RunFolder
 from studies.crash_recovery.commands import Job, contents, jobs
 from studies.kit.cells import code_digest, kept
 from studies.kit.choices import require_known
+from studies.kit.tables import print_table
 
 
 @dataclass(frozen=True)
@@ -343,10 +344,9 @@ def _counts(records: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 def _print(results: dict[str, Any]) -> None:
     print(f"\n{results['moments']} moments, {results['kills']} kills in {results['seconds']:.0f} s")
-    print(f"{'job':>26} {'moments':>8} {'kills':>6} {'recovered':>10} {'findings':>9}")
-    for name, row in results["jobs"].items():
-        wrong = sum(row["outcomes"].get(kind, 0) for kind in FINDINGS)
-        print(f"{name:>26} {row['moments']:>8} {row['kills']:>6} {row['outcomes'].get(WHOLE, 0):>10} {wrong:>9}")
+    found = ("findings", lambda row: sum(row["outcomes"].get(kind, 0) for kind in FINDINGS))
+    whole = ("recovered", lambda row: row["outcomes"].get(WHOLE, 0))
+    print_table(results["jobs"], "job=name; moments; kills", whole, found)
     for name, why in results["skipped"].items():
         print(f"{name:>26} skipped: {why}")
     for finding in results["findings"][:20]:

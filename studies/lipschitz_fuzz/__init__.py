@@ -35,6 +35,7 @@ from sciops.lipschitz import Bound, lipschitz_bound
 from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder
 from studies.kit.cells import code_digest, kept
+from studies.kit.tables import print_table
 from studies.kit.timing import threads
 from studies.lipschitz_fuzz import changes, models, own
 from studies.lipschitz_fuzz.truth import Case, inputs, largest_token, stretches
@@ -267,17 +268,14 @@ def _refuse(results: dict[str, Any]) -> None:
 
 
 def _print(results: dict[str, Any]) -> None:
-    print(f"{'':26}{'drawn':>7}{'bounded':>9}{'refused':>9}{'below':>7}{'raised':>8}   bound / largest stretch")
-    print(f"{'':66}{'least':>9}{'10 %':>10}{'median':>10}{'90 %':>10}   refused for")
-    for row in results["kinds"]:
-        numbers = f"{row['least']:>9.3g}" + "".join(f"{row[name]:>10.3g}" for name in ("low", "median", "high"))
-        causes = ", ".join(f"{name} {count}" for name, count in list(row["causes"].items())[:2])
-        print(
-            f"{row['kind']:26}{row['compositions']:>7}{row['bounded']:>9}{row['refused']:>9}{row['below']:>7}"
-            f"{row['raised']:>8}{numbers}   {causes}"
-        )
     total = {name: sum(row[name] for row in results["kinds"]) for name in ("bounded", "refused", "below", "raised")}
-    print(f"{'all':26}{results['models']:>7}" + "".join(f"{total[n]:>{w}}" for n, w in zip(total, (9, 9, 7, 8))))
+    print_table(
+        [*results["kinds"], {"kind": "all", "compositions": results["models"], "causes": {}, **total}],
+        "=kind; drawn=compositions; bounded; refused; below; raised",
+        "least:.3g; 10 %=low:.3g; median:.3g; 90 %=high:.3g",
+        ("refused for", lambda row: ", ".join(f"{name} {n}" for name, n in list(row["causes"].items())[:2])),
+        title="drawn models, and the bound over the largest stretch found",
+    )
     for row in results["planted"]:
         asked = row["compositions"] - row["refused"]
         print(f"planted rules, {row['factor']:g} times too small: {row['found']} of {asked} found")
