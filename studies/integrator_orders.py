@@ -27,6 +27,7 @@ from sciops.plotting import figure, series
 from sciops.random_fields import gaussian_random_field
 from sciops.runs import RunFolder
 from studies.kit.choices import require_known
+from studies.kit.tables import print_table
 
 
 @dataclass(frozen=True)
@@ -209,15 +210,12 @@ def exact_checks() -> list[dict[str, Any]]:
 
 def _print(results: dict[str, Any]) -> None:
     print("measured order of the time integrator: slope between the two smallest steps above noise (error at smallest)")
-    print(f"{'equation':<22}" + "".join(f"{f'order {order}':>20}" for order in ORDERS))
-    names = dict.fromkeys(row["equation"] for row in results["orders"])
-    for name in names:
-        rows = [row for row in results["orders"] if row["equation"] == name]
-        cells = (f"{row['slope']:.3f} ({row['errors'][-1]:.1e})" for row in rows)
-        print(f"{name:<22}" + "".join(f"{cell:>20}" for cell in cells))
-    print("\nexact solutions: largest error")
-    for row in results["exact"]:
-        print(f"  {row['what']:<46}{row['error']:.1e}   at most {row['most']:.0e}: {'met' if row['met'] else 'MISSED'}")
+    found: dict[str, dict[str, str]] = {row["equation"]: {} for row in results["orders"]}
+    for row in results["orders"]:
+        found[row["equation"]][f"order {row['order']}"] = f"{row['slope']:.3f} ({row['errors'][-1]:.1e})"
+    print_table(found, "equation=name", *(f"order {order}" for order in ORDERS))
+    met = ("", lambda row: "met" if row["met"] else "MISSED")
+    print_table(results["exact"], "=what; error:.1e; at most=most:.0e", met, title="exact solutions: largest error")
 
 
 def _draw(results: dict[str, Any], path: Path) -> None:

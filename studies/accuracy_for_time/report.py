@@ -10,6 +10,7 @@ import numpy as np
 
 from sciops.plotting import MARKERS, PALETTE, figure
 from studies.accuracy_for_time.arms import ARMS, KINDS
+from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
 
 if TYPE_CHECKING:
@@ -68,29 +69,19 @@ def _least(row: Mapping[str, Any]) -> float:
     return min(row["error"], row["averaged"])
 
 
-def print_table(results: Mapping[str, Any], config: Config) -> None:
+def print_report(results: Mapping[str, Any], config: Config) -> None:
     for n, rows in results["summary"].items():
-        print(
-            f"\n{n}² nodes of {config.finest}², {config.samples[0]} training fields, {config.seconds:g} s of training "
+        title = (
+            f"{n}² nodes of {config.finest}², {config.samples[0]} training fields, {config.seconds:g} s of training "
             f"on {config.threads} threads ({config.device}), {len(config.seeds)} seed(s); mean relative L2 of "
             f"{config.samples[2]} test fields"
         )
-        width = max(len(row["name"]) for row in rows)
-        print(
-            f"{'':{width}}  {'':7} {'error':>8} {'seeds from–to':>15} {'averaged':>9} {'ms/sample':>9} {'ms/step':>8}"
-            f" {'steps':>6} {'epochs':>6} {'parameters':>10}"
+        print_table(
+            sorted(rows, key=lambda row: row["error"]),
+            "=name; kind; error:.5f; low:.5f; high:.5f; averaged:.5f; ms/sample=milliseconds:.2f",
+            "ms/step=milliseconds per step:.1f; steps:.0f; epochs:.1f; parameters:.0f",
+            title=title,
         )
-        for row in sorted(rows, key=lambda row: row["error"]):
-            line = f"{row['name']:{width}}  {row['kind']:7} {row['error']:>8.5f} "
-            if row["kind"] == "solver":
-                print(line + f"{'':>15} {'':>9} {row['milliseconds']:>9.2f}")
-                continue
-            spread = f"{row['low']:.5f}–{row['high']:.5f}" if row["seeds"] > 1 else "one seed"
-            print(
-                f"{line}{spread:>15} {row['averaged']:>9.5f} {row['milliseconds']:>9.2f} "
-                f"{row['milliseconds per step']:>8.1f} {row['steps']:>6.0f} {row['epochs']:>6.1f} "
-                f"{row['parameters']:>10.0f}"
-            )
     print("\naveraged: over the eight symmetries of the square, eight runs of the network a sample")
     for kind, meaning in KINDS.items():
         print(f"{kind}: {meaning}")

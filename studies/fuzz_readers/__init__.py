@@ -38,6 +38,7 @@ from studies.kit.choices import require_known
 from studies.kit.fuzzing.hostile_files import HOSTILE
 from studies.kit.fuzzing.odd_contents import damage
 from studies.kit.fuzzing.worker import opened_in_every_way, waited
+from studies.kit.tables import print_table
 
 
 @dataclass(frozen=True)
@@ -330,16 +331,14 @@ class Worker:
 
 def _print(results: dict[str, Any]) -> None:
     print(f"{results['files']} files in {results['seconds']:.0f} s")
-    heads = {"opened": 7, "refused": 8, "findings": 9, "slowest s": 10, "memory MB": 10, "computing s": 12}
-    print(f"{'layout':>28} " + " ".join(f"{head:>{width}}" for head, width in heads.items()))
-    for name, counts in results["outcomes"].items():
-        if counts:
-            wrong = sum(counts.get(kind, 0) for kind in FINDINGS)
-            print(
-                f"{name:>28} {counts.get('opened', 0):>7} {counts.get('refused', 0):>8} {wrong:>9} "
-                f"{results['slowest_seconds'][name]:>10.2f} {results['largest_megabytes'][name]:>10.0f} "
-                f"{results['most_computing_seconds'][name]:>12.2f}"
-            )
+    print_table(
+        {name: {"opened": 0, "refused": 0, **counts} for name, counts in results["outcomes"].items() if counts},
+        "layout=name; opened; refused",
+        ("findings", lambda row: sum(row.get(kind, 0) for kind in FINDINGS)),
+        ("slowest s", lambda row: f"{results['slowest_seconds'][row['name']]:.2f}"),
+        ("memory MB", lambda row: f"{results['largest_megabytes'][row['name']]:.0f}"),
+        ("computing s", lambda row: f"{results['most_computing_seconds'][row['name']]:.2f}"),
+    )
     for finding in results["findings"][:20]:
         print(f"  {finding['outcome']}: {finding['name']}: {finding['detail']}")
     if not results["findings"]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from sciops.evaluation import paired_verdict, spread
 from sciops.plotting import figure, series
+from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
 
 if TYPE_CHECKING:
@@ -108,18 +109,13 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
         f"{images['test']} test images; {config.epochs} epochs, {len(config.seeds)} seed(s), batches of "
         f"{config.batch_size}, {config.threads} threads ({config.device})"
     )
-    width = max(len(row["name"]) for row in results["summary"])
-    print(
-        f"{'':{width}} {'accuracy %':>17} {'seeds from–to':>15} {'validation':>10} {'ms/step':>8} "
-        f"{'MB/step':>8} {'s/run':>7} {'parameters':>10} {'rate':>8}"
+    print_table(
+        sorted(results["summary"], key=lambda row: -row["accuracy"]),
+        "=name",
+        ("accuracy %", lambda row: f"{spread(run['accuracy'] for run in results['runs'][row['name']]):.2f}"),
+        f"low:.2f; high:.2f; validation:.2f; ms/step=1e3*seconds:.1f; MB/step={2**-20}*bytes:.1f",
+        "s/run=training seconds:.1f; parameters; rate:.2g",
     )
-    for row in sorted(results["summary"], key=lambda row: -row["accuracy"]):
-        shown = f"{spread(run['accuracy'] for run in results['runs'][row['name']]):.2f}"
-        print(
-            f"{row['name']:{width}} {shown:>17} {row['low']:>8.2f}–{row['high']:<6.2f} "
-            f"{row['validation']:>10.2f} {1e3 * row['seconds']:>8.1f} {row['bytes'] / 2**20:>8.1f} "
-            f"{row['training seconds']:>7.1f} {row['parameters']:>10} {row['rate']:>8.2g}"
-        )
     for name, runs in results["runs"].items():
         for number, run in enumerate(runs):
             if run["stopped"]:
@@ -129,12 +125,11 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
         f"{max(row['sampling'] for row in results['summary']):.2f} points"
     )
     if results["curve"]:
-        print(f"\na training step of {config.curve_batch} images, by pixels per side: ms, MB")
+        both = lambda cost: f"{1e3 * cost['seconds']:.1f}, {cost['bytes'] / 2**20:.1f}"  # noqa: E731
         names = list(next(iter(results["curve"].values())))
-        print(f"{'':>6}" + "".join(f"{name:>18}" for name in names))
-        for size, costs in results["curve"].items():
-            cells = (f"{1e3 * costs[name]['seconds']:.1f}, {costs[name]['bytes'] / 2**20:.1f}" for name in names)
-            print(f"{size:>5}²" + "".join(f"{cell:>18}" for cell in cells))
+        columns = [(name, lambda row, name=name: both(row[name])) for name in names]
+        title = f"a training step of {config.curve_batch} images, by pixels per side: ms, MB"
+        print_table(results["curve"], "=name", *columns, title=title)
     print_targets(results["targets"])
     for row in results["targets"]:
         if "spread" in row:

@@ -32,7 +32,7 @@ from studies.kit.pool import pool
 from studies.kit.text_training import text_data
 from studies.mixer_zoo.cells import FIELDS, TASKS, cell, described
 from studies.mixer_zoo.cost import costs
-from studies.mixer_zoo.report import draw, print_table, summary
+from studies.mixer_zoo.report import draw, print_report, summary
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def run(config: Config) -> dict[str, Any]:
     results = {"rows": summary(cells, measured, arms), "cells": plain(cells), "costs": measured}
     folder.write_results(results)
     draw(results, config, folder.figures / "mixer_zoo.png")
-    print_table(results, config)
+    print_report(results, config)
     print(f"\nresults.json and figures/mixer_zoo.png in {folder.path}")
     broken = [f"{r['arm']} on {r['task']}" for r in cells if not 0 <= r["score"] < float("inf")]
     if broken:
