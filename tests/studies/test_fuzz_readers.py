@@ -159,7 +159,7 @@ def test_time_in_the_queue_for_a_processor_is_the_machines(tmp_path, monkeypatch
     )
     worker = Worker(0.2)
     assert worker.attempt(tmp_path / "file")["outcome"] == "hang"
-    monkeypatch.setattr(fuzz_readers, "waited", lambda process: {process: time.perf_counter()})
+    monkeypatch.setattr(opening, "waited", lambda process: {process: time.perf_counter()})
     assert worker.attempt(tmp_path / "file")["outcome"] == "opened"
     worker.close()
 
