@@ -10,6 +10,7 @@ import numpy as np
 
 from sciops.plotting import MARKERS, PALETTE, figure
 from studies.accuracy_for_time.arms import ARMS, KINDS
+from studies.kit.figures import ticks
 from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
 
@@ -140,6 +141,4 @@ def _name_points(axis: Any, rows: list[dict[str, Any]]) -> None:
 
 def _plain_ticks(axis: Any) -> None:
     low, high = axis.get_xlim()
-    ticks = [m * 10.0**e for e in range(-3, 6) for m in (1, 2, 5) if low <= m * 10.0**e <= high]
-    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axis.set_xticks([], minor=True)
+    ticks(axis.xaxis, [m * 10.0**e for e in range(-3, 6) for m in (1, 2, 5) if low <= m * 10.0**e <= high])

@@ -20,6 +20,7 @@ import numpy as np
 
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
+from studies.kit.figures import ticks
 from studies.kit.tables import print_table
 from studies.kit.timing import (
     device_peak,
@@ -343,7 +344,6 @@ def _draw(config: Config, results: dict[str, Any], path: Path) -> None:
                 values = {int(n): v / unit for n, v in results[key].get(name, {}).items()}
                 sizes |= set(values)
                 axis.loglog([n**2 for n in values], list(values.values()), label=name, **style)
-            axis.set_xticks([n**2 for n in sorted(sizes)], [f"{n}²" for n in sorted(sizes)])
-            axis.set_xticks([], minor=True)
+            ticks(axis.xaxis, [n**2 for n in sorted(sizes)], lambda cells: f"{cells**0.5:.0f}²")
             axis.set(xlabel="grid points", ylabel=label, title=f"{config.channels} channels, {title}")
         fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.plotting import PALETTE, figure, series
+from studies.kit.figures import band, ticks
 from studies.kit.tables import print_table
 
 if TYPE_CHECKING:
@@ -101,16 +102,13 @@ def _draw_sandwich(axis: Any, model: dict[str, Any], points: int) -> None:
     x = [100 * row["share"] for row in rows]
     names = {"certificate": "certificate L·ε", "attack": "PGD", "random": "best random"}
     for (key, label), style in zip(names.items(), series()):
-        values = 100 * np.array([row[key] for row in rows])
-        axis.loglog(x, values.mean(1), label=label, **style)
-        axis.fill_between(x, values.min(1), values.max(1), color=style["color"], alpha=0.2, linewidth=0)
+        band(axis, x, 100 * np.array([row[key] for row in rows]).T, label=label, style=style, alpha=0.2)
     count = len(slope["dense"] or slope["power"])
     kind, norms = ("whole", slope["dense"]) if slope["dense"] else ("power iteration", slope["power"])
     shares = np.array([row["certificate"][:count] for row in rows]) / slope["bound"]  # ε over ‖G(a)‖
     axis.loglog(x, 100 * (shares * np.array(norms)).mean(1), color="0.2", linestyle=":", label="slope ‖J(a)‖·ε")
     axis.set_title(f"{_name(model)}, {points}² ({kind} J)")
-    axis.set_xticks(x, [f"{value:g}" for value in x])
-    axis.set_xticks([], minor=True)
+    ticks(axis.xaxis, x)
 
 
 def _draw_accuracy(axis: Any, results: dict[str, Any], config: Config) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from sciops.evaluation import spread
-from sciops.plotting import figure, series
+from sciops.plotting import series
+from studies.kit.figures import band, panels, ticks
 from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
 
@@ -159,12 +160,9 @@ def draw(results: dict[str, Any], path: Path) -> None:
     shown = [part for part in drawers if part in results]
     if not shown:
         return
-    columns = min(3, len(shown))
-    with figure(path, -(-len(shown) // columns), columns, width=3.7, height=3.0) as (_, axes):
-        for axis, part in zip(axes.flat, shown):
+    with panels(path, len(shown), 3, width=3.7, height=3.0) as axes:
+        for axis, part in zip(axes, shown):
             drawers[part](axis, results[part])
-        for axis in list(axes.flat)[len(shown) :]:
-            axis.set_visible(False)
 
 
 def _draw_hops(axis: Any, rows: list[dict[str, Any]]) -> None:
@@ -172,8 +170,7 @@ def _draw_hops(axis: Any, rows: list[dict[str, Any]]) -> None:
     for row, style in zip(rows, series()):
         keep = [i for i, hop in enumerate(row["value"]) if hop in row["judged"]]
         hops, seeds = np.array(row["value"])[keep], np.array(row["by_seed"])[:, keep]
-        axis.plot(hops, seeds.mean(0), label=row["name"], **style)
-        axis.fill_between(hops, seeds.min(0), seeds.max(0), color=style["color"], alpha=0.15, linewidth=0)
+        band(axis, hops, seeds, label=row["name"], style=style)
     axis.set(xlabel="links to the root", ylabel="accuracy", ylim=(0, 1.05))
     axis.xaxis.get_major_locator().set_params(integer=True)
     _legend_below(axis)
@@ -217,8 +214,7 @@ def _draw_times(axis: Any, timed: dict[str, Any]) -> None:
         axis.loglog([row["n"] for row in rows], [row["seconds"] for row in rows], label=label, **style)
     axis.set(xlabel="tokens", ylabel="seconds, forward and backward", title="time, and exponent in the length")
     lengths = sorted({row["n"] for row in timed["rows"]})
-    axis.set_xticks(lengths, [str(n) for n in lengths])
-    axis.set_xticks([], minor=True)
+    ticks(axis.xaxis, lengths)
     low, high = axis.get_ylim()
     axis.set_ylim(low, high * (high / low) ** 0.6)
     axis.legend(loc="upper left")
@@ -227,9 +223,8 @@ def _draw_times(axis: Any, timed: dict[str, Any]) -> None:
 def _draw_properties(axis: Any, rows: list[dict[str, Any]]) -> None:
     for name, style in zip(dict.fromkeys(row["name"] for row in rows), series()):
         own = [row for row in rows if row["name"] == name]
-        p, seeds = [row["properties"] for row in own], np.array([row["accuracies"] for row in own])
-        axis.plot(p, seeds.mean(1), label=name, **style)
-        axis.fill_between(p, seeds.min(1), seeds.max(1), color=style["color"], alpha=0.15, linewidth=0)
+        seeds = np.array([row["accuracies"] for row in own]).T
+        band(axis, [row["properties"] for row in own], seeds, label=name, style=style)
     axis.axvline(min(row["heads"] for row in rows) + 0.5, color="0.4", linewidth=0.8, linestyle=":")
     axis.set(xlabel="pointer systems in the same tokens", ylabel="accuracy", title="more systems than heads")
     axis.set_ylim(0, 1.05)

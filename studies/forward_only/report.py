@@ -10,6 +10,7 @@ import numpy as np
 
 from sciops.evaluation import FEWEST
 from sciops.plotting import figure, series
+from studies.kit.figures import ticks
 
 if TYPE_CHECKING:
     from studies.forward_only import Config
@@ -176,12 +177,9 @@ def _draw_errors(axis: Any, task: str, results: dict[str, Any], config: Config) 
     depths = sorted({r["depth"] for r in results["summary"] if r["task"] == task and r["arm"] in config.arms})
     axis.set_xscale("log")
     axis.set_yscale("log")
-    axis.set_xticks(depths, map(str, depths))
-    axis.set_xticks([], minor=True)
+    ticks(axis.xaxis, depths)
     low, high = axis.get_ylim()
-    ticks = [t for t in (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.9) if low <= t <= high]
-    axis.set_yticks(ticks, [f"{t:g}" for t in ticks])
-    axis.set_yticks([], minor=True)
+    ticks(axis.yaxis, [t for t in (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.9) if low <= t <= high])
     kind = "relative $L^2$ error" if task == "darcy" else "error rate"
     axis.set(title=task, xlabel="hidden layers", ylabel=f"{kind}, test")
 

@@ -11,6 +11,7 @@ import numpy as np
 from sciops.evaluation import Rouge, spread
 from sciops.plotting import PALETTE, figure, series
 from studies.gap_sentences.training import ARMS, LONGER, PRETRAINED
+from studies.kit.figures import ticks
 from studies.kit.tables import print_table
 from studies.kit.verdicts import seed_verdict
 
@@ -179,6 +180,5 @@ def _draw_costs(rows: list[dict[str, Any]], path: Path) -> None:
             for name, style in zip(("state_space", "self_attention"), series()):
                 axis.loglog(lengths, [scale * row[key][name] for row in rows], label=name, **style)
             axis.set(xlabel="tokens of the source", ylabel=label)
-            axis.set_xticks(lengths, [str(n) for n in lengths])
-            axis.set_xticks([], minor=True)
+            ticks(axis.xaxis, lengths)
         axes[0, 0].legend()

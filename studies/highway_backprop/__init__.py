@@ -26,6 +26,7 @@ from sciops.plotting import figure, series
 from sciops.runs import RunFolder
 from studies.highway_backprop import recurrent, stacks
 from studies.kit.choices import require_known
+from studies.kit.figures import band, ticks
 from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
 
@@ -223,9 +224,7 @@ def _draw_cosines(results: dict[str, Any], config: Config, path: Path) -> None:
                 runs = [r["looks"] for r in results["runs"] if (r["model"], r["arm"]) == (name, arm)]
                 cosine = np.array([[look["cosine"] for look in looks] for looks in runs])
                 share = [look["share"] for look in runs[0]]
-                style = next(styles)
-                axis.plot(share, cosine.mean(0), label=arm, **style)
-                axis.fill_between(share, cosine.min(0), cosine.max(0), color=style["color"], alpha=0.15, linewidth=0)
+                band(axis, share, cosine, label=arm, style=next(styles))
             axis.set(title=f"{name.upper()}, {2 * config.blocks} layers", xlabel="share of the training")
             axis.set_ylabel("cosine with the true gradient")
             axis.legend()
@@ -252,8 +251,7 @@ def _draw_times(results: dict[str, Any], path: Path) -> None:
                 own = [row for row in rows if row["how"] == how]
                 axis.loglog([row["steps"] for row in own], [row[key] for row in own], label=how, **style)
             steps = list(dict.fromkeys(row["steps"] for row in rows))
-            axis.set_xticks(steps, [str(t) for t in steps])
-            axis.set_xticks([], minor=True)
+            ticks(axis.xaxis, steps)
             axis.yaxis.set_minor_formatter("")
             axis.set(title=title, xlabel="steps T of the GRU", ylabel="milliseconds")
         axes[0, 0].legend()

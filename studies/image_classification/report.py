@@ -11,6 +11,7 @@ import numpy as np
 
 from sciops.evaluation import paired_verdict, spread
 from sciops.plotting import figure, series
+from studies.kit.figures import ticks
 from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
 
@@ -168,8 +169,7 @@ def draw(results: Mapping[str, Any], config: Config, folder: Path) -> None:
         for axis, (key, scale, label) in zip(axes[0], quantities):
             for name in names:
                 axis.loglog(sizes, [scale * curve[n][name][key] for n in sizes], label=name, **styles[name])
-            axis.set_xticks(sizes, [f"{n}²" for n in sizes])
-            axis.set_xticks([], minor=True)
+            ticks(axis.xaxis, sizes, "{}²".format)
             axis.set_xlabel(f"pixels, {config.curve_batch} images a step")
             axis.set_ylabel(label)
             _round_ticks(axis.yaxis, [scale * curve[n][name][key] for n in sizes for name in names])
@@ -180,7 +180,5 @@ def _round_ticks(axis: Any, values: list[float]) -> None:
     """Ticks of a log axis at 1, 2, 5 times powers of ten around the values (at powers alone where many), plainly."""
     low, high = max(min(values), 1e-3) / 1.3, max(*values, 1e-3) * 1.3
     steps = (1,) if high > 500 * low else (1, 2, 5)
-    ticks = [m * 10.0**e for e in range(-4, 7) for m in steps if low <= m * 10.0**e <= high]
     axis.axes.set(**{f"{axis.axis_name}lim": (low, high)})
-    axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
-    axis.set_ticks([], minor=True)
+    ticks(axis, [m * 10.0**e for e in range(-4, 7) for m in steps if low <= m * 10.0**e <= high])

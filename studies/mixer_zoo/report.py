@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.evaluation import Spread, spread
-from sciops.plotting import MARKERS, PALETTE, figure
+from sciops.plotting import MARKERS, PALETTE
+from studies.kit.figures import panels as drawn
 from studies.kit.mixer_arms import NO_MIXER
 from studies.kit.tables import print_table
 from studies.mixer_zoo.cells import SCORES
@@ -109,14 +110,10 @@ def draw(results: Mapping[str, Any], config: Config, path: Path) -> None:
         for name, label, unit in (("decode", "one token decoded, ms", 1e3), ("cache", "cache a channel, numbers", 1.0)):
             values = [[(unit * row["costs"][name][n], None, None) for n in row["costs"][name]] for row in rows]
             panels.append((label, values))
-    columns = min(5, len(panels))
-    with figure(path, -(-len(panels) // columns), columns, width=2.6, height=0.6 + 0.22 * len(rows)) as (_, axes):
-        for axis, (label, values) in zip(axes.flat, panels):
+    with drawn(path, len(panels), 5, width=2.6, height=0.6 + 0.22 * len(rows)) as axes:
+        for i, (axis, (label, values)) in enumerate(zip(axes, panels)):
             _draw_panel(axis, label, values, [row["arm"] for row in rows], list(_contexts(rows)))
-        for i, axis in enumerate(axes.flat):
-            if i >= len(panels):
-                axis.set_visible(False)
-            elif i % columns:
+            if i % 5:
                 axis.set_yticklabels([])
 
 

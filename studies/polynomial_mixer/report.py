@@ -11,6 +11,7 @@ import numpy as np
 
 from sciops.evaluation import spread
 from sciops.plotting import figure, series
+from studies.kit.figures import ticks
 from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
 from studies.polynomial_mixer.cost import LAYERS, LINEAR, break_even, crossover, slopes
@@ -232,9 +233,7 @@ def _dots(axis: Any, by_arm: Mapping[str, Any], kinds: Sequence[tuple[str, str]]
         )
         axis.set_xlim(0.8 * low, 1.25 * high)
         steps = [m * 10.0**k for k in range(-8, 3) for m in (1, 2, 5)]
-        ticks = [t for t in steps if 0.8 * low <= t <= 1.25 * high]
-        axis.set_xticks(ticks, [f"{t:g}" for t in ticks])
-        axis.set_xticks([], minor=True)
+        ticks(axis.xaxis, [t for t in steps if 0.8 * low <= t <= 1.25 * high])
     else:
         axis.set_xlim(-0.02, 1.02)
     if len(kinds) > 1:

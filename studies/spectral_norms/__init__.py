@@ -26,6 +26,7 @@ from sciops.lipschitz._symbols import torus_norm
 from sciops.lipschitz.convolution import bridge_factor
 from sciops.plotting import LINES, figure, series
 from sciops.runs import RunFolder
+from studies.kit.figures import panels, ticks
 from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target, threads
 from studies.spectral_norms.cases import check_cases
@@ -209,9 +210,8 @@ def _print(results: dict[str, Any], config: Config) -> None:
 
 def _draw_speed(results: dict[str, Any], path: Path) -> None:
     names = list(dict.fromkeys(row["problem"] for row in results["speed"]))
-    columns = min(2, len(names))
-    with figure(path, -(-len(names) // columns), columns, width=5.6, height=2.7) as (_, axes):
-        for axis, name in zip(axes.flat, names):
+    with panels(path, len(names), 2, width=5.6, height=2.7) as axes:
+        for axis, name in zip(axes, names):
             rows = [row for row in results["speed"] if row["problem"] == name]
             for method, style in zip(dict.fromkeys(row["method"] for row in rows), series()):
                 own = [row for row in rows if row["method"] == method]
@@ -224,8 +224,6 @@ def _draw_speed(results: dict[str, Any], path: Path) -> None:
                 )
             axis.set(title=name, xlabel="time of one call (ms)", ylabel="|estimate / σ₁ − 1|")
             axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), title="share of estimates below σ₁")
-        for axis in list(axes.flat)[len(names) :]:
-            axis.set_visible(False)
 
 
 def _draw_ladder(results: dict[str, Any], config: Config, path: Path) -> None:
@@ -240,7 +238,6 @@ def _draw_ladder(results: dict[str, Any], config: Config, path: Path) -> None:
             axis.plot([row["n"] for row in known], [row[name] for row in known], label=label, **style)
         k, c = config.ladder_kernel, config.ladder_channels
         axis.set_xscale("log", base=2)
-        axis.set_xticks([row["n"] for row in rows], [str(row["n"]) for row in rows])
-        axis.set_xticks([], minor=True)
+        ticks(axis.xaxis, [row["n"] for row in rows])
         axis.set(title=f"zero padding, {c} to {c} channels, {k}×{k}", xlabel="points per axis n", ylabel="bound of σ₁")
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

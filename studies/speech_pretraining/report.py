@@ -12,6 +12,7 @@ import numpy as np
 from sciops.evaluation import spread
 from sciops.models._log_mel import LogMel
 from sciops.plotting import PALETTE, figure, series
+from studies.kit.figures import band
 from studies.kit.verdicts import seed_verdict
 from studies.speech_pretraining.costs import exponents
 from studies.speech_pretraining.data import Speech
@@ -174,8 +175,7 @@ def draw(results: Mapping[str, Any], data: Speech, folder: Path) -> None:
             width = max(1, curves.shape[1] // 40)
             whole = curves[:, : curves.shape[1] // width * width].reshape(len(curves), -1, width).mean(-1)
             at = (np.arange(whole.shape[1]) + 0.5) * width
-            axis.plot(at, 100 * whole.mean(0), label=mixer, **style | {"marker": None})
-            axis.fill_between(at, 100 * whole.min(0), 100 * whole.max(0), color=style["color"], alpha=0.15)
+            band(axis, at, 100 * whole, label=mixer, style=style | {"marker": None})
         axis.axhline(100 * rows[0]["commonest"], color="0.4", linewidth=0.9)
         axis.annotate("commonest code", (0.99, 100 * rows[0]["commonest"]), xycoords=("axes fraction", "data"),
                       xytext=(0, 3), textcoords="offset points", ha="right", fontsize=7.5, color="0.3")  # fmt: skip

@@ -10,6 +10,7 @@ import numpy as np
 
 from sciops.evaluation import spread
 from sciops.plotting import figure, series
+from studies.kit.figures import band
 from studies.kit.tables import print_table
 from studies.kit.verdicts import seed_verdict, shown
 from studies.state_feedback.comparisons import EQUAL_TIME, verdicts
@@ -108,10 +109,7 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
                 for arm, style, mine in _by_arm(runs, task["name"], [a for a in arms if not a.startswith("BPTT")]):
                     steps = [c["step"] for c in mine[0]["closeness"]]
                     values = np.array([[c[key] for c in r["closeness"]] for r in mine])
-                    axis.plot(steps, values.mean(0), label=_name(arm), **style)
-                    axis.fill_between(
-                        steps, values.min(0), values.max(0), color=style["color"], alpha=0.12, linewidth=0
-                    )
+                    band(axis, steps, values, label=_name(arm), style=style, alpha=0.12)
                 axis.set_ylabel(label)
             axes[1, column].set_yscale("log")
             _plain_log(axes[1, column].yaxis)
