@@ -11,6 +11,7 @@ import numpy as np
 from sciops.evaluation import FEWEST
 from sciops.plotting import figure, series
 from studies.kit.figures import ticks
+from studies.kit.tables import print_table
 
 if TYPE_CHECKING:
     from studies.forward_only import Config
@@ -95,13 +96,10 @@ def print_report(results: dict[str, Any], config: Config) -> None:
         kind = "relative L2 error of the pressure" if task == "darcy" else "error rate"
         print(f"\n{task}: {kind} on test data, mean over {len(config.seeds)} seeds [least, greatest]")
         print(f"@ rate, and share of hidden layers or scale of F; {said}")
-        print(f"{'':<22}" + "".join(f"{f'{depth} layers':>32}" for depth in depths))
-        for arm in dict.fromkeys(r["arm"] for r in rows):
-            cells = []
-            for depth in depths:
-                row = next((r for r in rows if (r["arm"], r["depth"]) == (arm, depth)), None)
-                cells.append("" if row is None else _cell(row))
-            print(f"{arm:<22}" + "".join(f"{cell:>32}" for cell in cells))
+        found: dict[str, dict[str, str]] = {r["arm"]: {} for r in rows}
+        for r in rows:
+            found[r["arm"]][f"{r['depth']} layers"] = _cell(r)
+        print_table(found, "=name", *(f"{depth} layers" for depth in depths))
         print("cosine to the true gradient, first / middle / last hidden layer, at the start → end; ratio of norms")
         for row in rows:
             if row["angles"] and row["arm"] not in ("backprop, orthogonal", "backprop, free"):
