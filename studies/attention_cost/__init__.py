@@ -321,8 +321,8 @@ def _print(config: Config, results: dict[str, Any]) -> None:
     )
     for title, found, scale in (("time in ms", results["curve"], 1e3), ("peak memory in MB", results["memory"], 1e-6)):
         sizes = sorted({n for values in found.values() for n in values}, key=int)
-        powers = {name: {"exponent": exponent(values)} for name, values in found.items() if len(values) > 1}
-        rows = {name: values | powers.get(name, {}) for name, values in found.items()}
+        powers = {name: exponent(values) if len(values) > 1 else None for name, values in found.items()}
+        rows = {name: values | {"exponent": powers[name]} for name, values in found.items()}
         print_table(rows, "=name", *(f"{n}²={scale}*{n}:.1f" for n in sizes), "exponent:.2f", title=title)
     first, second = config.curve[:2]
     print(f"\ntime per cell against the mean of {first}² and {second}²")
