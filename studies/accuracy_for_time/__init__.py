@@ -23,7 +23,7 @@ from tqdm.auto import tqdm
 from sciops.runs import RunFolder
 from studies.accuracy_for_time.arms import ARMS
 from studies.accuracy_for_time.case import solved_alone, splits_of, trained_and_tested
-from studies.accuracy_for_time.report import draw, print_table, summary, targets
+from studies.accuracy_for_time.report import draw, print_report, summary, targets
 from studies.kit.cells import data_digest, kept
 from studies.kit.choices import require_known
 from studies.kit.timing import threads
@@ -87,7 +87,7 @@ def run(config: Config) -> dict[str, Any]:
     results["targets"] = targets(results["summary"], config)
     folder.write_results(results)
     draw(results["summary"], config, folder.figures / "accuracy_for_time.png")
-    print_table(results, config)
+    print_report(results, config)
     print(f"\nresults.json and figures/accuracy_for_time.png in {folder.path}")
     return results
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,27 +18,30 @@ from sciops.random_fields import gaussian_random_field, two_phase
 from sciops.symmetry import Symmetry
 from sciops.training import TrainConfig, evaluate, fit
 from studies.accuracy_for_time.arms import Arm
-from studies.kit.cells import fingerprint, read_arrays, write_arrays
+from studies.kit.cells import kept_arrays
 from studies.kit.timing import interleaved
+
+if TYPE_CHECKING:
+    from studies.accuracy_for_time import Config
 
 _BLOCK = 50  # fields drawn and solved at a time
 _ALWAYS = 10**6  # epochs: the clock ends a run
 
 
-def splits_of(config: Any, sizes: tuple[int, ...]) -> dict[int, Splits]:
+def splits_of(config: Config, sizes: tuple[int, ...]) -> dict[int, Splits]:
     """Train, validation and test fields by nodes per axis: Darcy flow of the li2020 law, solved on the finest grid.
 
-    Kept in fields.npz of the study's folder, recreated where its fingerprint differs.
+    Kept in the study's folder, in a file for each law, sizes and numbers of samples.
     """
     drawn = dict(tau=3.0, alpha=2.0, seed=config.data_seed, modes=192)
     phases = dict(low=3.0, high=12.0)
     made_by = {"finest": config.finest, "sizes": sizes, "samples": config.samples, "drawn": drawn, "phases": phases}
-    law = fingerprint(made_by)
-    path = Path(config.output) / "fields.npz"
-    if path.exists():
-        stored = read_arrays(path)
-        if str(stored.get("law")) == law:
-            return _split({n: (stored[f"a{n}"], stored[f"u{n}"]) for n in sizes}, config.samples)
+    found = kept_arrays(config.output, "fields", made_by, lambda: _solved(config, sizes, drawn, phases))
+    return _split({n: (found[f"a{n}"], found[f"u{n}"]) for n in sizes}, config.samples)
+
+
+def _solved(config: Config, sizes: tuple[int, ...], drawn: dict[str, Any], phases: dict[str, float]) -> dict[str, Any]:
+    """Coefficients a and solutions u by size: {"a85": …, "u85": …, …}."""
     fine, total = Grid((config.finest,) * 2), sum(config.samples)
     parts: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {n: [] for n in sizes}
     for first in tqdm(range(0, total, _BLOCK), desc="fields", unit="block", disable=None, leave=False):
@@ -50,10 +52,7 @@ def splits_of(config: Any, sizes: tuple[int, ...]) -> dict[int, Splits]:
         for n in sizes:
             s = (config.finest - 1) // (n - 1)
             parts[n].append((a[:, ::s, ::s].astype(np.float32), u[:, ::s, ::s].astype(np.float32)))
-    fields = {n: tuple(np.concatenate(side) for side in zip(*blocks)) for n, blocks in parts.items()}
-    named = {f"{letter}{n}": values for n, pair in fields.items() for letter, values in zip("au", pair)}
-    write_arrays(path, {"law": np.array(law), **named})
-    return _split(fields, config.samples)
+    return {f"{name}{n}": np.concatenate(side) for n, blocks in parts.items() for name, side in zip("au", zip(*blocks))}
 
 
 def _split(fields: dict[int, tuple[np.ndarray, np.ndarray]], samples: tuple[int, int, int]) -> dict[int, Splits]:
@@ -74,7 +73,7 @@ def solved_alone(splits: Splits, refine: int) -> dict[str, Any]:
     return {"error": float(errors.mean()), "errors": errors, "milliseconds": _latency(model, splits.test)}
 
 
-def trained_and_tested(arm: Arm, size: int, seed: int, splits: dict[int, Splits], config: Any) -> dict[str, Any]:
+def trained_and_tested(arm: Arm, size: int, seed: int, splits: dict[int, Splits], config: Config) -> dict[str, Any]:
     """The record of one run: errors on the test fields with and without averaging over symmetries, times, sizes."""
     torch.manual_seed(seed)
     here = splits[size]

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sciops.plotting import MARKERS, PALETTE, figure
 from studies.accuracy_for_time.arms import ARMS, KINDS
+from studies.kit.figures import ticks
+from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
+
+if TYPE_CHECKING:
+    from studies.accuracy_for_time import Config
 
 _LONG = 150.0  # seconds a run from which an error is held against a target stated for 600
 
@@ -38,7 +43,7 @@ def summary(records: Mapping[int, Mapping[str, list[dict[str, Any]]]], solver: M
     return found
 
 
-def targets(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Any) -> list[dict[str, Any]]:
+def targets(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Config) -> list[dict[str, Any]]:
     """Rows of `studies.kit.timing.target`. Errors are compared with their bounds where the runs are long enough.
 
     A network's error is the better of its two: the averaged one takes eight runs of the network a sample.
@@ -65,36 +70,26 @@ def _least(row: Mapping[str, Any]) -> float:
     return min(row["error"], row["averaged"])
 
 
-def print_table(results: Mapping[str, Any], config: Any) -> None:
+def print_report(results: Mapping[str, Any], config: Config) -> None:
     for n, rows in results["summary"].items():
-        print(
-            f"\n{n}² nodes of {config.finest}², {config.samples[0]} training fields, {config.seconds:g} s of training "
+        title = (
+            f"{n}² nodes of {config.finest}², {config.samples[0]} training fields, {config.seconds:g} s of training "
             f"on {config.threads} threads ({config.device}), {len(config.seeds)} seed(s); mean relative L2 of "
             f"{config.samples[2]} test fields"
         )
-        width = max(len(row["name"]) for row in rows)
-        print(
-            f"{'':{width}}  {'':7} {'error':>8} {'seeds from–to':>15} {'averaged':>9} {'ms/sample':>9} {'ms/step':>8}"
-            f" {'steps':>6} {'epochs':>6} {'parameters':>10}"
+        print_table(
+            sorted(rows, key=lambda row: row["error"]),
+            "=name; kind; error:.5f; low:.5f; high:.5f; averaged:.5f; ms/sample=milliseconds:.2f",
+            "ms/step=milliseconds per step:.1f; steps:.0f; epochs:.1f; parameters:.0f",
+            title=title,
         )
-        for row in sorted(rows, key=lambda row: row["error"]):
-            line = f"{row['name']:{width}}  {row['kind']:7} {row['error']:>8.5f} "
-            if row["kind"] == "solver":
-                print(line + f"{'':>15} {'':>9} {row['milliseconds']:>9.2f}")
-                continue
-            spread = f"{row['low']:.5f}–{row['high']:.5f}" if row["seeds"] > 1 else "one seed"
-            print(
-                f"{line}{spread:>15} {row['averaged']:>9.5f} {row['milliseconds']:>9.2f} "
-                f"{row['milliseconds per step']:>8.1f} {row['steps']:>6.0f} {row['epochs']:>6.1f} "
-                f"{row['parameters']:>10.0f}"
-            )
     print("\naveraged: over the eight symmetries of the square, eight runs of the network a sample")
     for kind, meaning in KINDS.items():
         print(f"{kind}: {meaning}")
     print_targets(results["targets"])
 
 
-def draw(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Any, path: Path) -> None:
+def draw(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Config, path: Path) -> None:
     """Error against time per sample, one panel a size: what a solver or an operator costs where it is used."""
     colours = {"solver": PALETTE[6], "network": PALETTE[0], "hybrid": PALETTE[2], "peer": PALETTE[1]}
     markers = dict(zip(colours, MARKERS))
@@ -146,6 +141,4 @@ def _name_points(axis: Any, rows: list[dict[str, Any]]) -> None:
 
 def _plain_ticks(axis: Any) -> None:
     low, high = axis.get_xlim()
-    ticks = [m * 10.0**e for e in range(-3, 6) for m in (1, 2, 5) if low <= m * 10.0**e <= high]
-    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axis.set_xticks([], minor=True)
+    ticks(axis.xaxis, [m * 10.0**e for e in range(-3, 6) for m in (1, 2, 5) if low <= m * 10.0**e <= high])

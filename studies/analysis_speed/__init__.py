@@ -17,6 +17,7 @@ from typing import Any
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
 from studies.analysis_speed import reading, spectra, start
+from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target, threads
 
 
@@ -96,25 +97,20 @@ def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _print(config: Config, results: dict[str, Any]) -> None:
-    print("spectra: largest relative error of a shell")
-    for row in results["equalities"]:
-        print(f"  {row['what']:<24}{row['error']:.1e}   at most {row['most']:.0e}")
-    print(f"\nspectra, {config.threads} threads{'FFT ms':>35}{'spectrum ms':>14}{'ratio':>8}")
-    for row in results["spectra"].values():
-        fft, spectrum = (1e3 * row["seconds"][name] for name in ("fft", "spectrum"))
-        print(f"  {row['what']:<46}{fft:>9.1f}{spectrum:>14.1f}{row['ratio']['median']:>8.2f}")
+    columns = "=what; error:.1e; at most=most:.0e"
+    print_table(results["equalities"], columns, title="spectra: largest relative error of a shell")
+    columns = "=what; FFT ms=1e3*seconds.fft:.1f; spectrum ms=1e3*seconds.spectrum:.1f; ratio=ratio.median:.2f"
+    print_table(results["spectra"].values(), columns, title=f"spectra, {config.threads} threads")
     memory = results["memory"]
     held, more = memory["input_bytes"] / 2**20, memory["peak"] / 2**20
     print(f"  {memory['points']}³ × {memory['channels']}: {held:.0f} MiB, its spectrum {more:.0f} MiB more at its peak")
     reading = results["reading"]
-    print(f"\nreading {reading['bytes'] / 1e6:.0f} MB, cached, in batches of {config.read}; bit-equal{'MB/s':>16}")
-    for order, row in reading["orders"].items():
-        for name, rate in row["rate"].items():
-            print(f"  {order + ', ' + name:<54}{rate / 1e6:>9.0f}")
+    rates = {f"{order}, {name}": r for order, row in reading["orders"].items() for name, r in row["rate"].items()}
+    title = f"reading {reading['bytes'] / 1e6:.0f} MB, cached, in batches of {config.read}; bit-equal"
+    print_table(rates, "=name; MB/s=1e-6*value:.0f", title=title)
     print(f"  opening, the file looked through beforehand: {reading['opening']:.2f} s, once")
-    print(f"\nfresh interpreters, whole process{'s':>22}{'over torch':>14}")
-    for name, seconds in results["start"]["seconds"].items():
-        print(f"  {name:<46}{seconds:>7.3f}{results['start']['ratio'][name]['median']:>14.2f}")
+    rows = {name: {"s": s, **results["start"]["ratio"][name]} for name, s in results["start"]["seconds"].items()}
+    print_table(rows, "=name; s:.3f; over torch=median:.2f", title="fresh interpreters, whole process")
     print_targets(results["targets"])
 
 

@@ -20,7 +20,18 @@ import numpy as np
 
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
-from studies.kit.timing import interleaved, peak_memory, print_targets, ratio, require_equal, target, threads
+from studies.kit.figures import ticks
+from studies.kit.tables import print_table
+from studies.kit.timing import (
+    device_peak,
+    interleaved,
+    peak_memory,
+    print_targets,
+    ratio,
+    require_equal,
+    target,
+    threads,
+)
 
 Sizes = tuple[int, int]
 
@@ -244,24 +255,12 @@ def _memory(config: Config, count: int) -> dict[str, dict[str, int]]:
     table: dict[str, dict[str, int]] = {}
     for name, n in wanted:
         if config.device == "cuda":
-            value = _device_peak(_step(config, name, (n, n)))
+            value = device_peak(_step(config, name, (n, n)))
         else:
             arguments = (name, config.channels, (n, n), count, config.seed)
             value = peak_memory("studies.attention_cost.arms:prepared", *arguments)
         table.setdefault(name, {})[str(n)] = value
     return table
-
-
-def _device_peak(call: Callable[[], Any]) -> int:
-    import torch
-
-    call()
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    call()
-    torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - before
 
 
 def exponent(values: dict[str, float]) -> float:
@@ -310,21 +309,21 @@ def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _print(config: Config, results: dict[str, Any]) -> None:
     worst = max(row["difference"] for row in results["equality"])
-    print(f"{results['device']}, {results['threads']} threads; largest difference from direct evaluation {worst:.0e}\n")
-    print("one step in ms       multipole  plain window  own window  recompute   over plain (quartiles)   over own")
-    for row in results["one_level"]:
-        s, over = {k: 1e3 * v for k, v in row["seconds"].items()}, row["over_plain"]
-        print(
-            f"{row['n']:>5}² w={row['window']}  {s['multipole']:>18.1f} {s['plain']:>13.1f} {s['own']:>11.1f}"
-            f" {s['recompute']:>10.1f} {over['median']:>12.2f} ({over['low']:.2f}–{over['high']:.2f})"
-            f" {row['over_own']['median']:>14.2f}"
-        )
-    for title, table, unit in (("time in ms", results["curve"], 1e-3), ("peak memory in MB", results["memory"], 1e6)):
-        sizes = sorted({n for values in table.values() for n in values}, key=int)
-        print(f"\n{title:<28}" + "".join(f"{n + '²':>10}" for n in sizes) + "  exponent")
-        for name, values in table.items():
-            cells = "".join(f"{values[n] / unit:>10.1f}" if n in values else f"{'–':>10}" for n in sizes)
-            print(f"{name:<28}{cells}" + (f"{exponent(values):>10.2f}" if len(values) > 1 else ""))
+    print(f"{results['device']}, {results['threads']} threads; largest difference from direct evaluation {worst:.0e}")
+    print_table(
+        results["one_level"],
+        ("", lambda row: f"{row['n']}² w={row['window']}"),
+        "multipole=1e3*seconds.multipole:.1f; plain window=1e3*seconds.plain:.1f; own window=1e3*seconds.own:.1f",
+        "recompute=1e3*seconds.recompute:.1f; over plain=over_plain.median:.2f",
+        ("(quartiles)", lambda row: "{low:.2f}–{high:.2f}".format(**row["over_plain"])),
+        "over own=over_own.median:.2f",
+        title="one step in ms",
+    )
+    for title, found, scale in (("time in ms", results["curve"], 1e3), ("peak memory in MB", results["memory"], 1e-6)):
+        sizes = sorted({n for values in found.values() for n in values}, key=int)
+        powers = {name: exponent(values) if len(values) > 1 else None for name, values in found.items()}
+        rows = {name: values | {"exponent": powers[name]} for name, values in found.items()}
+        print_table(rows, "=name", *(f"{n}²={scale}*{n}:.1f" for n in sizes), "exponent:.2f", title=title)
     first, second = config.curve[:2]
     print(f"\ntime per cell against the mean of {first}² and {second}²")
     for row in results["odd"]:
@@ -345,7 +344,6 @@ def _draw(config: Config, results: dict[str, Any], path: Path) -> None:
                 values = {int(n): v / unit for n, v in results[key].get(name, {}).items()}
                 sizes |= set(values)
                 axis.loglog([n**2 for n in values], list(values.values()), label=name, **style)
-            axis.set_xticks([n**2 for n in sorted(sizes)], [f"{n}²" for n in sorted(sizes)])
-            axis.set_xticks([], minor=True)
+            ticks(axis.xaxis, [n**2 for n in sorted(sizes)], lambda cells: f"{cells**0.5:.0f}²")
             axis.set(xlabel="grid points", ylabel=label, title=f"{config.channels} channels, {title}")
         fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)

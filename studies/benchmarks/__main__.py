@@ -1,5 +1,4 @@
 from sciops._command import command
 from studies.benchmarks import PRESETS, run
 
-if __name__ == "__main__":
-    command(run, PRESETS)
+command(run, PRESETS)

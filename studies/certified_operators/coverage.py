@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,8 +21,11 @@ from sciops.robustness import (
 )
 from studies.certified_operators.models import Fields, operator_of
 
+if TYPE_CHECKING:
+    from studies.certified_operators import Config
 
-def conformal_study(model: nn.Module, data: Fields, bound: float, config: Any) -> dict[str, Any]:
+
+def conformal_study(model: nn.Module, data: Fields, bound: float, config: Config) -> dict[str, Any]:
     """Coverage over random splits of held-out fields, clean and at inputs attacked in the maximum norm.
 
     Attacks maximise the true error ‖G(a + δ) − S(a + δ)‖_h over |δ| ≤ ε_∞. On the unit square ‖δ‖_h ≤ max|δ|, so that

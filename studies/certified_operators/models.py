@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field
 from sciops.training import TrainConfig, fit
 
+if TYPE_CHECKING:
+    from studies.certified_operators import Config
+
 
 @dataclass(frozen=True)
 class Fields:
@@ -28,7 +31,7 @@ class Fields:
     u: Tensor
 
 
-def coefficients(config: Any, grid: Grid, count: int, first: int) -> np.ndarray:
+def coefficients(config: Config, grid: Grid, count: int, first: int) -> np.ndarray:
     """a = floor + exp(scale·g), g a Gaussian field of unit variance: (count, *grid), one function on all grids."""
     g = gaussian_random_field(
         grid, count, tau=3.0, alpha=2.0, seed=config.seed, modes=config.field_modes, first=first, normalize=True
@@ -36,7 +39,7 @@ def coefficients(config: Any, grid: Grid, count: int, first: int) -> np.ndarray:
     return config.floor + np.exp(config.scale * g)
 
 
-def fields_on(config: Any, points: int, count: int, first: int = 0) -> Fields:
+def fields_on(config: Config, points: int, count: int, first: int = 0) -> Fields:
     """The samples first … first + count − 1 on points² nodes, with solutions of that grid."""
     grid = Grid((points, points))
     a = coefficients(config, grid, count, first)
@@ -49,7 +52,7 @@ def operator_of(model: torch.nn.Module, grid: Grid):
     return lambda x: apply_model(model, x, grid)
 
 
-def train(config: Any, data: Fields, penalty: float, progress: Any) -> Normalized:
+def train(config: Config, data: Fields, penalty: float, progress: Any) -> Normalized:
     """A certified FNO: classic blocks without norms, trained in float32, returned in float64.
 
     loss = mean relative L² error + penalty · Σ log of the layers' bounds, the latter every few steps and so many times

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,10 +24,13 @@ from sciops.robustness import (
 )
 from studies.certified_operators.models import Fields, operator_of
 
+if TYPE_CHECKING:
+    from studies.certified_operators import Config
+
 _ROUNDING = 1e-9
 
 
-def linear_references(config: Any) -> list[dict[str, Any]]:
+def linear_references(config: Config) -> list[dict[str, Any]]:
     """(−Δ + 1)^{−1} with natural walls, norm 1, on every grid; and a random layer whose dense matrix is decomposed."""
     rows = []
     for points in config.grids:
@@ -55,7 +58,7 @@ def _layer_operator(layer: nn.Module, grid: Grid):
     return lambda x: layer(x.movedim(1, -1), grid).movedim(-1, 1)
 
 
-def _linear_row(name: str, layer: nn.Module, grid: Grid, exact: float, config: Any) -> dict[str, Any]:
+def _linear_row(name: str, layer: nn.Module, grid: Grid, exact: float, config: Config) -> dict[str, Any]:
     operator, epsilon = _layer_operator(layer.requires_grad_(False), grid), 0.1
     a = torch.ones(2, 1, *grid.shape, dtype=torch.float64)
     objective = self_difference(operator, a, grid)
@@ -80,7 +83,7 @@ def certificate(model: nn.Module, grid: Grid) -> float:
     return float(bound.value)
 
 
-def slopes(model: nn.Module, data: Fields, config: Any, *, dense: bool) -> dict[str, Any]:
+def slopes(model: nn.Module, data: Fields, config: Config, *, dense: bool) -> dict[str, Any]:
     """Jacobian norms at the attacked fields: by power iteration, and whole by SVD where asked for."""
     operator, a = operator_of(model, data.grid), data.a[: config.attacked]
     power, direction = jacobian_norm(operator, a, data.grid, iterations=config.power_iterations, seed=config.seed)
@@ -89,7 +92,7 @@ def slopes(model: nn.Module, data: Fields, config: Any, *, dense: bool) -> dict[
 
 
 def sandwich(
-    model: nn.Module, data: Fields, share: float, bound: float, direction: torch.Tensor, config: Any
+    model: nn.Module, data: Fields, share: float, bound: float, direction: torch.Tensor, config: Config
 ) -> dict[str, Any]:
     """One ε = share·‖a‖_h: per field the best random, the best attack and L·ε, all as shares of ‖G(a)‖_h."""
     operator, a, grid = operator_of(model, data.grid), data.a[: config.attacked], data.grid
@@ -113,7 +116,7 @@ def sandwich(
     }
 
 
-def solver_attacks(model: nn.Module, data: Fields, config: Any) -> list[dict[str, Any]]:
+def solver_attacks(model: nn.Module, data: Fields, config: Config) -> list[dict[str, Any]]:
     """True relative errors ‖G(a + δ) − S(a + δ)‖/‖S(a + δ)‖ under δ found by three objectives, per ε."""
     operator, a, u, grid = (
         operator_of(model, data.grid),

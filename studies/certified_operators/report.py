@@ -2,87 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sciops.plotting import PALETTE, figure, series
+from studies.kit.figures import band, ticks
+from studies.kit.tables import print_table
+
+if TYPE_CHECKING:
+    from studies.certified_operators import Config
 
 
-def show(results: dict[str, Any], config: Any) -> None:
+def show(results: dict[str, Any], config: Config) -> None:
     """Prints the tables."""
-    print("\nlinear operators, ‖·‖_h to ‖·‖_h: what perturbations of size 1 reach")
-    print(f"{'operator':<24}{'nodes':>6}{'random':>12}{'attack':>12}{'true':>12}{'certificate':>14}")
-    for row in results["linear"]:
-        cells = "".join(f"{row[key]:>12.6f}" for key in ("random", "attack", "true"))
-        print(f"{row['operator']:<24}{row['points']:>6}{cells}{row['certificate']:>14.9f}")
-
-    print("\nrelative L² error; certificate L from ‖·‖_h to ‖·‖_h; largest Jacobian norm at the same fields")
-    heads = "".join(f"{f'error {n}²':>12}" for n in config.grids) + "".join(f"{f'L {n}²':>12}" for n in config.grids)
-    print(f"{'model':<16}{heads}{'power it.':>12}{'whole J':>12}")
-    for row in results["models"]:
-        errors = "".join(f"{100 * row['errors'][str(n)]:>10.2f} %" for n in config.grids)
-        bounds = "".join(f"{row['bounds'][str(n)]:>12.5g}" for n in config.grids)
-        slope = row["slopes"][0]
-        power = slope["power"][: len(slope["dense"])]
-        print(f"{_name(row)}{errors}{bounds}{max(power):>12.4g}{max(slope['dense']):>12.4g}")
-
-    print("\nsandwich: change of the output over ‖G(a)‖_h in %, mean over attacked fields; ratio = certificate/attack")
-    print(f"{'model':<16}{'nodes':>6}{'ε':>7}{'random':>10}{'attack':>10}{'certificate':>14}{'ratio':>9}")
-    for model in results["models"]:
-        for row in model["sandwich"]:
-            low, middle, high = (100 * np.mean(row[key]) for key in ("random", "attack", "certificate"))
-            start = f"{_name(model)}{row['points']:>6}{_percent(row['share']):>7}"
-            print(f"{start}{low:>10.3g}{middle:>10.3g}{high:>14.3g}{row['tightness']:>9.3g}")
-
-    print("\ntrue relative error ‖G − S‖/‖S‖ at the attacked input in %, by what the attack maximised")
-    print(f"{'model':<16}{'ε':>7}{'clean':>9}{'difference':>12}{'fixed truth':>13}{'solver inside':>15}{'S moves':>10}")
-    for model in _complete(results):
-        for row in model["solver"]:
-            one, two, three = (100 * row["errors"][key] for key in ("difference", "fixed truth", "solver inside"))
-            start = f"{_name(model)}{_percent(row['share']):>7}{100 * row['clean']:>9.3g}"
-            print(f"{start}{one:>12.3g}{two:>13.3g}{three:>15.3g}{100 * row['solution_moves']:>10.3g}")
-    _show_coverage(results, config)
-    _show_smoothing(results)
-
-
-def _show_coverage(results: dict[str, Any], config: Any) -> None:
-    wanted = f"{100 * (1 - config.alpha):g} %"
-    print(f"\nconformal balls, {config.splits} splits, wanted {wanted}: mean coverage (least, most) in %")
-    print(
-        f"{'model':<16}{'expected':>9}{'clean':>17}{'attacked':>17}{'inflated':>17}{'radius/‖u‖':>12}{'inflated':>10}"
+    models = [{"model": _name(model), **model} for model in results["models"]]
+    complete = _complete({"models": models})
+    columns = "operator; nodes=points; random:.6f; attack:.6f; true:.6f; certificate:.9f"
+    title = "linear operators, ‖·‖_h to ‖·‖_h: what perturbations of size 1 reach"
+    print_table(results["linear"], columns, title=title)
+    print_table(
+        models,
+        "model",
+        *(f"error {n}², %=100*errors.{n}:.2f" for n in config.grids),
+        *(f"L {n}²=bounds.{n}:.5g" for n in config.grids),
+        ("power it.", lambda row: f"{max(row['slopes'][0]['power'][: len(row['slopes'][0]['dense'])]):.4g}"),
+        ("whole J", lambda row: f"{max(row['slopes'][0]['dense']):.4g}"),
+        title="relative L² error; certificate L from ‖·‖_h to ‖·‖_h; largest Jacobian norm at the same fields",
     )
-    for model in _complete(results):
-        study, cells = model["conformal"], ""
-        for key in ("clean", "attacked", "inflated"):
-            values = _shares(study, key)
-            cells += f"{f'{values.mean():.1f} ({values.min():.0f}, {values.max():.0f})':>17}"
-        radius, inflated = (
-            100 * np.mean([split[key] for split in study["splits"]]) / study["typical_solution"]
-            for key in ("threshold", "inflated_threshold")
+    print_table(
+        [{"model": model["model"], **row} for model in models for row in model["sandwich"]],
+        "model; nodes=points; ε, %=100*share:g",
+        *((key, lambda row, key=key: f"{100 * np.mean(row[key]):.3g}") for key in ("random", "attack", "certificate")),
+        "ratio=tightness:.3g",
+        title="change of the output over ‖G(a)‖_h in %, mean over attacked fields; ratio = certificate/attack",
+    )
+    errors = "; ".join(f"{key}=100*errors.{key}:.3g" for key in ("difference", "fixed truth", "solver inside"))
+    print_table(
+        [{"model": model["model"], **row} for model in complete for row in model["solver"]],
+        f"model; ε, %=100*share:g; clean=100*clean:.3g; {errors}; S moves=100*solution_moves:.3g",
+        title="true relative error ‖G − S‖/‖S‖ at the attacked input in %, by what the attack maximised",
+    )
+    _show_coverage(complete, config)
+    columns = "model; nodes=points; CM norm=cameron_martin:.8f; white norm=white_points:.3f; ‖δ‖/‖a‖, %=100*delta:.2f"
+    changes = "moved=100*moved:.3g; certified=100*smoothed:.3g; L on the ball=100*lipschitz_ball:.3g"
+    rows = [{"model": model["model"], **row} for model in complete for row in model["smoothing"]]
+    if rows:
+        title = "center smoothing with Gaussian-field noise: one δ on several grids; changes over ‖G(a)‖_h in %"
+        print_table(rows, columns, changes, title=title)
+
+
+def _show_coverage(models: list[dict[str, Any]], config: Config) -> None:
+    def coverage(key: str) -> Callable[[dict[str, Any]], str]:
+        return lambda row: "{:.1f} ({:.0f}, {:.0f})".format(
+            *(f(_shares(row["conformal"], key)) for f in (np.mean, min, max))
         )
-        print(f"{_name(model)}{100 * study['expected']:>9.1f}{cells}{radius:>10.2f} %{inflated:>8.1f} %")
-        constants = f"L_G {study['lipschitz_model']:.3g}, L_S {study['lipschitz_truth']:.3g}"
-        print(
-            f"    ε_∞ {study['epsilon']:.3g}, {constants}; attacked errors grew by at most {study['movement']:.3g}·ε_∞"
-        )
+
+    def radius(key: str) -> Callable[[dict[str, Any]], str]:
+        mean = lambda study: 100 * np.mean([split[key] for split in study["splits"]])  # noqa: E731
+        return lambda row: f"{mean(row['conformal']) / row['conformal']['typical_solution']:.2f}"
+
+    wanted = f"{100 * (1 - config.alpha):g} %"
+    print_table(
+        models,
+        "model; expected=100*conformal.expected:.1f",
+        *((key, coverage(key)) for key in ("clean", "attacked", "inflated")),
+        ("radius/‖u‖, %", radius("threshold")),
+        ("inflated", radius("inflated_threshold")),
+        "ε_∞=conformal.epsilon:.3g; L_G=conformal.lipschitz_model:.3g; L_S=conformal.lipschitz_truth:.3g",
+        "growth/ε_∞=conformal.movement:.3g",
+        title=f"conformal balls, {config.splits} splits, wanted {wanted}: mean coverage (least, most) in %; growth: "
+        "the most that attacked errors grew by",
+    )
 
 
-def _show_smoothing(results: dict[str, Any]) -> None:
-    rows = [(model, row) for model in _complete(results) for row in model["smoothing"]]
-    if not rows:
-        return
-    print("\ncenter smoothing with Gaussian-field noise: one δ on several grids; changes over ‖G(a)‖_h in %")
-    heads = f"{'white norm':>12}{'‖δ‖/‖a‖':>10}{'moved':>9}{'certified':>11}{'L on the ball':>15}"
-    print(f"{'model':<16}{'nodes':>6}{'CM norm':>11}{heads}")
-    for model, row in rows:
-        norms = f"{row['cameron_martin']:>11.8f}{row['white_points']:>12.3f}{100 * row['delta']:>8.2f} %"
-        moved = f"{100 * row['moved']:>9.3g}{100 * row['smoothed']:>11.3g}{100 * row['lipschitz_ball']:>15.3g}"
-        print(f"{_name(model)}{row['points']:>6}{norms}{moved}")
-
-
-def draw(results: dict[str, Any], config: Any, folder: Path) -> None:
+def draw(results: dict[str, Any], config: Config, folder: Path) -> None:
     """sandwich.png: the sandwich by grid; certificates.png: accuracy against certificate, and coverage."""
     models = _complete(results)
     size = dict(width=2.8, height=2.5, sharey=True)
@@ -106,19 +102,16 @@ def _draw_sandwich(axis: Any, model: dict[str, Any], points: int) -> None:
     x = [100 * row["share"] for row in rows]
     names = {"certificate": "certificate L·ε", "attack": "PGD", "random": "best random"}
     for (key, label), style in zip(names.items(), series()):
-        values = 100 * np.array([row[key] for row in rows])
-        axis.loglog(x, values.mean(1), label=label, **style)
-        axis.fill_between(x, values.min(1), values.max(1), color=style["color"], alpha=0.2, linewidth=0)
+        band(axis, x, 100 * np.array([row[key] for row in rows]).T, label=label, style=style, alpha=0.2)
     count = len(slope["dense"] or slope["power"])
     kind, norms = ("whole", slope["dense"]) if slope["dense"] else ("power iteration", slope["power"])
     shares = np.array([row["certificate"][:count] for row in rows]) / slope["bound"]  # ε over ‖G(a)‖
     axis.loglog(x, 100 * (shares * np.array(norms)).mean(1), color="0.2", linestyle=":", label="slope ‖J(a)‖·ε")
-    axis.set_title(f"{_name(model).strip()}, {points}² ({kind} J)")
-    axis.set_xticks(x, [f"{value:g}" for value in x])
-    axis.set_xticks([], minor=True)
+    axis.set_title(f"{_name(model)}, {points}² ({kind} J)")
+    ticks(axis.xaxis, x)
 
 
-def _draw_accuracy(axis: Any, results: dict[str, Any], config: Any) -> None:
+def _draw_accuracy(axis: Any, results: dict[str, Any], config: Config) -> None:
     first = str(config.grids[0])
     errors = [100 * row["errors"][first] for row in results["models"]]
     bounds = [row["bounds"][first] for row in results["models"]]
@@ -147,7 +140,7 @@ def _draw_coverage(axis: Any, model: dict[str, Any]) -> None:
     axis.axvline(100 * (1 - study["alpha"]), color="0.4", linewidth=0.8, linestyle=":")
     least = min(_shares(study, key).min() for key in ("clean", "attacked"))
     axis.set_xlim(max(-1.0, min(least, 75.0) - 5), 102)
-    axis.set(xlabel="covered test fields (%)", ylabel="splits", title=_name(model).strip())
+    axis.set(xlabel="covered test fields (%)", ylabel="splits", title=_name(model))
     axis.legend(loc="upper left")
 
 
@@ -157,12 +150,7 @@ def _complete(results: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _name(model: dict[str, Any]) -> str:
-    name = "plain" if model["penalty"] == 0 else f"penalty {model['penalty']:g}"
-    return f"{name:<16}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:g} %"
+    return "plain" if model["penalty"] == 0 else f"penalty {model['penalty']:g}"
 
 
 def _shares(study: dict[str, Any], key: str) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -10,8 +10,11 @@ from torch import nn
 from sciops.robustness import GaussianFieldNoise, WhiteNoise, certify_centers, field_norm, smooth_centers
 from studies.certified_operators.models import fields_on, operator_of
 
+if TYPE_CHECKING:
+    from studies.certified_operators import Config
 
-def smoothing_study(model: nn.Module, bound: float, config: Any) -> list[dict[str, Any]]:
+
+def smoothing_study(model: nn.Module, bound: float, config: Config) -> list[dict[str, Any]]:
     """Per grid: the norm of one smooth δ in three noises, and ε_out of center smoothing at that δ's size.
 
     The δ is one draw of the noise's own law, scaled to `smoothing_radius` in its Cameron–Martin norm.

@@ -19,7 +19,6 @@ with status 1. It resumes where it was stopped: each moment is a record; finding
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -39,8 +38,9 @@ import sciops
 from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder
 from studies.crash_recovery.commands import Job, contents, jobs
-from studies.kit.cells import kept
+from studies.kit.cells import code_digest, kept
 from studies.kit.choices import require_known
+from studies.kit.tables import print_table
 
 
 @dataclass(frozen=True)
@@ -306,7 +306,11 @@ class _Finding(Exception):
 
 
 def _record(cells: Path, name: str, number: int, moment: Moment, trial: Trial) -> dict[str, Any]:
-    made_by = {"moment": asdict(moment), "job": [trial.job.commands[0][:2], len(trial.job.commands)], "code": _code()}
+    made_by = {
+        "moment": asdict(moment),
+        "job": [trial.job.commands[0][:2], len(trial.job.commands)],
+        "code": code_digest(sciops.__file__, __file__),
+    }
 
     def measured() -> dict[str, Any]:
         record = trial.kill(moment)
@@ -319,14 +323,6 @@ def _record(cells: Path, name: str, number: int, moment: Moment, trial: Trial) -
     except _Finding as finding:
         found = finding.args[0]
     return {**asdict(moment), **{key: value for key, value in found.items() if key not in ("name", "spec")}}
-
-
-def _code() -> str:
-    """Digest of the package: records of other code do not vouch for this one."""
-    digest = hashlib.sha256()
-    for path in sorted([*Path(sciops.__file__).parent.rglob("*.py"), *Path(__file__).parent.glob("*.py")]):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def _differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> tuple[str, str] | None:
@@ -348,10 +344,9 @@ def _counts(records: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 def _print(results: dict[str, Any]) -> None:
     print(f"\n{results['moments']} moments, {results['kills']} kills in {results['seconds']:.0f} s")
-    print(f"{'job':>26} {'moments':>8} {'kills':>6} {'recovered':>10} {'findings':>9}")
-    for name, row in results["jobs"].items():
-        wrong = sum(row["outcomes"].get(kind, 0) for kind in FINDINGS)
-        print(f"{name:>26} {row['moments']:>8} {row['kills']:>6} {row['outcomes'].get(WHOLE, 0):>10} {wrong:>9}")
+    found = ("findings", lambda row: sum(row["outcomes"].get(kind, 0) for kind in FINDINGS))
+    whole = ("recovered", lambda row: row["outcomes"].get(WHOLE, 0))
+    print_table(results["jobs"], "job=name; moments; kills", whole, found)
     for name, why in results["skipped"].items():
         print(f"{name:>26} skipped: {why}")
     for finding in results["findings"][:20]:

@@ -10,10 +10,6 @@ the first by more than rounding ends the run with an error. The last table is wh
 from __future__ import annotations
 
 import json
-import os
-import re
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +20,9 @@ from sciops.plotting import figure, series
 from sciops.runs import RunFolder
 from studies.distributed_training.compiled_steps import CASES
 from studies.kit.choices import require_known
+from studies.kit.launch import launch
 from studies.kit.smooth_fields import write_fields
+from studies.kit.tables import print_table
 
 
 @dataclass(frozen=True)
@@ -142,23 +140,6 @@ def run(config: Config) -> dict[str, Any]:
     return results
 
 
-def launch(module: str, arguments: list[str], *, processes: int = 1) -> str:
-    """Runs ``python -m module`` alone, or under torchrun with one thread a process; returns what it printed.
-
-    Raises RuntimeError with what the first process that fails says.
-    """
-    command = [sys.executable, "-m", module, *arguments]
-    if processes > 1:
-        torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-        command = [sys.executable, "-m", *torchrun, "-m", module, *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if re.match(r"error:|[\w.]*(Error|Exception|Loss)\b", line)]
-        raise RuntimeError(f"{' '.join(command[2:])} failed: {' '.join(lines[:1]) or done.stderr[-2000:]}")
-    return done.stdout
-
-
 def _train(config: Config, name: str, data: Path, folder: Path) -> dict[str, Any]:
     """One row: its legs one after the other in one folder, begun anew."""
     for old in folder.glob("*.safetensors"):
@@ -223,22 +204,18 @@ def _compiled(config: Config, name: str) -> dict[str, Any]:
 
 
 def _print(config: Config, results: dict[str, Any]) -> None:
-    print(f"{'':<19} {'processes':>9} {'wall s':>7} {'s/epoch':>8} {'loss':>9} {'validation':>10} {'gradient':>9}")
-    for name, row in results["rows"].items():
-        reference = name == ARMS[name].reference
-        differences = [f"{row[f'{key}_difference']:.1e}" for key in ("loss", "validation", "gradient_norm")]
-        a, b, c = ["reference", "", ""] if reference else differences
-        processes = " → ".join(map(str, row["processes"]))
-        wall, seconds = row["wall"], row["seconds_per_epoch"]
-        print(f"{name:<19} {processes:>9} {wall:>7.1f} {seconds:>8.3f} {a:>9} {b:>10} {c:>9}")
+    print_table(
+        results["rows"],
+        "=name",
+        ("processes", lambda row: " → ".join(map(str, row["processes"]))),
+        "wall s=wall:.1f; s/epoch=seconds_per_epoch:.3f",
+        ("reference", lambda row: ARMS[row["name"]].reference),
+        "loss=loss_difference:.1e; validation=validation_difference:.1e; gradient=gradient_norm_difference:.1e",
+    )
     print("largest relative difference of any epoch; one thread a process")
     if results["compiled"]:
-        print(f"\n{'torch.compile':<16} {'eager s/step':>12} {'compiled':>9} {'ratio':>6} {'first s':>8} {'breaks':>7}")
-    for row in results["compiled"]:
-        print(
-            f"{row['case']:<16} {row['eager']:>12.4f} {row['compiled']:>9.4f} {row['ratio']:>6.2f} "
-            f"{row['first']:>8.1f} {row['graph_breaks']:>7}"
-        )
+        columns = "torch.compile=case; eager s/step=eager:.4f; compiled:.4f; ratio:.2f; first s=first:.1f"
+        print_table(results["compiled"], columns, "breaks=graph_breaks", title="")
 
 
 def _draw(results: dict[str, Any], path: Path) -> None:

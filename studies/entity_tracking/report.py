@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from sciops.evaluation import spread
-from sciops.plotting import figure, series
+from sciops.plotting import series
+from studies.kit.figures import band, panels, ticks
+from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
 
 EQUAL = 0.005  # of accuracy, below the dense operator's, that still counts as the same
@@ -99,10 +101,11 @@ def print_all(results: dict[str, Any]) -> None:
     if "properties" in results:
         rows = results["properties"]
         systems = sorted({row["properties"] for row in rows})
-        print(f"\naccuracy by pointer systems in the same tokens\n{'':34}" + "".join(f"{p:>18}" for p in systems))
-        for name in dict.fromkeys(row["name"] for row in rows):
-            of = {row["properties"]: row for row in rows if row["name"] == name}
-            print(f"{name:34}" + "".join(f"{format(spread(of[p]['accuracies']), '.3f'):>18}" for p in systems))
+        found: dict[str, dict[str, Any]] = {row["name"]: {} for row in rows}
+        for row in rows:
+            found[row["name"]][f"{row['properties']}"] = spread(row["accuracies"])
+        columns = (f"{p}:.3f" for p in systems)
+        print_table(found, "=name", *columns, title="accuracy by pointer systems in the same tokens")
     if "tasks" in results:
         print("\noverwritten variables: accuracy by links")
         _print_hops(results["tasks"]["overwrite"])
@@ -120,29 +123,30 @@ def print_all(results: dict[str, Any]) -> None:
 
 def _print_hops(rows: list[dict[str, Any]], shown: int = 13) -> None:
     hops = sorted({hop for row in rows for hop in row["value"]})[:shown]
-    print(f"{'':28} seeds  steps    rate     all ± over seeds  reach " + "".join(f"{hop:>6}" for hop in hops))
-    for row in rows:
-        of = dict(zip(row["value"], row["by_value"]))
-        reach = "/".join(map(str, row["reach"]))
-        line = f"{row['name']:28} {len(row['accuracies']):>5} {row['steps']:>6} {row['rate']:>7.0e}"
-        line += f"  {format(spread(row['accuracies']), '.3f'):<16} {reach:>6} "
-        print(line + "".join(f"{of[hop]:>6.2f}" if hop in of else f"{'':6}" for hop in hops))
+    print_table(
+        [row | {"by hop": dict(zip(map(str, row["value"]), row["by_value"]))} for row in rows],
+        "=name",
+        ("seeds", lambda row: len(row["accuracies"])),
+        "steps; rate:.0e",
+        ("all ± over seeds", lambda row: f"{spread(row['accuracies']):.3f}"),
+        ("reach", lambda row: "/".join(map(str, row["reach"]))),
+        *(f"{hop}=by hop.{hop}:.2f" for hop in hops),
+    )
 
 
 def _print_times(timed: dict[str, Any]) -> None:
     lengths = sorted({row["n"] for row in timed["rows"]})
     for what, words in _PASSES.items():
-        print(f"\nms of {words}, {timed['width']} channels, {timed['heads']} heads (saved of dense)")
-        print(f"{'':30}" + "".join(f"{n:>16}" for n in lengths) + "   exponent (counted)")
-        for name, exponents in timed["exponents"].items():
-            of = {row["n"]: row for row in timed["rows"] if row["name"] == name and row["pass"] == what}
-            cells = ""
-            for n in lengths:
-                cell = f"{1e3 * of[n]['seconds']:.1f}" if n in of else "–"
-                if n in of and of[n]["saved"] and name != "dense":
-                    cell += f" ({of[n]['saved']['median']:.0%})"
-                cells += f"{cell:>16}"
-            print(f"{name:30}{cells}   {exponents.get(what, np.nan):.2f} ({exponents['counted']:.2f})")
+        rows = {
+            name: {"exponent": found.get(what), "counted": found["counted"]}
+            for name, found in timed["exponents"].items()
+        }
+        for row in timed["rows"]:
+            if row["pass"] == what:
+                saved = f" ({row['saved']['median']:.0%})" if row["saved"] and row["name"] != "dense" else ""
+                rows[row["name"]][f"{row['n']}"] = f"{1e3 * row['seconds']:.1f}{saved}"
+        title = f"ms of {words}, {timed['width']} channels, {timed['heads']} heads (saved of dense)"
+        print_table(rows, "=name", *map(str, lengths), "exponent:.2f; counted:.2f", title=title)
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
@@ -156,12 +160,9 @@ def draw(results: dict[str, Any], path: Path) -> None:
     shown = [part for part in drawers if part in results]
     if not shown:
         return
-    columns = min(3, len(shown))
-    with figure(path, -(-len(shown) // columns), columns, width=3.7, height=3.0) as (_, axes):
-        for axis, part in zip(axes.flat, shown):
+    with panels(path, len(shown), 3, width=3.7, height=3.0) as axes:
+        for axis, part in zip(axes, shown):
             drawers[part](axis, results[part])
-        for axis in list(axes.flat)[len(shown) :]:
-            axis.set_visible(False)
 
 
 def _draw_hops(axis: Any, rows: list[dict[str, Any]]) -> None:
@@ -169,8 +170,7 @@ def _draw_hops(axis: Any, rows: list[dict[str, Any]]) -> None:
     for row, style in zip(rows, series()):
         keep = [i for i, hop in enumerate(row["value"]) if hop in row["judged"]]
         hops, seeds = np.array(row["value"])[keep], np.array(row["by_seed"])[:, keep]
-        axis.plot(hops, seeds.mean(0), label=row["name"], **style)
-        axis.fill_between(hops, seeds.min(0), seeds.max(0), color=style["color"], alpha=0.15, linewidth=0)
+        band(axis, hops, seeds, label=row["name"], style=style)
     axis.set(xlabel="links to the root", ylabel="accuracy", ylim=(0, 1.05))
     axis.xaxis.get_major_locator().set_params(integer=True)
     _legend_below(axis)
@@ -214,8 +214,7 @@ def _draw_times(axis: Any, timed: dict[str, Any]) -> None:
         axis.loglog([row["n"] for row in rows], [row["seconds"] for row in rows], label=label, **style)
     axis.set(xlabel="tokens", ylabel="seconds, forward and backward", title="time, and exponent in the length")
     lengths = sorted({row["n"] for row in timed["rows"]})
-    axis.set_xticks(lengths, [str(n) for n in lengths])
-    axis.set_xticks([], minor=True)
+    ticks(axis.xaxis, lengths)
     low, high = axis.get_ylim()
     axis.set_ylim(low, high * (high / low) ** 0.6)
     axis.legend(loc="upper left")
@@ -224,9 +223,8 @@ def _draw_times(axis: Any, timed: dict[str, Any]) -> None:
 def _draw_properties(axis: Any, rows: list[dict[str, Any]]) -> None:
     for name, style in zip(dict.fromkeys(row["name"] for row in rows), series()):
         own = [row for row in rows if row["name"] == name]
-        p, seeds = [row["properties"] for row in own], np.array([row["accuracies"] for row in own])
-        axis.plot(p, seeds.mean(1), label=name, **style)
-        axis.fill_between(p, seeds.min(1), seeds.max(1), color=style["color"], alpha=0.15, linewidth=0)
+        seeds = np.array([row["accuracies"] for row in own]).T
+        band(axis, [row["properties"] for row in own], seeds, label=name, style=style)
     axis.axvline(min(row["heads"] for row in rows) + 0.5, color="0.4", linewidth=0.8, linestyle=":")
     axis.set(xlabel="pointer systems in the same tokens", ylabel="accuracy", title="more systems than heads")
     axis.set_ylim(0, 1.05)

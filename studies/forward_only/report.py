@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sciops.evaluation import FEWEST
 from sciops.plotting import figure, series
+from studies.kit.figures import ticks
+from studies.kit.tables import print_table
+
+if TYPE_CHECKING:
+    from studies.forward_only import Config
 
 GROUPS = ("first", "middle", "last")
 
 
-def summary(runs: Sequence[dict[str, Any]], config: Any) -> list[dict[str, Any]]:
+def summary(runs: Sequence[dict[str, Any]], config: Config) -> list[dict[str, Any]]:
     """One row a (task, arm, depth): the choice, test errors by seed, and mean angles by step."""
     rows = []
     for task, arm, depth in dict.fromkeys((r["task"], r["arm"], r["depth"]) for r in runs):
@@ -52,7 +57,7 @@ def _mean_angles(runs: Sequence[Sequence[dict[str, float]]]) -> list[dict[str, f
     return found
 
 
-def claims(results: dict[str, Any], config: Any) -> list[dict[str, Any]]:
+def claims(results: dict[str, Any], config: Config) -> list[dict[str, Any]]:
     """What is claimed, and by task the depths where every seed shows it."""
     found = [
         {
@@ -83,7 +88,7 @@ def claims(results: dict[str, Any], config: Any) -> list[dict[str, Any]]:
     return found
 
 
-def print_report(results: dict[str, Any], config: Any) -> None:
+def print_report(results: dict[str, Any], config: Config) -> None:
     for task, reference in results["references"].items():
         rows = [r for r in results["summary"] if r["task"] == task]
         depths = sorted({r["depth"] for r in rows})
@@ -91,13 +96,10 @@ def print_report(results: dict[str, Any], config: Any) -> None:
         kind = "relative L2 error of the pressure" if task == "darcy" else "error rate"
         print(f"\n{task}: {kind} on test data, mean over {len(config.seeds)} seeds [least, greatest]")
         print(f"@ rate, and share of hidden layers or scale of F; {said}")
-        print(f"{'':<22}" + "".join(f"{f'{depth} layers':>32}" for depth in depths))
-        for arm in dict.fromkeys(r["arm"] for r in rows):
-            cells = []
-            for depth in depths:
-                row = next((r for r in rows if (r["arm"], r["depth"]) == (arm, depth)), None)
-                cells.append("" if row is None else _cell(row))
-            print(f"{arm:<22}" + "".join(f"{cell:>32}" for cell in cells))
+        found: dict[str, dict[str, str]] = {r["arm"]: {} for r in rows}
+        for r in rows:
+            found[r["arm"]][f"{r['depth']} layers"] = _cell(r)
+        print_table(found, "=name", *(f"{depth} layers" for depth in depths))
         print("cosine to the true gradient, first / middle / last hidden layer, at the start → end; ratio of norms")
         for row in rows:
             if row["angles"] and row["arm"] not in ("backprop, orthogonal", "backprop, free"):
@@ -123,7 +125,7 @@ def _cell(row: dict[str, Any]) -> str:
     return f"{row['test']:.3f} {spread}@{row['rate']:g}{option}{edge}"
 
 
-def draw(results: dict[str, Any], config: Any, folder: Path) -> None:
+def draw(results: dict[str, Any], config: Config, folder: Path) -> None:
     """errors.png and cosines.png."""
     tasks = list(results["references"])
     with figure(folder / "errors.png", 1, len(tasks), width=3.6, height=3.3) as (fig, axes):
@@ -154,7 +156,7 @@ def draw(results: dict[str, Any], config: Any, folder: Path) -> None:
             axis.set_xlabel("step")
 
 
-def _draw_errors(axis: Any, task: str, results: dict[str, Any], config: Any) -> None:
+def _draw_errors(axis: Any, task: str, results: dict[str, Any], config: Config) -> None:
     for arm, style in zip(config.arms, series()):
         rows = sorted((r for r in results["summary"] if (r["task"], r["arm"]) == (task, arm)), key=lambda r: r["depth"])
         depths = [r["depth"] for r in rows]
@@ -173,12 +175,9 @@ def _draw_errors(axis: Any, task: str, results: dict[str, Any], config: Any) -> 
     depths = sorted({r["depth"] for r in results["summary"] if r["task"] == task and r["arm"] in config.arms})
     axis.set_xscale("log")
     axis.set_yscale("log")
-    axis.set_xticks(depths, map(str, depths))
-    axis.set_xticks([], minor=True)
+    ticks(axis.xaxis, depths)
     low, high = axis.get_ylim()
-    ticks = [t for t in (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.9) if low <= t <= high]
-    axis.set_yticks(ticks, [f"{t:g}" for t in ticks])
-    axis.set_yticks([], minor=True)
+    ticks(axis.yaxis, [t for t in (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.9) if low <= t <= high])
     kind = "relative $L^2$ error" if task == "darcy" else "error rate"
     axis.set(title=task, xlabel="hidden layers", ylabel=f"{kind}, test")
 

@@ -22,18 +22,18 @@ from typing import Any
 import numpy as np
 
 from sciops._digest import sealed
-from studies import fuzz_readers
 from studies.fuzz_loaders.files import content_of, makers
 from studies.fuzz_loaders.hostile import HOSTILE
-from studies.fuzz_readers import Sound, Subject
 from studies.kit.choices import require_known
+from studies.kit.fuzzing import campaign
+from studies.kit.fuzzing.campaign import Sound, Subject
 from studies.kit.fuzzing.odd_contents import rewritten
 
 _SEALED = "-sealed"
 
 
 @dataclass(frozen=True)
-class Config(fuzz_readers.Config):
+class Config(campaign.Config):
     layouts: tuple[str, ...] = ()
     """kinds of files, such as model, checkpoint-sealed, image-png; default all"""
     seconds: float = 10.0
@@ -52,9 +52,9 @@ PRESETS = {
 
 
 def run(config: Config) -> dict[str, Any]:
-    """Damages, loads, counts; see `studies.fuzz_readers.run`."""
+    """Damages, loads, counts; see `studies.kit.fuzzing.campaign.run`."""
     subject = Subject("fuzz_loaders", HOSTILE, sound_files, damaged_files, "studies.fuzz_loaders.worker")
-    return fuzz_readers.run(config, subject)
+    return campaign.run(config, subject)
 
 
 def sound_files(layouts: Sequence[str], scratch: Path) -> dict[str, Sound]:
@@ -81,7 +81,7 @@ def damaged_files(sound: Mapping[str, Sound], layout: str, seed: int, i: int) ->
     """The files of damaged file number i of a kind; the same for the same sound files, seed and number, besides the
     order of names in the header of one that is saved anew."""
     if not layout.endswith(_SEALED):
-        return fuzz_readers.damaged_files(sound, layout, seed, i)
+        return campaign.damaged_files(sound, layout, seed, i)
     random = np.random.default_rng([seed, i])
     files = dict(sound[layout].files)
     for name in (name for name in files if name.endswith(".safetensors")):

@@ -11,6 +11,8 @@ import numpy as np
 from sciops.evaluation import Rouge, spread
 from sciops.plotting import PALETTE, figure, series
 from studies.gap_sentences.training import ARMS, LONGER, PRETRAINED
+from studies.kit.figures import ticks
+from studies.kit.tables import print_table
 from studies.kit.verdicts import seed_verdict
 
 _NAMES = ("ROUGE-1", "ROUGE-2", "ROUGE-L")
@@ -64,14 +66,12 @@ def _judged(errors: Iterable[list[float]]) -> str:
 
 def print_report(results: dict[str, Any]) -> None:
     print("real texts: " + ", ".join(f"{name} {value}" for name, value in results["corpus"].items()))
-    print(f"\n{'test ROUGE F, mean ± deviation over seeds':<58}{'1':>19}{'2':>19}{'L':>19}{'validation':>19}")
-    for name, scores in results["lead"].items():
-        cells = "".join(f"{value:>19.3f}" for value in Rouge(*scores)[:3])
-        print(f"{'baseline: ' + name:<58}{cells}{'–':>19}")
+    rows = {f"baseline: {name}": dict(zip(_NAMES, Rouge(*scores))) for name, scores in results["lead"].items()}
     for row in results["summary"]:
-        cells = "".join(f"{format(spread(of_seeds), '.3f'):>19}" for of_seeds in list(zip(*row["rouge"]))[:3])
-        name = f"{row['encoder']}, {row['few']} summaries, {row['arm']}"
-        print(f"{name:<58}{cells}{format(spread(row['validation']), '.2f'):>19}")
+        scores = dict(zip(_NAMES, map(spread, zip(*row["rouge"])))) | {"validation": spread(row["validation"])}
+        rows[f"{row['encoder']}, {row['few']} summaries, {row['arm']}"] = scores
+    columns = (f"{name}:.3f" for name in _NAMES)
+    print_table(rows, "=name", *columns, "validation:.2f", title="test ROUGE F, mean ± deviation over seeds")
     print("validation: loss on held-out summaries, nats a token, of the weights that are judged")
     print("\npre-training on gap sentences (PEGASUS, LOCOST: it helps, most where summaries are few)")
     for row in results["summary"]:
@@ -94,14 +94,17 @@ def print_report(results: dict[str, Any]) -> None:
 
 
 def _print_costs(rows: list[dict[str, Any]]) -> None:
-    if rows:
-        print("\none forward and backward, one source, one thread (LOCOST: up to 50 % less memory in training)")
-        print(f"{'tokens':>8}{'state space':>22}{'attention':>22}{'time ratio':>12}{'memory ratio':>14}")
-    for row in rows:
-        ours, theirs = ((row["seconds"][n], row["bytes"][n]) for n in ("state_space", "self_attention"))
-        cells = "".join(f"{s * 1e3:>11.1f} ms {b / 2**20:>5.0f} MB" for s, b in (ours, theirs))
-        memory = theirs[1] / ours[1] if ours[1] else float("nan")
-        print(f"{row['length']:>8}{cells}{row['time ratio']['median']:>12.2f}{memory:>14.2f}")
+    if not rows:
+        return
+    ratio = lambda row: row["bytes"]["self_attention"] / (row["bytes"]["state_space"] or np.nan)  # noqa: E731
+    print_table(
+        rows,
+        "tokens=length; state space, ms=1e3*seconds.state_space:.1f; attention, ms=1e3*seconds.self_attention:.1f",
+        f"state space, MB={2**-20}*bytes.state_space:.0f; attention, MB={2**-20}*bytes.self_attention:.0f",
+        "time ratio=time ratio.median:.2f",
+        ("memory ratio", lambda row: f"{ratio(row):.2f}"),
+        title="one forward and backward, one source, one thread (LOCOST: up to 50 % less memory in training)",
+    )
 
 
 def draw(results: dict[str, Any], folder: Path) -> None:
@@ -177,6 +180,5 @@ def _draw_costs(rows: list[dict[str, Any]], path: Path) -> None:
             for name, style in zip(("state_space", "self_attention"), series()):
                 axis.loglog(lengths, [scale * row[key][name] for row in rows], label=name, **style)
             axis.set(xlabel="tokens of the source", ylabel=label)
-            axis.set_xticks(lengths, [str(n) for n in lengths])
-            axis.set_xticks([], minor=True)
+            ticks(axis.xaxis, lengths)
         axes[0, 0].legend()

@@ -30,6 +30,7 @@ from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder
 from studies.generation_speed import peer
 from studies.kit.pool import pool
+from studies.kit.tables import print_table
 from studies.kit.timing import interleaved, print_targets, ratio, require_equal, target, threads
 
 
@@ -320,25 +321,19 @@ def _targets(results: dict[str, Any], config: Config) -> list[dict[str, Any]]:
 
 
 def _print(results: dict[str, Any], config: Config) -> None:
-    equality = results["equality"]
+    equality, milliseconds = results["equality"], "=name; ms per sample=1e3*value:.2f"
     print(
         f"{config.size}² nodes, float32, files read back equal; solutions of both pipelines "
         f"{equality['difference']:.1e} apart, true residuals {equality['residual, sciops']:.1e} (sciops) and "
         f"{equality['residual, pyamg']:.1e} (pyamg)"
     )
-    print(f"\n{'whole pipeline':<18} ms per sample")
-    for name, seconds in results["pipelines"]["seconds"].items():
-        print(f"{name:<18} {1e3 * seconds:>13.1f}")
+    print_table(results["pipelines"]["seconds"], milliseconds, title="whole pipeline")
     for name, words in (("faster", "pyamg over sciops, 2 cores"), ("cores", "1 core over 2")):
         value = results["pipelines"][name]
         print(f"{words:<27} {value['median']:>5.2f} (quartiles {value['low']:.2f} … {value['high']:.2f})")
-    print(f"\n{'one core':<18} ms per sample")
-    for name, seconds in results["phases"]["seconds"].items():
-        print(f"{name:<18} {1e3 * seconds:>13.2f}")
-    print(f"\n{'gzip':<8} {'ms per sample':>13} {'MB per sample':>14} {'ms to read u':>13}")
-    for row in results["compression"]:
-        name = "none" if row["gzip"] is None else row["gzip"]
-        print(f"{name:<8} {1e3 * row['seconds']:>13.1f} {row['bytes'] / 1e6:>14.2f} {1e3 * row['read_seconds']:>13.2f}")
+    print_table(results["phases"]["seconds"], milliseconds, title="one core")
+    columns = "gzip; ms per sample=1e3*seconds:.1f; MB per sample=1e-6*bytes:.2f; ms to read u=1e3*read_seconds:.2f"
+    print_table(results["compression"], columns, title="")
     if results["first_call"]:
         first = results["first_call"]
         print(

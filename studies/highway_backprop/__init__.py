@@ -26,6 +26,8 @@ from sciops.plotting import figure, series
 from sciops.runs import RunFolder
 from studies.highway_backprop import recurrent, stacks
 from studies.kit.choices import require_known
+from studies.kit.figures import band, ticks
+from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
 
 
@@ -135,34 +137,43 @@ def targets(results: dict[str, Any], config: Config) -> list[dict[str, Any]]:
 def _print(results: dict[str, Any], config: Config) -> None:
     layers = 2 * config.blocks
     print(f"test error of {layers} layers on Darcy {config.points}², mean ± spread of {len(config.seeds)} seeds")
-    head = f"{'':14}{'relative L2':>20}{'/ backprop':>12}  {'cosine start, middle, end':<27}{'norm ratio':<20}"
-    print(f"{head}{'ms/step':>8}  ln(error / backprop's) [95 % over seeds]")
-    for row in results["stacks"]:
-        cosine = " ".join(f"{c:.3f}" for c in row.get("cosine", []))
-        norms = " ".join(f"{c:.2f}" for c in row.get("norm_ratio", []))
-        time = results["milliseconds"][row["model"]][row["arm"]]
-        own = [r["error"] for r in results["runs"] if (r["model"], r["arm"]) == (row["model"], row["arm"])]
-        error = f"{spread(own):.4f}"
-        name = f"{row['model']} {row['arm']}"
-        print(f"{name:14}{error:>20}{row['relative']:>12.3f}  {cosine:<27}{norms:<20}{time:>8.1f}  {row['verdict']}")
-    print("\ncosine of the blocks' gradient at the start, FNO; in brackets with branches scaled by 1/√layers")
-    ks = config.iterations
-    print(f"{'layers':>8}" + "".join(f"{f'k = {k}':>18}" for k in ks))
+    errors: dict[tuple[str, str], list[float]] = {}
+    for run in results["runs"]:
+        errors.setdefault((run["model"], run["arm"]), []).append(run["error"])
+    print_table(
+        results["stacks"],
+        "=model; =arm",
+        ("relative L2", lambda row: f"{spread(errors[row['model'], row['arm']]):.4f}"),
+        "/ backprop=relative:.3f",
+        ("cosine start, middle, end", lambda row: " ".join(f"{c:.3f}" for c in row.get("cosine", []))),
+        ("norm ratio", lambda row: " ".join(f"{c:.2f}" for c in row.get("norm_ratio", []))),
+        ("ms/step", lambda row: f"{results['milliseconds'][row['model']][row['arm']]:.1f}"),
+        "ln(error / backprop's) [95 % over seeds]=verdict",
+    )
     found = {(row["layers"], row["scaled"], row["k"]): row["cosine"] for row in results["depths"]}
-    for blocks in config.depths:
-        cells = (f"{found[2 * blocks, False, k]:.4f} ({found[2 * blocks, True, k]:.4f})" for k in ks)
-        print(f"{2 * blocks:>8}" + "".join(f"{cell:>18}" for cell in cells))
+    both = lambda n, k: f"{found[n, False, k]:.4f} ({found[n, True, k]:.4f})"  # noqa: E731
+    print_table(
+        [2 * blocks for blocks in config.depths],
+        ("layers", lambda n: n),
+        *((f"k = {k}", lambda n, k=k: both(n, k)) for k in config.iterations),
+        title="cosine of the blocks' gradient at the start, FNO; in brackets with branches scaled by 1/√layers",
+    )
     print(f"\nGRU, {config.hidden} units, {config.sequences} sequences: milliseconds, and the fused step over each;")
     print("published: backpropagation's step over Highway-BP's, on GPUs")
-    print(f"{'T':>6} {'':20}{'forward':>9}{'backward':>10}{'both':>8}{'fused/both':>12}{'published':>11}{'cosine':>9}")
     fused = {row["steps"]: row["total"] for row in results["recurrent"] if row["how"] == recurrent.FUSED}
-    for row in results["recurrent"]:
-        k = int(row["how"].split()[-1]) if row["how"].startswith("k =") else None
-        published = PUBLISHED.get(row["steps"], {}).get(k)
-        paper = f"{published:.1f}" if published else ""
-        times = f"{row['forward']:>9.1f}{row['backward']:>10.1f}{row['total']:>8.1f}"
-        speed = fused[row["steps"]] / row["total"]
-        print(f"{row['steps']:>6} {row['how']:20}{times}{speed:>12.2f}{paper:>11}{row['cosine']:>9.4f}")
+
+    def published(row: dict[str, Any]) -> float | None:
+        return PUBLISHED.get(row["steps"], {}).get(
+            int(row["how"].split()[-1]) if row["how"].startswith("k =") else None
+        )
+
+    print_table(
+        results["recurrent"],
+        "T=steps; =how; forward:.1f; backward:.1f; both=total:.1f",
+        ("fused/both", lambda row: f"{fused[row['steps']] / row['total']:.2f}"),
+        ("published", published),
+        "cosine:.4f",
+    )
     print_targets(results["targets"])
 
 
@@ -213,9 +224,7 @@ def _draw_cosines(results: dict[str, Any], config: Config, path: Path) -> None:
                 runs = [r["looks"] for r in results["runs"] if (r["model"], r["arm"]) == (name, arm)]
                 cosine = np.array([[look["cosine"] for look in looks] for looks in runs])
                 share = [look["share"] for look in runs[0]]
-                style = next(styles)
-                axis.plot(share, cosine.mean(0), label=arm, **style)
-                axis.fill_between(share, cosine.min(0), cosine.max(0), color=style["color"], alpha=0.15, linewidth=0)
+                band(axis, share, cosine, label=arm, style=next(styles))
             axis.set(title=f"{name.upper()}, {2 * config.blocks} layers", xlabel="share of the training")
             axis.set_ylabel("cosine with the true gradient")
             axis.legend()
@@ -242,8 +251,7 @@ def _draw_times(results: dict[str, Any], path: Path) -> None:
                 own = [row for row in rows if row["how"] == how]
                 axis.loglog([row["steps"] for row in own], [row[key] for row in own], label=how, **style)
             steps = list(dict.fromkeys(row["steps"] for row in rows))
-            axis.set_xticks(steps, [str(t) for t in steps])
-            axis.set_xticks([], minor=True)
+            ticks(axis.xaxis, steps)
             axis.yaxis.set_minor_formatter("")
             axis.set(title=title, xlabel="steps T of the GRU", ylabel="milliseconds")
         axes[0, 0].legend()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from tqdm.auto import tqdm
 
 from sciops.training.gradients import highway_rnn
 from studies.kit.timing import require_equal
+
+if TYPE_CHECKING:
+    from studies.highway_backprop import Config
 
 FUSED, LOOP = "fused nn.GRU", "loop over GRUCell"
 
@@ -46,7 +49,7 @@ def check_equal(hidden: int) -> float:
     return max(require_equal(name, value, runs[FUSED], 1e-12) for name, value in runs.items())
 
 
-def timed(config: Any) -> list[dict[str, Any]]:
+def timed(config: Config) -> list[dict[str, Any]]:
     """One row a length and contestant: median milliseconds of forward and backward passes, taken in turns."""
     rows = []
     for steps in tqdm(config.lengths, desc="GRU", unit="length", disable=None, leave=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from sciops.training.gradients import compared, groups_of
 from studies.kit.timing import interleaved
 from studies.kit.verdicts import seed_verdict, shown
 
+if TYPE_CHECKING:
+    from studies.highway_backprop import Config
+
 MODELS: dict[str, dict[str, Any]] = {
     "fno": dict(width=12, modes=(5, 5)),
     "mano": dict(width=12, heads=2, window=2),
@@ -35,7 +38,7 @@ class Arm:
     options: dict[str, Any]
 
 
-def arms(config: Any) -> list[Arm]:
+def arms(config: Config) -> list[Arm]:
     """Backpropagation first."""
     found = [Arm("backprop", "backprop", {})]
     found += [Arm(f"k = {k}", "highway", {"iterations": k}) for k in config.iterations]
@@ -43,7 +46,7 @@ def arms(config: Any) -> list[Arm]:
     return found + ([] if k is None else [Arm(f"k = {k}, γ*", "highway", {"iterations": k, "gamma": "hutchinson"})])
 
 
-def fields(config: Any) -> Splits:
+def fields(config: Config) -> Splits:
     """Darcy flow through two phases, u = 0 on the walls: training and test fields."""
     grid, total = Grid((config.points,) * 2), config.train + config.test
     a = two_phase(gaussian_random_field(grid, total, tau=3.0, alpha=2.0, seed=config.data_seed))
@@ -56,14 +59,14 @@ def fields(config: Any) -> Splits:
     )
 
 
-def made(name: str, config: Any, grid: Grid, seed: int, **changes: Any) -> torch.nn.Module:
+def made(name: str, config: Config, grid: Grid, seed: int, **changes: Any) -> torch.nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         options = MODELS[name] | {"depth": config.blocks} | changes
         return build_model(name, in_channels=1, out_channels=1, grid=grid, **options)
 
 
-def trained(config: Any, data: Splits) -> list[dict[str, Any]]:
+def trained(config: Config, data: Splits) -> list[dict[str, Any]]:
     """One record a run, over models, seeds and arms."""
     grid = data.train.grid
     plan = [(name, seed, arm) for name in config.models for seed in config.seeds for arm in arms(config)]
@@ -135,7 +138,7 @@ def _against(own: list[dict[str, Any]], base: dict[int, float]) -> str:
     return shown(seed_verdict([r["error"] for r in own], [base[r["seed"]] for r in own], log=True), "+.3f")
 
 
-def step_times(config: Any, data: Splits) -> dict[str, dict[str, float]]:
+def step_times(config: Config, data: Splits) -> dict[str, dict[str, float]]:
     """Milliseconds of one step's gradient, forward and backward, by model and arm: medians of turns."""
     found = {}
     for name in config.models:
@@ -152,7 +155,7 @@ def step_times(config: Any, data: Splits) -> dict[str, dict[str, float]]:
     return found
 
 
-def cosines_by_depth(config: Any, data: Splits) -> list[dict[str, Any]]:
+def cosines_by_depth(config: Config, data: Splits) -> list[dict[str, Any]]:
     """Cosine of the blocks' gradient at the start against the number of layers, with and without small branches.
 
     Small branches: layer scales of 1/√layers.

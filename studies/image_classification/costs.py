@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,13 +14,16 @@ from tqdm.auto import tqdm
 from studies.image_classification.runs import built
 from studies.kit.timing import interleaved, peak_memory
 
+if TYPE_CHECKING:
+    from studies.image_classification import Config
 
-def step_costs(specs: Mapping[str, Any], train: Any, config: Any) -> dict[str, dict[str, float]]:
+
+def step_costs(specs: Mapping[str, Any], train: Any, config: Config) -> dict[str, dict[str, float]]:
     """name → seconds and bytes of a step of the study's batch: forward, backward, AdamW."""
     return _costs(specs, train.grid.shape, config.batch_size, config.rounds, train, config)
 
 
-def cost_curve(specs: Mapping[str, Any], train: Any, config: Any) -> dict[int, dict[str, dict[str, float]]]:
+def cost_curve(specs: Mapping[str, Any], train: Any, config: Config) -> dict[int, dict[str, dict[str, float]]]:
     """Pixels per side → name → seconds and bytes of a step of `config.curve_batch` images, for `config.curve_arms`."""
     chosen = {name: spec for name, spec in specs.items() if name in config.curve_arms}
     found = {}
@@ -30,7 +33,7 @@ def cost_curve(specs: Mapping[str, Any], train: Any, config: Any) -> dict[int, d
 
 
 def _costs(
-    specs: Mapping[str, Any], shape: tuple[int, int], batch: int, rounds: int, train: Any, config: Any
+    specs: Mapping[str, Any], shape: tuple[int, int], batch: int, rounds: int, train: Any, config: Config
 ) -> dict[str, dict[str, float]]:
     inputs = (batch, train.channels, *shape)
     device = torch.device(config.device)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sciops.evaluation import paired_verdict, spread
 from sciops.plotting import figure, series
+from studies.kit.figures import ticks
+from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
+
+if TYPE_CHECKING:
+    from studies.image_classification import Config
 
 PEERS = ("ViT", "SwinV2", "attention")
 POINTS = 0.5  # by which the multipole classifier may be below the best peer
@@ -46,7 +51,7 @@ def summary(records: Mapping[str, list[dict[str, Any]]], costs: Mapping[str, Any
     return rows
 
 
-def targets(results: Mapping[str, Any], config: Any) -> list[dict[str, Any]]:
+def targets(results: Mapping[str, Any], config: Config) -> list[dict[str, Any]]:
     """Rows of `studies.kit.timing.target`: multipole against the best peer, and its cost over the size of the image."""
     rows = {row["name"]: row for row in results["summary"]}
     found = []
@@ -98,25 +103,20 @@ def exponent(curve: Mapping[int, Any], name: str, first: int, last: int) -> floa
     return math.log(ratio) / math.log((last / first) ** 2)
 
 
-def print_report(results: Mapping[str, Any], config: Any) -> None:
+def print_report(results: Mapping[str, Any], config: Config) -> None:
     images, (high, wide) = results["images"], results["grid"]
     print(
         f"\n{config.data}, {high}×{wide} pixels: {images['train']} training, {images['validation']} validation, "
         f"{images['test']} test images; {config.epochs} epochs, {len(config.seeds)} seed(s), batches of "
         f"{config.batch_size}, {config.threads} threads ({config.device})"
     )
-    width = max(len(row["name"]) for row in results["summary"])
-    print(
-        f"{'':{width}} {'accuracy %':>17} {'seeds from–to':>15} {'validation':>10} {'ms/step':>8} "
-        f"{'MB/step':>8} {'s/run':>7} {'parameters':>10} {'rate':>8}"
+    print_table(
+        sorted(results["summary"], key=lambda row: -row["accuracy"]),
+        "=name",
+        ("accuracy %", lambda row: f"{spread(run['accuracy'] for run in results['runs'][row['name']]):.2f}"),
+        f"low:.2f; high:.2f; validation:.2f; ms/step=1e3*seconds:.1f; MB/step={2**-20}*bytes:.1f",
+        "s/run=training seconds:.1f; parameters; rate:.2g",
     )
-    for row in sorted(results["summary"], key=lambda row: -row["accuracy"]):
-        shown = f"{spread(run['accuracy'] for run in results['runs'][row['name']]):.2f}"
-        print(
-            f"{row['name']:{width}} {shown:>17} {row['low']:>8.2f}–{row['high']:<6.2f} "
-            f"{row['validation']:>10.2f} {1e3 * row['seconds']:>8.1f} {row['bytes'] / 2**20:>8.1f} "
-            f"{row['training seconds']:>7.1f} {row['parameters']:>10} {row['rate']:>8.2g}"
-        )
     for name, runs in results["runs"].items():
         for number, run in enumerate(runs):
             if run["stopped"]:
@@ -126,12 +126,11 @@ def print_report(results: Mapping[str, Any], config: Any) -> None:
         f"{max(row['sampling'] for row in results['summary']):.2f} points"
     )
     if results["curve"]:
-        print(f"\na training step of {config.curve_batch} images, by pixels per side: ms, MB")
+        both = lambda cost: f"{1e3 * cost['seconds']:.1f}, {cost['bytes'] / 2**20:.1f}"  # noqa: E731
         names = list(next(iter(results["curve"].values())))
-        print(f"{'':>6}" + "".join(f"{name:>18}" for name in names))
-        for size, costs in results["curve"].items():
-            cells = (f"{1e3 * costs[name]['seconds']:.1f}, {costs[name]['bytes'] / 2**20:.1f}" for name in names)
-            print(f"{size:>5}²" + "".join(f"{cell:>18}" for cell in cells))
+        columns = [(name, lambda row, name=name: both(row[name])) for name in names]
+        title = f"a training step of {config.curve_batch} images, by pixels per side: ms, MB"
+        print_table(results["curve"], "=name", *columns, title=title)
     print_targets(results["targets"])
     for row in results["targets"]:
         if "spread" in row:
@@ -139,7 +138,7 @@ def print_report(results: Mapping[str, Any], config: Any) -> None:
             print(f"within {POINTS} points of the best of {', '.join(PEERS)}: {verdict}; {row['spread']}")
 
 
-def draw(results: Mapping[str, Any], config: Any, folder: Path) -> None:
+def draw(results: Mapping[str, Any], config: Config, folder: Path) -> None:
     """accuracy.png: accuracy against time and memory of a step; cost.png: both over the size of the image."""
     rows = results["summary"]
     with figure(folder / "accuracy.png", 1, 2, width=3.6, height=3.1, sharey=True) as (fig, axes):
@@ -170,8 +169,7 @@ def draw(results: Mapping[str, Any], config: Any, folder: Path) -> None:
         for axis, (key, scale, label) in zip(axes[0], quantities):
             for name in names:
                 axis.loglog(sizes, [scale * curve[n][name][key] for n in sizes], label=name, **styles[name])
-            axis.set_xticks(sizes, [f"{n}²" for n in sizes])
-            axis.set_xticks([], minor=True)
+            ticks(axis.xaxis, sizes, "{}²".format)
             axis.set_xlabel(f"pixels, {config.curve_batch} images a step")
             axis.set_ylabel(label)
             _round_ticks(axis.yaxis, [scale * curve[n][name][key] for n in sizes for name in names])
@@ -182,7 +180,5 @@ def _round_ticks(axis: Any, values: list[float]) -> None:
     """Ticks of a log axis at 1, 2, 5 times powers of ten around the values (at powers alone where many), plainly."""
     low, high = max(min(values), 1e-3) / 1.3, max(*values, 1e-3) * 1.3
     steps = (1,) if high > 500 * low else (1, 2, 5)
-    ticks = [m * 10.0**e for e in range(-4, 7) for m in steps if low <= m * 10.0**e <= high]
     axis.axes.set(**{f"{axis.axis_name}lim": (low, high)})
-    axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
-    axis.set_ticks([], minor=True)
+    ticks(axis, [m * 10.0**e for e in range(-4, 7) for m in steps if low <= m * 10.0**e <= high])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,11 +21,14 @@ from sciops.training import TrainConfig, evaluate, fit
 from sciops.training.objectives import error_rate
 from studies.kit.cells import cell_name, kept
 
+if TYPE_CHECKING:
+    from studies.image_classification import Config
+
 NAMES = ("multipole", "window", "attention", "spectral", "ViT", "SwinV2")
 PRETRAINED = ", from weights"
 
 
-def specifications(train: ImageDataset, config: Any) -> dict[str, dict[str, Any]]:
+def specifications(train: ImageDataset, config: Config) -> dict[str, dict[str, Any]]:
     """name → {"model": description for `model_from_config`, "weights": file or None} of every arm.
 
     With `config.init`: a window and a multipole classifier of the file's size, from its weights and from nothing.
@@ -57,7 +60,7 @@ def built(spec: Mapping[str, Any], seed: int) -> nn.Module:
     return model
 
 
-def in_colour(data: Splits, config: Any) -> Splits:
+def in_colour(data: Splits, config: Config) -> Splits:
     """Grey images as three equal channels where the weights to start from are for three."""
     from sciops.models.swin_weights import swin_options
 
@@ -71,7 +74,7 @@ def in_colour(data: Splits, config: Any) -> Splits:
 
 
 def record(
-    name: str, spec: Mapping[str, Any], seed: int, rate: float, data: Splits, images: str, config: Any
+    name: str, spec: Mapping[str, Any], seed: int, rate: float, data: Splits, images: str, config: Config
 ) -> dict[str, Any]:
     """The run's record, from disk where the same run was made before; a run that was stopped resumes.
 
@@ -91,7 +94,7 @@ def record(
     return kept(output / "records", label, made_by, lambda: trained_and_tested(spec, seed, data, settings))
 
 
-def training(config: Any, seed: int, rate: float) -> TrainConfig:
+def training(config: Config, seed: int, rate: float) -> TrainConfig:
     """How every arm is trained; a loss that is not finite ends a run at its last good epoch."""
     return TrainConfig(
         objective="cross_entropy",

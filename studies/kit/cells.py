@@ -132,6 +132,17 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
+def code_digest(*files: str) -> str:
+    """SHA-256 of the Python files of packages, given by their ``__file__``: for records that must not outlive a change.
+
+    `fingerprint` has the version alone, which a change of the code in between does not raise.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(path for file in files for path in Path(file).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
 def data_digest(*datasets: Any) -> str:
     """SHA-256 of the fields of torch data sets and their grids, whatever file they came from; None has its own."""
     digest = hashlib.sha256()

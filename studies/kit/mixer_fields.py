@@ -122,33 +122,19 @@ def train_field(
     torch.manual_seed(seed)
     net = FieldNet(task, mixer, mixer_options, width=width, depth=depth, mlp_ratio=mlp_ratio)
     optimizer = torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=1e-4)
-    generator, order = torch.Generator().manual_seed(seed), torch.empty(0, dtype=torch.int64)
-    x, y = task.train
-    batch = min(batch, len(x))
-    losses: list[float] = []
-    bar = tqdm(total=steps, desc=progress, disable=progress is None or None)
-
-    def draw(_: int) -> tuple[Tensor, Tensor]:
-        nonlocal order
-        if len(order) < batch:
-            order = torch.cat([order, torch.randperm(len(x), generator=generator)])
-        chosen, order = order[:batch], order[batch:]
-        return x[chosen], y[chosen]
-
-    def loss_of(net: nn.Module, given: tuple[Tensor, Tensor]) -> Tensor:
-        return relative_l2(net(given[0], task.grid), given[1], task.grid).mean()
-
-    def keep(_: Any, record: Mapping[str, Any]) -> None:
-        if "epoch" not in record:
-            losses.append(float(record["loss"]))
-            bar.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
-            bar.update()
-
-    config = TrainConfig(steps=steps, epochs=1, device="cpu", progress=False)
-    with bar:
-        run = fit(net, draw, config, loss=loss_of, optimizer=optimizer, callbacks=[keep])
+    y, test = task.train[1], task.test
+    batch = min(batch, len(y))
+    losses, seconds = train_steps(
+        net,
+        optimizer,
+        *task.train,
+        task.grid,
+        seed=seed,
+        steps=steps,
+        batch=batch,
+        progress=progress,
+    )
     tenth = max(1, steps // 10)
-    test = task.test
     mean = y.mean(0, keepdim=True).expand_as(test[1])
     return {
         "task": task.name,
@@ -168,8 +154,52 @@ def train_field(
         "loss": float(np.mean(losses[-max(1, steps // 20) :])),
         "curve": [{"step": i + tenth, "loss": float(np.mean(losses[i : i + tenth]))} for i in range(0, steps, tenth)],
         "parameters": sum(p.numel() for p in net.parameters()),
-        "seconds": run.seconds,
+        "seconds": seconds,
     }
+
+
+def train_steps(
+    net: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    x: Tensor,
+    y: Tensor,
+    grid: Grid,
+    *,
+    seed: int,
+    steps: int,
+    batch: int,
+    progress: str | None = None,
+) -> tuple[list[float], float]:
+    """Trains ``net(x, grid)`` on relative L² with one cycle of the rate, gradients clipped at 1, on shuffled batches.
+
+    progress : name of a progress bar, None for none
+
+    returns : (the loss of every step, seconds of training); raises `NonFiniteLoss` naming the step
+    """
+    generator, order = torch.Generator().manual_seed(seed), torch.empty(0, dtype=torch.int64)
+    losses: list[float] = []
+    bar = tqdm(total=steps, desc=progress, disable=progress is None or None)
+
+    def draw(_: int) -> tuple[Tensor, Tensor]:
+        nonlocal order
+        if len(order) < batch:
+            order = torch.cat([order, torch.randperm(len(x), generator=generator)])
+        chosen, order = order[:batch], order[batch:]
+        return x[chosen], y[chosen]
+
+    def loss_of(net: nn.Module, given: tuple[Tensor, Tensor]) -> Tensor:
+        return relative_l2(net(given[0], grid), given[1], grid).mean()
+
+    def keep(_: Any, record: Mapping[str, Any]) -> None:
+        if "epoch" not in record:
+            losses.append(float(record["loss"]))
+            bar.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
+            bar.update()
+
+    config = TrainConfig(steps=steps, epochs=1, device="cpu", progress=False)
+    with bar:
+        run = fit(net, draw, config, loss=loss_of, optimizer=optimizer, callbacks=[keep])
+    return losses, run.seconds
 
 
 @torch.no_grad()

@@ -5,10 +5,36 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import Any
+
+from tqdm.auto import tqdm
+
+
+def run_all(
+    function: Callable[..., Any],
+    jobs: Iterable[tuple],
+    *,
+    workers: int,
+    unit: str,
+    threads: int | None = None,
+    desc: str | None = None,
+) -> list[Any]:
+    """What ``function(*job)`` returns for every job, in the order of the jobs, with a progress bar.
+
+    The first job that fails ends the run: those that have not begun are cancelled. See `pool` for workers and threads.
+    """
+    jobs = list(jobs)
+    with tqdm(total=len(jobs), unit=unit, desc=desc, disable=None) as bar, pool(workers, threads=threads) as executor:
+        futures = []
+        for job in jobs:
+            futures.append(executor.submit(function, *job))
+            futures[-1].add_done_callback(lambda _: bar.update())
+        for future in as_completed(futures):
+            future.result()
+        return [future.result() for future in futures]
 
 
 class _Here(Executor):

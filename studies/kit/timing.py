@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from studies.kit.tables import print_table
+
 
 def interleaved(
     contestants: Mapping[str, Callable[[], Any]],
@@ -75,11 +77,8 @@ def target(
 
 def print_targets(rows: Iterable[Mapping[str, Any]]) -> None:
     """The rows of `target`, target beside result."""
-    rows = list(rows)
-    width = max([len(row["what"]) for row in rows], default=0)
-    print(f"\n{'':{width}}  {'target':>10} {'measured':>10}")
-    for row in rows:
-        print(f"{row['what']:{width}}  {row['target']:>10} {row['value']:>10.4g}{'' if row['met'] else '   missed'}")
+    missed = ("", lambda row: "" if row["met"] else "missed")
+    print_table(rows, "=what; target; measured=value:.4g", missed, title="")
 
 
 def relative_difference(value: Any, reference: Any) -> float:
@@ -122,6 +121,19 @@ def peak_memory(function: str, *arguments: Any) -> int:
     if done.returncode:
         raise RuntimeError(f"{function}{arguments}: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
     return int(done.stdout.split()[-1])
+
+
+def device_peak(call: Callable[[], Any]) -> int:
+    """Bytes on the CUDA device at the peak of a second call, beyond those held before it."""
+    import torch
+
+    call()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
 
 
 def _status(name: str) -> int:

@@ -18,8 +18,9 @@ import numpy as np
 
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
-from studies.distributed_training import launch
+from studies.kit.launch import launch
 from studies.kit.smooth_fields import write_fields
+from studies.kit.tables import print_table
 
 TARGET = 0.8  # of the speed in memory
 WAYS = ("memory", "thread", "fork", "spawn")
@@ -141,17 +142,12 @@ def _rows(runs: dict[str, list[dict[str, Any]]], width: int, depth: int) -> list
 def _print(results: dict[str, Any]) -> None:
     size, limit = results["file_bytes"] / _MB, results["memory_limit"] / _MB
     print(f"file of {size:.0f} MB, read on demand above {limit:.0f} MB; the losses of all ways are equal to the bit")
-    head = f"{'fno':<20} {'way':<7} {'s/epoch':>8} {'speed':>6} {'least–most':>11} {'open s':>7} {'fit s':>7}"
-    print(f"{head} {'peak MB':>8}")
-    for row in results["rows"]:
-        spread = f"{row['least']:.2f}–{row['most']:.2f}"
-        peak = f"{row['peak'] / _MB:.0f}" + (
-            f" + {row['worker_peak'] / _MB:.0f} a worker" if row["worker_peak"] else ""
-        )
-        print(
-            f"{row['model']:<20} {row['way']:<7} {row['seconds_per_epoch']:>8.3f} {row['ratio']:>6.2f} {spread:>11} "
-            f"{row['opening']:>7.2f} {row['wall']:>7.2f} {peak:>8}"
-        )
+    print_table(
+        results["rows"],
+        "fno=model; way; s/epoch=seconds_per_epoch:.3f; speed=ratio:.2f; least:.2f; most:.2f; open s=opening:.2f",
+        f"fit s=wall:.2f; peak MB={1 / _MB}*peak:.0f",
+        ("a worker", lambda row: f"{row['worker_peak'] / _MB:.0f}" if row["worker_peak"] else None),
+    )
     for row in results["rows"]:
         if row["way"] != "memory":
             word = "met   " if row["met"] else "MISSED"

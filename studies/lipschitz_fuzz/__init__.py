@@ -15,7 +15,6 @@ The search itself is tested with layers whose declared rule is too small by a kn
 
 from __future__ import annotations
 
-import hashlib
 import random
 import re
 import warnings
@@ -35,7 +34,8 @@ import sciops
 from sciops.lipschitz import Bound, lipschitz_bound
 from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder
-from studies.kit.cells import kept
+from studies.kit.cells import code_digest, kept
+from studies.kit.tables import print_table
 from studies.kit.timing import threads
 from studies.lipschitz_fuzz import changes, models, own
 from studies.lipschitz_fuzz.truth import Case, inputs, largest_token, stretches
@@ -137,7 +137,7 @@ def run(config: Config) -> dict[str, Any]:
     each = -(-config.models // len(kinds))
     wanted = [(kind, KINDS[kind], each) for kind in kinds]
     wanted += [(_planted(factor), own.planted(factor), config.plants) for factor in config.planted]
-    code = _code()
+    code = code_digest(sciops.__file__, __file__)
     cases: dict[str, list[dict[str, Any]]] = {}
     with threads(1), tqdm(total=sum(n for *_, n in wanted), unit="model", disable=None) as bar:
         for kind, build, count in wanted:
@@ -250,14 +250,6 @@ def _share_found(cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"compositions": len(cases), "refused": outcomes["refused"], "found": outcomes["below"]}
 
 
-def _code() -> str:
-    """Of all that decides an outcome: stale cells must not vouch for rules that have changed since."""
-    digest = hashlib.sha256()
-    for path in sorted([*Path(sciops.__file__).parent.rglob("*.py"), *Path(__file__).parent.glob("*.py")]):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
 def _written(case: Case) -> str:
     return f"{case.model} on {case.grid}, inputs of shape {case.shape}"
 
@@ -276,17 +268,14 @@ def _refuse(results: dict[str, Any]) -> None:
 
 
 def _print(results: dict[str, Any]) -> None:
-    print(f"{'':26}{'drawn':>7}{'bounded':>9}{'refused':>9}{'below':>7}{'raised':>8}   bound / largest stretch")
-    print(f"{'':66}{'least':>9}{'10 %':>10}{'median':>10}{'90 %':>10}   refused for")
-    for row in results["kinds"]:
-        numbers = f"{row['least']:>9.3g}" + "".join(f"{row[name]:>10.3g}" for name in ("low", "median", "high"))
-        causes = ", ".join(f"{name} {count}" for name, count in list(row["causes"].items())[:2])
-        print(
-            f"{row['kind']:26}{row['compositions']:>7}{row['bounded']:>9}{row['refused']:>9}{row['below']:>7}"
-            f"{row['raised']:>8}{numbers}   {causes}"
-        )
     total = {name: sum(row[name] for row in results["kinds"]) for name in ("bounded", "refused", "below", "raised")}
-    print(f"{'all':26}{results['models']:>7}" + "".join(f"{total[n]:>{w}}" for n, w in zip(total, (9, 9, 7, 8))))
+    print_table(
+        [*results["kinds"], {"kind": "all", "compositions": results["models"], "causes": {}, **total}],
+        "=kind; drawn=compositions; bounded; refused; below; raised",
+        "least:.3g; 10 %=low:.3g; median:.3g; 90 %=high:.3g",
+        ("refused for", lambda row: ", ".join(f"{name} {n}" for name, n in list(row["causes"].items())[:2])),
+        title="drawn models, and the bound over the largest stretch found",
+    )
     for row in results["planted"]:
         asked = row["compositions"] - row["refused"]
         print(f"planted rules, {row['factor']:g} times too small: {row['found']} of {asked} found")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from sciops.grids import Grid, restrict
 from sciops.metrics import relative_l2
@@ -19,9 +18,12 @@ from sciops.models import Operator
 from sciops.models.fno import fno
 from sciops.pde import burgers
 from sciops.random_fields import gaussian_random_field
-from sciops.training import TrainConfig, fit
 from studies.kit.cells import kept, kept_arrays
+from studies.kit.mixer_fields import train_steps
 from studies.kit.timing import threads
+
+if TYPE_CHECKING:
+    from studies.long_sequences import Config
 
 POINTS, VISCOSITY, TIME = 256, 0.01, 1.0
 ARMS: dict[str, dict[str, Any]] = {
@@ -68,7 +70,7 @@ def fields(train: int, test: int, refinements: tuple[int, ...], folder: Path) ->
     return pair("train", 2 * POINTS, POINTS), {POINTS * r: pair("test", finest, POINTS * r) for r in refinements}
 
 
-def model(arm: str, config: Any, seed: int) -> nn.Module:
+def model(arm: str, config: Config, seed: int) -> nn.Module:
     """Operators of four blocks on the circle; the FNO in the width that comes nearest in parameters."""
     torch.manual_seed(seed)
     grid = ring(POINTS)
@@ -93,7 +95,7 @@ def parameters(net: nn.Module) -> int:
     return sum(p.numel() * (2 if p.is_complex() else 1) for p in net.parameters())
 
 
-def trainings(config: Any, folder: Path) -> list[dict[str, Any]]:
+def trainings(config: Config, folder: Path) -> list[dict[str, Any]]:
     """One record an arm and seed: {"arm", "seed", "errors": {points: relative L²}, "blind": the same where Δ stays what
     it was in training, …}."""
     rows = []
@@ -122,35 +124,22 @@ def trainings(config: Any, folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _trained(config: Any, arm: str, seed: int, folder: Path) -> dict[str, Any]:
+def _trained(config: Config, arm: str, seed: int, folder: Path) -> dict[str, Any]:
     (x, y), tests = fields(config.burgers_train, config.burgers_test, config.burgers_refinements, folder)
     net, scale, grid = model(arm, config, seed), float(x.std()), ring(POINTS)
     optimizer = torch.optim.AdamW(state_space_groups(net, weight_decay=1e-4), lr=config.burgers_rate)
-    generator, order, losses = torch.Generator().manual_seed(seed), torch.empty(0, dtype=torch.int64), []
-    steps, batch = config.burgers_steps, min(config.burgers_batch, len(x))
-    bar = tqdm(total=steps, desc=f"Burgers, {arm}, seed {seed}", disable=None)
-
-    def draw(_: int) -> Pairs:
-        nonlocal order
-        if len(order) < batch:
-            order = torch.cat([order, torch.randperm(len(x), generator=generator)])
-        chosen, order = order[:batch], order[batch:]
-        return x[chosen] / scale, y[chosen] / scale
-
-    def keep(_: Any, record: dict[str, Any]) -> None:
-        if "epoch" not in record:
-            losses.append(float(record["loss"]))
-            bar.update()
-
-    with bar:
-        run = fit(
-            net,
-            draw,
-            TrainConfig(steps=steps, epochs=1, device="cpu", progress=False),
-            loss=lambda net, given: relative_l2(net(given[0], grid), given[1], grid).mean(),
-            optimizer=optimizer,
-            callbacks=[keep],
-        )
+    steps = config.burgers_steps
+    losses, seconds = train_steps(
+        net,
+        optimizer,
+        x / scale,
+        y / scale,
+        grid,
+        seed=seed,
+        steps=steps,
+        batch=min(config.burgers_batch, len(x)),
+        progress=f"Burgers, {arm}, seed {seed}",
+    )
     found = {"errors": errors(net, tests, scale)}
     if arm != "FNO":
         for module in net.modules():
@@ -165,7 +154,7 @@ def _trained(config: Any, arm: str, seed: int, folder: Path) -> dict[str, Any]:
         "input_error": input_error,
         "loss": float(np.mean(losses[-max(1, steps // 20) :])),
         "parameters": parameters(net),
-        "seconds": run.seconds,
+        "seconds": seconds,
         "steps": steps,
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,6 +13,9 @@ from sciops.mixers import SelfAttention, StateSpaceMixer
 from sciops.models.sequence import SequenceBlock
 from studies.kit.cells import kept
 from studies.kit.timing import interleaved, peak_memory, require_equal, threads
+
+if TYPE_CHECKING:
+    from studies.long_sequences import Config
 
 SSM, FUSED, WRITTEN = "state space", "attention, fused", "attention, written out"
 MIXERS = (SSM, FUSED, WRITTEN)
@@ -78,7 +81,7 @@ def checks(channels: int, state: int, seed: int, length: int = 200) -> dict[str,
     }
 
 
-def times(config: Any, folder: Any) -> list[dict[str, Any]]:
+def times(config: Config, folder: Any) -> list[dict[str, Any]]:
     """Rows {"length", "mode", "seconds": {mixer: median}, "all": {mixer: list}}, mixers taking turns at a length."""
     rows = []
     with threads(1):
@@ -99,7 +102,7 @@ def times(config: Any, folder: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def _timed(config: Any, length: int, mode: str, mixers: list[str], rounds: int, **_: Any) -> dict[str, Any]:
+def _timed(config: Config, length: int, mode: str, mixers: list[str], rounds: int, **_: Any) -> dict[str, Any]:
     calls = {name: step(name, mode, length, config.channels, config.state, config.seed) for name in mixers}
     found = interleaved(calls, rounds=rounds)
     return {
@@ -110,7 +113,7 @@ def _timed(config: Any, length: int, mode: str, mixers: list[str], rounds: int, 
     }
 
 
-def memory(config: Any, folder: Any) -> list[dict[str, Any]]:
+def memory(config: Config, folder: Any) -> list[dict[str, Any]]:
     """Rows {"length", "mode", "bytes": {mixer: peak beyond weights and input}}, each in a process of its own."""
     rows = []
     for length in config.memory_lengths:
@@ -129,7 +132,7 @@ def memory(config: Any, folder: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def limit(config: Any, name: str) -> float:
+def limit(config: Config, name: str) -> float:
     """The longest sequence a mixer is given: written out, its matrices are to stay within `config.written_bytes`."""
     if name == FUSED:
         return config.fused_to
@@ -137,7 +140,7 @@ def limit(config: Any, name: str) -> float:
     return (config.written_bytes / (4 * 4 * 4)) ** 0.5 if name == WRITTEN else float("inf")
 
 
-def rounds(config: Any, length: int) -> int:
+def rounds(config: Config, length: int) -> int:
     """Fewer where a round takes seconds."""
     return max(1, min(config.rounds, round(config.rounds * 2**14 / length)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from sciops.datasets.text.sequence_tasks import needle
 from studies.kit.cells import kept
 from studies.kit.sequence_training import TokenModel, evaluate, train_tokens
 from studies.kit.timing import threads
+
+if TYPE_CHECKING:
+    from studies.long_sequences import Config
 
 ARMS = ("state space", "attention, sinusoidal", "attention, rope", "attention, no positions")
 CLASSES = 8
@@ -33,7 +36,7 @@ class Sinusoidal(nn.Module):
         return self.stack(x + torch.cat([angles.sin(), angles.cos()], -1).to(x.dtype))
 
 
-def model(arm: str, symbols: int, config: Any, seed: int) -> TokenModel:
+def model(arm: str, symbols: int, config: Config, seed: int) -> TokenModel:
     """Bidirectional; the question stands at the end."""
     torch.manual_seed(seed)
     if arm == "state space":
@@ -47,7 +50,7 @@ def model(arm: str, symbols: int, config: Any, seed: int) -> TokenModel:
     return net
 
 
-def trainings(config: Any, folder: Any) -> list[dict[str, Any]]:
+def trainings(config: Config, folder: Any) -> list[dict[str, Any]]:
     """One record an arm and seed: {"arm", "seed", "lengths": {length: {"accuracy", "near", "far"}}, …}."""
     rows = []
     with threads(1):
@@ -72,7 +75,7 @@ def trainings(config: Any, folder: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def _trained(config: Any, arm: str, seed: int) -> dict[str, Any]:
+def _trained(config: Config, arm: str, seed: int) -> dict[str, Any]:
     makers: dict[int, Callable[..., Any]] = {
         n: partial(needle, length=n, classes=CLASSES, noise=config.needle_noise)
         for n in (config.needle_train, *config.needle_tests)

@@ -8,6 +8,7 @@ from typing import Any
 
 from sciops.evaluation import Spread, spread
 from sciops.plotting import figure, series
+from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
 from studies.long_sequences.burgers import ARMS as BURGERS_ARMS
 from studies.long_sequences.burgers import BLIND
@@ -118,16 +119,13 @@ def print_tables(results: dict[str, Any]) -> None:
         ("milliseconds of one layer, one sequence, one thread", results["times"], "seconds", 1e3),
         ("peak memory in MB beyond weights and input", results["memory"], "bytes", 1e-6),
     ):
-        if not rows:
-            continue
-        print(f"\n{title}\n{'tokens':>8} {'':10}" + "".join(f"{name:>24}" for name in MIXERS))
-        for row in rows:
-            cells = (f"{row[key][name] * unit:>24.4g}" if name in row[key] else f"{'–':>24}" for name in MIXERS)
-            print(f"{row['length']:>8} {row['mode']:10}" + "".join(cells))
+        if rows:
+            measured = [name for name in MIXERS if any(name in row[key] for row in rows)]
+            columns = (f"{name}={unit}*{key}.{name}:.4g" for name in measured)
+            print_table(rows, "tokens=length; =mode", *columns, title=title)
     if found["slopes"]:
-        print("\nexponents in tokens (L log L is a little above 1), over all lengths and over the upper half")
-    for row in found["slopes"]:
-        print(f"  {row['what']:7}{row['mode']:10}{row['mixer']:24}{row['slope']:.2f}  {row['late']:.2f}")
+        title = "exponents in tokens (L log L is a little above 1), over all lengths and over the upper half"
+        print_table(found["slopes"], "=what; =mode; =mixer; all=slope:.2f; upper=late:.2f", title=title)
     for mode, length in found["crossover"].items():
         where = "at no measured length" if length is None else f"from about {length:.0f} tokens on"
         print(f"state space faster than fused attention, {mode}: {where}")
@@ -138,23 +136,21 @@ def print_tables(results: dict[str, Any]) -> None:
     if found["needle"]:
         chance = found["needle"][0]["chance"]
         lengths = list(found["needle"][0]["lengths"])
-        print(f"\nneedle, accuracy by tokens (chance {chance:.3f}), and where the needle is farther than in training")
-        print(f"{'':26}" + "".join(f"{n:>18}{'far':>18}" for n in lengths) + f"{'parameters':>12}")
+        title = f"needle, accuracy by tokens (chance {chance:.3f}), and where the needle is farther than in training"
+        cell = lambda n, key: lambda row: _shown(row["lengths"][n][key])  # noqa: E731
+        columns = [(head, cell(n, key)) for n in lengths for head, key in ((n, "accuracy"), ("far", "far"))]
+        print_table(found["needle"], "=arm", *columns, "parameters", title=title)
         for row in found["needle"]:
-            cells = (_shown(row["lengths"][n][key]) for n in lengths for key in ("accuracy", "far"))
-            print(f"{row['arm']:26}" + "".join(f"{c:>18}" for c in cells) + f"{row['parameters']:>12}")
             if row["learnt"] < row["seeds"]:
                 print(
-                    f"  in {row['seeds'] - row['learnt']} of {row['seeds']} trainings not learnt within {row['steps']} "
-                    "steps (below 0.9 at the first length): these say nothing about lengths"
+                    f"{row['arm']}: in {row['seeds'] - row['learnt']} of {row['seeds']} trainings not learnt within "
+                    f"{row['steps']} steps (below 0.9 at the first length): these say nothing about lengths"
                 )
     if found["burgers"]:
         points = list(found["burgers"][0]["errors"])
-        print("\nBurgers, relative L² by points of the grid; trained on the first")
-        print(f"{'':46}" + "".join(f"{n:>18}" for n in points) + f"{'parameters':>12}")
-        for row in found["burgers"]:
-            cells = (_shown(row["errors"][n], ".4f") for n in points)
-            print(f"{row['arm']:46}" + "".join(f"{c:>18}" for c in cells) + f"{row['parameters']:>12}")
+        columns = [(n, lambda row, n=n: _shown(row["errors"][n], ".4f")) for n in points]
+        title = "Burgers, relative L² by points of the grid; trained on the first"
+        print_table(found["burgers"], "=arm", *columns, "parameters", title=title)
     if found["targets"]:
         print_targets(found["targets"])
 

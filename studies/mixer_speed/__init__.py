@@ -20,6 +20,7 @@ import torch
 
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
+from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
 from studies.mixer_speed import epochs, layer, network
 
@@ -167,14 +168,13 @@ def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _print(config: Config, results: dict[str, Any]) -> None:
     print(f"float64 against torch.fft: {results['float64']:.1e}, at most 1e-12; {results['device']}")
-    print(f"\n{'batch, channels, modes, points':<32}threads  theirs ms  ours ms   both  forward  channels first  equal")
-    for row in results["layers"]:
-        b, c, k, n = row["case"]
-        print(
-            f"{f'{b}, {c}, {k}, {n}²':<32}{row['threads']:>7}{1e3 * row['seconds']['theirs']:>11.2f}"
-            f"{1e3 * row['seconds']['ours']:>9.2f}{row['both']['median']:>7.2f}{row['forward']['median']:>9.2f}"
-            f"{row['door']['median']:>16.2f}  {row['difference']:.0e}"
-        )
+    print_table(
+        results["layers"],
+        ("batch, channels, modes, points", lambda row: "{}, {}, {}, {}²".format(*row["case"])),
+        "threads; theirs ms=1e3*seconds.theirs:.2f; ours ms=1e3*seconds.ours:.2f; both=both.median:.2f",
+        "forward=forward.median:.2f; channels first=door.median:.2f; equal=difference:.0e",
+        title="",
+    )
     for row in results["memory"]:
         print(f"peak memory, {row['case']}: {row['theirs'] / 1e6:.0f} MB theirs, {row['ours'] / 1e6:.0f} MB ours")
     print("\ntime by FFT over time by products, there and back")
@@ -186,11 +186,10 @@ def _print(config: Config, results: dict[str, Any]) -> None:
         if part is None:
             print(f"\n{title}: left out, no darcy_train_16.pt in {config.data}")
             continue
-        print(f"\n{title}, {part['points']}², batch {part['batch']}, {part['threads']} threads, "
-              f"equal to {part['difference']:.0e}{'ms':>12}{'faster':>9}")  # fmt: skip
-        for name, seconds in part["seconds"].items():
-            faster = f"{part['ratio'][name]['median']:>9.2f}" if name in part["ratio"] else ""
-            print(f"  {name:<54}{1e3 * seconds:>12.1f}{faster}")
+        title += f", {part['points']}², batch {part['batch']}, {part['threads']} threads"
+        rows = {name: {"seconds": s, "ratio": part["ratio"].get(name)} for name, s in part["seconds"].items()}
+        columns = "=name; ms=1e3*seconds:.1f; faster=ratio.median:.2f"
+        print_table(rows, columns, title=f"{title}, equal to {part['difference']:.0e}")
         if part.get("peer_compiler"):
             print(f"  theirs, compiled: fails, {part['peer_compiler']}")
     print_targets(results["targets"])

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sciops.mixers import SpectralMixer, _fourier
 from sciops.models.neuralop_spectral import computes
-from studies.kit.timing import interleaved, peak_memory, ratio, require_equal, threads
+from studies.kit.timing import device_peak, interleaved, peak_memory, ratio, require_equal, threads
 
 
 def synchronizer(device: str) -> Callable[[], Any] | None:
@@ -139,14 +139,7 @@ def memory(case: tuple[int, int, int, int], *, repeats: int, count: int, device:
     peaks = {}
     for whose in ("theirs", "ours"):
         if torch.device(device).type == "cuda":
-            call = one_pass(whose, *case, count, device)
-            call()
-            torch.cuda.synchronize()
-            torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
-            call()
-            torch.cuda.synchronize()
-            peaks[whose] = torch.cuda.max_memory_allocated() - before
+            peaks[whose] = device_peak(one_pass(whose, *case, count, device))
         else:
             function = "studies.mixer_speed.layer:one_pass"
             peaks[whose] = float(np.median([peak_memory(function, whose, *case, count) for _ in range(repeats)]))

@@ -16,24 +16,20 @@ token that is decoded. Trainings run in `workers` processes of one thread; finis
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from tqdm.auto import tqdm
 
 from sciops._json import plain
 from sciops.runs import RunFolder
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
 from studies.kit.mixer_arms import chosen_arms
-from studies.kit.pool import pool
+from studies.kit.pool import run_all
 from studies.kit.text_training import text_data
 from studies.mixer_zoo.cells import FIELDS, TASKS, cell, described
 from studies.mixer_zoo.cost import costs
-from studies.mixer_zoo.report import draw, print_table, summary
+from studies.mixer_zoo.report import draw, print_report, summary
 
 
 @dataclass(frozen=True)
@@ -134,14 +130,14 @@ def run(config: Config) -> dict[str, Any]:
     folder.describe(config, seeds=range(config.seeds))
     specs = {task: specification(config, task) for task in config.tasks}
     _prepare(specs, folder.path)
-    jobs = [(task, arm, seed) for task in config.tasks for arm in arms for seed in range(config.seeds)]
-    cells = list(tqdm(_done(jobs, specs, folder.path, config.workers), total=len(jobs), unit="training"))
-    cells.sort(key=lambda record: jobs.index((record["task"], record["arm"], record["seed"])))
+    named = [(task, arm, seed) for task in config.tasks for arm in arms for seed in range(config.seeds)]
+    jobs = ((task, arm, seed, specs[task], str(folder.path)) for task, arm, seed in named)
+    cells = run_all(cell, jobs, workers=config.workers, threads=1, unit="training")
     measured = _measured(config, arms, folder.path) if config.costs else []
     results = {"rows": summary(cells, measured, arms), "cells": plain(cells), "costs": measured}
     folder.write_results(results)
     draw(results, config, folder.figures / "mixer_zoo.png")
-    print_table(results, config)
+    print_report(results, config)
     print(f"\nresults.json and figures/mixer_zoo.png in {folder.path}")
     broken = [f"{r['arm']} on {r['task']}" for r in cells if not 0 <= r["score"] < float("inf")]
     if broken:
@@ -200,13 +196,6 @@ def _prepare(specs: dict[str, Any], folder: Path) -> None:
             FIELDS[task][1](folder=folder / "data", **spec["task"])
         elif task == "text":
             text_data(**spec["task"], folder=folder / "data")
-
-
-def _done(jobs: list[tuple[str, str, int]], specs: dict[str, Any], folder: Path, workers: int) -> Iterator[dict]:
-    with pool(workers, threads=1) as executor:
-        waiting = (executor.submit(cell, task, arm, seed, specs[task], str(folder)) for task, arm, seed in jobs)
-        for one in waiting if workers == 1 else as_completed(list(waiting)):
-            yield one.result()
 
 
 def _measured(config: Config, arms: list[str], folder: Path) -> list[dict[str, Any]]:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sciops.evaluation import Spread, spread
-from sciops.plotting import MARKERS, PALETTE, figure
+from sciops.plotting import MARKERS, PALETTE
+from studies.kit.figures import panels as drawn
 from studies.kit.mixer_arms import NO_MIXER
+from studies.kit.tables import print_table
 from studies.mixer_zoo.cells import SCORES
 
+if TYPE_CHECKING:
+    from studies.mixer_zoo import Config
+
 ORDER = 10.0  # an order of magnitude
-_FORMS = {"burgers": "{:.3f}", "darcy": "{:.3f}", "text": "{:.1f}"}
+_FORMS = {"text": ".1f"}
 
 
 def summary(
@@ -46,29 +51,19 @@ def summary(
     return rows
 
 
-def print_table(results: Mapping[str, Any], config: Any) -> None:
+def print_report(results: Mapping[str, Any], config: Config) -> None:
     rows = results["rows"]
     tasks = list(rows[0]["scores"])
     measured = rows[0]["costs"] is not None
-    heads = [f"{task:>18}" for task in tasks]
-    contexts = list(rows[0]["costs"]["decode"]) if measured else []
+    columns: list[Any] = [(task, lambda row, task=task: _score(task, row["scores"][task])) for task in tasks]
     if measured:
-        heads += [f"{'step, ms':>10}", f"{'MB':>7}"]
-        heads += [f"{f'token@{n}, ms':>15}" for n in contexts] + [f"{f'cache@{n}':>11}" for n in contexts]
-    print(f"\n{'':19}{''.join(heads)}{'parameters':>12}")
-    for row in rows:
-        line = f"{row['arm']:19}"
-        for task in tasks:
-            score, form = row["scores"][task], _FORMS.get(task, "{:.3f}")
-            shown = Spread(score["mean"], score["spread"], score["low"], score["high"], score["seeds"])
-            line += f"{form.format(shown):>18}"
-        if measured:
-            cost = row["costs"]
-            line += f"{1e3 * cost['step']:>10.1f}{cost['memory'] / 2**20:>7.0f}"
-            line += "".join(f"{1e3 * cost['decode'][n]:>15.2f}" for n in contexts)
-            line += "".join(f"{cost['cache'][n]:>11.0f}" for n in contexts)
-        shares = [score["parameters"] for score in row["scores"].values()]
-        print(line + f"{min(shares):>7.2f}–{max(shares):.2f}")
+        contexts = list(rows[0]["costs"]["decode"])
+        columns += [f"step, ms=1e3*costs.step:.1f; MB={2**-20}*costs.memory:.0f"]
+        columns += [f"token@{n}, ms=1e3*costs.decode.{n}:.2f" for n in contexts]
+        columns += [f"cache@{n}=costs.cache.{n}:.0f" for n in contexts]
+    shares = lambda row: [score["parameters"] for score in row["scores"].values()]  # noqa: E731
+    columns.append(("parameters", lambda row: f"{min(shares(row)):.2f}–{max(shares(row)):.2f}"))
+    print_table(rows, "=arm", *columns, title="")
     print(f"\nscores: {'; '.join(f'{task}: {SCORES[task]}' for task in tasks)}; parameters: over attention's.")
     if measured:
         print(
@@ -77,6 +72,11 @@ def print_table(results: Mapping[str, Any], config: Any) -> None:
         )
     for note in notes(results):
         print(note)
+
+
+def _score(task: str, score: Mapping[str, Any]) -> str:
+    shown = Spread(score["mean"], score["spread"], score["low"], score["high"], score["seeds"])
+    return format(shown, _FORMS.get(task, ".3f"))
 
 
 def notes(results: Mapping[str, Any]) -> list[str]:
@@ -100,7 +100,7 @@ def notes(results: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def draw(results: Mapping[str, Any], config: Any, path: Path) -> None:
+def draw(results: Mapping[str, Any], config: Config, path: Path) -> None:
     """A panel a task and cost, a row an arm."""
     rows = results["rows"]
     panels = [(f"{task}: {SCORES[task]}", _scores(rows, task)) for task in rows[0]["scores"]]
@@ -110,14 +110,10 @@ def draw(results: Mapping[str, Any], config: Any, path: Path) -> None:
         for name, label, unit in (("decode", "one token decoded, ms", 1e3), ("cache", "cache a channel, numbers", 1.0)):
             values = [[(unit * row["costs"][name][n], None, None) for n in row["costs"][name]] for row in rows]
             panels.append((label, values))
-    columns = min(5, len(panels))
-    with figure(path, -(-len(panels) // columns), columns, width=2.6, height=0.6 + 0.22 * len(rows)) as (_, axes):
-        for axis, (label, values) in zip(axes.flat, panels):
+    with drawn(path, len(panels), 5, width=2.6, height=0.6 + 0.22 * len(rows)) as axes:
+        for i, (axis, (label, values)) in enumerate(zip(axes, panels)):
             _draw_panel(axis, label, values, [row["arm"] for row in rows], list(_contexts(rows)))
-        for i, axis in enumerate(axes.flat):
-            if i >= len(panels):
-                axis.set_visible(False)
-            elif i % columns:
+            if i % 5:
                 axis.set_yticklabels([])
 
 

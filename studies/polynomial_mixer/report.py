@@ -11,6 +11,8 @@ import numpy as np
 
 from sciops.evaluation import spread
 from sciops.plotting import figure, series
+from studies.kit.figures import ticks
+from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
 from studies.polynomial_mixer.cost import LAYERS, LINEAR, break_even, crossover, slopes
 
@@ -153,18 +155,20 @@ def print_report(results: Mapping[str, Any]) -> None:
             f"\nBurgers, relative L² of y = x {some['input_error']:.3f}, of the mean {some['mean_error']:.3f}; "
             f"{some['steps']} steps, {some['spec']['data']['points']} points"
         )
-        print(f"{'':<22}{'parameters':>11}{'s':>7}  {'error':<22}{'twice the points':<22}gap closed")
-        for arm, row in found["fields"].items():
-            closed = found["closed"].get(arm)
-            share = "" if closed is None else f"{np.mean(closed):.0%} ({min(closed):.0%} … {max(closed):.0%})"
-            cells = "  ".join(format(spread(row[k]["values"]), ".4f").ljust(20) for k in ("error", "error_fine"))
-            print(f"{arm:<22}{row['parameters']:>11}{row['seconds']:>7.0f}  {cells}  {share}")
+        closed = found["closed"]
+        shares = {arm: f"{np.mean(c):.0%} ({min(c):.0%} … {max(c):.0%})" for arm, c in closed.items()}
+        print_table(
+            found["fields"],
+            "=name; parameters; s=seconds:.0f",
+            ("error", lambda row: f"{spread(row['error']['values']):.4f}"),
+            ("twice the points", lambda row: f"{spread(row['error_fine']['values']):.4f}"),
+            ("gap closed", lambda row: shares.get(row["name"])),
+        )
     if found["recall"]:
         task = results["recall"][0]["spec"]["task"]
-        print(f"\nrecall, {task['pairs']} pairs in {task['length']} tokens, {results['recall'][0]['steps']} steps")
-        for arm, row in found["recall"].items():
-            one = row["accuracy"]
-            print(f"{arm:<22}{row['parameters']:>11}{row['seconds']:>7.0f}  {spread(one['values']):.3f}")
+        title = f"recall, {task['pairs']} pairs in {task['length']} tokens, {results['recall'][0]['steps']} steps"
+        accuracy = ("accuracy", lambda row: f"{spread(row['accuracy']['values']):.3f}")
+        print_table(found["recall"], "=name; parameters; s=seconds:.0f", accuracy, title=title)
     print_targets(results["claims"])
     for row in results["claims"]:
         if row.get("note"):
@@ -229,9 +233,7 @@ def _dots(axis: Any, by_arm: Mapping[str, Any], kinds: Sequence[tuple[str, str]]
         )
         axis.set_xlim(0.8 * low, 1.25 * high)
         steps = [m * 10.0**k for k in range(-8, 3) for m in (1, 2, 5)]
-        ticks = [t for t in steps if 0.8 * low <= t <= 1.25 * high]
-        axis.set_xticks(ticks, [f"{t:g}" for t in ticks])
-        axis.set_xticks([], minor=True)
+        ticks(axis.xaxis, [t for t in steps if 0.8 * low <= t <= 1.25 * high])
     else:
         axis.set_xlim(-0.02, 1.02)
     if len(kinds) > 1:

@@ -31,6 +31,7 @@ from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
+from studies.kit.tables import print_table
 from studies.program_transforms.cells import CELLS, filled
 from studies.program_transforms.instances import Subject, large_subjects, subjects
 
@@ -150,11 +151,8 @@ def _versions() -> dict[str, str]:
 
 def show(table: Mapping[str, Mapping[str, Any]], columns: tuple[str, ...]) -> None:
     """The table, then the lines of what was refused and of what failed."""
-    print("relative deviation from the eager model: 0 is bit for bit; R refused, F failed, blank not run\n")
-    widest = max(map(len, table))
-    print(f"{'':<{widest}}" + "".join(f"{cell:>11}" for cell in columns))
-    for name, row in table.items():
-        print(f"{name:<{widest}}" + "".join(f"{_short(row.get(cell)):>11}" for cell in columns))
+    print("relative deviation from the eager model: 0 is bit for bit; R refused, F failed, blank not run")
+    print_table(table, "=name", *((cell, lambda row, cell=cell: _short(row.get(cell))) for cell in columns), title="")
     for kind in ("refused", "failed"):
         lines: dict[str, list[str]] = {}
         for name, row in table.items():

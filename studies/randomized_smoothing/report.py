@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sciops.plotting import figure, series
+from studies.kit.tables import print_table
 from studies.randomized_smoothing.cases import INTERVALS, relative_gain
 
 # Mean radii at n = 10,000, α = 0.001, n₀ = 100 and 1000 classes that earlier measurements (200 repetitions) gave:
@@ -40,16 +41,13 @@ def show(results: dict[str, Any]) -> None:
 
 def _show_counts(results: dict[str, Any]) -> None:
     rows, trials = results["counts"], results["trials"]
-    print(f"mean certified radius in units of σ, n = {results['votes']:,}, α = 0.001, {trials} repetitions")
-    print(
-        f"{'classes':>7} {'scenario':<21}{'n₀':>5}{'true':>7}"
-        + "".join(f"{_SHORT[i]:>16}" for i in INTERVALS)
-        + "    gain"
+    print_table(
+        [row for row in rows if row["alpha"] == 0.001],
+        "classes; scenario; n₀=drawn; true:.3f",
+        *(f"{_SHORT[i]}=found.{i}.radius:.4f" for i in INTERVALS),
+        ("gain, %", lambda row: f"{100 * relative_gain(row):+.2f}"),
+        title=f"mean certified radius in units of σ, n = {results['votes']:,}, α = 0.001, {trials} repetitions",
     )
-    for row in (row for row in rows if row["alpha"] == 0.001):
-        cells = "".join(f"{row['found'][i]['radius']:>16.4f}" for i in INTERVALS)
-        gain = f"{100 * relative_gain(row):+8.2f} %"
-        print(f"{row['classes']:>7} {row['scenario']:<21}{row['drawn']:>5}{row['true']:>7.3f}{cells}{gain}")
     print("gain: the chosen interval over the best of Clopper–Pearson, Bonferroni and CPM; the target is −1 % or more")
     for alpha in sorted({row["alpha"] for row in rows}):
         shares = {
@@ -73,10 +71,9 @@ def _show_digits(sigma: str, found: dict[str, Any]) -> None:
         f"(Lσ = {found['component'] * float(sigma):.2f}), clean accuracy {found['accuracy']:.3f}"
     )
     mean = {name: float(np.mean(values)) for name, values in found["radii"].items()}
-    print(f"{'mean radius':<18}{'votes, Cohen':>14}{'soft, Cohen':>14}{'soft, paper':>14}{'soft, exact':>14}")
-    for interval in INTERVALS:
-        cells = [mean[f"votes, {interval}"], *(mean[f"soft, {interval}, {r}"] for r in ("cohen", "paper", "exact"))]
-        print(f"{_SHORT[interval]:<18}" + "".join(f"{cell:>14.4f}" for cell in cells))
+    radius = lambda kind: lambda interval: f"{mean[kind.format(interval)]:.4f}"  # noqa: E731
+    columns = [(f"soft, {rule}", radius(f"soft, {{}}, {rule}")) for rule in ("cohen", "paper", "exact")]
+    print_table(INTERVALS, ("mean radius", _SHORT.get), ("votes, cohen", radius("votes, {}")), *columns)
     alone = float(np.mean(found["network_margin"]))
     name, scale = found["chosen_map"]["name"], found["chosen_map"]["scale"]
     chosen = "votes" if name == "argmax" else f"{name} of scale {scale:g}"

@@ -18,7 +18,6 @@ Colagrande et al., Limits of Resolution Equivariance in Fourier Neural Operators
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +27,7 @@ from sciops._writable import writable_folder
 from sciops.datasets import Splits
 from sciops.training import TrainConfig
 from studies.kit.cells import cell_name, data_digest
-from studies.kit.pool import pool
+from studies.kit.pool import run_all
 from studies.resolution_shift.arms import ARMS
 from studies.resolution_shift.case import Case, load_case, load_grid
 from studies.resolution_shift.evaluation import evaluate
@@ -234,15 +233,9 @@ def _generate(config: ResolutionShiftConfig) -> Path:
 
 
 def _train_all(config: ResolutionShiftConfig, jobs: Iterable[Job]) -> None:
-    from tqdm.auto import tqdm
-
     waiting = [job for job in jobs if not (config.output / job.folder / "results.json").exists()]
-    if not waiting:
-        return
-    with pool(config.workers) as executor:
-        futures = [executor.submit(train_one, config, job) for job in waiting]
-        for future in tqdm(as_completed(futures), total=len(futures), desc="training", unit="model"):
-            future.result()
+    if waiting:
+        run_all(train_one, ((config, job) for job in waiting), workers=config.workers, desc="training", unit="model")
 
 
 def train_one(config: ResolutionShiftConfig, job: Job) -> None:

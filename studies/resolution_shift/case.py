@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sciops.datasets import Splits
 from sciops.grids import Grid
+
+if TYPE_CHECKING:
+    from studies.resolution_shift import ResolutionShiftConfig
 
 UPSAMPLINGS: dict[str, dict[str, Any]] = {
     "sine": {"method": "sine", "wall": "zero"},  # network output is nearly, not exactly, 0 there
@@ -57,7 +60,7 @@ class Case:
         return tuple(w for w in UPSAMPLINGS if w != "fourier aligned" or self.grid(source).reaches_walls)
 
 
-def load_grid(config: Any, points: int) -> Splits:
+def load_grid(config: ResolutionShiftConfig, points: int) -> Splits:
     """Training, validation and test fields of a study's dataset on the grid with that many points per axis."""
     from sciops.datasets import load_splits
 
@@ -72,7 +75,7 @@ def load_grid(config: Any, points: int) -> Splits:
     )
 
 
-def load_case(config: Any) -> Case:
+def load_case(config: ResolutionShiftConfig) -> Case:
     """The dataset of a study's config on every grid it names; checks that all grids hold the same test fields."""
     splits = {n: load_grid(config, n) for n in sorted({*config.train_grids, *config.test_grids})}
     counts = {n: len(s.test) for n, s in splits.items()}

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,10 +16,15 @@ from sciops.grids import restrict
 from sciops.metrics import relative_l2, relative_mse
 from studies.resolution_shift.case import Case
 
+if TYPE_CHECKING:
+    from studies.resolution_shift import ResolutionShiftConfig
+
 BATCH = 16
 
 
-def evaluate(config: Any, case: Case, jobs: list[Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def evaluate(
+    config: ResolutionShiftConfig, case: Case, jobs: list[Any]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """(results for JSON, per-sample relative L2 keyed "arm|train|test|way" with shape (seeds, samples)).
 
     Ways: ``direct``; ``direct, undilated`` (local kernels not spread); ``low + …``; ``low-passed input`` (the coarse
@@ -100,7 +105,7 @@ def predict(model: Any, case: Case, points: int, *, source: int | None = None) -
     return torch.cat(batches).double()
 
 
-def variants(config: Any, case: Case, job: Any, model: Any) -> dict[str, Any]:
+def variants(config: ResolutionShiftConfig, case: Case, job: Any, model: Any) -> dict[str, Any]:
     """The model under its arm's name and, where the config asks for it, its average over transposition."""
     from sciops.models import SymmetryAveraged
 
@@ -110,7 +115,7 @@ def variants(config: Any, case: Case, job: Any, model: Any) -> dict[str, Any]:
     return named
 
 
-def load_trained(config: Any, job: Any) -> tuple[Any, dict[str, Any]]:
+def load_trained(config: ResolutionShiftConfig, job: Any) -> tuple[Any, dict[str, Any]]:
     """(the trained model in evaluation mode, what its training reported)."""
     from sciops.models import load_model
 
@@ -137,7 +142,7 @@ def undilated(model: Any) -> Iterator[None]:
             module.dilate = True
 
 
-def _references(config: Any, case: Case, record: Any) -> None:
+def _references(config: ResolutionShiftConfig, case: Case, record: Any) -> None:
     for test in config.test_grids:
         if test in case.native:
             record("reference", test, test, "native", _tensor(case.native[test]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,8 +12,11 @@ from sciops.evaluation import Spread
 from sciops.plotting import draw_field, draw_intervals, draw_spectra, figure, series
 from studies.resolution_shift.case import UPSAMPLINGS, Case
 
+if TYPE_CHECKING:
+    from studies.resolution_shift import ResolutionShiftConfig
 
-def write_report(config: Any, results: dict[str, Any], path: Path) -> None:
+
+def write_report(config: ResolutionShiftConfig, results: dict[str, Any], path: Path) -> None:
     """report.md: one table a pair of grids, the references beside the models, then the verdicts in words."""
     from sciops._json import write_atomically
 
@@ -109,7 +112,12 @@ def _training_table(results: dict) -> list[str]:
 
 
 def draw(
-    config: Any, case: Case, jobs: list[Any], results: dict[str, Any], samples: dict[str, np.ndarray], folder: Path
+    config: ResolutionShiftConfig,
+    case: Case,
+    jobs: list[Any],
+    results: dict[str, Any],
+    samples: dict[str, np.ndarray],
+    folder: Path,
 ) -> None:
     """The study's figures: errors by grid, verdicts, spectra of fields and errors, layer spectra, one test field."""
     _draw_errors(config, results, folder / "errors.png")
@@ -123,7 +131,7 @@ def draw(
         _draw_fields(config, case, models, train, tests[-1], folder / "fields.png")
 
 
-def _draw_errors(config: Any, results: dict, path: Path) -> None:
+def _draw_errors(config: ResolutionShiftConfig, results: dict, path: Path) -> None:
     lookup = {(r["arm"], r["train"], r["test"], r["way"]): r["relative_l2"] for r in results["errors"]}
     with figure(path, 1, len(config.train_grids), width=4.4, height=3.4, sharey=True) as (fig, axes):
         for axis, train in zip(axes[0], config.train_grids):
@@ -159,7 +167,7 @@ def _draw_errors(config: Any, results: dict, path: Path) -> None:
         fig.legend(*axes[0][0].get_legend_handles_labels(), loc="outside right center")
 
 
-def _draw_verdicts(config: Any, results: dict, path: Path) -> None:
+def _draw_verdicts(config: ResolutionShiftConfig, results: dict, path: Path) -> None:
     pairs = sorted({(v["train"], v["test"]) for v in results["verdicts"]})
     if not pairs:
         return
@@ -178,7 +186,7 @@ def _draw_verdicts(config: Any, results: dict, path: Path) -> None:
             axis.set_title(f"{pair[0]} → {pair[1]} points: left of 0, direct is better (grey: no verdict)")
 
 
-def _draw_spectra(config: Any, case: Case, models: dict, train: int, test: int, path: Path) -> None:
+def _draw_spectra(config: ResolutionShiftConfig, case: Case, models: dict, train: int, test: int, path: Path) -> None:
     from sciops.spectral import power_spectrum
     from studies.resolution_shift.evaluation import load_trained, predict
 
@@ -212,7 +220,7 @@ def _draw_spectra(config: Any, case: Case, models: dict, train: int, test: int, 
         fig.legend(*axes[0][1].get_legend_handles_labels(), loc="outside right center")
 
 
-def _draw_layers(config: Any, case: Case, models: dict, train: int, test: int, path: Path) -> None:
+def _draw_layers(config: ResolutionShiftConfig, case: Case, models: dict, train: int, test: int, path: Path) -> None:
     """Spectra after every stage of the spine, and the share of energy above what the training grid resolves."""
     from sciops.spectral import layer_spectra
     from studies.resolution_shift.evaluation import load_trained
@@ -268,7 +276,7 @@ def _depth_colors(count: int) -> list[Any]:
     return [colormaps["cividis"](v) for v in np.linspace(0.0, 0.92, max(count, 1))]
 
 
-def _draw_fields(config: Any, case: Case, models: dict, train: int, test: int, path: Path) -> None:
+def _draw_fields(config: ResolutionShiftConfig, case: Case, models: dict, train: int, test: int, path: Path) -> None:
     from studies.resolution_shift.evaluation import load_trained, predict
 
     a, truth = (t[0, 0].numpy() for t in case.test(test))
@@ -295,7 +303,7 @@ def _selection(results: dict) -> str:
     return "Models: trained on all training fields, last epoch; nothing is chosen in this run (see `--hold-out`)."
 
 
-def _budget(config: Any) -> str:
+def _budget(config: ResolutionShiftConfig) -> str:
     if config.seconds is None:
         return f"{config.epochs} epochs"
     return f"{config.seconds:g} s on {config.train_grids[0]} points (in proportion to the number of points on others)"

@@ -22,6 +22,7 @@ from sciops.plotting import figure, series
 from sciops.runs import RunFolder
 from studies.kit.solver_cases import check as _check
 from studies.kit.solver_cases import fields, matrix_of
+from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target, threads
 from studies.solver_speed.device import on_device
 
@@ -268,37 +269,22 @@ def _targets(results: dict[str, Any]) -> list[dict[str, Any]]:
 def _print(results: dict[str, Any]) -> None:
     constants = ", ".join(f"{row['n']}: {row['constant']:.4f}" for row in results["order"])
     print(f"order 2: max error · (n − 1)² at n = {constants}")
-    for row in results["maximum_principle"]:
-        print(
-            f"maximum principle, {row['kind']:>6} n={row['n']}: {row['minimum']:.2e} ≤ u ≤ {row['maximum']:.2e} inside"
-        )
-    print("\nper sample, one thread          n  batch        ms  its  true residual")
-    for kind, rows in results["speed"]["rows"].items():
-        for row in rows:
-            its = "" if row["iterations"] is None else row["iterations"]
-            print(
-                f"{kind:>8} {row['solver']:>16} {row['n']:>7} {row['batch']:>6} {1e3 * row['seconds']:>9.1f} {its:>4}"
-                f"  {row['residual']:.1e}"
-            )
-    print("\nfaster                        median   least    most")
-    for what, ratio in results["speed"]["ratios"].items():
-        print(f"{what:<26} {ratio['median']:>9.1f} {ratio['least']:>7.1f} {ratio['most']:>7.1f}")
-    print("\nhigh contrast      n   how the samples end                 its  residual    floor  ms/sample")
-    for row in results["hard"]:
-        ends = ", ".join(f"{count} {name}" for name, count in row["status"].items())
-        print(
-            f"{row['kind']:>14} {row['n']:>5}  {ends:<36} {row['iterations']:>3}   {row['residual']:.1e}"
-            f"  {row['floor']:.1e}  {1e3 * row['seconds']:>8.1f}"
-        )
+    print_table(
+        results["maximum_principle"], "kind; n; least u=minimum:.2e; most=maximum:.2e", title="maximum principle"
+    )
+    rows = [{"kind": kind, **row} for kind, rows in results["speed"]["rows"].items() for row in rows]
+    columns = "kind; solver; n; batch; ms=1e3*seconds:.1f; its=iterations; true residual=residual:.1e"
+    print_table(rows, columns, title="per sample, one thread")
+    print_table(results["speed"]["ratios"], "faster=name; median:.1f; least:.1f; most:.1f", title="")
+    ends = lambda row: ", ".join(f"{count} {name}" for name, count in row["status"].items())  # noqa: E731
+    columns = "its=iterations; residual:.1e; floor:.1e; ms/sample=1e3*seconds:.1f"
+    print_table(results["hard"], "kind; n", ("how the samples end", ends), columns, title="high contrast")
     growth = results["growth"]
     exponents = ", ".join(f"{solver} {value:.3f}" for solver, value in growth["exponents"].items())
     if results["device"]:
-        print("\non the device       n  batch  ms/sample  its  bytes per unknown   compiled, one core: ms/sample")
-        for row in results["device"]:
-            print(
-                f"{row['kind']:>13} {row['n']:>7} {row['batch']:>6} {1e3 * row['seconds']:>10.3f}"
-                f" {row['iterations']:>4} {row['bytes_per_unknown']:>18.0f} {1e3 * row['compiled_seconds']:>31.2f}"
-            )
+        columns = "kind; n; batch; ms/sample=1e3*seconds:.3f; its=iterations; bytes per unknown=bytes_per_unknown:.0f"
+        compiled = "compiled, one core, ms/sample=1e3*compiled_seconds:.2f"
+        print_table(results["device"], columns, compiled, title="on the device")
     print(f"\ntime ~ unknowns^p from {growth['from']}² to {growth['to']}²: {exponents}")
     print_targets(results["targets"])
 

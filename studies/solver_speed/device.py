@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,8 +11,11 @@ from sciops.pde import darcy
 from studies.kit.solver_cases import check, fields, matrix_of
 from studies.kit.timing import interleaved
 
+if TYPE_CHECKING:
+    from studies.solver_speed import Config
 
-def on_device(config: Any) -> list[dict[str, Any]]:
+
+def on_device(config: Config) -> list[dict[str, Any]]:
     """Time per sample, iterations and memory for every size of the configuration, a `studies.solver_speed.Config`.
 
     Raises RuntimeError where a solution is not that of the compiled form, or its residual is above the tolerance.

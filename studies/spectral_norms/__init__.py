@@ -26,6 +26,8 @@ from sciops.lipschitz._symbols import torus_norm
 from sciops.lipschitz.convolution import bridge_factor
 from sciops.plotting import LINES, figure, series
 from sciops.runs import RunFolder
+from studies.kit.figures import panels, ticks
+from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target, threads
 from studies.spectral_norms.cases import check_cases
 from studies.spectral_norms.speed import automatic_choice, error_against_time, orthogonal_steps, shares_below
@@ -179,49 +181,37 @@ def _refuse(results: dict[str, Any]) -> None:
 
 
 def _print(results: dict[str, Any], config: Config) -> None:
-    print(f"\n{'random maps':<26}{'cases':>7}{'violations':>12}{'above':>10}{'worst':>10}{'below':>10}")
-    for row in results["cases"]:
-        print(
-            f"{row['kind']:<26}{row['cases']:>7}{row['violations']:>12}"
-            f"{row['above']:>10.1e}{row['worst']:>10.1e}{row['below']:>10.1e}"
-        )
+    columns = "random maps=kind; cases; violations; above:.1e; worst:.1e; below:.1e"
+    print_table(results["cases"], columns, title="")
     print("above, below: medians of upper/σ₁ − 1 and 1 − lower/σ₁ (four steps of power iteration where it is needed)")
-    print("\nerror against time: milliseconds, |estimate/σ₁ − 1| (share of seeds below σ₁)")
+    print("\nerror against time: milliseconds, |estimate/σ₁ − 1|, share of seeds below σ₁")
     for name in config.problems:
         print(f"  {name}")
-        for row in (row for row in results["speed"] if row["problem"] == name):
-            steps = f" {row['steps']}" if row["steps"] else ""
-            label = row["method"] + steps
-            print(f"    {label:<24}{1e3 * row['seconds']:>10.3f}{row['error']:>10.1e} ({row['under']:.0%})")
-    print(
-        f"\nshare of {config.shares} Gaussian 16×16 matrices that an estimate misses from below (lowest, highest error)"
-    )
-    for row in results["shares"]:
-        print(
-            f"  {row['dtype']:<8}{row['method']:<36}{row['under']:>7.1%}   {row['lowest']:>9.1e} {row['highest']:>9.1e}"
-        )
-    print("\northogonal 64×64: μ_t − 1 after t steps, 64^{1/p} − 1, and what the lower end lacks")
-    for row in results["orthogonal"]:
-        print(f"  {row['steps']:>3}{row['above']:>12.2e}{row['theory']:>12.2e}{row['below']:>12.1e}")
+        rows = [row for row in results["speed"] if row["problem"] == name]
+        print_table(rows, "method; steps; ms=1e3*seconds:.3f; error:.1e; below=under:.0%", indent=4)
+    title = f"share of {config.shares} Gaussian 16×16 matrices that an estimate misses from below, and its errors"
+    print_table(results["shares"], "=dtype; method; share=under:.1%; lowest:.1e; highest:.1e", title=title, indent=2)
+    title = "orthogonal 64×64: μ_t − 1 after t steps, 64^{1/p} − 1, and what the lower end lacks"
+    print_table(results["orthogonal"], "t=steps; above:.2e; theory:.2e; below:.1e", title=title, indent=2)
     k, c = config.ladder_kernel, config.ladder_channels
-    print(
-        f"\nzero padding, {c} to {c} channels, {k}×{k}, by points per axis (torus n and power iteration are no bounds)"
+    title = (
+        f"zero padding, {c} to {c} channels, {k}×{k}, by points per axis (torus n and power iteration are no bounds)"
     )
-    for name in (name for name in results["ladder"][0] if name != "n"):
-        cells = "".join("       –" if row[name] is None else f"{row[name]:8.4f}" for row in results["ladder"])
-        print(f"  {name:<26}{cells}")
-    print("\nautomatic choice: milliseconds by method, against the best, and torch.linalg.svdvals over it")
-    for row in results["choice"]:
-        cells = "".join(f"{1e3 * row[method]:>10.3f}" for method in ("auto", "gram", "eigvalsh", "svdvals", "torch"))
-        print(f"  {row['problem']:<20}{cells}   {row['best']:<9}{row['ratio']:>6.2f}{row['over_svdvals']:>7.2f}")
+    rungs = {name: {str(row["n"]): row[name] for row in results["ladder"]} for name in results["ladder"][0]}
+    sizes = [f"{n}:.4f" for n in rungs.pop("n")]
+    print_table(rungs, "=name", *sizes, title=title, indent=2)
+    title = "automatic choice: milliseconds by method, against the best, and torch.linalg.svdvals over it"
+    times = (
+        "auto=1e3*auto:.3f; gram=1e3*gram:.3f; eigvalsh=1e3*eigvalsh:.3f; svdvals=1e3*svdvals:.3f; torch=1e3*torch:.3f"
+    )
+    print_table(results["choice"], "=problem", times, "best; ratio:.2f; over svdvals=over_svdvals:.2f", title=title)
     print_targets(results["targets"])
 
 
 def _draw_speed(results: dict[str, Any], path: Path) -> None:
     names = list(dict.fromkeys(row["problem"] for row in results["speed"]))
-    columns = min(2, len(names))
-    with figure(path, -(-len(names) // columns), columns, width=5.6, height=2.7) as (_, axes):
-        for axis, name in zip(axes.flat, names):
+    with panels(path, len(names), 2, width=5.6, height=2.7) as axes:
+        for axis, name in zip(axes, names):
             rows = [row for row in results["speed"] if row["problem"] == name]
             for method, style in zip(dict.fromkeys(row["method"] for row in rows), series()):
                 own = [row for row in rows if row["method"] == method]
@@ -234,8 +224,6 @@ def _draw_speed(results: dict[str, Any], path: Path) -> None:
                 )
             axis.set(title=name, xlabel="time of one call (ms)", ylabel="|estimate / σ₁ − 1|")
             axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), title="share of estimates below σ₁")
-        for axis in list(axes.flat)[len(names) :]:
-            axis.set_visible(False)
 
 
 def _draw_ladder(results: dict[str, Any], config: Config, path: Path) -> None:
@@ -250,7 +238,6 @@ def _draw_ladder(results: dict[str, Any], config: Config, path: Path) -> None:
             axis.plot([row["n"] for row in known], [row[name] for row in known], label=label, **style)
         k, c = config.ladder_kernel, config.ladder_channels
         axis.set_xscale("log", base=2)
-        axis.set_xticks([row["n"] for row in rows], [str(row["n"]) for row in rows])
-        axis.set_xticks([], minor=True)
+        ticks(axis.xaxis, [row["n"] for row in rows])
         axis.set(title=f"zero padding, {c} to {c} channels, {k}×{k}", xlabel="points per axis n", ylabel="bound of σ₁")
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,8 +15,11 @@ from sciops.training.speech import BestRQ
 from studies.kit.timing import interleaved, peak_memory
 from studies.speech_pretraining.runs import best_rq, maker
 
+if TYPE_CHECKING:
+    from studies.speech_pretraining import Config
 
-def step_costs(config: Any, sample_rate: int) -> list[dict[str, Any]]:
+
+def step_costs(config: Config, sample_rate: int) -> list[dict[str, Any]]:
     """A row for each mixer and length: median seconds and peak bytes of a step, forward, backward and AdamW.
 
     Recordings are noise of one length; `config.cost_frames` frames in total a step, so that longer ones come in fewer.

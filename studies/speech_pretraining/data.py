@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from sciops.datasets.speech.corpus import cached_corpus
 from sciops.datasets.text import read_corpus
 from sciops.models._log_mel import LogMel
 from sciops.training.speech import MelFrames, has_path
+
+if TYPE_CHECKING:
+    from studies.speech_pretraining import Config
 
 
 class Part(NamedTuple):
@@ -49,14 +52,14 @@ class Speech(NamedTuple):
     corpus: SpeechCorpus
 
 
-def family_of(config: Any) -> str:
+def family_of(config: Config) -> str:
     """espeak or tones; "auto" is the first where it is installed."""
     if config.family != "auto":
         return config.family
     return "espeak" if espeak.installed() else "tones"
 
 
-def made_corpus(config: Any) -> tuple[SpeechCorpus, str]:
+def made_corpus(config: Config) -> tuple[SpeechCorpus, str]:
     """The corpus of the configuration, from its file where it is there, and the name of its text."""
     text = config.text
     try:
@@ -73,7 +76,7 @@ def made_corpus(config: Any) -> tuple[SpeechCorpus, str]:
     return cached_corpus(path, {"program": "tones", **plain(tones)}, lambda: tones_corpus(tones)), text
 
 
-def prepared(config: Any) -> Speech:
+def prepared(config: Config) -> Speech:
     """The parts, by sentence and by speaker; recordings too short for their targets are left out, and counted.
 
     Raises ValueError where the training part has fewer recordings than are to be labelled.

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sciops.evaluation import spread
 from sciops.models._log_mel import LogMel
 from sciops.plotting import PALETTE, figure, series
+from studies.kit.figures import band
+from studies.kit.tables import print_table
 from studies.kit.verdicts import seed_verdict
 from studies.speech_pretraining.costs import exponents
 from studies.speech_pretraining.data import Speech
+
+if TYPE_CHECKING:
+    from studies.speech_pretraining import Config
 
 KINDS = {"phonemes": "PER", "letters": "CER"}
 
@@ -82,7 +87,7 @@ def _judged(
     }
 
 
-def print_report(results: Mapping[str, Any], config: Any) -> None:
+def print_report(results: Mapping[str, Any], config: Config) -> None:
     about = results["data"]
     if about["family"] == "tones":
         print(
@@ -99,26 +104,29 @@ def print_report(results: Mapping[str, Any], config: Any) -> None:
         f"frames begun with probability {config.probability}, {config.codes} codes; CTC {config.steps} steps of "
         f"{config.labelled_batch}; test: new sentences by new speakers"
     )
-    print(f"\n{'':<15}{'parameters':>11}{'masked acc. %':>18}{'commonest':>11}{'uniform':>9}", end="")
+
+    def error(arm: str, kind: str) -> Callable[[Mapping[str, Any]], str | None]:
+        runs = lambda row: results["tuning"][row["mixer"]][arm]  # noqa: E731
+        return lambda row: _percent(run["test"][kind] for run in runs(row)) if f"{arm} {kind}" in row else None
+
+    masked = lambda row: _percent(run["after"]["accuracy"] for run in results["pretraining"][row["mixer"]])  # noqa: E731
     arms = list(next(iter(results["tuning"].values())))
-    print("".join(f"{f'{short} {arm} %':>20}" for short in KINDS.values() for arm in arms))
-    for row in results["summary"]:
-        runs = results["tuning"].get(row["mixer"], {})
-        found = _percent(run["after"]["accuracy"] for run in results["pretraining"][row["mixer"]])
-        cells = f"{row['mixer']:<15}{row['parameters']:>11}{found:>18}"
-        cells += f"{100 * row['commonest']:>11.1f}{100 * row['uniform']:>9.2f}"
-        for kind in KINDS:
-            for arm in arms:
-                text = _percent(run["test"][kind] for run in runs[arm]) if f"{arm} {kind}" in row else ""
-                cells += f"{text:>20}"
-        print(cells)
-    print("\nerror without pre-training − with it, points, paired by seed: mean [95 % over seeds]")
-    for row in results["gains"]:
-        print(f"  {row['mixer']:<15}{KINDS[row['kind']]} against {row['against']:<9} {_points(row)}")
+    print_table(
+        results["summary"],
+        "=mixer; parameters",
+        ("masked acc. %", masked),
+        "commonest=100*commonest:.1f; uniform=100*uniform:.2f",
+        *((f"{short} {arm} %", error(arm, kind)) for kind, short in KINDS.items() for arm in arms),
+        title="",
+    )
+    kind = ("", lambda row: KINDS[row["kind"]])
+    title = "error without pre-training − with it, points, paired by seed: mean [95 % over seeds]"
+    print_table(
+        results["gains"], "=mixer", kind, ("", lambda row: f"against {row['against']}"), ("", _points), title=title
+    )
     if results["between"]:
-        print("error of another mixer − that of polynomial, both pre-trained, points")
-        for row in results["between"]:
-            print(f"  {row['mixer']:<15}{KINDS[row['kind']]} {_points(row)}")
+        title = "error of another mixer − that of polynomial, both pre-trained, points"
+        print_table(results["between"], "=mixer", kind, ("", _points), title=title)
     if results["costs"]:
         print(f"\na step of pre-training, {config.threads} thread(s): recordings × s, ms, MB")
         for mixer in config.mixers:
@@ -171,8 +179,7 @@ def draw(results: Mapping[str, Any], data: Speech, folder: Path) -> None:
             width = max(1, curves.shape[1] // 40)
             whole = curves[:, : curves.shape[1] // width * width].reshape(len(curves), -1, width).mean(-1)
             at = (np.arange(whole.shape[1]) + 0.5) * width
-            axis.plot(at, 100 * whole.mean(0), label=mixer, **style | {"marker": None})
-            axis.fill_between(at, 100 * whole.min(0), 100 * whole.max(0), color=style["color"], alpha=0.15)
+            band(axis, at, 100 * whole, label=mixer, style=style | {"marker": None})
         axis.axhline(100 * rows[0]["commonest"], color="0.4", linewidth=0.9)
         axis.annotate("commonest code", (0.99, 100 * rows[0]["commonest"]), xycoords=("axes fraction", "data"),
                       xytext=(0, 3), textcoords="offset points", ha="right", fontsize=7.5, color="0.3")  # fmt: skip

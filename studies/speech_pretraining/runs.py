@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import load_file
@@ -31,6 +31,9 @@ from sciops.training.speech import (
 from studies.kit.cells import cell_name, kept
 from studies.speech_pretraining.data import Part, Speech
 
+if TYPE_CHECKING:
+    from studies.speech_pretraining import Config
+
 OPTIONS: dict[str, dict[str, Any]] = {"self_attention": {"positions": "rope"}}
 ARMS = ("scratch", "pretrained", "longer")
 
@@ -54,7 +57,7 @@ class TwoHeads(nn.Module):
         return scored
 
 
-def maker(config: Any, mixer: str, sample_rate: int) -> Callable[[], SpeechEncoder]:
+def maker(config: Config, mixer: str, sample_rate: int) -> Callable[[], SpeechEncoder]:
     """Constructor of the encoder with `mixer` that has config.parameters ± 3 % parameters; seed torch before a call."""
 
     def make(width: int, ratio: float) -> SpeechEncoder:
@@ -76,7 +79,7 @@ def maker(config: Any, mixer: str, sample_rate: int) -> Callable[[], SpeechEncod
     return lambda: make(width, ratio)
 
 
-def fresh(config: Any, mixer: str, seed: int, data: Speech) -> SpeechEncoder:
+def fresh(config: Config, mixer: str, seed: int, data: Speech) -> SpeechEncoder:
     """An encoder before any training, whose bins have the mean and variance of all training recordings."""
     torch.manual_seed(seed)
     encoder = maker(config, mixer, data.sample_rate)()
@@ -85,12 +88,12 @@ def fresh(config: Any, mixer: str, seed: int, data: Speech) -> SpeechEncoder:
     return encoder
 
 
-def best_rq(config: Any, encoder: SpeechEncoder, seed: int) -> BestRQ:
+def best_rq(config: Config, encoder: SpeechEncoder, seed: int) -> BestRQ:
     torch.manual_seed(10_000 + seed)
     return BestRQ(encoder, codes=config.codes, probability=config.probability, length=config.span, seed=seed)
 
 
-def pretrained(config: Any, mixer: str, seed: int, data: Speech) -> dict[str, Any]:
+def pretrained(config: Config, mixer: str, seed: int, data: Speech) -> dict[str, Any]:
     """The record of a pre-training; its encoder lies beside the record."""
     settings = SpeechTraining(
         steps=config.pretrain_steps, batch=config.batch, rate=config.pretrain_rate, seed=seed, device=config.device
@@ -114,7 +117,7 @@ def pretrained(config: Any, mixer: str, seed: int, data: Speech) -> dict[str, An
     return _recorded(config, f"pretrain_{mixer}_{seed}", _about(config, data, settings, mixer), train)
 
 
-def fine_tuned(config: Any, mixer: str, arm: str, rate: float, seed: int, data: Speech) -> dict[str, Any]:
+def fine_tuned(config: Config, mixer: str, arm: str, rate: float, seed: int, data: Speech) -> dict[str, Any]:
     """The record of a CTC training of the labelled part, from nothing or from the pre-trained encoder; "longer" is from
     nothing and has the steps of pre-training too."""
     settings = SpeechTraining(
@@ -184,18 +187,18 @@ def error_rates(
     return found
 
 
-def _about(config: Any, data: Speech, settings: SpeechTraining, mixer: str) -> dict[str, Any]:
+def _about(config: Config, data: Speech, settings: SpeechTraining, mixer: str) -> dict[str, Any]:
     shape = ("parameters", "depth", "local", "front_channels", "bins", "dropout", "codes", "probability", "span")
     parts = ("validation", "test", "data_seed")
     named = {name: getattr(config, name) for name in (*shape, *parts)}
     return {"corpus": data.hash, "mixer": mixer, "options": OPTIONS.get(mixer), **named, "training": settings}
 
 
-def _folder(config: Any) -> Path:
+def _folder(config: Config) -> Path:
     return Path(config.output) / "records"
 
 
-def _recorded(config: Any, label: str, about: Mapping[str, Any], train: Callable[[Path], dict[str, Any]]):
+def _recorded(config: Config, label: str, about: Mapping[str, Any], train: Callable[[Path], dict[str, Any]]):
     """The record of a training, from its file where that is there; the training runs else."""
     about = plain(about)
     for free in ("checkpoint", "checkpoint_every", "progress"):

@@ -10,6 +10,8 @@ import numpy as np
 
 from sciops.evaluation import spread
 from sciops.plotting import figure, series
+from studies.kit.figures import band
+from studies.kit.tables import print_table
 from studies.kit.verdicts import seed_verdict, shown
 from studies.state_feedback.comparisons import EQUAL_TIME, verdicts
 from studies.state_feedback.training import ARMS, OURS
@@ -27,27 +29,25 @@ def print_report(results: Mapping[str, Any]) -> None:
         here = [row for row in rows if row["task"] == task["name"]]
         print(f"\n{task['name']}: {task['about']}; {task['optimiser_steps']} steps, {here[0]['seeds']} seeds")
         print(f"{task['unit']}; without memory {task['trivial']:.4g}")
-        heads = ("test ± seeds", "− FT-BPTT", "− equal time", "closed", "seconds", "speed", "cosine", "norm ratio")
-        widths = (22, 42, 42, 8, 9, 7, 17, 17)
-        print(f"{'':20}" + "".join(f"{head:>{width}}" for head, width in zip(heads, widths)))
-        for row in here:
-            cells = (
-                f"{row['test']:.4g}" + (" (one seed)" if row["spread"] is None else f" ± {row['spread']:.2g}"),
-                *(shown(row[f"against_{other}"]) for other in ("truncation", "equal_time")),
-                "–" if np.isnan(row["closed"]) else f"{row['closed']:.0%}",
-                f"{row['seconds']:.2f}",
-                f"{row['speed']:.2f}",
-                " ".join(f"{value:.2f}" for value in row["cosine"]),
-                " ".join(f"{value:.2f}" for value in row["norm_ratio"]),
-            )
-            end = f"   {row['diverged']} diverged" if row["diverged"] else ""
-            print(f"{_name(row['arm']):20}" + "".join(f"{c:>{w}}" for c, w in zip(cells, widths)) + end)
+        print_table(
+            here,
+            ("", lambda row: _name(row["arm"])),
+            "test:.4g; ± seeds=spread:.2g",
+            ("− FT-BPTT", lambda row: shown(row["against_truncation"])),
+            ("− equal time", lambda row: shown(row["against_equal_time"])),
+            ("closed", lambda row: "–" if np.isnan(row["closed"]) else f"{row['closed']:.0%}"),
+            "seconds:.2f; speed:.2f",
+            ("cosine", lambda row: " ".join(f"{value:.2f}" for value in row["cosine"])),
+            ("norm ratio", lambda row: " ".join(f"{value:.2f}" for value in row["norm_ratio"])),
+            "diverged",
+        )
     _print_rollouts(results["rollout"])
     lengths = list(dict.fromkeys(row["length"] for row in results["gradient_seconds"]))
-    print("\none forward and backward pass, milliseconds" + "".join(f"{f'T = {n}':>12}" for n in lengths))
-    for arm in dict.fromkeys(row["arm"] for row in results["gradient_seconds"]):
-        times = [row["seconds"] for row in results["gradient_seconds"] if row["arm"] == arm]
-        print(f"{_name(arm):43}" + "".join(f"{1e3 * t:12.2f}" for t in times))
+    times: dict[str, dict[str, float]] = {_name(row["arm"]): {} for row in results["gradient_seconds"]}
+    for row in results["gradient_seconds"]:
+        times[_name(row["arm"])][f"{row['length']}"] = row["seconds"]
+    columns = (f"{n}=1e3*{n}:.2f" for n in lengths)
+    print_table(times, "=name", *columns, title="one forward and backward pass, milliseconds by length")
     print()
     for line in verdicts(rows):
         print(line)
@@ -57,18 +57,18 @@ def _print_rollouts(rows: list[Mapping[str, Any]]) -> None:
     if not rows:
         return
     print("\nrollouts of an FNO on Kuramoto–Sivashinsky: relative L2 error of the last frame")
-    heads = ("test ± seeds", "− Λ = 0", "seconds", "cosine", "norm ratio")
-    print(f"{'':20}" + "".join(f"{head:>{width}}" for head, width in zip(heads, (22, 42, 9, 17, 17))))
     cut = [row["test"] for row in rows if row["arm"].endswith("(Λ = 0)")]
-    for arm in dict.fromkeys(row["arm"] for row in rows):
-        mine = [row for row in rows if row["arm"] == arm]
-        tests = [row["test"] for row in mine]
-        looks = [" ".join(f"{v:.2f}" for v in np.mean([[c[k] for c in row["closeness"]] for row in mine], 0))
-                 for k in ("cosine", "norm_ratio")]  # fmt: skip
-        print(
-            f"{arm:20}{format(spread(tests), '.4f'):>22}{shown(seed_verdict(tests, cut)):>42}"
-            f"{np.mean([row['seconds'] for row in mine]):9.2f}{looks[0]:>17}{looks[1]:>17}"
-        )
+    looked = lambda mine, key: np.mean([[c[key] for c in row["closeness"]] for row in mine], 0)  # noqa: E731
+    tests = lambda mine: [row["test"] for row in mine]  # noqa: E731
+    print_table(
+        [[row for row in rows if row["arm"] == arm] for arm in dict.fromkeys(row["arm"] for row in rows)],
+        ("", lambda mine: mine[0]["arm"]),
+        ("test ± seeds", lambda mine: f"{spread(tests(mine)):.4f}"),
+        ("− Λ = 0", lambda mine: shown(seed_verdict(tests(mine), cut))),
+        ("seconds", lambda mine: f"{np.mean([row['seconds'] for row in mine]):.2f}"),
+        ("cosine", lambda mine: " ".join(f"{v:.2f}" for v in looked(mine, "cosine"))),
+        ("norm ratio", lambda mine: " ".join(f"{v:.2f}" for v in looked(mine, "norm_ratio"))),
+    )
 
 
 def draw(results: Mapping[str, Any], folder: Path) -> None:
@@ -109,10 +109,7 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
                 for arm, style, mine in _by_arm(runs, task["name"], [a for a in arms if not a.startswith("BPTT")]):
                     steps = [c["step"] for c in mine[0]["closeness"]]
                     values = np.array([[c[key] for c in r["closeness"]] for r in mine])
-                    axis.plot(steps, values.mean(0), label=_name(arm), **style)
-                    axis.fill_between(
-                        steps, values.min(0), values.max(0), color=style["color"], alpha=0.12, linewidth=0
-                    )
+                    band(axis, steps, values, label=_name(arm), style=style, alpha=0.12)
                 axis.set_ylabel(label)
             axes[1, column].set_yscale("log")
             _plain_log(axes[1, column].yaxis)

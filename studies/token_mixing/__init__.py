@@ -12,16 +12,13 @@ that holds other tokens than counted ends the run with an error after the result
 
 from __future__ import annotations
 
-from concurrent.futures import as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tqdm.auto import tqdm
-
 from sciops.runs import RunFolder
 from studies.kit.choices import require_known
-from studies.kit.pool import pool
+from studies.kit.pool import run_all
 from studies.token_mixing.report import claims, draw, print_report, summary
 from studies.token_mixing.runs import EXPECTED, MIXERS_OF, TASKS, Spec, counts, growth, live_cache, train_once
 
@@ -167,15 +164,8 @@ def specs(config: Config) -> list[Spec]:
 
 
 def _train(config: Config, folder: Path) -> list[dict[str, Any]]:
-    wanted = specs(config)
-    if config.workers == 1:
-        bar = tqdm(wanted, unit="training", disable=None)
-        return [train_once(spec, folder, progress=True) for spec in bar]
-    with pool(config.workers) as executor:
-        futures = [executor.submit(train_once, spec, folder) for spec in wanted]
-        for future in tqdm(as_completed(futures), total=len(futures), unit="training", disable=None):
-            future.result()
-        return [future.result() for future in futures]
+    jobs = ((spec, folder) for spec in specs(config))
+    return run_all(train_once, jobs, workers=config.workers, unit="training")
 
 
 def _costs(config: Config) -> dict[str, Any]:

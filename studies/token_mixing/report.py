@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sciops.evaluation import FEWEST
 from sciops.plotting import PALETTE, figure, series
+from studies.kit.tables import print_table
 from studies.token_mixing.runs import PAPER, TASKS, chance, score
 
+if TYPE_CHECKING:
+    from studies.token_mixing import Config
 
-def summary(runs: Sequence[dict[str, Any]], config: Any) -> dict[str, dict[str, Any]]:
+
+def summary(runs: Sequence[dict[str, Any]], config: Config) -> dict[str, dict[str, Any]]:
     """By task: {"chance", "arms": {arm: {"accuracy" by seed, "mean", "paper", "late"}}, "rank"}.
 
     late : percent that the accuracy of the first test sequences rose by in the last quarter of training, mean of seeds
@@ -59,7 +63,7 @@ def rank_correlation(measured: Sequence[float], paper: Sequence[float]) -> float
     return float(spearmanr(a, b).statistic)
 
 
-def claims(results: dict[str, Any], config: Any) -> list[dict[str, Any]]:
+def claims(results: dict[str, Any], config: Config) -> list[dict[str, Any]]:
     """[{"claim", "seen" (True, False, or None where arms are left out), "by"}], every seed has to show it."""
 
     def of(task: str, arm: str) -> np.ndarray:
@@ -89,20 +93,28 @@ def claims(results: dict[str, Any], config: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def print_report(results: dict[str, Any], config: Any) -> None:
+def _growth(fit: dict[str, Any]) -> str:
+    off = "" if fit["best"] == fit["expected"] else f", not {fit['expected']}"
+    return f"{fit['best']} ({fit['R2'][fit['best']]:.4f}){off}"
+
+
+def _extremes(accuracies: Sequence[float] | None) -> str | None:
+    return f"{min(accuracies):.1f}–{max(accuracies):.1f}" if accuracies else None
+
+
+def print_report(results: dict[str, Any], config: Config) -> None:
     tables = results["summary"]
     if tables:
-        print("accuracy in %, mean of seeds (least to most), beside the paper's; multi-hop: over two links and more")
-        print(f"{'':<18}" + "".join(f"{task:>22}{'paper':>8}" for task in tables))
-        for arm in config.arms:
-            cells = []
-            for table in tables.values():
-                row = table["arms"][arm]
-                spread = f"({min(row['accuracy']):.1f}–{max(row['accuracy']):.1f})"
-                cells.append(f"{row['mean']:>9.1f} {spread:>12}{row['paper']:>8.1f}")
-            print(f"{arm:<18}" + "".join(cells))
-        print(f"{'guessing':<18}" + "".join(f"{table['chance']:>9.1f}{'':>21}" for table in tables.values()))
-        print(f"{'rank correlation':<18}" + "".join(f"{table['rank']:>9.2f}{'':>21}" for table in tables.values()))
+        rows = {arm: {task: table["arms"][arm] for task, table in tables.items()} for arm in config.arms}
+        rows["guessing"] = {task: {"mean": table["chance"]} for task, table in tables.items()}
+        columns = []
+        for task in tables:
+            columns.append(f"{task}={task}.mean:.1f")
+            columns.append(("of seeds", lambda row, task=task: _extremes(row[task].get("accuracy"))))
+            columns.append(f"paper={task}.paper:.1f")
+        title = "accuracy in %, mean of seeds, least to most, the paper's; multi-hop: over two links and more"
+        print_table(rows, "=name", *columns, title=title)
+        print("rank correlation: " + ", ".join(f"{task} {table['rank']:.2f}" for task, table in tables.items()))
         late = {
             task: max(table["arms"].values(), key=lambda row: row["late"])["late"] for task, table in tables.items()
         }
@@ -114,23 +126,18 @@ def print_report(results: dict[str, Any], config: Any) -> None:
             seen = "left out" if row["seen"] is None else f"{'seen' if row['seen'] else 'not seen'}, {row['by']:+.1f}"
             print(f"  {row['claim']}: {seen}")
     short, long = config.lengths[0], config.lengths[-1]
-    print(f"\nper decoded token, mean over the second half of n = {short} and {long}: links read, tokens in the cache")
-    print(f"{'':<16}{'links':>18}  {'growth (R²)':<18}{'cache':>18}  {'growth (R²)':<18}")
-    for arm, row in results["cost"].items():
-        cells = []
-        for key in ("links", "cache"):
-            fit = row[f"{key} growth"]
-            off = "" if fit["best"] == fit["expected"] else f", not {fit['expected']}"
-            grows = f"{fit['best']} ({fit['R2'][fit['best']]:.4f}){off}"
-            values = f"{row[key][0]:.1f} → {row[key][-1]:.1f}"
-            cells.append(f"{values:>18}  {grows:<18}")
-        print(f"{arm:<16}" + "".join(cells))
+    columns = []
+    for key in ("links", "cache"):
+        columns.append((key, lambda row, key=key: f"{row[key][0]:.1f} → {row[key][-1]:.1f}"))
+        columns.append(("growth (R²)", lambda row, key=key: _growth(row[f"{key} growth"])))
+    title = f"per decoded token, mean over the second half of n = {short} and {long}: links read, tokens in the cache"
+    print_table(results["cost"], "=name", *columns, title=title)
     held = sum(len(row["states"]) for row in results["cost"].values())
     equal = sum(a == b for row in results["cost"].values() for _, a, b in row["states"])
     print(f"states that hold the tokens counted: {equal} of {held}")
 
 
-def draw(results: dict[str, Any], config: Any, folder: Path) -> None:
+def draw(results: dict[str, Any], config: Config, folder: Path) -> None:
     tables = results["summary"]
     if tables:
         with figure(folder / "accuracy.png", 1, len(tables), width=3.0, height=3.2, sharey=True) as (_, axes):

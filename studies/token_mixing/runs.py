@@ -106,7 +106,7 @@ def chance(task: str, sizes: dict[str, int]) -> float:
     return 100 / sizes["alphabet" if task == "copy" else "pairs"]
 
 
-def train_once(spec: Spec, folder: Path, progress: bool = False) -> dict[str, Any]:
+def train_once(spec: Spec, folder: Path) -> dict[str, Any]:
     """The record of a training, read back where there is one."""
     torch.set_num_threads(1)
     made = maker(spec.task, spec.sizes)
@@ -125,7 +125,6 @@ def train_once(spec: Spec, folder: Path, progress: bool = False) -> dict[str, An
             batch=spec.batch,
             rate=spec.rate,
             seed=spec.seed,
-            progress=label if progress else None,
         ),
     )
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sciops.grids import Grid
 from sciops.mixers import MIXERS, SequenceMixer, default_options, imported_mixer
 
+if TYPE_CHECKING:
+    from studies.train import TrainStudyConfig
+
 _EXAMPLE = """'{"degree": 3}'"""
 
 
-def with_mixer(config: Any) -> Any:
+def with_mixer(config: TrainStudyConfig) -> Any:
     """The config, with the spine as its model where mixers are named; ``module:Class`` imports one.
 
     Raises ValueError for an unknown mixer, naming the known ones, and for another model.
@@ -26,7 +29,9 @@ def with_mixer(config: Any) -> Any:
     return replace(config, model="operator") if config.mixer else config
 
 
-def mixer_options(config: Any, given: Mapping[str, Any], grid: Grid, most: Sequence[int]) -> dict[str, Any]:
+def mixer_options(
+    config: TrainStudyConfig, given: Mapping[str, Any], grid: Grid, most: Sequence[int]
+) -> dict[str, Any]:
     """The options of `Operator` that mixers by name need, besides those that are given.
 
     Raises ValueError for mixer_options that are no object, or of several mixers not one by name.

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from studies.train.evolution import draw_errors, draw_frames, evolution
 from studies.train.evolution import table as evolution_table
 
+if TYPE_CHECKING:
+    from studies.train import TrainStudyConfig
+
 EVOLVING = ("step", "trajectory", "space-time")  # tasks that give frames against time
 
 
-def results_of(config: Any, task: str, trained: Any, tests: list[Any]) -> dict[str, Any]:
+def results_of(config: TrainStudyConfig, task: str, trained: Any, tests: list[Any]) -> dict[str, Any]:
     """Errors per test grid; means over samples, with the samples' own beside them for paired comparisons."""
     from sciops.models import SymmetryAveraged
     from sciops.training import evaluate
@@ -70,7 +73,7 @@ def _standard_error(values: np.ndarray) -> float | None:
     return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
 
 
-def table(config: Any, results: dict[str, Any]) -> str:
+def table(config: TrainStudyConfig, results: dict[str, Any]) -> str:
     head = f"{config.model}: {results['parameters']:,} parameters, "
     head += f"{results['epochs']} epochs in {results['seconds']:.1f} s"
     if results["validation"] is not None:

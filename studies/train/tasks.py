@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,6 +13,9 @@ from torch import Tensor, nn
 
 from sciops.datasets import SpaceTimeDataset, load_splits
 from sciops.grids import Grid
+
+if TYPE_CHECKING:
+    from studies.train import TrainStudyConfig
 
 CHOICES = ("auto", "steady", "step", "trajectory", "space-time", "final")
 # Options of tasks, with the value that changes nothing.
@@ -29,7 +32,7 @@ class Parts:
     test: Any = None
 
 
-def resolved(config: Any) -> str:
+def resolved(config: TrainStudyConfig) -> str:
     """The task; "auto" is "step" where the data evolves and "steady" where it does not or where there is both."""
     from sciops.datasets.fields.split_sources import only_evolving
 
@@ -56,17 +59,17 @@ def resolved(config: Any) -> str:
     return task
 
 
-def _changed(config: Any, unused: dict[str, Any]) -> str | None:
+def _changed(config: TrainStudyConfig, unused: dict[str, Any]) -> str | None:
     """The first option that is not at the value which changes nothing."""
     return next((name for name, value in unused.items() if getattr(config, name) not in (value, (value,))), None)
 
 
-def strides_of(config: Any) -> tuple[int, ...]:
+def strides_of(config: TrainStudyConfig) -> tuple[int, ...]:
     """Stored frames in a step of time, one or several."""
     return tuple(config.stride) if isinstance(config.stride, (tuple, list)) else (config.stride,)
 
 
-def load_parts(config: Any, task: str, points: Any, stride: int = 1, **asked: Any) -> Parts:
+def load_parts(config: TrainStudyConfig, task: str, points: Any, stride: int = 1, **asked: Any) -> Parts:
     """The data of `task` with `points` per axis; asked : samples of each part, as `load_splits` takes them."""
     options: dict[str, Any] = {"equation": config.equation, "memory_limit": config.memory_limit}
     options["dtype"] = torch.float64 if config.precision == "float64" else torch.float32
@@ -92,7 +95,7 @@ def _kinds(declared: tuple[str, ...]) -> dict[str, str] | None:
     return {name: kind for name, _, kind in pairs} or None
 
 
-def _windows(config: Any, task: str, stride: int) -> dict[str, Any]:
+def _windows(config: TrainStudyConfig, task: str, stride: int) -> dict[str, Any]:
     extent = {"step": (0, config.unroll), "trajectory": (0, None), "space-time": (0, None), "final": (None, 1)}
     lead, horizon = extent[task]
     if config.through == "pushforward":
@@ -112,7 +115,7 @@ def _windows(config: Any, task: str, stride: int) -> dict[str, Any]:
     }
 
 
-def notes_on(config: Any, task: str, train: list[Any]) -> list[str]:
+def notes_on(config: TrainStudyConfig, task: str, train: list[Any]) -> list[str]:
     """Lines for the user on what is not wrong, but may not be meant, of trajectories."""
     notes = []
     if task == "step" and not config.time_step:
@@ -125,7 +128,7 @@ def notes_on(config: Any, task: str, train: list[Any]) -> list[str]:
     return notes
 
 
-def check_symmetrize(config: Any, tests: list[Any]) -> None:
+def check_symmetrize(config: TrainStudyConfig, tests: list[Any]) -> None:
     """Raises ValueError, before the training, where a test problem lacks the exchange of axes to be averaged over."""
     from sciops.symmetry import elements_of
 
@@ -144,7 +147,7 @@ def channels_of(task: str, train: Any) -> dict[str, int]:
     return {"in_channels": sample["x"].shape[1], "out_channels": sample["y"].shape[1]}
 
 
-def wrapped(model: nn.Module, config: Any, task: str, train: list[Any]) -> nn.Module:
+def wrapped(model: nn.Module, config: TrainStudyConfig, task: str, train: list[Any]) -> nn.Module:
     """The model as it is trained: for "step" inside its `Stepper`."""
     from sciops.models import Stepper
 

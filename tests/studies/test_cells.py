@@ -133,3 +133,14 @@ def test_an_archive_that_unpacks_to_far_more_is_refused(tmp_path):
     os.mkfifo(path)
     with pytest.raises(ValueError, match="npz is not a regular file"):
         kept_arrays(tmp_path, "cell", 1, dict)
+
+
+def test_a_changed_file_of_the_package_is_other_code(tmp_path):
+    (tmp_path / "part").mkdir()
+    for name in ("__init__.py", "part/one.py", "notes.md"):
+        (tmp_path / name).write_text("a = 1\n")
+    first = cells.code_digest(str(tmp_path / "__init__.py"))
+    (tmp_path / "notes.md").write_text("other")
+    assert cells.code_digest(str(tmp_path / "__init__.py")) == first
+    (tmp_path / "part/one.py").write_text("a = 2\n")
+    assert cells.code_digest(str(tmp_path / "__init__.py")) != first

@@ -1,5 +1,6 @@
 """Every study is found by its name, answers --help, and can be handed to a process of its own."""
 
+import ast
 import contextlib
 import importlib
 import io
@@ -41,3 +42,14 @@ def test_packages_start_alike():
     starts = {path.parent.name: path.read_text() for path in Path(folder).glob("*/__main__.py")}
     assert set(starts) == {p.name for p in Path(folder).iterdir() if (p / "__init__.py").exists()} - {"kit"}
     assert len({text.replace(name, "NAME") for name, text in starts.items()}) == 1
+
+
+def test_no_study_imports_another_and_the_kit_imports_none():
+    (folder,) = map(Path, studies.__path__)
+    for path in folder.rglob("*.py"):
+        own = path.relative_to(folder).parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "studies":
+                rooms = [*node.module.split(".")[1:2], *(name.name for name in node.names)]
+                assert rooms[0] in (own, "kit"), f"{path}: {ast.unparse(node)}"
+                assert not any(name.startswith("_") for name in rooms), f"{path}: {ast.unparse(node)}"

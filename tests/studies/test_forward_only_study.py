@@ -152,7 +152,7 @@ def test_runs_that_diverge_come_last():
 def test_refusals(tmp_path):
     for changes, message in (
         ({"arms": ("adam",)}, "--arms adam: expected some of foton"),
-        ({"ablations": ("x",)}, "--ablations 'x'"),
+        ({"ablations": ("x",)}, "--ablations x"),
         ({"tasks": ("burgers",)}, "--tasks 'burgers'"),
         ({"rates": ()}, "at least one of each"),
     ):

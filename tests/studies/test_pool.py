@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from studies.kit.pool import pool
+from studies.kit.pool import pool, run_all
 
 SCRIPT = """
 from os import getpid, getppid
@@ -45,3 +45,13 @@ def test_a_block_that_fails_cancels_what_waits():
         futures += [executor.submit(time.sleep, 0.2) for _ in range(20)]
         futures[0].result()
     assert any(future.cancelled() for future in futures) and all(future.done() for future in futures)
+
+
+def test_results_come_in_the_order_of_the_jobs_and_the_first_failure_ends_the_run():
+    jobs = [(7, 2), (9, 4), (5, 5)]
+    for workers in (1, 2):
+        assert run_all(divmod, jobs, workers=workers, unit="job") == [divmod(*job) for job in jobs]
+    done = []
+    with pytest.raises(ZeroDivisionError):
+        run_all(lambda a, b: done.append(a // b), [(1, 1), (1, 0), (2, 1)], workers=1, unit="job")
+    assert done == [1]

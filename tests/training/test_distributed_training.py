@@ -16,7 +16,7 @@ from sciops._json import read_jsonl
 from sciops.datasets import Splits
 from sciops.models import build_model
 from sciops.training import fit, load_checkpoint
-from studies.distributed_training import launch
+from studies.kit.launch import launch
 from studies.kit.smooth_fields import write_fields
 from studies.train import PRESETS, run
 
