@@ -27,7 +27,7 @@ class Config:
     files: int = 20_000
     """damaged files, spread evenly over the layouts"""
     layouts: tuple[str, ...] = ()
-    """of `sciops.datasets.samples.SAMPLES`, or native, native-steady, native-zarr; default all"""
+    """of `sciops.datasets.formats.samples.SAMPLES`, or native, native-steady, native-zarr; default all"""
     seconds: float = 3.0
     """a file that takes longer is a hang; time spent in the queue for a processor does not count"""
     megabytes: float = 1024.0
