@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from sciops.mixers import MIXERS, imported_mixer
+from studies.kit.choices import require_known
 
 NO_MIXER = "no mixer"
 
@@ -55,8 +56,7 @@ def arm_of(name: str) -> Arm:
     if name in ARMS:
         return ARMS[name]
     mixer = imported_mixer(name)
-    if mixer not in MIXERS:
-        raise ValueError(f"--arms {name!r}: expected one of {', '.join(ARMS)}, a name in MIXERS, or module:Class")
+    require_known("--arms", [mixer], [*ARMS, *MIXERS, "module:Class"])
     return Arm(mixer)
 
 
