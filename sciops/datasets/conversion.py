@@ -17,7 +17,7 @@ from sciops.datasets.fields.phases import with_phases
 from sciops.datasets.formats.described.description import sidecar
 from sciops.datasets.formats.opening import WRITERS
 from sciops.datasets.formats.the_well import remark
-from sciops.datasets.native.layout import samples_of
+from sciops.datasets.native.hdf5_store import samples_of
 from sciops.datasets.order import in_order
 
 if TYPE_CHECKING:
