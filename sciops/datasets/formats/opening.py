@@ -124,13 +124,15 @@ def opened_resolutions(path: str | os.PathLike) -> Iterator[list[xr.Dataset]]:
 
     The file is opened once for all of them. Raises what `open_dataset` raises.
     """
-    found = probe(path)
-    reader = _matching(found)
-    if reader is None:
-        raise ValueError(_unknown(found, None))
     with contextlib.ExitStack() as stack:
-        stored = (None,) if reader.resolutions is None else reader.resolutions(found)
-        yield [stack.enter_context(_read(reader, found, resolution)) for resolution in stored]
+        with plain_errors():
+            found = probe(path)
+            reader = _matching(found)
+            if reader is None:
+                raise ValueError(_unknown(found, None))
+            stored = (None,) if reader.resolutions is None else reader.resolutions(found)
+            datasets = [stack.enter_context(_read(reader, found, resolution)) for resolution in stored]
+        yield datasets
 
 
 def find_reader(path: str | os.PathLike) -> Reader | None:
