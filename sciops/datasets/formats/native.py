@@ -35,17 +35,24 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     Raises ValueError where an attribute that everything else relies on is not what it should be, and what
     `read_native` raises.
     """
-    if probe.store is None:
-        probe.store = open_store(probe.path)
+    store = _store(probe)
     try:
         probe.arrays  # noqa: B018  sizes are compared with what is stored
-        return _checked(probe, _group(probe.store, resolution))
+        return _checked(probe, _group(store, resolution))
     except BaseException:
-        probe.store.close()
+        store.close()
         raise
 
 
+def _store(probe: Probe) -> Store:
+    """The open file, which the data sets of all its resolutions share."""
+    if probe.store is None:
+        probe.store = open_store(probe.path)
+    return probe.store
+
+
 def _checked(probe: Probe, dataset: xr.Dataset) -> xr.Dataset:
+    """The data set, if its attributes are what everything else relies on."""
     for holder in (dataset, *dataset.variables.values()):
         for name, value in holder.attrs.items():
             if np.asarray(value).dtype.kind == "V":  # bytes of no known meaning compare with nothing
@@ -79,9 +86,7 @@ def _is_sound(text: Any, *, listed: bool) -> bool:
 
 def resolutions(probe: Probe) -> tuple[tuple[int, ...], ...]:
     """The shapes of the grids that the file stores, finest first."""
-    if probe.store is None:
-        probe.store = open_store(probe.path)
-    return tuple(probe.store.shapes.values())
+    return tuple(_store(probe).shapes.values())
 
 
 def _group(store: Store, resolution: Resolution) -> xr.Dataset:

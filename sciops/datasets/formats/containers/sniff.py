@@ -27,7 +27,6 @@ from sciops.datasets.messages import shown
 from sciops.datasets.native.hdf5_guard import open_survivable, refusal
 from sciops.datasets.native.hdf5_visit import Refused, stored_elsewhere, survey
 from sciops.datasets.native.inflation import check_chunk
-from sciops.datasets.native.store import Store
 from sciops.datasets.native.zarr_store import store_attributes
 
 _LISTED = 8  # arrays that are named in a message
@@ -58,7 +57,7 @@ class Probe:
     attrs : root attributes of an HDF5 file or a Zarr store
     matlab : whether an HDF5 file was written by MATLAB (v7.3), which stores every array with its axes reversed
     budget : what opening the file may take
-    store : the file as it is held open, where a reader of native files has opened it
+    store : the `Store` of a native file, once its reader has opened it
     """
 
     path: Path
@@ -66,7 +65,7 @@ class Probe:
     matlab: bool = False
     attrs: dict[str, Any] = field(default_factory=dict)
     budget: Budget = field(default_factory=current_budget)
-    store: Store | None = None
+    store: Any = None
     _stated: float = field(default=0.0, init=False, repr=False)
 
     @property
