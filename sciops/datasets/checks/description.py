@@ -15,7 +15,7 @@ from sciops._untrusted import parse_json
 from sciops._whole_files import bytes_on_disk, is_store
 from sciops.datasets.conventions import SPACE, SPLITS, grid_of, parameters_of, state_of
 from sciops.datasets.messages import plain_errors, shown
-from sciops.datasets.native.layout import samples_of
+from sciops.datasets.native.hdf5_store import samples_of
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -61,17 +61,13 @@ def describe(path: str | os.PathLike, *, budget: Budget | None = None) -> str:
 
 
 def _file(path: Path) -> str:
-    from sciops.datasets.formats import open_dataset
+    from sciops.datasets.formats import opened_resolutions
 
-    with open_dataset(path) as dataset:
+    with opened_resolutions(path) as datasets:
+        dataset = datasets[0]
         lines = [f"{path}  ({_size(bytes_on_disk(path))})", f"layout       {_layout(dataset)}"]
-        lines += _about(dataset) + _grid_lines(dataset)
-        if dataset.attrs.get("layout") == "native":
-            from sciops.datasets.native import resolutions
-
-            for shape in resolutions(path)[1:]:  # the first is the finest, which is open
-                with open_dataset(path, shape) as coarser:
-                    lines += _grid_lines(coarser)
+        lines += _about(dataset)
+        lines += [line for each in datasets for line in _grid_lines(each)]
         lines.append(f"splits       {_splits(dataset)}")
         lines += _findings(path, dataset)
         lines += _next(path, dataset)

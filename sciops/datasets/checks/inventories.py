@@ -44,20 +44,13 @@ def inventory(path: str | os.PathLike, *, hashed: bool = False, budget: Budget |
 
 
 def _of_file(path: Path, hashed: bool) -> dict[str, Any]:
-    from sciops.datasets.formats import open_dataset
-    from sciops.datasets.native import content_hash, resolutions
+    from sciops.datasets.formats import opened_resolutions
+    from sciops.datasets.native import content_hash
 
-    with open_dataset(path) as dataset:
+    with opened_resolutions(path) as datasets:
         found = {"path": str(path), "bytes": bytes_on_disk(path)}
         found |= {"sha256": content_hash(path)} if hashed else {}
-        found |= _facts(dataset)
-        if dataset.attrs["layout"] != "native":
-            return found | {"grids": [_grid(dataset)]}
-    grids = []
-    for shape in resolutions(path):
-        with open_dataset(path, shape) as dataset:
-            grids.append(_grid(dataset))
-    return found | {"grids": grids}
+        return found | _facts(datasets[0]) | {"grids": [_grid(dataset) for dataset in datasets]}
 
 
 def _of_folder(folder: Path, hashed: bool) -> dict[str, Any]:

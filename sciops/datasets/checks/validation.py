@@ -123,17 +123,16 @@ def _of_hash(path: Path, expected: str, findings: list[Finding]) -> list[Finding
 
 def _of_file(path: Path, solutions: int) -> tuple[list[Finding], list[bytes]]:
     """(findings, hashes of the samples on the finest grid)."""
-    from sciops.datasets.formats import open_dataset
-    from sciops.datasets.native import group_name, resolutions
+    from sciops.datasets.formats import opened_resolutions
+    from sciops.datasets.native import group_name
 
-    with open_dataset(path) as dataset:
-        shapes = resolutions(path) if dataset.attrs.get("layout") == "native" else ()
-        several = len(shapes) > 1
-        findings, finest = _of_dataset(dataset, group_name(shapes[0]) + "/" if several else "", solutions)
-    for shape in shapes[1:]:
-        with open_dataset(path, shape) as dataset:
-            findings += _of_dataset(dataset, group_name(shape) + "/", solutions)[0]
-    return findings, finest
+    found = []
+    with opened_resolutions(path) as datasets:
+        for dataset in datasets:
+            shape = tuple(dataset.sizes[axis] for axis in SPACE if axis in dataset.sizes)
+            prefix = f"{group_name(shape)}/" if len(datasets) > 1 else ""
+            found.append(_of_dataset(dataset, prefix, solutions))
+    return [finding for findings, _ in found for finding in findings], found[0][1]
 
 
 def _of_folder(folder: Path, solutions: int) -> list[Finding]:

@@ -4,6 +4,15 @@
 arrays, `shared` holds what several layouts use, `samples` writes tiny files in the layouts of other programs.
 """
 
-from sciops.datasets.formats.opening import READERS, WRITERS, Probe, Reader, find_reader, open_dataset, probe
+from sciops.datasets.formats.opening import (
+    READERS,
+    WRITERS,
+    Probe,
+    Reader,
+    find_reader,
+    open_dataset,
+    opened_resolutions,
+    probe,
+)
 
-__all__ = ["READERS", "WRITERS", "Probe", "Reader", "find_reader", "open_dataset", "probe"]
+__all__ = ["READERS", "WRITERS", "Probe", "Reader", "find_reader", "open_dataset", "opened_resolutions", "probe"]

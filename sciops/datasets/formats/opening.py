@@ -6,7 +6,9 @@ reads the file.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sciops._budget import Budget, opening_within
@@ -42,7 +44,7 @@ from sciops.grids import Grid
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["READERS", "WRITERS", "Probe", "Reader", "find_reader", "open_dataset", "probe"]
+__all__ = ["READERS", "WRITERS", "Probe", "Reader", "find_reader", "open_dataset", "opened_resolutions", "probe"]
 
 LAYOUTS = (
     native,
@@ -114,6 +116,23 @@ def open_dataset(
         from sciops.datasets.conventions import at_resolution, with_grid
 
         return at_resolution(with_grid(_read(reader, found, None), grid), resolution)
+
+
+@contextlib.contextmanager
+def opened_resolutions(path: str | os.PathLike) -> Iterator[list[xr.Dataset]]:
+    """The data sets that a file stores, one for each resolution, finest first: of native files alone more than one.
+
+    The file is opened once for all of them. Raises what `open_dataset` raises.
+    """
+    with contextlib.ExitStack() as stack:
+        with plain_errors():
+            found = probe(path)
+            reader = _matching(found)
+            if reader is None:
+                raise ValueError(_unknown(found, None))
+            stored = (None,) if reader.resolutions is None else reader.resolutions(found)
+            datasets = [stack.enter_context(_read(reader, found, resolution)) for resolution in stored]
+        yield datasets
 
 
 def find_reader(path: str | os.PathLike) -> Reader | None:

@@ -24,8 +24,8 @@ from sciops.datasets.generation.cluster import Cluster, make_on
 from sciops.datasets.generation.cluster_client import scratch_path
 from sciops.datasets.generation.part_making import Arrays, Make, Ranges, made_parts, storage
 from sciops.datasets.native.assembly import Assembly
-from sciops.datasets.native.layout import root_attributes
 from sciops.datasets.native.parts import Plan, first_difference, is_claimed, read_manifest, remove_parts
+from sciops.datasets.native.store import open_store
 
 __all__ = [
     "Arrays",
@@ -135,8 +135,8 @@ def finished(plan: Plan) -> bool:
     if plan.output.is_dir() and not plan.in_zarr:
         raise ValueError(f"--output {plan.output} is a folder: name the file to write in it, {plan.output / 'data.h5'}")
     try:
-        attrs, _ = root_attributes(plan.output)
-        found = parse_json(attrs["config"])
+        with contextlib.closing(open_store(plan.output)) as store:
+            found = parse_json(store.attrs["config"])
     except (ValueError, OSError, KeyError) as error:
         raise ValueError(
             f"--output {plan.output} is there and is no file of this generator ({error}); remove it or name another"

@@ -13,6 +13,7 @@ one per few times of a sample; nothing is normalised.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import os
@@ -28,20 +29,11 @@ from sciops._whole_files import replacing
 from sciops._writable import writable_file
 from sciops.datasets.blocks import pieces
 from sciops.datasets.conventions import SPACE
-from sciops.datasets.messages import shown
 from sciops.datasets.native.attributes import restore
-from sciops.datasets.native.hdf5_guard import unchanged
-from sciops.datasets.native.inflation import Inflation
-from sciops.datasets.native.layout import (
-    create_group,
-    group_name,
-    open_hdf5,
-    root_attributes,
-    samples_of,
-    set_attributes,
-    stored_bytes,
-)
+from sciops.datasets.native.hdf5_store import open_hdf5
+from sciops.datasets.native.layout import create_group, group_name, set_attributes, stored_bytes
 from sciops.datasets.native.schema import SCHEMA
+from sciops.datasets.native.store import Store, open_store
 from sciops.datasets.order import in_order
 
 if TYPE_CHECKING:
@@ -50,7 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["content_hash", "group_name", "read_native", "resolutions", "write_native"]
 
 _ROOT = ("equation", "config", "solver", "versions", "splits", "created")
-_LENGTH_ALONE = b"This is a netCDF dimension but not a netCDF variable"  # what netCDF writes for one without positions
 
 
 def write_native(
@@ -124,45 +115,38 @@ def read_native(path: str | os.PathLike[str], resolution: int | Sequence[int] | 
     Raises FileNotFoundError, ValueError (no native file, no such resolution: names those there are) and OSError
     (truncated or damaged file).
     """
-    import xarray
+    store = open_store(path)
+    try:
+        return read_group(store, resolution)
+    except BaseException:
+        store.close()
+        raise
 
-    from sciops.datasets.native.measured import check_positions, measured
 
-    attrs, shapes = root_attributes(path)
-    if resolution is None:
-        name = next(iter(shapes))
-    else:
-        name = _stored_name(path, resolution, shapes)
-    if Path(path).is_dir():
-        from sciops.datasets.native.zarr_files import open_group
+def read_group(store: Store, resolution: int | Sequence[int] | None = None) -> xarray.Dataset:
+    """`read_native` of an open store, which closing the dataset closes; the next read opens it again."""
+    from sciops.datasets.native.lazy import dataset_of
 
-        dataset = open_group(Path(path), name)
-    else:
-        # decode_times would make dates or durations of a time axis in seconds
-        with samples_of(path):  # positions are read at once
-            # absolute: xarray takes a name that begins like "memory::" for an address
-            file = os.path.abspath(path)
-            check_positions(file, name)
-            options = {"group": name, "engine": "h5netcdf", "decode_times": False, "phony_dims": "access"}
-            dataset = unchanged(Path(file), lambda: xarray.open_dataset(file, **options))
-        measured(dataset, file, name)
+    name = next(iter(store.shapes)) if resolution is None else _stored_name(store, resolution)
+    dataset = dataset_of(store, name)
     restore(dataset)
-    dataset.attrs = {**attrs, **dataset.attrs}  # in place: a copy would not close the file
+    dataset.attrs = {**store.attrs, **dataset.attrs}  # in place: a copy would not close the file
     return dataset
 
 
-def _stored_name(path: Any, resolution: int | Sequence[int], shapes: Mapping[str, tuple[int, ...]]) -> str:
-    for name, shape in shapes.items():
+def _stored_name(store: Store, resolution: int | Sequence[int]) -> str:
+    for name, shape in store.shapes.items():
         wanted = (resolution,) * len(shape) if isinstance(resolution, (int, np.integer)) else tuple(resolution)
         if wanted == shape:
             return name
-    have = ", ".join(name[1:] for name in shapes)
-    raise ValueError(f"{path}: no resolution {group_name(resolution)[1:]}; it holds {have}")
+    have = ", ".join(name[1:] for name in store.shapes)
+    raise ValueError(f"{store.path}: no resolution {group_name(resolution)[1:]}; it holds {have}")
 
 
 def resolutions(path: str | os.PathLike[str]) -> tuple[tuple[int, ...], ...]:
     """The grid shapes a native file holds, finest first; errors as in `read_native`."""
-    return tuple(root_attributes(path)[1].values())
+    with contextlib.closing(open_store(path)) as store:
+        return tuple(store.shapes.values())
 
 
 def content_hash(path: str | os.PathLike[str]) -> str:
@@ -174,35 +158,21 @@ def content_hash(path: str | os.PathLike[str]) -> str:
 
     Raises FileNotFoundError, and OSError when the file is truncated or damaged.
     """
-    import h5py
-
     path = Path(path)
     digest = hashlib.sha256()
-    if path.is_dir():
-        from sciops.datasets.native.zarr_files import hash_of
-
-        root_attributes(path)
-        hash_of(path, digest)
-        return digest.hexdigest()
-    if not path.is_file():
+    if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
-    if not _is_native(path):
+    if path.is_file() and not _is_native(path):
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    with open_hdf5(path) as file, samples_of(path):
-        for group in sorted(name for name, item in file.items() if isinstance(item, h5py.Group)):
-            for key in sorted(file[group]):
-                data = file[group][key]
-                if not isinstance(data, h5py.Dataset):
-                    raise ValueError(f"{path}: {shown(f'{group}/{key}', 80)} is a group where a native file has arrays")
-                if data.attrs.get("NAME", b"").startswith(_LENGTH_ALONE):
-                    continue
-                little = data.dtype.newbyteorder("<")
-                digest.update(f"{group}/{key} {little.str} {data.shape}\n".encode())
-                inflation = Inflation(path, f"{group}/{key}")
-                for block in pieces(data.shape, data.dtype.itemsize):
-                    inflation.check(data, block)
-                    digest.update(np.ascontiguousarray(data[block], dtype=little))
+    with contextlib.closing(open_store(path)) as store:
+        for group in store.groups():
+            for name, about in sorted(store.arrays(group, strict=True)[1].items()):
+                little = about.dtype.newbyteorder("<")
+                digest.update(f"{group}/{name} {little.str} {about.shape}\n".encode())
+                for block in pieces(about.shape, about.dtype.itemsize):
+                    whole = (*block, *(slice(None),) * (len(about.shape) - len(block)))
+                    digest.update(np.ascontiguousarray(store.read(f"{group}/{name}", whole), dtype=little))
     return digest.hexdigest()
 
 

@@ -20,7 +20,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,26 +52,18 @@ def open_survivable(path: Path) -> Any:
     """
     import h5py
 
-    return unchanged(path, lambda: h5py.File(path, "r"), lambda file: file.id.get_vfd_handle())
-
-
-def unchanged(path: Path, opening: Callable[[], Any], descriptor: Callable[[Any], int] | None = None) -> Any:
-    """What `opening` returns, once a process has survived the file of that name; errors as in `open_survivable`.
-
-    descriptor : of what was opened; without it the name is looked at once more
-    """
     if os.name != "posix":
-        return opening()
+        return h5py.File(path, "r")
     looked_at = _of_process(os.getpid()).check(path)
-    opened = opening()
+    file = h5py.File(path, "r")
     try:
-        same = _identity(os.stat(path) if descriptor is None else os.fstat(descriptor(opened))) == looked_at
+        same = _identity(os.fstat(file.id.get_vfd_handle())) == looked_at
     except OSError:
         same = False
     if not same:
-        opened.close()
+        file.close()
         raise ValueError(f"{shown(str(path))} changed while it was opened: open it again when it is written")
-    return opened
+    return file
 
 
 def _identity(about: os.stat_result) -> tuple[int, ...]:

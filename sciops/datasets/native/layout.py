@@ -1,21 +1,16 @@
-"""The netCDF4 side of the native file: groups, dimensions, attributes, and the door that opens HDF5."""
+"""The netCDF4 side of the native file: groups, dimensions, attributes and chunks as they are written."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from sciops.datasets.conventions import SPACE
 from sciops.datasets.native.attributes import to_store
-from sciops.datasets.native.hdf5_guard import open_survivable
-from sciops.datasets.native.schema import check_schema, finest_first
 from sciops.grids import Grid
 
 _CHUNK = 1 << 20
@@ -126,80 +121,3 @@ def plain_attribute(value: Any) -> Any:
     if not isinstance(value, (str, int, float, np.number, np.ndarray)):
         return json.dumps(value)
     return value
-
-
-def open_hdf5(path: str | os.PathLike[str]) -> Any:
-    """The open h5py file.
-
-    Raises FileNotFoundError, ValueError (not HDF5, or what `open_survivable` refuses) or OSError (truncated, damaged),
-    in one line with the remedy.
-    """
-
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
-    try:
-        return open_survivable(path)
-    except OSError as error:
-        if isinstance(error, PermissionError):
-            raise
-        text = str(error)
-        if "truncated" in text:
-            why = f"truncated ({path.stat().st_size} bytes are here, more were written)"
-        elif "signature" in text:
-            raise ValueError(f"{path}: not an HDF5 file ({path.stat().st_size} bytes)") from None
-        elif "lock" in text:
-            raise OSError(f"{path}: another process has the file open for writing; try again when it is done") from None
-        else:
-            why = f"damaged ({text.splitlines()[0]})"
-        raise OSError(f"{path}: {why}; copy it again, or remove it and generate it again") from None
-
-
-@contextlib.contextmanager
-def samples_of(path: str | os.PathLike[str] | None) -> Iterator[None]:
-    """Around reads of numbers: what HDF5 says about a sample with a wrong checksum becomes one line with the remedy."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is not None or "read data" not in str(error):
-            raise
-        raise OSError(
-            f"{path}: damaged, part of its numbers cannot be read; `sciops validate {path}` names the samples: copy "
-            "the file again, or generate it again"
-        ) from None
-
-
-def root_attributes(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
-    """(root attributes, group name → grid shape, finest first) of a native file or Zarr store.
-
-    Raises ValueError when the file is of another kind or of a newer schema, and what `open_hdf5` raises.
-    """
-    if Path(path).is_dir():
-        from sciops.datasets.native.zarr_store import shapes_of
-
-        return shapes_of(Path(path))
-    with open_hdf5(path) as file:
-        check_schema(
-            path,
-            file.attrs,
-            "HDF5, but no native file (it lacks sciops_schema); sciops.open_dataset reads other layouts",
-        )
-        attrs = {k: v.item() if isinstance(v, np.generic) else v for k, v in file.attrs.items() if k[0] != "_"}
-        shapes = {}
-        for name in file:
-            if name[0] == "r" and name[1:].replace("x", "").isdigit():
-                shapes[name] = _shape(path, name, file.get(name))
-    return attrs, finest_first(path, shapes)
-
-
-def _shape(path: Any, name: str, group: Any) -> tuple[int, ...]:
-    """The number of points on each axis of a group of a native file."""
-    import h5py
-
-    positions = [group.get(axis) for axis in SPACE if axis in group] if isinstance(group, h5py.Group) else [None]
-    if not all(isinstance(axis, h5py.Dataset) and axis.ndim == 1 for axis in positions):
-        raise ValueError(
-            f"{path}: {name} is not a group of fields with the positions of their points along each axis: the file is "
-            "damaged; copy it again, or generate it again"
-        )
-    return tuple(map(len, positions))

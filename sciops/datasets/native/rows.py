@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._budget import current_budget
-from sciops.datasets.native.inflation import Inflation
-from sciops.datasets.native.layout import group_name, open_hdf5, samples_of
+from sciops.datasets.native.hdf5_store import Hdf5Store, samples_of
+from sciops.datasets.native.layout import group_name
 
 if TYPE_CHECKING:
     import xarray
@@ -25,23 +24,17 @@ class NativeRows:
     has to be decoded.
     """
 
-    def __init__(self, path: Path, group: str) -> None:
-        self.path = path
-        self._file = open_hdf5(path)
-        self._group = self._file[group]
-        self._budget, self._inflations = current_budget(), {}
+    def __init__(self, store: Hdf5Store, group: str) -> None:
+        self._store, self._group = store, group
 
     def read(self, name: str, samples: np.ndarray, then: tuple[Any, ...] = ()) -> np.ndarray:
         """(len(samples), …): the samples with these numbers, in any order; `then` indexes the axes after them.
 
         Files are read in their own order, each sample once. Raises OSError in one line for a damaged file.
         """
-        stored = self._group[name]
-        if name not in self._inflations:
-            self._inflations[name] = Inflation(self.path, name, budget=self._budget)
-        self._inflations[name].check(stored, (samples, *then))
+        stored = self._store.measured(f"{self._group}/{name}", (samples, *then))
         first = int(samples[0]) if len(samples) else 0
-        with samples_of(self.path):
+        with samples_of(self._store.path):
             if np.array_equal(samples, np.arange(first, first + len(samples))):
                 return stored[(slice(first, first + len(samples)), *then)]
             values = np.empty((len(samples), *stored[(slice(0, 0), *then)].shape[1:]), stored.dtype)
@@ -53,7 +46,7 @@ class NativeRows:
         return values
 
     def close(self) -> None:
-        self._file.close()
+        self._store.close()
 
 
 def native_rows(path: Path | None, source: xarray.Dataset, names: Sequence[str]) -> NativeRows | None:
@@ -67,17 +60,26 @@ def native_rows(path: Path | None, source: xarray.Dataset, names: Sequence[str])
     if path is None or source.attrs.get("layout") != "native" or not (path.is_file() and h5py.is_hdf5(path)):
         return None
     shape = tuple(source.sizes[axis] for axis in ("x", "y", "z") if axis in source.sizes)
-    with open_hdf5(path) as file:
-        group = file.get(group_name(shape))
-        for name in names:
-            stored = None if group is None else group.get(name)
-            if not isinstance(stored, h5py.Dataset) or stored.shape != source[name].shape:
-                return None
-            if stored.dtype.kind not in "iuf" or _ENCODED & set(stored.attrs):
-                return None
-            if [_dimension(axis) for axis in stored.dims] != list(source[name].dims):
-                return None
-    return NativeRows(path, group_name(shape))
+    store = Hdf5Store(path)
+    if _is_plain(store.file.get(group_name(shape)), source, names):
+        return NativeRows(store, group_name(shape))
+    store.close()
+    return None
+
+
+def _is_plain(group: Any, source: xarray.Dataset, names: Sequence[str]) -> bool:
+    """Whether an open group holds `names` as `source` has them."""
+    import h5py
+
+    for name in names:
+        stored = None if group is None else group.get(name)
+        if not isinstance(stored, h5py.Dataset) or stored.shape != source[name].shape:
+            return False
+        if stored.dtype.kind not in "iuf" or _ENCODED & set(stored.attrs):
+            return False
+        if [_dimension(axis) for axis in stored.dims] != list(source[name].dims):
+            return False
+    return True
 
 
 def _dimension(axis: Any) -> str:

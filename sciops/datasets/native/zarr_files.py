@@ -1,4 +1,4 @@
-"""Native stores in Zarr v3: written whole, read lazily, hashed like the HDF5 file with the same fields."""
+"""Native stores in Zarr v3, written whole."""
 
 from __future__ import annotations
 
@@ -9,81 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xarray.backends import BackendArray
-from xarray.core import indexing
 
 from sciops._whole_files import hidden, remove_abandoned, replacing, synchronize
-from sciops.datasets.blocks import pieces
-from sciops.datasets.messages import shown
 from sciops.datasets.native.schema import check_schema
-from sciops.datasets.native.zarr_layout import ZarrSpec, array_files, group_json, missing_zarr, spec_of
-from sciops.datasets.native.zarr_store import NOT_NATIVE, group_names, group_of, store_attributes
+from sciops.datasets.native.zarr_layout import ZarrSpec, array_files, group_json, spec_of
+from sciops.datasets.native.zarr_store import NOT_NATIVE, store_attributes
 
 if TYPE_CHECKING:
     import xarray
 
 _SHARD_BYTES = 32 << 20
-
-
-class ZarrArray(BackendArray):
-    """An array of a store as xarray's lazy backend array; it can be pickled and forked.
-
-    Raises OSError naming the file when a chunk is damaged, by its checksum or in any other way.
-    """
-
-    def __init__(self, path: Path, key: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
-        self.path, self.key, self.shape, self.dtype = path, key, shape, dtype
-        self._opened: tuple[int, Any] | None = None
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
-
-    def _read(self, key: tuple[Any, ...]) -> np.ndarray:
-        try:
-            return np.asarray(self._array().oindex[key])
-        except (MemoryError, PermissionError, ImportError):
-            raise
-        except Exception as error:
-            text = shown(str(error), 120) or type(error).__name__
-            raise OSError(
-                f"{self.path}: damaged, part of {self.key} cannot be read ({text}); "
-                f"`sciops validate {self.path}` names the samples: copy the store again, or generate it again"
-            ) from None
-
-    def _array(self) -> Any:
-        if self._opened is None or self._opened[0] != os.getpid():
-            try:
-                import zarr
-            except ImportError:
-                raise missing_zarr() from None
-            # a store of the file system and nothing else: in a path as text "::" and "://" open other places
-            store = zarr.storage.LocalStore(self.path, read_only=True)
-            from sciops.datasets.native.zarr_inflation import measured
-
-            array = zarr.open_array(store, path=self.key, mode="r", zarr_format=3)
-            self._opened = (os.getpid(), measured(array))
-        return self._opened[1]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}
-
-
-def open_group(path: Path, name: str) -> xarray.Dataset:
-    """A group of a store as a lazy dataset, in the form that `xarray.open_dataset` gives of the HDF5 group."""
-    import xarray
-
-    attrs, arrays = group_of(path, name)
-    variables = {}
-    for key, stored in arrays.items():
-        data: Any = indexing.LazilyIndexedArray(ZarrArray(path, f"{name}/{key}", stored.shape, stored.dtype))
-        variables[key] = xarray.Variable(stored.dims, data, stored.attrs)
-        if stored.dims == (key,):
-            variables[key] = variables[key].load()
-    try:
-        dataset = xarray.Dataset(variables, attrs=attrs)
-    except ValueError as error:
-        raise ValueError(f"{path / name}: {' '.join(str(error).split())[:160]}; generate the store again") from None
-    return xarray.decode_cf(dataset, decode_times=False)
 
 
 def write_store(
@@ -142,18 +77,6 @@ def publish(store: Path, path: Path) -> None:
     os.rename(store, path)
     synchronize(path.parent)
     shutil.rmtree(old, ignore_errors=True)
-
-
-def hash_of(path: Path, digest: Any) -> None:
-    """Feeds the fields of a store to a hash, as those of an HDF5 file."""
-    for group in group_names(path):
-        for key, stored in sorted(group_of(path, group)[1].items()):
-            array = indexing.LazilyIndexedArray(ZarrArray(path, f"{group}/{key}", stored.shape, stored.dtype))
-            digest.update(f"{group}/{key} {stored.dtype.newbyteorder('<').str} {stored.shape}\n".encode())
-            for block in pieces(stored.shape, stored.dtype.itemsize):
-                whole = (*block, *(slice(None),) * (len(stored.shape) - len(block)))
-                values = array[indexing.BasicIndexer(whole)].get_duck_array()
-                digest.update(np.ascontiguousarray(values, dtype=stored.dtype.newbyteorder("<")))
 
 
 def _write_array(folder: Path, spec: ZarrSpec, variable: xarray.Variable) -> None:

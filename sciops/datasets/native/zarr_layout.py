@@ -19,6 +19,7 @@ import numpy as np
 from sciops._untrusted import parse_json
 from sciops.datasets.native.attributes import to_store
 from sciops.datasets.native.layout import chunks_of, plain_attribute
+from sciops.datasets.native.zarr_store import missing_zarr
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,6 @@ class ZarrSpec:
     def key(self, index: int) -> str:
         """The file, beside ``zarr.json``, of a shard; of the whole for an array in one piece."""
         return ".".join(["c", str(index), *("0" for _ in self.shape[1:])]) if self.shape else "c"
-
-
-def missing_zarr() -> ImportError:
-    """What is raised where a store is met and its library is not there."""
-    return ImportError("a .zarr file needs zarr: pip install 'sciops[cluster]'")
 
 
 def json_attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""The door that opens a Zarr store: its descriptions are checked before a byte of its numbers is believed."""
+"""Zarr stores open for reading: their descriptions are checked before a byte of their numbers is believed."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from sciops._untrusted import read_json
 from sciops.datasets.conventions import SPACE
 from sciops.datasets.messages import shown
 from sciops.datasets.native.schema import check_schema, finest_first
+from sciops.datasets.native.store import Stored
 
 _MOST_JSON = 1 << 24  # bytes of a zarr.json: more is no description
 _MOST_RATIO = 40_000  # compression beyond what zstd reaches on constant numbers
@@ -30,17 +31,6 @@ NOT_NATIVE = (
 _REMEDY = "copy the store again, or remove it and generate it again"
 
 
-@dataclass(frozen=True)
-class Stored:
-    """One array of a store, as its ``zarr.json`` describes it; `stored` counts the bytes of its files."""
-
-    dims: tuple[str, ...]
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    attrs: dict[str, Any]
-    stored: int
-
-
 def store_attributes(path: Path) -> dict[str, Any]:
     """Attributes of the root group.
 
@@ -53,36 +43,81 @@ def store_attributes(path: Path) -> dict[str, Any]:
     return _attributes(_described(path, "group"))
 
 
-def shapes_of(path: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
-    """(root attributes, group name → grid shape, finest first) of a native store; errors as in `store_attributes`."""
-    attrs = store_attributes(path)
-    check_schema(path, attrs, NOT_NATIVE)
-    shapes = {}
-    for name in group_names(path):
-        axes = [path / name / axis for axis in SPACE if (path / name / axis).is_dir()]
-        shapes[name] = tuple(_array(axis).shape[0] if _array(axis).shape else 0 for axis in axes)
-    return attrs, finest_first(path, shapes)
+class ZarrStore:
+    """A native Zarr store as a `Store`."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._place = self.path.absolute()
+        self.attrs = store_attributes(self.path)
+        check_schema(path, self.attrs, NOT_NATIVE)
+        self._held: tuple[int, dict[str, Any]] | None = None
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        shapes = {}
+        for name in self.groups():
+            axes = [self.path / name / axis for axis in SPACE if (self.path / name / axis).is_dir()]
+            shapes[name] = tuple((_array(axis)[0].shape or (0,))[0] for axis in axes)
+        return finest_first(self.path, shapes)
+
+    def groups(self) -> list[str]:
+        return sorted(entry.name for entry in os.scandir(self.path) if _GROUP.fullmatch(entry.name) and entry.is_dir())
+
+    def arrays(self, group: str, *, strict: bool = False) -> tuple[dict[str, Any], dict[str, Stored]]:
+        """As of any `Store`; every array's description is sound and every shard of it is there.
+
+        Raises ValueError or OSError naming the array, in one line with the remedy.
+        """
+        folder = self.path / group
+        attrs = _attributes(_described(folder, "group"))
+        inside = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+        found = {key: _array(folder / key) for key in inside if (folder / key / "zarr.json").is_file()}
+        arrays = {key: about for key, (about, _) in found.items()}
+        stated = sum(math.prod(one.shape) * one.dtype.itemsize for one in arrays.values())
+        budget = current_budget()
+        if stated > budget.bytes + _FILLED * sum(stored for _, stored in found.values()):
+            raise over_budget(folder, "bytes", stated, budget, "all that it states to hold")
+        return attrs, arrays
+
+    def read(self, key: str, index: tuple[Any, ...]) -> np.ndarray:
+        try:
+            return np.asarray(self._array(key).oindex[index])
+        except (MemoryError, PermissionError, ImportError):
+            raise
+        except Exception as error:
+            text = shown(str(error), 120) or type(error).__name__
+            raise OSError(
+                f"{self.path}: damaged, part of {key} cannot be read ({text}); "
+                f"`sciops validate {self.path}` names the samples: copy the store again, or generate it again"
+            ) from None
+
+    def close(self) -> None:
+        self._held = None
+
+    def _array(self, key: str) -> Any:
+        if self._held is None or self._held[0] != os.getpid():
+            self._held = (os.getpid(), {})
+        opened = self._held[1]
+        if key not in opened:
+            try:
+                import zarr
+            except ImportError:
+                raise missing_zarr() from None
+            from sciops.datasets.native.zarr_inflation import measured
+
+            # a store of the file system and nothing else: in a path as text "::" and "://" open other places
+            store = zarr.storage.LocalStore(self._place, read_only=True)
+            opened[key] = measured(zarr.open_array(store, path=key, mode="r", zarr_format=3))
+        return opened[key]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_held": None}
 
 
-def group_names(path: Path) -> list[str]:
-    """The names of the resolutions' groups."""
-    return sorted(entry.name for entry in os.scandir(path) if _GROUP.fullmatch(entry.name) and entry.is_dir())
-
-
-def group_of(path: Path, name: str) -> tuple[dict[str, Any], dict[str, Stored]]:
-    """(attributes, name → array) of a group; every array's description is sound and every shard of it is there.
-
-    Raises ValueError or OSError naming the array, in one line with the remedy.
-    """
-    folder = path / name
-    attrs = _attributes(_described(folder, "group"))
-    inside = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
-    arrays = {key: _array(folder / key) for key in inside if (folder / key / "zarr.json").is_file()}
-    stated = sum(math.prod(one.shape) * one.dtype.itemsize for one in arrays.values())
-    budget = current_budget()
-    if stated > budget.bytes + _FILLED * sum(one.stored for one in arrays.values()):
-        raise over_budget(folder, "bytes", stated, budget, "all that it states to hold")
-    return attrs, arrays
+def missing_zarr() -> ImportError:
+    """What is raised where a store is met and its library is not there."""
+    return ImportError("a .zarr file needs zarr: pip install 'sciops[cluster]'")
 
 
 def _check_links(store: Path) -> None:
@@ -132,7 +167,8 @@ def _attributes(about: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _array(folder: Path) -> Stored:
+def _array(folder: Path) -> tuple[Stored, int]:
+    """(an array as its ``zarr.json`` describes it, the bytes of its files)."""
     about = _described(folder, "array")
     try:
         shape = _sizes(about["shape"], 0)
@@ -161,7 +197,7 @@ def _array(folder: Path) -> Stored:
         text = f"no or unknown {error}" if isinstance(error, KeyError) else shown(str(error), 160)
         raise ValueError(f"{folder / 'zarr.json'} does not describe a native array ({text}); {_REMEDY}") from None
     stored = _check_files(folder, shape, file, chunk, dtype.itemsize)
-    return Stored(dims, shape, dtype, _attributes(about), stored)
+    return Stored(dims, shape, dtype, _attributes(about)), stored
 
 
 def _check_files(

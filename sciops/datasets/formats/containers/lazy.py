@@ -26,7 +26,7 @@ class H5Array(BackendArray):
     pick : stored axis → the one index to take of it, such as a component of a vector; negative axes count from the end
     stop : stored axis → how many of its entries count, where a file was made longer than it was filled
 
-    Numbers that the file keeps packed, or marks as missing, come as they are meant (`_packing`). The file is opened for
+    Numbers that the file keeps packed, or marks as missing, come as they are meant (`packing`). The file is opened for
     each read, so that the array can be pickled, forked and left alone.
     """
 
@@ -94,7 +94,7 @@ class H5Groups(BackendArray):
         self.pick = {axis % self.rank: index for axis, index in (pick or {}).items()}
         self.axes = tuple(axis for axis in (range(self.rank) if axes is None else axes) if axis not in self.pick)
         self.shape = (len(self.keys), *(shape[axis] for axis in self.axes))
-        self.budget = current_budget()
+        self.budget, self._inflations = current_budget(), {}
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self._read)
@@ -111,7 +111,9 @@ class H5Groups(BackendArray):
         with readable(self.path, "an HDF5 file"), open_survivable(self.path) as file:
             blocks = []
             for key in (self.keys[i] for i in np.atleast_1d(samples)):
-                Inflation(self.path, key, budget=self.budget).check(file[key], stored)
+                if key not in self._inflations:
+                    self._inflations[key] = Inflation(self.path, key, budget=self.budget)
+                self._inflations[key].check(file[key], stored)
                 blocks.append(np.transpose(_values(file[key], stored), order))
         if np.ndim(samples) == 0:
             return blocks[0]

@@ -1,4 +1,7 @@
-"""The header of a NetCDF-3 file (classic, 64-bit offset, 64-bit data): which variable lies where, what it says."""
+"""The header of a NetCDF-3 file (classic, 64-bit offset, 64-bit data): which variable lies where, what it says.
+
+Why not `scipy.io.netcdf_file`: it believes the lengths in a damaged header, and does not read 64-bit data (CDF-5).
+"""
 
 from __future__ import annotations
 

@@ -57,6 +57,7 @@ class Probe:
     attrs : root attributes of an HDF5 file or a Zarr store
     matlab : whether an HDF5 file was written by MATLAB (v7.3), which stores every array with its axes reversed
     budget : what opening the file may take
+    store : the `Store` of a native file, once its reader has opened it
     """
 
     path: Path
@@ -64,6 +65,7 @@ class Probe:
     matlab: bool = False
     attrs: dict[str, Any] = field(default_factory=dict)
     budget: Budget = field(default_factory=current_budget)
+    store: Any = None
     _stated: float = field(default=0.0, init=False, repr=False)
 
     @property
@@ -174,8 +176,9 @@ class Probe:
             packing = hdf5_packing(item)
             found[name] = Entry(tuple(shape), str(packing.dtype if packing else dtype), hdf5_dimensions(item))
 
-        with readable(self.path, "an HDF5 file"), open_survivable(self.path) as file:
-            file.visititems(visit)
+        with readable(self.path, "an HDF5 file"):
+            with open_survivable(self.path) if self.store is None else contextlib.nullcontext(self.store.file) as file:
+                file.visititems(visit)
         return found, others
 
     def _mat5_arrays(self) -> tuple[dict[str, Entry], dict[str, str]]:

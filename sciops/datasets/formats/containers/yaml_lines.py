@@ -1,4 +1,7 @@
-"""The few lines of YAML that simulation settings in attributes are made of; nothing in them is ever executed."""
+"""The few lines of YAML that simulation settings in attributes are made of; nothing in them is ever executed.
+
+Why not PyYAML's `safe_load`: it bounds neither the nesting nor the aliases of what a stranger's file holds.
+"""
 
 from __future__ import annotations
 

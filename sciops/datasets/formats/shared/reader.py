@@ -29,6 +29,7 @@ class Reader:
     read : the file as a data set in the common form, lazy where the format allows, at the given resolution
     named : whether `read` goes by the names that the file gives to the axes of its arrays; for other layouts, which
         have none, a file that names its axes in another order is refused
+    resolutions : those that a file stores, finest first, for a layout that stores several
     """
 
     name: str
@@ -37,3 +38,4 @@ class Reader:
     read: Callable[[Probe, Resolution], xr.Dataset]
     recognises: Callable[[Probe], bool] | None = None
     named: bool = False
+    resolutions: Callable[[Probe], tuple[tuple[int, ...], ...]] | None = None
