@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from sciops.mixers.windows.cpu.attention import Work
 from sciops.mixers.windows.cpu.pyramid import Pyramid, banded_pyramid
-from sciops.mixers.windows.sampling import coarsened, refined
-from sciops.mixers.windows.tiling import crop_to, pad_to
+from sciops.mixers.windows.sampling import averaged, coarsened, copied, refined
 from sciops.mixers.windows.window import WindowAttention
 
 _MOST_LEVELS = 24
@@ -165,25 +164,13 @@ class MultipoleAttention(nn.Module):
         """D x: (batch, *sizes, channels) → (batch, *⌈sizes/rate⌉, channels)."""
         if self.sampler == "conv":
             return coarsened(x, self.down, self.rate)
-        sizes = x.shape[1:-1]
-        coarse = tuple(-(-n // self.rate) for n in sizes)
-        children = pad_to(x, tuple(n * self.rate for n in coarse))
-        children = children.reshape(x.shape[0], *(s for n in coarse for s in (n, self.rate)), x.shape[-1])
-        total = children.sum(tuple(range(2, 2 * self.axes + 1, 2)))
-        for axis, (n, m) in enumerate(zip(sizes, coarse), start=1):
-            real = torch.full((m,), float(self.rate), dtype=x.dtype, device=x.device)
-            real[-1] -= m * self.rate - n
-            total = total / real.reshape(-1, *(1,) * (x.ndim - 1 - axis))
-        return total
+        return averaged(x, self.rate)
 
     def refined(self, r: Tensor, sizes: tuple[int, ...]) -> Tensor:
         """U r: (batch, *⌈sizes/rate⌉, channels) → (batch, *sizes, channels)."""
         if self.sampler == "conv":
             return refined(r, self.up, self.rate, sizes)
-        batch, *coarse, channels = r.shape
-        y = r.reshape(batch, *(s for n in coarse for s in (n, 1)), channels)
-        y = y.expand(batch, *(s for n in coarse for s in (n, self.rate)), channels)
-        return crop_to(y.reshape(batch, *(n * self.rate for n in coarse), channels), sizes)
+        return copied(r, self.rate, sizes)
 
     def extra_repr(self) -> str:
         return f"rate={self.rate}, levels={self.levels!r}, aggregate={self.aggregate!r}, sampler={self.sampler!r}"

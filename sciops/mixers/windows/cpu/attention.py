@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.autograd import Function
 
 from sciops.mixers.windows.cpu.across_windows import small_attention, small_attention_gradient
-from sciops.mixers.windows.groups import Group, Scratch, contiguous, recorded_gradient
+from sciops.mixers.windows.cpu.memory import Scratch, contiguous, recorded_gradient
+from sciops.mixers.windows.groups import Group
 
 ACROSS = 9
 """tokens per window up to which the kernel across windows beats the fused one on CPUs"""

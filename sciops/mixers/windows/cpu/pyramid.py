@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.autograd import Function
 
 from sciops.mixers.windows.cpu.attention import Weights, Work, attend, attend_gradient
-from sciops.mixers.windows.groups import Scratch, contiguous, recorded_gradient
-from sciops.mixers.windows.sampling import coarsen, coarsen_gradient, kernel_of, refine_gradient, refine_onto, rows_of
+from sciops.mixers.windows.cpu.memory import Scratch, contiguous, recorded_gradient
+from sciops.mixers.windows.cpu.sampling import coarsen, coarsen_gradient, kernel_of, refine_gradient, refine_onto
+from sciops.mixers.windows.sampling import rows_of
 
 
 @dataclass(frozen=True)
