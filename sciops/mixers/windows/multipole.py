@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -117,19 +117,29 @@ class MultipoleAttention(nn.Module):
         factors = self._factors(count, x)
         if self.sampler == "conv" and self.attention.in_bands(x):
             work, weights = self.attention.work(self._shapes(x.shape[:-1], count)), self.attention.weights()
-            recorded = partial(self._in_bands_recorded, work, count)
+            recorded = partial(self._plain, work, count)
             return banded_pyramid(Pyramid(work, self.rate, count, recorded), weights, self.down, self.up, factors, x)
         return self._merged(x, count, self.attention.attend, self.coarsened, self.refined, factors)
 
-    def _in_bands_recorded(self, work: Work, count: int, *inputs: Tensor) -> list[Tensor]:
+    def _plain(self, work: Work, count: int, *inputs: Tensor) -> list[Tensor]:
+        """The layer in operations that have derivatives of every order, as `banded_pyramid` asks for it."""
         weights, (down, up, factors, x) = inputs[:5], inputs[5:]
-        attend = lambda fields: work.recorded(*weights, *fields)  # noqa: E731
-        coarse, fine = partial(coarsened, kernel=down, rate=self.rate), partial(refined, kernel=up, rate=self.rate)
-        return [self._merged(x, count, attend, coarse, lambda r, sizes: fine(r, sizes=sizes), factors)]
+
+        def attend(fields: Sequence[Tensor]) -> Sequence[Tensor]:
+            return work.recorded(*weights, *fields)
+
+        def coarse(x: Tensor) -> Tensor:
+            return coarsened(x, down, self.rate)
+
+        def fine(r: Tensor, sizes: tuple[int, ...]) -> Tensor:
+            return refined(r, up, self.rate, sizes)
+
+        return [self._merged(x, count, attend, coarse, fine, factors)]
 
     def _merged(
         self, x: Tensor, count: int, attend: Callable, coarse: Callable, fine: Callable, factors: Tensor
     ) -> Tensor:
+        """R_0: the levels X_l by `coarse` (D), O_l by `attend` (A), merged upwards by `fine` (U) and a_l."""
         fields = [x]
         for _ in range(1, count):
             fields.append(coarse(fields[-1]))
