@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from test_window_attention import random_
 
 from sciops.mixers import MultipoleAttention, WindowAttention
-from sciops.mixers.windows import sampling
 from sciops.mixers.windows import window as window_module
+from sciops.mixers.windows.cpu import sampling
 
 EXTRAS = [
     {},

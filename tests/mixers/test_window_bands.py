@@ -9,8 +9,8 @@ from test_window_attention import random_, windowed
 from torch.func import functional_call
 
 from sciops.mixers import FullAttention, MultipoleAttention, WindowAttention
-from sciops.mixers.windows import sampling
 from sciops.mixers.windows import window as window_module
+from sciops.mixers.windows.cpu import sampling
 from sciops.mixers.windows.groups import groups_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -14,8 +14,6 @@ from torch import Tensor
 
 from sciops._compiling import kept, uncompiled
 from sciops.mixers.windows.tiling import Tiling
-
-CELLS_IN_CACHE = 2048  # of a core
 
 
 @dataclass(frozen=True)
@@ -203,45 +201,3 @@ def joined(pieces: Sequence[tuple[Band, Tensor]], axes: int) -> Tensor:
 def cat(parts: list[Tensor], axis: int) -> Tensor:
     """The parts along an axis, without a copy where there is one."""
     return parts[0] if len(parts) == 1 else torch.cat(parts, axis)
-
-
-def cells_in_cache() -> int:
-    """Cells of a band: as many as make the overhead of the calls small, and no more than the caches hold."""
-    return CELLS_IN_CACHE * torch.get_num_threads()
-
-
-def contiguous(fields: Sequence[Tensor]) -> list[Tensor]:
-    """The fields in the memory order that bands are views of."""
-    return [x.contiguous() for x in fields]
-
-
-class Scratch:
-    """Memory by name that is used again and again: fresh memory has to be fetched from the system, and is cold."""
-
-    def __init__(self, like: Tensor) -> None:
-        self._like, self._pool = like, {}
-
-    def take(self, name: str, *shape: int) -> Tensor:
-        size = math.prod(shape)
-        if name not in self._pool or self._pool[name].numel() < size:
-            self._pool[name] = self._like.new_empty(size)
-        return self._pool[name][:size].view(shape)
-
-
-def checkpointed(call: Callable[..., list[Tensor]], inputs: Sequence[Tensor | None]) -> list[Tensor]:
-    """call(*inputs), of which only the inputs are kept for the backward pass."""
-    from torch.utils.checkpoint import checkpoint
-
-    return checkpoint(call, *inputs, use_reentrant=False, preserve_rng_state=False)
-
-
-def recorded_gradient(
-    call: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor | None], gradients: Sequence[Tensor]
-) -> list[Tensor | None]:
-    """The gradients of call(*inputs), themselves differentiable."""
-    wanted = [i for i, x in enumerate(inputs) if x is not None and x.requires_grad]
-    found = torch.autograd.grad(call(*inputs), [inputs[i] for i in wanted], gradients, create_graph=True)
-    result: list[Tensor | None] = [None] * len(inputs)
-    for i, g in zip(wanted, found):
-        result[i] = g
-    return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from sciops.mixers._bounds import UP
 from sciops.mixers.windows.cpu.attention import Work
 from sciops.mixers.windows.cpu.pyramid import Pyramid, banded_pyramid
-from sciops.mixers.windows.sampling import coarsened, refined, rows_of
-from sciops.mixers.windows.tiling import crop_to, pad_to
+from sciops.mixers.windows.sampling import averaged, coarsened, copied, refined, rows_of
 from sciops.mixers.windows.window import WindowAttention
 
 _MOST_LEVELS = 24
@@ -119,19 +118,29 @@ class MultipoleAttention(nn.Module):
         factors = self._factors(count, x)
         if self.sampler == "conv" and self.attention.in_bands(x):
             work, weights = self.attention.work(self._shapes(x.shape[:-1], count)), self.attention.weights()
-            recorded = partial(self._in_bands_recorded, work, count)
+            recorded = partial(self._plain, work, count)
             return banded_pyramid(Pyramid(work, self.rate, count, recorded), weights, self.down, self.up, factors, x)
         return self._merged(x, count, self.attention.attend, self.coarsened, self.refined, factors)
 
-    def _in_bands_recorded(self, work: Work, count: int, *inputs: Tensor) -> list[Tensor]:
+    def _plain(self, work: Work, count: int, *inputs: Tensor) -> list[Tensor]:
+        """The layer in operations that have derivatives of every order, as `banded_pyramid` asks for it."""
         weights, (down, up, factors, x) = inputs[:5], inputs[5:]
-        attend = lambda fields: work.recorded(*weights, *fields)  # noqa: E731
-        coarse, fine = partial(coarsened, kernel=down, rate=self.rate), partial(refined, kernel=up, rate=self.rate)
-        return [self._merged(x, count, attend, coarse, lambda r, sizes: fine(r, sizes=sizes), factors)]
+
+        def attend(fields: Sequence[Tensor]) -> Sequence[Tensor]:
+            return work.recorded(*weights, *fields)
+
+        def coarse(x: Tensor) -> Tensor:
+            return coarsened(x, down, self.rate)
+
+        def fine(r: Tensor, sizes: tuple[int, ...]) -> Tensor:
+            return refined(r, up, self.rate, sizes)
+
+        return [self._merged(x, count, attend, coarse, fine, factors)]
 
     def _merged(
         self, x: Tensor, count: int, attend: Callable, coarse: Callable, fine: Callable, factors: Tensor
     ) -> Tensor:
+        """R_0: the levels X_l by `coarse` (D), O_l by `attend` (A), merged upwards by `fine` (U) and a_l."""
         fields = [x]
         for _ in range(1, count):
             fields.append(coarse(fields[-1]))
@@ -166,25 +175,13 @@ class MultipoleAttention(nn.Module):
         """D x: (batch, *sizes, channels) → (batch, *⌈sizes/rate⌉, channels)."""
         if self.sampler == "conv":
             return coarsened(x, self.down, self.rate)
-        sizes = x.shape[1:-1]
-        coarse = tuple(-(-n // self.rate) for n in sizes)
-        children = pad_to(x, tuple(n * self.rate for n in coarse))
-        children = children.reshape(x.shape[0], *(s for n in coarse for s in (n, self.rate)), x.shape[-1])
-        total = children.sum(tuple(range(2, 2 * self.axes + 1, 2)))
-        for axis, (n, m) in enumerate(zip(sizes, coarse), start=1):
-            real = torch.full((m,), float(self.rate), dtype=x.dtype, device=x.device)
-            real[-1] -= m * self.rate - n
-            total = total / real.reshape(-1, *(1,) * (x.ndim - 1 - axis))
-        return total
+        return averaged(x, self.rate)
 
     def refined(self, r: Tensor, sizes: tuple[int, ...]) -> Tensor:
         """U r: (batch, *⌈sizes/rate⌉, channels) → (batch, *sizes, channels)."""
         if self.sampler == "conv":
             return refined(r, self.up, self.rate, sizes)
-        batch, *coarse, channels = r.shape
-        y = r.reshape(batch, *(s for n in coarse for s in (n, 1)), channels)
-        y = y.expand(batch, *(s for n in coarse for s in (n, self.rate)), channels)
-        return crop_to(y.reshape(batch, *(n * self.rate for n in coarse), channels), sizes)
+        return copied(r, self.rate, sizes)
 
     def lipschitz_rule(self, setting: Any) -> tuple[Tensor, str]:
         """‖R_0‖ of R_l = A_l + a_l · U R_{l+1} D, from the coarse end."""

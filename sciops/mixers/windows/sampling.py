@@ -1,19 +1,16 @@
-"""The learned samplers of a pyramid: a convolution with kernel and stride `rate` and a transposed one.
+"""The samplers of a pyramid, (batch, *sizes, channels) ↔ (batch, *⌈sizes/rate⌉, channels): learned, or mean and copy.
 
-On disjoint blocks both are matrix products: the cells of a block become one row.
+The learned ones are a convolution with kernel and stride `rate` and a transposed one. On disjoint blocks both are
+matrix products: the cells of a block become one row.
 """
 
 from __future__ import annotations
-
-import sys
-from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sciops.mixers.windows.groups import Group, Scratch, cells_in_cache, groups_of
-from sciops.mixers.windows.tiling import Tiling, crop_to
+from sciops.mixers.windows.tiling import Tiling, crop_to, pad_to
 
 
 def coarsened(x: Tensor, kernel: Tensor, rate: int) -> Tensor:
@@ -36,66 +33,28 @@ def refined(r: Tensor, kernel: Tensor, rate: int, sizes: tuple[int, ...]) -> Ten
     return crop_to(blocks.join(y.unflatten(1, (blocks.tokens, -1)), False), sizes)
 
 
-def coarsen(x: Tensor, matrix: Tensor, rate: int, scratch: Scratch) -> Tensor:
-    """`coarsened` band by band; matrix : `rows_of` the kernel."""
-    coarse = x.new_empty(x.shape[0], *(-(-n // rate) for n in x.shape[1:-1]), len(matrix))
-    for blocks, part, _ in _blocks(x, coarse, rate, scratch):
-        torch.mm(blocks, matrix.t(), out=part)
-    return coarse
+def averaged(x: Tensor, rate: int) -> Tensor:
+    """The mean of the cells of a block that exist."""
+    sizes, axes = x.shape[1:-1], x.ndim - 2
+    coarse = tuple(-(-n // rate) for n in sizes)
+    children = pad_to(x, tuple(n * rate for n in coarse))
+    children = children.reshape(x.shape[0], *(s for n in coarse for s in (n, rate)), x.shape[-1])
+    total = children.sum(tuple(range(2, 2 * axes + 1, 2)))
+    for axis, (n, m) in enumerate(zip(sizes, coarse), start=1):
+        real = torch.full((m,), float(rate), dtype=x.dtype, device=x.device)
+        real[-1] -= m * rate - n
+        total = total / real.reshape(-1, *(1,) * (x.ndim - 1 - axis))
+    return total
 
 
-def coarsen_gradient(x: Tensor, g: Tensor, matrix: Tensor, rate: int, scratch: Scratch, dx: Tensor) -> Tensor:
-    """The gradient by the matrix; that by x is added to dx."""
-    result = torch.zeros_like(matrix)
-    for blocks, part, group in _blocks(x, g, rate, scratch):
-        result.addmm_(part.t(), blocks)
-        torch.mm(part, matrix, out=blocks)
-        group.scatter(blocks.view(-1, x.shape[-1]), [dx], False, add=True)
-    return result
-
-
-def refine_onto(level: Tensor, r: Tensor, matrix: Tensor, rate: int, scratch: Scratch) -> None:
-    """Adds `refined` to level band by band."""
-    rows = r.view(-1, r.shape[-1])
-    for group, part in _bands(level, rate):
-        blocks = torch.mm(rows[part], matrix, out=scratch.take("blocks", group.windows, matrix.shape[1]))
-        group.scatter(blocks.view(-1, level.shape[-1]), [level], False, add=True)
-
-
-def refine_gradient(g: Tensor, r: Tensor, matrix: Tensor, rate: int, scratch: Scratch) -> tuple[Tensor, Tensor]:
-    """The gradients of `refined` by r and by the matrix."""
-    dr, result = torch.empty_like(r), torch.zeros_like(matrix)
-    rows = r.view(-1, r.shape[-1])
-    done = 0
-    for blocks, part, _ in _blocks(g, dr, rate, scratch):
-        torch.mm(blocks, matrix.t(), out=part)
-        result.addmm_(rows[done : done + len(part)].t(), blocks)
-        done += len(part)
-    return dr, result
+def copied(r: Tensor, rate: int, sizes: tuple[int, ...]) -> Tensor:
+    """The value of a block in each of its cells."""
+    batch, *coarse, channels = r.shape
+    y = r.reshape(batch, *(s for n in coarse for s in (n, 1)), channels)
+    y = y.expand(batch, *(s for n in coarse for s in (n, rate)), channels)
+    return crop_to(y.reshape(batch, *(n * rate for n in coarse), channels), sizes)
 
 
 def rows_of(kernel: Tensor) -> Tensor:
     """(a, b, *rates) → (a, rate^axes·b)"""
     return kernel.movedim(1, -1).reshape(len(kernel), -1)
-
-
-def kernel_of(rows: Tensor, like: Tensor) -> Tensor:
-    """The inverse of `rows_of`."""
-    return rows.view(len(like), *like.shape[2:], like.shape[1]).movedim(-1, 1)
-
-
-def _bands(x: Tensor, rate: int) -> Iterator[tuple[Group, slice]]:
-    """Band by band: its blocks of cells, and which rows of the coarse field they become."""
-    done = 0
-    for group in groups_of((tuple(x.shape[:-1]),), rate, rate, cells_in_cache(), sys.maxsize, True):
-        if group.windows:  # of a batch of 0 there are none
-            yield group, slice(done, done + group.windows)
-            done += group.windows
-
-
-def _blocks(x: Tensor, coarse: Tensor, rate: int, scratch: Scratch) -> Iterator[tuple[Tensor, Tensor, Group]]:
-    """Band by band: blocks of fine cells (cells, rate^axes·channels), coarse cells (cells, channels), the band."""
-    rows = coarse.view(-1, coarse.shape[-1])
-    for group, part in _bands(x, rate):
-        blocks = scratch.take("blocks", group.windows * group.tokens, x.shape[-1])
-        yield group.gather([x], blocks, False).view(group.windows, -1), rows[part], group

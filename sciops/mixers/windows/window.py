@@ -10,21 +10,20 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops._compiling import symbolic, transformed
 from sciops.mixers._bounds import UP, expect_linear
-from sciops.mixers.softmax_attention import attended
 from sciops.mixers.traits import Traits
 from sciops.mixers.windows.cpu.attention import Work, banded_attention
-from sciops.mixers.windows.groups import Band, Group, cat, cells_in_cache, checkpointed, groups_of, joined, open_groups
+from sciops.mixers.windows.cpu.memory import cells_in_cache
+from sciops.mixers.windows.groups import Group, groups_of, open_groups
+from sciops.mixers.windows.plain import plain_attention
 from sciops.mixers.windows.relative_position import ContinuousBias, TableBias
 from sciops.mixers.windows.tiling import Tiling
 
 _WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once
 _CELLS_TO_RECOMPUTE = 2**17  # enough to fill a GPU
-_LARGEST_SCALE = math.log(100)  # of cosine scores, as published
 
 
 class WindowAttention(nn.Module):
@@ -135,10 +134,23 @@ class WindowAttention(nn.Module):
         else:
             cells = _CELLS_TO_RECOMPUTE if self.recompute else sys.maxsize
             groups = self._groups(_shapes(fields), cells, _WINDOWS_OF_A_CALL)
-        return self._recorded(groups, True, *self.weights(), *fields)
+        return plain_attention(self, groups, True, *self.weights(), *fields)
 
     def in_bands(self, x: Tensor) -> bool:
-        """Whether bands pay: eager work on a CPU in one dtype. Devices want large calls, compilers plain ones."""
+        """Whether the kernels in `cpu` take over: eager work on a CPU in one dtype, without options they do not have.
+
+        Devices want large calls and compilers plain ones. On a CPU the kernels pay in memory: training a pyramid on
+        128² cells takes 37 MB instead of 87 to 97, at windows of 2, 4 and 8; and they alone have derivatives of every
+        order. In time they pay for pyramids of small windows: forward and backward over that of the plain form, with
+        64 channels in float32 on one thread of a busy machine,
+
+        ======================  ========  ========  ========
+        on 64² and 128² cells   window 2  window 4  window 8
+        ======================  ========  ========  ========
+        pyramid                 0.9, 0.8  0.8, 1.2  1.0, 1.1
+        one level               1.1, 1.1  1.2, 1.1  1.1, 1.2
+        ======================  ========  ========  ========
+        """
         return (
             self.stride == self.window
             and not self.cosine
@@ -158,7 +170,7 @@ class WindowAttention(nn.Module):
             heads=self.heads,
             eps=self.norm.eps if isinstance(self.norm, nn.LayerNorm) else None,
             keep=torch.is_grad_enabled() and not self.recompute,
-            recorded=partial(self._recorded, self._groups(shapes), False),
+            recorded=partial(plain_attention, self, self._groups(shapes), False),
         )
 
     def _groups(
@@ -170,54 +182,6 @@ class WindowAttention(nn.Module):
         """γ, β (None without a LayerNorm), W_qkv, W_o, b_o."""
         norm = (self.norm.weight, self.norm.bias) if isinstance(self.norm, nn.LayerNorm) else (None, None)
         return (*norm, self.qkv.weight, self.out.weight, self.out.bias)
-
-    def _recorded(self, groups: tuple[Group, ...], fused: bool, *inputs: Tensor | None) -> list[Tensor]:
-        """`attend` in torch's own operations."""
-        parts: dict[int, list[tuple[Band, Tensor]]] = {}
-        for group in groups:
-            call = partial(self._attend_group, group, fused)
-            # torch.func refuses the hooks of a checkpoint, and an exported program has no backward pass
-            again = self.recompute and not symbolic()
-            outputs = checkpointed(call, inputs) if again else call(*inputs)
-            for band, y in zip(group.bands, outputs):
-                parts.setdefault(band.field, []).append((band, y))
-        if self.shift:
-            return [joined(parts[i], x.ndim - 2) for i, x in enumerate(inputs[5:])]
-        return [cat([y for _, y in parts[i]], 1).reshape(x.shape) for i, x in enumerate(inputs[5:])]
-
-    def _attend_group(self, group: Group, fused: bool, gamma, beta, w_qkv, w_o, b_o, *fields: Tensor) -> list[Tensor]:
-        cut = [band.tiling.cut(band.of(fields[band.field]), False) for band in group.bands]
-        x = torch.cat(cut) if len(cut) > 1 else cut[0]
-        n = x if gamma is None else F.layer_norm(x, x.shape[-1:], gamma, beta, self.norm.eps)
-        q, k, v = F.linear(n, w_qkv).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        if self.qv_bias is not None:
-            of_q, of_v = self.qv_bias.to(q.dtype).view(2, self.heads, 1, -1)
-            q, v = q + of_q, v + of_v
-        scale = q.shape[-1] ** -0.5
-        if self.cosine:
-            sharpness = self.log_scale.clamp(max=_LARGEST_SCALE).exp()
-            q, k, scale = (_direction(q) * sharpness).to(v.dtype), _direction(k).to(v.dtype), 1.0
-        mask = self._added_to_scores(group, q)
-        y = attended(q, k, v, bias=mask, scale=scale, fused=fused)
-        y = F.linear(y.transpose(1, 2).reshape(x.shape), w_o, b_o)
-        parts = y.split([c.shape[0] for c in cut]) if len(cut) > 1 else [y]
-        return [band.tiling.join(part, False) for band, part in zip(group.bands, parts)]
-
-    def _added_to_scores(self, group: Group, like: Tensor) -> Tensor | None:
-        """−∞ for keys that do not exist, and the relative bias; broadcasts to (windows, heads, tokens, tokens)."""
-        mask = group.mask(False, torch.float32, like.device)
-        if mask is not None:
-            mask = mask[:, None, None, :].to(like.dtype)
-            mask = mask if group.bands[0].batch is not None else mask.repeat(like.shape[0] // mask.shape[0], 1, 1, 1)
-        if self.relative is None:
-            return mask
-        shapes = {band.tiling.shape for band in group.bands}
-        bias = {shape: self.relative(shape).to(like.dtype) for shape in shapes}
-        if len(shapes) == 1:
-            added = bias[shapes.pop()][None]
-        else:
-            added = torch.cat([bias[b.tiling.shape].expand(b.windows, -1, -1, -1) for b in group.bands])
-        return added if mask is None else added + mask
 
     def lipschitz_rule(self, setting: Any) -> tuple[Tensor, str]:
         """Windows side by side have the bound of one; where they overlap, cells are copied and averaged."""
@@ -253,12 +217,6 @@ class WindowAttention(nn.Module):
     def extra_repr(self) -> str:
         shift = f", shift={self.shift}" if self.shift else ""
         return f"{self.channels}, heads={self.heads}, window={self.window}, stride={self.stride}{shift}"
-
-
-def _direction(q: Tensor) -> Tensor:
-    """q / max(|q|, ε), in float32 at least; ε = 1e-12, and 1e-3 for float16, which must hold the derivative 1/ε."""
-    shortest = max(1e-12, 64 / torch.finfo(q.dtype).max)
-    return F.normalize(q.to(torch.promote_types(q.dtype, torch.float32)), dim=-1, eps=shortest)
 
 
 def _shapes(fields: Sequence[Tensor]) -> tuple[tuple[int, ...], ...]:

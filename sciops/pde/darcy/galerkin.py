@@ -1,4 +1,4 @@
-"""The Galerkin product PᵀAP of a nine-point stencil, as a list of products that every backend evaluates.
+"""The Galerkin product PᵀAP of a nine-point stencil as a list of products: evaluated in torch, written out for numba.
 
 A level stores the symmetric operator (Au)_P = d u_P − Σ c_PQ u_Q as five arrays: the diagonal d and the couplings
 to the east e, south s, south-east se and south-west sw of P (rows run south, columns east); the other four are the
@@ -44,9 +44,6 @@ def _offsets(steps: Offset) -> list[Offset]:
     return list(product(*((-1, 0, 1) if step == 2 else (0,) for step in steps)))
 
 
-NEIGHBOURS: list[Offset] = interpolated(BOTH)
-
-
 def galerkin_products(nine: bool, steps: Offset = BOTH) -> dict[str, dict[Offset, list[tuple[Offset, Offset, float]]]]:
     """stored array → δ → [(o, δ', factor), …]: the products of the sum above.
 
@@ -62,42 +59,3 @@ def galerkin_products(nine: bool, steps: Offset = BOTH) -> dict[str, dict[Offset
                 factor = 2.0 if name == "d" and other != delta else 1.0
                 table[name].setdefault(delta, []).append((o, other, factor))
     return table
-
-
-def galerkin_source(name: str, nine: bool, steps: Offset = BOTH) -> str:
-    """Python source of ``name(d, e, s, se, sw, P, D, E, S, SE, SW, mx, my)``: loops over the coarse points (mx, my).
-
-    Fine and coarse arrays have a halo of zeros; P is (8 or 2, mx + 2, my + 2) in the order of `interpolated`.
-    """
-    order, across = interpolated(steps), "2 * j" if steps[1] == 2 else "j"
-    lines = [f"def {name}(d, e, s, se, sw, P, D, E, S, SE, SW, mx, my):", "    for i in range(1, mx + 1):"]
-    sums, rows = [], set()
-
-    def fine(array: str, row: int, column: int) -> str:
-        rows.add((f"{array}{row + 2}", f"{array}[2 * i + {row}]"))
-        return f"{array}{row + 2}[{across} + {column + steps[1]}]"
-
-    def weight(delta: Offset, row: int, column: int) -> str:
-        k = order.index(delta)
-        rows.add((f"P{k}_{row}", f"P[{k}, i + {row}]"))
-        return f"P{k}_{row}[j + {column + 1}]"
-
-    for target, by_delta in galerkin_products(nine, steps).items():
-        shift = STORED[target]
-        total = []
-        for delta, pairs in by_delta.items():
-            inner = []
-            for o, other, factor in pairs:
-                array, at = COUPLING[o]
-                term = fine(array, delta[0] + at[0], delta[1] + at[1])
-                term = term if other == (0, 0) else f"{term} * {weight(other, *shift)}"
-                term = term if factor == 1.0 else f"({term} + {term})"  # stays in the arrays' precision
-                inner.append(term if o == (0, 0) else f"-{term}")
-            inner = " ".join(term if term[0] == "-" else f"+ {term}" for term in inner)
-            total.append(f"({inner})" if delta == (0, 0) else f"{weight(delta, 0, 0)} * ({inner})")
-        sign = "" if target == "d" else "-"
-        rows.add((f"{target.upper()}_", f"{target.upper()}[i]"))
-        sums.append(f"            {target.upper()}_[j + 1] = {sign}({' + '.join(total)})")
-    lines += [f"        {left} = {right}" for left, right in sorted(rows)]
-    lines += ["        for j in range(my):", *sums]
-    return "\n".join(lines) + "\n"

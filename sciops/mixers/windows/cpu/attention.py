@@ -1,4 +1,4 @@
-"""LayerNorm, attention in windows and both projections, band by band in the cache.
+"""LayerNorm, attention in windows and both projections, band by band in the cache: the kernel behind `plain`.
 
 At most the softmax (small windows), its normaliser (large ones) and the heads' output are kept for the backward pass.
 Normalised input, queries, keys and values are computed again there, which takes no longer than to write and read them.
@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.autograd import Function
 
 from sciops.mixers.windows.cpu.across_windows import small_attention, small_attention_gradient
-from sciops.mixers.windows.groups import Group, Scratch, contiguous, recorded_gradient
+from sciops.mixers.windows.cpu.memory import Scratch, contiguous, recorded_gradient
+from sciops.mixers.windows.groups import Group
 
 ACROSS = 9
 """tokens per window up to which the kernel across windows beats the fused one on CPUs"""
@@ -28,16 +29,16 @@ Weights = Sequence[Tensor | None]
 
 @dataclass(frozen=True)
 class Work:
-    """What there is to do beside the tensors."""
+    """What an attention in bands needs beside the tensors."""
 
     groups: tuple[Group, ...]
     heads: int
     eps: float | None
     """of the LayerNorm; None where there is none"""
     keep: bool
-    """whether anything but the inputs is kept for the backward pass"""
+    """whether the softmax and the heads' output are kept for the backward pass"""
     recorded: Callable[..., Sequence[Tensor]]
-    """recorded(*weights, *fields): the same in operations with derivatives of every order"""
+    """recorded(*weights, *fields): the plain form, whose operations have derivatives of every order"""
 
 
 def banded_attention(work: Work, weights: Weights, fields: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -60,7 +61,7 @@ class _BandedAttention(Function):
     def backward(ctx, *gradients):
         count = 5 + len(gradients)
         inputs, kept = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled():  # create_graph: this gradient will itself be differentiated
             return None, *recorded_gradient(ctx.work.recorded, inputs, gradients)
         fields, gradients = contiguous(inputs[5:]), contiguous(gradients)
         return None, *attend_gradient(ctx.work, inputs[:5], fields, kept, gradients, Scratch(inputs[3]))
@@ -69,7 +70,7 @@ class _BandedAttention(Function):
 def attend(
     work: Work, weights: Weights, fields: Sequence[Tensor], scratch: Scratch
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The results by contiguous field, and what `work.keep` asks to keep."""
+    """The results by contiguous field, and what is kept for the backward pass where `work.keep`."""
     gamma, beta, w_qkv, w_o, b_o = weights
     results = [torch.empty_like(x) for x in fields]
     kept: list[Tensor] = []
@@ -104,6 +105,7 @@ def attend_gradient(
         n, mean, scale = _normed(x, gamma, beta, work.eps)
         qkv = _times(n, w_qkv.t(), across, scratch, "qkv")
         y, rest = kept[2 * i : 2 * i + 2] if kept else _attention(qkv, group, work.heads)
+        # from here on backwards: y = attention, result = y W_oᵀ + b_o, qkv = n W_qkvᵀ, n = LayerNorm(x)
         d_b += g.sum(0)
         d_o.addmm_(g.t(), y)
         g = _times(g, w_o, across, scratch, "heads")

@@ -13,19 +13,20 @@ from torch import Tensor
 from torch.autograd import Function
 
 from sciops.mixers.windows.cpu.attention import Weights, Work, attend, attend_gradient
-from sciops.mixers.windows.groups import Scratch, contiguous, recorded_gradient
-from sciops.mixers.windows.sampling import coarsen, coarsen_gradient, kernel_of, refine_gradient, refine_onto, rows_of
+from sciops.mixers.windows.cpu.memory import Scratch, contiguous, recorded_gradient
+from sciops.mixers.windows.cpu.sampling import coarsen, coarsen_gradient, kernel_of, refine_gradient, refine_onto
+from sciops.mixers.windows.sampling import rows_of
 
 
 @dataclass(frozen=True)
 class Pyramid:
-    """What there is to do beside the tensors."""
+    """What a multipole layer in bands needs beside the tensors."""
 
     attention: Work
     rate: int
     levels: int
     recorded: Callable[..., Sequence[Tensor]]
-    """recorded(*weights, down, up, factors, x): the same in operations with derivatives of every order"""
+    """recorded(*weights, down, up, factors, x): the plain form, whose operations have derivatives of every order"""
 
 
 def banded_pyramid(work: Pyramid, weights: Weights, down: Tensor, up: Tensor, factors: Tensor, x: Tensor) -> Tensor:
@@ -66,6 +67,7 @@ class _BandedPyramid(Function):
             torch.zeros_like(rows_of(up)),
             torch.zeros_like(factors),
         )
+        # R_l = O_l + a_l · U R_{l+1}, from the finest merge to the coarsest: gradients[l] is that by R_l, and by O_l
         for l, r in enumerate(results):
             a = float(factors[coarse - 1 - l])
             dr, of_matrix = refine_gradient(gradients[-1], r, rows_of(up), work.rate, scratch)
@@ -74,6 +76,7 @@ class _BandedPyramid(Function):
             d_up.add_(of_matrix, alpha=a)
         of_attention = attend_gradient(work.attention, weights, fields, kept, gradients, scratch)
         of_weights, of_fields = of_attention[:5], of_attention[5:]
+        # X_{l+1} = D X_l, from the coarsest to the finest: added in place to the gradient by X_l through attention
         for l in reversed(range(coarse)):
             d_down += coarsen_gradient(fields[l], of_fields[l + 1], rows_of(down), work.rate, scratch, of_fields[l])
         return None, *of_weights, kernel_of(d_down, down), kernel_of(d_up, up), d_factors, of_fields[0]

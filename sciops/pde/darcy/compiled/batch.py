@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from sciops.pde.darcy.compiled.sample import solve_one
+from sciops.pde.darcy.compiled.sample import with_lines, with_points
 from sciops.pde.darcy.multigrid import Way, level_shapes
 
 
@@ -20,7 +20,7 @@ def layout(mx: int, my: int, rows_alone: int = 0, lines: bool = False) -> tuple[
     """(shapes (levels, 2), first element of each array (levels, 13), elements in all) of the workspace.
 
     A level's arrays are d, e, s, se, sw, f, u, r with a halo, the weights towards the next level, and with `lines` the
-    four of `lines`.
+    four of `lines._factors_of`.
     """
     shapes = np.array(level_shapes(mx, my, rows_alone), dtype=np.int64)
     start = np.zeros((len(shapes), 13), dtype=np.int64)
@@ -59,6 +59,7 @@ def _memory(
     shapes, start, size = layout(*key)
     inner, halo = (mx, my), (mx + 2, my + 2)
     fields = [np.zeros(shape) for shape in ((mx, my + 1), (mx + 1, my), halo, inner, inner, halo)]
+    # lines are for couplings that differ by more than float32 resolves
     memory = shapes, start, np.zeros(size, dtype=np.float64 if lines else np.float32), fields
     if size <= _MOST_KEPT:
         _kept.key, _kept.memory = key, memory
@@ -66,10 +67,10 @@ def _memory(
 
 
 class _Workspace:
-    """What one thread needs for samples that are coarsened in the same way; the axes change places where told so."""
+    """What one thread needs for the samples of one `way`; the axes change places where it says so."""
 
     def __init__(self, axes, way: Way) -> None:
-        self.transposed = way.transposed
+        self.transposed, self.solver = way.transposed, with_lines if way.lines else with_points
         axes = axes[::-1] if way.transposed else axes
         mx, my = (axis.size for axis in axes)
         self.shapes, self.start, self.work, self.fields = _memory(mx, my, way.rows_alone, way.lines)
@@ -83,7 +84,7 @@ class _Workspace:
             a, b, out = np.ascontiguousarray(a[::-1].transpose(0, 2, 1)), np.ascontiguousarray(b.T), out.T
             exchange = exchange[[2, 3, 0, 1]]
         data = a[0], a[-1], factor, b, *self.over, exchange
-        result = solve_one(*data, singular, tol, limit, self.shapes, self.start, self.work, *self.fields)
+        result = self.solver(*data, singular, tol, limit, self.shapes, self.start, self.work, *self.fields)
         out[:] = self.fields[-1][1:-1, 1:-1]
         if not result[0] <= tol:  # a sample that overflowed leaves NaN in the halo, and with it its successors
             self.work[:] = 0.0

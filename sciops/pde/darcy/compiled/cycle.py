@@ -1,130 +1,16 @@
-"""The compiled multigrid cycle of one sample: V(2, 2) with point smoothing, or the lines of `lines`.
-
-Plain loops whose inner loop runs over contiguous memory, so that they vectorise; passes that follow each other are
-fused by rows, so that a row is still in cache when the next pass wants it. Nothing here is kept in numba's cache on
-disk by itself: `sample.solve_one`, which calls it, is.
-"""
+"""The compiled multigrid cycle of one sample: V(2, 2) with a given smoother, and the first guess of full multigrid."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 
-from sciops.pde.darcy.compiled.levels import arrays_of, as_matrix, fast, residual, rows_alone, weights_of
-from sciops.pde.darcy.compiled.lines import factor_lines, lines_after, lines_before
-from sciops.pde.darcy.multigrid import FIRST, SECOND, nested_level
+from sciops.pde.darcy.compiled.levels import arrays_of, as_matrix, fast, rows_alone, weights_of
+from sciops.pde.darcy.compiled.smoothing import smooth_after, smooth_before
+from sciops.pde.darcy.multigrid import nested_level
 
-_W1, _W2 = np.float32(FIRST), np.float32(SECOND)
-_ONE, _ZERO = np.float32(1.0), np.float32(0.0)
-_BAND = 1024  # elements that pass through the fused smoothing steps at a time
+_ZERO = np.float32(0.0)
 
 _nested_level = fast(nested_level)
-
-
-@fast
-def _relax(nine, low, high, width, omega, out, f, d, e, s, se, sw, u):
-    """out = u + ω (f − A u)/d on a run of a level's memory."""
-    up, down = low - width, low + width
-    size, rest = high - low, _ONE - omega
-    o, f_, d_, uc, uw, ue = out[low:], f[low:], d[low:], u[low:], u[low - 1 :], u[low + 1 :]
-    un, us, ec, ew, sc, sn = u[up:], u[down:], e[low:], e[low - 1 :], s[low:], s[up:]
-    if nine:
-        ac, an, bc, bn = se[low:], se[up - 1 :], sw[low:], sw[up + 1 :]
-        unw, une, usw, use = u[up - 1 :], u[up + 1 :], u[down - 1 :], u[down + 1 :]
-        for k in range(size):
-            near = f_[k] + ec[k] * ue[k] + ew[k] * uw[k] + sc[k] * us[k] + sn[k] * un[k]
-            flux = near + ac[k] * use[k] + an[k] * unw[k] + bc[k] * usw[k] + bn[k] * une[k]
-            o[k] = rest * uc[k] + omega * flux / d_[k]
-    else:
-        for k in range(size):
-            flux = f_[k] + ec[k] * ue[k] + ew[k] * uw[k] + sc[k] * us[k] + sn[k] * un[k]
-            o[k] = rest * uc[k] + omega * flux / d_[k]
-
-
-@fast
-def _run(first, last, mx, my):
-    """(low, high) of the memory from the first unknown of one row to the last of another, kept inside the grid."""
-    first, last = max(first, 1), min(last, mx)
-    low = first * (my + 3) + 1
-    return low, max(low, last * (my + 3) + my + 1 if first <= last else low)
-
-
-@fast
-def _down(nine, from_zero, band, d, e, s, se, sw, f, u, r, mx, my):
-    """Two smoothing steps on u, or from zero into u, and what they leave into r: three passes that follow each other by
-    bands of rows, the later ones a row behind. r first holds the first step, and is overwritten where that is used up.
-    """
-    for top in range(1, mx + 3, band):
-        low, high = _run(top, top + band - 1, mx, my)
-        if from_zero:
-            r_, f_, d_ = r[low:high], f[low:high], d[low:high]
-            for k in range(high - low):
-                r_[k] = _W1 * f_[k] / d_[k]
-        else:
-            _relax(nine, low, high, my + 3, _W1, r, f, d, e, s, se, sw, u)
-        low, high = _run(top - 1, top + band - 2, mx, my)
-        _relax(nine, low, high, my + 3, _W2, u, f, d, e, s, se, sw, r)
-        low, high = _run(top - 2, top + band - 3, mx, my)
-        residual(nine, low, high, my + 3, r, f, d, e, s, se, sw, u)
-
-
-@fast
-def _up(nine, band, d, e, s, se, sw, f, u, r, mx, my):
-    """Two smoothing steps on u in the reverse order, the second a row behind; r holds the first."""
-    for top in range(1, mx + 2, band):
-        low, high = _run(top, top + band - 1, mx, my)
-        _relax(nine, low, high, my + 3, _W2, r, f, d, e, s, se, sw, u)
-        low, high = _run(top - 1, top + band - 2, mx, my)
-        _relax(nine, low, high, my + 3, _W1, u, f, d, e, s, se, sw, r)
-
-
-@fast
-def _points_before(work, start, shapes, level, from_zero):
-    mx, my = shapes[level]
-    d, e, s, se, sw, f, u, r = arrays_of(work, start, shapes, level)
-    # on small grids one band is the whole grid: long runs vectorise better than short rows
-    _down(level > 0, from_zero, max(1, _BAND // (my + 3)), d, e, s, se, sw, f, u, r, mx, my)
-
-
-@fast
-def _points_after(work, start, shapes, level):
-    mx, my = shapes[level]
-    d, e, s, se, sw, f, u, r = arrays_of(work, start, shapes, level)
-    _up(level > 0, max(1, _BAND // (my + 3)), d, e, s, se, sw, f, u, r, mx, my)
-
-
-def smooth_before(work, start, shapes, level, from_zero):
-    """The smoothing steps of a level on the way down, on its u or from zero, and what they leave into its r."""
-
-
-def smooth_after(work, start, shapes, level):
-    """The smoothing steps of a level on the way up."""
-
-
-def prepare(work, start, shapes):
-    """What the smoothing steps need besides the stencils."""
-
-
-@overload(smooth_before)
-def _smooth_before(work, start, shapes, level, from_zero):
-    if work.dtype == types.float64:
-        return lambda work, start, shapes, level, from_zero: lines_before(work, start, shapes, level, from_zero)
-    return lambda work, start, shapes, level, from_zero: _points_before(work, start, shapes, level, from_zero)
-
-
-@overload(smooth_after)
-def _smooth_after(work, start, shapes, level):
-    if work.dtype == types.float64:
-        return lambda work, start, shapes, level: lines_after(work, start, shapes, level)
-    return lambda work, start, shapes, level: _points_after(work, start, shapes, level)
-
-
-@overload(prepare)
-def _prepare(work, start, shapes):
-    if work.dtype == types.float64:
-        return lambda work, start, shapes: factor_lines(work, start, shapes)
-    return lambda work, start, shapes: None
 
 
 @fast
@@ -208,7 +94,7 @@ def _bottom(singular, d, e, s, f, u, c, mx, my):
 
 
 @fast
-def cycle(work, shapes, start, singular, first=0, from_zero=True):
+def cycle(lines, work, shapes, start, singular, first=0, from_zero=True):
     """One V(2, 2)-cycle on the right side stored at level `first`, from zero or from that level's u, into it;
     `singular` says that no wall holds a value, so that u is determined up to a constant."""
     levels = len(shapes)
@@ -232,28 +118,28 @@ def cycle(work, shapes, start, singular, first=0, from_zero=True):
             )
             continue
         if down:
-            smooth_before(work, start, shapes, level, from_zero or level > first)
+            smooth_before(lines, work, start, shapes, level, from_zero or level > first)
             _coarser(work, shapes, start, level, r)
         else:
             _finer(work, shapes, start, level, u)
-            smooth_after(work, start, shapes, level)
+            smooth_after(lines, work, start, shapes, level)
 
 
 @fast
-def nested_start(work, shapes, start, singular):
+def nested_start(lines, work, shapes, start, singular):
     """Full multigrid for the right side at the finest level, up to the level below it: its solution there, by one cycle
     a level from a coarse one on, interpolated into the finest u. There are two levels at least."""
     first = _nested_level(shapes)
     for level in range(first):
         _, _, _, _, _, f, _, _ = arrays_of(work, start, shapes, level)
         _coarser(work, shapes, start, level, f)
-    cycle(work, shapes, start, singular, first)
+    cycle(lines, work, shapes, start, singular, first)
     for level in range(first - 1, -1, -1):
         _, _, _, _, _, _, u, _ = arrays_of(work, start, shapes, level)
         u[:] = _ZERO
         _finer(work, shapes, start, level, u)
         if level > 0:
-            cycle(work, shapes, start, singular, level, False)
+            cycle(lines, work, shapes, start, singular, level, False)
 
 
 @fast

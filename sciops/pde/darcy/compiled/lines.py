@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from sciops.pde.darcy.compiled.levels import arrays_of, as_matrix, fast, residual
+from sciops.pde.darcy.compiled.interpolation import interpolate_both
+from sciops.pde.darcy.compiled.levels import arrays_of, as_matrix, fast, residual, stencil_of, weights_of
+from sciops.pde.darcy.multigrid import LITTLE
 
 _ZERO, _ONE = np.float64(0.0), np.float64(1.0)
 
@@ -29,24 +31,49 @@ def _factors_of(work, start, shapes, level):
 
 
 @fast
-def factor_lines(work, start, shapes):
-    """L D Lᵀ of every line of every level but the coarsest."""
-    for level in range(len(shapes) - 1):
-        n = shapes[level]
-        d, e, s, _, _, _, _, _ = arrays_of(work, start, shapes, level)
-        d, e, s = as_matrix(d, n), as_matrix(e, n), as_matrix(s, n)
-        row_inverse, row_low, column_inverse, column_low = _factors_of(work, start, shapes, level)
-        for i in range(1, n[0] + 1):
-            inverse = _ZERO
-            for j in range(1, n[1] + 1):
-                low = e[i, j - 1] * inverse
-                inverse = _ONE / (d[i, j] - e[i, j - 1] * low)
-                row_low[i, j], row_inverse[i, j] = low, inverse
-            d_, north = d[i], s[i - 1]
-            above, low_, inverse_ = column_inverse[i - 1], column_low[i], column_inverse[i]
-            for j in range(1, n[1] + 1):
-                low_[j] = north[j] * above[j]
-                inverse_[j] = _ONE / (d_[j] - north[j] * low_[j])
+def _factor(work, start, shapes, level):
+    """L D Lᵀ of every line of a level."""
+    n = shapes[level]
+    d, e, s, _, _ = stencil_of(work, start, shapes, level)
+    row_inverse, row_low, column_inverse, column_low = _factors_of(work, start, shapes, level)
+    for i in range(1, n[0] + 1):
+        inverse = _ZERO
+        for j in range(1, n[1] + 1):
+            low = e[i, j - 1] * inverse
+            inverse = _ONE / (d[i, j] - e[i, j - 1] * low)
+            row_low[i, j], row_inverse[i, j] = low, inverse
+        d_, north = d[i], s[i - 1]
+        above, low_, inverse_ = column_inverse[i - 1], column_low[i], column_inverse[i]
+        for j in range(1, n[1] + 1):
+            low_[j] = north[j] * above[j]
+            inverse_[j] = _ONE / (d_[j] - north[j] * low_[j])
+
+
+@fast
+def _tighten(tight, d, e, s, se, sw, mx, my):
+    """The diagonal for the weights where lines are smoothed: without what leaks through a wall, where that is little.
+
+    A line of strong couplings moves as a whole. Were its end by a wall that exchanges a little interpolated with a
+    little less than the rest, the strong couplings would turn that difference into a large energy.
+    """
+    tight[:] = _ONE
+    for i in range(1, mx + 1):
+        for j in range(1, my + 1):
+            total = e[i, j] + e[i, j - 1] + s[i, j] + s[i - 1, j]
+            total += se[i, j] + se[i - 1, j - 1] + sw[i, j] + sw[i - 1, j + 1]
+            tight[i, j] = total if d[i, j] - total < LITTLE * d[i, j] else d[i, j]
+
+
+@fast
+def prepare_lines(work, start, shapes, level):
+    """The weights, and the factors of the lines."""
+    d, e, s, se, sw = stencil_of(work, start, shapes, level)
+    mx, my = shapes[level + 1]
+    tight = as_matrix(arrays_of(work, start, shapes, level)[7], shapes[level])  # r is free until the first cycle
+    _tighten(tight, d, e, s, se, sw, shapes[level, 0], shapes[level, 1])
+    interpolate_both(tight, e, s, se, sw, weights_of(work, start, shapes, level), mx, my)
+    tight[:] = _ZERO
+    _factor(work, start, shapes, level)
 
 
 @fast

@@ -1,7 +1,7 @@
 """The compiled solver of one sample: conjugate gradients in float64 around the cycle of `cycle`.
 
-numba's cache on disk watches only the file of the function that is cached. What is compiled into `solve_one` lies in
-several files: it alone is cached, under a key that holds a checksum of all of them.
+numba's cache on disk watches only the file of the function that is cached. What is compiled into the two solvers lies
+in several files: they alone are cached, under a key that holds a checksum of all of them.
 """
 
 from __future__ import annotations
@@ -12,18 +12,11 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from sciops.pde.darcy.compiled.cycle import cycle, nested_start, prepare
-from sciops.pde.darcy.compiled.levels import arrays_of, as_matrix, fast, setup
+from sciops.pde.darcy.compiled.cycle import cycle, nested_start
+from sciops.pde.darcy.compiled.levels import arrays_of, as_matrix, fast
+from sciops.pde.darcy.compiled.setup import setup
+from sciops.pde.darcy.compiled.smoothing import LINES, POINTS
 from sciops.pde.darcy.multigrid import HALF_EPSILON, ROUNDS, SAFETY, STALLED
-
-_SOURCES = (
-    "compiled/cycle.py",
-    "compiled/levels.py",
-    "compiled/lines.py",
-    "compiled/sample.py",
-    "galerkin.py",
-    "multigrid.py",
-)
 
 _exact = numba.njit(nogil=True, error_model="numpy")
 
@@ -183,83 +176,102 @@ def _products(r, Ap, z):
     return first, second
 
 
+@_exact
+def _solve(
+    lines,
+    a_x,
+    a_y,
+    factor,
+    b,
+    x_over,
+    y_over,
+    exchange,
+    singular,
+    tol,
+    limit,
+    shapes,
+    start,
+    work,
+    along_y,
+    along_x,
+    p,
+    Ap,
+    r,
+    u,
+):
+    """One sample into u (with halo); (true relative residual, its float64 floor, iterations)."""
+    u[:] = 0.0
+    p[:] = 0.0
+    norm = np.sqrt(_copy(b, r))
+    if norm == 0.0:
+        return 0.0, 0.0, 0
+    _faces(a_x, a_y, factor, x_over, y_over, exchange, along_y, along_x)
+    setup(lines, along_y, along_x, work, shapes, start)
+    _, _, _, _, _, f, z, _ = arrays_of(work, start, shapes, 0)
+    f, z = as_matrix(f, shapes[0]), as_matrix(z, shapes[0])
+    iterations, rho, size = 0, 1.0, norm
+    target = SAFETY * tol * norm
+    if len(shapes) > 1:
+        _scaled(r, 1.0 / norm, f)
+        nested_start(lines, work, shapes, start, singular)
+        _scaled_up(z, norm, u)
+        size = np.sqrt(_true_residual(along_y, along_x, b, u, r))
+        if not np.isfinite(size):
+            u[:] = 0.0
+            size = np.sqrt(_copy(b, r))
+    for _ in range(ROUNDS):
+        curvature, before, rr = 0.0, rho, size * size
+        _scaled(r, 1.0 / size, f)
+        while np.sqrt(rr) > target and iterations < limit:
+            cycle(lines, work, shapes, start, singular)
+            descent, across = _products(r, Ap, z)
+            beta = -across / curvature if curvature > 0.0 else 0.0
+            if not descent > 0.0:
+                break
+            curvature = _directions(along_y, along_x, z, beta, p, Ap)
+            if not curvature > 0.0:
+                break
+            # float32 sees a residual of about norm one, by that of the step before: it underflows further down
+            rr = _advance(descent / curvature, 1.0 / np.sqrt(rr), p, Ap, u, r, f)
+            iterations += 1
+        size = np.sqrt(_true_residual(along_y, along_x, b, u, r))
+        rho = size / norm
+        if rho <= tol or not rho < STALLED * before or iterations >= limit:
+            break
+    return rho, HALF_EPSILON * np.sqrt(_rounding(along_y, along_x, u)) / norm, iterations
+
+
 def compiled(checksum: int):
-    """`solve_one`, whose key in the cache on disk holds the checksum because it is a constant of the closure."""
+    """`_solve` with points smoothed, and with lines.
+
+    Their keys in the cache on disk hold the checksum because it is a constant of the closure.
+    """
 
     @numba.njit(cache=True, nogil=True, error_model="numpy")
-    def solve_one(
-        a_x,
-        a_y,
-        factor,
-        b,
-        x_over,
-        y_over,
-        exchange,
-        singular,
-        tol,
-        limit,
-        shapes,
-        start,
-        work,
-        along_y,
-        along_x,
-        p,
-        Ap,
-        r,
-        u,
-    ):
-        """One sample into u (with halo); (true relative residual, its float64 floor, iterations)."""
+    def with_points(*sample):
         _ = checksum
-        u[:] = 0.0
-        p[:] = 0.0
-        norm = np.sqrt(_copy(b, r))
-        if norm == 0.0:
-            return 0.0, 0.0, 0
-        _faces(a_x, a_y, factor, x_over, y_over, exchange, along_y, along_x)
-        setup(along_y, along_x, work, shapes, start)
-        prepare(work, start, shapes)
-        _, _, _, _, _, f, z, _ = arrays_of(work, start, shapes, 0)
-        f, z = as_matrix(f, shapes[0]), as_matrix(z, shapes[0])
-        iterations, rho, size = 0, 1.0, norm
-        target = SAFETY * tol * norm
-        if len(shapes) > 1:
-            _scaled(r, 1.0 / norm, f)
-            nested_start(work, shapes, start, singular)
-            _scaled_up(z, norm, u)
-            size = np.sqrt(_true_residual(along_y, along_x, b, u, r))
-            if not np.isfinite(size):
-                u[:] = 0.0
-                size = np.sqrt(_copy(b, r))
-        for _ in range(ROUNDS):
-            curvature, before, rr = 0.0, rho, size * size
-            _scaled(r, 1.0 / size, f)
-            while np.sqrt(rr) > target and iterations < limit:
-                cycle(work, shapes, start, singular)
-                descent, across = _products(r, Ap, z)
-                beta = -across / curvature if curvature > 0.0 else 0.0
-                if not descent > 0.0:
-                    break
-                curvature = _directions(along_y, along_x, z, beta, p, Ap)
-                if not curvature > 0.0:
-                    break
-                # float32 sees a residual of about norm one, by that of the step before: it underflows further down
-                rr = _advance(descent / curvature, 1.0 / np.sqrt(rr), p, Ap, u, r, f)
-                iterations += 1
-            size = np.sqrt(_true_residual(along_y, along_x, b, u, r))
-            rho = size / norm
-            if rho <= tol or not rho < STALLED * before or iterations >= limit:
-                break
-        return rho, HALF_EPSILON * np.sqrt(_rounding(along_y, along_x, u)) / norm, iterations
+        return _solve(POINTS, *sample)
 
-    return solve_one
+    @numba.njit(cache=True, nogil=True, error_model="numpy")
+    def with_lines(*sample):
+        _ = checksum
+        return _solve(LINES, *sample)
+
+    return with_points, with_lines
+
+
+def sources() -> list[Path]:
+    """The files whose code or numbers the solvers are compiled from."""
+    here = Path(__file__).parent
+    return [*sorted(here.glob("*.py")), here.parent / "multigrid.py"]
 
 
 def sources_checksum() -> int:
-    """CRC-32 of the files whose code or numbers `solve_one` is compiled from."""
+    """CRC-32 of `sources`."""
     checksum = 0
-    for name in _SOURCES:
-        checksum = zlib.crc32((Path(__file__).parents[1] / name).read_bytes(), checksum)
+    for file in sources():
+        checksum = zlib.crc32(file.read_bytes(), checksum)
     return checksum
 
 
-solve_one = compiled(sources_checksum())
+with_points, with_lines = compiled(sources_checksum())
