@@ -69,7 +69,7 @@ def test_wrong_words_are_answered_in_one_line(tmp_path, capsys):
     [
         ("info", "FILE [FILE ...] files of any known layout, or folders of such files (at least one)"),
         ("validate", "FILE [FILE ...] files of any known layout, or folders of such files (at least one)"),
-        ("convert", "Layouts: native, neuralop, li2020, li2020-v7.3"),
+        ("convert", "Layouts: native, arrays, the-well, pdebench-darcy"),
         (
             "convert",
             "--resolution {None}|{[INT [INT ...]]} points per axis, for sources that hold or nest several grids",

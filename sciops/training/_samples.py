@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from torch import Tensor, nn
@@ -30,21 +32,27 @@ class Samples:
     def __init__(self, data: Any, config: TrainConfig, processes: Processes) -> None:
         self.train, self.validation = training_sets(data)
         self.config, self.processes, self.task = config, processes, task_of(config)
-        self.sizes = [len(dataset) for dataset in self.train]
+        self.sizes = [len(dataset) for dataset in [*self.train, *self.validation]]
         self.loader = Loader(
             [*self.train, *self.validation], workers=config.loader_workers, start_method=config.start_method
         )
         self.epochs, self.total = config.epochs, 0  # by the clock: no number of steps is known
         if not config.seconds:
-            counts = [sum(batches_per_epoch(self.sizes, config, epoch)) for epoch in range(config.epochs)]
-            self.total = min(sum(counts), config.steps or sum(counts))
-            self.epochs = next(n for n in range(1, config.epochs + 1) if sum(counts[:n]) >= self.total)
+            counts = [sum(batches_per_epoch(self._trained, config, epoch)) for epoch in range(config.epochs)]
+            done = list(accumulate(counts))
+            self.total = min(done[-1], config.steps or done[-1])
+            self.epochs = 1 + bisect_left(done, self.total)
 
     def __enter__(self) -> Samples:
         return self
 
     def __exit__(self, *error: Any) -> None:
         self.loader.__exit__(*error)
+
+    @property
+    def _trained(self) -> list[int]:
+        """Numbers of samples of the data sets that are trained on."""
+        return self.sizes[: len(self.train)]
 
     def prepare(self, model: nn.Module) -> nn.Module:
         """Checks all fields; the model in the config's precision, wrapped in its normalisers."""
@@ -78,7 +86,7 @@ class Samples:
         done : share of a time budget that is spent
         """
         config, rank, count = self.config, self.processes.rank, self.processes.count
-        steps = epoch_steps(self.sizes, config, epoch, done=done)
+        steps = epoch_steps(self._trained, config, epoch, done=done)
         if config.steps is not None:
             steps = steps[: config.steps - first]
         parts = [micro_batches(step, rank, count, config.accumulate) for step in steps]
