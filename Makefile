@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 export MPLBACKEND = Agg
 export HF_HUB_OFFLINE = 1
 export WANDB_MODE = disabled
+# Empty: compiled modules are kept, also where the environment says otherwise; every process of the tests reads them.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test test-portable lint docs clean
 
@@ -18,7 +20,7 @@ demo: $(VENV)/.installed-fast
 	$(BIN)/sciops demo
 
 test: $(VENV)/.installed-cluster,download,fast,onnx,robust,speech,test,text,vision
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # The tests that compare bits, as on other processors: about four minutes a setting.
 test-portable: $(VENV)/.installed-cluster,download,fast,onnx,robust,speech,test,text,vision
@@ -27,6 +29,7 @@ test-portable: $(VENV)/.installed-cluster,download,fast,onnx,robust,speech,test,
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/mypy
 
 docs: $(VENV)/.installed-cluster,docs,fast,vision
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html

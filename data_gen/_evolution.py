@@ -19,7 +19,7 @@ from data_gen._generation import (
     program,
 )
 from data_gen._solving import in_groups
-from sciops.datasets.writer import Ranges
+from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid, restrict
 from sciops.pde._trajectory import Trajectory
 

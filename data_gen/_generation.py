@@ -24,9 +24,9 @@ import torch
 
 from data_gen._planning import estimate
 from sciops import __version__
-from sciops.datasets._cluster import versions
+from sciops.datasets.generation.cluster import versions
+from sciops.datasets.generation.writer import Cluster, Plan, Ranges, check_place, finished, generate, read_manifest
 from sciops.datasets.native import group_name
-from sciops.datasets.writer import Cluster, Plan, Ranges, check_place, finished, generate, read_manifest
 from sciops.grids import Grid, restrict
 
 __all__ = ["GenerationConfig", "Recipe", "generate_samples", "grids_of", "numbers_of", "on_every_grid", "program"]
@@ -102,7 +102,7 @@ class Recipe:
     attrs : of every group: task, state, parameters, boundary, …; dicts become JSON
     solver : program and versions, see `program`; parts of two programs are never mixed
     config : what the content depends on, as JSON; default every field of the configuration that is not about running
-    check : called with the `sciops.datasets.writer.Plan` once all parts are there; what it raises keeps them
+    check : called with the `sciops.datasets.generation.writer.Plan` once all parts are there; what it raises keeps them
     probe : called with the configuration before anything is written, to refuse wrong numbers early
     any_batch : whether `make` gives the same bits however many samples it makes at once; small parts then are made
         several at a time to fill the threads

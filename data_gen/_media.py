@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops.datasets.writer import Ranges
+from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
 from sciops.random_fields import gaussian_random_field
 

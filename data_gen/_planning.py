@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sciops.datasets.writer import Plan, Ranges, pending
+from sciops.datasets.generation.writer import Plan, Ranges, pending
 
 _ENOUGH = 1.0  # seconds that a trial must take to be believed
 _LONG = 60.0  # seconds of the first sample after which it is: what it compiled or loaded is little of them

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from sciops.bases import functions
 from sciops.grids import Grid
 from sciops.random_fields import one_torch_thread
 
@@ -19,15 +20,10 @@ def sine_series(grid: Grid, numbers: np.ndarray, *, modes: int, power: float, se
     """
     k = np.arange(1, modes + 1)
     scale = np.pi / modes**2 * (k[:, None] ** 2 + k**2) ** float(power)
-    bases = []
-    for x, (left, right) in zip(grid.coordinates(), grid.domain):
-        s = (x - left) / (right - left)
-        off = np.minimum(s, 1 - s) > 1e-12
-        basis = np.where(off[:, None], np.sin(np.pi * np.fmod(np.multiply.outer(s, k), 2.0)), 0.0)
-        bases.append(torch.tensor(basis))
+    x, y = (torch.tensor(functions("sine", s, modes)) for s in grid.fractions())
     fields = np.empty((len(numbers), *grid.shape))
     with one_torch_thread():
         for field, number in zip(fields, numbers.tolist()):
             a = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,))).uniform(-1, 1, (modes, modes))
-            field[...] = bases[0] @ torch.tensor(a * scale) @ bases[1].mT
+            field[...] = x @ torch.tensor(a * scale) @ y.mT
     return fields

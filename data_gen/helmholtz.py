@@ -23,7 +23,8 @@ from data_gen._generation import Recipe, generate_samples, grids_of, numbers_of,
 from data_gen._media import Medium, check_medium, media
 from data_gen.poisson import VARIABLES, SourceConfig, boundary_of, centering_of, solve_each, sources
 from sciops._command import command
-from sciops.datasets.writer import Ranges
+from sciops.bases import KIND_OF, frequencies
+from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
 from sciops.pde import helmholtz
 
@@ -137,8 +138,7 @@ def _parameters(config: HelmholtzConfig, ranges: Ranges) -> np.ndarray:
 
 def _eigenvalues(boundary: str, most: float) -> np.ndarray:
     """λ of −Δ on the unit square with √λ up to `most` and a little beyond."""
-    step = 2 * np.pi if boundary == "periodic" else np.pi
-    k = step * np.arange(int(boundary == "dirichlet"), int(most / step) + 2)
+    k = frequencies(KIND_OF[boundary], 2 * int(most / np.pi) + 4)
     return np.unique(np.add.outer(k**2, k**2))
 
 

@@ -32,7 +32,7 @@ from data_gen._generation import (
 )
 from data_gen._solving import aligned, one_by_one
 from sciops._command import command
-from sciops.datasets.writer import Ranges
+from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid, restrict
 from sciops.pde import navier_stokes as equation
 from sciops.random_fields import gaussian_random_field

@@ -6,11 +6,11 @@ Names load on first use, so that ``import sciops`` costs little more than ``impo
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_ROOMS = (
+_MODULES = (
     "grids",
     "resampling",
     "random_fields",
@@ -44,13 +44,39 @@ _NAMES = {
     "export_onnx": "models",
 }
 
-__all__ = ["__version__", *_ROOMS, *_NAMES]
+__all__ = ["__version__", *_MODULES, *_NAMES]
+
+if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr__`
+    from sciops import (
+        datasets,
+        evaluation,
+        grids,
+        lipschitz,
+        metrics,
+        mixers,
+        models,
+        pde,
+        plotting,
+        random_fields,
+        resampling,
+        robustness,
+        runs,
+        spectral,
+        symmetry,
+        training,
+    )
+    from sciops._budget import Budget
+    from sciops.datasets import convert, open_dataset, validate
+    from sciops.grids import Grid, restrict
+    from sciops.models import build_model, check_operator, export_onnx, load_model, save_model
+    from sciops.resampling import resample
+    from sciops.symmetry import Symmetry
 
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
         return getattr(importlib.import_module(f"sciops.{_NAMES[name]}"), name)
-    if name in _ROOMS:
+    if name in _MODULES:
         return importlib.import_module(f"sciops.{name}")
     raise AttributeError(f"module 'sciops' has no attribute {name!r}")
 

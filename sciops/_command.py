@@ -38,10 +38,12 @@ def command(
             name = _take_option(rest, "--preset", next(iter(presets)))
             if name not in presets:
                 raise ValueError(f"--preset {name}: expected one of {', '.join(presets)}")
+            module = getattr(sys.modules["__main__"], "__spec__", None)  # None for a file that is run by its path
+            called = prog or (f"python -m {module.name.removesuffix('.__main__')}" if module else None)
             description = (sys.modules[run.__module__].__doc__ or "").strip()
             description += f"\n\n--preset NAME picks the starting values: {', '.join(presets)} (now: {name})."
             description += f"\n\n{_BUDGET}"
-            return run(parse(type(presets[name]), rest, default=presets[name], prog=prog, description=description))
+            return run(parse(type(presets[name]), rest, default=presets[name], prog=called, description=description))
 
     return guarded(parse_and_run)
 

@@ -6,8 +6,8 @@ sciops validate FILE …   what is wrong with them; status 1 when something is
 sciops convert SRC DST --layout NAME
 sciops doctor [FILE]     what this machine offers, what a file is, which command fits
 sciops download NAME     fetch a public data set, or list them
-sciops train …           train an operator (studies/train.py)
-sciops study NAME …      run a study (studies/NAME.py)
+sciops train …           train an operator (studies/train)
+sciops study NAME …      run a study (studies/NAME)
 sciops demo              data, training and the resolution-shift study, small, in a few minutes
 
 Every verb answers --help. Those that open files take --budget bytes=8e9,seconds=60, what a file may take of memory,
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _verb(name: str) -> Callable[[list[str]], None]:
-    verbs = {
+    verbs: dict[str, Callable[[list[str]], None]] = {
         "generate": lambda rest: _by_name("data_gen", "generate", rest),
         "study": lambda rest: _by_name("studies", "study", rest),
         "train": lambda rest: _run_module("studies.train", "sciops train", rest),
@@ -54,8 +54,14 @@ def _verb(name: str) -> Callable[[list[str]], None]:
     return verbs[name]
 
 
+def names_in(package: str) -> list[str]:
+    """Names of the generators in "data_gen" or of the studies in "studies"; what studies share is left out."""
+    found = pkgutil.iter_modules(importlib.import_module(package).__path__)
+    return sorted(module.name for module in found if module.name[0] != "_" and module.name != "kit")
+
+
 def _by_name(package: str, verb: str, rest: list[str]) -> None:
-    names = sorted(m.name for m in pkgutil.iter_modules(importlib.import_module(package).__path__) if m.name[0] != "_")
+    names = names_in(package)
     if not rest or rest[0] in ("-h", "--help"):
         print(f"sciops {verb} NAME …   with NAME one of: {', '.join(names)}")
         return

@@ -87,7 +87,7 @@ def _environment() -> list[str]:
 
 
 def _file(path: Path) -> tuple[list[str], bool]:
-    from sciops.datasets.description import describe
+    from sciops.datasets.checks.description import describe
 
     try:
         return describe(path).splitlines()[1:], True
@@ -108,8 +108,8 @@ def _file(path: Path) -> tuple[list[str], bool]:
 
 def _nearest(path: Path) -> list[str]:
     """The table of contents, and the layouts that share the most of its words."""
-    from sciops.datasets._messages import shown
-    from sciops.datasets.readers import READERS, probe
+    from sciops.datasets.formats import READERS, probe
+    from sciops.datasets.messages import shown
 
     try:
         arrays = probe(path).arrays

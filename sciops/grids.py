@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 
+from sciops import bases
 from sciops._arrays import as_tensor
+from sciops.bases import Centering
 
-Centering = Literal["node", "cell", "periodic"]
 Interval = tuple[float, float]
 
 _ALIGNED = 1e-9  # two positions are the same point when they differ by less than this share of the spacing
@@ -43,9 +45,9 @@ class Grid:
     """
 
     shape: tuple[int, ...]
-    extent: tuple[Interval, ...] | None = None
+    extent: tuple[Interval, ...] = None  # type: ignore[assignment]  # the unit box
     centering: Centering = "node"
-    domain: tuple[Interval, ...] | None = None
+    domain: tuple[Interval, ...] = None  # type: ignore[assignment]  # the extent
 
     def __post_init__(self) -> None:
         shape = _whole_numbers(self.shape)
@@ -80,8 +82,17 @@ class Grid:
     @property
     def spacing(self) -> tuple[float, ...]:
         """Distance between neighbouring points, per axis."""
-        cells = [n - 1 if self.centering == "node" else n for n in self.shape]
-        return tuple((b - a) / m for (a, b), m in zip(self.extent, cells))
+        return tuple((b - a) / bases.intervals(n, self.centering) for n, (a, b) in zip(self.shape, self.extent))
+
+    @cached_property
+    def axes(self) -> tuple[Grid, ...]:
+        """The axes one by one, each as a grid of one axis: ``[axis.weights() for axis in grid.axes]``."""
+        if self.ndim == 1:
+            return (self,)
+        return tuple(
+            Grid((n,), (extent,), self.centering, (domain,))
+            for n, extent, domain in zip(self.shape, self.extent, self.domain)
+        )
 
     @property
     def reaches_walls(self) -> bool:
@@ -95,14 +106,11 @@ class Grid:
 
     def coordinates(self) -> tuple[np.ndarray, ...]:
         """Positions of the points, one float64 array of length n per axis."""
-        offset = 0.5 if self.centering == "cell" else 0.0
-        points = []
-        for n, (a, b), h in zip(self.shape, self.extent, self.spacing):
-            x = a + (np.arange(n) + offset) * h
-            if self.centering == "node":
-                x[-1] = b
-            points.append(x)
-        return tuple(points)
+        return tuple(bases.points(n, self.centering, a, b) for n, (a, b) in zip(self.shape, self.extent))
+
+    def fractions(self) -> tuple[np.ndarray, ...]:
+        """Positions of the points as fractions of the domain, (x − a)/L per axis: 0 and 1 on its walls."""
+        return tuple((x - left) / (right - left) for x, (left, right) in zip(self.coordinates(), self.domain))
 
     def meshgrid(self) -> tuple[np.ndarray, ...]:
         """Positions as fields of the grid's shape, axis 0 first (``indexing="ij"``)."""
@@ -114,11 +122,8 @@ class Grid:
         Their sum is the measure of the extent, whatever the centering.
         """
         total = np.ones(())
-        for n, h in zip(self.shape, self.spacing):
-            w = np.full(n, h)
-            if self.centering == "node":
-                w[[0, -1]] *= 0.5
-            total = np.multiply.outer(total, w)
+        for n, (a, b) in zip(self.shape, self.extent):
+            total = np.multiply.outer(total, bases.weights(n, self.centering, a, b))
         return total
 
     def coarsen(self, factor: int | Sequence[int]) -> Grid:

@@ -17,11 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sciops import bases
 from sciops._arrays import as_tensor
 from sciops._compiling import kept
+from sciops.bases import KIND_OF
 from sciops.grids import Grid
 
-__all__ = ["gaussian_random_field", "log_normal", "random_waves", "two_phase"]
+__all__ = ["gaussian_random_field", "log_normal", "normal_coefficients", "random_waves", "two_phase"]
 
 _REFERENCE = 4096  # points whose least and largest value stand for those of a function on the line, or more,
 _PER_WAVE = 16  # so that the shortest wave has this many: at 2 they could all lie on its zeros
@@ -77,16 +79,24 @@ def gaussian_random_field(
     boundary = boundary or ("periodic" if grid.centering == "periodic" else "neumann")
     lengths = tuple(right - left for left, right in grid.domain)
     scale = _scale(lengths, tau, alpha, modes, boundary, normalize)
-    order = _shells(modes, grid.ndim)
-    bases = _bases(grid, modes, boundary)
+    functions = _functions(grid, modes, boundary)
     fields = np.empty((samples, *grid.shape))
-    coefficients = np.empty(modes**grid.ndim)
     with one_torch_thread():
         for i, field in enumerate(fields, start=first):
-            draw = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(i,))))
-            coefficients[order] = draw.standard_normal(coefficients.size)
-            field[...] = _evaluate(coefficients.reshape(scale.shape) * scale, bases).reshape(grid.shape)
+            coefficients = normal_coefficients(modes, grid.ndim, seed=seed, number=i)
+            field[...] = _evaluate(coefficients * scale, functions).reshape(grid.shape)
     return fields
+
+
+def normal_coefficients(modes: int, ndim: int, *, seed: int, number: int) -> np.ndarray:
+    """Standard normal coefficients of one sample, (modes,) * ndim, from ``SeedSequence(seed, spawn_key=(number,))``.
+
+    They are drawn in shells max(k_i) = 0, 1, 2, …, so that a larger box begins with the numbers of a smaller one.
+    """
+    draw = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(number,))))
+    coefficients = np.empty(modes**ndim)
+    coefficients[_shells(modes, ndim)] = draw.standard_normal(coefficients.size)
+    return coefficients.reshape((modes,) * ndim)
 
 
 def random_waves(
@@ -130,8 +140,7 @@ def random_waves(
     Raises ValueError for more than one axis, terms < 1, probabilities outside [0, 1], pairs in the wrong order.
     """
     _check_waves(grid, samples, seed, first, terms, wavenumbers, amplitudes, absolute, window)
-    ((left, right),) = grid.domain
-    points = [(grid.coordinates()[0] - left) / (right - left)]
+    points = [*grid.fractions()]
     if normalize:
         count = max(_REFERENCE, _PER_WAVE * wavenumbers[1])
         points.append(np.arange(count) / count)
@@ -181,12 +190,12 @@ def log_normal(field: Any, scale: float = 1.0) -> Any:
     return restore(torch.exp(g / scale))
 
 
-def _evaluate(coefficients: np.ndarray, bases: tuple[Tensor, ...]) -> Tensor:
-    """Σ_k x_k Π_i bases[i][:, k_i], flat: one axis after the other, from the last to the first."""
-    # copied, as the bases are, because products may round by memory alignment, which torch fixes and numpy does not
-    x = torch.tensor(coefficients) @ bases[-1].mT
-    for basis in reversed(bases[:-1]):
-        x = torch.matmul(basis, x)
+def _evaluate(coefficients: np.ndarray, functions: tuple[Tensor, ...]) -> Tensor:
+    """Σ_k x_k Π_i functions[i][:, k_i], flat: one axis after the other, from the last to the first."""
+    # copied, as the functions are, because products may round by memory alignment, which torch fixes and numpy does not
+    x = torch.tensor(coefficients) @ functions[-1].mT
+    for values in reversed(functions[:-1]):
+        x = torch.matmul(values, x)
         x = x.reshape(*x.shape[:-2], -1)
     return x
 
@@ -203,18 +212,9 @@ def one_torch_thread() -> Iterator[None]:
 
 
 @kept(8)
-def _bases(grid: Grid, modes: int, boundary: str) -> tuple[Tensor, ...]:
+def _functions(grid: Grid, modes: int, boundary: str) -> tuple[Tensor, ...]:
     """(points, modes) per axis: the eigenfunctions at the points, without their √(w/L)."""
-    k, bases = np.arange(modes), []
-    for x, (left, right) in zip(grid.coordinates(), grid.domain):
-        x = (x - left) / (right - left)
-        if boundary == "neumann":
-            values = np.cos(np.pi * np.fmod(np.multiply.outer(x, k), 2.0))
-        else:
-            turns = 2 * np.pi * np.fmod(np.multiply.outer(x, (k + 1) // 2), 1.0)
-            values = np.where(k % 2, np.cos(turns), np.sin(turns) + (k == 0))
-        bases.append(torch.tensor(values))
-    return tuple(bases)
+    return tuple(torch.tensor(bases.functions(KIND_OF[boundary], s, modes)) for s in grid.fractions())
 
 
 @lru_cache(maxsize=8)
@@ -223,13 +223,12 @@ def _scale(
 ) -> np.ndarray:
     """(modes, …): τ^{α−d/2} (λ_k + τ²)^{−α/2} Π √(w_k/L_i), 0 for the constant; or that over its root mean square."""
     d = len(lengths)
-    k = np.arange(modes)
-    frequency = np.pi * k if boundary == "neumann" else 2 * np.pi * ((k + 1) // 2)
+    frequency, weights = bases.frequencies(KIND_OF[boundary], modes), 1 / bases.mean_squares(KIND_OF[boundary], modes)
     eigenvalue, weight = np.zeros((1,) * d), np.ones((1,) * d)
     for axis, length in enumerate(lengths):
         shape = [modes if i == axis else 1 for i in range(d)]
         eigenvalue = eigenvalue + ((frequency / length) ** 2).reshape(shape)
-        weight = weight * np.where(k == 0, 1, 2).reshape(shape)
+        weight = weight * weights.reshape(shape)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         scale = np.float64(tau) ** (alpha - d / 2) * (eigenvalue + np.float64(tau) ** 2) ** (-alpha / 2)
     scale[(0,) * d] = 0.0

@@ -1,3 +1,1 @@
 """Studies: a frozen config and `run(config)` each; what they measure is printed, drawn and stored."""
-
-STUDIES: dict[str, str] = {}

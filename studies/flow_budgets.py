@@ -29,6 +29,7 @@ from sciops.plotting import draw_field, draw_spectra, figure, series
 from sciops.random_fields import gaussian_random_field
 from sciops.runs import RunFolder
 from sciops.spectral import power_spectrum
+from studies.kit.tables import print_table
 
 
 @dataclass(frozen=True)
@@ -198,10 +199,9 @@ def _print(results: dict[str, Any]) -> None:
     for name, one in results["budgets"].items():
         print(f"{name}: {one['first']:.4e} → {one['last']:.4e}")
     print(f"estimated error of the time stepping {results['stepping_error']:.1e}")
-    print(f"inviscid fields moved by {results['inviscid']['moved']:.2f} of their norm\n")
-    for row in results["checks"]:
-        mark = "met   " if row["met"] else "MISSED"
-        print(f"{mark} {row['what']:<32} {row['value']:.1e}   at most {row['most']:.0e}")
+    print(f"inviscid fields moved by {results['inviscid']['moved']:.2f} of their norm")
+    met = ("", lambda row: "met" if row["met"] else "MISSED")
+    print_table(results["checks"], met, "=what; value:.1e; at most=most:.0e", title="")
 
 
 def _draw(forced: Any, budgets: dict[str, dict[str, Any]], grid: Grid, folder: RunFolder) -> None:

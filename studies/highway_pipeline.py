@@ -35,7 +35,8 @@ from sciops.runs import RunFolder
 from sciops.training.gradients import highway_stack
 from sciops.training.gradients._layerwise import LayerByLayer
 from sciops.training.gradients._stack import Layer, layers_of, layers_of_block
-from studies._timing import interleaved, print_targets, require_equal, target
+from studies.kit.tables import print_table
+from studies.kit.timing import interleaved, print_targets, require_equal, target
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def run(config: Config) -> dict[str, Any]:
     """
     writable_folder(config.output)
     if "RANK" not in os.environ:
-        from studies.distributed_training import launch
+        from studies.kit.launch import launch
 
         flags = [_flag(config, f.name) for f in fields(config)]
         print(launch("studies.highway_pipeline", sum(flags, []), processes=config.processes), end="")
@@ -258,16 +259,15 @@ def _report(results: dict[str, Any], config: Config) -> None:
     _draw(results, folder.figures / "highway_pipeline.png")
     print(f"{results['layers']} layers on {config.processes} processes, backward pass; milliseconds, and times as fast")
     print(f"as backpropagation in turns (quartiles); gradients are those of one process to {results['equal_to']:.1e}")
-    print(f"{'':15}{'forward':>9}{'backward':>10}{'times as fast':>24}{'by work':>9}{'cosine':>9}")
     for kind, found in results["stacks"].items():
         costs = found["costs"]
-        for row in found["rows"]:
-            k, by_work = row["k"], found["rows"][0]["worked"] / row["worked"]
-            speed = f"{row['speed']:.2f} ({row['speed_low']:.2f} … {row['speed_high']:.2f})"
-            name = f"{kind} in turns" if k is None else f"{kind} k = {k}"
-            times = f"{row['forward']:>9.1f}{row['backward']:>10.1f}"
-            print(f"{name:15}{times}{speed:>24}{by_work:>9.2f}{row['cosine']:>9.4f}")
-        print(f"{'':15}of a layer's backward pass alone: Jᵀ {costs['state']:.2f}, parameters {costs['parameters']:.2f}")
+        print_table(
+            [{**row, "by work": found["rows"][0]["worked"] / row["worked"]} for row in found["rows"]],
+            ("", lambda row, kind=kind: f"{kind} in turns" if row["k"] is None else f"{kind} k = {row['k']}"),
+            "forward:.1f; backward:.1f; times as fast=speed:.2f; low=speed_low:.2f; high=speed_high:.2f",
+            "by work:.2f; cosine:.4f",
+        )
+        print(f"of a layer's backward pass alone: Jᵀ {costs['state']:.2f}, parameters {costs['parameters']:.2f}")
     print_targets(results["targets"])
     print(f"\nresults.json and figures/highway_pipeline.png in {folder.path}")
 

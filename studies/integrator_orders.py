@@ -23,9 +23,12 @@ import numpy as np
 
 from sciops.grids import Grid
 from sciops.pde import advection, burgers, fisher_kpp, gray_scott, heat, kdv, kuramoto_sivashinsky, navier_stokes
-from sciops.plotting import figure, series
+from sciops.plotting import series
 from sciops.random_fields import gaussian_random_field
 from sciops.runs import RunFolder
+from studies.kit.choices import require_known
+from studies.kit.figures import panels, ticks
+from studies.kit.tables import print_table
 
 
 @dataclass(frozen=True)
@@ -120,9 +123,7 @@ def run(config: Config) -> dict[str, Any]:
     Raises RuntimeError, after writing, naming what is off; ValueError for an equation that is none of the study's.
     """
     known = cases()
-    unknown = [name for name in config.equations if name not in known]
-    if unknown:
-        raise ValueError(f"--equations {' '.join(unknown)}: expected of {', '.join(known)}")
+    require_known("--equations", config.equations, known)
     if config.halvings < 1 or config.refinement < 2:
         raise ValueError(
             f"--halvings {config.halvings} --refinement {config.refinement}: expected at least 1 and at least 2"
@@ -210,22 +211,18 @@ def exact_checks() -> list[dict[str, Any]]:
 
 def _print(results: dict[str, Any]) -> None:
     print("measured order of the time integrator: slope between the two smallest steps above noise (error at smallest)")
-    print(f"{'equation':<22}" + "".join(f"{f'order {order}':>20}" for order in ORDERS))
-    names = dict.fromkeys(row["equation"] for row in results["orders"])
-    for name in names:
-        rows = [row for row in results["orders"] if row["equation"] == name]
-        cells = (f"{row['slope']:.3f} ({row['errors'][-1]:.1e})" for row in rows)
-        print(f"{name:<22}" + "".join(f"{cell:>20}" for cell in cells))
-    print("\nexact solutions: largest error")
-    for row in results["exact"]:
-        print(f"  {row['what']:<46}{row['error']:.1e}   at most {row['most']:.0e}: {'met' if row['met'] else 'MISSED'}")
+    found: dict[str, dict[str, str]] = {row["equation"]: {} for row in results["orders"]}
+    for row in results["orders"]:
+        found[row["equation"]][f"order {row['order']}"] = f"{row['slope']:.3f} ({row['errors'][-1]:.1e})"
+    print_table(found, "equation=name", *(f"order {order}" for order in ORDERS))
+    met = ("", lambda row: "met" if row["met"] else "MISSED")
+    print_table(results["exact"], "=what; error:.1e; at most=most:.0e", met, title="exact solutions: largest error")
 
 
 def _draw(results: dict[str, Any], path: Path) -> None:
     names = list(dict.fromkeys(row["equation"] for row in results["orders"]))
-    columns = min(3, len(names))
-    with figure(path, -(-len(names) // columns), columns, width=2.9, height=2.6) as (_, axes):
-        for axis, name in zip(axes.flat, names):
+    with panels(path, len(names), 3, width=2.9, height=2.6) as axes:
+        for axis, name in zip(axes, names):
             rows = [row for row in results["orders"] if row["equation"] == name]
             for row, style in zip(rows, series()):
                 steps, errors = np.array(row["steps"]), np.array(row["errors"])
@@ -235,14 +232,10 @@ def _draw(results: dict[str, Any], path: Path) -> None:
                 line = errors[anchor] * (steps / steps[anchor]) ** row["order"]
                 axis.loglog(steps, line, color=style["color"], linewidth=0.8, linestyle="-")
             axis.set(title=f"{name}\n{rows[0]['problem']}", xlabel="step", ylabel="relative error")
-            steps = rows[0]["steps"][::2]
-            axis.set_xticks(steps, [f"{step:.1g}" for step in steps])
-            axis.set_xticks([], minor=True)
+            ticks(axis.xaxis, rows[0]["steps"][::2], "{:.1g}".format)
             low, high = axis.get_ylim()
             axis.set_ylim(low, high * (high / low) ** 0.35)  # room for the names
             axis.legend(loc="upper center", ncols=2, columnspacing=1.0, handletextpad=0.2)
-        for axis in list(axes.flat)[len(names) :]:
-            axis.set_visible(False)
 
 
 if __name__ == "__main__":

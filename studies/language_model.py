@@ -25,9 +25,10 @@ from sciops.evaluation import spread
 from sciops.models import LanguageModel, generate, load_model, save_model
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
-from studies._cells import cell_name, kept
-from studies._mixer_arms import ARMS, Arm, chosen_arms, matched_ratio, parameters_of
-from studies._text_training import TextData, text_data, train_language
+from studies.kit.cells import cell_name, kept
+from studies.kit.mixer_arms import ARMS, Arm, chosen_arms, matched_ratio, parameters_of
+from studies.kit.tables import print_table
+from studies.kit.text_training import TextData, text_data, train_language
 
 
 @dataclass(frozen=True)
@@ -183,14 +184,17 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _print(results: Mapping[str, Any]) -> None:
-    print(f"\n{'':20}{'perplexity':>12}{'a character':>13}{'bits per byte':>20}{'parameters':>12}{'seconds':>9}")
-    for row in results["rows"]:
-        bits = f"{spread(r['bits_per_byte'] for r in results['runs'] if r['arm'] == row['arm']):.4f}"
-        print(
-            f"{row['arm']:20}{row['perplexity']:>12.2f}{row['character_perplexity']:>13.3f}"
-            f"{bits:>20}{row['parameters']:>12,.0f}{row['seconds']:>9.1f}"
-        )
-    print(f"{'token frequencies':20}{results['rows'][0]['unigram_perplexity']:>12.2f}")
+    scores = {
+        row["arm"]: spread(r["bits_per_byte"] for r in results["runs"] if r["arm"] == row["arm"])
+        for row in results["rows"]
+    }
+    print_table(
+        [*results["rows"], {"arm": "token frequencies", "perplexity": results["rows"][0]["unigram_perplexity"]}],
+        "=arm; perplexity:.2f; a character=character_perplexity:.3f",
+        ("bits per byte", lambda row: f"{scores[row['arm']]:.4f}" if row["arm"] in scores else None),
+        "parameters:,.0f; seconds:.1f",
+        title="",
+    )
     print(f"\nafter {results['prompt']!r}:")
     for arm, text in results["samples"].items():
         print(f"  {arm}: {text!r}")

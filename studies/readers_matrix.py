@@ -24,6 +24,7 @@ import numpy as np
 from sciops._command import command
 from sciops.plotting import figure
 from sciops.runs import RunFolder
+from studies.kit.choices import require_known
 
 VERBS = ("info", "validate", "open", "train", "to native", "round trip")
 
@@ -31,7 +32,7 @@ VERBS = ("info", "validate", "open", "train", "to native", "round trip")
 @dataclass(frozen=True)
 class Config:
     layouts: tuple[str, ...] = ()
-    """of `sciops.datasets.samples.SAMPLES`; default all"""
+    """of `sciops.datasets.formats.samples.SAMPLES`; default all"""
     epochs: int = 1
     """of the fno"""
     width: int = 8
@@ -54,12 +55,10 @@ def run(config: Config) -> dict[str, Any]:
 
     Exits with status 1 when a cell failed.
     """
-    from sciops.datasets.samples import SAMPLES
+    from sciops.datasets.formats.samples import SAMPLES
 
     layouts = config.layouts or tuple(SAMPLES)
-    unknown = [name for name in layouts if name not in SAMPLES]
-    if unknown:
-        raise ValueError(f"--layouts {unknown[0]}: expected some of {', '.join(SAMPLES)}")
+    require_known("--layouts", layouts, SAMPLES)
     folder = RunFolder(config.output)
     folder.describe(config, seeds=[config.seed])
     table: dict[str, dict[str, Any]] = {}
@@ -81,7 +80,7 @@ def run(config: Config) -> dict[str, Any]:
 
 
 def _row(layout: str, scratch: Path, config: Config) -> dict[str, Any]:
-    from sciops.datasets.samples import write_sample
+    from sciops.datasets.formats.samples import write_sample
 
     path = write_sample(layout, scratch / "file", seed=config.seed)
     row: dict[str, Any] = {}
@@ -106,7 +105,7 @@ def _row(layout: str, scratch: Path, config: Config) -> dict[str, Any]:
 
 def _info(path: Path, row: dict[str, Any], config: Config) -> None:
     from sciops.datasets import describe
-    from sciops.datasets.readers import find_reader
+    from sciops.datasets.formats import find_reader
 
     reader = find_reader(path)
     if reader is None:
@@ -198,7 +197,7 @@ def _to_native(path: Path, row: dict[str, Any], config: Config) -> None:
 
 def _round_trip(path: Path, row: dict[str, Any], config: Config) -> None:
     from sciops.datasets import WRITERS, convert
-    from sciops.datasets.readers import find_reader
+    from sciops.datasets.formats import find_reader
 
     layout = find_reader(path).name
     own = path.parent / "again"

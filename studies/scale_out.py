@@ -115,7 +115,7 @@ def _cluster(workers: int) -> Iterator[Any]:
     """A cluster of this machine that clients of this process may join."""
     import dask
 
-    from sciops.datasets._cluster_local import client_certificates, local_cluster
+    from sciops.datasets.generation.cluster_local import client_certificates, local_cluster
 
     with local_cluster(workers) as cluster, dask.config.set(client_certificates(cluster.security)):
         yield cluster

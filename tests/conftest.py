@@ -54,6 +54,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = [item for item in items if not _compares_exactly(inspect.unwrap(item.function))]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in others]
+    # files with slow tests first, so that no worker ends alone with one of them
+    slow = {item.path for item in items if "slow" in item.keywords}
+    items.sort(key=lambda item: item.path not in slow)
     if torch.cuda.is_available():
         return
     for item in items:

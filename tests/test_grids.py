@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -40,6 +41,9 @@ def test_points_spacing_and_weights(grid):
         np.testing.assert_allclose([x[0], x[-1]], [a + first, b - last], rtol=1e-12, atol=1e-12)
     w = grid.weights()
     assert w.shape == grid.shape and (w > 0).all()
+    np.testing.assert_allclose(reduce(np.multiply.outer, [axis.weights() for axis in grid.axes]), w, rtol=1e-14)
+    assert [axis.coordinates()[0].tolist() for axis in grid.axes] == [x.tolist() for x in grid.coordinates()]
+    assert [axis.domain for axis in grid.axes] == [(domain,) for domain in grid.domain]
     volume = np.prod([b - a for a, b in grid.extent])
     np.testing.assert_allclose(w.sum(), volume, rtol=1e-12)
     if grid.centering != "periodic":  # trapezoid and midpoint are exact on products of straight lines

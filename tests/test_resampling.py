@@ -11,8 +11,7 @@ import torch
 from scipy.interpolate import CubicSpline
 
 from sciops import Grid, resample, restrict
-from sciops._axis_matrices import axes_of
-from sciops._trigonometric import trigonometric
+from sciops.resampling._trigonometric import trigonometric
 
 SHORT16 = Grid((16, 16), extent=390 / 420, domain=(0, 1))
 SHORT32 = Grid((32, 32), extent=403 / 420, domain=(0, 1))
@@ -272,7 +271,7 @@ def test_one_and_three_axes_are_the_same_passage_axis_by_axis(method):
     options = {"wall": "zero"} if method == "sine" else {}
     u = noise(*source.shape)
     want = u
-    for axis, (a, b) in enumerate(zip(axes_of(source), axes_of(target))):
+    for axis, (a, b) in enumerate(zip(source.axes, target.axes)):
         lines = np.moveaxis(want, axis, -1)
         want = np.moveaxis(resample(lines, a, b, method, **options), -1, axis)
     np.testing.assert_allclose(resample(u, source, target, method, **options), want, atol=1e-13)

@@ -10,8 +10,8 @@ import torch
 
 from sciops import Grid, spectral
 from sciops._scale import norm_of, power_of_two
-from sciops.datasets.normalizers import Normalizer
-from sciops.datasets.well_folder import _Moments
+from sciops.datasets.fields.normalizers import Normalizer
+from sciops.datasets.formats.the_well.folder import _Moments
 from sciops.evaluation import correlation, half_widths, paired_verdict, spread
 from sciops.evaluation.rollout import frame_errors
 from sciops.metrics import METRICS

@@ -16,7 +16,7 @@ import sciops
 from sciops import datasets
 from sciops._json import append_jsonl, write_json
 from sciops._whole_files import hidden, remove_abandoned, replacing
-from sciops.datasets import _blocks
+from sciops.datasets import blocks
 from sciops.datasets.native import write_native
 from sciops.training.checkpoints import load_checkpoint, save_checkpoint
 
@@ -116,7 +116,7 @@ def test_a_kill_at_any_step_leaves_a_whole_file_and_the_next_write_clears_up(tmp
 
 
 def test_a_large_field_goes_through_a_scratch_file_that_is_new(tmp_path, monkeypatch):
-    monkeypatch.setattr(_blocks, "BLOCK", 1)
+    monkeypatch.setattr(blocks, "BLOCK", 1)
     monkeypatch.setattr(secrets, "token_hex", lambda bytes: "0" * 2 * bytes)
     (victim := tmp_path / "victim").write_text("precious")
     hidden(tmp_path / "there", "scratch").symlink_to(victim)

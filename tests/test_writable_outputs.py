@@ -5,7 +5,6 @@ import errno
 import importlib
 import io
 import os
-import pkgutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +18,11 @@ import studies
 from sciops import cli, datasets
 from sciops._whole_files import replacing
 from sciops._writable import writable_file, writable_folder
-from sciops.datasets import images, tokenizers
+from sciops.datasets import images
 from sciops.datasets.native import write_native
 from sciops.datasets.speech import corpus as speech
-from sciops.datasets.token_data import write_tokens
+from sciops.datasets.text import tokenizers
+from sciops.datasets.text.token_data import write_tokens
 from sciops.plotting import figure
 from sciops.runs import RunFolder
 from sciops.training.checkpoints import save_checkpoint
@@ -120,7 +120,7 @@ def _config_of(module):
 def test_every_generator_and_study_refuses_at_once(place, capsys, monkeypatch, package):
     monkeypatch.setenv("SCIOPS_DATA", str(place))
     before, refused = _listing(place), []
-    for name in (module.name for module in pkgutil.iter_modules(package.__path__) if module.name[0] != "_"):
+    for name in cli.names_in(package.__name__):
         module = importlib.import_module(f"{package.__name__}.{name}")
         if name == "fashion_mnist":  # writes nothing
             continue

@@ -10,8 +10,8 @@ import numpy as np
 
 from sciops._arrays import refuse_masked
 from sciops._dimensions import SPACE
+from sciops._shown import shown
 from sciops._untrusted import parse_json
-from sciops.datasets._messages import shown
 from sciops.grids import Grid
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import warnings
@@ -12,19 +13,20 @@ from typing import TYPE_CHECKING, Any
 from sciops._budget import Budget, opening_within
 from sciops._whole_files import is_store, remove_abandoned
 from sciops._writable import writable_file
-from sciops.datasets._native.layout import samples_of
-from sciops.datasets._order import in_order
 from sciops.datasets.conventions import parameters_of, split_indices, state_of
-from sciops.datasets.phases import with_phases
-from sciops.datasets.readers._description import sidecar
-from sciops.datasets.writers import WRITERS, the_well
+from sciops.datasets.fields.phases import with_phases
+from sciops.datasets.formats.described.description import sidecar
+from sciops.datasets.formats.opening import WRITERS
+from sciops.datasets.formats.the_well import remark
+from sciops.datasets.native.hdf5_store import samples_of
+from sciops.datasets.order import in_order
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["WRITERS", "convert"]
 
-_REMARKS: dict[str, Callable[[xr.Dataset], str | None]] = {"the-well": the_well.remark}
+_REMARKS: dict[str, Callable[[xr.Dataset], str | None]] = {"the-well": remark}
 _COMPANIONS: dict[str, Callable[[Path], tuple[Path, ...]]] = {"apebench": lambda path: (sidecar(path),)}
 
 
@@ -72,40 +74,36 @@ def convert(
     """
     import xarray as xr
 
-    from sciops.datasets._casting import Casting
-    from sciops.datasets.readers import open_dataset
+    from sciops.datasets.formats import open_dataset, opened_resolutions
+    from sciops.datasets.formats.casting import Casting
 
     if layout not in WRITERS:
         raise ValueError(f"layout={layout!r}: expected one of {', '.join(WRITERS)}")
     casting = None if dtype is None else Casting(dtype)
     target = _place(source, destination, layout, overwrite)
-    with opening_within(budget):
+    with opening_within(budget), contextlib.ExitStack() as opened:
         if isinstance(source, xr.Dataset):
             groups = [in_order(source)]
+        elif layout == "native" and resolution is None:
+            groups = opened.enter_context(opened_resolutions(source))
         else:
-            groups = _all_grids(Path(source)) if layout == "native" and resolution is None else [None]
-            groups = [open_dataset(source, resolution if shape is None else shape) for shape in groups]
-        try:
-            chosen = [_without(group, without, _name(source)) for group in groups] if without else groups
-            chosen = chosen if phases is None else [with_phases(group, *phases) for group in chosen]
-            chosen = chosen if split is None else [_part(group, split) for group in chosen]
-            if not all(group.sizes.get("sample", 1) for group in chosen):
-                raise ValueError(f"there is no {f'{split} ' if split else ''}sample to write in {_name(source)}")
-            imaginary = [str(n) for group in chosen for n, v in group.data_vars.items() if v.dtype.kind == "c"]
-            kept = f"layout {layout!r} holds" if casting is None else f"dtype={dtype!r} keeps"
-            if imaginary and (layout != "arrays" or casting is not None):
-                raise ValueError(
-                    f"{_name(source)} holds complex numbers in {imaginary[0]}, and {kept} real ones: "
-                    "describe it as two real fields, describe_arrays(path, {…: {…, 'real_imaginary': True}}, …)"
-                )
-            chosen = chosen if casting is None else [casting.apply(group) for group in chosen]
-            with samples_of(None if isinstance(source, xr.Dataset) else source):
-                WRITERS[layout](chosen, target)
-            remarks = [line for line in map(_REMARKS.get(layout, lambda group: None), chosen) if line is not None]
-        finally:
-            if not isinstance(source, xr.Dataset):
-                for group in groups:
-                    group.close()
+            groups = [opened.enter_context(open_dataset(source, resolution))]
+        chosen = [_without(group, without, _name(source)) for group in groups] if without else groups
+        chosen = chosen if phases is None else [with_phases(group, *phases) for group in chosen]
+        chosen = chosen if split is None else [_part(group, split) for group in chosen]
+        if not all(group.sizes.get("sample", 1) for group in chosen):
+            raise ValueError(f"there is no {f'{split} ' if split else ''}sample to write in {_name(source)}")
+        imaginary = [str(n) for group in chosen for n, v in group.data_vars.items() if v.dtype.kind == "c"]
+        kept = f"layout {layout!r} holds" if casting is None else f"dtype={dtype!r} keeps"
+        if imaginary and (layout != "arrays" or casting is not None):
+            raise ValueError(
+                f"{_name(source)} holds complex numbers in {imaginary[0]}, and {kept} real ones: "
+                "describe it as two real fields, describe_arrays(path, {…: {…, 'real_imaginary': True}}, …)"
+            )
+        chosen = chosen if casting is None else [casting.apply(group) for group in chosen]
+        with samples_of(None if isinstance(source, xr.Dataset) else source):
+            WRITERS[layout](chosen, target)
+        remarks = [line for line in map(_REMARKS.get(layout, lambda group: None), chosen) if line is not None]
     for line in casting.account() if casting is not None and told is not None else ():
         told(line)
     for line in remarks:
@@ -155,11 +153,3 @@ def _part(dataset: xr.Dataset, split: str) -> xr.Dataset:
     part = dataset.isel(sample=samples).copy()
     part.attrs = {key: value for key, value in dataset.attrs.items() if key != "splits"}
     return part
-
-
-def _all_grids(path: Path) -> list[Any]:
-    from sciops.datasets.native import resolutions
-    from sciops.datasets.readers import find_reader
-
-    reader = find_reader(path)
-    return list(resolutions(path)) if reader is not None and reader.name == "native" else [None]

@@ -243,7 +243,7 @@ def _errors(values: Any) -> np.ndarray:
 
 
 def _winner(mean: float, widths: HalfWidths, over: str, smallest: float, counts: tuple[int, int]) -> str:
-    def decided(half: float) -> str:
+    def decided(half: float | np.ndarray) -> str:
         if mean + half < -smallest:
             return "first"
         if mean - half > smallest:

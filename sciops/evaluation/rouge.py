@@ -34,8 +34,10 @@ def rouge(prediction: str, reference: str) -> Rouge:
     """
     a, b = words(prediction), words(reference)
     lines = [[w for w in map(words, text.split("\n")) if w] for text in (prediction, reference)]
+    one, two = (_f(_shared(_grams(a, n), _grams(b, n)), len(a) + 1 - n, len(b) + 1 - n) for n in (1, 2))
     return Rouge(
-        *(_f(_shared(_grams(a, n), _grams(b, n)), len(a) + 1 - n, len(b) + 1 - n) for n in (1, 2)),
+        one,
+        two,
         _f(_table(a, b)[-1][-1], len(a), len(b)),
         _f(_union(*lines), len(a), len(b)),
     )

@@ -7,7 +7,7 @@ the known forward, no hook or method of the instance comes between, and the weig
 from __future__ import annotations
 
 import sys
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ _GLOBAL_HOOKS = {f"_global{name}": kind for name, kind in _HOOKS.items()}
 _HARMLESS = frozenset(
     "__module__ __doc__ __qualname__ __init__ __annotations__ __annotate__ __annotate_func__ __annotations_cache__ "
     "__dict__ __weakref__ __firstlineno__ __static_attributes__ __parameters__ __orig_bases__ __abstractmethods__ "
-    "_abc_impl __constants__ __repr__ __str__ extra_repr reset_parameters _name _version".split()
+    "_abc_impl __constants__ __repr__ __str__ extra_repr reset_parameters traits _name _version".split()
 )
 # what calling a module runs, in the order in which torch comes to it
 _RUN = ("__call__", "_wrapped_call_impl", "_call_impl", "__getattr__", "forward", "_conv_forward")
@@ -46,8 +46,8 @@ _WRITTEN = {kind: {name: vars(kind).get(name) for name in _RUN} for kind in _all
 """What the classes of torch and of our models ran when this module was imported."""
 
 
-def kind_of(module: Any, kinds: Container[type]) -> type | None:
-    """The class among `kinds` whose code calling the module runs, None where another class has a say.
+def kind_of(module: Any, known: Callable[[type], bool]) -> type | None:
+    """The known class whose code calling the module runs, None where another class has a say.
 
     That is the module's own class, or a base class where those before it add a constructor, texts and names that the
     base class does not know. The class that `torch.nn.utils.parametrize` puts before a layer's is passed over.
@@ -56,7 +56,7 @@ def kind_of(module: Any, kinds: Container[type]) -> type | None:
     if isinstance(module, nn.Module) and parametrize.is_parametrized(module):
         harmless = harmless | _OF_PARAMETRIZE | set(module.parametrizations)
     for place, kind in enumerate(mro):
-        if kind in kinds:
+        if known(kind):
             return kind
         if not all(n in harmless or _silent(module, n, v, mro[place + 1 :]) for n, v in vars(kind).items()):
             return None
@@ -66,7 +66,7 @@ def kind_of(module: Any, kinds: Container[type]) -> type | None:
 
 def exactly(module: Any, *kinds: type) -> bool:
     """Whether calling the module runs the code of one of these classes."""
-    return kind_of(module, kinds) is not None
+    return kind_of(module, kinds.__contains__) is not None
 
 
 def changed(module: nn.Module) -> str | None:
@@ -100,11 +100,14 @@ def changed(module: nn.Module) -> str | None:
 
 
 def _replaced(kind: type, name: str) -> bool:
-    """Whether the class runs other code than it did at first; neuraloperator, imported later, than its text says."""
+    """Whether the class runs other code than it did at first; one defined later, than its text says.
+
+    The latter of neuraloperator's classes and of those that declare their own rule.
+    """
     code = vars(kind).get(name)
     if kind in _WRITTEN:
         return code is not _WRITTEN[kind][name]
-    if code is None or kind.__module__.partition(".")[0] != "neuralop":
+    if code is None or not (kind.__module__.partition(".")[0] == "neuralop" or "lipschitz_rule" in vars(kind)):
         return False
     return getattr(getattr(code, "__code__", None), "co_qualname", None) != f"{kind.__qualname__}.{name}"
 

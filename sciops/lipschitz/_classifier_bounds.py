@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.lipschitz._as_written import changed, exactly
-from sciops.lipschitz._parts import Part, Setting, chain, no_bound, one, refuse
+from sciops.lipschitz._parts import Part, Setting, chain, expect, no_bound, one, refuse
 from sciops.lipschitz._pointwise import of_norm
 from sciops.lipschitz._spine import of_block, of_last_norm
-from sciops.lipschitz._walk import expect, itself_unchanged, unchanged
-from sciops.models._stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
+from sciops.lipschitz._walk import itself_unchanged, unchanged
 from sciops.models.classifier import Classifier
+from sciops.models.stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
 
 
 def of_classifier(model: Classifier, setting: Setting) -> Part:

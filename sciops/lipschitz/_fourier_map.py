@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sciops.bases import multiplicity
 from sciops.lipschitz._block_map import BlockMap, accumulate
 from sciops.models.neuralop_spectral import computes
 
@@ -43,7 +44,7 @@ class FourierLayer:
         if not self.kept.all():
             keep = np.flatnonzero(self.kept)
             f, t, blocks = f[keep], t[keep], blocks[torch.from_numpy(keep).to(blocks.device)]
-        once = (t[:, -1] == 0) | (2 * t[:, -1] == out_sizes[-1])
+        once = multiplicity(t[:, -1], out_sizes[-1]) == 1
         share = torch.from_numpy(np.where(once, 0.5, 1.0)).to(blocks.device, blocks.real.dtype)
         blocks = blocks * share[:, None, None]
         column, row = _class(f, sizes), _class(t, out_sizes)

@@ -11,61 +11,27 @@ import torch
 from torch import Tensor, nn
 
 from sciops.grids import Grid
-from sciops.lipschitz import _sequence_mixers
-from sciops.lipschitz._as_written import exactly
-from sciops.lipschitz._attention_layers import of_multipole, of_slices, of_window
-from sciops.lipschitz._parts import Rule, Setting
-from sciops.lipschitz._walk import expect, measure
-from sciops.lipschitz.convolution import convolution_norm
-from sciops.lipschitz.fourier import axis_weights, spectral_map_norm
-from sciops.mixers import Convolution, MultipoleAttention, SliceAttention, SpectralMixer, WindowAttention
+from sciops.lipschitz._parts import Setting, expect
+from sciops.lipschitz._walk import look_up, measure
+from sciops.lipschitz.fourier import axis_weights
 from sciops.models.blocks import LocalKernel
-from sciops.models.dealiasing import _tables
-
-
-def _of_spectral(mixer: SpectralMixer, setting: Setting) -> tuple[Tensor, str]:
-    bracket = spectral_map_norm(mixer, setting.grid, setting.grid, weighted=setting.weighted, dtype=setting.dtype)
-    return bracket.upper, f"{mixer.basis} layer, mode by mode"
-
-
-def _of_convolution(mixer: Convolution, setting: Setting) -> tuple[Tensor, str]:
-    mode = "circular" if setting.grid.centering == "periodic" else mixer.padding
-    weight = setting.cast(mixer.weight)
-    bracket = convolution_norm(weight, grid=setting.grid.shape, padding_mode=mode, lower_iterations=0)
-    return bracket.upper * setting.ends, f"convolution, {mode} padding"
-
-
-RULES: dict[type[nn.Module], Rule] = {
-    SpectralMixer: _of_spectral,
-    Convolution: _of_convolution,
-    WindowAttention: of_window,
-    MultipoleAttention: of_multipole,
-    SliceAttention: of_slices,
-    **_sequence_mixers.RULES,
-}
-"""Mixers, by class."""
+from sciops.models.dealiasing import finer_grid_tables
 
 
 def of_mixer_with_skip(mixer: nn.Module, skip: Tensor, setting: Setting) -> tuple[Tensor, str]:
     """‖x ↦ S x + mixer(x)‖ with S (out, in) at every point."""
     apart, reason = measure(mixer, setting)
-    apart, reason = setting.sigma(skip) + apart, f"‖W‖ + ‖K‖, {reason}"
-    if exactly(mixer, SpectralMixer) and setting.rules[SpectralMixer].rule is _of_spectral:
-        together = spectral_map_norm(
-            mixer, setting.grid, setting.grid, weighted=setting.weighted, skip=setting.cast(skip), dtype=setting.dtype
-        )
-        if together is not None:
-            return together.upper, f"max(‖W‖, ‖W + R(k)‖) over the modes, {mixer.basis}"
-    return apart, reason
+    together = look_up(mixer, setting.rules).with_skip
+    known = None if together is None else together(mixer, skip, setting)
+    return (setting.sigma(skip) + apart, f"‖W‖ + ‖K‖, {reason}") if known is None else known
 
 
 def of_local(kernel: LocalKernel, setting: Setting, dilation: Sequence[int]) -> Tensor:
     """‖LocalKernel‖."""
     expect(kernel, LocalKernel, place="a local kernel")
     mode = "circular" if setting.grid.centering == "periodic" else kernel.padding
-    weight = setting.cast(kernel.weight)
-    options = dict(dilation=tuple(dilation), groups=len(weight), padding_mode=mode, lower_iterations=0)
-    return convolution_norm(weight, grid=setting.grid.shape, **options).upper * setting.ends
+    options = dict(dilation=tuple(dilation), groups=len(kernel.weight), padding_mode=mode)
+    return setting.convolution(kernel.weight, **options) * setting.ends
 
 
 def of_finer_grid(factor: int, periodic: bool, setting: Setting) -> tuple[float, float]:
@@ -90,7 +56,7 @@ def of_finer_grid(factor: int, periodic: bool, setting: Setting) -> tuple[float,
 
 @lru_cache(maxsize=64)
 def _dealiasing_tables(n: int, factor: int, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    up, down = (t.numpy() for t in _tables(n, factor, kind, torch.float64, torch.device("cpu")))
+    up, down = (t.numpy() for t in finer_grid_tables(n, factor, kind, torch.float64, torch.device("cpu")))
     fine = Grid((up.shape[0],), None, kind).weights()
     return up, down, np.sqrt(fine)
 

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sciops._axis_matrices import axes_of
-from sciops.datasets.normalizers import Normalizer
+from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
 from sciops.lipschitz._as_written import changed, exactly
 from sciops.lipschitz._classifier_bounds import of_classifier
@@ -88,9 +87,7 @@ def _of_latent(model: Latent, setting: Setting) -> Part:
 def _resampling(method: str, source: Grid, target: Grid, wall: bool, setting: Setting) -> float:
     """‖V^½ P W^−½‖, axis by axis, with the weights of the two grids."""
     factor = 1.0
-    axes = zip(
-        axes_of(source), axes_of(target), axis_weights(source, setting.weighted), axis_weights(target, setting.weighted)
-    )
+    axes = zip(source.axes, target.axes, axis_weights(source, setting.weighted), axis_weights(target, setting.weighted))
     for a, b, w, v in axes:
         options: dict[str, Any] = {}
         if method == "sine" or wall:

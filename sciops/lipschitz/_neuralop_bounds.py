@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from sciops.grids import Grid
 from sciops.lipschitz._as_written import exactly
 from sciops.lipschitz._mixing import _sigma
-from sciops.lipschitz._parts import Part, Setting, UnboundedError, chain, no_bound, one, refuse
+from sciops.lipschitz._parts import Part, Setting, UnboundedError, chain, expect, no_bound, one, refuse
 from sciops.lipschitz._pointwise import of_activation, of_norm
-from sciops.lipschitz._walk import expect, measure, unchanged
+from sciops.lipschitz._walk import measure, unchanged
 from sciops.lipschitz.fourier import is_neuralop_conv, spectral_map_norm
 
 _Sizes = tuple[int, ...]

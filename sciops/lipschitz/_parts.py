@@ -11,16 +11,35 @@ import torch
 from torch import Tensor, nn
 
 from sciops.grids import Grid
+from sciops.lipschitz._as_written import exactly
 from sciops.lipschitz._block_map import largest
+from sciops.lipschitz.attention import attention_bound
+from sciops.lipschitz.convolution import convolution_norm
 
 
 class UnboundedError(Exception):
     """There is no finite bound, or no rule; the message says why."""
 
 
+def refuse(reason: str) -> Any:
+    raise UnboundedError(reason)
+
+
+def expect(module: Any, *kinds: type, place: str) -> None:
+    """Raises UnboundedError unless calling the module runs the code of one of the classes."""
+    if not exactly(module, *kinds):
+        expected = " or ".join(kind.__name__ for kind in kinds)
+        refuse(f"no rule with {type(module).__name__} as {place}: expected {expected}")
+
+
+def shown(value: float | Tensor) -> float:
+    """Three digits of it."""
+    return float(f"{float(value.detach() if isinstance(value, Tensor) else value):.3g}")
+
+
 @dataclass(frozen=True)
 class Setting:
-    """Where a part of a model works and how it is measured.
+    """Where a part of a model works, how it is measured, and what rules compute bounds from.
 
     grid : of the field at hand
     weighted : in the quadrature norm; otherwise every point counts alike
@@ -40,6 +59,11 @@ class Setting:
     rules: Mapping[type, Declared] = field(default_factory=dict, repr=False)
     shape: tuple[int, ...] | None = None
     reused: bool = False
+
+    expect = staticmethod(expect)
+    refuse = staticmethod(refuse)
+    shown = staticmethod(shown)
+    attention = staticmethod(attention_bound)
 
     def on(self, grid: Grid) -> Setting:
         return replace(self, grid=grid)
@@ -82,6 +106,25 @@ class Setting:
         """‖matrix‖₂ from above."""
         return largest(self.cast(matrix)[None]).upper
 
+    def convolution(self, weight: Tensor, **options: Any) -> Tensor:
+        """The norm of a convolution on the grid from above, counting every point alike; see `convolution_norm`."""
+        return convolution_norm(self.cast(weight), grid=self.grid.shape, lower_iterations=0, **options).upper
+
+    def slope(self, activation: Any) -> float | Tensor:
+        """The largest slope of an activation: a function of torch with its default options, or a module."""
+        from sciops.lipschitz._pointwise import of_activation
+
+        return of_activation(activation, self)
+
+    def norm(self, norm: nn.Module) -> tuple[float | Tensor, Tensor | None]:
+        """(largest slope, radius of the ball that its values lie in or None) of a norm over the channels.
+
+        Raises UnboundedError where norms do not count (`vacuous`).
+        """
+        from sciops.lipschitz._pointwise import of_norm
+
+        return of_norm(norm, self)
+
 
 Rule = Callable[[Any, Setting], Any]
 
@@ -94,12 +137,15 @@ class Declared:
     role : "model", called with a grid; "layer", called without one, whose rule needs the setting's shape; "other"
     quadrature : the rule looks at `setting.weighted`; otherwise its bound counts every point alike
     forward : of the class when the rule was declared
+    with_skip : (module, S, setting) → (number, reason) of x ↦ S x + module(x), S (out, in) at every point, or None
+        where the two are only known apart
     """
 
     rule: Rule
     role: Literal["model", "layer", "other"]
     quadrature: bool
     forward: Any
+    with_skip: Callable[[Any, Tensor, Setting], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -123,11 +169,6 @@ class Part:
 
 def ends_of(grid: Grid) -> float:
     return 2 ** (grid.ndim / 2) * (1 + 1e-15) if grid.centering == "node" else 1.0
-
-
-def shown(value: float | Tensor) -> float:
-    """Three digits of it."""
-    return float(f"{float(value.detach() if isinstance(value, Tensor) else value):.3g}")
 
 
 def number(value: float | Tensor) -> Tensor:
@@ -154,10 +195,6 @@ def chain(parts: Iterable[Part]) -> Part:
     for part in parts:
         value = None if value is None or part.value is None else value * part.value.to(value.device)
     return Part(value, rows, any(part.flat for part in parts))
-
-
-def refuse(reason: str) -> Any:
-    raise UnboundedError(reason)
 
 
 def no_bound(name: str, reason: str) -> Part:

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.lipschitz._as_written import exactly
-from sciops.lipschitz._parts import Setting, refuse, shown
-from sciops.lipschitz._walk import expect, measure, unchanged
+from sciops.lipschitz._parts import Setting, expect, refuse, shown
+from sciops.lipschitz._walk import measure, unchanged
 from sciops.models.norms import InstanceNorm, RMSNorm
 
 # largest slopes, rounded up: Φ(√2) + √2 φ(√2) for GELU, the others at the zero of the second derivative

@@ -18,7 +18,7 @@ from sciops.lipschitz.rescaling import RescaledLinear, RescaledResidual
 from sciops.mixers import MIXERS
 from sciops.models.apply import evaluating, placed_for
 
-_CHANNELS_LAST = (nn.Linear, RescaledLinear, RescaledResidual, *MIXERS.values())
+_CHANNELS_LAST = (nn.Linear, RescaledLinear, RescaledResidual)
 
 
 def of_sequence(model: nn.Sequential, setting: Setting) -> Part:
@@ -46,7 +46,7 @@ def _plain(model: nn.Sequential, setting: Setting) -> Part:
             return no_bound("layers", str(error))
         return no_bound("layers", "the number of channels is not known: no layer says how many it takes")
     channels = channels_of(first)
-    last = isinstance(first, _CHANNELS_LAST) and not _flattened(model)
+    last = isinstance(first, (*_CHANNELS_LAST, *MIXERS.values())) and not _flattened(model)
     sizes = setting.grid.shape
     shapes = [(1, *sizes, channels) if last else (1, channels, *sizes)]
     if _flattened(model) and channels % math.prod(sizes) == 0:

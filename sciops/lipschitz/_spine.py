@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from sciops.lipschitz._as_written import changed, exactly, kind_of
 from sciops.lipschitz._mixing import of_finer_grid, of_local, of_mixer_with_skip
-from sciops.lipschitz._parts import Part, Setting, chain, no_bound, one, refuse, shown
+from sciops.lipschitz._parts import Part, Setting, chain, expect, no_bound, one, refuse, shown
 from sciops.lipschitz._pointwise import GELU, of_gate, of_layers, of_norm
-from sciops.lipschitz._walk import expect, measure, unchanged
+from sciops.lipschitz._walk import measure, unchanged
 from sciops.models.blocks import ClassicBlock, ResidualBlock
 from sciops.models.operator import Operator
 
@@ -42,7 +42,7 @@ def of_last_norm(norm: nn.Module, setting: Setting) -> list[Part]:
 def of_block(name: str, block: nn.Module, setting: Setting, dilation: Sequence[int]) -> Part:
     def rule() -> tuple[Tensor, str]:
         unchanged(block)
-        kind = kind_of(block, _BLOCKS)
+        kind = kind_of(block, _BLOCKS.__contains__)
         return (
             _BLOCKS[kind](block, setting, dilation) if kind else refuse(f"no rule for a block {type(block).__name__}")
         )

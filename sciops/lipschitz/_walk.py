@@ -36,14 +36,23 @@ def looked_through(model: nn.Module) -> nn.Module:
 
 def look_up(module: Any, rules: Mapping[type, Declared]) -> Declared:
     """The rule of the module's class; raises UnboundedError where there is none."""
-    kind = kind_of(module, rules)
+    kind = kind_of(module, lambda kind: _rule_of(kind, rules) is not None)
     if kind is None:
-        base = next((k for k in type(module).__mro__ if k in rules), None)
+        base = next((k for k in type(module).__mro__ if _rule_of(k, rules) is not None), None)
         more = "" if base is None else f": its own code comes before that of {base.__name__}"
         refuse(f"no rule for {type(module).__name__}{more}; sciops.lipschitz.register declares one")
-    if kind.forward is not rules[kind].forward:
+    declared = _rule_of(kind, rules)
+    if kind.forward is not declared.forward:
         refuse(f"no rule for {type(module).__name__}: {kind.__name__}.forward was replaced")
-    return rules[kind]
+    return declared
+
+
+def _rule_of(kind: type, rules: Mapping[type, Declared]) -> Declared | None:
+    """The rule that `register` has for this very class, or else the class's own method."""
+    own = vars(kind).get("lipschitz_rule")
+    if kind in rules or own is None:
+        return rules.get(kind)
+    return Declared(own, "other", vars(kind).get("lipschitz_quadrature", False), kind.forward)
 
 
 def measure(module: nn.Module, setting: Setting) -> tuple[float | Tensor, str]:
@@ -90,13 +99,6 @@ def itself_unchanged(module: nn.Module) -> None:
 def unchanged(module: nn.Module) -> None:
     """Raises UnboundedError where something in the module is not as its class says."""
     _check(changed_inside(module))
-
-
-def expect(module: Any, *kinds: type, place: str) -> None:
-    """Raises UnboundedError unless calling the module runs the code of one of the classes."""
-    if not exactly(module, *kinds):
-        expected = " or ".join(kind.__name__ for kind in kinds)
-        refuse(f"no rule with {type(module).__name__} as {place}: expected {expected}")
 
 
 def _check(reason: str | None) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sciops.bases import functions
 from sciops.grids import Grid
 from sciops.lipschitz._block_map import largest
 from sciops.lipschitz.bracket import Bracket
@@ -87,8 +88,7 @@ def of_walls(
 
 def _tables(grid: Grid, kind: str, modes: Sequence[int], which: int) -> list[np.ndarray]:
     if which == 1:  # the functions at the points, on any grid
-        lines = [(np.asarray(x) - left) / (right - left) for x, (left, right) in zip(grid.coordinates(), grid.domain)]
-        return [_walls._synthesis(x, kind, k) for x, k in zip(lines, modes)]
+        return [functions(kind, s, k) for s, k in zip(grid.fractions(), modes)]
     tables = _walls.wall_tables(grid, kind, tuple(modes), torch.float64, torch.device("cpu"))
     return [analysis.numpy() for analysis, _ in tables]
 

@@ -10,12 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sciops.bases import waves
 from sciops.grids import Grid
 from sciops.lipschitz import _fourier_map, _wall_map
 from sciops.lipschitz._as_written import changed_inside, exactly
+from sciops.lipschitz._parts import Setting
 from sciops.lipschitz.bracket import Bracket
 from sciops.mixers import _walls
-from sciops.mixers.spectral import SpectralMixer, _fit, _FourierModes, _WallModes
+from sciops.mixers.spectral import FourierModes, SpectralMixer, WallModes, fit_modes
 
 _CONVS = {
     ("neuralop.layers.spectral_convolution", "SpectralConv"),
@@ -63,7 +65,7 @@ def spectral_map_norm(
     """The bracket of `fourier_norm`, or of x ↦ S x + layer(x) for a skip S (out, in); None where that is not known."""
     w, v = axis_weights(grid, weighted), axis_weights(out_grid, weighted)
     ours = exactly(module, SpectralMixer)
-    if ours and not all(exactly(p, _FourierModes if module.basis == "fourier" else _WallModes) for p in module.parts):
+    if ours and not all(exactly(p, FourierModes if module.basis == "fourier" else WallModes) for p in module.parts):
         raise ValueError(f"{type(module).__name__} with parts that are not those of basis={module.basis!r}: no rule")
     if ours and module.basis != "fourier":
         maps = [_wall_part(part, grid, out_grid, w, v, dtype) for part in module.parts]
@@ -92,6 +94,20 @@ def spectral_map_norm(
     return one.bracket_with(skip)
 
 
+def of_spectral(mixer: SpectralMixer, setting: Setting) -> tuple[Tensor, str]:
+    """The rule of a spectral mixer."""
+    bracket = spectral_map_norm(mixer, setting.grid, setting.grid, weighted=setting.weighted, dtype=setting.dtype)
+    return bracket.upper, f"{mixer.basis} layer, mode by mode"
+
+
+def of_spectral_with_skip(mixer: SpectralMixer, skip: Tensor, setting: Setting) -> tuple[Tensor, str] | None:
+    """The rule of x ↦ S x + mixer(x), mode by mode; None where modes are not orthogonal."""
+    bracket = spectral_map_norm(
+        mixer, setting.grid, setting.grid, weighted=setting.weighted, skip=setting.cast(skip), dtype=setting.dtype
+    )
+    return None if bracket is None else (bracket.upper, f"max(‖W‖, ‖W + R(k)‖) over the modes, {mixer.basis}")
+
+
 def is_neuralop_conv(module: nn.Module) -> bool:
     """Whether this runs neuraloperator's Fourier layer for real data, as it is or as `NeuralopModel` corrects it."""
     if not exactly(module, *(kind for kind in type(module).__mro__ if (kind.__module__, kind.__name__) in _CONVS)):
@@ -103,24 +119,19 @@ def is_neuralop_conv(module: nn.Module) -> bool:
 
 def axis_weights(grid: Grid, weighted: bool) -> list[np.ndarray]:
     """Quadrature weights per axis, or their mean on every point of it."""
-    weights = []
-    for n, h in zip(grid.shape, grid.spacing):
-        w = np.full(n, h)
-        if grid.centering == "node":
-            w[[0, -1]] *= 0.5
-        weights.append(w if weighted else np.full(n, w.mean()))
-    return weights
+    weights = [axis.weights() for axis in grid.axes]
+    return weights if weighted else [np.full(w.size, w.mean()) for w in weights]
 
 
 def _fourier_modes(part: Any, sizes: Sequence[int]) -> tuple[int, ...]:
     most = (*(n // 2 for n in sizes[:-1]), sizes[-1] // 2 + 1)
     least = (*(2 * k for k in part.modes[:-1]), max(2 * part.modes[-1] - 2, 1))
-    return _fit(part.modes, most, sizes, part.clip, least)
+    return fit_modes(part.modes, most, sizes, part.clip, least)
 
 
 def _wall_part(part: Any, grid: Grid, out_grid: Grid, w, v, dtype: torch.dtype) -> _wall_map.WallMap:
     most = _walls.fitting_modes(grid, part.kind)
-    modes = _fit(part.modes, most, grid.shape, part.clip, _walls.least_points(grid, part.kind, part.modes))
+    modes = fit_modes(part.modes, most, grid.shape, part.clip, _walls.least_points(grid, part.kind, part.modes))
     return _wall_map.of_walls(part, modes, grid, out_grid, w, v, dtype)
 
 
@@ -136,7 +147,8 @@ def _end_factors(
                 continue
             relative = weights / weights.mean()
             classes = np.unique(np.concatenate([frequencies[:, axis], -frequencies[:, axis]]) % n)
-            modes = np.exp(2j * np.pi * np.outer(np.arange(n), classes) / n) / math.sqrt(n)
+            cos, sin = waves(classes, n)
+            modes = (cos + 1j * sin).T / math.sqrt(n)
             gram = modes.conj().T @ ((1 / relative if inverse else relative)[:, None] * modes)
             values = np.linalg.eigvalsh(gram)
             slack = 8 * n * np.finfo(float).eps

@@ -7,9 +7,11 @@ from typing import Any
 
 from torch import nn
 
-from sciops.lipschitz import _mixing, _models, _torch_layers
+from sciops.lipschitz import _models, _torch_layers
 from sciops.lipschitz._parts import Declared, Setting
 from sciops.lipschitz._pointwise import ELEMENTWISE
+from sciops.lipschitz.fourier import of_spectral, of_spectral_with_skip
+from sciops.mixers import SpectralMixer
 
 Rule = Callable[[Any, Setting], Any]
 
@@ -21,10 +23,10 @@ def _elementwise(slope: Callable[[Any], Any]) -> Rule:
 RULES: dict[type[nn.Module], Declared] = {
     **{k: Declared(_elementwise(slope), "layer", True, k.forward) for k, slope in ELEMENTWISE.items()},
     **{k: Declared(rule, "layer", False, k.forward) for k, rule in _torch_layers.RULES.items()},
-    **{k: Declared(rule, "other", True, k.forward) for k, rule in _mixing.RULES.items()},
+    SpectralMixer: Declared(of_spectral, "other", True, SpectralMixer.forward, of_spectral_with_skip),
     **{k: Declared(rule, "model", True, k.forward) for k, rule in _models.RULES.items()},
 }
-"""Rules by the class of a module. `register` adds to them; a module of another class has no bound."""
+"""Rules by the class of a module. `register` adds to them; mixers bring theirs as a method, ``lipschitz_rule``."""
 
 
 def register(kind: type[nn.Module], rule: Rule | None = None, *, quadrature: bool = False) -> Any:
@@ -58,11 +60,15 @@ def register(kind: type[nn.Module], rule: Rule | None = None, *, quadrature: boo
 
     Notes
     -----
+    A class may bring its rule along as a method instead, ``lipschitz_rule(self, setting)``, as mixers do, with the
+    class attribute ``lipschitz_quadrature = True`` for `quadrature`. A rule registered for the class comes first.
+
     `Setting` says where the module works: ``grid``; ``shape`` of one input with a batch of 1, within `nn.Sequential`;
     ``radius`` of the ball that tokens are assumed to stay in, or None. ``setting.of(part)`` is the bound of a part of
     the module that is called on the module's own input or on one of its shape; it has none where a layer writes to that
     input, unless ``reused=False`` says that nothing else uses it. ``setting.sigma(matrix)`` is a largest singular value
-    from above, in float64. A module with a hook, or with a method that was replaced, has no bound whatever its rule.
+    from above, in float64; ``convolution``, ``attention``, ``slope`` and ``norm`` bound other parts, ``expect`` and
+    ``refuse`` end the bound. A module with a hook, or with a method that was replaced, has no bound whatever its rule.
 
     Examples
     --------

@@ -1,39 +1,30 @@
 """Mixers: the parts of a model that move information between grid points, (batch, *grid, channels) → same."""
 
-from sciops.mixers._sequence import SequenceMixer, copied, selected
-from sciops.mixers.attention import FullAttention
 from sciops.mixers.block_resolvent import BlockResolventAttention
 from sciops.mixers.convolution import Convolution
 from sciops.mixers.linear_attention import LinearAttention
-from sciops.mixers.multipole import MultipoleAttention
 from sciops.mixers.polynomial import PolynomialMixer
 from sciops.mixers.pooling import MeanPool, NoMixer
 from sciops.mixers.recurrence import StructuredRecurrence
+from sciops.mixers.registry import (
+    MIXERS,
+    default_options,
+    imported_mixer,
+    mixer_names,
+    options_by_mixer,
+    register,
+    resolved_options,
+    traits_of,
+)
 from sciops.mixers.resolvent import ResolventAttention
 from sciops.mixers.self_attention import SelfAttention
+from sciops.mixers.sequence import SequenceMixer, copied, selected
 from sciops.mixers.slices import SliceAttention
 from sciops.mixers.spectral import SpectralMixer
 from sciops.mixers.state_space import StateSpaceMixer
 from sciops.mixers.token_mixing import solve_links, solve_mixing
-from sciops.mixers.window import WindowAttention
-
-MIXERS = {
-    "spectral": SpectralMixer,
-    "multipole": MultipoleAttention,
-    "window": WindowAttention,
-    "attention": FullAttention,
-    "slices": SliceAttention,
-    "convolution": Convolution,
-    "self_attention": SelfAttention,
-    "recurrence": StructuredRecurrence,
-    "linear_attention": LinearAttention,
-    "mean_pool": MeanPool,
-    "none": NoMixer,
-    "resolvent": ResolventAttention,
-    "block_resolvent": BlockResolventAttention,
-    "polynomial": PolynomialMixer,
-    "state_space": StateSpaceMixer,
-}
+from sciops.mixers.traits import Traits
+from sciops.mixers.windows import FullAttention, MultipoleAttention, WindowAttention
 
 __all__ = [
     "MIXERS",
@@ -52,9 +43,17 @@ __all__ = [
     "SpectralMixer",
     "StructuredRecurrence",
     "StateSpaceMixer",
+    "Traits",
     "WindowAttention",
     "copied",
+    "default_options",
+    "imported_mixer",
+    "mixer_names",
+    "options_by_mixer",
+    "register",
+    "resolved_options",
     "selected",
     "solve_links",
     "solve_mixing",
+    "traits_of",
 ]

@@ -11,7 +11,7 @@ from sciops.mixers._block_layout import block_size
 from sciops.mixers._block_routes import Before, Blocks, routes_of
 from sciops.mixers._precision import full_precision
 from sciops.mixers._resolvent import unstable
-from sciops.mixers._sequence import lengths_of, only_tokens, put
+from sciops.mixers.sequence import lengths_of, only_tokens, put
 
 
 class BlockState(NamedTuple):

@@ -23,16 +23,18 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
 from sciops._compiling import constant, kept, transformed
+from sciops.bases import multiplicity, waves
 
 Method = Literal["auto", "product", "fft"]
 
 # Kept modes (K of a leading axis, M of the last) from which FFT, cropping and the copies around it take less time than
-# the product. Measured by studies/mixer_speed.py: (leading; last; last where n has a prime factor above 7). Lengths
+# the product. Measured by studies/mixer_speed/: (leading; last; last where n has a prime factor above 7). Lengths
 # between 128 and 8192 cross at about the same number: both costs are proportional to n. The figures of CUDA are
 # estimates from arithmetic and memory rates.
 _FFT_FROM = {"cpu": (192, 224, 320), "cuda": (96, 96, 128)}
@@ -52,7 +54,9 @@ def tables(
         return method == "fft" or (method == "auto" and k >= start)
 
     leading = [
-        _kept_rows(n, k).to(device) if by_fft(k, leading_from) else _leading_table(n, k).to(device=device, dtype=dtype)
+        torch.from_numpy(_kept_rows(n, k)).to(device)
+        if by_fft(k, leading_from)
+        else _leading_table(n, k).to(device=device, dtype=dtype)
         for n, k in zip(sizes, rows)
     ]
     pair = _last_tables(sizes[-1], columns, math.prod(sizes), by_fft(columns, last_from))
@@ -271,38 +275,30 @@ def _smooth(n: int) -> bool:
     return n == 1
 
 
-def _kept_rows(n: int, k: int) -> Tensor:
+def _kept_rows(n: int, k: int) -> np.ndarray:
     """Where 0 … k−1, −1 … −k stand in an FFT of n points."""
-    return torch.cat([torch.arange(k, device="cpu"), -torch.arange(1, k + 1, device="cpu")]) % n
+    return np.concatenate([np.arange(k), -np.arange(1, k + 1)]) % n
 
 
 def _leading_table(n: int, k: int) -> Tensor:
     """exp(−iθkj) as real 2×2 blocks, (re, im) × modes by points × (re, im) : (4K, 2n)."""
-    cos, sin = _cos_sin(_kept_rows(n, k), n)
-    return torch.stack([torch.stack([cos, sin], -1), torch.stack([-sin, cos], -1)]).reshape(4 * k, 2 * n)
+    cos, sin = waves(_kept_rows(n, k), n)
+    return torch.from_numpy(np.stack([np.stack([cos, sin], -1), np.stack([-sin, cos], -1)]).reshape(4 * k, 2 * n))
 
 
 def _last_tables(n: int, m: int, points: int, fft: bool) -> tuple[Tensor, Tensor]:
     """[cos; −sin]/points and c·[cos; −sin] for l = 0 … M−1 : (2M, n) each; the factors alone, (M,) each, for an FFT."""
-    counts = _counts(n, m, torch.float64, torch.device("cpu"))
+    columns = np.arange(m)
+    counts = multiplicity(columns, n).astype(np.float64)
     if fft:
-        return torch.full_like(counts, 1.0 / points), counts
-    cos, sin = _cos_sin(torch.arange(m, device="cpu"), n)
-    table = torch.cat([cos, -sin])
-    return table / points, table * torch.cat([counts, counts])[:, None]
+        return torch.from_numpy(np.full_like(counts, 1.0 / points)), torch.from_numpy(counts)
+    cos, sin = waves(columns, n)
+    table = np.concatenate([cos, -sin])
+    return torch.from_numpy(table / points), torch.from_numpy(table * np.tile(counts, 2)[:, None])
 
 
+@constant
+@kept(64)
 def _counts(n: int, m: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """c_l: how often column l stands in the whole spectrum."""
-    c = torch.full((m,), 2.0, dtype=dtype, device=device)
-    c[0] = 1.0
-    if n % 2 == 0 and m > n // 2:
-        c[n // 2] = 1.0
-    return c
-
-
-def _cos_sin(frequencies: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    # the phase index is reduced modulo n as an integer, so that large k·j lose no digits
-    index = torch.outer(frequencies, torch.arange(n, device="cpu")) % n
-    angle = index.to(torch.float64) * (2.0 * math.pi / n)
-    return torch.cos(angle), torch.sin(angle)
+    return torch.from_numpy(multiplicity(np.arange(m), n)).to(device=device, dtype=dtype)

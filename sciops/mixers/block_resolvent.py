@@ -14,10 +14,11 @@ from sciops.mixers._block_exact import exact
 from sciops.mixers._block_layout import backwards, block_size, in_blocks, tile_order
 from sciops.mixers._block_routes import Blocks, routes_of
 from sciops.mixers._block_solve import Routes, applied, lifted, reduced, spread, structured_solve, summaries
+from sciops.mixers._bounds import SCORES
 from sciops.mixers._precision import full_precision
 from sciops.mixers._resolvent import iterations, solve, unstable
-from sciops.mixers._sequence import lengths_of
 from sciops.mixers.resolvent import ResolventAttention, ResolventState
+from sciops.mixers.sequence import lengths_of
 
 
 class BlockResolventAttention(ResolventAttention):
@@ -48,6 +49,8 @@ class BlockResolventAttention(ResolventAttention):
 
     Raises ValueError as `ResolventAttention`, and for options that do not go together.
     """
+
+    lipschitz_rule = SCORES
 
     def __init__(
         self,

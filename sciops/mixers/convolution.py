@@ -59,5 +59,9 @@ class Convolution(nn.Module):
         convolve = (F.conv1d, F.conv2d, F.conv3d)[self.axes - 1]
         return convolve(z, self.weight.to(z.dtype), self.bias.to(z.dtype), padding=pad).movedim(1, -1)
 
+    def lipschitz_rule(self, setting: Any) -> tuple[Tensor, str]:
+        mode = "circular" if setting.grid.centering == "periodic" else self.padding
+        return setting.convolution(self.weight, padding_mode=mode), f"convolution, {mode} padding"
+
     def extra_repr(self) -> str:
         return f"{self.channels}, size={self.size}, padding={self.padding!r}"

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from sciops._compiling import constant, kept, transformed
+from sciops.mixers._bounds import PRODUCTS
 from sciops.mixers._padding import padded
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._quadrature import check_grid, quadrature
-from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens
+from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens
 
 _CHUNK = 64  # tokens whose scores with one another are computed
 _STRETCH = 64 * _CHUNK  # tokens whose chunks are computed at once
@@ -39,6 +40,8 @@ class LinearAttention(SequenceMixer):
 
     Raises ValueError for heads that do not divide channels, unknown features, and decays outside 0 < γ ≤ 1.
     """
+
+    lipschitz_rule = PRODUCTS
 
     def __init__(
         self,

@@ -8,14 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from sciops.grids import Grid
+from sciops.mixers._bounds import PRODUCTS
 from sciops.mixers._padding import padded
 from sciops.mixers._polynomial_features import PolynomialFeatures
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._quadrature import check_grid, quadrature
 from sciops.mixers._running_means import running_means
-from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens
 from sciops.mixers._stretches import in_stretches
 from sciops.mixers.self_attention import rotated
+from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens
 
 # torch's own hardsigmoid has no second derivative
 _GATES = {"sigmoid": torch.sigmoid, "hardsigmoid": lambda x: (x / 6 + 0.5).clamp(0, 1)}
@@ -59,6 +60,8 @@ class PolynomialMixer(SequenceMixer):
     Raises ValueError for sizes below 1, gate_heads that do not divide the features, groups that do not divide channels
     and m, an odd number of features with rope, and a block without causal.
     """
+
+    lipschitz_rule = PRODUCTS
 
     def __init__(
         self,

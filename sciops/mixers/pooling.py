@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops.mixers._bounds import UP
 from sciops.mixers._precision import working_dtype
 from sciops.mixers._quadrature import check_grid, quadrature
-from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens
+from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens
 
 
 class PoolState(NamedTuple):
@@ -83,6 +85,27 @@ class MeanPool(SequenceMixer):
     def _read(self, x: Tensor, mean: Tensor) -> Tensor:
         return self.out(F.gelu(self.of_token(x) + self.of_mean(mean.to(x.dtype))))
 
+    lipschitz_quadrature = True
+
+    def lipschitz_rule(self, setting: Any) -> tuple[Tensor, str]:
+        """‖W_o‖ γ (‖W_l‖ + ‖W_m‖ γ ‖W_s‖ m), γ the slope of GELU, m the norm of the mean spread over the points.
+
+        The quadrature mean is a projection in the quadrature norm; without weights in the norm m = √n ‖w‖₂/Σw. Running
+        means are Cesàro's operator, of norm below 2 (Hardy).
+        """
+        names = ("of_token", "of_mean", "of_summary", "out")
+        for name in names:
+            setting.expect(getattr(self, name), nn.Linear, place=name)
+        own, of_mean, of_summary, out = (setting.sigma(getattr(self, name).weight) for name in names)
+        if self.causal:
+            m = 2.0 * setting.ends
+        else:
+            w = setting.grid.weights()
+            m = 1.0 if setting.weighted else math.sqrt(w.size) * float((w**2).sum()) ** 0.5 / float(w.sum())
+        gelu, mean = setting.slope(F.gelu), "running mean" if self.causal else "mean"
+        value = out * gelu * (own + of_mean * gelu * of_summary * m) * UP
+        return value, f"‖W_o‖ γ (‖W_l‖ + γ ‖W_m‖ ‖W_s‖), {mean}"
+
     def extra_repr(self) -> str:
         return f"{self.channels}, causal={self.causal}"
 
@@ -93,6 +116,9 @@ class NoState(NamedTuple):
 
 class NoMixer(SequenceMixer):
     """y = 0·x: in a residual block tokens pass as they are, each by itself. The baseline without mixing."""
+
+    def lipschitz_rule(self, setting: Any) -> tuple[float, str]:
+        return 0.0, "nothing moves"
 
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
         return 0 * x

@@ -9,10 +9,11 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sciops.mixers._bounds import SCORES
 from sciops.mixers._linked import gathered, linked_products
 from sciops.mixers._links import Links, offsets_of, slots_of
 from sciops.mixers._precision import full_precision, working_dtype
-from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens, put
+from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens, put
 from sciops.mixers.token_mixing import linked_solution, solve_mixing
 
 _BIASES = 128  # offsets with a bias of their own; those after share the last
@@ -67,6 +68,8 @@ class StructuredRecurrence(SequenceMixer):
     not rise from at least 1 (from 1 where cache_efficient), an order below 1, γ outside 0.05 … 1, and a "dense" cache
     that should be small.
     """
+
+    lipschitz_rule = SCORES
 
     def __init__(
         self,

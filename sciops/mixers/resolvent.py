@@ -8,10 +8,11 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sciops.mixers._bounds import SCORES
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._resolvent import iterations, resolvent, solve
-from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens, put
 from sciops.mixers.self_attention import alibi_slopes, check_heads, rotated
+from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens, put
 
 LEARNED_LIMIT = 0.999  # of a learned γ, so that 1/(1 − γ), the condition number, stays bounded
 
@@ -48,6 +49,8 @@ class ResolventAttention(SequenceMixer):
     Half precision is solved in float32.
     Raises ValueError when heads do not divide channels, for γ outside [0, 1), and for unknown names.
     """
+
+    lipschitz_rule = SCORES
 
     def __init__(
         self,

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops.mixers._bounds import UP, expect_linear
 from sciops.mixers._padding import padded
-from sciops.mixers._scores import attended
-from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens, put, tail
+from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens, put, tail
+from sciops.mixers.softmax_attention import attended
 
 _WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once
 
@@ -157,6 +158,18 @@ class SelfAttention(SequenceMixer):
         windows = (z.flatten(0, 1).split(_WINDOWS_OF_A_CALL) for z in (q, k, v, bias))
         y = torch.cat([_attend(*part) for part in zip(*windows)])
         return y.unflatten(0, (batch, blocks)).flatten(1, 2)[:, :n]
+
+    def lipschitz_rule(self, setting: Any) -> tuple[Tensor, str]:
+        if self.causal or self.window is not None or self.positions != "none":
+            setting.refuse("SelfAttention: a rule exists for whole, bidirectional attention without positions")
+        expect_linear(self, setting, "out")
+        radius = setting.radius
+        if radius is None:
+            setting.refuse("softmax attention has no global bound: its slope grows with its tokens; pass radius=")
+        q, k, v = setting.cast(self.qkv.weight).chunk(3)
+        tokens, out = setting.grid.size, setting.cast(self.out.weight)
+        value = setting.attention(q, k, v, tokens=tokens, radius=float(radius), heads=self.heads, output=out)
+        return value * UP, f"tokens of norm ≤ {setting.shown(radius)}, {tokens} of them"
 
     def extra_repr(self) -> str:
         window = "" if self.window is None else f", window={self.window}"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from sciops._compiling import kept, uncompiled
 from sciops.grids import Grid
+from sciops.mixers._bounds import UP, expect_linear
 from sciops.mixers._precision import full_precision
 
 _EMPTY = 1e-8  # share of the points below which a slice counts as empty and its token goes to zero
@@ -88,6 +92,46 @@ class SliceAttention(nn.Module):
         # so few tokens that a fused kernel gains nothing, and it would end the second derivative
         q, k, v = self.qkv(tokens).chunk(3, -1)
         return (q @ k.mT * q.shape[-1] ** -0.5).softmax(-1).to(v.dtype) @ v
+
+    def lipschitz_rule(self, setting: Any) -> tuple[Tensor, str]:
+        """Points to slices to points, head by head, every weight w at least w̃ and every token in the hull of the f.
+
+        Tokens t = Σ p f with p = ωw/D, D ≥ N(w̃ + ε): ‖p‖₂ ≤ √(ω̄/(N(w̃ + ε))), and by dw: 2F √ω̄ ‖dw‖/(√N (w̃ + ε)).
+        Back: ‖w‖₂ ≤ √N, and ‖O‖ ≤ √M ‖V‖F times ‖dw‖. ‖dw‖ ≤ ½ ‖S‖/τ ‖dz‖. N cancels.
+        """
+        project, radius = self.project, setting.radius
+        setting.expect(project, nn.Conv2d if self.local else nn.Linear, place="project")
+        expect_linear(self, setting, "slice", "out")
+        if self.local and (project.kernel_size, project.padding, project.groups) != ((3, 3), (1, 1), 1):
+            setting.refuse("slice attention with another local kernel than 3×3: no rule")
+        if radius is None:
+            setting.refuse("slice attention has no bound without a ball: pass radius=")
+        heads, count = self.heads, self.slices
+        sharp = 1 / setting.cast(self.temperature).clamp(*_TEMPERATURES)
+        weight, bias = (setting.cast(w).unflatten(0, (2, heads, -1)) for w in (project.weight, project.bias))
+        s, shift = setting.cast(self.slice.weight), setting.cast(self.slice.bias)
+        q, k, v = setting.cast(self.qkv.weight).chunk(3)
+        most = 1.0
+        if self.weighted:
+            most = float(_weights(setting.grid, torch.float64, torch.device("cpu")).max())
+
+        def reached(w: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+            """(norm, largest value) of a linear map of channels, or of a 3×3 convolution with zeros outside."""
+            taps = w.flatten(2).movedim(2, 0) if self.local else [w]
+            gain = setting.convolution(w) if self.local else setting.sigma(w)
+            return gain, (sum(setting.sigma(tap) for tap in taps) * radius + b.norm()) * UP
+
+        each = []
+        for h in range(heads):
+            (z_gain, z_ball), (f_gain, f_ball) = (reached(weight[i, h], bias[i, h]) for i in (0, 1))
+            spread = sharp[h] * (2 * s.norm(dim=1).max() * z_ball + shift.max() - shift.min())
+            least = 1 / (1 + (count - 1) * torch.exp(spread)) + _EMPTY
+            dw = 0.5 * setting.sigma(s) * sharp[h] * z_gain
+            token = (most / least).sqrt() * f_gain + 2 * f_ball * math.sqrt(most) / least * dw
+            among = setting.attention(q, k, v, tokens=count, radius=f_ball)
+            each.append(among * token + math.sqrt(count) * setting.sigma(v) * f_ball * dw)
+        joined = torch.stack(each).square().sum().sqrt() * setting.sigma(self.out.weight)
+        return joined * UP, f"{count} slices, tokens of norm ≤ {setting.shown(radius)}"
 
     def extra_repr(self) -> str:
         return f"{self.channels}, heads={self.heads}, slices={self.slices}, weighted={self.weighted}"

@@ -14,6 +14,7 @@ from sciops._compiling import exporting
 from sciops.grids import Grid
 from sciops.mixers import _fourier, _walls
 from sciops.mixers._precision import full_precision, working_dtype
+from sciops.mixers.traits import Traits
 
 _GAIN = 0.1  # root-mean-square gain per mode at the start
 
@@ -86,7 +87,7 @@ class SpectralMixer(nn.Module):
             raise ValueError(f"compat_shift=True with basis={basis!r}: it repeats a fault of Fourier layers only")
         diagonal = weights == "diagonal"
         if basis == "fourier":
-            parts = [_FourierModes(channels, self.out_channels, self.modes, diagonal, clip_modes, compat_shift)]
+            parts = [FourierModes(channels, self.out_channels, self.modes, diagonal, clip_modes, compat_shift)]
         elif basis == "sine-cosine":
             if channels < 2 or self.out_channels < 2:
                 raise ValueError(f"channels={channels}: 'sine-cosine' needs at least two, one for each basis")
@@ -94,11 +95,18 @@ class SpectralMixer(nn.Module):
                 (kind, (channels + odd) // 2, (self.out_channels + odd) // 2)
                 for kind, odd in (("sine", 1), ("cosine", 0))
             ]
-            parts = [_WallModes(c, o, self.modes, kind, diagonal, clip_modes) for kind, c, o in halves]
+            parts = [WallModes(c, o, self.modes, kind, diagonal, clip_modes) for kind, c, o in halves]
         else:
-            parts = [_WallModes(channels, self.out_channels, self.modes, basis, diagonal, clip_modes)]
+            parts = [WallModes(channels, self.out_channels, self.modes, basis, diagonal, clip_modes)]
         self.parts = nn.ModuleList(parts)
         self.bias = nn.Parameter(torch.zeros(self.out_channels)) if bias else None
+
+    @classmethod
+    def traits(cls, *, basis: Basis = "fourier", **_: Any) -> Traits:
+        """A sine basis knows the walls, cosines do not; frequencies −1 and 0 are the fewest of a Fourier layer."""
+        if basis == "fourier":
+            return Traits(periodic=True, least_points=2)
+        return Traits(coordinates="none" if basis == "sine" else "wall", least_points=2)
 
     def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
         if x.ndim != len(self.modes) + 2 or x.shape[-1] != self.channels:
@@ -171,7 +179,7 @@ class SpectralMixer(nn.Module):
         return mixer
 
 
-class _FourierModes(nn.Module):
+class FourierModes(nn.Module):
     """irfft(R · rfft(x)) on the kept modes."""
 
     method: _fourier.Method = "auto"
@@ -189,7 +197,7 @@ class _FourierModes(nn.Module):
         sizes = tuple(operator.index(n) for n in x.shape[1:-1])  # a compiler must not make symbols of them
         most = (*(n // 2 for n in sizes[:-1]), sizes[-1] // 2 + 1)
         least = (*(2 * k for k in self.modes[:-1]), max(2 * self.modes[-1] - 2, 1))
-        modes = _fit(self.modes, most, sizes, self.clip, least)
+        modes = fit_modes(self.modes, most, sizes, self.clip, least)
         weight = self.weight
         for axis, (k, full) in enumerate(zip(modes[:-1], self.modes[:-1])):
             if k < full:
@@ -218,7 +226,7 @@ class _FourierModes(nn.Module):
         return _fourier.transpose(z, sizes, leading, synthesis)
 
 
-class _WallModes(nn.Module):
+class WallModes(nn.Module):
     """S · R · P x with P the analysis and S the synthesis in sines or cosines of the domain."""
 
     def __init__(self, channels, out_channels, modes, kind, diagonal, clip) -> None:
@@ -231,7 +239,7 @@ class _WallModes(nn.Module):
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
         most = _walls.fitting_modes(grid, self.kind)
-        modes = _fit(self.modes, most, grid.shape, self.clip, _walls.least_points(grid, self.kind, self.modes))
+        modes = fit_modes(self.modes, most, grid.shape, self.clip, _walls.least_points(grid, self.kind, self.modes))
         weight = self.weight if modes == self.modes else self.weight[tuple(slice(k) for k in modes)]
         weight = weight.to(x.dtype)
         tables = _walls.wall_tables(grid, self.kind, modes, x.dtype, x.device)
@@ -244,7 +252,7 @@ class _WallModes(nn.Module):
         return _walls.synthesise(z.reshape(x.shape[0], *modes, z.shape[-1]), tables)
 
 
-def _fit(modes, most, sizes, clip: bool, least) -> tuple[int, ...]:
+def fit_modes(modes, most, sizes, clip: bool, least) -> tuple[int, ...]:
     """The modes that are used on this grid; `least`: the grid that would hold them all, None when not known."""
     fitting = tuple(min(k, m) for k, m in zip(modes, most))
     if fitting == modes or (clip and min(fitting) > 0):

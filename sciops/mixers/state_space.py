@@ -8,12 +8,13 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sciops.mixers._bounds import PRODUCTS
 from sciops.mixers._diagonal_kernel import DiagonalKernel, circular
 from sciops.mixers._exponential_sums import exponential_sum, weighted_past
 from sciops.mixers._long_convolution import convolved, fast_length
 from sciops.mixers._precision import full_precision, working_dtype
 from sciops.mixers._quadrature import check_grid
-from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens
+from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens
 
 _CHUNK = 16_384  # tokens of a prefill that are convolved at once; a state joins the chunks
 
@@ -52,6 +53,8 @@ class StateSpaceMixer(SequenceMixer):
     Raises ValueError for an odd state, heads that do not divide channels, an empty range of Δ, a periodic causal one, a
     mask on a ring, and a grid that x is not on or whose number of axes is not `axes`.
     """
+
+    lipschitz_rule = PRODUCTS
 
     def __init__(
         self,

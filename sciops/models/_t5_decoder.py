@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.mixers._scores import attended
-from sciops.mixers._sequence import lengths_of, put
+from sciops.mixers.sequence import lengths_of, put
+from sciops.mixers.softmax_attention import attended
 from sciops.models.norms import RMSNorm
 
 

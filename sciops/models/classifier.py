@@ -7,14 +7,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from sciops.mixers import MIXERS
+from sciops.mixers import MIXERS, default_options, mixer_names, resolved_options, traits_of
 from sciops.models._classifier_arms import classifier_arms, match_parameters
 from sciops.models._inputs import check_input
-from sciops.models._mixer_options import spelled_out
-from sciops.models._stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
 from sciops.models.blocks import ResidualBlock
 from sciops.models.norms import make_norm
 from sciops.models.operator import description
+from sciops.models.stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
 
 __all__ = ["Classifier", "classifier_arms", "match_parameters"]
 
@@ -87,7 +86,7 @@ class Classifier(nn.Module):
         mixers = _one_per_stage("mixer", mixer, str, stages)
         given = _one_per_stage("mixer_options", {} if mixer_options is None else mixer_options, Mapping, stages)
         shared = dict(heads=_one_per_stage("heads", heads, int, stages), window=window, recompute=recompute)
-        options = [_mixer_options(name, i, given[i], shared, shift) for i, name in enumerate(mixers)]
+        options = [_of_stage(name, i, given[i], shared, shift) for i, name in enumerate(mixer_names(mixers))]
 
         self.in_channels, self.out_channels = in_channels, out_channels
         block = dict(norm=norm, order=order, mlp=mlp, mlp_ratio=mlp_ratio, mixer_activation=mixer_activation)
@@ -104,8 +103,8 @@ class Classifier(nn.Module):
                 blocks.append(ResidualBlock(width, part, drop_path=drop_path * done / last, **block))
                 done += 1
             where = SinCosPosition(width) if position == "sincos" and i == 0 else None
-            # frequencies −1 and 0 are the fewest of a Fourier layer
-            self.stages.append(Stage(enter, where, blocks, least=2 if mixers[i] == "spectral" else 1))
+            least = traits_of(mixers[i], options[i][0]).least_points
+            self.stages.append(Stage(enter, where, blocks, least=least))
         self.norm = make_norm(norm, widths[-1])
         self.head = nn.Linear(widths[-1], out_channels)
         self.config = description(
@@ -157,17 +156,15 @@ def _one_per_stage(name: str, given: Any, kind: type, stages: int) -> tuple[Any,
     return values
 
 
-def _mixer_options(
+def _of_stage(
     name: str, stage: int, given: Mapping[str, Any], shared: Mapping[str, Any], shift: bool | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """All options of a stage's mixer in its blocks 0, 2, … and 1, 3, …"""
-    if name not in MIXERS:
-        raise ValueError(f"mixer={name!r}: expected one of {tuple(MIXERS)}")
-    known = spelled_out(name, {}, 2)
+    known = default_options(name)
     ours = dict(shared, heads=shared["heads"][stage], norm=False, clip_modes=True)
     theirs = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
-    options = spelled_out(name, {k: v for k, v in ours.items() if k in known} | theirs, 2)
-    moved = name == "window" if shift is None else shift
+    options = resolved_options(name, {k: v for k, v in ours.items() if k in known} | theirs, 2)
+    moved = traits_of(name, options).shifts if shift is None else shift
     if not moved or "shift" not in known or "shift" in given or options["stride"] not in (None, options["window"]):
         return options, options
     return options, dict(options, shift=options["window"] // 2)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from sciops.mixers import MIXERS
+from sciops._options import check_options, options_of
+from sciops.mixers import default_options
 from sciops.models.operator import Operator, description
 
 
@@ -16,17 +16,14 @@ def compose(name: str, in_channels: int, out_channels: int, mixers: Sequence[str
     Its `.config` is {"name": name, "options": …} with every option spelled out, so that a saved model does not change
     when a default does. Raises TypeError for an unknown option, naming the known ones.
     """
-    spine = _parameters(Operator) - {"in_channels", "out_channels", "mixer", "mixer_options"}
-    takes = {mixer: _parameters(MIXERS[mixer]) - {"channels", "out_channels"} for mixer in dict.fromkeys(mixers)}
-    known = spine.union(*takes.values())
-    unknown = [key for key in options if key not in known]
-    if unknown:
-        raise TypeError(f"{name}: unknown option {unknown[0]!r}; it takes {', '.join(sorted(known))}")
-    mixer_options = {
+    spine = options_of(Operator, "in_channels", "out_channels", "mixer", "mixer_options")
+    takes = {mixer: default_options(mixer) for mixer in mixers}
+    check_options(name, options, spine.keys() | set().union(*takes.values()))
+    by_mixer = {
         mixer: {k: v for k, v in options.items() if k in names and k not in spine} for mixer, names in takes.items()
     }
     given = {k: v for k, v in options.items() if k in spine}
-    model = Operator(in_channels, out_channels, mixer=tuple(mixers), mixer_options=mixer_options, **given)
+    model = Operator(in_channels, out_channels, mixer=tuple(mixers), mixer_options=by_mixer, **given)
     resolved = dict(model.config["options"])
     del resolved["mixer"]
     chosen = resolved.pop("mixer_options")
@@ -34,11 +31,3 @@ def compose(name: str, in_channels: int, out_channels: int, mixers: Sequence[str
         resolved.update({k: v for k, v in one.items() if k not in spine})
     model.config = description(name, **resolved)
     return model
-
-
-def _parameters(callable_: Any) -> set[str]:
-    return {
-        p.name
-        for p in inspect.signature(callable_).parameters.values()
-        if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-    }

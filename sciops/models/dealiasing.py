@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sciops._compiling import constant, kept
 from sciops.grids import Grid
+from sciops.resampling import resample
 
 
 def on_finer_grid(
@@ -32,7 +33,7 @@ def on_finer_grid(
         return f(*fields)
     kind = "periodic" if periodic or grid.centering == "periodic" else grid.centering
     place = fields[0].dtype, fields[0].device
-    tables = [_tables(operator.index(n), factor, kind, *place) for n in grid.shape]
+    tables = [finer_grid_tables(operator.index(n), factor, kind, *place) for n in grid.shape]
     fine = list(fields)
     for axis, (up, _) in enumerate(tables, start=1):
         fine = [_along(up, x, axis) for x in fine]
@@ -50,28 +51,12 @@ def _along(matrix: Tensor, x: Tensor, axis: int) -> Tensor:
 
 @constant
 @kept(64)
-def _tables(n: int, factor: int, kind: str, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+def finer_grid_tables(
+    n: int, factor: int, kind: str, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """(up, down) on one axis: (m, n) interpolation from n to m points, and (n, m) its weighted pseudo-inverse."""
-    if kind == "periodic":
-        m, weights = n * factor, np.ones(n * factor)
-        x, y = np.arange(n) / n, np.arange(m) / m
-        k = np.arange(1, (n + 1) // 2)
-
-        def basis(t: np.ndarray) -> np.ndarray:
-            rows = [np.ones((1, len(t))), np.cos(2 * np.pi * k[:, None] * t), np.sin(2 * np.pi * k[:, None] * t)]
-            if n % 2 == 0:
-                # the one wave of n/2 that n points can see is the cosine
-                rows.append(np.cos(np.pi * n * t)[None])
-            return np.concatenate(rows)
-    else:
-        m = (n - 1) * factor + 1 if kind == "node" else n * factor
-        fine, coarse = Grid((m,), None, kind), Grid((n,), None, kind)
-        weights = fine.weights()
-        x, y = coarse.coordinates()[0], fine.coordinates()[0]
-
-        def basis(t: np.ndarray) -> np.ndarray:
-            return np.cos(np.pi * np.arange(n)[:, None] * t)
-
-    up = np.linalg.solve(basis(x), basis(y)).T
+    m = (n - 1) * factor + 1 if kind == "node" else n * factor
+    coarse, fine = Grid((n,), None, kind), Grid((m,), None, kind)
+    up, weights = resample(np.eye(n), coarse, fine, "fourier" if kind == "periodic" else "cosine").T, fine.weights()
     down = np.linalg.solve(up.T @ (weights[:, None] * up), up.T * weights)
     return tuple(torch.from_numpy(np.ascontiguousarray(t)).to(device=device, dtype=dtype) for t in (up, down))

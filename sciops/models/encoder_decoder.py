@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.mixers._sequence import only_tokens
+from sciops.mixers.sequence import only_tokens
 from sciops.models._t5_decoder import DecoderState, T5Decoder
 from sciops.models._tokens import check_depths, check_positive, embedded, of_last
 from sciops.models.apply import evaluating

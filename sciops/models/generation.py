@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sciops.mixers._sequence import selected
+from sciops.mixers.sequence import selected
 from sciops.models.apply import evaluating
 
 

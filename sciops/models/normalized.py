@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from sciops.datasets.normalizers import Normalizer
+from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, grid_for, wall_of
 from sciops.models.features import wall_mask

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from sciops._json import plain
 from sciops.grids import Grid
-from sciops.mixers import MIXERS
+from sciops.mixers import MIXERS, Traits, mixer_names, options_by_mixer, resolved_options, traits_of
 from sciops.models._inputs import check_input
-from sciops.models._mixer_options import options_by_mixer, spelled_out
 from sciops.models.blocks import ClassicBlock, LocalKernel, ResidualBlock, pointwise
 from sciops.models.features import COORDINATES, coordinate_channels, coordinate_count, wall_mask
 from sciops.models.norms import make_norm
@@ -89,15 +88,12 @@ class Operator(nn.Module):
         _check(int(dealias) == dealias and dealias >= 1, f"dealias={dealias!r}: expected a whole number, 1 or more")
         _check(block in ("residual", "classic"), f"block={block!r}: expected 'residual' or 'classic'")
         _check(wall in ("none", "zero"), f"wall={wall!r}: expected 'none' or 'zero'")
-        names = (mixer,) if isinstance(mixer, str) else tuple(mixer)
-        for name in names:
-            _check(name in MIXERS, f"mixer={name!r}: expected one of {tuple(MIXERS)}")
-        options = options_by_mixer(names, dict(mixer_options or {}))
+        names = mixer_names(mixer)
+        options = options_by_mixer(names, mixer_options or {})
         reference = Grid.from_dict(dict(grid)) if isinstance(grid, Mapping) else grid
 
         self.in_channels, self.out_channels = in_channels, out_channels
         self.reference, self.wall, self.dilate = reference, wall, dilate
-        self.periodic = any(_is_fourier(name, options[name]) for name in names)
         _check(ndim is None or (int(ndim) == ndim and ndim >= 1), f"ndim={ndim!r}: expected a number of axes")
         known = _axes_of(options) if reference is None else reference.ndim
         self.ndim = known if ndim is None else int(ndim)
@@ -105,8 +101,10 @@ class Operator(nn.Module):
             reference is None or reference.ndim == self.ndim,
             f"ndim={ndim}: the grid has {reference.ndim if reference is not None else 0} axes; leave ndim out",
         )
-        options = {name: spelled_out(name, options[name], self.ndim) for name in options}
-        self.coordinates = _automatic(names, options, reference) if coordinates == "auto" else coordinates
+        options = {name: resolved_options(name, options[name], self.ndim) for name in options}
+        traits = {traits_of(name, options[name]) for name in options}
+        self.periodic = any(one.periodic for one in traits)
+        self.coordinates = _automatic(traits, reference) if coordinates == "auto" else coordinates
         _check(self.coordinates in COORDINATES, f"coordinates={coordinates!r}: expected 'auto' or one of {COORDINATES}")
         self.reference_spacing = _spacing(reference_spacing, reference, self.ndim)
         if norm is None:
@@ -231,17 +229,11 @@ def _check(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
-def _is_fourier(name: str, options: Mapping[str, Any]) -> bool:
-    return name == "spectral" and options.get("basis", "fourier") == "fourier"
-
-
-def _automatic(names: Sequence[str], options: Mapping[str, Mapping[str, Any]], reference: Grid | None) -> str:
+def _automatic(traits: Collection[Traits], reference: Grid | None) -> str:
     if reference is not None and reference.centering == "periodic":
         return "none"
-    bases = {options[name].get("basis", "fourier") for name in names if name == "spectral"}
-    if set(names) != {"spectral"} or "fourier" in bases:
-        return "linear"
-    return "none" if bases == {"sine"} else "wall"
+    wanted = {one.coordinates for one in traits}
+    return wanted.pop() if len(wanted) == 1 else "linear"
 
 
 def _axes_of(options: Mapping[str, Mapping[str, Any]]) -> int:

@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import nn
 
-from sciops.datasets.normalizers import Normalizer
+from sciops._options import check_options
+from sciops.datasets.fields.normalizers import Normalizer
 from sciops.models.classifier import Classifier
 from sciops.models.corrector import Corrector, corrector
 from sciops.models.effective_coefficient import EffectiveCoefficient, effective_coefficient
@@ -95,9 +96,8 @@ def _expect_known(name: str, make: Callable[..., nn.Module], options: Mapping[st
     """Raises TypeError for an option that `make` has no parameter for; those with ``**options`` look themselves."""
     parameters = inspect.signature(make).parameters.values()
     known = {p.name for p in parameters} - {"in_channels", "out_channels"}
-    unknown = [option for option in options if option not in known]
-    if unknown and all(p.kind is not p.VAR_KEYWORD for p in parameters):
-        raise TypeError(f"{name}: unknown option {unknown[0]!r}; it takes {', '.join(sorted(known))}")
+    if all(p.kind is not p.VAR_KEYWORD for p in parameters):
+        check_options(name, options, known)
 
 
 def model_from_config(config: Mapping[str, Any]) -> nn.Module:

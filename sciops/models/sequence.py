@@ -9,9 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.mixers import MIXERS
-from sciops.mixers._sequence import SequenceMixer, lengths_of, only_tokens, tail
-from sciops.models._mixer_options import options_by_mixer, spelled_out
+from sciops.mixers import MIXERS, options_by_mixer, resolved_options
+from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens, tail
 from sciops.models.blocks import hidden_width
 from sciops.models.norms import make_norm
 
@@ -157,9 +156,9 @@ class SequenceStack(nn.Module):
                 raise ValueError(f"mixer={name!r}: expected one for sequences, {', '.join(sequential)}")
         if norm == "instance":
             raise ValueError("norm='instance' has moments over the sequence: expected 'rms', 'layer' or 'none'")
-        options = options_by_mixer(names, dict(mixer_options or {}))
+        options = options_by_mixer(names, mixer_options or {})
         # kept spelled out, so that a saved model does not change when a default does
-        self.mixer_options = {name: {**spelled_out(name, options[name], 1), "causal": causal} for name in options}
+        self.mixer_options = {name: {**resolved_options(name, options[name], 1), "causal": causal} for name in options}
         for name, given in options.items():
             if given.get("causal", causal) != causal:
                 raise ValueError(f"mixer_options of {name!r} say causal={given['causal']}, the stack causal={causal}")

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.mixers._sequence import only_tokens
+from sciops.mixers.sequence import only_tokens
 from sciops.models._inputs import check_input
 from sciops.models._log_mel import LogMel, RunningNorm
 from sciops.models.apply import evaluating

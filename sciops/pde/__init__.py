@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 __all__ = [
     "adjoint",
@@ -24,6 +25,23 @@ __all__ = [
     "poisson",
     "wave",
 ]
+
+if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr__`
+    from sciops.pde import (
+        adjoint,
+        advection,
+        burgers,
+        darcy,
+        fisher_kpp,
+        gray_scott,
+        heat,
+        helmholtz,
+        kdv,
+        kuramoto_sivashinsky,
+        navier_stokes,
+        poisson,
+        wave,
+    )
 
 
 def __getattr__(name: str) -> ModuleType:

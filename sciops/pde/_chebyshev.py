@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sciops.bases import Basis, points
+
 __all__ = ["chebyshev_coefficients", "oscillation_terms", "polynomial_sum"]
 
 
@@ -31,12 +33,10 @@ def chebyshev_coefficients(f: Callable[[np.ndarray], np.ndarray], upper: float, 
 
     f : z (terms,) → (…, terms)
     """
-    from scipy.fft import dct
-
-    # z = b cos² keeps its digits near 0, where b(1 + s)/2 would not
-    z = upper * np.cos(np.pi * (np.arange(terms) + 0.5) / (2 * terms)) ** 2
-    coefficients = dct(f(z), type=2, axis=-1) / terms
-    coefficients[..., 0] /= 2
+    # a Chebyshev sum in s = cos θ is a cosine sum in θ; z = b cos² keeps its digits near 0, where b(1 + s)/2 would not
+    basis = Basis("cosine", terms, "cell")
+    z = upper * np.cos(np.pi / 2 * points(terms, "cell")) ** 2
+    coefficients = basis.multiplicity() * basis.analysis(f(z))
     coefficients[..., 1::2] *= -1
     return coefficients
 

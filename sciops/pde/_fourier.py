@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from sciops.bases import Basis, fourier_numbers
 from sciops.grids import Grid
 
 __all__ = ["FourierSpace", "check_periodic"]
@@ -41,17 +43,14 @@ class FourierSpace:
     @cached_property
     def numbers(self) -> tuple[Tensor, ...]:
         """q per axis, float64, shaped to broadcast over a spectrum: 0, 1, … (n − 1)//2, −(n//2), …; last axis q ≥ 0."""
-        d, shaped = self.grid.ndim, []
-        for axis, n in enumerate(self.grid.shape):
-            frequencies = torch.fft.rfftfreq if axis == d - 1 else torch.fft.fftfreq
-            q = torch.round(frequencies(n, dtype=torch.float64) * n)
-            shaped.append(q.reshape([-1 if i == axis else 1 for i in range(d)]))
-        return tuple(shaped)
+        *rows, last = self.grid.shape
+        return _mesh([*(fourier_numbers(n, half=False) for n in rows), fourier_numbers(last, half=True)])
 
     @cached_property
     def wavenumbers(self) -> tuple[Tensor, ...]:
         """k per axis, 2πq/L, shaped like `numbers`."""
-        return tuple(2 * torch.pi / (b - a) * q for q, (a, b) in zip(self.numbers, self.grid.extent))
+        lines = [Basis("fourier", n, "periodic", b - a) for n, (a, b) in zip(self.grid.shape, self.grid.extent)]
+        return _mesh([line.wavenumbers(half=line is lines[-1]) for line in lines])
 
     @cached_property
     def laplacian(self) -> Tensor:
@@ -86,6 +85,10 @@ class FourierSpace:
     def cast(self, symbol: Tensor) -> Tensor:
         """A symbol on the state's device, in its real or complex dtype."""
         return symbol.to(self.device, self.dtype.to_complex() if symbol.is_complex() else self.dtype)
+
+
+def _mesh(lines: list[np.ndarray]) -> tuple[Tensor, ...]:
+    return tuple(torch.from_numpy(k.astype(np.float64)) for k in np.meshgrid(*lines, indexing="ij", sparse=True))
 
 
 def check_periodic(grid: Grid) -> None:

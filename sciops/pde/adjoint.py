@@ -11,10 +11,10 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from sciops._compiling import one_by_one, refuse_exporting
 from sciops.grids import Grid
-from sciops.pde import _five_point as scheme
 from sciops.pde import darcy
-from sciops.pde._darcy_system import coefficient_of, system_of
-from sciops.pde._walls import Boundary, write_values
+from sciops.pde.darcy import five_point as scheme
+from sciops.pde.darcy.system import coefficient_of, system_of
+from sciops.pde.darcy.walls import Boundary, write_values
 
 __all__ = ["solve"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -11,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._axis_matrices import axes_of
+from sciops import bases
+from sciops.bases import KIND_OF
 from sciops.grids import Grid
-from sciops.random_fields import _bases, _shells
+from sciops.random_fields import normal_coefficients
 
 Boundary = Literal["neumann", "dirichlet", "periodic"]
 
@@ -50,15 +50,9 @@ class Eigenbasis:
 
         More modes on a finer grid only add to the coefficients of a coarser one.
         """
-        side = max(self.modes)
-        place = _shells(side, len(self.modes))
-        box = np.empty(side ** len(self.modes))
-        out = np.empty((samples, *self.modes))
-        kept = tuple(slice(m) for m in self.modes)
+        out, kept = np.empty((samples, *self.modes)), tuple(slice(m) for m in self.modes)
         for i, row in enumerate(out, start=first):
-            generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(i,))))
-            box[place] = generator.standard_normal(box.size)
-            row[...] = box.reshape((side,) * len(self.modes))[kept]
+            row[...] = normal_coefficients(max(self.modes), len(self.modes), seed=seed, number=i)[kept]
         return out
 
 
@@ -71,54 +65,22 @@ def eigenbasis(grid: Grid, modes: int | None, boundary: Boundary) -> Eigenbasis:
     """
     if not grid.reaches_walls:
         raise ValueError(f"the grid stops at {grid.extent} in the domain {grid.domain}: expected one up to the walls")
-    most = [_distinct(line, boundary) for line in axes_of(grid)]
+    kind = KIND_OF[boundary]
+    most = [bases.distinct(kind, s) for s in grid.fractions()]
     if modes is not None and modes > min(most):
         raise ValueError(f"modes={modes}: a {grid.centering} grid of {grid.shape} points holds at most {min(most)}")
     counts = [m if modes is None else modes for m in most]
     lengths = [right - left for left, right in grid.domain]
-    tables = _sines(grid, counts) if boundary == "dirichlet" else _cosines_or_waves(grid, counts, boundary)
     eigenvalues, gains = np.zeros((1,) * grid.ndim), np.ones((1,) * grid.ndim)
     axes = []
-    for axis, (table, count, length) in enumerate(zip(tables, counts, lengths)):
-        k = np.arange(count)
+    for axis, (s, count, length) in enumerate(zip(grid.fractions(), counts, lengths)):
         place = [count if i == axis else 1 for i in range(grid.ndim)]
-        frequency = {"neumann": np.pi * k, "dirichlet": np.pi * (k + 1), "periodic": 2 * np.pi * ((k + 1) // 2)}
-        eigenvalues = eigenvalues + ((frequency[boundary] / length) ** 2).reshape(place)
-        constant = (k == 0) & (boundary != "dirichlet")
-        table = table * np.sqrt(np.where(constant, 1, 2) / length)
+        eigenvalues = eigenvalues + ((bases.frequencies(kind, count) / length) ** 2).reshape(place)
+        table = bases.functions(kind, s, count) * np.sqrt(1 / bases.mean_squares(kind, count) / length)
         axes.append(table)
-        gains = gains * (_axis_weights(grid, axis) @ table**2).reshape(place)
+        gains = gains * (grid.axes[axis].weights() @ table**2).reshape(place)
     inverses = tuple(np.linalg.pinv(table) for table in axes)
     return Eigenbasis(tuple(axes), inverses, eigenvalues, gains)
-
-
-def _distinct(line: Grid, boundary: str) -> int:
-    """The number of eigenfunctions whose values at the points of one axis are linearly independent."""
-    ((left, right),), (n,), (x,) = line.domain, line.shape, line.coordinates()
-    if boundary == "neumann":
-        return n
-    if boundary == "dirichlet":  # points on the walls see nothing
-        return n - {"node": 2, "cell": 0, "periodic": 1}[line.centering]
-    n -= line.centering == "node"  # the last node is the first one, a period later
-    # the cosine at the Nyquist frequency vanishes at points that sit half a spacing in, as cells do
-    seen = abs(math.cos(math.pi * n * (x[0] - left) / (right - left))) > 1e-6
-    return n if n % 2 or seen else n - 1
-
-
-def _axis_weights(grid: Grid, axis: int) -> np.ndarray:
-    return Grid((grid.shape[axis],), grid.extent[axis], grid.centering).weights()
-
-
-def _cosines_or_waves(grid: Grid, counts: list[int], boundary: str) -> list[np.ndarray]:
-    return [table.numpy()[:, :count] for table, count in zip(_bases(grid, max(counts), boundary), counts)]
-
-
-def _sines(grid: Grid, counts: list[int]) -> list[np.ndarray]:
-    tables = []
-    for x, (left, right), count in zip(grid.coordinates(), grid.domain, counts):
-        x = (x - left) / (right - left)
-        tables.append(np.sin(np.pi * np.fmod(np.multiply.outer(x, np.arange(1, count + 1)), 2.0)))
-    return tables
 
 
 def _along_axes(u: Tensor, matrices: tuple[np.ndarray, ...]) -> Tensor:
@@ -143,6 +105,5 @@ def default_boundary(grid: Grid) -> Boundary:
 
 
 def root_eigenvalues(basis: Eigenbasis, tau: float, smoothness: float) -> np.ndarray:
-    """(1 + λ_k/τ²)^{−s/2}: 1 for the constant, falling from there."""
     """(1 + λ_k/τ²)^{−s/2}, (*modes): 1 for the constant, falling from there."""
     return np.exp(-0.5 * smoothness * np.log1p(basis.eigenvalues / tau**2))

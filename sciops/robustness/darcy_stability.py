@@ -7,6 +7,7 @@ import math
 import numpy as np
 from torch import Tensor
 
+from sciops.bases import Basis
 from sciops.grids import Grid
 from sciops.pde import darcy
 
@@ -21,7 +22,8 @@ def darcy_lipschitz(grid: Grid, least: float, ratio: float) -> float:
     the change of the coefficient, ρ the largest ratio between neighbours.
     """
     hx, hy = grid.spacing
-    eigenvalue = sum(4 / h**2 * math.sin(math.pi * h / 2) ** 2 for h in (hx, hy))
+    sines = [Basis("sine", n, grid.centering, b - a) for n, (a, b) in zip(grid.shape, grid.extent)]
+    eigenvalue = sum(float(basis.eigenvalues("finite-volume")[0]) for basis in sines)
     dual = math.sqrt(float((darcy.solve(np.ones(grid.shape), grid, tol=1e-12).u).sum() * hx * hy))
     kappa = 2 * (1 + ratio**2) / (1 + ratio) ** 2
     return kappa * dual / (math.sqrt(eigenvalue) * least**2)

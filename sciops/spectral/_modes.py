@@ -11,8 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sciops import bases
 from sciops._compiling import kept
 from sciops._scale import power_of_two, widened
+from sciops.bases import Basis
 from sciops.grids import Grid
 
 Taper = Literal["hann"]
@@ -27,32 +29,26 @@ _SLAB = 1 << 16  # modes squared and summed at once, which stay in the cache: of
 class Modes:
     """The modes of a real field: Fourier (half spectrum), or sine/cosine on the extension past the walls.
 
-    points : points per axis that enter the transform
+    axes : the modes along each axis, over the points that enter the transform
     ratios : longest period over this axis's period; |k| in units of `fundamental` is ‖(ratio_i k_i)_i‖
     fundamental : 2π over the longest period, radians per unit length
     """
 
-    points: tuple[int, ...]
-    centering: str
+    axes: tuple[Basis, ...]
     taper: Taper | None
-    extension: Extension | None
     ratios: tuple[float, ...]
     fundamental: float
 
     @property
     def ndim(self) -> int:
-        return len(self.points)
+        return len(self.axes)
 
     def wavenumbers(self) -> tuple[np.ndarray, ...]:
         """Signed waves per period along each axis, in the order of `coefficients`; halves occur with an extension."""
-        return tuple(self._axis(n, half=axis == self.ndim - 1) for axis, n in enumerate(self.points))
-
-    def _axis(self, n: int, half: bool) -> np.ndarray:
-        if self.extension is None:
-            return np.arange(n // 2 + 1.0) if half else np.rint(np.fft.fftfreq(n) * n)
-        if self.extension == "even":
-            return np.arange(n) / 2
-        return np.arange(1, n - 1 if self.centering == "node" else n + 1) / 2
+        *rows, last = self.axes
+        if last.kind != "fourier":
+            return tuple(axis.numbers / 2 for axis in self.axes)
+        return *(bases.fourier_numbers(axis.n, half=False) for axis in rows), last.numbers
 
     def multiplicity(self) -> np.ndarray:
         """How many modes of the full spectrum a column of the last axis stands for.
@@ -60,11 +56,8 @@ class Modes:
         Two (k and −k), except the column k = 0 and, for even n, the Nyquist column k = n/2, which hold both of their
         own; one throughout with an extension, whose coefficients are real.
         """
-        last = self.wavenumbers()[-1]
-        if self.extension is not None:
-            return np.ones(len(last), dtype=np.int64)
-        n = self.points[-1]
-        return np.where((last == 0) | (2 * last == n), 1, 2)
+        last = self.axes[-1].multiplicity()
+        return last if self.axes[-1].kind == "fourier" else np.ones_like(last)
 
     def magnitude(self, norm: str) -> np.ndarray:
         """|k| (``isotropic``) or max_i |k_i| (``max``) of every mode, in units of `fundamental`."""
@@ -83,7 +76,6 @@ def modes_of(grid: Grid, taper: Taper | None = None, extension: Extension | None
         raise ValueError(f"extension={extension!r}: expected None, 'odd' (sine) or 'even' (cosine)")
     if taper and extension:
         raise ValueError("taper and extension both given; an extension leaves no jump for a taper to hide: pass one")
-    points, periods = grid.shape, [n * h for n, h in zip(grid.shape, grid.spacing)]
     if extension:
         if grid.centering == "periodic":
             raise ValueError(f"extension={extension!r} needs walls, and the grid is periodic; pass extension=None")
@@ -92,17 +84,20 @@ def modes_of(grid: Grid, taper: Taper | None = None, extension: Extension | None
                 f"extension={extension!r} needs points up to the walls, and the grid ends at {grid.extent} inside "
                 f"{grid.domain}; resample to a grid that reaches them first"
             )
-        if extension == "odd" and grid.centering == "node" and min(points) < 3:
-            raise ValueError(f"extension='odd' needs an interior node per axis, and the grid has {points}")
-        periods = [b - a for a, b in grid.extent]
-    elif taper:
-        if grid.centering == "node":  # the taper vanishes at both ends, so the last node repeats the first
-            points, periods = tuple(n - 1 for n in points), [b - a for a, b in grid.extent]
-        if min(points) < 2:
+        if extension == "odd" and grid.centering == "node" and min(grid.shape) < 3:
+            raise ValueError(f"extension='odd' needs an interior node per axis, and the grid has {grid.shape}")
+        kind: bases.Kind = "sine" if extension == "odd" else "cosine"
+        axes = [Basis(kind, n, grid.centering, b - a) for n, (a, b) in zip(grid.shape, grid.extent)]
+    else:
+        # a taper vanishes at both ends, so that the last node repeats the first one
+        repeated = 1 if taper and grid.centering == "node" else 0
+        if taper and min(grid.shape) - repeated < 2:
             raise ValueError(f"taper='hann' needs at least two points per axis, and the grid has {grid.shape}")
-    longest = max(periods)
-    ratios = tuple(round(longest / period, 9) for period in periods)
-    return Modes(points, grid.centering, taper, extension, ratios, 2 * math.pi / longest)
+        centering: bases.Centering = "cell" if grid.centering == "cell" else "periodic"
+        axes = [Basis("fourier", n - repeated, centering, (n - repeated) * h) for n, h in zip(grid.shape, grid.spacing)]
+    longest = max(axis.length for axis in axes)
+    ratios = tuple(round(longest / axis.length, 9) for axis in axes)
+    return Modes(tuple(axes), taper, ratios, 2 * math.pi / longest)
 
 
 def coefficients(u: Tensor, modes: Modes) -> Tensor:
@@ -113,42 +108,17 @@ def coefficients(u: Tensor, modes: Modes) -> Tensor:
     """
     u = widened(u)
     first = u.ndim - modes.ndim
-    if modes.extension is not None:
-        for axis in range(first, u.ndim):
-            u = _reflected_transform(u, axis, modes)
+    for axis, basis in enumerate(modes.axes, start=first):
+        along = [-1 if i == axis else 1 for i in range(u.ndim)]
+        if basis.kind != "fourier":
+            u = basis.analysis(u, axis) * torch.from_numpy(np.sqrt(basis.multiplicity())).to(u).reshape(along)
+        elif modes.taper is not None:
+            hann = np.sin(np.pi * bases.points(basis.n, basis.centering)) ** 2
+            w = torch.from_numpy(hann / np.sqrt(np.mean(hann**2))).to(u)
+            u = u.narrow(axis, 0, basis.n) * w.reshape(along)
+    if modes.axes[0].kind != "fourier":
         return u
-    if modes.taper is not None:
-        for axis, n in enumerate(modes.points, start=first):
-            x = torch.arange(n, device=u.device, dtype=torch.float64) + (0.5 if modes.centering == "cell" else 0.0)
-            w = torch.sin(torch.pi * x / n).square()
-            w = (w / w.square().mean().sqrt()).to(u.dtype)
-            u = u.narrow(axis, 0, n) * w.reshape([-1 if i == axis else 1 for i in range(u.ndim)])
     return torch.fft.rfftn(u, dim=tuple(range(first, u.ndim)), norm="forward")
-
-
-def _reflected_transform(u: Tensor, axis: int, modes: Modes) -> Tensor:
-    """Sine or cosine coefficients along one axis, from the FFT of the odd or even reflection at both walls."""
-    n = u.shape[axis]
-    odd, nodes = modes.extension == "odd", modes.centering == "node"
-    if nodes:
-        inside = u.narrow(axis, 1, n - 2)
-        if odd:
-            wall = torch.zeros_like(u.narrow(axis, 0, 1))
-            reflected = torch.cat([wall, inside, wall, -inside.flip(axis)], axis)
-        else:
-            reflected = torch.cat([u, inside.flip(axis)], axis)
-        period, lowest, highest = 2 * (n - 1), (1 if odd else 0), (n - 2 if odd else n - 1)
-    else:
-        reflected = torch.cat([u, -u.flip(axis) if odd else u.flip(axis)], axis)
-        period, lowest, highest = 2 * n, (1 if odd else 0), (n if odd else n - 1)
-    c = torch.fft.rfft(reflected, dim=axis, norm="forward").narrow(axis, lowest, highest - lowest + 1)
-    along = [-1 if i == axis else 1 for i in range(u.ndim)]
-    p = torch.arange(lowest, highest + 1, device=u.device, dtype=torch.float64)
-    if not nodes:  # the reflection is symmetric about −½, half a cell before the first centre
-        c = c * torch.polar(torch.ones_like(p), -torch.pi * p / period).to(c.dtype).reshape(along)
-    # ±p share a coefficient, except the mean and the mode that alternates from point to point
-    weight = torch.where((p == 0) | (2 * p == period), 1.0, torch.full_like(p, 2).sqrt()).to(u.dtype).reshape(along)
-    return weight * (-c.imag if odd else c.real)
 
 
 def energy_by_label(u: Tensor, modes: Modes, labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -166,14 +136,15 @@ def energy_by_label(u: Tensor, modes: Modes, labels: Tensor, count: int) -> tupl
     unit = power_of_two(u, tuple(range(len(lead), u.ndim)))
     # label sets are symmetric under k → −k, where the cross terms of the two parts of a complex field cancel
     parts = (u.real, u.imag) if u.is_complex() else (u,)
-    energy = sum(_energies(part, unit, modes, labels, count) for part in parts)
+    energies = [_energies(part, unit, modes, labels, count) for part in parts]
+    energy = energies[0] if len(parts) == 1 else energies[0] + energies[1]
     return energy.reshape(*lead, count), unit.double().reshape(*lead, 1)
 
 
 def _energies(u: Tensor, unit: Tensor, modes: Modes, labels: Tensor, count: int) -> Tensor:
     rows, units = (v.reshape(-1, *v.shape[v.ndim - modes.ndim :]) for v in (u, unit))
     labels = labels.to(u.device)
-    step = max(1, _CHUNK // math.prod(modes.points))
+    step = max(1, _CHUNK // math.prod(axis.n for axis in modes.axes))
     # elsewhere a call costs more than a cache saves
     width = max(1, _SLAB // min(step, max(1, len(rows)))) if u.device.type == "cpu" else len(labels)
     sums = [u.new_zeros(0, count, dtype=torch.float64)]

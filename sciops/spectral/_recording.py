@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from sciops.grids import Grid
+from sciops.mixers import MIXERS
 
 Channels = Literal["auto", "first", "last"]
 
@@ -240,7 +241,8 @@ def _channel_first(t: Tensor, layout: str, grid: Grid) -> Tensor:
 
 def _layout_of(module: nn.Module) -> str | None:
     """What the kind of the module says about its channels, or None."""
-    if type(module).__module__.startswith(("sciops.mixers", "sciops.models.blocks", "sciops.models.norms")):
+    ours = type(module).__module__.startswith(("sciops.mixers", "sciops.models.blocks", "sciops.models.norms"))
+    if ours or isinstance(module, tuple(MIXERS.values())):
         return "last"
     name = type(module).__name__
     if name.startswith(_CHANNEL_FIRST):

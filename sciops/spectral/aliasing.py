@@ -14,12 +14,12 @@ from sciops._arrays import as_tensor
 from sciops._scale import power_of_two, widened
 from sciops.grids import Grid, check_on_grid
 from sciops.resampling import resample
-from sciops.spectral._modes import coefficients, modes_of
+from sciops.spectral._modes import Extension, coefficients, modes_of
 from sciops.spectral._recording import Channels, Operation, watch
 
 Basis = Literal["fourier", "sine", "cosine"]
 
-_EXTENSIONS = {"fourier": None, "sine": "odd", "cosine": "even"}
+_EXTENSIONS: dict[Basis, Extension | None] = {"fourier": None, "sine": "odd", "cosine": "even"}
 
 
 def aliasing_error(
@@ -112,7 +112,7 @@ def _aliasing(
     grid: Grid,
     limits: Sequence[float],
     factor: int,
-    basis: str,
+    basis: Basis,
 ) -> Tensor:
     """(batch,) relative error of ``function(*fields)`` in the kept modes; fields (batch, ..., *grid)."""
     if basis not in _EXTENSIONS:
@@ -125,7 +125,7 @@ def _aliasing(
     else:
         fine = Grid(tuple(factor * n for n in grid.shape), coarse.extent, coarse.centering, coarse.domain)
     # a sine mixer does not see what hidden channels do on the walls
-    wall = "zero" if basis == "sine" else None
+    wall: Literal["zero"] | None = "zero" if basis == "sine" else None
     refined = [resample(widened(v), coarse, fine, method=basis, wall=wall).to(v.dtype) for v in fields]
     answers = [widened(function(*inputs)) for inputs in (fields, refined)]
     unit = torch.maximum(*(power_of_two(answer, tuple(range(1, answer.ndim))) for answer in answers))
@@ -134,7 +134,7 @@ def _aliasing(
     return torch.where(error == 0, 0.0, error / size * (e / s))
 
 
-def _kept(u: Tensor, grid: Grid, limits: Sequence[float], basis: str) -> Tensor:
+def _kept(u: Tensor, grid: Grid, limits: Sequence[float], basis: Basis) -> Tensor:
     """Coefficients of u with |k_i| ≤ K_i, scaled so that their squares sum to the energy of those modes."""
     kinds = modes_of(grid, None, _EXTENSIONS[basis])
     c = coefficients(u, kinds)

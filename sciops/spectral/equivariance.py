@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sciops._arrays import as_tensor
 from sciops.grids import Grid, check_on_grid, nesting, restrict
 from sciops.metrics import relative_l2
-from sciops.resampling import resample
+from sciops.resampling import Method, resample
 
 Refine = Literal["true", "lossless"]
 
@@ -22,7 +22,7 @@ def equivariance_error(
     coarse: Grid,
     *,
     refine: Refine = "true",
-    method: str | None = None,
+    method: Method | None = None,
     a_coarse: Any = None,
 ) -> Any:
     """E(s, S) = ‖R F(a_S) − F(a_s)‖ / ‖F(a_s)‖ per sample: a property of the model alone, no target enters.

@@ -80,8 +80,8 @@ def power_spectrum(
     labels, count, members = labelled(modes, shells, norm)
     energy, unit = energy_by_label(tensor, modes, labels, count)
     wavenumber = torch.arange(count, dtype=torch.float64, device=tensor.device)
-    members = torch.from_numpy(members).to(tensor.device)
-    return Spectrum(restore(wavenumber), restore(energy * unit * unit), restore(members), modes.fundamental, norm)
+    counted = torch.from_numpy(members).to(tensor.device)
+    return Spectrum(restore(wavenumber), restore(energy * unit * unit), restore(counted), modes.fundamental, norm)
 
 
 def energy_above(

@@ -48,14 +48,12 @@ class Memory:
         names: Mapping[nn.Parameter, str],
         average: Average,
         config: TrainConfig,
-        data: str,
-        validation: list[str],
-        moves: list[Any],
+        identity: Mapping[str, Any],
         writes: bool,
     ) -> None:
         self.run, self.model, self.optimizer, self.scaler, self.names = run, model, optimizer, scaler, names
         self.average, self.config, self.writes = average, config, writes
-        self.data, self.validation, self.moves = data, validation, moves
+        self.identity = identity
         self.good: dict[str, Tensor] = {}
         self.best: dict[str, Tensor] = {}
         self.written = 0
@@ -145,10 +143,8 @@ class Memory:
         if self.best and run.best_epoch != run.epochs:
             tensors |= {name.replace("model/", "best/", 1): value for name, value in self.best.items()}
         state = {
-            "config": plain(self.config.identity()),
-            "data": self.data,
-            "validation": self.validation,
-            "moves": self.moves,
+            "config": self._identity(),
+            **{name: self.identity[name] for name in ("data", "validation", "moves")},
             "model": self._model_config(),
             "epochs": run.epochs,
             "steps": run.steps,
@@ -168,7 +164,7 @@ class Memory:
             self._put_back(path, tensors, state)
 
     def _put_back(self, path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        mine = plain(self.config.identity())
+        mine = self._identity()
         for name in [*mine, *state["config"]]:
             if mine.get(name) != state["config"].get(name):
                 advice = ""
@@ -183,15 +179,16 @@ class Memory:
                 )
         if state["model"] is not None and self._model_config() != state["model"]:
             raise ValueError(f"{path} was trained with the model {state['model']}, this one is {self._model_config()}")
-        if state["data"] != self.data:
+        if state["data"] != self.identity["data"]:
             raise ValueError(
                 f"{path} was trained on other fields: the training data changed since; pass another folder"
             )
-        if state.get("moves", self.moves) != self.moves:  # absent in files from before
+        moves, validation = self.identity["moves"], self.identity["validation"]
+        if state.get("moves", moves) != moves:  # absent in files from before
             raise ValueError(
-                f"{path} was augmented by other symmetries, {state['moves']}, now {self.moves}: pass another folder"
+                f"{path} was augmented by other symmetries, {state['moves']}, now {moves}: pass another folder"
             )
-        if state.get("validation", self.validation) != self.validation:  # absent in files from before
+        if state.get("validation", validation) != validation:  # absent in files from before
             raise ValueError(
                 f"{path} was validated on other fields, with which its best epoch cannot be compared: pass the same "
                 "validation fields, or another folder"
@@ -218,6 +215,8 @@ class Memory:
         config = self.config
         if config.epochs < state["epochs"]:
             return f"it has done {state['epochs']} already"
+        if config.steps is not None:
+            return "epochs are what its steps are divided in"
         if config.schedule != "constant":
             return f"schedule={config.schedule!r} has other rates for another number of epochs; 'constant' has not"
         if any(isinstance(value, Mapping) for value in config.gradient_options.values()):
@@ -225,6 +224,9 @@ class Memory:
         if config.grid_order == "sequential":
             return "grid_order='sequential' gives each grid a share of all epochs"
         return None
+
+    def _identity(self) -> dict[str, Any]:
+        return plain(self.config.identity() | self.identity.get("about", {}))
 
     def _model_config(self) -> Any:
         try:

@@ -1,4 +1,15 @@
-"""What `fit` needs of several processes: this one's device and rank, averaged gradients, sums over processes."""
+"""What `fit` needs of several processes: this one's device and rank, averaged gradients, sums over processes.
+
+What `accelerate` does here: it starts the process group with the backend of the device, wraps the model in
+DistributedDataParallel, and passes sums, objects and barriers on to `torch.distributed`; `_tracking` takes its adapters
+of two trackers. It does not do mixed precision (`_setup.autocast`), sharding (`_sharding`: torch's `fully_shard`),
+accumulation or checkpoints, since each of these has to be exact and resumable in ways that it does not offer.
+
+Decision: it does not carry its weight beside `torch.distributed`, of which each of its calls is a thin wrapper, and it
+holds process-wide state, which keeps the first device for the life of the process (hence the override of the device
+below). It stays until this module is next changed on a machine with several GPUs: start-up there (backend, device of a
+local rank) is what it gets right, and what tests on CPUs cannot check.
+"""
 
 from __future__ import annotations
 

@@ -80,10 +80,12 @@ def loss_function(config: TrainConfig, scaler: torch.amp.GradScaler) -> Callable
 
 
 def set_rates(optimizer: torch.optim.Optimizer, done: float, config: TrainConfig) -> float:
-    """Sets and returns the learning rate when the share `done` of the training lies behind."""
-    rate = config.learning_rate * rate_factor(config.schedule, done, warmup=config.warmup)
+    """Sets the learning rate of each group, its peak being the one it began with, when the share `done` of the training
+    lies behind; returns that of the first. A constant rate is left as it is."""
+    factor = rate_factor(config.schedule, done, warmup=config.warmup)
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        if config.schedule != "constant":
+            group["lr"] = group.setdefault("initial_lr", group["lr"]) * factor
         if config.cycle_beta1 and config.schedule == "onecycle":
             group["betas"] = (cycled_beta1(done, warmup=config.warmup), config.betas[1])
-    return rate
+    return optimizer.param_groups[0]["lr"]

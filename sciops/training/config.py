@@ -19,7 +19,8 @@ class TrainConfig:
     Raises ValueError naming the field, its value and what was expected.
     """
 
-    epochs: int = 50  # passes over the training fields
+    epochs: int = 50  # passes over the training fields; with a loss of your own the parts that `steps` are divided in
+    steps: int | None = None  # end after so many, within the last epoch; a loss of your own needs it
     batch_size: int = 16  # fields per step, over all processes and micro-batches together
     accumulate: int = 1  # micro-batches per step and process, for batches that do not fit: the same step, less memory
     learning_rate: float = 5e-3  # peak rate
@@ -70,6 +71,7 @@ class TrainConfig:
 
         for name in (
             "epochs",
+            "steps",
             "batch_size",
             "accumulate",
             "validate_every",
@@ -85,6 +87,8 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"{name}={value!r}: expected a positive number")
+        if self.steps is not None and self.seconds is not None:
+            raise ValueError(f"steps={self.steps!r}, seconds={self.seconds!r}: set one of them")
         for name in ("weight_decay", "gradient_weight", "mixup"):
             if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected a number of at least 0")
@@ -136,6 +140,7 @@ class TrainConfig:
 
 # Options that came later, with the value that changes nothing.
 _LATER = {
+    "steps": None,
     "ema": None,
     "crop_padding": None,
     "mixup": 0.0,

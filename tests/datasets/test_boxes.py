@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sciops.datasets import boxes as generated
-from sciops.datasets.box_world import box_words, exact_match
+from sciops.datasets.text.box_world import box_words, exact_match
 
 
 def interpreted(words):

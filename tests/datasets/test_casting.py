@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sciops.datasets import (
-    _blocks,
+    blocks,
     check_well,
     content_hash,
     convert,
@@ -14,9 +14,9 @@ from sciops.datasets import (
     write_sample,
     write_well_folder,
 )
-from sciops.datasets._casting import Casting
 from sciops.datasets.conventions import build_dataset, with_grid
-from sciops.datasets.readers._lazy import H5Array
+from sciops.datasets.formats.casting import Casting
+from sciops.datasets.formats.containers.lazy import H5Array
 from sciops.grids import Grid
 
 
@@ -132,12 +132,12 @@ def test_samples_larger_than_a_block_pass_in_pieces_of_their_times(tmp_path, mon
         whole = convert(source, tmp_path / "whole", layout)
         evolving = [v for v in source.data_vars.values() if "time" in v.dims]
         step = sum(v[0, 0].nbytes for v in evolving) if len(evolving) > 1 else evolving[0][0, 0].nbytes
-        monkeypatch.setattr(_blocks, "BLOCK", 2 * step)
+        monkeypatch.setattr(blocks, "BLOCK", 2 * step)
         assert source.sizes["time"] > 2
         largest, read = [0], H5Array._read
         monkeypatch.setattr(H5Array, "_read", lambda self, key: largest.append(read(self, key)) or largest[-1])
         pieces = convert(source, tmp_path / "pieces", layout)
-        assert sample == "apebench" or 0 < max(np.asarray(one).nbytes for one in largest) <= _blocks.BLOCK
+        assert sample == "apebench" or 0 < max(np.asarray(one).nbytes for one in largest) <= blocks.BLOCK
     with open_dataset(whole) as one, open_dataset(pieces) as other:
         for dataset in (one, other):
             dataset.attrs.pop("created", None)  # a second may lie between them
@@ -149,7 +149,7 @@ def test_the_hash_does_not_depend_on_the_pieces(tmp_path, monkeypatch):
     path = write_native(tmp_path / "x.h5", _waves())
     before = content_hash(path)
     for size in (1, 100, 300, 1000):
-        monkeypatch.setattr(_blocks, "BLOCK", size)
+        monkeypatch.setattr(blocks, "BLOCK", size)
         assert content_hash(path) == before
 
 

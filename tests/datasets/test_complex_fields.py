@@ -11,7 +11,7 @@ import torch
 
 from sciops.datasets import convert, describe, describe_arrays, inventory, open_dataset, validate
 from sciops.datasets.conventions import state_of
-from sciops.datasets.readers import probe
+from sciops.datasets.formats import probe
 from sciops.grids import Grid
 
 RNG = np.random.default_rng(0)

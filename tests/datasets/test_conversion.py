@@ -108,7 +108,7 @@ def test_grids_and_splits_are_chosen(tmp_path):
         ("li2020", SHORT, {}, "walls on the grid.*stops at"),
         ("li2020-v7.3", UNIT, {"coefficient": "indicator"}, "holds coefficient values.*with_phases"),
         ("neuralop", UNIT, {"forcing": 2.0}, "source of 1"),
-        ("excel", UNIT, {}, "expected one of native, neuralop, li2020"),
+        ("excel", UNIT, {}, "expected one of native, arrays, the-well"),
     ],
 )
 def test_what_a_layout_cannot_hold_is_refused(tmp_path, layout, grid, options, message):

@@ -11,7 +11,7 @@ import xarray as xr
 
 from sciops.datasets import describe_arrays, grid_of, open_dataset, validate
 from sciops.datasets.conventions import state_of
-from sciops.datasets.readers._coordinates import dimension
+from sciops.datasets.formats.described.coordinates import dimension
 from sciops.grids import Grid
 
 RNG = np.random.default_rng(0)

@@ -13,8 +13,8 @@ import torch
 
 from sciops.datasets import convert, describe, open_dataset, validate, write_native
 from sciops.datasets.conventions import grid_of, parameters_of, state_of
-from sciops.datasets.samples import write_sample
-from sciops.pde._direct import solve_directly
+from sciops.datasets.formats.samples import write_sample
+from sciops.pde.darcy.direct import solve_directly
 
 
 @pytest.fixture

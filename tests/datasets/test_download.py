@@ -21,9 +21,8 @@ import pytest
 pytest.importorskip("pooch")
 
 from sciops._locks import exclusive
-from sciops.datasets import _resumable
-from sciops.datasets.download import PublicSet, RemoteFile, fetch, public_sets, read_registry
-from sciops.datasets.readers import READERS
+from sciops.datasets.download import PublicSet, RemoteFile, _resumable, fetch, public_sets, read_registry
+from sciops.datasets.formats import READERS
 
 CONTENT = bytes(range(256)) * 20_000  # 5 MB
 

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 from sciops.datasets import grid_of, open_dataset, validate, write_sample
-from sciops.datasets.readers._axes import axis_of, runs_end_to_end
+from sciops.datasets.formats.shared.axes import axis_of, runs_end_to_end
 from sciops.grids import Grid
 
 INTERVALS = [(0.0, 1.0), (-1.0, 1.0), (0.0, 2 * np.pi), (-np.pi, np.pi), (0.0, 22.0), (2.5, 3.5), (0.0, 64 * np.pi)]

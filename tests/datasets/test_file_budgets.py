@@ -33,10 +33,11 @@ from sciops.datasets import (
     validate,
     write_native,
 )
-from sciops.datasets._native.inflation import Inflation
-from sciops.datasets.readers import _torch_pickle, _zips, probe
-from sciops.datasets.readers._numpy_files import npz_description
-from sciops.datasets.samples import write_sample
+from sciops.datasets.formats import probe
+from sciops.datasets.formats.containers import torch_pickle, zips
+from sciops.datasets.formats.containers.numpy_files import npz_description
+from sciops.datasets.formats.samples import write_sample
+from sciops.datasets.native.inflation import Inflation
 from sciops.grids import Grid
 
 
@@ -114,8 +115,8 @@ def test_members_of_an_archive_are_objects_and_its_directory_is_measured_first(t
     path = _npz(tmp_path / "a.npz", {f"{i}.npy": 1 for i in range(11)})
     with opening_within(Budget(objects=10)), pytest.raises(OverBudget, match="table of contents takes 11 objects"):
         probe(path)
-    monkeypatch.setattr(_zips, "_LEAST", 0)
-    monkeypatch.setattr(_zips, "_ENTRY", 20)
+    monkeypatch.setattr(zips, "_LEAST", 0)
+    monkeypatch.setattr(zips, "_ENTRY", 20)
     with opening_within(Budget(objects=10)), pytest.raises(OverBudget, match="table of contents takes"):
         probe(path)
 
@@ -347,7 +348,7 @@ def test_what_torch_saves_passes(tmp_path):
     ]
     for old in (True, False):
         torch.save(held, tmp_path / "a.pt", _use_new_zipfile_serialization=not old)
-        _torch_pickle.check_torch_file(tmp_path / "a.pt", Spending(tmp_path / "a.pt"))
+        torch_pickle.check_torch_file(tmp_path / "a.pt", Spending(tmp_path / "a.pt"))
         assert len(probe(tmp_path / "a.pt").tensors) == len(held)
 
 

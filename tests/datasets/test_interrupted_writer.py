@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from test_writer import make, plan_in, run
 
-from sciops.datasets._native import parts
-from sciops.datasets.writer import generate
+from sciops.datasets.generation.writer import generate
+from sciops.datasets.native import parts
 
 
 class Killed(BaseException):

@@ -10,8 +10,8 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from sciops.datasets.readers import probe
-from sciops.datasets.readers._mat5 import mat5_arrays, mat5_values
+from sciops.datasets.formats import probe
+from sciops.datasets.formats.containers.mat5 import mat5_arrays, mat5_values
 
 TYPES = ("f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import pickle
 import shutil
 from pathlib import Path
 
@@ -14,8 +15,9 @@ import pytest
 import xarray as xr
 
 from sciops.datasets import open_dataset, validate
-from sciops.datasets._native.layout import stored_bytes
 from sciops.datasets.native import content_hash, group_name, read_native, resolutions, write_native
+from sciops.datasets.native.hdf5_guard import Guard
+from sciops.datasets.native.layout import stored_bytes
 from sciops.grids import Grid
 
 SHORT = Grid((5, 4), extent=((0, 0.8), (0, 0.75)), domain=(0, 1))  # stops short of the far walls
@@ -187,6 +189,24 @@ def test_no_handle_stays_open(written):
     with open_dataset(written, grid=Grid((9, 9), extent=2.0)):
         pass
     assert handles() == []
+
+
+def test_a_load_opens_the_file_once_beside_the_look_at_its_kind(written, monkeypatch):
+    looked, check = [], Guard.check
+    monkeypatch.setattr(Guard, "check", lambda guard, path: looked.append(path) or check(guard, path))
+    for load in (lambda: open_dataset(written).load().close(), lambda: validate(written, solutions=0)):
+        looked.clear()
+        load()
+        assert len(looked) == 2  # of all resolutions
+
+
+def test_a_data_set_that_was_pickled_reads_the_file_by_itself(written, tmp_path, monkeypatch):
+    monkeypatch.chdir(written.parent)
+    with open_dataset(written.name) as opened:
+        copied = pickle.dumps(opened["u"].isel(sample=[2, 0]))  # before anything of it is kept in memory
+        expected = opened["u"].values
+    monkeypatch.chdir("/")
+    assert np.array_equal(pickle.loads(copied).values, expected[[2, 0]])
 
 
 @pytest.mark.parametrize("name", ["x", "y", "split", "seed", "time"])

@@ -8,7 +8,7 @@ import torch
 
 from sciops.datasets import coarse_solution, fit_two_phase, load_splits, open_dataset, with_phases
 from sciops.datasets.conventions import build_dataset
-from sciops.datasets.torch_data import TensorFields
+from sciops.datasets.fields.torch_data import TensorFields
 from sciops.grids import Grid
 from sciops.metrics import relative_l2, relative_mse
 from sciops.pde import darcy

@@ -10,9 +10,9 @@ import scipy.io
 import torch
 
 from sciops.datasets import convert, grid_of, open_dataset
-from sciops.datasets._samples.arrays import SAMPLES, _cole_hopf, _taylor_green
 from sciops.datasets.conventions import parameters_of, state_of
-from sciops.datasets.readers.neuralop import time_step
+from sciops.datasets.formats.neuralop import time_step
+from sciops.datasets.formats.samples.arrays import SAMPLES, _cole_hopf, _taylor_green
 from sciops.grids import Grid
 from sciops.pde import burgers
 

@@ -10,9 +10,9 @@ import scipy.io
 import xarray as xr
 
 from sciops.datasets import convert, describe_arrays, grid_of, load_splits, open_dataset, validate, write_native
-from sciops.datasets._samples.arrays import SAMPLES, _heat
 from sciops.datasets.conventions import state_of
-from sciops.datasets.readers import find_reader
+from sciops.datasets.formats import find_reader
+from sciops.datasets.formats.samples.arrays import SAMPLES, _heat
 from sciops.grids import Grid
 
 RNG = np.random.default_rng(0)

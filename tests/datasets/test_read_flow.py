@@ -9,9 +9,9 @@ import pytest
 import xarray as xr
 
 from sciops.datasets import convert, grid_of, load_splits, open_dataset, validate
-from sciops.datasets._samples.flow import SAMPLES, _vortices
 from sciops.datasets.conventions import parameters_of, split_indices, state_of
-from sciops.datasets.readers import find_reader
+from sciops.datasets.formats import find_reader
+from sciops.datasets.formats.samples.flow import SAMPLES, _vortices
 from sciops.grids import Grid
 
 RNG = np.random.default_rng(0)

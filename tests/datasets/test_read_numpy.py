@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from sciops.datasets import convert, describe_arrays, grid_of, open_dataset, validate
-from sciops.datasets._samples.arrays import SAMPLES, _heat
 from sciops.datasets.conventions import parameters_of, state_of
-from sciops.datasets.readers import find_reader
+from sciops.datasets.formats import find_reader
+from sciops.datasets.formats.samples.arrays import SAMPLES, _heat
 from sciops.grids import Grid
 
 RNG = np.random.default_rng(0)

@@ -11,7 +11,7 @@ import pytest
 
 from sciops.datasets import convert, grid_of, open_dataset, write_sample
 from sciops.datasets.conventions import build_dataset, parameters_of, state_of
-from sciops.datasets.readers._yaml import settings
+from sciops.datasets.formats.containers.yaml_lines import settings
 from sciops.grids import Grid
 from sciops.pde import advection, burgers, fisher_kpp
 

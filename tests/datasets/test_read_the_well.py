@@ -16,12 +16,12 @@ from sciops.datasets import (
     grid_of,
     open_dataset,
     validate,
-    well_folder,
     well_statistics,
     write_sample,
     write_well_folder,
 )
 from sciops.datasets.conventions import build_dataset, parameters_of, state_of
+from sciops.datasets.formats.the_well import folder
 from sciops.grids import Grid
 
 
@@ -386,7 +386,7 @@ def _with_split(dataset):
 
 
 def test_folder_holds_a_file_a_split_and_the_statistics_of_training(channel, tmp_path, monkeypatch):
-    monkeypatch.setattr(well_folder, "_BLOCK", 7000)  # several times a block, and a remainder
+    monkeypatch.setattr(folder, "_BLOCK", 7000)  # several times a block, and a remainder
     dataset, codes = _with_split(open_dataset(channel))
     base = write_well_folder(dataset, tmp_path / "well", "tiny")
     assert base == tmp_path / "well" / "tiny"
@@ -446,7 +446,7 @@ def test_statistics_file_is_yaml_that_gives_the_numbers_back(channel, tmp_path):
 
 def test_statistics_survive_a_large_mean(tmp_path, monkeypatch):
     """Sums of squares in float64 would leave nothing of a deviation of 1e-3 about 3e6."""
-    monkeypatch.setattr(well_folder, "_BLOCK", 4000)
+    monkeypatch.setattr(folder, "_BLOCK", 4000)
     rng = np.random.default_rng(0)
     values = (3e6 + rng.standard_normal((6, 9, 10, 8))).astype(np.float32)
     dataset = build_dataset(

@@ -10,10 +10,11 @@ import pytest
 import scipy.io
 import torch
 
-from sciops.datasets import FieldDataset, description, grid_of, load_splits, open_dataset, write_sample
+from sciops.datasets import FieldDataset, grid_of, load_splits, open_dataset, write_sample
+from sciops.datasets.checks import description
 from sciops.datasets.conventions import build_dataset
+from sciops.datasets.formats.containers.lazy import H5Array
 from sciops.datasets.native import write_native
-from sciops.datasets.readers._lazy import H5Array
 from sciops.grids import Grid
 
 RNG = np.random.default_rng(0)

@@ -9,10 +9,10 @@ import pytest
 from sciops import Budget
 from sciops._budget import OverBudget, opening_within
 from sciops._words import words
-from sciops.datasets import summaries
-from sciops.datasets._docstrings import cleaned
-from sciops.datasets.gap_sentences import gap_pair, principal_sentences, sentences
-from sciops.datasets.summaries import (
+from sciops.datasets.text import summaries
+from sciops.datasets.text._docstrings import cleaned
+from sciops.datasets.text.gap_sentences import gap_pair, principal_sentences, sentences
+from sciops.datasets.text.summaries import (
     Summarised,
     docstrings,
     package_descriptions,

@@ -8,8 +8,8 @@ import pytest
 
 from sciops import Budget
 from sciops._budget import OverBudget
-from sciops.datasets import text as module
 from sciops.datasets.text import CORPORA, characters, read_corpus, read_documents, read_text
+from sciops.datasets.text import corpora as module
 
 
 def test_numbers_are_the_text():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sciops.datasets import TokenSequences, TokenWindows, open_tokens, write_tokens
-from sciops.datasets.sequence_tasks import copy
+from sciops.datasets.text.sequence_tasks import copy
 
 
 @pytest.mark.parametrize(("count", "length", "stride"), [(100, 7, None), (99, 7, 7), (50, 8, 3), (9, 8, 1), (10, 1, 2)])

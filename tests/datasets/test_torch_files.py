@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sciops.datasets import describe_arrays, open_dataset
-from sciops.datasets.readers import probe
+from sciops.datasets.formats import probe
 from sciops.grids import Grid
 
 GRID = Grid((6, 4), ((0, 2), (-1, 1)), "periodic")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sciops.datasets import tracking
+from sciops.datasets.text import tracking
 
 
 def followed(tokens, length, first):

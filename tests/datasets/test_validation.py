@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from data_gen.darcy import DarcyConfig, run
-from sciops.datasets import _blocks, open_dataset, validate
+from sciops.datasets import blocks, open_dataset, validate
 from sciops.datasets.conventions import build_dataset
 from sciops.grids import Grid
 from sciops.pde import darcy
@@ -168,5 +168,5 @@ def test_fields_of_any_kind_and_samples_larger_than_a_block(monkeypatch):
         ("note", "split", None),
     ]
     for size in (1, 8 * 64, 3 * 8 * 64):
-        monkeypatch.setattr(_blocks, "BLOCK", size)
+        monkeypatch.setattr(blocks, "BLOCK", size)
         assert [(f.severity, f.field, f.sample, f.message) for f in validate(dataset)] == whole

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from warm import python
 
 from sciops import _locks, _whole_files
-from sciops.datasets import writer
-from sciops.datasets._native import parts
-from sciops.datasets.native import content_hash
-from sciops.datasets.writer import Plan, generate, pending, read_parts, write_parts
+from sciops.datasets.generation import writer
+from sciops.datasets.generation.writer import Plan, generate, pending, read_parts, write_parts
+from sciops.datasets.native import content_hash, parts
 from sciops.grids import Grid
 
 GRIDS = {"r9": Grid((9, 9)), "r4x5": Grid((4, 5))}
@@ -119,9 +119,7 @@ while True:
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 def test_killed_at_any_step_it_ends_with_the_same_bytes(tmp_path: Path, reference: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _KILL, str(tmp_path), str(Path(__file__).parent)], capture_output=True, text=True
-    )
+    done = python(["-c", _KILL, str(tmp_path), str(Path(__file__).parent)], timeout=300)
     assert done.returncode == 0, done.stderr
     points = [line.split(";") for line in done.stdout.splitlines() if line[0].isdigit()]
     # 6 files of 3 steps each (plan, 4 parts, output), and the removal of the folder of parts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +14,14 @@ import pytest
 import torch
 import xarray as xr
 from torch.utils.data import DataLoader
+from warm import python
 
 pytest.importorskip("zarr")
 
-from sciops.datasets import FieldDataset, convert, describe, load_splits, open_dataset, validate, writer
+from sciops.datasets import FieldDataset, convert, describe, load_splits, open_dataset, validate
+from sciops.datasets.generation import writer
+from sciops.datasets.generation.writer import Plan, generate, pending, read_parts, write_parts
 from sciops.datasets.native import content_hash, read_native, resolutions, write_native
-from sciops.datasets.writer import Plan, generate, pending, read_parts, write_parts
 from sciops.grids import Grid
 from sciops.runs import file_hash
 
@@ -240,9 +241,7 @@ while True:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 def test_killed_anywhere_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _KILL, str(tmp_path), str(Path(__file__).parent)], capture_output=True, text=True
-    )
+    done = python(["-c", _KILL, str(tmp_path), str(Path(__file__).parent)], timeout=300)
     assert done.returncode == 0, done.stderr
     points = [line.split(";") for line in done.stdout.splitlines() if line.startswith(("True;", "False;"))]
     whole = generate(plan_in(tmp_path, "out.h5", samples=4, splits={}), make, progress=False)

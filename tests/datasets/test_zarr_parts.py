@@ -13,9 +13,8 @@ import pytest
 
 pytest.importorskip("zarr")
 
-from sciops.datasets._native import zarr_layout, zarr_parts
-from sciops.datasets.native import content_hash
-from sciops.datasets.writer import Plan, generate, pending, write_parts
+from sciops.datasets.generation.writer import Plan, generate, pending, write_parts
+from sciops.datasets.native import content_hash, zarr_layout, zarr_parts
 from sciops.grids import Grid
 
 

@@ -9,7 +9,7 @@ from stretching import jacobian, stretch, token_radius, weighted_norm
 from torch import nn
 
 from sciops import Grid, build_model
-from sciops.datasets.normalizers import Normalizer
+from sciops.datasets.fields.normalizers import Normalizer
 from sciops.lipschitz import RescaledConv, RescaledLinear, RescaledResidual, RescaledSpectral
 from sciops.lipschitz.bounds import lipschitz_bound
 from sciops.models.latent import Latent

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from test_window_attention import random_, windowed
 from torch.func import functional_call
 
-from sciops.mixers import MultipoleAttention, WindowAttention, _banded_pyramid
+from sciops.mixers import MultipoleAttention, WindowAttention
+from sciops.mixers.windows.cpu import pyramid
 
 
 def padded_once(x: torch.Tensor, multiple: int) -> torch.Tensor:
@@ -130,7 +131,7 @@ def without_attention(monkeypatch) -> None:
     """The identity in place of attention, in both forms of the layer."""
     monkeypatch.setattr(WindowAttention, "attend", lambda self, fields: list(fields))
     whole = lambda work, weights, fields, scratch: ([x.clone() for x in fields], [])  # noqa: E731
-    monkeypatch.setattr(_banded_pyramid, "attend", whole)
+    monkeypatch.setattr(pyramid, "attend", whole)
 
 
 def mean_and_copy(layer: MultipoleAttention) -> MultipoleAttention:

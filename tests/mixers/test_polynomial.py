@@ -9,8 +9,8 @@ import torch
 from sciops.grids import Grid
 from sciops.mixers import PolynomialMixer
 from sciops.mixers._running_means import running_means
-from sciops.mixers._sequence import copied
 from sciops.mixers.polynomial import PolynomialState
+from sciops.mixers.sequence import copied
 from sciops.models import Operator
 from sciops.models.sequence import SequenceStack
 

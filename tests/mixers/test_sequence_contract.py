@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sciops.mixers import MIXERS
-from sciops.mixers._sequence import copied, selected
+from sciops.mixers.sequence import copied, selected
 
 CHANNELS, LENGTH, LENGTHS = 8, 23, (23, 1, 14)
 

@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from test_window_attention import random_
 
-from sciops.mixers import MultipoleAttention, WindowAttention, _sampling
-from sciops.mixers import window as window_module
+from sciops.mixers import MultipoleAttention, WindowAttention
+from sciops.mixers.windows import window as window_module
+from sciops.mixers.windows.cpu import sampling
 
 EXTRAS = [
     {},
@@ -143,7 +144,7 @@ def test_any_band_gives_the_same(monkeypatch, count, batch, sizes, window, shift
     variables, g = [x, *layer.parameters()], torch.randn(x.shape, dtype=torch.float64)
     expected = dense(layer, x)
     whole = torch.autograd.grad(expected, variables, g)
-    for module in (window_module, _sampling):
+    for module in (window_module, sampling):
         monkeypatch.setattr(module, "cells_in_cache", lambda: count)
     for recompute in (False, True):
         layer.recompute = recompute

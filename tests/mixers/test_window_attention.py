@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from sciops.mixers import FullAttention, MultipoleAttention, WindowAttention
-from sciops.mixers._small_attention import small_attention, small_attention_gradient
-from sciops.mixers._windows import Tiling
+from sciops.mixers.windows.cpu.across_windows import small_attention, small_attention_gradient
+from sciops.mixers.windows.tiling import Tiling
 
 
 def attend(layer: WindowAttention, points: torch.Tensor) -> torch.Tensor:

@@ -8,9 +8,10 @@ from test_multipole_attention import reference
 from test_window_attention import random_, windowed
 from torch.func import functional_call
 
-from sciops.mixers import FullAttention, MultipoleAttention, WindowAttention, _sampling
-from sciops.mixers import window as window_module
-from sciops.mixers._bands import groups_of
+from sciops.mixers import FullAttention, MultipoleAttention, WindowAttention
+from sciops.mixers.windows import window as window_module
+from sciops.mixers.windows.cpu import sampling
+from sciops.mixers.windows.groups import groups_of
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def cells(monkeypatch):
     """Sets how many cells a band has."""
 
     def set_(count: int) -> None:
-        for module in (window_module, _sampling):
+        for module in (window_module, sampling):
             monkeypatch.setattr(module, "cells_in_cache", lambda: count)
 
     return set_

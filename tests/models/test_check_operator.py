@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from sciops import Grid, build_model, check_operator
-from sciops.datasets.normalizers import Normalizer
+from sciops.datasets.fields.normalizers import Normalizer
 from sciops.models import Normalized
 
 PERIODIC = Grid((32, 32), centering="periodic")

@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from sciops.mixers._sequence import copied, selected
+from sciops.mixers.sequence import copied, selected
 from sciops.models import EncoderDecoder, load_model, save_model
 from sciops.models._t5_decoder import relative_bucket
 

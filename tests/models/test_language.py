@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import linear
 
 from sciops.mixers import MIXERS
-from sciops.mixers._sequence import copied, selected
+from sciops.mixers.sequence import copied, selected
 from sciops.models import LanguageModel, build_model, load_model, save_model
 
 SYMBOLS = 11

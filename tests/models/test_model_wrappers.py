@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from sciops import Grid, build_model, resample
-from sciops.datasets.normalizers import Normalizer
+from sciops.datasets.fields.normalizers import Normalizer
 from sciops.models import Latent, Normalized, SymmetryAveraged, apply_model
 from sciops.symmetry import Symmetry
 

@@ -10,8 +10,8 @@ import sciops
 from sciops._compiling import kept
 from sciops.mixers import LinearAttention
 from sciops.mixers._block_layout import in_blocks
-from studies._transform_cells import filled
-from studies._transform_subjects import subjects
+from studies.program_transforms.cells import filled
+from studies.program_transforms.instances import subjects
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's exporter and compiler trip over their own deprecations
 

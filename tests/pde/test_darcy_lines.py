@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from sciops.grids import Grid
-from sciops.pde import _five_point as scheme
-from sciops.pde import _multigrid_torch as mg
 from sciops.pde import darcy
-from sciops.pde._lines_torch import Zebra
+from sciops.pde.darcy import five_point as scheme
+from sciops.pde.darcy.batched import multigrid as mg
+from sciops.pde.darcy.batched.lines import Zebra
 
 D, N, R = "dirichlet", "neumann", "robin"
 BOTH = pytest.mark.parametrize("backend", ["numba", "torch"])
@@ -77,9 +77,9 @@ def test_the_cycle_is_symmetric_and_positive(kinds, shape):
 @pytest.mark.parametrize("shape", [(33, 33), (18, 41), (4, 30), (30, 5)])
 def test_both_forms_take_the_same_steps(kinds, shape, monkeypatch):
     """To rounding: the first guess, one iteration and more. Samples are kept as they are, without the direct solve."""
-    from sciops.pde import _engines
+    from sciops.pde.darcy import engines
 
-    monkeypatch.setattr(_engines, "_status", lambda rho, floor, tol, word: np.full(len(rho), "ok", dtype="<U16"))
+    monkeypatch.setattr(engines, "_status", lambda rho, floor, tol, word: np.full(len(rho), "ok", dtype="<U16"))
     rng = np.random.default_rng(1)
     a, f = np.exp(3 * rng.standard_normal((2, 2, *shape))), rng.standard_normal(shape)
     options = dict(tensor=True, forcing=f, mean="project", boundary={"x": kinds[0], "y": kinds[1]}, tol=1e-13)

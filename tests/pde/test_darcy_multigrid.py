@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,12 @@ import pytest
 import torch
 
 from sciops.grids import Grid
-from sciops.pde import _five_point as scheme
-from sciops.pde import _multigrid_torch as mg
-from sciops.pde._direct import solve_directly
-from sciops.pde._galerkin import BOTH, ROWS, galerkin_products, interpolated
-from sciops.pde._hierarchy_torch import dense
-from sciops.pde._multigrid import coarsening, level_shapes
+from sciops.pde.darcy import five_point as scheme
+from sciops.pde.darcy.batched import multigrid as mg
+from sciops.pde.darcy.batched.hierarchy import dense
+from sciops.pde.darcy.direct import solve_directly
+from sciops.pde.darcy.galerkin import BOTH, COUPLING, ROWS, STORED, galerkin_products, interpolated
+from sciops.pde.darcy.multigrid import coarsening, level_shapes
 
 CLOSED = (("neumann", "neumann"),) * 2
 
@@ -98,6 +99,34 @@ def test_the_stronger_axis_is_halved_until_both_are_alike():
     assert level_shapes(40, 6, 2) == [(40, 6), (20, 6), (10, 6), (5, 3), (2, 1)]
 
 
+@pytest.mark.parametrize(
+    "kind, nine, steps", [("both", True, BOTH), ("both", False, BOTH), ("rows", True, ROWS), ("rows", False, ROWS)]
+)
+def test_written_out_galerkin_products_are_the_listed_ones(kind, nine, steps):
+    """The formulas that numba compiles, run uncompiled in float64, against the list that defines them."""
+    written = getattr(
+        pytest.importorskip("sciops.pde.darcy.compiled.galerkin"), f"{kind}_from_{'nine' if nine else 'five'}"
+    )
+    rng, (mx, my) = np.random.default_rng(0), (3, 2)
+    order, fine_shape = interpolated(steps), (2 * mx + 4, steps[1] * my + 4)
+    fine = {name: rng.standard_normal(fine_shape) for name in STORED}
+    P, coarse = rng.standard_normal((len(order), mx + 2, my + 2)), {name: np.zeros((mx + 3, my + 3)) for name in STORED}
+    written.py_func(*fine.values(), P, *coarse.values(), mx, my)
+
+    def weight(delta, i, j):
+        return 1.0 if delta == (0, 0) else P[order.index(delta), i, j]
+
+    for (target, shift), i, j in itertools.product(STORED.items(), range(1, mx + 1), range(1, my + 1)):
+        total = 0.0
+        for delta, pairs in galerkin_products(nine, steps)[target].items():
+            for o, other, factor in pairs:
+                name, holder = COUPLING[o]
+                at = (2 * i + delta[0] + holder[0], steps[1] * j + delta[1] + holder[1])
+                entry = fine[name][at] * (1.0 if o == (0, 0) else -1.0)
+                total += factor * weight(delta, i, j) * entry * weight(other, i + shift[0], j + shift[1])
+        assert abs(coarse[target][i, j] - (total if target == "d" else -total)) < 1e-13
+
+
 def torch_cycle(a: np.ndarray, dtype: torch.dtype, kinds=scheme.DIRICHLET, rows_alone: int = 0, call=mg.cycle):
     hierarchy = mg.build(*faces_of(a, kinds), dtype, rows_alone, singular=kinds == CLOSED)
 
@@ -111,23 +140,25 @@ def torch_cycle(a: np.ndarray, dtype: torch.dtype, kinds=scheme.DIRICHLET, rows_
 
 def compiled():
     return (
-        pytest.importorskip("sciops.pde._numba_kernels"),
-        pytest.importorskip("sciops.pde._numba_stencils"),
-        pytest.importorskip("sciops.pde._multigrid_numba").layout,
+        pytest.importorskip("sciops.pde.darcy.compiled.cycle"),
+        pytest.importorskip("sciops.pde.darcy.compiled.levels"),
+        pytest.importorskip("sciops.pde.darcy.compiled.setup").setup,
+        pytest.importorskip("sciops.pde.darcy.compiled.smoothing").POINTS,
+        pytest.importorskip("sciops.pde.darcy.compiled.batch").layout,
     )
 
 
 def numba_cycle(a: np.ndarray, kinds=scheme.DIRICHLET, rows_alone: int = 0, call="cycle"):
-    kernels, stencils, layout = compiled()
+    kernels, stencils, setup, points, layout = compiled()
     faces = [face[0].numpy() for face in faces_of(a, kinds)]
     shapes, start, size = layout(faces[0].shape[0], faces[1].shape[1], rows_alone)
     work = np.zeros(size, dtype=np.float32)
-    stencils.setup(*faces, work, shapes, start)
+    setup(points, *faces, work, shapes, start)
     level = [stencils.as_matrix(array, shapes[0]) for array in stencils.arrays_of(work, start, shapes, 0)]
 
     def inverse(x: np.ndarray) -> np.ndarray:
         level[5][1:-2, 1:-2] = x
-        getattr(kernels, call)(work, shapes, start, kinds == CLOSED)
+        getattr(kernels, call)(points, work, shapes, start, kinds == CLOSED)
         return level[6][1:-2, 1:-2].astype(np.float64)
 
     return inverse
@@ -182,7 +213,7 @@ def test_cycle_is_a_contraction(field):
 @pytest.mark.parametrize("rows_alone", [0, 2])
 @pytest.mark.parametrize("kinds", [scheme.DIRICHLET, CLOSED])
 def test_both_forms_hold_the_same_hierarchy_and_cycle(shape, rows_alone, kinds):
-    _, stencils, layout = compiled()
+    _, stencils, setup, points, layout = compiled()
     rng = np.random.default_rng(2)
     plain = rows_alone == 0 and kinds == scheme.DIRICHLET
     a = np.exp((1.0 if plain else 0.3) * rng.standard_normal((1, 2, *shape)))
@@ -194,7 +225,7 @@ def test_both_forms_hold_the_same_hierarchy_and_cycle(shape, rows_alone, kinds):
     x -= x.mean()
     shapes, start, size = layout(*size, rows_alone)
     work = np.zeros(size, dtype=np.float32)
-    stencils.setup(*(face[0].numpy() for face in faces), work, shapes, start)
+    setup(points, *(face[0].numpy() for face in faces), work, shapes, start)
     assert [tuple(s) for s in shapes] == [level.shape for level in hierarchy.levels]
     finest = stencils.arrays_of(work, start, shapes, 0)[0]
     for k, level in enumerate(hierarchy.levels):
@@ -236,8 +267,8 @@ def test_a_cycle_from_the_first_guess_is_worth_more_than_two_from_zero(field, ki
 
 def test_the_cache_on_disk_follows_every_file_that_is_compiled_in():
     """numba watches the cached function's own file alone; the checksum of the others is part of the key."""
-    solver = pytest.importorskip("sciops.pde._numba_solve")
-    folder, found, todo = Path(solver.__file__).parent, set(), ["_numba_solve.py"]
+    solver = pytest.importorskip("sciops.pde.darcy.compiled.sample")
+    folder, found, todo = Path(solver.__file__).parents[1], set(), ["compiled/sample.py"]
     while todo:
         found.add(name := todo.pop())
         imports = [
@@ -246,14 +277,15 @@ def test_the_cache_on_disk_follows_every_file_that_is_compiled_in():
         todo += [
             file
             for node in imports
-            if node.module.startswith("sciops.pde.")
-            for file in [node.module.removeprefix("sciops.pde.") + ".py"]
+            if node.module.startswith("sciops.pde.darcy.")
+            for file in [node.module.removeprefix("sciops.pde.darcy.").replace(".", "/") + ".py"]
             if file not in found
         ]
-    assert found == set(solver._SOURCES)
+    assert {folder / name for name in found} <= set(solver.sources())
 
     class Codegen:
         magic_tuple = staticmethod(tuple)
 
-    one, same, other = (solver.compiled(c)._cache._index_key("signature", Codegen) for c in (1, 1, 2))
-    assert one == same != other
+    for which in (0, 1):
+        one, same, other = (solver.compiled(c)[which]._cache._index_key("signature", Codegen) for c in (1, 1, 2))
+        assert one == same != other

@@ -85,7 +85,7 @@ def test_faces_keep_ellipticity_and_the_wall_is_zero(field):
     """Every face lies between its two coefficients, so between 3 and 12; the wall rows are exactly zero."""
     import torch
 
-    from sciops.pde import _five_point as scheme
+    from sciops.pde.darcy import five_point as scheme
 
     a = np.where(field("2", 64, 3) > 1.5, 12.0, 3.0)
     axes = scheme.axes_of(Grid((64, 64)))

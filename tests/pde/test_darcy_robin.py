@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from sciops.grids import Grid
-from sciops.pde import _five_point as scheme
 from sciops.pde import darcy
+from sciops.pde.darcy import five_point as scheme
 
 ENGINES = pytest.mark.parametrize("backend", ["numba", "torch", "direct"])
 CENTRED = pytest.mark.parametrize("centering", ["node", "cell"])

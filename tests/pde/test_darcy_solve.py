@@ -136,7 +136,7 @@ def test_constant_coefficient_converges_in_few_steps(backend):
 def test_finished_samples_stand_still_until_they_are_looked_at(field, monkeypatch):
     a = np.concatenate([field("4", 60, 3), field("1e4", 60, 2)])
     often = darcy.solve(a, backend="torch")
-    monkeypatch.setattr("sciops.pde._multigrid_torch._unseen", lambda device: 3)
+    monkeypatch.setattr("sciops.pde.darcy.batched.multigrid._unseen", lambda device: 3)
     seldom = darcy.solve(a, backend="torch")
     assert len(set(often.iterations)) > 1 and (often.iterations == seldom.iterations).all()
     assert np.abs(often.u - seldom.u).max() <= 1e-12 * often.u.max()
@@ -224,11 +224,11 @@ def test_floor_predicts_what_rounding_the_exact_solution_does(reference_matrix, 
 
 
 def test_failure_raises_or_flags_naming_the_sample(field, monkeypatch):
-    from sciops.pde import _engines
+    from sciops.pde.darcy import engines
 
     a = np.concatenate([field("4", 40, 1), field("pixels", 40, 1), field("4", 40, 1)])
     useless = (torch.zeros(1, 38, 38).double(), torch.ones(1).double(), torch.zeros(1).double())
-    monkeypatch.setattr(_engines, "_direct", lambda problem, part: useless)
+    monkeypatch.setattr(engines, "_direct", lambda problem, part: useless)
     with pytest.raises(darcy.SolverError, match=r"sample 1 did not converge: residual .* contrast 1e\+04"):
         darcy.solve(a)
     flagged = darcy.solve(a, on_failure="flag")
@@ -327,7 +327,7 @@ def test_bad_calls_say_what_was_expected(field):
 
 def test_missing_numba_is_named_and_torch_serves(field, monkeypatch):
     a = field("4", 20, 1)
-    monkeypatch.setitem(sys.modules, "sciops.pde._multigrid_numba", None)
+    monkeypatch.setitem(sys.modules, "sciops.pde.darcy.compiled.batch", None)
     with pytest.raises(ImportError, match=r'pip install "sciops\[fast\]"'):
         darcy.solve(a, backend="numba")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from sciops.grids import Grid
-from sciops.pde import _five_point as scheme
 from sciops.pde import darcy
+from sciops.pde.darcy import five_point as scheme
 
 ENGINES = pytest.mark.parametrize("backend", ["numba", "torch", "direct"])
 BOTH = pytest.mark.parametrize("backend", ["numba", "torch"])
@@ -428,9 +428,9 @@ def test_strips_and_flat_cells_are_anisotropy_too():
 @BOTH
 def test_a_sample_that_overflows_leaves_nothing_to_the_next_one(backend, field, monkeypatch):
     """Points in float32 do not survive a ratio that runs from e^-30 to e^30."""
-    from sciops.pde import _engines
+    from sciops.pde.darcy import engines
 
-    monkeypatch.setattr(_engines, "_TURNING", np.inf)
+    monkeypatch.setattr(engines, "_TURNING", np.inf)
     g = np.log(field("lognormal1", 65, 1)[0])
     bad, good = (np.exp(np.stack([c * g, -c * g])) for c in (4.0, 0.5))
     together = darcy.solve(np.stack([bad, good]), tensor=True, backend=backend, tol=1e-7, threads=1)

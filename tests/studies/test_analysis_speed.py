@@ -8,8 +8,8 @@ import torch
 
 from sciops.grids import Grid
 from sciops.spectral import power_spectrum
-from studies import _analysis_reading, _analysis_spectra, _analysis_start
 from studies import analysis_speed as study
+from studies.analysis_speed import reading, spectra, start
 
 
 def test_counted_shells_hold_the_mean_square_and_each_wave_its_own():
@@ -17,40 +17,40 @@ def test_counted_shells_hold_the_mean_square_and_each_wave_its_own():
     u = 3 + np.cos(3 * x + 4 * y) + np.sin(2 * x)
     expected = np.zeros(9)
     expected[[0, 5, 2]] = 9, 0.5, 0.5
-    np.testing.assert_allclose(_analysis_spectra.counted_spectrum(u), expected, atol=1e-14)
+    np.testing.assert_allclose(spectra.counted_spectrum(u), expected, atol=1e-14)
 
 
 def test_a_spectrum_with_one_wrong_shell_ends_the_run():
     u = np.random.default_rng(0).standard_normal((2, 9, 9))
     energy = power_spectrum(u, Grid((9, 9), centering="periodic")).energy
-    assert _analysis_spectra.require_shells("spectra", energy, u, 1e-12) < 1e-13
+    assert spectra.require_shells("spectra", energy, u, 1e-12) < 1e-13
     energy[1, 4] *= 1 + 1e-9
     with pytest.raises(RuntimeError, match="spectra: a shell differs by 1.0e-09"):
-        _analysis_spectra.require_shells("spectra", energy, u, 1e-12)
+        spectra.require_shells("spectra", energy, u, 1e-12)
     with pytest.raises(RuntimeError, match="differs by nan"):
-        _analysis_spectra.require_shells("spectra", np.full_like(energy, np.nan), u, 1e-12)
+        spectra.require_shells("spectra", np.full_like(energy, np.nan), u, 1e-12)
 
 
 def test_ways_of_reading_agree_and_one_wrong_bit_ends_the_run():
     stored = np.random.default_rng(1).standard_normal((9, 4, 4)).astype(np.float32)
     rows = np.array([7, 2, 3, 0])
-    for way in (_analysis_reading.by_list, _analysis_reading.by_rows):
+    for way in (reading.by_list, reading.by_rows):
         np.testing.assert_array_equal(way(stored, rows), stored[rows])
-    np.testing.assert_array_equal(_analysis_reading.by_slice(stored, np.arange(2, 6)), stored[2:6])
+    np.testing.assert_array_equal(reading.by_slice(stored, np.arange(2, 6)), stored[2:6])
     batch = {key: torch.from_numpy(stored[rows])[:, None].clone() for key in ("x", "y")}
-    _analysis_reading.require_same("shuffled", batch, [stored[rows], stored[rows]])
+    reading.require_same("shuffled", batch, [stored[rows], stored[rows]])
     batch["y"][3, 0, 1, 1] = torch.nextafter(batch["y"][3, 0, 1, 1], torch.tensor(9.0))
     with pytest.raises(RuntimeError, match="shuffled: y of a batch"):
-        _analysis_reading.require_same("shuffled", batch, [stored[rows], stored[rows]])
+        reading.require_same("shuffled", batch, [stored[rows], stored[rows]])
 
 
 def test_import_loads_nothing_heavy(monkeypatch):
-    assert _analysis_start.loaded("import sciops") == []
-    assert _analysis_start.loaded("import sciops", ("torch",)) == []
-    assert _analysis_start.loaded(_analysis_start.ROOMS) == []
-    monkeypatch.setattr(_analysis_start, "ROOMS", "import sciops; import xarray")
+    assert start.loaded("import sciops") == []
+    assert start.loaded("import sciops", ("torch",)) == []
+    assert start.loaded(start.ROOMS) == []
+    monkeypatch.setattr(start, "ROOMS", "import sciops; import xarray")
     with pytest.raises(RuntimeError, match="import sciops loads xarray, pandas|pandas, xarray|xarray"):
-        _analysis_start.require_light()
+        start.require_light()
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from sciops.mixers import FullAttention, MultipoleAttention
-from studies import _attention_arms as arms
 from studies import attention_cost as study
+from studies.attention_cost import arms
 
 SMALL = study.Config(
     channels=8,

@@ -8,8 +8,8 @@ from dataclasses import fields
 import pytest
 
 from studies import benchmarks as study
-from studies._benchmarks_page import page
-from studies._timing import target
+from studies.benchmarks.docs_page import page
+from studies.kit.timing import target
 
 _STUDY = '''"""A study of nothing, in no time."""
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sciops.runs import RunFolder
-from studies._timing import target
+from studies.kit.timing import target
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def test_a_limit_stops_a_study(small_studies):
 
 
 def test_what_is_not_there_is_refused_before_anything_runs(small_studies):
-    with pytest.raises(ValueError, match="no studies/nothing.py; expected of mixer_speed"):
+    with pytest.raises(ValueError, match="no studies/nothing; expected of mixer_speed"):
         study.run(study.Config(studies=("well", "nothing"), output=small_studies))
     with pytest.raises(ValueError, match="well has no preset 'full'; expected one of quick"):
         study.run(study.Config(studies=("well",), study_preset="full", output=small_studies))

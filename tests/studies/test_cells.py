@@ -11,8 +11,8 @@ from sciops import Budget
 from sciops._budget import OverBudget, opening_within
 from sciops.datasets import TensorFields
 from sciops.grids import Grid
-from studies import _cells
-from studies._cells import cell_name, data_digest, fingerprint, kept, kept_arrays
+from studies.kit import cells
+from studies.kit.cells import cell_name, data_digest, fingerprint, kept, kept_arrays
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def test_anything_that_differs_is_another_fingerprint(monkeypatch):
     found = {fingerprint(one) for one in [base, *others]}
     for name, value in (("FORMAT", -1), ("__version__", "0.0.0")):
         with monkeypatch.context() as patch:
-            patch.setattr(_cells, name, value)
+            patch.setattr(cells, name, value)
             found.add(fingerprint(base))
     assert len(found) == len(others) + 3 and all(len(one) == 12 for one in found)
     with pytest.raises(TypeError, match="no JSON form"):
@@ -133,3 +133,14 @@ def test_an_archive_that_unpacks_to_far_more_is_refused(tmp_path):
     os.mkfifo(path)
     with pytest.raises(ValueError, match="npz is not a regular file"):
         kept_arrays(tmp_path, "cell", 1, dict)
+
+
+def test_a_changed_file_of_the_package_is_other_code(tmp_path):
+    (tmp_path / "part").mkdir()
+    for name in ("__init__.py", "part/one.py", "notes.md"):
+        (tmp_path / name).write_text("a = 1\n")
+    first = cells.code_digest(str(tmp_path / "__init__.py"))
+    (tmp_path / "notes.md").write_text("other")
+    assert cells.code_digest(str(tmp_path / "__init__.py")) == first
+    (tmp_path / "part/one.py").write_text("a = 2\n")
+    assert cells.code_digest(str(tmp_path / "__init__.py")) != first

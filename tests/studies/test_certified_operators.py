@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from studies import _certified_coverage as coverage_part
 from studies import certified_operators as study
+from studies.certified_operators import coverage as coverage_part
 
 CONFIG = study.Config(
     grids=(9, 17),

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from studies import _crash_worker as worker
 from studies import crash_recovery as study
-from studies._crash_jobs import Job, contents, jobs
+from studies.crash_recovery import worker
+from studies.crash_recovery.commands import Job, contents, jobs
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
 
@@ -38,7 +38,7 @@ def test_a_generation_that_is_killed_ends_as_one_that_was_not(tmp_path, monkeypa
     assert "nothing wrong, nothing lost, nothing left over" in capsys.readouterr().out
     monkeypatch.setattr(study.Trial, "kill", lambda *_: pytest.fail("killed again"))
     assert study.run(config)["records"] == records
-    with pytest.raises(ValueError, match="--jobs 'nothing': expected some of 'HDF5', "):
+    with pytest.raises(ValueError, match="--jobs nothing: expected some of HDF5, "):
         study.run(replace(config, jobs=("nothing",)))
 
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from warm import launch
 
 from studies import distributed_training as study
 
@@ -15,7 +16,8 @@ SMALL = study.Config(
 
 
 @pytest.mark.slow
-def test_a_small_run_leaves_its_numbers(tmp_path, capsys):
+def test_a_small_run_leaves_its_numbers(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(study, "launch", launch)
     results = study.run(replace(SMALL, arms=("one", "several-one"), output=tmp_path))
     one, both = results["rows"]["one"], results["rows"]["several-one"]
     assert both["processes"] == [2, 1] and len(both["loss"]) == len(one["loss"]) == 2
@@ -45,5 +47,5 @@ def test_what_a_process_says_is_passed_on_in_one_line(tmp_path):
     with pytest.raises(RuntimeError, match=r"studies.train --epochs 0 failed: error: .*epochs=0: expected") as caught:
         study.launch("studies.train", ["--epochs", "0"])
     assert "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match="arms=.*expected some of one, several"):
+    with pytest.raises(ValueError, match="--arms .*expected some of one, several"):
         study.run(replace(SMALL, arms=("three",), output=tmp_path))

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from studies import _entity_times, entity_tracking
-from studies._entity_arms import OFTEN, Arm, summary
-from studies._entity_report import targets
-from studies._entity_times import by_powers, counted_exponent, tile_times, times
+from studies import entity_tracking
+from studies.entity_tracking import timings
+from studies.entity_tracking.arms import OFTEN, Arm, summary
+from studies.entity_tracking.report import targets
+from studies.entity_tracking.timings import by_powers, counted_exponent, tile_times, times
 
 TINY = entity_tracking.Config(
     parts=("layers", "blocks", "times", "tiles", "properties"),
@@ -56,7 +57,7 @@ def test_a_tiny_run_leaves_its_numbers_and_is_read_back(tmp_path, capsys, monkey
     def never(*_, **__):
         raise AssertionError("trained again")
 
-    monkeypatch.setattr("studies._entity_arms.train_tokens", never)
+    monkeypatch.setattr("studies.entity_tracking.arms.train_tokens", never)
     monkeypatch.setattr(entity_tracking, "times", never)
     monkeypatch.setattr(entity_tracking, "tile_times", never)
     again = entity_tracking.run(config)
@@ -128,11 +129,11 @@ def test_targets_see_what_is_off():
 def test_times_compare_equal_operators_only(monkeypatch):
     timed = times((32, 64), width=8, heads=2, rounds=1, dense_to=32, fit_from=32)
     assert {r["n"] for r in timed["rows"] if r["name"] == "dense"} == {32}
-    assert all(r["seconds"] > 0 for r in timed["rows"]) and set(timed["exponents"]) == set(_entity_times.CONTESTANTS)
+    assert all(r["seconds"] > 0 for r in timed["rows"]) and set(timed["exponents"]) == set(timings.CONTESTANTS)
     assert counted_exponent("dense", 64, 1, (512, 16384)) == pytest.approx(2, abs=0.01)
     assert counted_exponent("level 1, m = n^(1/3)", 64, 1, (512, 16384)) < 1.4
-    monkeypatch.setattr(_entity_times.BlockResolventAttention, "load_state_dict", lambda self, state: None)
-    monkeypatch.setitem(_entity_times.CONTESTANTS, "level 0", dict(level=0, gamma=0.5))
+    monkeypatch.setattr(timings.BlockResolventAttention, "load_state_dict", lambda self, state: None)
+    monkeypatch.setitem(timings.CONTESTANTS, "level 0", dict(level=0, gamma=0.5))
     with pytest.raises(RuntimeError, match="level 0 differs from the dense operator"):
         times((32,), width=8, heads=2, rounds=1, dense_to=32, fit_from=32)
 
@@ -145,7 +146,7 @@ def test_two_ways_to_solve_agree():
 
 
 def test_refusals(tmp_path):
-    with pytest.raises(ValueError, match="--parts speed: expected of layers"):
+    with pytest.raises(ValueError, match="--parts speed: expected some of layers"):
         entity_tracking.run(replace(TINY, parts=("speed",), output=tmp_path))
     with pytest.raises(ValueError, match="one of each a depth"):
         entity_tracking.run(replace(TINY, softmax_steps=(1,), output=tmp_path))

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from sciops.models import orthogonality_defect
-from studies import _forward_only_runs as runs
 from studies import forward_only as study
+from studies.forward_only import runs
 
 CONFIG = study.Config(
     tasks=("darcy", "dense:digits"),
@@ -151,8 +151,8 @@ def test_runs_that_diverge_come_last():
 
 def test_refusals(tmp_path):
     for changes, message in (
-        ({"arms": ("adam",)}, "--arms 'adam': expected some of foton"),
-        ({"ablations": ("x",)}, "--ablations 'x'"),
+        ({"arms": ("adam",)}, "--arms adam: expected some of foton"),
+        ({"ablations": ("x",)}, "--ablations x"),
         ({"tasks": ("burgers",)}, "--tasks 'burgers'"),
         ({"rates": ()}, "at least one of each"),
     ):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from studies import _loader_worker, fuzz_loaders, fuzz_readers
-from studies._hostile_loads import HOSTILE
-from studies._loader_files import KINDS, content_of
+from studies import fuzz_loaders
+from studies.fuzz_loaders import worker
+from studies.fuzz_loaders.files import KINDS, content_of
+from studies.fuzz_loaders.hostile import HOSTILE
+from studies.kit.fuzzing.campaign import write_files
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,7 @@ def test_hostile_files_hurt_nobody(name, tmp_path):
     HOSTILE[name](tmp_path / "file", tmp_path / "mark")
     kind = (tmp_path / "kind").read_text()
     main = next(iter(tmp_path.glob("*.safetensors")), tmp_path / "file") if kind == "run" else tmp_path / "file"
-    said = _loader_worker.load(main, None)
+    said = worker.load(main, None)
     assert said["outcome"] == "refused" and said["seconds"] < 10, said
     assert not (tmp_path / "mark").exists()
 
@@ -38,8 +40,8 @@ def test_damaged_files_load_what_was_saved_or_are_refused(sound, tmp_path):
             files = fuzz_loaders.damaged_files(sound, layout, 0, i)
             assert layout.endswith("sealed") or files == fuzz_loaders.damaged_files(sound, layout, 0, i)
             folder = tmp_path / f"{layout} {i}"
-            fuzz_readers._write(folder, files)
-            said = _loader_worker.load(folder / sound[layout].main, sound[layout].reader)
+            write_files(folder, files)
+            said = worker.load(folder / sound[layout].main, sound[layout].reader)
             assert said["outcome"] in ("opened", "refused"), (layout, i, said)
             outcomes.append(said["outcome"])
     assert outcomes.count("opened") > len(sound) / 3 and outcomes.count("refused") > len(sound) / 3
@@ -48,10 +50,10 @@ def test_damaged_files_load_what_was_saved_or_are_refused(sound, tmp_path):
 def test_every_kind_has_a_sound_file_that_loads_with_its_content(sound, tmp_path):
     assert {name.partition("-")[0] for name in sound} <= set(KINDS) and {"model-sealed", "corpus-sealed"} <= set(sound)
     for layout in ("model", "checkpoint", "corpus", "characters"):
-        fuzz_readers._write(tmp_path / layout, sound[layout].files)
+        write_files(tmp_path / layout, sound[layout].files)
         path = tmp_path / layout / sound[layout].main
         assert sound[layout].reader == f"{layout}:{content_of(path, layout)}" and len(sound[layout].reader) > 60
-        assert _loader_worker.load(path, f"{layout}:other")["outcome"] == "silent"
+        assert worker.load(path, f"{layout}:other")["outcome"] == "silent"
     with pytest.raises(ValueError, match="--layouts nothing: expected some of image-png"):
         fuzz_loaders.sound_files(("nothing",), tmp_path)
 
@@ -62,8 +64,8 @@ def test_edited_files_have_a_right_digest(sound, tmp_path):
         details = []
         for i in range(20):
             folder = tmp_path / f"{layout} {i}"
-            fuzz_readers._write(folder, fuzz_loaders.damaged_files(sound, layout, 1, i))
-            details.append(_loader_worker.load(folder / sound[layout].main, layout.removesuffix("-sealed"))["detail"])
+            write_files(folder, fuzz_loaders.damaged_files(sound, layout, 1, i))
+            details.append(worker.load(folder / sound[layout].main, layout.removesuffix("-sealed"))["detail"])
         assert not any("changed since" in text for text in details), details
 
 

@@ -15,18 +15,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sciops.datasets.samples import SAMPLES
-from studies import _fuzz_worker, fuzz_readers
-from studies._damage import damaged, lookup3, seals
-from studies._hostile_files import HOSTILE, Payload
-from studies._odd_contents import damage, rewritten
+from sciops.datasets.formats.samples import SAMPLES
+from studies import fuzz_readers
+from studies.kit.fuzzing import opening
+from studies.kit.fuzzing import worker as opener
+from studies.kit.fuzzing.campaign import write_files
+from studies.kit.fuzzing.damage import damaged, lookup3, seals
+from studies.kit.fuzzing.hostile_files import HOSTILE, Payload
+from studies.kit.fuzzing.odd_contents import damage, rewritten
+from studies.kit.fuzzing.opening import Worker
 
 SECONDS = 20.0  # the study says two; a test machine may be busy
 
 
 @pytest.fixture(scope="module")
 def worker():
-    worker = fuzz_readers.Worker(SECONDS)
+    worker = Worker(SECONDS)
     yield worker
     worker.close()
 
@@ -59,7 +63,7 @@ def test_damaged_files_open_or_are_refused_in_one_line(data, sound, worker, tmp_
     if data.draw(st.booleans(), label="cut"):
         del content[data.draw(st.integers(1, len(content)), label="length") :]
     folder = tmp_path_factory.mktemp("damaged")
-    fuzz_readers._write(folder, files | {name: bytes(content)})
+    write_files(folder, files | {name: bytes(content)})
     said = worker.attempt(folder / sound[layout].main, sound[layout].reader)
     assert said["outcome"] in ("opened", "refused"), said
 
@@ -74,7 +78,7 @@ def test_files_that_say_something_else_open_or_are_refused_in_one_line(sound, wo
                 files == fuzz_readers.damaged_files(sound, layout, 1, i) and files.keys() == sound[layout].files.keys()
             )
             folder = tmp_path / f"{layout} {i}"
-            fuzz_readers._write(folder, files)
+            write_files(folder, files)
             said.append(worker.attempt(folder / sound[layout].main, sound[layout].reader))
     outcomes = [one["outcome"] for one in said]
     assert set(outcomes) == {"opened", "refused"}, [one for one in said if one["outcome"] not in ("opened", "refused")]
@@ -84,7 +88,7 @@ def test_files_that_say_something_else_open_or_are_refused_in_one_line(sound, wo
 def test_every_layout_is_fuzzed_and_its_sound_file_opens(sound, worker, tmp_path):
     assert set(SAMPLES) < set(sound) and {"native", "native-steady"} <= set(sound)
     for name in ("npy", "apebench", "native", *(["native-zarr"] if "native-zarr" in sound else [])):
-        fuzz_readers._write(tmp_path / name, sound[name].files)
+        write_files(tmp_path / name, sound[name].files)
         said = worker.attempt(tmp_path / name / sound[name].main)
         assert (said["outcome"], said["detail"]) == ("opened", sound[name].reader)
 
@@ -140,7 +144,7 @@ def test_the_watch_sees_hangs_deaths_and_code_that_runs(tmp_path, monkeypatch):
         "    os.kill(os.getpid(), 9) if 'die' in path else open(path).read()\n", tmp_path / "worker.py", monkeypatch
     )
     os.mkfifo(tmp_path / "pipe")
-    worker = fuzz_readers.Worker(0.5)
+    worker = Worker(0.5)
     assert worker.attempt(tmp_path / "pipe")["outcome"] == "hang"
     assert worker.attempt(tmp_path / "die")["outcome"] == "death"
     worker.close()
@@ -153,9 +157,9 @@ def test_time_in_the_queue_for_a_processor_is_the_machines(tmp_path, monkeypatch
         tmp_path / "worker.py",
         monkeypatch,
     )
-    worker = fuzz_readers.Worker(0.2)
+    worker = Worker(0.2)
     assert worker.attempt(tmp_path / "file")["outcome"] == "hang"
-    monkeypatch.setattr(fuzz_readers, "waited", lambda process: {process: time.perf_counter()})
+    monkeypatch.setattr(opening, "waited", lambda process: {process: time.perf_counter()})
     assert worker.attempt(tmp_path / "file")["outcome"] == "opened"
     worker.close()
 
@@ -167,12 +171,12 @@ def test_the_worker_counts_its_own_work_and_reads_the_queue(tmp_path, monkeypatc
             pass
         return "worked"
 
-    monkeypatch.setattr(_fuzz_worker, "_use", work)
-    said = _fuzz_worker.attempt(tmp_path, None)
+    monkeypatch.setattr(opener, "_use", work)
+    said = opener.attempt(tmp_path, None)
     assert said["outcome"] == "opened" and 0.28 < said["seconds"] < 3
-    assert _fuzz_worker.waited("no such process") == {}
+    assert opener.waited("no such process") == {}
     child = subprocess.Popen(["sleep", "5"])
-    assert {os.getpid(), child.pid} <= set(_fuzz_worker.waited()) or not os.path.exists("/proc/self/schedstat")
+    assert {os.getpid(), child.pid} <= set(opener.waited()) or not os.path.exists("/proc/self/schedstat")
     child.kill()
     child.wait()
 
@@ -183,9 +187,9 @@ def test_the_worker_tells_messages_that_a_terminal_cannot_show(tmp_path, monkeyp
         def refuse(path, layout, text=text):
             raise ValueError(text)
 
-        monkeypatch.setattr(_fuzz_worker, "_use", refuse)
-        assert _fuzz_worker.attempt(tmp_path, None)["outcome"] == "bad message"
-    assert _fuzz_worker.clean("−∇·(a∇u) = f, ‘ü’ 尺 é")
+        monkeypatch.setattr(opener, "_use", refuse)
+        assert opener.attempt(tmp_path, None)["outcome"] == "bad message"
+    assert opener.clean("−∇·(a∇u) = f, ‘ü’ 尺 é")
 
 
 def test_the_study_counts_every_file_and_ends_badly_on_a_finding(tmp_path, monkeypatch, capsys):
@@ -196,7 +200,7 @@ def test_the_study_counts_every_file_and_ends_badly_on_a_finding(tmp_path, monke
     assert results["files"] == 7 and sum(results["outcomes"][layout].values()) == 6
     assert (tmp_path / "run" / "figures" / "fuzz_readers.png").stat().st_size > 5000
     monkeypatch.setattr(
-        fuzz_readers.Worker,
+        Worker,
         "attempt",
         lambda self, path, reader: {"outcome": "crash", "detail": "KeyError", "seconds": 0.0, "megabytes": 0.0},
     )
@@ -215,29 +219,29 @@ def _run_instead(body, script, monkeypatch):
         "import json, os, sys, time\nprint(json.dumps({'ready': 1}), flush=True)\n"
         f"for line in sys.stdin:\n    path = json.loads(line)['path']\n{body}"
     )
-    started = fuzz_readers.subprocess.Popen
+    started = opening.subprocess.Popen
     monkeypatch.setattr(
-        fuzz_readers.subprocess, "Popen", lambda words, **options: started([sys.executable, str(script)], **options)
+        opening.subprocess, "Popen", lambda words, **options: started([sys.executable, str(script)], **options)
     )
 
 
 def test_a_file_that_is_opened_in_one_way_and_refused_in_another_is_seen(sound, tmp_path, monkeypatch):
-    fuzz_readers._write(tmp_path, sound["npz"].files)
+    write_files(tmp_path, sound["npz"].files)
     path = tmp_path / sound["npz"].main
-    assert _fuzz_worker._other_verdict(path) == ""
+    assert opener._other_verdict(path) == ""
     monkeypatch.setattr("sciops.datasets.convert", lambda *arguments: 1 / 0)
-    assert _fuzz_worker._other_verdict(path).startswith("convert ends with ZeroDivisionError")
+    assert opener._other_verdict(path).startswith("convert ends with ZeroDivisionError")
     (tmp_path / "text").write_text("no array")
-    monkeypatch.setattr("sciops.datasets.validation.validate", lambda path, solutions: [])
-    assert _fuzz_worker._other_verdict(tmp_path / "text").startswith("validate opens it, open_dataset says")
+    monkeypatch.setattr("sciops.datasets.checks.validation.validate", lambda path, solutions: [])
+    assert opener._other_verdict(tmp_path / "text").startswith("validate opens it, open_dataset says")
 
 
 def test_what_the_process_that_looks_at_files_computes_is_counted():
-    before = _fuzz_worker._computed()
+    before = opener._computed()
     child = subprocess.Popen([sys.executable, "-c", "for _ in range(10**9): pass"])
-    while _fuzz_worker._computed() - before < 0.2 and child.poll() is None:
+    while opener._computed() - before < 0.2 and child.poll() is None:
         time.sleep(0.02)
-    assert child.pid in _fuzz_worker._processes()
+    assert child.pid in opener._processes()
     child.kill()
     child.wait()
-    assert _fuzz_worker._computed() - before >= 0.19
+    assert opener._computed() - before >= 0.19

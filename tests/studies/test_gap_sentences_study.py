@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from sciops.datasets.summaries import Summarised, split_summaries
-from studies import _gap_sentences_data as data
-from studies import _gap_sentences_training as training
+from sciops.datasets.text.summaries import Summarised, split_summaries
 from studies import gap_sentences as study
-from studies._gap_sentences_report import summary
+from studies.gap_sentences import data, training
+from studies.gap_sentences.report import summary
 
 CONFIG = study.Config(
     symbols=270,
@@ -64,7 +63,7 @@ def sizes(**changes):
 
 
 def test_a_small_run_keeps_what_it_did(config, capsys, monkeypatch):
-    monkeypatch.setattr("studies._gap_sentences_costs.peak_memory", lambda *call: 1000 + call[2])
+    monkeypatch.setattr("studies.gap_sentences.cost.peak_memory", lambda *call: 1000 + call[2])
     results = study.run(config)
     assert [row["length"] for row in results["costs"]] == [8, 16]
     assert results["costs"][0]["bytes"] == {"state_space": 1008, "self_attention": 1008}
@@ -210,7 +209,7 @@ def test_a_folder_keeps_the_sources_it_has_read(tmp_path, monkeypatch):
 
 def test_refusals(config):
     for changes, message in (
-        ({"arms": ("x",)}, "--arms x: expected some of gap sentences"),
+        ({"arms": ("x",)}, "--arms x: expected some of 'gap sentences'"),
         ({"encoders": ("window",)}, "--encoders window"),
         ({"few": ()}, "at least one of each"),
         ({"few": (4, 999)}, r"--few 999: there are \d+ summaries"),

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from data_gen import darcy as generator
-from studies import _generation_peer as peer
 from studies import generation_speed as study
 from studies import solver_speed
+from studies.generation_speed import peer
 
 pytest.importorskip("pyamg")
 pytest.importorskip("numba")

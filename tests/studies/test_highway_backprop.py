@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from studies import _highway_recurrent as recurrent
 from studies import highway_backprop as study
+from studies.highway_backprop import recurrent
 
 TINY = study.Config(
     models=("fno",),
@@ -62,5 +62,5 @@ def test_gradients_that_differ_are_not_timed(monkeypatch):
 
 
 def test_refusals(tmp_path):
-    with pytest.raises(ValueError, match="--models unet: expected of fno, mano"):
+    with pytest.raises(ValueError, match="--models unet: expected some of fno, mano"):
         study.run(study.Config(models=("unet",), output=tmp_path))

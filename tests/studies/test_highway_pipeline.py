@@ -4,9 +4,9 @@ import json
 
 import pytest
 import torch
+from warm import launch
 
 from studies import highway_pipeline as study
-from studies.distributed_training import launch
 
 TINY = ["--layers", "4", "--width", "4", "--modes", "2", "--points", "6", "--batch-size", "2"]
 TINY += ["--dense-width", "6", "--rows", "4", "--rounds", "1", "--iterations", "0", "3"]

@@ -11,9 +11,7 @@ import torch
 
 from sciops._digest import read_sealed, sealed
 from sciops.datasets.images import load_images
-from studies import _classification_costs as costs
-from studies import _classification_runs as runs
-from studies.image_classification import PRESETS, Config, run
+from studies.image_classification import PRESETS, Config, costs, run, runs
 
 SMALL = Config(
     samples=(200, 50, 80),
@@ -90,7 +88,7 @@ def test_a_step_is_one_of_training_and_its_memory_grows_with_the_image(results, 
     assert all(not torch.equal(p, q) for p, q in zip(before, model.parameters()))
     spec = runs.specifications(load_images(config.data).train, config)["multipole"]
     arguments = (spec, (8, 1, 96, 96), 10, 1)
-    held = costs.peak_memory("studies._classification_costs:prepared", *arguments)
+    held = costs.peak_memory("studies.image_classification.costs:prepared", *arguments)
     width = spec["model"]["options"]["widths"][0]
     assert held > 8 * 96 * 96 * width * 4, "at least one layer's activations"
 

@@ -66,7 +66,7 @@ def test_a_small_run_leaves_its_numbers_and_a_wrong_slope_ends_it(tmp_path, caps
 
 
 def test_refusals(tmp_path):
-    with pytest.raises(ValueError, match="--equations maxwell: expected of burgers, kdv"):
+    with pytest.raises(ValueError, match="--equations maxwell: expected some of burgers, kdv"):
         study.run(study.Config(equations=("burgers", "maxwell"), output=tmp_path))
     with pytest.raises(ValueError, match="--halvings 0 --refinement 4: expected at least 1"):
         study.run(study.Config(halvings=0, output=tmp_path))

@@ -75,7 +75,7 @@ def test_the_table_is_that_of_the_saved_models(config, capsys, monkeypatch):
 
 
 def test_models_that_learn_nothing_and_unknown_names_are_said(config, monkeypatch):
-    with pytest.raises(ValueError, match="--arms 'attentions': expected of no mixer"):
+    with pytest.raises(ValueError, match="--arms attentions: expected some of 'no mixer'"):
         study.run(replace(config, arms=("attentions",)))
     with pytest.raises(FileNotFoundError, match="corpus 'nowhere'"):
         study.run(replace(config, corpus="nowhere"))

@@ -10,9 +10,9 @@ from torch import nn
 
 from sciops import Grid
 from sciops.lipschitz import RULES, _sequence, _walk
-from studies import _stretch_own as own
 from studies import lipschitz_fuzz as study
-from studies._stretch_truth import Case, differences, inputs, jacobian, largest_token, stretches
+from studies.lipschitz_fuzz import own
+from studies.lipschitz_fuzz.truth import Case, differences, inputs, jacobian, largest_token, stretches
 
 TINY = study.Config(models=18, points=2, planted=(10.0,), plants=10)
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from sciops.mixers import StateSpaceMixer
-from studies import _long_burgers, _long_layers, _long_needle
 from studies import long_sequences as study
+from studies.long_sequences import burgers, layers, needle
 
 
 def config(tmp_path, **options):
@@ -41,9 +41,9 @@ def config(tmp_path, **options):
 
 @pytest.fixture
 def small_problem(monkeypatch):
-    monkeypatch.setattr(_long_burgers, "POINTS", 32)
-    monkeypatch.setattr(_long_burgers, "VISCOSITY", 0.1)
-    monkeypatch.setattr(_long_layers, "peak_memory", lambda function, name, mode, length, *rest: 1000 * length)
+    monkeypatch.setattr(burgers, "POINTS", 32)
+    monkeypatch.setattr(burgers, "VISCOSITY", 0.1)
+    monkeypatch.setattr(layers, "peak_memory", lambda function, name, mode, length, *rest: 1000 * length)
 
 
 def test_a_small_run_leaves_its_numbers_and_reads_them_back(tmp_path, small_problem, monkeypatch, capsys):
@@ -55,13 +55,13 @@ def test_a_small_run_leaves_its_numbers_and_reads_them_back(tmp_path, small_prob
     ratio = by_name["training memory over attention, written out, 32 tokens"]
     assert ratio["value"] == pytest.approx(1.0) and not ratio["met"]
     for row in results["times"]:
-        assert (_long_layers.FUSED in row["seconds"]) == (row["length"] <= 64)
-        assert (_long_layers.WRITTEN in row["seconds"]) == (row["length"] <= 32)
+        assert (layers.FUSED in row["seconds"]) == (row["length"] <= 64)
+        assert (layers.WRITTEN in row["seconds"]) == (row["length"] <= 32)
     far = found["needle"][0]["lengths"]["30"]
     both = [row["lengths"]["30"] for row in results["needle"] if row["arm"] == "state space"]
     assert far["far"][0] == pytest.approx(sum(row["far"] for row in both) / 2)
     state, blind, fno = found["burgers"]
-    assert blind["arm"].endswith(_long_burgers.BLIND) and blind["errors"]["32"] == state["errors"]["32"]
+    assert blind["arm"].endswith(burgers.BLIND) and blind["errors"]["32"] == state["errors"]["32"]
     assert blind["errors"]["64"] != state["errors"]["64"]
     assert abs(state["parameters"] / fno["parameters"] - 1) < 0.2
     for name in ("cost", "generalisation"):
@@ -73,14 +73,14 @@ def test_a_small_run_leaves_its_numbers_and_reads_them_back(tmp_path, small_prob
     def never(*args, **options):
         raise AssertionError("a finished part was made again")
 
-    for module, name in ((_long_layers, "_timed"), (_long_needle, "_trained"), (_long_burgers, "_trained")):
+    for module, name in ((layers, "_timed"), (needle, "_trained"), (burgers, "_trained")):
         monkeypatch.setattr(module, name, never)
     monkeypatch.setattr(study, "draw", lambda *args: None)
     assert json.dumps(study.run(config(tmp_path))) == json.dumps(saved)
 
 
 def test_a_wrong_layer_ends_the_run_before_it_is_timed(tmp_path, monkeypatch):
-    monkeypatch.setattr(_long_layers, "times", None)
+    monkeypatch.setattr(layers, "times", None)
     mix = StateSpaceMixer.mix
     monkeypatch.setattr(StateSpaceMixer, "mix", lambda self, *args: mix(self, *args) * (1 + 1e-9))
     with pytest.raises(RuntimeError, match="state space: differs from its reference"):
@@ -88,14 +88,14 @@ def test_a_wrong_layer_ends_the_run_before_it_is_timed(tmp_path, monkeypatch):
 
 
 def test_slopes_and_crossings_are_those_of_the_powers():
-    assert _long_layers.slope([8, 16, 64], [8.0, 16.0 * 2, 64.0 * 8]) == pytest.approx(2.0)
+    assert layers.slope([8, 16, 64], [8.0, 16.0 * 2, 64.0 * 8]) == pytest.approx(2.0)
     rows = [
-        {"mode": "training", "length": n, "seconds": {_long_layers.SSM: 100.0 * n, _long_layers.FUSED: 1.0 * n**2}}
+        {"mode": "training", "length": n, "seconds": {layers.SSM: 100.0 * n, layers.FUSED: 1.0 * n**2}}
         for n in (32, 64, 128, 256)
     ]
-    assert _long_layers.crossover(rows, "training") == pytest.approx(100.0)
-    assert _long_layers.crossover(rows[:2], "training") is None
-    assert _long_layers.crossover(rows[2:], "training") == 128
+    assert layers.crossover(rows, "training") == pytest.approx(100.0)
+    assert layers.crossover(rows[:2], "training") is None
+    assert layers.crossover(rows[2:], "training") == 128
 
 
 def test_far_needles_are_those_that_training_never_had():
@@ -103,17 +103,17 @@ def test_far_needles_are_those_that_training_never_had():
         "accuracy": 0.5,
         "groups": {"distance": {"value": [3, 11, 12], "accuracy": [1.0, 0.5, 0.25], "count": [1, 3, 4]}},
     }
-    assert _long_needle.by_distance(result, 12) == {"accuracy": 0.5, "near": 2.5 / 4, "far": 0.25}
-    assert _long_needle.by_distance(result, 20)["far"] is None
+    assert needle.by_distance(result, 12) == {"accuracy": 0.5, "near": 2.5 / 4, "far": 0.25}
+    assert needle.by_distance(result, 20)["far"] is None
 
 
 def test_the_sinusoids_tell_places_apart(tmp_path):
     positions = torch.zeros(1, 50, 8)
-    added = _long_needle.Sinusoidal(torch.nn.Identity(), 8)(positions)
+    added = needle.Sinusoidal(torch.nn.Identity(), 8)(positions)
     assert (torch.cdist(added, added)[0] + 9 * torch.eye(50)).min() > 0.05
     assert added[0, 7, 1] == pytest.approx(math.sin(7 * 1e4 ** (-2 / 8)))
 
 
 def test_unknown_arms_are_named(tmp_path):
-    with pytest.raises(ValueError, match="--needle-arms 'magic': expected of state space"):
+    with pytest.raises(ValueError, match="--needle-arms magic: expected some of 'state space'"):
         study.run(config(tmp_path, needle_arms=("magic",)))

@@ -8,8 +8,11 @@ import torch
 
 pytest.importorskip("neuralop")
 
-from studies import _mixer_layer, _mixer_network  # noqa: E402
 from studies import mixer_speed as study  # noqa: E402
+from studies.mixer_speed import (
+    layer,  # noqa: E402
+    network,  # noqa: E402
+)
 
 
 @pytest.fixture(autouse=True)
@@ -20,17 +23,17 @@ def quiet():
 
 
 def test_unequal_layers_are_not_timed():
-    conv, mixer = _mixer_layer.pair(3, 4, "cpu")
+    conv, mixer = layer.pair(3, 4, "cpu")
     x, g = torch.randn(2, 3, 9, 9, requires_grad=True), torch.randn(2, 3, 9, 9)
-    assert _mixer_layer.check("9²", conv, mixer, x, g) < 1e-6
+    assert layer.check("9²", conv, mixer, x, g) < 1e-6
     with torch.no_grad():
         mixer.parts[0].weight[1, 2, 0, 1, 2] += 1e-3
     with pytest.raises(RuntimeError, match="9², output: differs"):
-        _mixer_layer.check("9²", conv, mixer, x, g)
+        layer.check("9²", conv, mixer, x, g)
     with torch.no_grad():
         mixer.parts[0].weight[1, 2, 0, 1, 2] -= 1e-3
     with pytest.raises(RuntimeError, match="gradient of the weights"):
-        _mixer_layer.check("9²", conv, _Doubled(mixer), x, g)
+        layer.check("9²", conv, _Doubled(mixer), x, g)
 
 
 class _Doubled(torch.nn.Module):
@@ -47,8 +50,8 @@ class _Doubled(torch.nn.Module):
 
 def test_the_twin_has_their_parameters_and_their_gradients():
     torch.manual_seed(0)
-    theirs = _mixer_network.their_fno(4, 2, 3)
-    twin = _mixer_network.Twin(theirs)
+    theirs = network.their_fno(4, 2, 3)
+    twin = network.Twin(theirs)
     x, g = torch.randn(2, 1, 9, 10), torch.randn(2, 1, 9, 10)
     numbers = [sum(p.numel() * (2 if p.is_complex() else 1) for p in m.parameters()) for m in (theirs, twin)]
     assert numbers[0] == numbers[1]

@@ -14,12 +14,12 @@ import torch
 import studies.mixer_zoo as study
 from sciops import Grid
 from sciops.mixers import MIXERS, SequenceMixer
-from studies._mixer_arms import ARMS, NO_MIXER, chosen_arms, matched_ratio, parameters_of
-from studies._mixer_fields import FieldNet
-from studies._sequence_training import TokenModel
-from studies._zoo_cells import LOCAL, _equal
-from studies._zoo_costs import _stack, _tokens, decoder
-from studies._zoo_report import notes, summary
+from studies.kit.mixer_arms import ARMS, NO_MIXER, chosen_arms, matched_ratio, parameters_of
+from studies.kit.mixer_fields import FieldNet
+from studies.kit.sequence_training import TokenModel
+from studies.mixer_zoo.cells import LOCAL, _equal
+from studies.mixer_zoo.cost import _stack, _tokens, decoder
+from studies.mixer_zoo.report import notes, summary
 
 TINY = study.Config(
     arms=(NO_MIXER, "attention"),
@@ -44,7 +44,7 @@ TINY = study.Config(
 def test_every_sequence_mixer_has_an_arm():
     used = {name for arm in ARMS.values() for name in ([arm.mixer] if isinstance(arm.mixer, str) else arm.mixer)}
     assert used == {name for name, kind in MIXERS.items() if issubclass(kind, SequenceMixer)}
-    with pytest.raises(ValueError, match="--arms 'rnn': expected of no mixer"):
+    with pytest.raises(ValueError, match="--arms rnn: expected some of 'no mixer'"):
         chosen_arms(["rnn"])
 
 
@@ -93,7 +93,7 @@ def test_a_run_says_what_its_cells_say_and_reads_them_back(tmp_path, capsys, mon
     assert stored["rows"][1]["scores"]["copy"]["mean"] > stored["rows"][0]["scores"]["copy"]["mean"]
     assert (tmp_path / "figures" / "mixer_zoo.png").stat().st_size > 0
     for part in ("_field_cell", "_symbol_cell", "_text_cell"):
-        monkeypatch.setattr(f"studies._zoo_cells.{part}", None)
+        monkeypatch.setattr(f"studies.mixer_zoo.cells.{part}", None)
     assert study.run(config)["cells"] == results["cells"]
 
 
@@ -156,7 +156,7 @@ def test_a_score_that_is_none_and_unknown_tasks_are_named(tmp_path, monkeypatch)
     monkeypatch.setattr(study, "cell", lambda task, arm, seed, *_: record(arm, seed, float("nan"), task))
     with pytest.raises(RuntimeError, match="no score: attention on copy"):
         study.run(config)
-    with pytest.raises(ValueError, match="--tasks chess: expected of burgers, darcy, copy"):
+    with pytest.raises(ValueError, match="--tasks chess: expected some of burgers, darcy, copy"):
         study.run(replace(config, tasks=("chess",)))
     for nothing in (dict(tasks=()), dict(seeds=0)):
         with pytest.raises(ValueError, match="expected at least one of each"):

@@ -10,9 +10,9 @@ import torch
 from tqdm.auto import tqdm
 
 from sciops.robustness import calibrate
-from studies import _smoothing_gates as gates
-from studies import _smoothing_scenarios as counts
 from studies import randomized_smoothing as study
+from studies.randomized_smoothing import cases as counts
+from studies.randomized_smoothing import gates
 
 
 def test_scenarios_are_probabilities_with_the_first_class_ahead():
@@ -161,8 +161,8 @@ def test_levels_alone_are_a_command_with_a_printed_result(tmp_path, capsys, monk
         study.run(config)
     for change, message in (
         ({"parts": ("votes",)}, "--parts votes: expected some of counts, digits, levels"),
-        ({"parts": ()}, "--parts : expected some of"),
-        ({"certificates": ("all",)}, "--certificates 'all': expected some of 'votes, 2 classes, auto'"),
+        ({"parts": ()}, r"--parts \(none\): expected some of"),
+        ({"certificates": ("all",)}, "--certificates all: expected some of 'votes, 2 classes, auto'"),
         ({"images": 351}, "--images 351: expected 1 to 350"),
     ):
         with pytest.raises(ValueError, match=message):

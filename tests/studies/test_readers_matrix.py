@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from sciops.datasets import WRITERS
-from sciops.datasets.readers import READERS
-from sciops.datasets.samples import SAMPLES
+from sciops.datasets.formats import READERS
+from sciops.datasets.formats.samples import SAMPLES
 from studies import readers_matrix
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from data_gen import darcy
 from studies import resolution_shift
-from studies._shift_arms import ARMS
-from studies._shift_case import load_case
+from studies.resolution_shift.arms import ARMS
+from studies.resolution_shift.case import load_case
 
 
 @pytest.fixture(scope="module")

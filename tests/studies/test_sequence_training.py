@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from sciops.datasets import SequenceTask, copy, needle, packed_pointers
-from studies._sequence_training import TokenModel, _batches, evaluate, train_tokens
+from studies.kit.sequence_training import TokenModel, _batches, evaluate, train_tokens
 
 SMALL = dict(width=16, depth=1, mixer="self_attention", mixer_options=dict(heads=2, positions="rope"))
 
@@ -46,7 +46,7 @@ def test_a_training_learns_and_is_repeated_by_its_seed():
     assert record["curve"][0]["loss"] > record["curve"][-1]["loss"]
     assert record["parameters"] == sum(p.numel() for p in TokenModel(test.symbols, **SMALL).parameters())
     assert (record["loss"], record["curve"]) == (again["loss"], again["curve"]) and other["loss"] != record["loss"]
-    with pytest.raises(RuntimeError, match="from step"):
+    with pytest.raises(RuntimeError, match="loss is nan in epoch 1, step 1"):
         broken = TokenModel(test.symbols, **SMALL)
         nn.init.constant_(broken.head.bias, float("nan"))
         train_tokens(broken, maker, test, steps=2, batch=4)

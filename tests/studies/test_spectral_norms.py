@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from sciops.lipschitz import Bracket
-from studies import _norm_cases, _norm_speed
 from studies import spectral_norms as study
+from studies.spectral_norms import cases, speed
 
 CONFIG = study.Config(
     cases=60,
@@ -30,7 +30,7 @@ def config(tmp_path):
 def test_a_small_run(config, tmp_path, capsys):
     results = study.run(config)
     assert json.loads((tmp_path / "results.json").read_text())["ladder"] == results["ladder"]
-    assert {row["kind"] for row in results["cases"]} == set(_norm_cases.KINDS)
+    assert {row["kind"] for row in results["cases"]} == set(cases.KINDS)
     assert sum(row["cases"] for row in results["cases"]) >= 60
     assert all(row["violations"] == 0 for row in results["cases"])
     gram = [row for row in results["speed"] if row["method"] == "Gram iteration" and row["problem"] == "dense 12"]
@@ -48,14 +48,14 @@ def test_a_small_run(config, tmp_path, capsys):
 
 
 def test_a_bracket_that_misses_is_counted_and_ends_the_run(config, monkeypatch):
-    honest = _norm_cases.dense_norm
+    honest = cases.dense_norm
 
     def eager(matrix, **how):
         bracket = honest(matrix, **how)
         return Bracket(bracket.lower, bracket.upper * (1 - 1e-4))
 
-    monkeypatch.setattr(_norm_cases, "dense_norm", eager)
-    rows = {row["kind"]: row["violations"] for row in _norm_cases.check_cases(60, 0)}
+    monkeypatch.setattr(cases, "dense_norm", eager)
+    rows = {row["kind"]: row["violations"] for row in cases.check_cases(60, 0)}
     assert rows["dense, rank 1"] and not rows["convolution, zeros"]
     for name in ("_draw_speed", "_draw_ladder", "_print"):
         monkeypatch.setattr(study, name, lambda *_: None)
@@ -64,18 +64,18 @@ def test_a_bracket_that_misses_is_counted_and_ends_the_run(config, monkeypatch):
 
 
 def test_plain_float32_and_power_iteration_fall_below_where_brackets_do_not():
-    rows = {(row["dtype"], row["method"]): row["under"] for row in _norm_speed.shares_below(300)}
+    rows = {(row["dtype"], row["method"]): row["under"] for row in speed.shares_below(300)}
     assert all(under == 0 for (_, method), under in rows.items() if "racket" in method)
     assert rows["float32", "Gram iteration, plain, 12 steps"] > 0.1
     assert rows["float32", "svdvals, plain"] > 0.1
 
 
 def test_problems_are_what_they_say():
-    orthogonal = _norm_speed.problem("orthogonal 6", 0)[0]
+    orthogonal = speed.problem("orthogonal 6", 0)[0]
     assert torch.allclose(orthogonal.mT @ orthogonal, torch.eye(6, dtype=torch.float64), atol=1e-12)
-    symbols = _norm_speed.problem("convolution 2 4", 0)
+    symbols = speed.problem("convolution 2 4", 0)
     assert symbols.shape == (12, 2, 2) and not symbols[0].imag.any()  # frequency 0 of a real kernel
-    assert _norm_speed.power(orthogonal[None], 3) == pytest.approx(1.0)
+    assert speed.power(orthogonal[None], 3) == pytest.approx(1.0)
 
 
 def test_refusals(config):

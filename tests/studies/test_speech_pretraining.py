@@ -9,9 +9,8 @@ from scipy import stats
 
 from sciops.datasets.speech import espeak
 from sciops.training.speech import SpeechTraining
-from studies import _speech_report as report
-from studies import _speech_runs as runs
 from studies import speech_pretraining as study
+from studies.speech_pretraining import report, runs
 
 
 @pytest.fixture
@@ -155,7 +154,7 @@ def test_a_stopped_fine_tuning_goes_on_where_it_was(config, monkeypatch, tmp_pat
 
 
 def test_without_espeak_tones_stand_in(config, monkeypatch):
-    from studies._speech_data import family_of
+    from studies.speech_pretraining.data import family_of
 
     monkeypatch.setattr(espeak, "library_path", lambda: None)
     assert family_of(replace(config, family="auto")) == "tones"

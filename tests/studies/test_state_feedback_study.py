@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from studies import state_feedback as study
-from studies._feedback_summary import EQUAL_TIME, clear_sign, summary, verdicts
-from studies._feedback_tasks import readings, sensor_task, text_task
-from studies._feedback_training import closeness, train, way_back
+from studies.state_feedback.comparisons import EQUAL_TIME, clear_sign, summary, verdicts
+from studies.state_feedback.tasks import readings, sensor_task, text_task
+from studies.state_feedback.training import closeness, train, way_back
 
 ARMS = ("BPTT", "FT-BPTT", "DSF gate", "Highway k = 1")
 TINY = dict(batch=4, width=8, depth=1, cell="gru")
@@ -19,7 +19,7 @@ TINY = dict(batch=4, width=8, depth=1, cell="gru")
 @pytest.fixture(autouse=True)
 def short_start(monkeypatch):
     """Runs from noise are on the attractor after 40 already, if not as independent of their start as after 100."""
-    monkeypatch.setattr("studies._feedback_tasks._SETTLE", 40.0)
+    monkeypatch.setattr("studies.state_feedback.tasks._SETTLE", 40.0)
 
 
 def config(tmp_path, **options):

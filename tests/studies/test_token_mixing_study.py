@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from sciops.runs import plain
-from studies import _token_mixing_report as report
-from studies import _token_mixing_runs as runs
 from studies import token_mixing as study
+from studies.token_mixing import report, runs
 
 ARMS = ("first order", "2^k, pruned", "dense recurrence")
 CONFIG = replace(
@@ -95,7 +94,7 @@ def test_a_training_that_fails_ends_those_that_wait(tmp_path, monkeypatch):
         raise RuntimeError("the loss is not finite")
 
     monkeypatch.setattr(study, "train_once", fails)
-    monkeypatch.setattr(study, "ProcessPoolExecutor", lambda workers, mp_context: Slow(1))
+    monkeypatch.setattr("studies.kit.pool.ProcessPoolExecutor", lambda workers, mp_context: Slow(1))
     with pytest.raises(RuntimeError, match="not finite"):
         study.run(replace(CONFIG, workers=2, output=tmp_path))
     assert len(begun) < 4
@@ -136,5 +135,5 @@ def test_scores_and_guesses():
 
 
 def test_unknown_names_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="--arms cubes: expected of attention"):
+    with pytest.raises(ValueError, match="--arms cubes: expected some of attention"):
         study.run(replace(CONFIG, arms=("cubes",), output=tmp_path))

@@ -8,7 +8,7 @@ import pytest
 
 from sciops.evaluation import paired_verdict
 from studies import verdict_calibration as study
-from studies._verdict_laws import LAWS, differences, rules, winners
+from studies.verdict_calibration.laws import LAWS, differences, rules, winners
 
 TINY = study.Config(
     trials=100, resamples=50, seeds=(3, 6), samples=8, sample_counts=(5,), effects=(0.0, 1.0), shifts=(0.5, 4.0)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +9,11 @@ import pytest
 import torch
 from test_resume import QUIET, assert_same, data, network, without_clock
 from torch import nn
+from warm import python
 
 from sciops.datasets import Splits
 from sciops.models import build_model
-from sciops.training import NonFiniteLoss, TrainConfig, evaluate, fit, load_checkpoint
-from sciops.training import loop as training_loop
+from sciops.training import NonFiniteLoss, TrainConfig, _samples, evaluate, fit, load_checkpoint
 from sciops.training._averaging import Average
 
 AVERAGED = replace(QUIET, ema=0.9)
@@ -141,7 +137,7 @@ def test_without_it_files_hold_what_they_held(tmp_path):
 
 def test_a_loss_that_is_not_finite_leaves_the_last_good_average(monkeypatch):
     good = fit(network(), data(), replace(AVERAGED, keep="last", stop_after=2))
-    validate, calls = training_loop.validate, []
+    validate, calls = _samples.validate, []
 
     def poison(model, *arguments):
         calls.append(validate(model, *arguments))
@@ -151,9 +147,9 @@ def test_a_loss_that_is_not_finite_leaves_the_last_good_average(monkeypatch):
         loss = real(model, loss_fn, batch)
         return loss * float("inf") if len(calls) == 2 else loss
 
-    real = training_loop.GRADIENTS["backprop"]
-    monkeypatch.setattr(training_loop, "validate", poison)
-    monkeypatch.setitem(training_loop.GRADIENTS, "backprop", interrupt)
+    real = _samples.GRADIENTS["backprop"]
+    monkeypatch.setattr(_samples, "validate", poison)
+    monkeypatch.setitem(_samples.GRADIENTS, "backprop", interrupt)
     run = fit(network(), data(), replace(AVERAGED, keep="last", on_nonfinite="stop"))
     assert run.epochs == 2 and "state after epoch 2" in run.stopped
     for p, q in zip(run.model.state_dict().values(), good.model.state_dict().values()):
@@ -231,15 +227,8 @@ _SCRIPT = """
 def together(tmp_path_factory):
     """Every case run by two processes, at once and in two calls, in one launch."""
     folder = tmp_path_factory.mktemp("averaged")
-    (folder / "train.py").write_text(textwrap.dedent(_SCRIPT))
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*torchrun, str(folder / "train.py"), str(folder / "two"), str(Path(__file__).parent)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    arguments = ["-c", _SCRIPT, str(folder / "two"), str(Path(__file__).parent)]
+    done = python(arguments, timeout=300, processes=2)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder / "two", [(folder / f"two-{rank}.txt").read_text().splitlines() for rank in (0, 1)]
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from test_resume import QUIET, data, network
+from warm import launch as launch_forked
+from warm import python
 
 from sciops._json import read_jsonl
 from sciops.datasets import Splits
 from sciops.models import build_model
 from sciops.training import fit, load_checkpoint
-from studies._smooth_fields import write_fields
-from studies.distributed_training import launch
+from studies.kit.launch import launch
+from studies.kit.smooth_fields import write_fields
 from studies.train import PRESETS, run
 
 pytestmark = pytest.mark.slow
@@ -89,7 +87,7 @@ def test_two_go_on_sharded_and_in_micro_batches_where_one_stopped(study):
     folder, config, flags = study
     run(replace(config, folder=folder / "12", stop_after=2))
     more = ["--folder", str(folder / "12"), "--strategy", "fsdp", "--accumulate", "3"]
-    launch("studies.train", [*flags, *more], processes=2)
+    launch_forked("studies.train", [*flags, *more], processes=2)
     assert_close_runs(folder / "one", folder / "12", 1e-10)
 
 
@@ -177,16 +175,8 @@ _SCRIPT = """
 def together(tmp_path_factory):
     """Every case run by two processes in one launch: (folder, what each process had to say)."""
     folder = tmp_path_factory.mktemp("together")
-    (folder / "train.py").write_text(textwrap.dedent(_SCRIPT))
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*torchrun, str(folder / "train.py"), str(folder / "two"), str(Path(__file__).parent)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=environment,
-    )
+    arguments = ["-c", _SCRIPT, str(folder / "two"), str(Path(__file__).parent)]
+    done = python(arguments, timeout=300, processes=2)
     assert done.returncode == 0, done.stderr[-3000:]
     # a file a process: lines of two processes can run into each other
     return folder / "two", [(folder / f"two-{rank}.txt").read_text().splitlines() for rank in (0, 1)]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from warm import launch
 
 from sciops import Grid, build_model
 from sciops._command import command
@@ -14,7 +15,6 @@ from sciops.datasets import Splits, TrajectoryDataset, build_dataset, write_nati
 from sciops.metrics import relative_l2
 from sciops.models import Stepper
 from sciops.training import TrainConfig, fit
-from studies.distributed_training import launch
 from studies.train import PRESETS, run
 
 GRID = Grid((8,), centering="periodic")

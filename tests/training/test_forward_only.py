@@ -1,8 +1,6 @@
 """FOTON is backpropagation on orthogonal linear stacks, differs where theory says so, and keeps any optimiser whole."""
 
 import gc
-import subprocess
-import sys
 import weakref
 from copy import deepcopy
 from types import SimpleNamespace
@@ -12,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils import parametrize
+from warm import python
 
 import sciops
 from sciops.datasets import Splits, TensorFields
@@ -431,17 +430,8 @@ sys.exit(0 if worst < 1e-12 else f"gradients differ by {worst}")
 
 
 @pytest.mark.slow
-def test_several_processes_average(tmp_path):
-    (tmp_path / "two.py").write_text(_TWO)
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "--standalone",
-    ]
-    done = subprocess.run([*command, str(tmp_path / "two.py")], capture_output=True, text=True, timeout=120)
+def test_several_processes_average():
+    done = python(["-c", _TWO], timeout=120, processes=2)
     assert done.returncode == 0, done.stderr[-2000:]
 
 

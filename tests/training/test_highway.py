@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.datasets import Splits, TensorFields
-from sciops.datasets.token_data import TokenWindows
+from sciops.datasets.text.token_data import TokenWindows
 from sciops.grids import Grid
 from sciops.models import build_model
 from sciops.models.blocks import ResidualBlock

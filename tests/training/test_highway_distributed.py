@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from warm import launch
 
 from sciops._json import read_jsonl
-from studies._smooth_fields import write_fields
-from studies.distributed_training import launch
+from studies.kit.smooth_fields import write_fields
 from studies.train import PRESETS, run
 
 

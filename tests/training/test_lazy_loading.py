@@ -32,7 +32,7 @@ from sciops.grids import Grid
 from sciops.training import _data as door
 from sciops.training import evaluate, fit
 from sciops.training._loader import Loader
-from studies._smooth_fields import write_fields
+from studies.kit.smooth_fields import write_fields
 
 # Python 3.12 and later warn of every fork beside a thread
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -228,7 +228,7 @@ def test_leaving_early_ends_the_reading(path):
 _INTERRUPTED = """
     import multiprocessing, os, signal, sys, time
     from dataclasses import replace
-    sys.path.insert(0, sys.argv[1])
+    sys.path[:0] = [sys.argv[1], f"{sys.argv[1]}/.."]
     from test_lazy_loading import QUIET, Slow, Splits, WAYS, fit, handles, network, settles
     main, sent = os.getpid(), multiprocessing.Value("d")
     class Stuck(Slow):
@@ -293,7 +293,7 @@ def test_one_pass_in_blocks_checks_fingerprints_and_fits(path, monkeypatch):
 _LIMITED = """
     import resource, sys
     from dataclasses import replace
-    sys.path.insert(0, sys.argv[1])
+    sys.path[:0] = [sys.argv[1], f"{sys.argv[1]}/.."]
     import torch
     from test_lazy_loading import QUIET, fit, load_splits, splits
     small, large, room = sys.argv[2], sys.argv[3], int(sys.argv[4])

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from warm import python
 
 from sciops._json import read_jsonl
 from sciops.datasets import Splits, TensorFields
@@ -254,8 +252,7 @@ def one_thread():
 
 
 def test_a_run_killed_at_any_moment_resumes_to_the_same_bits(tmp_path, one_thread):
-    arguments = [sys.executable, "-c", textwrap.dedent(_KILLED), str(tmp_path), str(Path(__file__).parent)]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
+    done = python(["-c", _KILLED, str(tmp_path), str(Path(__file__).parent)], timeout=120)
     assert done.returncode == 0, done.stderr
     signals = json.loads(done.stdout)
     assert signals.pop("whole") == 0

@@ -13,6 +13,7 @@ import pytest
 import torch
 from test_distributed_training import EXACT, assert_close_runs, plain
 from test_resume import fields, network
+from warm import python
 
 from sciops.datasets import Splits, TensorFields
 from sciops.grids import Grid
@@ -109,15 +110,8 @@ _SCRIPT = """
 def together(tmp_path_factory):
     """All of it in one launch: (folder, what each process had to say)."""
     folder = tmp_path_factory.mktemp("three")
-    (folder / "train.py").write_text(textwrap.dedent(_SCRIPT))
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3"]
-    done = subprocess.run(
-        [*torchrun, str(folder / "train.py"), str(folder / "all"), str(Path(__file__).parent)],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    arguments = ["-c", _SCRIPT, str(folder / "all"), str(Path(__file__).parent)]
+    done = python(arguments, timeout=200, processes=3)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder / "all", [(folder / f"all-{rank}.txt").read_text().splitlines() for rank in range(3)]
 
@@ -155,7 +149,7 @@ def test_processes_that_see_other_data_or_another_folder_are_refused_on_each(tog
 _FAILING = """
     import os, sys
     from dataclasses import replace
-    sys.path.insert(0, sys.argv[2])
+    sys.path[:0] = [sys.argv[2], f"{sys.argv[2]}/.."]
     from test_several_processes import FEW, fields, plain, small
     from sciops._command import guarded
     from sciops.datasets import Splits

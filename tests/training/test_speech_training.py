@@ -1,6 +1,8 @@
 """BEST-RQ and CTC: losses against loops, nothing seen that is hidden, restarts that change nothing."""
 
+import contextlib
 import itertools
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +12,7 @@ import torch
 from sciops.datasets.speech import TonesConfig, tones_corpus
 from sciops.models.ctc import collapse
 from sciops.models.speech import SpeechEncoder, SpeechRecognizer
-from sciops.training import speech
-from sciops.training.checkpoints import load_checkpoint
+from sciops.training import NonFiniteLoss, load_checkpoint, save_checkpoint, speech
 
 SMALL = dict(depth=1, local=5, front_channels=3, bins=13, mixer="polynomial")
 
@@ -163,6 +164,20 @@ def weights(model):
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
+def interrupted(model, steps):
+    """The model, whose forward pass is interrupted after so many."""
+    forward, left = model.forward, [steps]
+
+    def until(*arguments):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return forward(*arguments)
+
+    model.forward = until
+    return model
+
+
 def test_a_training_that_was_stopped_ends_where_one_that_was_not_does(tmp_path):
     config = speech.SpeechTraining(steps=12, batch=2, seed=4)
     given = frames((30, 41, 22, 37, 28), dtype=torch.float32)
@@ -173,28 +188,62 @@ def test_a_training_that_was_stopped_ends_where_one_that_was_not_does(tmp_path):
     whole = model()
     history = speech.pretrain(whole, given, config)["history"]
     stopped = replace(config, checkpoint=tmp_path / "checkpoint", checkpoint_every=5)
-    seen = []
-
-    def at_most(steps):
-        one = model()
-
-        def loss(mel, lengths, indices, generator):
-            if len(seen) == steps:
-                raise KeyboardInterrupt
-            seen.append(indices)
-            out = one(mel, lengths, generator)
-            return out.loss, {"accuracy": float((out.logits.argmax(-1) == out.targets).float().mean())}
-
-        return one, loss
-
-    one, loss = at_most(7)
     with pytest.raises(KeyboardInterrupt):
-        speech.fit_steps(one, given, loss, stopped)
+        speech.pretrain(interrupted(model(), 7), given, stopped)
+    assert load_checkpoint(stopped.checkpoint / "last.safetensors")[1]["steps"] == 4
     one = model()
     assert speech.pretrain(one, given, stopped)["history"] == history
     assert torch.equal(weights(one), weights(whole))
-    with pytest.raises(ValueError, match=r"another configuration \(rate\)"):
+    with pytest.raises(ValueError, match="trained with learning_rate=0.001, this config has 0.002"):
         speech.pretrain(model(), given, replace(stopped, rate=2e-3))
+
+
+def as_before(folder, about, names):
+    """Replaces the run in `folder` by the file that it was before speech was trained by `fit`."""
+    tensors, state = load_checkpoint(folder / "last.safetensors")
+    of_before = {}
+    for name, value in tensors.items():
+        kind, rest = name.split("/", 1)
+        if kind == "optimizer":
+            parameter, quantity = rest.split("//")
+            rest = f"{names.index(parameter)}.{quantity}"
+        of_before[f"{kind}.{rest}"] = value
+    rows = [row for record in state["history"] for row in record["steps"]]
+    shutil.rmtree(folder)
+    kept = {"config": about, "step": state["steps"], "history": rows, "seconds": 2.5}
+    return save_checkpoint(folder, of_before, kept)
+
+
+@pytest.mark.parametrize("done", (1, 8, 12))
+def test_a_checkpoint_of_before_is_read(tmp_path, done):
+    config = speech.SpeechTraining(steps=12, batch=2, seed=4, checkpoint=tmp_path / "run", checkpoint_every=1)
+    given = frames((30, 41, 22, 37, 28), dtype=torch.float32)
+    model = lambda: speech.BestRQ(encoder(dropout=0.2), codes=16, code_channels=4)  # noqa: E731
+    whole = model()
+    history = speech.pretrain(whole, given, replace(config, checkpoint=None, checkpoint_every=5))["history"]
+    one = interrupted(model(), done)
+    with pytest.raises(KeyboardInterrupt) if done < 12 else contextlib.nullcontext():
+        speech.pretrain(one, given, config)
+    about = load_checkpoint(config.checkpoint / "last.safetensors")[1]["config"]
+    about = {name: about[name] for name in ("steps", "rate", "recordings", "loss", "model", "codes")}
+    groups = {}
+    for name, parameter in one.named_parameters():
+        groups.setdefault((name.startswith("encoder."), parameter.ndim > 1), []).append(name)
+    old = as_before(config.checkpoint, about, sum(groups.values(), []))
+    later = replace(config, checkpoint_every=5)  # other epochs than the file was written in
+    with pytest.raises(ValueError, match=r"another configuration \(codes\)"):
+        speech.pretrain(speech.BestRQ(encoder(dropout=0.2), codes=16, code_channels=4, seed=1), given, later)
+    with pytest.raises(ValueError, match="another model"):
+        speech.pretrain(speech.BestRQ(encoder(dropout=0.2), codes=17, code_channels=4), given, later)
+    assert old.is_file()
+    if done == 8:  # killed while it was converted
+        old.rename(tmp_path / "run.old")
+        old.mkdir()
+    again = model()
+    found = speech.pretrain(again, given, later)
+    assert found["history"] == history and torch.equal(weights(again), weights(whole)) and found["seconds"] >= 2.5
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert speech.pretrain(model(), given, later)["history"] == history
 
 
 def test_a_checkpoint_is_of_one_training(tmp_path):
@@ -203,22 +252,26 @@ def test_a_checkpoint_is_of_one_training(tmp_path):
     began = speech.pretrain(speech.BestRQ(encoder(), **small), given, config)
     again = speech.pretrain(speech.BestRQ(encoder(seed=1), **small), given, config)
     assert again["history"] == began["history"]
-    assert again["seconds"] >= load_checkpoint(config.checkpoint)[1]["seconds"] > 0
+    assert again["seconds"] >= load_checkpoint(config.checkpoint / "last.safetensors")[1]["seconds"] > 0
     for model, recordings, said in (
-        (speech.BestRQ(encoder(), **small, probability=0.1), given, r"\(probability\)"),
-        (speech.BestRQ(encoder(), **small, seed=1), given, r"\(codes\)"),
-        (speech.BestRQ(encoder(dropout=0.5), **small), given, r"\(model\)"),
-        (speech.BestRQ(encoder(), codes=17, code_channels=4), given, "another model"),
-        (speech.BestRQ(encoder(), **small), given[:4], r"\(recordings\)"),
+        (
+            speech.BestRQ(encoder(), **small, probability=0.1),
+            given,
+            "trained with probability=0.15, this config has 0.1",
+        ),
+        (speech.BestRQ(encoder(), **small, seed=1), given, "trained with codes=0, this config has 1"),
+        (speech.BestRQ(encoder(dropout=0.5), **small), given, "trained with model={"),
+        (speech.BestRQ(encoder(), codes=17, code_channels=4), given, "belongs to another model: 'quantizer"),
+        (speech.BestRQ(encoder(), **small), given[:4], "trained with recordings="),
     ):
-        with pytest.raises(ValueError, match=f"checkpoint is of a training .*{said}.*choose another file"):
+        with pytest.raises(ValueError, match=f"checkpoint.*last.safetensors .*{said}"):
             speech.pretrain(model, recordings, config)
     config = replace(config, checkpoint=tmp_path / "tuned")
     head, targets = SpeechRecognizer(out_channels=4, width=8, **SMALL), [[1, 2], [3], [1, 1], [2, 3], [3]]
     speech.fine_tune(head, given, targets, config)
-    with pytest.raises(ValueError, match=r"\(targets\)"):
+    with pytest.raises(ValueError, match="trained with targets="):
         speech.fine_tune(head, given, [[3], *targets[1:]], config)
-    with pytest.raises(ValueError, match=r"\(loss, model, targets\)"):
+    with pytest.raises(ValueError, match="trained with loss='ctc', this config has 'best_rq'"):
         speech.pretrain(speech.BestRQ(encoder(), **small), given, config)
 
 
@@ -253,7 +306,7 @@ def test_a_recognizer_learns_tones():
         assert speech.character_error_rate(corpus.texts, heard) < 0.1
     one = corpus[5]
     assert model.transcribe(torch.from_numpy(one.audio)[None]) == [speech_of(model, mels[5])]
-    with pytest.raises(RuntimeError, match="loss of step 0 is"):
+    with pytest.raises(NonFiniteLoss, match="loss is nan in epoch 1, step 1"):
         bad = [torch.full((20, 20), float("nan"))] * 2
         speech.fine_tune(model, bad, [[1], [2]], speech.SpeechTraining(steps=1, batch=2))
 

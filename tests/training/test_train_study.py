@@ -16,11 +16,11 @@ from sciops.metrics import relative_l2
 from sciops.mixers import SpectralMixer
 from sciops.models import build_model, load_model
 from sciops.training import evaluate
-from studies._train_evolution import draw_errors, evolution
-from studies._train_evolution import table as evolution_table
-from studies._train_mixers import mixer_options
-from studies._train_tasks import frames_of, load_parts, notes_on
 from studies.train import PRESETS, _methods, _option, run
+from studies.train.evolution import draw_errors, evolution
+from studies.train.evolution import table as evolution_table
+from studies.train.mixers import mixer_options
+from studies.train.tasks import frames_of, load_parts, notes_on
 
 
 def small(real_data, folder, **changes):

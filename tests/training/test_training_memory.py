@@ -15,6 +15,15 @@ from sciops.training import GRADIENTS, fit
 STEPS = 30
 
 
+@pytest.fixture(autouse=True)
+def _only_what_is_new():
+    """Objects of earlier tests are left out of the collections and counts below."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def tensors_alive() -> int:
     gc.collect()
     return sum(issubclass(type(one), torch.Tensor) for one in gc.get_objects())

@@ -12,7 +12,7 @@ import numpy as np
 
 from sciops._budget import Budget, OverBudget, Spending, current_budget, over_budget
 from sciops._untrusted import check_regular
-from sciops.datasets._messages import shown
+from sciops.datasets.messages import shown
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _TIFF_BITS, _TIFF_KIND, _WHITE_IS_ZERO = 258, 262, 0

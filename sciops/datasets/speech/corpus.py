@@ -17,7 +17,7 @@ from sciops._json import plain, write_atomically
 from sciops._tensor_files import opened_tensors
 from sciops._untrusted import check_regular, parse_json
 from sciops._writable import writable_file
-from sciops.datasets._messages import shown
+from sciops.datasets.messages import shown
 
 FORMAT, BEFORE = "sciops.speech.2", "sciops.speech.1"
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sciops._budget import Budget, OverBudget, Spending, current_budget
 from sciops._untrusted import check_regular, read_text
-from sciops.datasets._messages import shown
+from sciops.datasets.messages import shown
 from sciops.datasets.speech.corpus import Utterance
 from sciops.datasets.speech.sentences import normalized
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from sciops._scale import power_of_two
+from sciops.bases import Basis
 from sciops.grids import Grid
 from sciops.training.gradients._scan import Coefficient, FourierDiagonal
 
@@ -65,9 +66,8 @@ def flow_symbol(grid: Grid, *, dt: float, velocity: float | Sequence[float] = 0.
     if len(speeds) != grid.ndim:
         raise ValueError(f"velocity={velocity!r}: expected one number, or {grid.ndim}, one an axis")
     exponent = torch.zeros((), dtype=torch.complex128)
-    for axis, (n, h, c) in enumerate(zip(grid.shape, grid.spacing, speeds)):
-        frequencies = torch.fft.rfftfreq if axis == grid.ndim - 1 else torch.fft.fftfreq
-        k = 2 * torch.pi * frequencies(n, h, dtype=torch.float64)
+    for axis, (n, (a, b), c) in enumerate(zip(grid.shape, grid.extent, speeds)):
+        k = torch.from_numpy(Basis("fourier", n, "periodic", b - a).wavenumbers(half=axis == grid.ndim - 1))
         k = k.reshape(-1, *(1,) * (grid.ndim - 1 - axis))
         exponent = exponent - (1j * c * k + diffusivity * k**2) * dt
     return torch.exp(exponent)

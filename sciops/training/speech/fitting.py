@@ -1,10 +1,9 @@
-"""Training by steps on recordings: AdamW, one cycle of the rate, checkpoints, and nothing that depends on a restart."""
+"""Training on recordings: `sciops.training.fit` by steps, with batches, masks and dropout that the step decides."""
 
 from __future__ import annotations
 
 import json
 import math
-import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,15 +12,13 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from sciops._json import plain
-from sciops._untrusted import in_one_line
-from sciops._writable import writable_file
 from sciops.models.ctc import beam_decode, greedy_decode
 from sciops.models.speech import REDUCTION, SpeechRecognizer
-from sciops.training.checkpoints import load_checkpoint, save_checkpoint
-from sciops.training.schedule import rate_factor
+from sciops.training.config import TrainConfig
+from sciops.training.loop import fit
+from sciops.training.speech._old_checkpoint import convert_old_checkpoint
 from sciops.training.speech.ctc import check_targets, ctc_loss
 from sciops.training.speech.frames import LengthBatches, padded
 from sciops.training.speech.pretraining import BestRQ
@@ -54,9 +51,10 @@ class SpeechTraining:
     seed: int = 0
     """of the order of the recordings, masks and dropout"""
     checkpoint: Path | None = None
-    """file from which a training that was stopped goes on, written every `checkpoint_every` steps"""
+    """folder of the run (`sciops.training.fit`), from which a training that was stopped resumes; a file from before
+    there were such folders is converted"""
     checkpoint_every: int = 500
-    """steps"""
+    """largest number of steps between two checkpoints"""
     device: str = "cpu"
     """where"""
     progress: bool = False
@@ -77,45 +75,53 @@ def fit_steps(
     loss : (mel, lengths, indices, generator) → loss, numbers to keep
     about : what else makes this training, in JSON's kinds; a checkpoint is of the same
 
-    Order, masks and dropout are functions of the seed and the step, so a training that goes on from its checkpoint
+    Order, masks and dropout are functions of the seed and the step, so a training that resumes from its checkpoint
     gives what one that was never stopped gives; on a GPU, where sums have no fixed order, up to round-off. Raises
-    RuntimeError for a loss that is not finite, ValueError for a checkpoint of another configuration, of another model,
-    or of recordings of other lengths, OSError for one that cannot be written.
+    `NonFiniteLoss` for a loss that is not finite, ValueError for a checkpoint of another configuration, of another
+    model, or of recordings of other lengths, OSError for one that cannot be written.
     """
-    if config.checkpoint is not None:
-        writable_file(config.checkpoint)
     batches = LengthBatches([len(one) for one in frames], config.batch, seed=config.seed)
     checksum = zlib.crc32(batches.lengths.astype("<i8").tobytes())
-    identity = plain({**_identity(config), "recordings": checksum, **(about or {})})
-    model.to(config.device).train()
-    optimizer = _optimizer(model, config)
-    step, history, before = _restored(model, optimizer, config, identity)
-    began = time.perf_counter() - before
-    devices = [config.device] if config.device.startswith("cuda") else []
-    with torch.random.fork_rng(devices), tqdm(total=config.steps, initial=step, disable=not config.progress) as bar:
-        while step < config.steps:
-            torch.manual_seed(_mixed(config.seed, step))
-            generator = torch.Generator().manual_seed(_mixed(config.seed, step) + 1)
-            for group in optimizer.param_groups:
-                done = step / config.steps
-                group["lr"] = config.rate * group["share"] * rate_factor(config.schedule, done, warmup=config.warmup)
-            indices = batches(step).tolist()
-            mel, lengths = (part.to(config.device) for part in padded([frames[i] for i in indices]))
-            value, numbers = loss(mel, lengths, indices, generator)
-            number = float(value.detach())
-            if not math.isfinite(number):
-                raise RuntimeError(f"the loss of step {step} is {number}: pass a lower rate than {config.rate}")
-            optimizer.zero_grad(set_to_none=True)
-            value.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
-            optimizer.step()
-            history.append({"loss": number, **numbers})
-            step += 1
-            bar.update()
-            if config.checkpoint is not None and (step % config.checkpoint_every == 0 or step == config.steps):
-                state = {"step": step, "history": history, "seconds": time.perf_counter() - began}
-                _keep(model, optimizer, config, {"config": identity, **state})
-    return {"history": history, "seconds": time.perf_counter() - began}
+    training = TrainConfig(
+        steps=config.steps,
+        epochs=min(config.steps, math.ceil(config.steps / config.checkpoint_every)),
+        learning_rate=config.rate,
+        schedule=config.schedule,
+        warmup=config.warmup,
+        clip=config.clip,
+        seed=config.seed,
+        device=config.device,
+        folder=config.checkpoint,
+        resume=True,
+        progress=config.progress,
+    )
+    numbers: dict[str, float] = {}
+    rows: list[dict[str, float]] = []
+
+    def batch(step: int) -> tuple[Any, ...]:
+        torch.manual_seed(_mixed(config.seed, step))  # of dropout
+        generator = torch.Generator().manual_seed(_mixed(config.seed, step) + 1)
+        indices = batches(step).tolist()
+        mel, lengths = (part.to(config.device) for part in padded([frames[i] for i in indices]))
+        return mel, lengths, indices, generator
+
+    def own_loss(_: nn.Module, given: tuple[Any, ...]) -> Tensor:
+        value, said = loss(*given)
+        numbers.update(said)
+        return value
+
+    def keep(_: Any, record: dict[str, Any]) -> None:
+        if "epoch" in record:
+            record["steps"], rows[:] = list(rows), []
+        else:
+            rows.append({"loss": float(record["loss"]), **numbers})
+
+    batch.about = plain({**_identity(config), "recordings": checksum, **(about or {})})
+    optimizer = _optimizer(model.to(config.device), config)
+    if config.checkpoint is not None:
+        convert_old_checkpoint(Path(config.checkpoint), model, optimizer, training, batch.about)
+    run = fit(model, batch, training, loss=own_loss, optimizer=optimizer, callbacks=[keep])
+    return {"history": [row for record in run.history for row in record["steps"]], "seconds": run.seconds}
 
 
 def pretrain(model: BestRQ, frames: Sequence[Tensor], config: SpeechTraining) -> dict[str, Any]:
@@ -219,12 +225,11 @@ def _optimizer(model: nn.Module, config: SpeechTraining) -> torch.optim.Optimize
         [
             {
                 "params": parameters,
-                "share": config.encoder_share if of_encoder else 1.0,
+                "lr": config.rate * (config.encoder_share if of_encoder else 1.0),
                 "weight_decay": config.weight_decay if matrix else 0.0,
             }
             for (of_encoder, matrix), parameters in groups.items()
         ],
-        lr=config.rate,
         betas=config.betas,
     )
 
@@ -232,56 +237,3 @@ def _optimizer(model: nn.Module, config: SpeechTraining) -> torch.optim.Optimize
 def _identity(config: SpeechTraining) -> dict[str, Any]:
     free = ("checkpoint", "checkpoint_every", "device", "progress")
     return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(config).items() if k not in free}
-
-
-def _keep(model: nn.Module, optimizer: torch.optim.Optimizer, config: SpeechTraining, state: dict[str, Any]) -> None:
-    tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
-    for i, of_parameter in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{i}.{name}": torch.as_tensor(value) for name, value in of_parameter.items()}
-    save_checkpoint(config.checkpoint, tensors, state)
-
-
-def _restored(
-    model: nn.Module, optimizer: torch.optim.Optimizer, config: SpeechTraining, identity: Mapping[str, Any]
-) -> tuple[int, list[dict[str, float]], float]:
-    """(steps done, their history, their seconds), the model and the optimiser being put where they were then."""
-    if config.checkpoint is None or not Path(config.checkpoint).exists():
-        return 0, [], 0.0
-    tensors, state = load_checkpoint(config.checkpoint)
-    with in_one_line(config.checkpoint):
-        return _put_back(model, optimizer, config, identity, tensors, state)
-
-
-def _put_back(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    config: SpeechTraining,
-    identity: Mapping[str, Any],
-    tensors: Mapping[str, Tensor],
-    state: Mapping[str, Any],
-) -> tuple[int, list[dict[str, float]], float]:
-    """See `_restored`."""
-    # one that was written before more was kept is compared by what it has
-    other = [name for name, value in state["config"].items() if identity.get(name) != value]
-    if other:
-        raise ValueError(
-            f"{config.checkpoint} is of a training with another configuration ({', '.join(other)}): choose another file"
-        )
-    named = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
-    shapes = {name: value.shape for name, value in model.state_dict().items()}
-    if shapes != {name: value.shape for name, value in named.items()}:
-        raise ValueError(f"{config.checkpoint} is of a training of another model: choose another file")
-    model.load_state_dict(named)
-    moments: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        if name.startswith("optimizer."):
-            _, i, which = name.split(".", 2)
-            moments.setdefault(int(i), {})[which] = value
-    if type(state["step"]) is not int or not 0 <= state["step"] < 2**53 or not isinstance(state["history"], list):
-        raise ValueError(f"{config.checkpoint} is damaged: it does not say how many steps were done")
-    for i, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
-        for value in moments.get(i, {}).values():
-            if value.numel() != 1 and value.shape != parameter.shape:
-                raise ValueError(f"{config.checkpoint} is of a training of another model: choose another file")
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
-    return state["step"], list(state["history"]), float(state.get("seconds", 0.0))

@@ -1,1 +1,0 @@
-"""Tiny files in the exact form of every foreign layout, written without our writers."""

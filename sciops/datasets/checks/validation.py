@@ -1,0 +1,330 @@
+"""Is this data set sound? `validate` reads all of it once and lists what is not, each with a remedy."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from sciops._budget import Budget, opening_within
+from sciops._dimensions import LEADING
+from sciops._untrusted import parse_json
+from sciops._whole_files import is_store
+from sciops.datasets.checks._fields import CHECKS, Findings, Statistics, check_solutions
+from sciops.datasets.checks.trajectories import check_trajectory_solutions
+from sciops.datasets.conventions import SPACE, SPLITS, grid_of
+from sciops.datasets.messages import plain_errors, shown
+from sciops.datasets.order import in_order
+from sciops.grids import Grid
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["Finding", "validate"]
+
+_BLOCK = 16 * 1024**2  # several copies are held of it
+_NOTED = "if that is wrong, say what is true: open_dataset(path, grid=sciops.Grid(...)), dataset.attrs, assign_coords"
+_ORDER = {"error": 0, "warning": 1, "note": 2}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not as it should be.
+
+    severity : "error", numbers that cannot be right; "warning", to be looked at before use; "note", a property of the
+        layout that the user must know
+    field : variable it concerns, with the grid's name in files of several ("r85/u"); "" for the file as a whole
+    sample : the first sample concerned, or None
+    message, remedy : what was seen, and what to do
+    """
+
+    severity: Literal["error", "warning", "note"]
+    field: str
+    sample: int | None
+    message: str
+    remedy: str
+
+    def __str__(self) -> str:
+        where = self.field + ("" if self.sample is None else f" sample {self.sample}")
+        return f"{self.severity}: {where + ': ' if where else ''}{self.message}; {self.remedy}"
+
+
+def validate(
+    path_or_dataset: str | os.PathLike | xr.Dataset,
+    *,
+    solutions: int = 4,
+    expected_hash: str | None = None,
+    budget: Budget | None = None,
+) -> list[Finding]:
+    """What is wrong with a file, a folder of files or an opened data set; an empty list when it is sound.
+
+    Checked: finite values; a > 0; for −∇·(a∇u) = f > 0 with u = 0 on the wall the maximum principle u ≥ 0, the trace on
+    walls that are on the grid, walls that are not, and samples whose trace or sign stands far out (damaged ones);
+    stored residuals and outcomes; positions against centering; splits that are missing, overlap or repeat a sample;
+    repeated samples; times that do not increase, states that never change or grow without bound; in a folder also
+    samples that occur in two of its files; and `solutions` samples are solved again and compared, where the file names
+    an equation of `sciops.pde` and all it needs: a for Darcy, constants and times for evolutions on periodic grids.
+
+    solutions : how many samples per grid to solve again, spread over the file; 0 for none
+    expected_hash : `content_hash` of the file when it was right, or its first digits, eight at least: any number that
+        was changed since is an error, even by a program that wrote its checksum anew
+    budget : what each file may take, as in `open_dataset`
+
+    returns : findings, errors first
+    Raises what `open_dataset` raises for a file that cannot be read at all; of a folder, such a file is a finding.
+    ValueError for an `expected_hash` that is none, or of anything but one file.
+    """
+    import xarray as xr
+
+    with opening_within(budget), plain_errors():
+        is_dataset = isinstance(path_or_dataset, xr.Dataset)
+        path = None if is_dataset else Path(path_or_dataset)
+        folder = path is not None and path.is_dir() and not is_store(path)
+        if expected_hash is not None:
+            _check_hash_words(expected_hash, path, folder)
+        if path is None:
+            return _sorted(_of_dataset(path_or_dataset, "", solutions)[0])
+        if folder:
+            return _sorted(_of_folder(path, solutions))
+        findings = _of_file(path, solutions)[0]
+        return _sorted(findings + ([] if expected_hash is None else _of_hash(path, expected_hash, findings)))
+
+
+def _sorted(findings: list[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda finding: _ORDER[finding.severity])
+
+
+def _check_hash_words(expected: str, path: Path | None, folder: bool) -> None:
+    if path is None or folder:
+        raise ValueError("expected_hash is of one file: name that one")
+    if not re.fullmatch("[0-9a-fA-F]{8,64}", expected):
+        raise ValueError(f"expected_hash={expected!r}: expected 8 to 64 hexadecimal digits, as content_hash gives them")
+
+
+def _of_hash(path: Path, expected: str, findings: list[Finding]) -> list[Finding]:
+    from sciops.datasets.native import content_hash
+
+    try:
+        found = content_hash(path)
+    except OSError:
+        if any(finding.severity == "error" for finding in findings):  # which names the samples that cannot be read
+            return []
+        raise
+    if found.startswith(expected.lower()):
+        return []
+    message = f"holds other numbers than it did: its hash is {found}, {expected} was expected"
+    return [Finding("error", "", None, message, "copy the file again, or find out what has changed it")]
+
+
+def _of_file(path: Path, solutions: int) -> tuple[list[Finding], list[bytes]]:
+    """(findings, hashes of the samples on the finest grid)."""
+    from sciops.datasets.formats import opened_resolutions
+    from sciops.datasets.native import group_name
+
+    found = []
+    with opened_resolutions(path) as datasets:
+        for dataset in datasets:
+            shape = tuple(dataset.sizes[axis] for axis in SPACE if axis in dataset.sizes)
+            prefix = f"{group_name(shape)}/" if len(datasets) > 1 else ""
+            found.append(_of_dataset(dataset, prefix, solutions))
+    return [finding for findings, _ in found for finding in findings], found[0][1]
+
+
+def _of_folder(folder: Path, solutions: int) -> list[Finding]:
+    from sciops.datasets.fields.split_sources import files_of
+    from sciops.datasets.formats import find_reader, probe
+
+    findings: list[Finding] = []
+    seen: dict[bytes, tuple[str, int]] = {}
+    known = 0
+    for path in files_of(folder):
+        name = str(path.relative_to(folder))
+        try:
+            if find_reader(path) is None:
+                probe(path)  # of no known layout, such as a text; or damaged
+                continue
+            known += 1
+            own, hashes = _of_file(path, solutions)
+        except (OSError, ValueError, ImportError) as error:
+            known += 1
+            text = f"cannot be read: {error}"
+            findings.append(Finding("error", shown(name, 200), None, shown(text, 800), f"sciops doctor {path}"))
+            continue
+        findings += [Finding(f.severity, f"{name}:{f.field}", f.sample, f.message, f.remedy) for f in own]
+        for sample, key in enumerate(hashes):
+            if key in seen and seen[key][0] != name:
+                other, twin = seen[key]
+                findings.append(
+                    Finding(
+                        "error",
+                        name,
+                        sample,
+                        f"is sample {twin} of {other}",
+                        "drop it from one of the two, or errors on the one are not errors on unseen fields",
+                    )
+                )
+            seen.setdefault(key, (name, sample))
+    if not known:
+        raise ValueError(f"{folder} holds no file of a known layout: name a file, or another folder")
+    return findings
+
+
+def _of_dataset(dataset: xr.Dataset, prefix: str, solutions: int) -> tuple[list[Finding], list[bytes]]:
+    found = Findings(
+        lambda severity, field, sample, message, remedy: Finding(
+            severity, shown(prefix + field, 200), sample, shown(message, 800), shown(remedy, 300)
+        )
+    )
+    dataset = _readable(in_order(dataset), found)
+    _check_names(dataset, found)
+    _check_positions(dataset, found)
+    _check_splits(dataset, found)
+    placed = "no_grid" not in dataset.attrs
+    # without positions the numbers alone are looked at; cells have no walls on them
+    shape = tuple(dataset.sizes[name] for name in SPACE if name in dataset.sizes)
+    grid = grid_of(dataset) if placed else Grid(shape, centering="cell")
+    statistics = Statistics(dataset, grid)
+    for start, stop in _blocks(dataset):
+        _read(dataset, statistics, start, stop)
+    for check in CHECKS:
+        check(dataset, grid, statistics, found)
+    if solutions and placed:
+        check_solutions(dataset, grid, statistics, found, solutions)
+        check_trajectory_solutions(dataset, grid, statistics, found, solutions)
+    return found.items, statistics.hashes
+
+
+def _readable(dataset: xr.Dataset, found: Findings) -> xr.Dataset:
+    """Without the numbers of the samples that cannot be read, each of them a finding."""
+    broken = []
+    for name, variable in dataset.data_vars.items():
+        try:
+            if variable.ndim < 2:
+                np.asarray(variable.values)
+        except OSError:
+            broken.append(name)
+            remedy = "copy the file again, or leave the variable out"
+            found.add("error", str(name), None, "cannot be read: its checksum does not match", remedy)
+    return dataset.drop_vars(broken)
+
+
+def _read(dataset: xr.Dataset, statistics: Statistics, start: int, stop: int) -> None:
+    try:
+        statistics.add(start, dataset.isel(sample=slice(start, stop)))
+    except OSError:
+        # a native file keeps a checksum for every sample: find those that fail, and go on with the others
+        if dataset.attrs.get("layout") != "native":
+            raise
+        for sample in range(start, stop):
+            try:
+                statistics.add(sample, dataset.isel(sample=slice(sample, sample + 1)))
+            except OSError:
+                statistics.skip(sample)
+
+
+def _blocks(dataset: xr.Dataset) -> Iterator[tuple[int, int]]:
+    samples = dataset.sizes.get("sample", 0)
+    size = sum(v.nbytes for v in dataset.data_vars.values()) // max(samples, 1)
+    step = max(1, _BLOCK // max(size, 1))
+    for start in range(0, samples, step):
+        yield start, min(start + step, samples)
+
+
+def _check_names(dataset: xr.Dataset, found: Findings) -> None:
+    """Dimensions of names that are not ours leave open which is x and which is y."""
+    space = {axis: dataset.sizes[axis] for axis in SPACE if axis in dataset.sizes}
+    for name, field in dataset.data_vars.items():
+        unnamed = [dim for dim in field.dims if dim not in (*LEADING, *SPACE)]
+        absent = [axis for axis in space if axis not in field.dims]
+        if "sample" in field.dims and any(field.sizes[dim] == space[axis] for dim in unnamed for axis in absent):
+            found.add(
+                "warning",
+                str(name),
+                None,
+                f"has the dimensions {', '.join(map(str, field.dims))}: which are {', '.join(absent)} is not known",
+                "name them, dataset.rename(…), and write the file again",
+            )
+
+
+def _check_positions(dataset: xr.Dataset, found: Findings) -> None:
+    for note in parse_json(dataset.attrs.get("notes", "[]")):
+        found.add("warning", "", None, note, _NOTED)
+    if "no_grid" in dataset.attrs:  # the notes say why
+        return
+    grid = grid_of(dataset)
+    for name, points, h in zip(SPACE, grid.coordinates(), grid.spacing):
+        if name not in dataset.coords:
+            continue
+        stored = np.asarray(dataset.coords[name].values, dtype=np.float64)
+        if stored.shape != points.shape or not np.abs(stored - points).max() <= 1e-3 * h:  # NaN is wrong too
+            shown = f"{stored.flat[0]:.6g} … {stored.flat[-1]:.6g}" if stored.size else "nothing"
+            found.add(
+                "error",
+                name,
+                None,
+                f"coordinate {name} holds {shown} ({stored.size} points), and the {grid.centering} points of the grid "
+                f"lie at {points[0]:.6g} … {points[-1]:.6g} ({len(points)})",
+                "find out which is true, then write the file again with that Grid",
+            )
+        centering = dataset.coords[name].attrs.get("centering", grid.centering)
+        if centering != grid.centering:
+            found.add(
+                "error",
+                name,
+                None,
+                f"says centering {centering!r}, the grid {grid.centering!r}",
+                "find out which is true, then write the file again",
+            )
+    if str(dataset.attrs.get("positions", "")).startswith("assumed"):
+        found.add(
+            "warning",
+            "",
+            None,
+            f"the file does not state positions ({dataset.attrs['positions']})",
+            "pass them: open_dataset(path, grid=sciops.Grid(...))",
+        )
+
+
+def _check_splits(dataset: xr.Dataset, found: Findings) -> None:
+    samples = dataset.sizes.get("sample", 0)
+    ranges: dict[str, Any] = parse_json(dataset.attrs.get("splits", "{}"))
+    if "split" not in dataset and not ranges:
+        found.add(
+            "note",
+            "split",
+            None,
+            "no split is stored",
+            "state one: sciops.datasets.load_splits(path, train=…, validation=…, test=…)",
+        )
+        return
+    owner = np.full(samples, -1)
+    for split, (start, stop) in ranges.items():
+        if split not in SPLITS or not 0 <= start <= stop <= samples:
+            found.add("error", "split", None, f"{split} = [{start}, {stop}] of {samples} samples", "write splits anew")
+            continue
+        for other, name in enumerate(SPLITS):
+            shared = start + np.flatnonzero(owner[start:stop] == other)
+            if shared.size:
+                found.add(
+                    "error",
+                    "split",
+                    int(shared[0]),
+                    f"{split} shares {shared.size} samples with {name}",
+                    "write splits that do not overlap: errors on a shared sample are not errors on unseen fields",
+                )
+        owner[start:stop] = SPLITS.index(split)
+    if "split" in dataset:
+        stored = np.asarray(dataset["split"].values)
+        strange = np.flatnonzero((stored < 0) | (stored >= len(SPLITS)))
+        if strange.size:
+            found.add("error", "split", int(strange[0]), f"holds {stored[strange[0]]}", f"use 0, 1, 2 for {SPLITS}")
+        elif ranges and (owner != stored).any():
+            first = int(np.flatnonzero(owner != stored)[0])
+            found.add("error", "split", first, "the split of the sample and the ranges differ", "write splits anew")
+        if samples and not (stored == 0).any():
+            found.add("warning", "split", None, "no sample is for training", "state splits with load_splits")

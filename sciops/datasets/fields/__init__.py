@@ -1,0 +1,1 @@
+"""Fields as torch data: whole files or windows of trajectories, splits, normalisers, symmetries."""

@@ -1,0 +1,1 @@
+"""What files hold, whatever it means: tables of contents and lazy arrays of every kind of file."""

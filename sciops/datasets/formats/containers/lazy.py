@@ -1,0 +1,133 @@
+"""Arrays inside files that are read when asked for; no file stays open between two reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xarray.backends import BackendArray
+from xarray.core import indexing
+
+from sciops._budget import current_budget
+from sciops.datasets.formats.containers.complex_pairs import as_numbers, number_type
+from sciops.datasets.formats.containers.hdf5_attributes import hdf5_packing
+from sciops.datasets.formats.containers.sniff import readable
+from sciops.datasets.native.hdf5_guard import open_survivable
+from sciops.datasets.native.inflation import Inflation
+
+
+class H5Array(BackendArray):
+    """An HDF5 array as xarray's lazy backend array.
+
+    axes : which stored axis each axis of the result is; MATLAB's files hold every axis reversed
+    drop : stored axes of length one to leave out
+    pick : stored axis → the one index to take of it, such as a component of a vector; negative axes count from the end
+    stop : stored axis → how many of its entries count, where a file was made longer than it was filled
+
+    Numbers that the file keeps packed, or marks as missing, come as they are meant (`packing`). The file is opened for
+    each read, so that the array can be pickled, forked and left alone.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        key: str,
+        axes: Sequence[int] | None = None,
+        drop: Sequence[int] = (),
+        *,
+        pick: Mapping[int, int] | None = None,
+        stop: Mapping[int, int] | None = None,
+    ) -> None:
+        self.path, self.key, self.inflation = path, key, Inflation(path, key)
+        with readable(path, "an HDF5 file"), open_survivable(path) as file:
+            stored = list(file[key].shape)
+            self.packing = hdf5_packing(file[key])
+            self.dtype = number_type(np.dtype(file[key].dtype)) if self.packing is None else self.packing.dtype
+        self.rank = len(stored)
+        self.pick = {axis % self.rank: index for axis, index in {**dict.fromkeys(drop, 0), **(pick or {})}.items()}
+        for axis, count in (stop or {}).items():
+            stored[axis] = min(count, stored[axis])
+        self.axes = tuple(axis for axis in (range(self.rank) if axes is None else axes) if axis not in self.pick)
+        self.shape = tuple(stored[axis] for axis in self.axes)
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+        # HDF5 takes one list of indices in a selection, xarray's adapter does the rest
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self._read)
+
+    def _read(self, key: tuple[Any, ...]) -> np.ndarray:
+        stored: list[Any] = [self.pick.get(axis) for axis in range(self.rank)]
+        for axis, part, size in zip(self.axes, key, self.shape):
+            # an open slice would run past what `stop` leaves
+            stored[axis] = slice(*part.indices(size)) if isinstance(part, slice) else part
+        with readable(self.path, "an HDF5 file"), open_survivable(self.path) as file:
+            item = file[self.key]
+            self.inflation.check(item, stored)
+            block = as_numbers(item[tuple(stored)])
+        kept = [axis for axis, part in zip(self.axes, key) if not isinstance(part, (int, np.integer))]
+        block = block if self.packing is None else self.packing.unpacked(block)
+        return np.transpose(block, [sorted(kept).index(axis) for axis in kept])
+
+
+class H5Groups(BackendArray):
+    """Arrays of one shape in many places of an HDF5 file, one a sample, as one lazy array with the sample axis first.
+
+    keys : path of each sample's array
+    shape, dtype : of each of them: the shape as stored, the type as the file's table of contents has it
+    axes, pick : as in `H5Array`, counted without the sample axis
+
+    A read opens the file once and visits the samples that were asked for, and no others.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        keys: Sequence[str],
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        axes: Sequence[int] | None = None,
+        *,
+        pick: Mapping[int, int] | None = None,
+    ) -> None:
+        self.path, self.keys, self.dtype, self.rank = path, tuple(keys), np.dtype(dtype), len(shape)
+        self.pick = {axis % self.rank: index for axis, index in (pick or {}).items()}
+        self.axes = tuple(axis for axis in (range(self.rank) if axes is None else axes) if axis not in self.pick)
+        self.shape = (len(self.keys), *(shape[axis] for axis in self.axes))
+        self.budget, self._inflations = current_budget(), {}
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self._read)
+
+    def _read(self, key: tuple[Any, ...]) -> np.ndarray:
+        wanted, *parts = key
+        # one list of indices is all that HDF5 takes: where it is not for the samples it stays with the inner axes
+        samples = np.arange(len(self.keys))[wanted]
+        stored: list[Any] = [self.pick.get(axis) for axis in range(self.rank)]
+        for axis, part in zip(self.axes, parts):
+            stored[axis] = part
+        kept = [axis for axis, part in zip(self.axes, parts) if not isinstance(part, (int, np.integer))]
+        order = [sorted(kept).index(axis) for axis in kept]
+        with readable(self.path, "an HDF5 file"), open_survivable(self.path) as file:
+            blocks = []
+            for key in (self.keys[i] for i in np.atleast_1d(samples)):
+                if key not in self._inflations:
+                    self._inflations[key] = Inflation(self.path, key, budget=self.budget)
+                self._inflations[key].check(file[key], stored)
+                blocks.append(np.transpose(_values(file[key], stored), order))
+        if np.ndim(samples) == 0:
+            return blocks[0]
+        if not blocks:
+            lengths = [len(np.arange(self.shape[1 + self.axes.index(axis)])[stored[axis]]) for axis in kept]
+            return np.empty((0, *lengths), self.dtype)
+        return np.stack(blocks)
+
+
+def _values(stored: Any, key: Sequence[Any]) -> np.ndarray:
+    packing = hdf5_packing(stored)
+    return stored[tuple(key)] if packing is None else packing.unpacked(stored[tuple(key)])
+
+
+def lazy(array: BackendArray) -> Any:
+    """The array as the data of an xarray variable."""
+    return indexing.LazilyIndexedArray(array)

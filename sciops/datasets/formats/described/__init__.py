@@ -1,0 +1,1 @@
+"""Plain arrays and the description that gives them a meaning."""

@@ -1,0 +1,207 @@
+"""`open_dataset`: any known layout, recognised by content, as one kind of xarray data set.
+
+A layout is one module of this folder with a `READER` and its `WRITERS`, entered in `LAYOUTS`; the first that matches
+reads the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sciops._budget import Budget, opening_within
+from sciops.datasets.formats import (
+    apebench,
+    arrays,
+    cno,
+    jax_cfd,
+    li2020,
+    li2020_burgers,
+    li2020_ns,
+    native,
+    neuralop,
+    pdearena_ks,
+    pdearena_ns,
+    pdearena_swe,
+    pdebench_1d,
+    pdebench_cfd,
+    pdebench_darcy,
+    pdebench_groups,
+    pdebench_ns,
+    poseidon,
+    the_well,
+)
+from sciops.datasets.formats.containers.named_axes import check_order
+from sciops.datasets.formats.containers.sniff import Probe, probe
+from sciops.datasets.formats.described.contents import KINDS
+from sciops.datasets.formats.shared.reader import Reader, Resolution, Writer
+from sciops.datasets.messages import plain_errors, shown
+from sciops.datasets.order import in_order
+from sciops.grids import Grid
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["READERS", "WRITERS", "Probe", "Reader", "find_reader", "open_dataset", "opened_resolutions", "probe"]
+
+LAYOUTS = (
+    native,
+    arrays,  # what somebody has described goes before what a file looks like
+    the_well,
+    pdebench_darcy,
+    pdebench_1d,
+    pdebench_cfd,
+    pdebench_groups,
+    pdebench_ns,
+    pdearena_ns,
+    pdearena_ks,
+    pdearena_swe,
+    cno,
+    poseidon,
+    jax_cfd,
+    li2020,
+    li2020_ns,
+    li2020_burgers,
+    neuralop,
+    apebench,
+)
+READERS: dict[str, Reader] = {layout.READER.name: layout.READER for layout in LAYOUTS}
+WRITERS: dict[str, Writer] = {name: write for layout in LAYOUTS for name, write in layout.WRITERS.items()}
+
+_COMPLEX = ("arrays",)  # layouts whose fields may be complex
+
+
+def open_dataset(
+    path: str | os.PathLike,
+    resolution: Resolution = None,
+    *,
+    layout: str | None = None,
+    grid: Grid | None = None,
+    budget: Budget | None = None,
+) -> xr.Dataset:
+    """A file of any known layout: named fields over (sample, [time,] x, …) at their true positions.
+
+    path : a file; its content decides the layout, never its name. A file of arrays that is no known layout opens once
+        it is described (`describe_arrays`); the message proposes a description, from the file's own x, y, z and t
+        where it has them. Complex arrays open as two real fields where the description says ``"real_imaginary": True``
+    resolution : points per axis. Native files give the group stored at it; every file gives the nested nodes of a
+        finer grid; None means the file's (finest) grid
+    layout : a name in ``READERS``, to insist on one
+    grid : where the points lie, for layouts that do not say; the reader's own rule otherwise
+    budget : `sciops.Budget` of memory, objects and time that the file may take; None for the one in force, by default
+        a gigabyte besides its own size, 100,000 objects and 10 s. What is read later keeps it
+
+    returns : xarray.Dataset, lazy where the format allows (all but MATLAB v5 and compressed archives), with attributes
+        ``layout``, ``equation``, ``task`` ("steady": input ``a`` or ``f``, output ``u``; "trajectory": the fields that
+        ``state`` names), ``grid``, ``parameters``, ``boundary``; for Darcy ``coefficient`` ("values", or "indicator"
+        where the phase values are not known). Use it as a context manager, or ``close()`` it, to let go of the file
+
+    Raises FileNotFoundError, IsADirectoryError, OSError, or ValueError (unknown layout, damaged file, pickled objects,
+    resolution not there), each in one line with the remedy.
+
+    >>> open_dataset("darcy_train_16.pt").attrs["coefficient"]    # doctest: +SKIP
+    'indicator'
+    """
+    if layout is not None and layout not in READERS:
+        raise ValueError(f"layout={layout!r}: expected one of {', '.join(READERS)}")
+    with opening_within(budget), plain_errors():
+        found = probe(path)
+        reader = _matching(found, layout)
+        if reader is None:
+            raise ValueError(_unknown(found, layout))
+        if grid is None:
+            return _read(reader, found, resolution)
+        from sciops.datasets.conventions import at_resolution, with_grid
+
+        return at_resolution(with_grid(_read(reader, found, None), grid), resolution)
+
+
+@contextlib.contextmanager
+def opened_resolutions(path: str | os.PathLike) -> Iterator[list[xr.Dataset]]:
+    """The data sets that a file stores, one for each resolution, finest first: of native files alone more than one.
+
+    The file is opened once for all of them. Raises what `open_dataset` raises.
+    """
+    with contextlib.ExitStack() as stack:
+        with plain_errors():
+            found = probe(path)
+            reader = _matching(found)
+            if reader is None:
+                raise ValueError(_unknown(found, None))
+            stored = (None,) if reader.resolutions is None else reader.resolutions(found)
+            datasets = [stack.enter_context(_read(reader, found, resolution)) for resolution in stored]
+        yield datasets
+
+
+def find_reader(path: str | os.PathLike) -> Reader | None:
+    """The reader of a file, or None for a file of no known layout or that cannot be read at all."""
+    try:
+        return _matching(probe(path))
+    except (OSError, ValueError):
+        return None
+
+
+def _read(reader: Reader, found: Probe, resolution: Resolution) -> xr.Dataset:
+    """The file through its reader. A file may look like a layout and hold anything: what a reader did not expect is
+    said in one line too."""
+    try:
+        if not reader.named:
+            check_order(found)
+        dataset = in_order(reader.read(found, resolution))
+        # coordinates that make no grid are opened as they are: "no_grid" says why
+        grid = ("grid",) if "no_grid" not in dataset.attrs else ()
+        missing = [name for name in ("layout", "equation", *grid) if not isinstance(dataset.attrs.get(name), str)]
+        if missing:
+            dataset.close()
+            raise ValueError(
+                f"{found.path} is a {reader.name} file that does not say its {', '.join(missing)}: write it again"
+            )
+        complex_fields = "c" if reader.name in _COMPLEX else ""
+        for name, variable in dataset.variables.items():
+            kinds = "biuf" + complex_fields * (name not in dataset.coords)
+            if variable.dtype.kind not in kinds:
+                dataset.close()
+                raise ValueError(
+                    f"{found.path} holds {name} of type {variable.dtype}; {reader.name} holds real numbers: describe "
+                    "the file with sciops.datasets.describe_arrays, complex arrays with 'real_imaginary': True"
+                    if variable.dtype.kind == "c"
+                    else f"{found.path} holds {name} of type {variable.dtype}; fields and positions are real numbers"
+                )
+            if variable.dtype.itemsize > (16 if variable.dtype.kind == "c" else 8):
+                dataset.close()
+                raise ValueError(
+                    f"{found.path} holds {name} in extended precision ({variable.dtype}), in which no model computes: "
+                    "save it as float64"
+                )
+    except (ValueError, OSError, ImportError, MemoryError):
+        raise
+    except Exception as error:
+        text = shown(str(error), 120)
+        raise ValueError(
+            f"{found.path} looks like {reader.name} but does not hold what that layout should ({type(error).__name__}: "
+            f"{text}): it is damaged, or another program's; that layout is {reader.expects}"
+        ) from None
+    return dataset
+
+
+def _unknown(found: Probe, layout: str | None) -> str:
+    if found.kind in KINDS and found.arrays and layout in (None, "arrays"):
+        return arrays.undescribed(found)
+    if layout is not None:
+        return f"{found.path} is {found.describe()}; layout {layout!r} is {READERS[layout].expects}"
+    if not found.arrays and "(" in found.kind:  # what it is says what to do
+        return f"{found.path} is {found.describe()}"
+    return (
+        f"{found.path} is {found.describe()}, which is no known layout: write your arrays once with "
+        "sciops.datasets.write_native (docs/how-to/use-my-own-data), or in one of these, of which "
+        f"sciops.datasets.READERS[name].expects says what each holds: {', '.join(READERS)}"
+    )
+
+
+def _matching(found: Probe, layout: str | None = None) -> Reader | None:
+    """The first reader that takes the file; where one is insisted on, that one or None."""
+    if layout is not None:
+        return READERS[layout] if READERS[layout].matches(found) else None
+    return next((one for one in READERS.values() if (one.recognises or one.matches)(found)), None)

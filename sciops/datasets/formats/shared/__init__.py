@@ -1,0 +1,1 @@
+"""What the readers and the writers of several layouts share."""

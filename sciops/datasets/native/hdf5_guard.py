@@ -1,0 +1,192 @@
+"""HDF5 files are first looked at in a process of their own: damaged ones can end the library's process, or hold it up
+for ever, and no error comes back from either.
+
+The process is started at the first file (0.15 s), waits for the next ones (some milliseconds each, and none for a file
+it has seen), and ends with this one. What is guaranteed: this process opens no HDF5 file whose links, attributes,
+types and indices of chunks the library did not survive, nor one whose numbers it did not, up to 16 MB; of larger files
+only the first and last numbers of each array were tried; and the file that is opened is the one that was looked at,
+even where another takes its name meanwhile. Where no process can be started, or the system is not POSIX, files are
+opened without it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from sciops._budget import Budget, current_budget, over_budget
+from sciops.datasets.messages import shown
+from sciops.datasets.native.hdf5_visit import (
+    DEEPEST,
+    PER_OBJECT,
+    Misattached,
+    TooDeep,
+    TooManyObjects,
+    TooMuchMemory,
+    Unlisted,
+)
+
+# of computing that a file may take, by its size; its objects add to it; its budget bounds them all
+_SECONDS, _PER_BYTE = 0.25, 3e-7
+_PATIENCE, _SILENT = 60.0, 256  # seconds that disks may take; the status of a process that waits for longer
+# glibc's allocator that ends a process which has written over its ends; other systems know neither word
+_CHECKED = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
+_SEEN: dict[tuple[tuple[int, ...], Budget], int | None] = {}  # (file, budget) → status, for forked processes too
+_VISIT = Path(__file__).with_name("hdf5_visit.py")
+
+
+def open_survivable(path: Path) -> Any:
+    """The h5py file, opened for reading once a process has survived it, if it is still that file.
+
+    Raises ValueError in one line for a file that ends the HDF5 library or holds it up, or changes meanwhile, OverBudget
+    for one that takes more than its budget, and what h5py raises.
+    """
+    import h5py
+
+    if os.name != "posix":
+        return h5py.File(path, "r")
+    looked_at = _of_process(os.getpid()).check(path)
+    file = h5py.File(path, "r")
+    try:
+        same = _identity(os.fstat(file.id.get_vfd_handle())) == looked_at
+    except OSError:
+        same = False
+    if not same:
+        file.close()
+        raise ValueError(f"{shown(str(path))} changed while it was opened: open it again when it is written")
+    return file
+
+
+def _identity(about: os.stat_result) -> tuple[int, ...]:
+    """Which file it is, and in which state."""
+    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
+
+
+def refusal(path: Path, status: int, budget: Budget) -> ValueError:
+    """The error of a file that a process has refused with this status, or that has ended it so."""
+    about = path.stat()
+    name, seconds = shown(str(path)), _allowed(about.st_size)
+    limits = {-signal.SIGXCPU: "seconds", TooMuchMemory.status: "bytes", TooManyObjects.status: "objects"}
+    if seconds >= budget.seconds:
+        limits[-signal.SIGPROF] = "seconds"
+    if status in limits:
+        return over_budget(name, limits[status], None, budget, "opening it")
+    if status == TooDeep.status:
+        return ValueError(
+            f"{name} has groups nested more than {DEEPEST} deep, which are not read: nest them less deeply"
+        )
+    allowed = f"{seconds:.2g} s of computing, {1e3 * PER_OBJECT:g} ms an object"
+    what = {
+        -signal.SIGPROF: f"holds the HDF5 library up (more than {allowed})",
+        Misattached.status: "attaches dimensions to an array that the HDF5 library cannot list",
+        Unlisted.status: "has attributes that the HDF5 library cannot list",
+        _SILENT: f"keeps the HDF5 library waiting (for more than {_PATIENCE:.0f} s)",
+    }
+    why = what.get(status, f"ends the HDF5 library ({_words(status)})")
+    return ValueError(f"{name} is an HDF5 file that {why}: it is damaged; fetch or write it again and compare sizes")
+
+
+def _allowed(size: int) -> float:
+    return _SECONDS + _PER_BYTE * size
+
+
+@functools.cache
+def _of_process(pid: int) -> Guard:
+    """One guard a process: a forked one must not talk to its parent's."""
+    return Guard()
+
+
+class Guard:
+    """The process that looks at files, begun anew when one has ended it."""
+
+    def __init__(self) -> None:
+        self.owner, self.lock = os.getpid(), threading.Lock()
+        self.process: subprocess.Popen | None = None
+        self.possible = True
+        atexit.register(self.close)
+
+    def check(self, path: Path) -> tuple[int, ...]:
+        """The identity of the file that was survived."""
+        budget, descriptor = current_budget(), os.open(path, os.O_RDONLY)
+        try:
+            about = os.fstat(descriptor)
+            key = (_identity(about), budget)
+            with self.lock:
+                if key not in _SEEN:
+                    # the first is this file, whatever has its name by then; not all systems have such places
+                    places = [f"/proc/{os.getpid()}/fd/{descriptor}", str(path.absolute())]
+                    _SEEN[key] = self._status(places, _allowed(about.st_size), budget) if self.possible else None
+                status = _SEEN[key]
+        finally:
+            os.close(descriptor)
+        if status is not None:
+            raise refusal(path, status, budget)
+        return key[0]
+
+    def _status(self, places: list[str], seconds: float, budget: Budget) -> int | None:
+        """None where the process survives the file, else how it ended."""
+        question = [places, min(seconds, budget.seconds), budget.seconds, budget.objects, budget.bytes]
+        for _ in range(2):  # it may have been ended from outside since the last file
+            process = self._running()
+            if process is None:
+                return None
+            try:
+                process.stdin.write(json.dumps(question) + "\n")
+                process.stdin.flush()
+            except OSError:
+                self.close()
+                continue
+            ready, _, _ = select.select([process.stdout], [], [], _PATIENCE + 2 * budget.seconds)
+            if ready and process.stdout.readline() == ".\n":
+                return None
+            status = process.wait() if ready else _SILENT
+            self.close()
+            if status not in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP):
+                return status
+        return None
+
+    def _running(self) -> subprocess.Popen | None:
+        if self.process is None:
+            try:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-P", str(_VISIT)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
+                    start_new_session=True,
+                    env=os.environ | _CHECKED,
+                )
+                self.possible = self.process.stdout.readline() == "ready\n"
+            except (OSError, TypeError):
+                self.possible = False
+            if not self.possible:
+                self.close()
+        return self.process
+
+    def close(self) -> None:
+        if self.process is not None and self.owner == os.getpid():
+            process, self.process = self.process, None
+            for pipe in (process.stdin, process.stdout):
+                try:
+                    pipe.close()
+                except OSError:
+                    pass
+            process.kill()
+            process.wait()
+
+
+def _words(status: int) -> str:
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"status {status}"

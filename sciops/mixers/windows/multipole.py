@@ -1,0 +1,214 @@
+"""`MultipoleAttention`: one window attention on all levels of a pyramid, cost linear in the number of points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from sciops.mixers._bounds import UP
+from sciops.mixers.windows.cpu.attention import Work
+from sciops.mixers.windows.cpu.pyramid import Pyramid, banded_pyramid
+from sciops.mixers.windows.sampling import averaged, coarsened, copied, refined, rows_of
+from sciops.mixers.windows.window import WindowAttention
+
+_MOST_LEVELS = 24
+
+
+class MultipoleAttention(nn.Module):
+    """Attention on a pyramid, merged from coarse to fine (MANO, arXiv:2507.02748).
+
+        X_{l+1} = D X_l,   O_l = A X_l,   R_{L−1} = O_{L−1},   R_l = O_l + a_l · U R_{l+1},   y = R_0
+
+    A is one `WindowAttention`, D one convolution with kernel and stride `rate`, U one transposed convolution, both
+    without bias; all three are shared by all levels, so no parameter shape depends on their number. Near points meet on
+    the fine grid, far ones on a coarse grid; cost is at most 1/(1 − rate^−axes) times that of the finest level.
+
+    x : (batch, *grid, channels) with `axes` grid axes of any sizes → same
+
+    heads, window, stride, shift, norm, recompute, qkv_bias, relative, relative_window, cosine : of the attention, see
+        `WindowAttention`; the same on all levels
+    rate : cells per axis that become one on the next level
+    levels : "auto" adds levels until one window holds the whole coarsest grid, which gives every point sight of every
+        other; a number stops there at the latest. Levels below a single cell do not exist.
+    aggregate : a_l
+
+        * ``sum`` (default): 1. The weight of a level depends on neither L nor the grid, so a network meets the same
+          coarse field when a finer grid adds a level below
+        * ``vcycle_damped``: 1/(L − 1 − l), as the authors' code has it: level l enters with (L − 1 − l)!/(L − 1)!,
+          which turns the far field down to 1/120 at six levels and changes with the grid
+        * ``learned_per_level``: one number per merge, counted from the coarse end and starting at 1; the last of 24
+          serves all further ones
+
+    sampler : ``conv``: D and U are learned and start Gaussian with unit gain, so that all levels enter with equal size
+        (started as the mean and the copy, networks train markedly slower). ``average``: the mean of the children and
+        the copy to them, without parameters
+    axes : grid axes of x, which the kernels of ``conv`` need to know
+
+    Sizes that do not divide: cells beyond the grid count as zero for D (the mean is taken over real ones only), are
+    masked as keys, and are cropped: the same as padding x once to a multiple of rate^(L−1)·window. Windows and levels
+    count cells, so the layer is not the same map on another grid. `grid` is accepted and not used.
+
+    Raises ValueError for unknown names, rate < 2, levels < 1 and x of another rank.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        heads: int = 4,
+        window: int = 2,
+        rate: int = 2,
+        levels: int | Literal["auto"] = "auto",
+        stride: int | None = None,
+        aggregate: Literal["sum", "vcycle_damped", "learned_per_level"] = "sum",
+        sampler: Literal["conv", "average"] = "conv",
+        axes: int = 2,
+        norm: bool = True,
+        recompute: bool = False,
+        shift: int = 0,
+        qkv_bias: bool = False,
+        relative: Literal["none", "table", "continuous"] = "none",
+        relative_window: int | None = None,
+        cosine: bool = False,
+    ) -> None:
+        super().__init__()
+        if aggregate not in ("sum", "vcycle_damped", "learned_per_level"):
+            raise ValueError(f"aggregate={aggregate!r}: expected 'sum', 'vcycle_damped' or 'learned_per_level'")
+        if sampler not in ("conv", "average"):
+            raise ValueError(f"sampler={sampler!r}: expected 'conv' or 'average'")
+        if rate < 2:
+            raise ValueError(f"rate={rate}: expected at least 2, or no level is coarser than the last")
+        if levels != "auto" and not (isinstance(levels, int) and levels >= 1):
+            raise ValueError(f"levels={levels!r}: expected 'auto' or a positive whole number")
+        self.channels, self.rate, self.levels, self.axes = channels, rate, levels, axes
+        self.aggregate, self.sampler = aggregate, sampler
+        self.attention = WindowAttention(
+            channels,
+            heads=heads,
+            window=window,
+            stride=stride,
+            shift=shift,
+            norm=norm,
+            recompute=recompute,
+            qkv_bias=qkv_bias,
+            relative=relative,
+            relative_window=relative_window,
+            cosine=cosine,
+            axes=axes,
+        )
+        if sampler == "conv":
+            # laid out as torch's convolutions lay out theirs: (out, in, *kernel) and (in, out, *kernel)
+            shape = (channels, channels, *(rate,) * axes)
+            self.down = nn.Parameter(torch.randn(shape) / math.sqrt(channels * rate**axes))
+            self.up = nn.Parameter(torch.randn(shape) / math.sqrt(channels))
+        if aggregate == "learned_per_level":
+            self.level_weights = nn.Parameter(torch.ones(_MOST_LEVELS))
+
+    def forward(self, x: Tensor, grid: Any = None) -> Tensor:
+        if self.attention.check(x).ndim != self.axes + 2:
+            raise ValueError(
+                f"x has {x.ndim - 2} grid axes but the layer was built for {self.axes}: pass axes={x.ndim - 2}"
+            )
+        count = self.level_count(tuple(x.shape[1:-1]))
+        factors = self._factors(count, x)
+        if self.sampler == "conv" and self.attention.in_bands(x):
+            work, weights = self.attention.work(self._shapes(x.shape[:-1], count)), self.attention.weights()
+            recorded = partial(self._plain, work, count)
+            return banded_pyramid(Pyramid(work, self.rate, count, recorded), weights, self.down, self.up, factors, x)
+        return self._merged(x, count, self.attention.attend, self.coarsened, self.refined, factors)
+
+    def _plain(self, work: Work, count: int, *inputs: Tensor) -> list[Tensor]:
+        """The layer in operations that have derivatives of every order, as `banded_pyramid` asks for it."""
+        weights, (down, up, factors, x) = inputs[:5], inputs[5:]
+
+        def attend(fields: Sequence[Tensor]) -> Sequence[Tensor]:
+            return work.recorded(*weights, *fields)
+
+        def coarse(x: Tensor) -> Tensor:
+            return coarsened(x, down, self.rate)
+
+        def fine(r: Tensor, sizes: tuple[int, ...]) -> Tensor:
+            return refined(r, up, self.rate, sizes)
+
+        return [self._merged(x, count, attend, coarse, fine, factors)]
+
+    def _merged(
+        self, x: Tensor, count: int, attend: Callable, coarse: Callable, fine: Callable, factors: Tensor
+    ) -> Tensor:
+        """R_0: the levels X_l by `coarse` (D), O_l by `attend` (A), merged upwards by `fine` (U) and a_l."""
+        fields = [x]
+        for _ in range(1, count):
+            fields.append(coarse(fields[-1]))
+        *finer, result = attend(fields)
+        for level, a in zip(reversed(finer), factors):
+            result = level + fine(result if self.aggregate == "sum" else a * result, tuple(level.shape[1:-1]))
+        return result
+
+    def _factors(self, count: int, x: Tensor) -> Tensor:
+        """a_l by merge, from the coarse end."""
+        if self.aggregate == "learned_per_level":
+            return self.level_weights[torch.arange(count - 1).clamp(max=_MOST_LEVELS - 1)]
+        ones = torch.ones(count - 1, dtype=x.dtype, device=x.device)
+        return ones if self.aggregate == "sum" else ones / torch.arange(1, count, device=x.device)
+
+    def _shapes(self, shape: tuple[int, ...], count: int) -> tuple[tuple[int, ...], ...]:
+        """(batch, *sizes) of all levels."""
+        shapes = [tuple(shape)]
+        for _ in range(1, count):
+            shapes.append((shape[0], *(-(-n // self.rate) for n in shapes[-1][1:])))
+        return tuple(shapes)
+
+    def level_count(self, sizes: tuple[int, ...]) -> int:
+        """Levels used on a grid of these sizes."""
+        count = 1
+        while count != self.levels and max(sizes) > (self.attention.window if self.levels == "auto" else 1):
+            sizes = tuple(-(-n // self.rate) for n in sizes)
+            count += 1
+        return count
+
+    def coarsened(self, x: Tensor) -> Tensor:
+        """D x: (batch, *sizes, channels) → (batch, *⌈sizes/rate⌉, channels)."""
+        if self.sampler == "conv":
+            return coarsened(x, self.down, self.rate)
+        return averaged(x, self.rate)
+
+    def refined(self, r: Tensor, sizes: tuple[int, ...]) -> Tensor:
+        """U r: (batch, *⌈sizes/rate⌉, channels) → (batch, *sizes, channels)."""
+        if self.sampler == "conv":
+            return refined(r, self.up, self.rate, sizes)
+        return copied(r, self.rate, sizes)
+
+    def lipschitz_rule(self, setting: Any) -> tuple[Tensor, str]:
+        """‖R_0‖ of R_l = A_l + a_l · U R_{l+1} D, from the coarse end."""
+        setting.expect(self.attention, WindowAttention, place="attention")
+        shapes, radii, downs, ups = [tuple(setting.grid.shape)], [setting.radius], [], []
+        children = self.rate**self.axes
+        for _ in range(1, self.level_count(shapes[0])):
+            if self.sampler == "conv":
+                kernel = setting.cast(self.down)
+                downs.append(setting.sigma(rows_of(kernel)))
+                ups.append(setting.sigma(rows_of(setting.cast(self.up))))
+                each = kernel.flatten(2).movedim(2, 0)
+                reach = torch.minimum(downs[-1] * math.sqrt(children), sum(setting.sigma(k) for k in each))
+            else:
+                fewest = math.prod(n - (-(-n // self.rate) - 1) * self.rate for n in shapes[-1])
+                downs.append(1 / math.sqrt(fewest) * UP)
+                ups.append(math.sqrt(children) * UP)
+                reach = 1.0
+            radii.append(None if radii[-1] is None else radii[-1] * reach * UP)
+            shapes.append(tuple(-(-n // self.rate) for n in shapes[-1]))
+        factors = self._factors(len(shapes), torch.zeros((), dtype=torch.float64)).to(setting.dtype).abs()
+        bounds = [self.attention.bound(setting, sizes, radius) for sizes, radius in zip(shapes, radii)]
+        value, _, _ = bounds[-1]
+        for (own, _, _), factor, down, up in zip(bounds[-2::-1], factors, downs[::-1], ups[::-1]):
+            value = own + factor * up * value * down
+        largest = max(setting.shown(radius) for _, radius, _ in bounds)
+        return value * UP, f"{len(shapes)} levels, tokens of norm ≤ {largest}"
+
+    def extra_repr(self) -> str:
+        return f"rate={self.rate}, levels={self.levels!r}, aggregate={self.aggregate!r}, sampler={self.sampler!r}"

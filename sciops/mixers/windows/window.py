@@ -1,0 +1,223 @@
+"""`WindowAttention`: multi-head attention inside windows of the grid."""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from sciops._compiling import symbolic, transformed
+from sciops.mixers._bounds import UP, expect_linear
+from sciops.mixers.traits import Traits
+from sciops.mixers.windows.cpu.attention import Work, banded_attention
+from sciops.mixers.windows.cpu.memory import cells_in_cache
+from sciops.mixers.windows.groups import Group, groups_of, open_groups
+from sciops.mixers.windows.plain import plain_attention
+from sciops.mixers.windows.relative_position import ContinuousBias, TableBias
+from sciops.mixers.windows.tiling import Tiling
+
+_WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once
+_CELLS_TO_RECOMPUTE = 2**17  # enough to fill a GPU
+
+
+class WindowAttention(nn.Module):
+    """y = W_o · softmax(q kᵀ/√d) v + b_o inside every window, with (q, k, v) = W_qkv · LayerNorm(x).
+
+    x : (batch, *grid, channels), any number of axes and any sizes → same
+
+    channels : a multiple of `heads`
+    window : cells per axis of a window; one that is larger than the grid holds the whole grid
+    stride : distance between neighbouring windows, `window` unless given; a smaller one makes windows overlap, and a
+        cell gets the mean of the windows that hold it. Every cell is in at least one window: where the sizes do not
+        fit, the last window reaches beyond the grid and the cells missing there are masked.
+    shift : the first window ends after so many cells of every axis that is longer than a window, so that the windows of
+        two layers cross each other's borders. The same as Swin's cyclic shift with its mask: cells of opposite borders
+        of the grid never meet
+    norm : whether LayerNorm over the channels comes first, as in MANO (arXiv:2507.02748)
+    recompute : keep nothing but x for the backward pass and compute it again there: less memory, somewhat more time
+    qkv_bias : adds biases to the queries and values. One for the keys would add the same to all scores of a query,
+        which the softmax does not see
+    relative : what scores get for the offset between two cells: "none"; "table", one learned number per offset and head
+        (Swin); "continuous", a learned function of it (Swin V2), for windows of pretraining of `relative_window` cells
+    cosine : scores are exp(min(s, log 100))·cos(q, k) with one learned s per head, instead of q·k/√d (Swin V2)
+    axes : grid axes of x; only needed for `relative`
+
+    By default W_qkv has no bias and there is no positional term: positions enter as channels of x. Windows count cells,
+    so on a finer grid they are physically smaller. `grid` is accepted and not used.
+
+    On CPUs, windows without overlap, qkv_bias, relative and cosine are worked on in bands that stay in the cache and
+    have derivatives of every order. Otherwise torch's fused kernel is used, whose second derivative exists only under
+    ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)``.
+
+    Raises ValueError when heads do not divide channels, stride is not in 1 … window, or shift not in 0 … window − 1.
+    """
+
+    traits = Traits(shifts=True)
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        heads: int = 4,
+        window: int = 8,
+        stride: int | None = None,
+        shift: int = 0,
+        norm: bool = True,
+        recompute: bool = False,
+        qkv_bias: bool = False,
+        relative: Literal["none", "table", "continuous"] = "none",
+        relative_window: int | None = None,
+        cosine: bool = False,
+        axes: int = 2,
+    ) -> None:
+        super().__init__()
+        stride = window if stride is None else stride
+        if heads < 1 or channels % heads:
+            raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
+        if window < 1 or not 1 <= stride <= window:
+            raise ValueError(
+                f"window={window}, stride={stride}: expected 1 ≤ stride ≤ window, or some cells are missed"
+            )
+        if not 0 <= shift < window or (shift and stride != window):
+            raise ValueError(
+                f"shift={shift}, window={window}, stride={stride}: expected 0 ≤ shift < window; 0 where windows overlap"
+            )
+        if relative not in ("none", "table", "continuous"):
+            raise ValueError(f"relative={relative!r}: expected 'none', 'table' or 'continuous'")
+        if relative_window is not None and relative != "continuous":
+            raise ValueError(
+                f"relative_window={relative_window} with relative={relative!r}: only 'continuous' takes it"
+            )
+        if relative_window is not None and relative_window < 1:
+            raise ValueError(f"relative_window={relative_window!r}: expected a positive number of cells")
+        self.channels, self.heads, self.window, self.stride, self.shift = channels, heads, window, stride, shift
+        self.recompute, self.cosine, self.axes = recompute, cosine, axes
+        self.norm = nn.LayerNorm(channels) if norm else nn.Identity()
+        self.qkv = nn.Linear(channels, 3 * channels, bias=False)
+        self.out = nn.Linear(channels, channels)
+        self.qv_bias = nn.Parameter(torch.zeros(2, channels)) if qkv_bias else None
+        self.relative = None
+        if relative == "table":
+            self.relative = TableBias(heads, window, axes)
+        elif relative == "continuous":
+            self.relative = ContinuousBias(heads, window, axes, relative_window)
+        self.log_scale = nn.Parameter(torch.full((heads, 1, 1), math.log(10))) if cosine else None
+
+    def forward(self, x: Tensor, grid: Any = None) -> Tensor:
+        return self.attend([self.check(x)])[0]
+
+    def check(self, x: Tensor) -> Tensor:
+        """x, or ValueError when it is not (batch, *grid, channels)."""
+        if x.ndim < 3 or x.shape[-1] != self.channels:
+            raise ValueError(f"x has shape {tuple(x.shape)}; expected (batch, *grid, {self.channels} channels)")
+        if self.relative is not None and x.ndim != self.axes + 2:
+            raise ValueError(f"x has {x.ndim - 2} grid axes, the relative bias {self.axes}: pass axes={x.ndim - 2}")
+        return x
+
+    def attend(self, fields: Sequence[Tensor]) -> Sequence[Tensor]:
+        """The same attention on several fields (batch, *grid, channels), each on its own grid.
+
+        Windows with the same number of cells go through one call, whatever field they come from; on CPUs in bands that
+        stay in the cache.
+        """
+        if self.in_bands(fields[0]):
+            return banded_attention(self.work(_shapes(fields)), self.weights(), fields)
+        if symbolic():
+            sizes = tuple(tuple(operator.index(n) for n in x.shape[1:-1]) for x in fields)
+            groups = open_groups(sizes, self.window, self.stride, self.shift)
+        else:
+            cells = _CELLS_TO_RECOMPUTE if self.recompute else sys.maxsize
+            groups = self._groups(_shapes(fields), cells, _WINDOWS_OF_A_CALL)
+        return plain_attention(self, groups, True, *self.weights(), *fields)
+
+    def in_bands(self, x: Tensor) -> bool:
+        """Whether the kernels in `cpu` take over: eager work on a CPU in one dtype, without options they do not have.
+
+        Devices want large calls and compilers plain ones. On a CPU the kernels pay in memory: training a pyramid on
+        128² cells takes 37 MB instead of 87 to 97, at windows of 2, 4 and 8; and they alone have derivatives of every
+        order. In time they pay for pyramids of small windows: forward and backward over that of the plain form, with
+        64 channels in float32 on one thread of a busy machine,
+
+        ======================  ========  ========  ========
+        on 64² and 128² cells   window 2  window 4  window 8
+        ======================  ========  ========  ========
+        pyramid                 0.9, 0.8  0.8, 1.2  1.0, 1.1
+        one level               1.1, 1.1  1.2, 1.1  1.1, 1.2
+        ======================  ========  ========  ========
+        """
+        return (
+            self.stride == self.window
+            and not self.cosine
+            and self.qv_bias is None
+            and self.relative is None
+            and x.device.type == "cpu"
+            and x.dtype == self.out.weight.dtype
+            and x.dtype in (torch.float32, torch.float64)
+            and not torch.is_autocast_enabled("cpu")
+            and not transformed()
+        )
+
+    def work(self, shapes: tuple[tuple[int, ...], ...]) -> Work:
+        """The work in bands on fields of these shapes (batch, *sizes)."""
+        return Work(
+            groups=self._groups(shapes, cells_in_cache()),
+            heads=self.heads,
+            eps=self.norm.eps if isinstance(self.norm, nn.LayerNorm) else None,
+            keep=torch.is_grad_enabled() and not self.recompute,
+            recorded=partial(plain_attention, self, self._groups(shapes), False),
+        )
+
+    def _groups(
+        self, shapes: tuple[tuple[int, ...], ...], cells: int = sys.maxsize, windows: int = sys.maxsize
+    ) -> tuple[Group, ...]:
+        return groups_of(shapes, self.window, self.stride, cells, windows, False, self.shift)
+
+    def weights(self) -> tuple[Tensor | None, ...]:
+        """γ, β (None without a LayerNorm), W_qkv, W_o, b_o."""
+        norm = (self.norm.weight, self.norm.bias) if isinstance(self.norm, nn.LayerNorm) else (None, None)
+        return (*norm, self.qkv.weight, self.out.weight, self.out.bias)
+
+    def lipschitz_rule(self, setting: Any) -> tuple[Tensor, str]:
+        """Windows side by side have the bound of one; where they overlap, cells are copied and averaged."""
+        value, radius, tokens = self.bound(setting, setting.grid.shape, setting.radius)
+        return value, f"tokens of norm ≤ {setting.shown(radius)}, {tokens} in a window"
+
+    def bound(self, setting: Any, sizes: tuple[int, ...], radius: Any) -> tuple[Tensor, Any, int]:
+        """(Lipschitz bound on a grid of these sizes, radius of the tokens, tokens of a window)."""
+        expect_linear(self, setting, "out")
+        if self.relative is not None:
+            setting.expect(self.relative, TableBias, ContinuousBias, place="relative")
+        slope, ball = setting.norm(self.norm)
+        radius = radius if ball is None else ball
+        if radius is None:
+            setting.refuse(
+                "softmax attention has no global bound: its slope grows with the square of its tokens; pass radius= "
+                "for tokens that stay in a ball"
+            )
+        if self.cosine:
+            setting.refuse("cosine attention: the directions of queries and keys have no bounded slope near zero")
+        tiling, spread = Tiling(tuple(sizes), self.window, self.stride), 0.0
+        if self.relative is not None:
+            with torch.no_grad():
+                bias = self.relative(tiling.shape)
+            spread = float(bias.max() - bias.min()) * (1 + 1e-6)
+        options = dict(heads=self.heads, output=setting.cast(self.out.weight), score_range=spread)
+        if self.qv_bias is not None:
+            options["query_bias"] = setting.cast(self.qv_bias[0])
+        qkv = setting.cast(self.qkv.weight).chunk(3)
+        value = setting.attention(*qkv, tokens=tiling.tokens, radius=radius, **options)
+        return value * slope * (tiling.copies * UP), radius, tiling.tokens
+
+    def extra_repr(self) -> str:
+        shift = f", shift={self.shift}" if self.shift else ""
+        return f"{self.channels}, heads={self.heads}, window={self.window}, stride={self.stride}{shift}"
+
+
+def _shapes(fields: Sequence[Tensor]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(x.shape[:-1]) for x in fields)

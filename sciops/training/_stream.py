@@ -1,0 +1,82 @@
+"""Training on batches that are a function of the step, by a loss of the caller's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch import Tensor, nn
+
+from sciops.training._processes import Processes
+from sciops.training.config import TrainConfig
+
+# Options that act on the samples of a data set, on several processes, or on how the loss is computed.
+_OF_DATA_SETS = (
+    "accumulate",
+    "objective",
+    "gradient_weight",
+    "gradients",
+    "gradient_options",
+    "diagnose_every",
+    "augment",
+    "crop_padding",
+    "mixup",
+    "label_smoothing",
+    "grid_order",
+    "grid_shares",
+    "compile",
+)
+
+
+class Stream:
+    """Batches step ↦ `batches(step)`, any objects, with the loss ``loss(model, batch)``, as `fit` describes them."""
+
+    def __init__(self, batches: Any, loss: Callable[..., Tensor], config: TrainConfig, processes: Processes) -> None:
+        if not callable(batches):
+            raise TypeError(f"data is {type(batches).__name__}; with a loss expected a function: step → batch")
+        if config.steps is None:
+            raise ValueError("steps=None: with a loss of your own set the number of steps")
+        if processes.count > 1 or config.precision not in ("float32", "bf16"):
+            raise ValueError(
+                f"precision={config.precision!r} on {processes.count} processes: a loss of your own is for one process "
+                "and for float32 (the model's own precision) or bf16"
+            )
+        idle = TrainConfig()
+        for name in _OF_DATA_SETS:
+            if getattr(config, name) != getattr(idle, name):
+                raise ValueError(f"{name}={getattr(config, name)!r} does nothing to a loss of your own: leave it out")
+        self.batches, self.loss, self.total = batches, loss, config.steps
+        self.epochs = min(config.epochs, config.steps)
+        self.sizes: list[int] = []
+        self.identity = {"data": "", "validation": [], "moves": [], "about": getattr(batches, "about", {})}
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def prepare(self, model: nn.Module) -> nn.Module:
+        return model
+
+    def front(self, model: nn.Module) -> nn.Module:
+        return model
+
+    def rule(self, *_: Any) -> Callable[[nn.Module, Any], Tensor]:
+        """(model, batch) → the detached loss, its gradient being in ``.grad``."""
+
+        def filled(model: nn.Module, batch: Any) -> Tensor:
+            loss = self.loss(model, batch)
+            if loss.requires_grad:  # else the loss is of a rule that filled .grad itself
+                loss.backward()
+            return loss.detach()
+
+        return filled
+
+    def steps(self, _: nn.Module, epoch: int, first: int, done: float | None) -> tuple[int, Iterator[Any]]:
+        """(number of steps, the steps) from number `first` to the end of epoch number `epoch` (from 0)."""
+        end = self.total * (epoch + 1) // self.epochs
+        return end - first, (iter([(self.batches(step), 0)]) for step in range(first, end))
+
+    def validate(self, _: nn.Module) -> dict[str, Any]:
+        return {}

@@ -1,0 +1,145 @@
+"""The fields of the study of accuracy for time, and one arm trained and tested on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+from tqdm.auto import tqdm
+
+from sciops.datasets import Normalizer, Splits, TensorFields
+from sciops.grids import Grid
+from sciops.models import Corrector, EffectiveCoefficient, Normalized, SymmetryAveraged, build_model
+from sciops.pde import darcy
+from sciops.random_fields import gaussian_random_field, two_phase
+from sciops.symmetry import Symmetry
+from sciops.training import TrainConfig, evaluate, fit
+from studies.accuracy_for_time.arms import Arm
+from studies.kit.cells import kept_arrays
+from studies.kit.timing import interleaved
+
+if TYPE_CHECKING:
+    from studies.accuracy_for_time import Config
+
+_BLOCK = 50  # fields drawn and solved at a time
+_ALWAYS = 10**6  # epochs: the clock ends a run
+
+
+def splits_of(config: Config, sizes: tuple[int, ...]) -> dict[int, Splits]:
+    """Train, validation and test fields by nodes per axis: Darcy flow of the li2020 law, solved on the finest grid.
+
+    Kept in the study's folder, in a file for each law, sizes and numbers of samples.
+    """
+    drawn = dict(tau=3.0, alpha=2.0, seed=config.data_seed, modes=192)
+    phases = dict(low=3.0, high=12.0)
+    made_by = {"finest": config.finest, "sizes": sizes, "samples": config.samples, "drawn": drawn, "phases": phases}
+    found = kept_arrays(config.output, "fields", made_by, lambda: _solved(config, sizes, drawn, phases))
+    return _split({n: (found[f"a{n}"], found[f"u{n}"]) for n in sizes}, config.samples)
+
+
+def _solved(config: Config, sizes: tuple[int, ...], drawn: dict[str, Any], phases: dict[str, float]) -> dict[str, Any]:
+    """Coefficients a and solutions u by size: {"a85": …, "u85": …, …}."""
+    fine, total = Grid((config.finest,) * 2), sum(config.samples)
+    parts: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {n: [] for n in sizes}
+    for first in tqdm(range(0, total, _BLOCK), desc="fields", unit="block", disable=None, leave=False):
+        count = min(_BLOCK, total - first)
+        g = gaussian_random_field(fine, count, first=first, **drawn)
+        a = two_phase(g, **phases)
+        u = darcy.solve(a, fine).u
+        for n in sizes:
+            s = (config.finest - 1) // (n - 1)
+            parts[n].append((a[:, ::s, ::s].astype(np.float32), u[:, ::s, ::s].astype(np.float32)))
+    return {f"{name}{n}": np.concatenate(side) for n, blocks in parts.items() for name, side in zip("au", zip(*blocks))}
+
+
+def _split(fields: dict[int, tuple[np.ndarray, np.ndarray]], samples: tuple[int, int, int]) -> dict[int, Splits]:
+    ends = np.cumsum([0, *samples])
+    found = {}
+    for n, (a, u) in fields.items():
+        grid, symmetry = Grid((n, n)), Symmetry.of_scalars()  # u = 0 on all walls, f = 1
+        parts = [TensorFields(a[i:j, None], u[i:j, None], grid, symmetry=symmetry) for i, j in zip(ends[:-1], ends[1:])]
+        found[n] = Splits(*parts)
+    return found
+
+
+def solved_alone(splits: Splits, refine: int) -> dict[str, Any]:
+    """Error of the numerical solution on the coarse coefficient, and milliseconds a sample."""
+    model = Corrector(nn.Identity(), refine=refine, tol=1e-8)
+    model.correct = False
+    errors = evaluate(model, splits.test, ("relative_l2",))["relative_l2"]
+    return {"error": float(errors.mean()), "errors": errors, "milliseconds": _latency(model, splits.test)}
+
+
+def trained_and_tested(arm: Arm, size: int, seed: int, splits: dict[int, Splits], config: Config) -> dict[str, Any]:
+    """The record of one run: errors on the test fields with and without averaging over symmetries, times, sizes."""
+    torch.manual_seed(seed)
+    here = splits[size]
+    sets = [splits[(size + 1) // 2], here] if arm.coarse_share else [here]
+    model, training = _prepared(arm, here, [part.train for part in sets])
+    validation = model.solved(here.validation, progress=False) if isinstance(model, Corrector) else here.validation
+    settings = TrainConfig(
+        epochs=_ALWAYS,
+        seconds=config.seconds,
+        batch_size=4,
+        learning_rate=arm.learning_rate,
+        weight_decay=arm.weight_decay,
+        gradient_weight=arm.gradient_weight,
+        betas=(0.9, 0.98),
+        warmup=0.1,
+        augment="square",
+        normalize=False,
+        grid_order="sequential",
+        grid_shares=(arm.coarse_share, 1 - arm.coarse_share) if arm.coarse_share else None,
+        validate_every=config.validate_every,
+        seed=seed,
+        device=config.device,
+        progress=False,
+    )
+    run = fit(model, Splits(training if len(training) > 1 else training[0], validation, None), settings)
+    best = run.model.eval()
+    errors = evaluate(best, here.test, ("relative_l2",))["relative_l2"]
+    averaged = SymmetryAveraged(best, "square", symmetry=here.test.symmetry)
+    averaged = evaluate(averaged, here.test, ("relative_l2",))["relative_l2"]
+    return {
+        "error": float(errors.mean()),
+        "averaged": float(averaged.mean()),
+        "errors": errors,
+        "validation": run.best,
+        "seconds": run.seconds,
+        "steps": run.steps,
+        "epochs": run.epochs,
+        "milliseconds per step": 1e3 * run.seconds / run.steps,
+        "parameters": run.parameters,
+        "milliseconds": _latency(best, here.test),
+    }
+
+
+def _prepared(arm: Arm, here: Splits, training: list[TensorFields]) -> tuple[nn.Module, list[TensorFields]]:
+    """The model with its statistics, fitted on the training fields, and the sets it trains on."""
+    options = dict(arm.options)
+    if not arm.model.startswith("neuralop:"):
+        options["grid"] = here.train.grid
+    model = build_model(arm.model, **options)
+    if isinstance(model, Corrector):
+        solved = model.solved(here.train)
+        return model.fit_normalizers(solved), [solved]
+    if isinstance(model, EffectiveCoefficient):
+        return model.fit_normalizers(here.train), training
+    return Normalized(model, Normalizer.fit(here.train.x), Normalizer.fit(here.train.y)), training
+
+
+def _latency(model: nn.Module, test: TensorFields, count: int = 20) -> float:
+    """Milliseconds a sample of one batch of `count`, the solves of a hybrid included: the median of five."""
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    x = test.x[:count].to(device)
+
+    def call() -> None:
+        with torch.no_grad():
+            model(x, test.grid)
+
+    wait: Callable[[], Any] | None = torch.cuda.synchronize if device.type == "cuda" else None
+    seconds = interleaved({"model": call}, rounds=5, synchronize=wait)["model"]
+    return 1e3 * float(np.median(seconds)) / len(x)

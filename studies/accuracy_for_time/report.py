@@ -1,0 +1,144 @@
+"""What the study of accuracy for time found: means and spread by arm, targets, the table, the figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sciops.plotting import MARKERS, PALETTE, figure
+from studies.accuracy_for_time.arms import ARMS, KINDS
+from studies.kit.figures import ticks
+from studies.kit.tables import print_table
+from studies.kit.timing import print_targets, target
+
+if TYPE_CHECKING:
+    from studies.accuracy_for_time import Config
+
+_LONG = 150.0  # seconds a run from which an error is held against a target stated for 600
+
+
+def summary(records: Mapping[int, Mapping[str, list[dict[str, Any]]]], solver: Mapping[int, Any]) -> dict[int, list]:
+    """By size: a row an arm, with the mean over seeds and their range, and the rows of the solver."""
+    found = {}
+    for n, arms in records.items():
+        rows = []
+        for refine, alone in solver[n].items():
+            name = "native solve" if refine == 1 else f"solve, {refine}× finer"
+            rows.append(
+                {"name": name, "kind": "solver", "error": alone["error"], "averaged": alone["error"], "low": None}
+                | {"high": None, "milliseconds": alone["milliseconds"], "seeds": 0, "seconds": 0.0}
+            )
+        for name, runs in arms.items():
+            row = {"name": name, "kind": ARMS[name].kind, "seeds": len(runs)}
+            for key in ("error", "averaged", "validation", "milliseconds", "milliseconds per step"):
+                row[key] = float(np.mean([run[key] for run in runs]))
+            for key in ("seconds", "steps", "epochs", "parameters"):
+                row[key] = float(np.mean([run[key] for run in runs]))
+            row["low"], row["high"] = (float(f([run["error"] for run in runs])) for f in (min, max))
+            rows.append(row)
+        found[n] = rows
+    return found
+
+
+def targets(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Config) -> list[dict[str, Any]]:
+    """Rows of `studies.kit.timing.target`. Errors are compared with their bounds where the runs are long enough.
+
+    A network's error is the better of its two: the averaged one takes eight runs of the network a sample.
+    """
+    found = []
+    for n, rows in rows_by_size.items():
+        best = {
+            kind: min((row for row in rows if row["kind"] == kind), key=_least, default=None)
+            for kind in ("network", "hybrid", "peer")
+        }
+        note = f"{config.seconds:g} s a run, {config.samples[0]} fields"
+        if best["network"] and best["peer"]:
+            what = f"{n}²: best network ({best['network']['name']}) ÷ best peer ({best['peer']['name']})"
+            found.append(target(what, best["network"]["error"] / best["peer"]["error"], most=0.5, note=note))
+        if n == 85 and config.seconds >= _LONG:
+            if best["network"]:
+                found.append(target(f"85²: {best['network']['name']}", _least(best["network"]), most=0.006, note=note))
+            if best["hybrid"]:
+                found.append(target(f"85²: {best['hybrid']['name']}", _least(best["hybrid"]), most=0.0022, note=note))
+    return found
+
+
+def _least(row: Mapping[str, Any]) -> float:
+    return min(row["error"], row["averaged"])
+
+
+def print_report(results: Mapping[str, Any], config: Config) -> None:
+    for n, rows in results["summary"].items():
+        title = (
+            f"{n}² nodes of {config.finest}², {config.samples[0]} training fields, {config.seconds:g} s of training "
+            f"on {config.threads} threads ({config.device}), {len(config.seeds)} seed(s); mean relative L2 of "
+            f"{config.samples[2]} test fields"
+        )
+        print_table(
+            sorted(rows, key=lambda row: row["error"]),
+            "=name; kind; error:.5f; low:.5f; high:.5f; averaged:.5f; ms/sample=milliseconds:.2f",
+            "ms/step=milliseconds per step:.1f; steps:.0f; epochs:.1f; parameters:.0f",
+            title=title,
+        )
+    print("\naveraged: over the eight symmetries of the square, eight runs of the network a sample")
+    for kind, meaning in KINDS.items():
+        print(f"{kind}: {meaning}")
+    print_targets(results["targets"])
+
+
+def draw(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Config, path: Path) -> None:
+    """Error against time per sample, one panel a size: what a solver or an operator costs where it is used."""
+    colours = {"solver": PALETTE[6], "network": PALETTE[0], "hybrid": PALETTE[2], "peer": PALETTE[1]}
+    markers = dict(zip(colours, MARKERS))
+    labels = {
+        "solver": "solver, no training",
+        "network": "network",
+        "hybrid": "hybrid: given the equation",
+        "peer": "peer",
+    }
+    with figure(path, 1, len(rows_by_size), width=5.2, height=3.8) as (_, axes):
+        for axis, (n, rows) in zip(axes[0], rows_by_size.items()):
+            for kind, colour in colours.items():
+                mine = [row for row in rows if row["kind"] == kind]
+                if not mine:
+                    continue
+                times, errors = ([row[key] for row in mine] for key in ("milliseconds", "error"))
+                spread = [
+                    [row["error"] - row["low"], row["high"] - row["error"]] if row["seeds"] > 1 else [0, 0]
+                    for row in mine
+                ]
+                axis.errorbar(
+                    times,
+                    errors,
+                    yerr=np.transpose(spread),
+                    fmt=markers[kind],
+                    color=colour,
+                    label=labels[kind],
+                    capsize=2,
+                )
+            _name_points(axis, rows)
+            native = next(row["error"] for row in rows if row["name"] == "native solve")
+            axis.axhline(native, color=PALETTE[6], linewidth=0.8, linestyle=":")
+            axis.set(xscale="log", yscale="log")
+            axis.set_xlabel("time per sample, solves included (ms)")
+            axis.set_ylabel("mean relative $L^2$ error")
+            axis.set_title(f"{n}² nodes, {config.seconds:g} s of training")
+            axis.margins(x=0.25, y=0.12)
+            _plain_ticks(axis)
+            axis.legend(loc="best")
+
+
+def _name_points(axis: Any, rows: list[dict[str, Any]]) -> None:
+    """Names beside the points, right above and left below in turn so that neighbours in error do not meet."""
+    for i, row in enumerate(sorted(rows, key=lambda row: row["error"])):
+        place = dict(xytext=(5, 2), ha="left") if i % 2 else dict(xytext=(-5, -8), ha="right")
+        point = row["milliseconds"], row["error"]
+        axis.annotate(row["name"], point, textcoords="offset points", fontsize=6, color="0.25", **place)
+
+
+def _plain_ticks(axis: Any) -> None:
+    low, high = axis.get_xlim()
+    ticks(axis.xaxis, [m * 10.0**e for e in range(-3, 6) for m in (1, 2, 5) if low <= m * 10.0**e <= high])

@@ -1,0 +1,349 @@
+"""What multipole attention costs: against windows on one level, against full attention, and over the grid size.
+
+    python -m studies.attention_cost
+    python -m studies.attention_cost --preset full --device cuda
+
+A step is the forward pass and the gradients of the input and of all parameters for a random cotangent, one sample. The
+single-level layer it is held against is plain: raster windows, torch's modules and fused kernel; the package's own
+`WindowAttention`, which works in bands as the multipole layer does, stands beside it. Memory is the peak of a process
+of its own beyond weights and input. Layers that differ from a direct float64 evaluation end the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sciops.plotting import figure, series
+from sciops.runs import RunFolder
+from studies.kit.figures import ticks
+from studies.kit.tables import print_table
+from studies.kit.timing import (
+    device_peak,
+    interleaved,
+    peak_memory,
+    print_targets,
+    ratio,
+    require_equal,
+    target,
+    threads,
+)
+
+Sizes = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Config:
+    channels: int = 64
+    """of every layer; 4 heads"""
+    windows: tuple[int, ...] = (2, 4, 8)
+    """cells per axis of a window; 2, 4 or 8"""
+    ratio_sizes: tuple[int, ...] = (128, 256)
+    """cells per axis for the comparison with one level"""
+    curve: tuple[int, ...] = (64, 128, 256)
+    """cells per axis for the cost over the grid; exponents are taken from the first to the last"""
+    large: int = 512
+    """cells per axis of one more measurement of the memory, where the bands' fixed workspace no longer shows"""
+    full_sizes: tuple[int, ...] = (64, 128)
+    """cells per axis for full attention: `rounds` at the first, `slow_rounds` at the others"""
+    odd_grids: tuple[Sizes, ...] = ((85, 85), (96, 160), (100, 37))
+    """grids that are not square or no power of two"""
+    rounds: int = 5
+    """in which every contestant takes its turn"""
+    slow_rounds: int = 2
+    """the same for full attention on large grids"""
+    threads: int | None = None
+    """of torch; the machine's unless given, at most 2"""
+    device: str = "cpu"
+    """where the layers run"""
+    seed: int = 0
+    """of weights, inputs and cotangents"""
+    output: Path = Path("runs/attention_cost")
+    """folder for results.json and the figure"""
+
+
+PRESETS = {"quick": Config(), "full": Config(rounds=21, slow_rounds=5, curve=(32, 64, 128, 256, 512), large=1024)}
+
+ONE_LEVEL = {2: 1.15, 4: 1.3, 8: 1.6}
+FULL = (10.0, 40.0)
+MATERIALISED = 20.0
+
+# why, where it is missed: profiles and designs on one thread of a CPU
+_LEVELS = (
+    "on one thread, at w = 4 and 128², one level costs 31 ms in the cache (products 12, scores 11, norm 3, copies 4), "
+    "all levels 41, the samplers 12; over the plain layer autograd by bands had 1.5, batched products for the "
+    "scores 1.7, samplers in bands 1.4, the whole pyramid as one step 1.3 to 1.5; on two threads neither bands of its "
+    "own for each thread nor samplers without copies (products on strided views) changed more than the noise"
+)
+_SHORT = (
+    "larger windows have w² scores a cell, and at 64² four to five small levels, whose calls cost more than their sums"
+)
+
+
+def run(config: Config) -> dict[str, Any]:
+    """Checks, measures, prints, and writes results.json and figures/attention_cost.png; returns the results."""
+    import torch
+
+    count = min(2, config.threads or torch.get_num_threads())
+    folder = RunFolder(config.output)
+    folder.describe(config, seeds=[config.seed])
+    with threads(count):
+        results = {
+            "threads": count,
+            "device": torch.cuda.get_device_name() if config.device == "cuda" else "cpu",
+            "equality": _equality(config),
+            "one_level": _one_level(config),
+            "full": _full(config),
+            "curve": _curve(config),
+            "odd": _odd(config),
+            "memory": _memory(config, count),
+        }
+    for row in results["full"]:
+        for name in [name for name in row["seconds"] if name.startswith("full")]:
+            results["curve"].setdefault(name, {})[str(row["n"])] = row["seconds"][name]
+    results["targets"] = _targets(config, results)
+    folder.write_results(results)
+    _draw(config, results, folder.figures / "attention_cost.png")
+    _print(config, results)
+    print(f"\nresults.json and figures/attention_cost.png in {folder.path}")
+    return results
+
+
+def _layer(config: Config, name: str) -> Any:
+    import torch
+
+    from studies.attention_cost.arms import ARMS
+
+    torch.manual_seed(config.seed)
+    return ARMS[name](config.channels).to(config.device)
+
+
+def _step(config: Config, name: str, sizes: Sizes) -> Callable[[], Any]:
+    from studies.attention_cost.arms import step
+
+    return step(_layer(config, name), sizes, config.seed, config.device)
+
+
+def _timed(config: Config, steps: dict[str, Callable], rounds: int, warmup: int = 2) -> dict[str, list[float]]:
+    import torch
+
+    wait = torch.cuda.synchronize if config.device == "cuda" else None
+    return interleaved(steps, rounds=rounds, warmup=warmup, synchronize=wait)
+
+
+def _equality(config: Config) -> list[dict[str, Any]]:
+    """Results and gradients against direct evaluations with the same weights, in float64."""
+
+    from studies.attention_cost.arms import multipole_reference
+
+    rows = []
+    grids = [(config.curve[0],) * 2, *config.odd_grids]
+    for name, reference in [(f"multipole w={w}", multipole_reference) for w in config.windows] + [
+        (f"multipole w={w}, recompute", multipole_reference) for w in config.windows
+    ]:
+        layer = _layer(config, name).double()
+        for sizes in grids:
+            difference = compare(name, layer, lambda x: reference(layer, x), sizes, config)  # noqa: B023
+            rows.append({"arm": name, "sizes": sizes, "difference": difference})
+    for w in config.windows:
+        plain, ours = (_layer(config, f"{kind} w={w}").double() for kind in ("plain window", "WindowAttention"))
+        ours.load_state_dict(plain.state_dict())
+        difference = compare(f"WindowAttention w={w}", ours, plain, grids[0], config, list(plain.parameters()))
+        rows.append({"arm": f"WindowAttention w={w}", "sizes": grids[0], "difference": difference})
+    fused, scores = (_layer(config, name).double() for name in ("full, fused", "full, scores materialised"))
+    scores.load_state_dict(fused.state_dict())
+    small = (min(32, config.curve[0]),) * 2
+    difference = compare("full, fused", fused, scores, small, config, list(scores.parameters()))
+    rows.append({"arm": "full, fused", "sizes": small, "difference": difference})
+    return rows
+
+
+def compare(
+    name: str, layer: Any, reference: Callable, sizes: Sizes, config: Config, parameters: list | None = None
+) -> float:
+    """The largest relative difference of result and gradients; RuntimeError above 1e-11.
+
+    parameters : of the reference, those of the layer unless given
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(config.seed)
+    x, g = (torch.randn(1, *sizes, config.channels, generator=generator, dtype=torch.float64) for _ in range(2))
+    x, g = x.to(config.device).requires_grad_(), g.to(config.device)
+    ours, theirs = layer(x), reference(x)
+    pairs = [(ours, theirs)]
+    pairs += zip(
+        torch.autograd.grad(ours, [x, *layer.parameters()], g),
+        torch.autograd.grad(theirs, [x, *(parameters or layer.parameters())], g),
+    )
+    return max(require_equal(f"{name} on {sizes[0]}×{sizes[1]}", a, b, 1e-11) for a, b in pairs)
+
+
+def _one_level(config: Config) -> list[dict[str, Any]]:
+    rows = []
+    for n in config.ratio_sizes:
+        for w in config.windows:
+            kinds = {"multipole": "multipole", "plain": "plain window", "own": "WindowAttention"}
+            steps = {kind: _step(config, f"{name} w={w}", (n, n)) for kind, name in kinds.items()}
+            steps["recompute"] = _step(config, f"multipole w={w}, recompute", (n, n))
+            seconds = _timed(config, steps, config.rounds)
+            rows.append(
+                {
+                    "n": n,
+                    "window": w,
+                    "seconds": {kind: float(np.median(s)) for kind, s in seconds.items()},
+                    "over_plain": ratio(seconds["multipole"], seconds["plain"]),
+                    "over_own": ratio(seconds["multipole"], seconds["own"]),
+                    "recompute": ratio(seconds["recompute"], seconds["multipole"]),
+                }
+            )
+    return rows
+
+
+def _full(config: Config) -> list[dict[str, Any]]:
+    """Full fused attention beside the multipole layers, and the matrix of scores by itself at the first size."""
+    rows = []
+    for i, n in enumerate(config.full_sizes):
+        names = ["full, fused", *(f"multipole w={w}" for w in config.windows)]
+        steps = {name: _step(config, name, (n, n)) for name in names}
+        seconds = _timed(config, steps, config.slow_rounds if i else config.rounds, warmup=1)
+        over = {name: ratio(seconds["full, fused"], seconds[name])["median"] for name in names[1:]}
+        if i == 0:
+            name = "full, scores materialised"
+            seconds |= _timed(config, {name: _step(config, name, (n, n))}, config.slow_rounds, warmup=1)
+        medians = {name: float(np.median(values)) for name, values in seconds.items()}
+        rows.append({"n": n, "seconds": medians, "over": over})
+    return rows
+
+
+def _curve(config: Config) -> dict[str, dict[str, float]]:
+    """Seconds by arm and cells per axis."""
+    names = [f"multipole w={w}" for w in config.windows] + ["plain window w=8", "spectral"]
+    table: dict[str, dict[str, float]] = {name: {} for name in names}
+    for n in config.curve:
+        seconds = _timed(config, {name: _step(config, name, (n, n)) for name in names}, config.rounds)
+        for name, values in seconds.items():
+            table[name][str(n)] = float(np.median(values))
+    return table
+
+
+def _odd(config: Config) -> list[dict[str, Any]]:
+    """Seconds per cell on other grids, in units of the mean of those on the first two squares of the curve."""
+    rows = []
+    squares = [(n, n) for n in config.curve[:2]]
+    for w in config.windows:
+        steps = {sizes: _step(config, f"multipole w={w}", sizes) for sizes in [*squares, *config.odd_grids]}
+        seconds = _timed(config, steps, config.rounds)
+        each = {sizes: float(np.median(s)) / (sizes[0] * sizes[1]) for sizes, s in seconds.items()}
+        usual = float(np.mean([each[sizes] for sizes in squares]))
+        rows += [{"window": w, "sizes": sizes, "per_cell": each[sizes] / usual} for sizes in config.odd_grids]
+    return rows
+
+
+def _memory(config: Config, count: int) -> dict[str, dict[str, int]]:
+    """Bytes at the peak of a step by arm and cells per axis."""
+    sizes = sorted({*config.curve, config.large})
+    wanted = [(f"multipole w={w}", n) for w in config.windows for n in sizes]
+    wanted += [(name, n) for name in ("plain window w=8", "spectral") for n in config.curve]
+    wanted += [(f"multipole w={w}, recompute", n) for w in config.windows for n in config.full_sizes]
+    wanted += [("full, fused", n) for n in config.full_sizes]
+    wanted += [("full, scores materialised", n) for n in config.full_sizes[:1]]
+    table: dict[str, dict[str, int]] = {}
+    for name, n in wanted:
+        if config.device == "cuda":
+            value = device_peak(_step(config, name, (n, n)))
+        else:
+            arguments = (name, config.channels, (n, n), count, config.seed)
+            value = peak_memory("studies.attention_cost.arms:prepared", *arguments)
+        table.setdefault(name, {})[str(n)] = value
+    return table
+
+
+def exponent(values: dict[str, float]) -> float:
+    """p of value ~ cells^p from the smallest to the largest grid."""
+    sizes = sorted(values, key=int)
+    low, high = sizes[0], sizes[-1]
+    return float(np.log(values[high] / values[low]) / np.log((int(high) / int(low)) ** 2))
+
+
+def _spans(config: Config) -> tuple[Sizes, Sizes]:
+    return (config.curve[0], config.curve[-1]), (config.curve[-1], config.large)
+
+
+def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
+    curve, memory = results["curve"], results["memory"]
+    rows = [
+        target(
+            f"multipole over plain window, w={row['window']}, {row['n']}²",
+            row["over_plain"]["median"],
+            most=ONE_LEVEL[row["window"]],
+            note=_LEVELS,
+        )
+        for row in results["one_level"]
+    ]
+    names = [f"multipole w={w}" for w in config.windows]
+    for row, least in zip(results["full"], FULL):
+        for name, value in row["over"].items():
+            rows.append(target(f"full fused over {name}, {row['n']}²", value, least=least, note=_SHORT))
+    span = f"{config.curve[0]}²…{config.curve[-1]}²"
+    rows += [target(f"exponent of time, {name}, {span}", exponent(curve[name]), least=0.95, most=1.1) for name in names]
+    for name in names:
+        first, last = ({str(n): memory[name][str(n)] for n in pair} for pair in _spans(config))
+        rows.append(target(f"exponent of memory, {name}, {span}", exponent(first), least=0.95, most=1.1))
+        ends = f"{config.curve[-1]}²…{config.large}²"
+        rows.append(target(f"exponent of memory, {name}, {ends}", exponent(last), least=0.95, most=1.1))
+    n = str(config.full_sizes[0])
+    largest = max(memory[name][n] for name in names)
+    value = memory["full, scores materialised"][n] / largest
+    rows.append(target(f"memory, scores materialised over multipole, {n}²", value, least=MATERIALISED))
+    n = str(config.full_sizes[-1])
+    for w in config.windows:
+        value = memory[f"multipole w={w}, recompute"][n] / memory["full, fused"][n]
+        rows.append(target(f"memory, recomputing w={w} over full fused, {n}²", value, most=1.0))
+    return rows
+
+
+def _print(config: Config, results: dict[str, Any]) -> None:
+    worst = max(row["difference"] for row in results["equality"])
+    print(f"{results['device']}, {results['threads']} threads; largest difference from direct evaluation {worst:.0e}")
+    print_table(
+        results["one_level"],
+        ("", lambda row: f"{row['n']}² w={row['window']}"),
+        "multipole=1e3*seconds.multipole:.1f; plain window=1e3*seconds.plain:.1f; own window=1e3*seconds.own:.1f",
+        "recompute=1e3*seconds.recompute:.1f; over plain=over_plain.median:.2f",
+        ("(quartiles)", lambda row: "{low:.2f}–{high:.2f}".format(**row["over_plain"])),
+        "over own=over_own.median:.2f",
+        title="one step in ms",
+    )
+    for title, found, scale in (("time in ms", results["curve"], 1e3), ("peak memory in MB", results["memory"], 1e-6)):
+        sizes = sorted({n for values in found.values() for n in values}, key=int)
+        powers = {name: exponent(values) if len(values) > 1 else None for name, values in found.items()}
+        rows = {name: values | {"exponent": powers[name]} for name, values in found.items()}
+        print_table(rows, "=name", *(f"{n}²={scale}*{n}:.1f" for n in sizes), "exponent:.2f", title=title)
+    first, second = config.curve[:2]
+    print(f"\ntime per cell against the mean of {first}² and {second}²")
+    for row in results["odd"]:
+        print(f"w={row['window']}  {row['sizes'][0]:>4}×{row['sizes'][1]:<4} {row['per_cell']:.2f}")
+    print_targets(results["targets"])
+
+
+def _draw(config: Config, results: dict[str, Any], path: Path) -> None:
+    names = [f"multipole w={w}" for w in config.windows]
+    names += ["plain window w=8", "full, fused", "full, scores materialised", "spectral"]
+    with figure(path, 1, 2, width=4.6, height=3.4) as (fig, axes):
+        for axis, key, unit, label, title in (
+            (axes[0, 0], "curve", 1e-3, "time of a step (ms)", f"{results['device']}, {results['threads']} threads"),
+            (axes[0, 1], "memory", 1e6, "peak memory of a step (MB)", "beyond weights and input"),
+        ):
+            sizes: set[int] = set()
+            for name, style in zip(names, series()):
+                values = {int(n): v / unit for n, v in results[key].get(name, {}).items()}
+                sizes |= set(values)
+                axis.loglog([n**2 for n in values], list(values.values()), label=name, **style)
+            ticks(axis.xaxis, [n**2 for n in sorted(sizes)], lambda cells: f"{cells**0.5:.0f}²")
+            axis.set(xlabel="grid points", ylabel=label, title=f"{config.channels} channels, {title}")
+        fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)

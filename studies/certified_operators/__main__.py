@@ -1,0 +1,4 @@
+from sciops._command import command
+from studies.certified_operators import PRESETS, run
+
+command(run, PRESETS)

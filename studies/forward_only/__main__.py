@@ -1,0 +1,4 @@
+from sciops._command import command
+from studies.forward_only import PRESETS, run
+
+command(run, PRESETS)

@@ -1,0 +1,209 @@
+"""Does pre-training on gap sentences help a summariser that has seen few summaries? Real texts, ROUGE, three seeds.
+
+    python -m studies.gap_sentences                           # some hundred steps
+    python -m studies.gap_sentences --preset medium           # some thousand, one encoder
+    python -m studies.gap_sentences --preset full             # both encoders, wider, on a GPU with --device cuda
+
+Texts are long package descriptions and the bodies of docstrings that are on the machine, summaries their first lines.
+An encoder–decoder with a state-space encoder (LOCOST, arXiv:2401.17919) learns to write the principal sentences of
+training texts, which are masked in its source (PEGASUS, arXiv:1912.08777), then few summaries; or these alone, for as
+many steps, or for as many as both together. Every arm has the weights and the rate of fine-tuning that validate best,
+of the same choices. The first words of the text are the baseline that needs no training. Then the cost of a step with a
+state-space encoder and one of attention of equal parameters, by the length of the source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm.auto import tqdm
+
+from sciops.runs import RunFolder, file_hash
+from studies.gap_sentences.cost import costs
+from studies.gap_sentences.data import corpus_of, lead_scores, pairs_of
+from studies.gap_sentences.report import draw, print_report, summary
+from studies.gap_sentences.training import ARMS, Sizes, train_once
+from studies.kit.cells import kept
+from studies.kit.choices import require_known
+
+
+@dataclass(frozen=True)
+class Config:
+    sources: tuple[str, ...] = ("debian", "python", "numpy")
+    """"debian", its package descriptions; "python", the standard library; or an installed package, for docstrings"""
+    symbols: int = 2048
+    """of the byte-level tokenizer, the model's own two included"""
+    source_length: int = 128
+    """tokens of a source; the rest is cut off"""
+    target_length: int = 40
+    """tokens of a summary or of gap sentences at most"""
+    ratio: float = 0.3
+    """share of the sentences that are gaps"""
+    kept: float = 0.2
+    """share of the gap sentences that stay in the source, so that copying is learned"""
+    held_out: int = 150
+    """texts for validation, and for testing, at most"""
+    few: tuple[int, ...] = (300,)
+    """summaries to fine-tune on"""
+    arms: tuple[str, ...] = ARMS[:2]
+    """what comes before them: gap sentences; nothing ("from scratch"); nothing, and as many steps more on them"""
+    encoders: tuple[str, ...] = ("state_space",)
+    """mixers of the encoder: state_space, self_attention"""
+    width: int = 64
+    """channels"""
+    depth: int = 2
+    """blocks of the encoder, and of the decoder"""
+    state: int = 16
+    """real numbers a channel in a state space; width/4 gives the parameters of attention"""
+    heads: int = 4
+    """of attention"""
+    dropout: float = 0.1
+    """in training"""
+    batch: int = 8
+    """pairs a step"""
+    rate: float = 0.05
+    """peak rate of pre-training, times the root mean square of a matrix at the start"""
+    tuning: tuple[float, ...] = (0.05,)
+    """such rates of fine-tuning, of which the one that validates best is judged"""
+    pretraining: int = 320
+    """steps on gap sentences"""
+    steps: int = 100
+    """of fine-tuning"""
+    checks: int = 5
+    """validations of a training"""
+    beams: int = 1
+    """of the search for a summary; 1 takes the likeliest token"""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """of weights, batches, dropout, and of which summaries are seen"""
+    lengths: tuple[int, ...] = (128, 512, 2048)
+    """tokens of the sources whose cost is measured; none: no costs"""
+    rounds: int = 5
+    """timings of each"""
+    device: str = "cpu"
+    """where models are trained; costs are measured on the CPU"""
+    threads: int = 1
+    """of torch"""
+    output: Path = Path("runs/gap_sentences")
+    """folder for results.json, trainings and figures"""
+
+
+_PACKAGES = ("debian", "python", "numpy", "scipy", "matplotlib", "xarray", "torch")
+
+PRESETS = {
+    "quick": Config(),
+    "medium": Config(
+        sources=_PACKAGES[:6],
+        few=(500,),
+        arms=ARMS,
+        batch=16,
+        tuning=(0.02, 0.05),
+        pretraining=2500,
+        steps=250,
+        checks=12,
+        held_out=300,
+        lengths=(128, 512, 2048, 8192),
+        output=Path("runs/gap_sentences_medium"),
+    ),
+    "full": Config(
+        sources=_PACKAGES,
+        symbols=8192,
+        source_length=512,
+        target_length=64,
+        held_out=1000,
+        few=(100, 300, 1000, 3000),
+        arms=ARMS,
+        encoders=("state_space", "self_attention"),
+        tuning=(0.01, 0.02, 0.05),
+        width=256,
+        state=64,
+        depth=4,
+        batch=64,
+        pretraining=20_000,
+        steps=1500,
+        checks=30,
+        beams=4,
+        seeds=(0, 1, 2, 3, 4),
+        lengths=(128, 512, 2048, 8192, 32_768),
+        output=Path("runs/gap_sentences_full"),
+    ),
+}
+
+
+def run(config: Config) -> dict[str, Any]:
+    """Trains, prints the tables and some summaries, writes results.json and the figures; returns the results.
+
+    Trainings are kept in the folder and read back. Raises ValueError for unknown arms, encoders and sources, for
+    sources other than those the folder has read, and for more summaries than there are.
+    """
+    _check(config)
+    torch.set_num_threads(config.threads)
+    folder = RunFolder(config.output)
+    path = pairs_of(config.sources, folder.path / "pairs.jsonl")
+    folder.describe(
+        config, data=path, seeds=config.seeds, methods=["encoder_decoder", "state_space", "gap_sentences", "adamw"]
+    )
+    corpus = corpus_of(
+        path,
+        config.symbols,
+        config.source_length,
+        config.target_length,
+        ratio=config.ratio,
+        kept=config.kept,
+        held_out=config.held_out,
+    )
+    if max(config.few) > len(corpus.train):
+        raise ValueError(f"--few {max(config.few)}: there are {len(corpus.train)} summaries in the training texts")
+    sizes = Sizes(**{field.name: getattr(config, field.name) for field in fields(Sizes)})
+    data = {"pairs": file_hash(path), "source_length": config.source_length, "symbols": config.symbols}
+    data |= {"ratio": config.ratio, "kept": config.kept, "held_out": config.held_out}
+    runs = []
+    cases = [(encoder, arm, seed) for seed in config.seeds for encoder in config.encoders for arm in config.arms]
+    for encoder, arm, seed in tqdm(cases, unit="training", disable=None):
+        spec = {"arm": arm, "encoder": encoder, "few": config.few, "seed": seed, "sizes": sizes, "data": data}
+        spec["device"] = config.device
+        runs.append(
+            kept(
+                folder.path / "trainings",
+                f"{encoder}-{arm}-{seed}",
+                spec,
+                lambda a=arm, e=encoder, s=seed: train_once(corpus, a, e, config.few, s, sizes, config.device),
+            )
+        )
+    results: dict[str, Any] = {"corpus": corpus.counts, "lead": lead_scores(corpus), "runs": runs}
+    results["summary"] = summary(runs)
+    results["costs"] = []
+    if config.lengths:
+        spec = {"lengths": config.lengths, "sizes": sizes, "symbols": config.symbols, "rounds": config.rounds}
+        spec["threads"] = config.threads
+        results["costs"] = kept(
+            folder.path / "trainings",
+            "costs",
+            spec,
+            lambda: {
+                "rows": costs(
+                    ("state_space", "self_attention"),
+                    config.lengths,
+                    sizes,
+                    symbols=config.symbols,
+                    rounds=config.rounds,
+                )
+            },
+        )["rows"]
+    results["examples"] = [
+        {"group": text.group, "text": text.text[:400], "reference": text.summary} for text in corpus.texts[:20]
+    ]
+    folder.write_results(results)
+    draw(results, folder.figures)
+    print_report(results)
+    print(f"\nresults.json and figures in {folder.path}")
+    return results
+
+
+def _check(config: Config) -> None:
+    for name, known in (("arms", ARMS), ("encoders", ("state_space", "self_attention"))):
+        require_known(f"--{name}", getattr(config, name), known, some=True)
+    if not (config.few and config.seeds and config.sources):
+        raise ValueError("expected at least one of each: --few, --seeds, --sources")

@@ -1,0 +1,184 @@
+"""Tables and figures of the study of gap sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sciops.evaluation import Rouge, spread
+from sciops.plotting import PALETTE, figure, series
+from studies.gap_sentences.training import ARMS, LONGER, PRETRAINED
+from studies.kit.figures import ticks
+from studies.kit.tables import print_table
+from studies.kit.verdicts import seed_verdict
+
+_NAMES = ("ROUGE-1", "ROUGE-2", "ROUGE-L")
+
+
+def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row an encoder, number of summaries and arm: each seed's scores and losses; and the pre-trained arm against
+    the others, {"rouge", "validation": how many seeds are better, "of", "verdict": {"rouge", "validation"}}."""
+    found: dict[tuple[str, int, str], dict[int, dict[str, Any]]] = {}
+    for run in runs:
+        spec = run["spec"]
+        for entry in run["fine"]:
+            found.setdefault((spec["encoder"], entry["few"], spec["arm"]), {})[spec["seed"]] = entry
+    rows = []
+    for (encoder, few, arm), by_seed in found.items():
+        ours = found.get((encoder, few, PRETRAINED), {})
+        row = {
+            "encoder": encoder,
+            "few": few,
+            "arm": arm,
+            "seeds": list(by_seed),
+            "rouge": [entry["rouge"] for entry in by_seed.values()],
+            "validation": [entry["validation"] for entry in by_seed.values()],
+            "test_loss": [entry["test_loss"] for entry in by_seed.values()],
+            "rates": [entry["rate"] for entry in by_seed.values()],
+            "seconds": [entry["seconds"] for entry in by_seed.values()],
+        }
+        if arm != PRETRAINED and ours:
+            shared = [seed for seed in by_seed if seed in ours]
+            both = [[part[s] for s in shared] for part in (ours, by_seed)]
+            row["beaten by pre-training"] = {
+                "rouge": [sum(ours[s]["rouge"][i] > by_seed[s]["rouge"][i] for s in shared) for i in range(3)],
+                "validation": sum(ours[s]["validation"] < by_seed[s]["validation"] for s in shared),
+                "of": len(shared),
+                "verdict": {
+                    "rouge": [
+                        _judged([1 - e[s]["rouge"][i] for s in shared] for e in (ours, by_seed)) for i in range(3)
+                    ],
+                    "validation": _judged([e["validation"] for e in part] for part in both),
+                },
+            }
+        rows.append(row)
+    return rows
+
+
+def _judged(errors: Iterable[list[float]]) -> str:
+    """ "better", "worse", or what `paired_verdict` says instead, of the first errors by seed against the second."""
+    found = seed_verdict(*errors)
+    return "diverged" if found is None else {"first": "better", "second": "worse"}.get(found.winner, found.winner)
+
+
+def print_report(results: dict[str, Any]) -> None:
+    print("real texts: " + ", ".join(f"{name} {value}" for name, value in results["corpus"].items()))
+    rows = {f"baseline: {name}": dict(zip(_NAMES, Rouge(*scores))) for name, scores in results["lead"].items()}
+    for row in results["summary"]:
+        scores = dict(zip(_NAMES, map(spread, zip(*row["rouge"])))) | {"validation": spread(row["validation"])}
+        rows[f"{row['encoder']}, {row['few']} summaries, {row['arm']}"] = scores
+    columns = (f"{name}:.3f" for name in _NAMES)
+    print_table(rows, "=name", *columns, "validation:.2f", title="test ROUGE F, mean ± deviation over seeds")
+    print("validation: loss on held-out summaries, nats a token, of the weights that are judged")
+    print("\npre-training on gap sentences (PEGASUS, LOCOST: it helps, most where summaries are few)")
+    for row in results["summary"]:
+        beaten = row.get("beaten by pre-training")
+        if beaten:
+            names, judged = (*_NAMES, "validation loss"), beaten["verdict"]
+            said = zip(names, (*beaten["rouge"], beaten["validation"]), (*judged["rouge"], judged["validation"]))
+            counts = ", ".join(f"{name} {n}/{beaten['of']} ({verdict})" for name, n, verdict in said)
+            print(f"  {row['encoder']}, {row['few']} summaries, against {row['arm']}: better seeds (verdict) {counts}")
+    _print_costs(results["costs"])
+    first = next((run for run in results["runs"] if run["spec"]["arm"] == PRETRAINED), results["runs"][0])
+    others = [run for run in results["runs"] if run["spec"]["seed"] == first["spec"]["seed"]]
+    others = [run for run in others if run["spec"]["encoder"] == first["spec"]["encoder"]]
+    print(f"\nwritten for test texts, seed {first['spec']['seed']}, {first['fine'][-1]['few']} summaries")
+    for i, example in enumerate(results["examples"][:6]):
+        print(f"  {example['group']}: {example['text'][:110]}…")
+        print(f"    {'reference':<22}{example['reference']}")
+        for run in others:
+            print(f"    {run['spec']['arm']:<22}{run['fine'][-1]['written'][i]}")
+
+
+def _print_costs(rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        return
+    ratio = lambda row: row["bytes"]["self_attention"] / (row["bytes"]["state_space"] or np.nan)  # noqa: E731
+    print_table(
+        rows,
+        "tokens=length; state space, ms=1e3*seconds.state_space:.1f; attention, ms=1e3*seconds.self_attention:.1f",
+        f"state space, MB={2**-20}*bytes.state_space:.0f; attention, MB={2**-20}*bytes.self_attention:.0f",
+        "time ratio=time ratio.median:.2f",
+        ("memory ratio", lambda row: f"{ratio(row):.2f}"),
+        title="one forward and backward, one source, one thread (LOCOST: up to 50 % less memory in training)",
+    )
+
+
+def draw(results: dict[str, Any], folder: Path) -> None:
+    """learning.png, rouge.png and, with costs, costs.png."""
+    _draw_learning(results["runs"], folder / "learning.png")
+    _draw_rouge(results, folder / "rouge.png")
+    if results["costs"]:
+        _draw_costs(results["costs"], folder / "costs.png")
+
+
+def _draw_learning(runs: list[dict[str, Any]], path: Path) -> None:
+    encoders = list(dict.fromkeys(run["spec"]["encoder"] for run in runs))
+    with figure(path, len(encoders), 1, width=4.4, height=2.9) as (_, axes):
+        for axis, encoder in zip(axes[:, 0], encoders):
+            for arm, style in zip(ARMS, series()):
+                same = [r for r in runs if r["spec"]["encoder"] == encoder and r["spec"]["arm"] == arm]
+                for i, run in enumerate(same):
+                    curve = run["fine"][-1]["curve"]
+                    axis.plot(
+                        [point["step"] for point in curve],
+                        [point["validation"] for point in curve],
+                        label=arm if i == 0 else None,
+                        **style | {"markersize": 3, "alpha": 0.75},
+                    )
+            few = runs[0]["fine"][-1]["few"]
+            if any(run["spec"]["arm"] == LONGER for run in runs):
+                axis.set_xscale("symlog", linthresh=10)
+            axis.set(
+                title=f"encoder {encoder}, {few} summaries, each seed",
+                xlabel="steps on summaries",
+                ylabel="validation loss (nats a token)",
+            )
+            axis.legend()
+
+
+def _draw_rouge(results: dict[str, Any], path: Path) -> None:
+    rows = results["summary"]
+    encoders = list(dict.fromkeys(row["encoder"] for row in rows))
+    numbers = sorted({row["few"] for row in rows})
+    with figure(path, len(encoders), len(numbers), width=3.9, height=2.9, sharey=True) as (_, axes):
+        for line, encoder in zip(axes, encoders):
+            for axis, few in zip(line, numbers):
+                bars = [(name, [scores], "0.6") for name, scores in results["lead"].items()]
+                bars += [
+                    (row["arm"], row["rouge"], PALETTE[ARMS.index(row["arm"])])
+                    for row in rows
+                    if (row["encoder"], row["few"]) == (encoder, few)
+                ]
+                width = 0.8 / len(bars)
+                for i, (name, scores, color) in enumerate(bars):
+                    scores = np.array(scores)[:, :3]
+                    at = np.arange(3) + (i - (len(bars) - 1) / 2) * width
+                    hatch = "//" if i == 1 else None
+                    axis.bar(at, scores.mean(0), 0.9 * width, label=name, color=color, hatch=hatch, edgecolor="white")
+                    if len(scores) > 1:
+                        for seed in scores:
+                            axis.plot(at, seed, "o", color="black", markersize=2.2)
+                axis.set_xticks(range(3), _NAMES)
+                axis.grid(axis="x", visible=False)
+                axis.set(title=f"{encoder}, {few} summaries; a point a seed", ylabel="F score on test texts")
+        low, high = axes[0, 0].get_ylim()
+        axes[0, 0].set_ylim(low, 1.35 * high)  # room for the names
+        axes[0, 0].legend(ncols=2)
+
+
+def _draw_costs(rows: list[dict[str, Any]], path: Path) -> None:
+    lengths = [row["length"] for row in rows]
+    with figure(path, 1, 2, width=3.1, height=2.6) as (_, axes):
+        for axis, key, scale, label in (
+            (axes[0, 0], "seconds", 1.0, "seconds of a step"),
+            (axes[0, 1], "bytes", 2**-20, "peak memory of a step (MB)"),
+        ):
+            for name, style in zip(("state_space", "self_attention"), series()):
+                axis.loglog(lengths, [scale * row[key][name] for row in rows], label=name, **style)
+            axis.set(xlabel="tokens of the source", ylabel=label)
+            ticks(axis.xaxis, lengths)
+        axes[0, 0].legend()

@@ -1,0 +1,160 @@
+"""Cells of a study: results kept on disk under a fingerprint of all that made them, so that a stale one is not reused.
+
+A cell is a training or a measurement. Its file carries the fingerprint in its name, so that another configuration is
+another cell and both stay; a study that was stopped resumes by reading back the cells it has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sciops import __version__
+from sciops._budget import OverBudget, Spending
+from sciops._digest import DAMAGED, digest_of, read_sealed, sealed
+from sciops._json import plain, write_json
+from sciops._untrusted import check_regular
+from sciops._whole_files import replacing
+
+FORMAT = 1
+"""Part of every fingerprint: raise it where a change of the code changes what a cell of the same description holds."""
+
+_DIGEST = "_digest"  # among the arrays of a file
+
+
+def fingerprint(made_by: Any) -> str:
+    """Twelve hexadecimal digits that differ wherever anything of `made_by` differs.
+
+    Parameters
+    ----------
+    made_by : anything that `sciops.runs.plain` takes
+        All that decides the result: the configuration of the cell (not of the whole study), the options that a name
+        stands for rather than the name, and the content of the data (`data_digest`, `sciops.runs.file_hash`) rather
+        than a path. The version of sciops and `FORMAT` are added.
+
+    Returns
+    -------
+    str
+        The first digits of a SHA-256 of the canonical JSON.
+    """
+    text = json.dumps({"version": __version__, "format": FORMAT, "made_by": plain(made_by)}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def cell_name(name: str, made_by: Any) -> str:
+    """A file or folder name of a cell: `name` with characters that are safe everywhere, then the fingerprint."""
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
+    return f"{safe}_{fingerprint(made_by)}"
+
+
+def kept(folder: str | Path, name: str, made_by: Any, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    """The record of a cell, read back where it is there, else made and written.
+
+    Parameters
+    ----------
+    folder : path
+        Where the cells of a study lie.
+    name : str
+        For readers of the folder; cells of one name and different descriptions lie side by side.
+    made_by : mapping
+        See `fingerprint`.
+    make : callable
+        Returns the record, a mapping in JSON's kinds.
+
+    Returns
+    -------
+    dict
+        {"name": name, "spec": made_by, **record}, as JSON gives them back.
+
+    Raises
+    ------
+    ValueError
+        For a file that changed since it was written.
+    """
+    path = Path(folder) / f"{cell_name(name, made_by)}.json"
+    made_by = plain(made_by)
+    stored = read_sealed(path) if path.exists() else None
+    if stored is None or stored["spec"] != made_by:
+        stored = {"name": name, "spec": made_by, "record": plain(make())}
+        write_json(path, sealed(stored))
+    return {"name": name, "spec": made_by, **stored["record"]}
+
+
+def kept_arrays(
+    folder: str | Path | None, name: str, made_by: Any, make: Callable[[], Mapping[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """The arrays that make() gives, read back where they are there; not kept where the folder is None."""
+    if folder is None:
+        return dict(make())
+    path = Path(folder) / f"{cell_name(name, made_by)}.npz"
+    if path.exists():
+        return read_arrays(path)
+    return write_arrays(path, make())
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Writes an archive of arrays with a digest over them, which appears only when whole; returns the arrays."""
+    arrays = dict(arrays)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, **{_DIGEST: np.array(digest_of(arrays))}, **arrays)
+    return arrays
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of `write_arrays`, unpacked within the budget of a file.
+
+    The checksums of an archive leave out its list of members, of which a changed bit drops some; the digest does not.
+    Raises ValueError for a file that is damaged or changed, or takes more than its budget.
+    """
+    spent = Spending(check_regular(path))
+    try:
+        with open(path, "rb") as file:
+            with zipfile.ZipFile(file) as archive:
+                members = archive.infolist()
+            spent.take(bytes=sum(one.file_size for one in members), objects=len(members), what="its arrays")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as stored:
+                arrays = dict(stored)
+    except OverBudget:
+        raise
+    except DAMAGED as error:
+        raise ValueError(f"{path} is damaged ({error}); delete it, and it is made again") from None
+    written = arrays.pop(_DIGEST, None)  # absent in files from before
+    if written is not None and str(written) != digest_of(arrays):
+        raise ValueError(f"{path} changed since it was written; delete it, and it is made again")
+    return arrays
+
+
+def code_digest(*files: str) -> str:
+    """SHA-256 of the Python files of packages, given by their ``__file__``: for records that must not outlive a change.
+
+    `fingerprint` has the version alone, which a change of the code in between does not raise.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(path for file in files for path in Path(file).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def data_digest(*datasets: Any) -> str:
+    """SHA-256 of the fields of torch data sets and their grids, whatever file they came from; None has its own."""
+    digest = hashlib.sha256()
+    for dataset in datasets:
+        if dataset is None:
+            digest.update(b"none")
+            continue
+        digest.update(json.dumps([len(dataset), dataset.grid.to_dict()], sort_keys=True).encode())
+        for first in range(0, len(dataset), 64):
+            batch = dataset.batch(np.arange(first, min(first + 64, len(dataset))))
+            for key in sorted(key for key in batch if hasattr(batch[key], "detach")):
+                values = np.ascontiguousarray(batch[key].detach().cpu().numpy())
+                digest.update(f"{key} {values.dtype.str} {values.shape}".encode())
+                digest.update(values.data)
+    return digest.hexdigest()

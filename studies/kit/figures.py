@@ -1,0 +1,40 @@
+"""Parts of figures that several studies draw; the style is that of `sciops.plotting`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sciops.plotting import figure
+
+
+@contextmanager
+def panels(path: Path, count: int, columns: int, **options: Any) -> Iterator[np.ndarray]:
+    """`sciops.plotting.figure` with `count` panels in rows of at most `columns`; yields their axes."""
+    columns = min(columns, count)
+    with figure(path, -(-count // columns), columns, **options) as (_, axes):
+        shown, rest = np.split(axes.ravel(), [count])
+        for axis in rest:
+            axis.set_visible(False)
+        yield shown
+
+
+def band(
+    axis: Any, x: ArrayLike, seeds: ArrayLike, *, label: str, style: Mapping[str, Any], alpha: float = 0.15
+) -> None:
+    """The mean of curves, (seed, x), over a band from their least to their greatest value."""
+    seeds = np.asarray(seeds)
+    axis.plot(x, seeds.mean(0), label=label, **style)
+    axis.fill_between(x, seeds.min(0), seeds.max(0), color=style["color"], alpha=alpha, linewidth=0)
+
+
+def ticks(axis: Any, values: Sequence[float], label: Callable[[float], str] | None = None) -> None:
+    """Ticks of `axis.xaxis` or `axis.yaxis` at these values alone: a logarithmic axis has many more."""
+    label = label or (lambda value: f"{value:g}" if isinstance(value, float) else str(value))
+    axis.set_ticks(values, [label(value) for value in values])
+    axis.set_ticks([], minor=True)

@@ -1,0 +1,1 @@
+"""Damaged and hostile files, and the process that opens them within bounds."""

@@ -1,0 +1,161 @@
+"""Side-by-side measurements: contestants take turns, medians become ratios, ratios are held against targets.
+
+A ratio is taken between contestants of one run only: they share the machine's mood. Peak memory is that of a process of
+its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from studies.kit.tables import print_table
+
+
+def interleaved(
+    contestants: Mapping[str, Callable[[], Any]],
+    *,
+    rounds: int,
+    warmup: int = 1,
+    synchronize: Callable[[], Any] | None = None,
+) -> dict[str, list[float]]:
+    """Seconds of every call: `rounds` rounds in which each contestant is called once, in an order that turns around.
+
+    warmup : calls of each beforehand that are not counted
+    synchronize : waits for the device before and after each call (``torch.cuda.synchronize``)
+    """
+    wait = synchronize or (lambda: None)
+    for call in contestants.values():
+        for _ in range(warmup):
+            call()
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for number in range(rounds):
+            names = list(contestants)
+            for name in names if number % 2 == 0 else reversed(names):
+                wait()
+                start = time.perf_counter()
+                contestants[name]()
+                wait()
+                seconds[name].append(time.perf_counter() - start)
+    finally:
+        if collecting:
+            gc.enable()
+    return seconds
+
+
+def ratio(slow: Sequence[float], fast: Sequence[float]) -> dict[str, float]:
+    """{"median": median(slow)/median(fast), "low", "high": quartiles of the ratios round by round}."""
+    rounds = np.asarray(slow) / np.asarray(fast)
+    low, high = np.quantile(rounds, [0.25, 0.75])
+    return {"median": float(np.median(slow) / np.median(fast)), "low": float(low), "high": float(high)}
+
+
+def target(
+    what: str, value: float, *, least: float | None = None, most: float | None = None, note: str = ""
+) -> dict[str, Any]:
+    """One row of a table of targets: what, the bound as text, the value, and whether it is met.
+
+    note : why it is missed, where that is known; shown beside a miss
+    """
+    met = (least is None or value >= least) and (most is None or value <= most)
+    bounds = [f"{sign} {bound:g}" for sign, bound in (("≥", least), ("≤", most)) if bound is not None]
+    row = {"what": what, "target": ", ".join(bounds) or "–", "value": float(value), "met": bool(met)}
+    return row | ({"note": note} if note else {})
+
+
+def print_targets(rows: Iterable[Mapping[str, Any]]) -> None:
+    """The rows of `target`, target beside result."""
+    missed = ("", lambda row: "" if row["met"] else "missed")
+    print_table(rows, "=what; target; measured=value:.4g", missed, title="")
+
+
+def relative_difference(value: Any, reference: Any) -> float:
+    """‖value − reference‖ / ‖reference‖ of two tensors, in float64."""
+    value, reference = value.detach().double(), reference.detach().double()
+    return float((value - reference).norm() / reference.norm())
+
+
+def require_equal(name: str, value: Any, reference: Any, tolerance: float) -> float:
+    """The relative difference; RuntimeError where it is above the tolerance: what is not equal must not be timed."""
+    difference = relative_difference(value, reference)
+    if not difference <= tolerance:
+        raise RuntimeError(f"{name}: differs from its reference by {difference:.1e}, more than {tolerance:.0e}")
+    return difference
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """torch on `count` threads within."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def peak_memory(function: str, *arguments: Any) -> int:
+    """Bytes that ``module:name`` needs at its peak beyond what its process held before the call, in a fresh process.
+
+    function : "studies.mixer_speed:name"; called as ``prepare = name(*arguments)``, then ``prepare()`` is measured, so
+        that imports, weights and inputs are not counted. Arguments are what JSON can hold. Linux only.
+
+    Raises RuntimeError with the process's last line where it failed.
+    """
+    command = [sys.executable, "-m", "studies.kit.timing", function, json.dumps(arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{function}{arguments}: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+    return int(done.stdout.split()[-1])
+
+
+def device_peak(call: Callable[[], Any]) -> int:
+    """Bytes on the CUDA device at the peak of a second call, beyond those held before it."""
+    import torch
+
+    call()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def _status(name: str) -> int:
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith(name))
+
+
+def _measured(call: Callable[[], Any]) -> int:
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc: what was freed before must not be taken again
+    if trim is not None:
+        trim(0)
+    with open("/proc/self/clear_refs", "w") as peaks:
+        peaks.write("5")
+    before = _status("VmRSS")
+    call()
+    return max(_status("VmHWM") - before, 0)
+
+
+if __name__ == "__main__":
+    import importlib
+
+    module, _, name = sys.argv[1].partition(":")
+    prepared = getattr(importlib.import_module(module), name)(*json.loads(sys.argv[2]))
+    print(_measured(prepared))

@@ -1,0 +1,4 @@
+from sciops._command import command
+from studies.long_sequences import PRESETS, run
+
+command(run, PRESETS)

@@ -1,0 +1,197 @@
+"""Errors of every model, every way and every grid of the resolution-shift study, and the paired verdicts over them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sciops._digest import read_sealed
+from sciops.evaluation import paired_verdict, spread
+from sciops.grids import restrict
+from sciops.metrics import relative_l2, relative_mse
+from studies.resolution_shift.case import Case
+
+if TYPE_CHECKING:
+    from studies.resolution_shift import ResolutionShiftConfig
+
+BATCH = 16
+
+
+def evaluate(
+    config: ResolutionShiftConfig, case: Case, jobs: list[Any]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """(results for JSON, per-sample relative L2 keyed "arm|train|test|way" with shape (seeds, samples)).
+
+    Ways: ``direct``; ``direct, undilated`` (local kernels not spread); ``low + …``; ``low-passed input`` (the coarse
+    coefficient carried to S, then direct). References have arm ``reference``: ``truth + …`` is the floor of low + …,
+    ``native + …`` the coarse solve carried up, ``native`` the solve on S itself.
+    """
+    from tqdm.auto import tqdm
+
+    samples: dict[str, list[np.ndarray]] = defaultdict(list)
+    squared: dict[str, list[np.ndarray]] = defaultdict(list)
+    equivariance: dict[str, list[np.ndarray]] = defaultdict(list)
+
+    def record(arm: str, train: int, test: int, way: str, prediction: Any) -> None:
+        truth = case.test(test)[1]
+        key = f"{arm}|{train}|{test}|{way}"
+        samples[key].append(relative_l2(prediction, truth).numpy())
+        squared[key].append(relative_mse(prediction, truth).numpy())
+
+    _references(config, case, record)
+    training = []
+    for job in tqdm(jobs, desc="evaluating", unit="model"):
+        model, run = load_trained(config, job)
+        training.append({"arm": job.arm, "train": job.points, "seed": job.seed, **run})
+        for name, variant in variants(config, case, job, model).items():
+            coarse = predict(variant, case, job.points)
+            for test in config.test_grids:
+                if test < job.points:
+                    continue
+                for way in case.upsamplings(job.points):
+                    record(name, job.points, test, f"low + {way}", case.upsample(coarse, job.points, test, way))
+                fine = predict(variant, case, test) if test != job.points else coarse
+                record(name, job.points, test, "direct", fine)
+                if test == job.points:
+                    continue
+                refined = predict(variant, case, test, source=job.points)
+                record(name, job.points, test, "low-passed input", refined)
+                if has_local_kernels(model):
+                    with undilated(model):
+                        record(name, job.points, test, "direct, undilated", predict(variant, case, test))
+                for kind, field in (("fine input", fine), ("low-passed input", refined)):
+                    error = _mismatch(case, field, coarse, test, job.points)
+                    if error is not None:
+                        equivariance[f"{name}|{job.points}|{test}|{kind}"].append(error)
+    arrays = {key: np.stack(rows) for key, rows in samples.items()}
+    results = {
+        "grids": {str(n): case.grid(n).to_dict() for n in case.splits},
+        "coefficient": case.coefficient,
+        "test_samples": len(next(iter(case.splits.values())).test),
+        "training": training,
+        "errors": [_row(key, errors, np.stack(squared[key])) for key, errors in arrays.items()],
+        "verdicts": _verdicts(arrays),
+        "equivariance": [
+            dict(zip(("arm", "train", "test", "input"), _split(key))) | _spread(np.stack(rows))
+            for key, rows in equivariance.items()
+        ],
+    }
+    return results, arrays
+
+
+def predict(model: Any, case: Case, points: int, *, source: int | None = None) -> Any:
+    """(samples, 1, *grid) float64: the model on the test coefficients of the grid with that many points.
+
+    source : take the coefficient from this coarser grid, carried up linearly (between phases it is neither: only the
+        grid of the network changes, not what it is told)
+    """
+    import torch
+
+    from sciops.models.apply import apply_model, placed_for
+    from sciops.resampling import resample
+
+    grid = case.grid(points)
+    a = case.test(points if source is None else source)[0]
+    if source is not None:
+        wall = {} if grid.reaches_walls else {"extrapolate": True}
+        a = resample(a, case.grid(source), grid, "linear", **wall)
+    with torch.no_grad():
+        batches = [apply_model(model, placed_for(model, part), grid) for part in a.split(BATCH)]
+    return torch.cat(batches).double()
+
+
+def variants(config: ResolutionShiftConfig, case: Case, job: Any, model: Any) -> dict[str, Any]:
+    """The model under its arm's name and, where the config asks for it, its average over transposition."""
+    from sciops.models import SymmetryAveraged
+
+    named = {job.arm: model}
+    if config.symmetrize:
+        named[f"{job.arm} (sym)"] = SymmetryAveraged(model, "transpose", symmetry=case.splits[job.points].test.symmetry)
+    return named
+
+
+def load_trained(config: ResolutionShiftConfig, job: Any) -> tuple[Any, dict[str, Any]]:
+    """(the trained model in evaluation mode, what its training reported)."""
+    from sciops.models import load_model
+
+    folder = config.output / job.folder
+    model = load_model(folder / "model").eval()
+    return model, read_sealed(folder / "results.json")
+
+
+def has_local_kernels(model: Any) -> bool:
+    """Whether the model holds 3×3 kernels that spread with the grid."""
+    return any(getattr(m, "dilate", False) and m.config["options"]["local"] for m in model.modules())
+
+
+@contextmanager
+def undilated(model: Any) -> Iterator[None]:
+    """The model with its local kernels one point wide, as they were on the training grid, while the block runs."""
+    spread = [m for m in model.modules() if getattr(m, "dilate", False)]
+    for module in spread:
+        module.dilate = False
+    try:
+        yield
+    finally:
+        for module in spread:
+            module.dilate = True
+
+
+def _references(config: ResolutionShiftConfig, case: Case, record: Any) -> None:
+    for test in config.test_grids:
+        if test in case.native:
+            record("reference", test, test, "native", _tensor(case.native[test]))
+        for train in config.train_grids:
+            if train >= test:
+                continue
+            truth = case.test(train)[1]
+            for way in case.upsamplings(train):
+                record("reference", train, test, f"truth + {way}", case.upsample(truth, train, test, way))
+                if train in case.native:
+                    solved = _tensor(case.native[train])
+                    record("reference", train, test, f"native + {way}", case.upsample(solved, train, test, way))
+
+
+def _tensor(u: np.ndarray) -> Any:
+    import torch
+
+    return torch.from_numpy(np.ascontiguousarray(u))[:, None]
+
+
+def _mismatch(case: Case, fine: Any, coarse: Any, test: int, train: int) -> np.ndarray | None:
+    """‖R F(a_S) − F(a_s)‖ / ‖F(a_s)‖ per sample, R the nodal restriction; None where the grids are not nested."""
+    if case.grid(train).strides_in(case.grid(test)) is None:
+        return None
+    return relative_l2(restrict(fine, case.grid(test), case.grid(train)), coarse).numpy()
+
+
+def _split(key: str) -> tuple[str, int, int, str]:
+    arm, train, test, way = key.split("|")
+    return arm, int(train), int(test), way
+
+
+def _spread(errors: np.ndarray) -> dict[str, Any]:
+    """Mean over samples, then the spread over seeds; and the median over both."""
+    return asdict(spread(errors.mean(axis=1))) | {"median": float(np.median(errors))}
+
+
+def _row(key: str, errors: np.ndarray, squared: np.ndarray) -> dict[str, Any]:
+    named = dict(zip(("arm", "train", "test", "way"), _split(key)))
+    return named | {"relative_l2": _spread(errors), "relative_mse": _spread(squared)}
+
+
+def _verdicts(arrays: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Direct against low + every way up, for every model and pair of different grids; negative: direct is better."""
+    rows = []
+    for key, errors in arrays.items():
+        arm, train, test, way = _split(key)
+        if arm == "reference" or train == test or not way.startswith(("low + ", "direct, ")):
+            continue
+        verdict = paired_verdict(arrays[f"{arm}|{train}|{test}|direct"], errors)
+        rows.append({"arm": arm, "train": train, "test": test, "against": way} | asdict(verdict))
+    return rows

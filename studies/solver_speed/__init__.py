@@ -1,0 +1,316 @@
+"""How right and how fast the Darcy solver is, in one run: order, maximum principle, speed against pyamg and spsolve.
+
+Times are per sample at the same true residual, medians over repeats in which the solvers take turns; everything runs
+on one thread. Assembly is charged to sciops alone. Solutions are compared with each other and residuals recomputed
+with a matrix assembled here; any disagreement ends the run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sciops.grids import Grid
+from sciops.pde import darcy
+from sciops.plotting import figure, series
+from sciops.runs import RunFolder
+from studies.kit.solver_cases import check as _check
+from studies.kit.solver_cases import fields, matrix_of
+from studies.kit.tables import print_table
+from studies.kit.timing import print_targets, target, threads
+from studies.solver_speed.device import on_device
+
+
+@dataclass(frozen=True)
+class Config:
+    size: int = 421
+    """nodes per axis of the speed comparison"""
+    samples: int = 8
+    """fields per batch"""
+    repeats: int = 3
+    """rounds in which every solver takes its turn"""
+    growth: tuple[int, ...] = (85, 129, 211, 421, 1025)
+    """nodes per axis for the growth of time with the unknowns"""
+    hard_sizes: tuple[int, ...] = (85, 211, 421)
+    """nodes per axis for contrasts 1e4:1, 1e6:1 and pixel noise"""
+    hard_samples: int = 4
+    """fields of each hard kind"""
+    slow_peers_to: int = 421
+    """largest size at which spsolve takes part in the growth"""
+    device: str = "cpu"
+    """cuda: the torch form is timed on the device as well, in large batches"""
+    device_sizes: tuple[int, ...] = (85, 211, 421)
+    """nodes per axis on the device"""
+    device_samples: int = 64
+    """fields per batch on the device"""
+    tol: float = 1e-8
+    """true relative residual for everyone"""
+    seed: int = 0
+    """of the random fields"""
+    output: Path = Path("runs/solver_speed")
+    """folder for results.json and the figure"""
+
+
+PRESETS = {
+    "quick": Config(),
+    "full": Config(samples=16, repeats=7, hard_sizes=(64, 85, 211, 421, 1025), hard_samples=8, slow_peers_to=1025),
+}
+
+TARGETS = {
+    "numba over pyamg, 12/3": 15.0,
+    "numba over spsolve, 12/3": 35.0,
+    "torch over pyamg, 12/3": 2.5,
+    "numba over pyamg, 100:1": 14.0,
+}
+GROWTH_TARGET = 1.15
+
+
+def run(config: Config) -> dict[str, Any]:
+    """Measures, checks, prints, and writes results.json and figures/solver_speed.png; returns the results."""
+    for module, package in (("pyamg", "pyamg"), ("numba", '"sciops[fast]"')):
+        if importlib.util.find_spec(module) is None:
+            raise ImportError(f"the comparison needs {module}: pip install {package}")
+    folder = RunFolder(config.output)
+    folder.describe(config, seeds=[config.seed])
+    with threads(1):
+        results = {
+            "order": _order(),
+            "maximum_principle": _maximum_principle(config),
+            "speed": _speed(config),
+            "hard": _hard(config),
+            "growth": _growth(config),
+            "device": on_device(config) if config.device != "cpu" else None,
+        }
+    results["targets"] = _targets(results)
+    folder.write_results(results)
+    _draw(results, folder.figures / "solver_speed.png")
+    _print(results)
+    print(f"\nresults.json and figures/solver_speed.png in {folder.path}")
+    return results
+
+
+def _order() -> list[dict[str, float]]:
+    """max|u − u_exact| (n − 1)² for a = 1 + ½ sin(3x+1) cos(2y), u = sin πx sin 2πy: a constant at order 2."""
+    rows = []
+    for n in (17, 33, 65, 100, 129, 257, 421):
+        x, y = Grid((n, n)).meshgrid()
+        a, u = 1 + 0.5 * np.sin(3 * x + 1) * np.cos(2 * y), np.sin(np.pi * x) * np.sin(2 * np.pi * y)
+        ax, ay = 1.5 * np.cos(3 * x + 1) * np.cos(2 * y), -np.sin(3 * x + 1) * np.sin(2 * y)
+        ux = np.pi * np.cos(np.pi * x) * np.sin(2 * np.pi * y)
+        uy = 2 * np.pi * np.sin(np.pi * x) * np.cos(2 * np.pi * y)
+        f = -(ax * ux + ay * uy - 5 * np.pi**2 * a * u)
+        error = np.abs(darcy.solve(a, forcing=f, tol=1e-10, threads=1).u - u).max()
+        rows.append({"n": n, "error": float(error), "constant": float(error * (n - 1) ** 2)})
+    constants = [row["constant"] for row in rows]
+    if max(constants) > 1.02 * min(constants):
+        raise RuntimeError(f"error·(n − 1)² = {constants} is not constant: the scheme is not of order 2")
+    return rows
+
+
+def _maximum_principle(config: Config) -> list[dict[str, Any]]:
+    rows = []
+    for kind in ("12/3", "100:1", "1e4:1"):
+        solution = darcy.solve(fields(kind, 211, config.hard_samples, config.seed + 1), tol=config.tol, threads=1)
+        inside = solution.u[:, 1:-1, 1:-1]
+        rows.append({"kind": kind, "n": 211, "minimum": float(inside.min()), "maximum": float(inside.max())})
+        if not inside.min() > 0:
+            raise RuntimeError(f"{kind}: u = {inside.min()} inside for f = 1 breaks the maximum principle")
+    return rows
+
+
+def _pyamg(A, b: np.ndarray, tol: float) -> np.ndarray:
+    import pyamg
+
+    return pyamg.ruge_stuben_solver(A).solve(b, tol=tol, accel="cg")
+
+
+def _spsolve(A, b: np.ndarray, tol: float) -> np.ndarray:
+    from scipy.sparse.linalg import spsolve
+
+    return spsolve(A, b)
+
+
+def _timed(call: Callable, *arguments: Any, **options: Any) -> tuple[float, Any]:
+    start = time.perf_counter()
+    result = call(*arguments, **options)
+    return time.perf_counter() - start, result
+
+
+def _pyamg_tolerance(A, b: np.ndarray, tol: float) -> float:
+    """What to ask of pyamg so that the *true* residual reaches tol: its own test is on a norm of its own."""
+    for asked in (tol, 0.5 * tol, 0.25 * tol, 0.1 * tol):
+        if np.linalg.norm(b - A @ _pyamg(A, b, asked)) <= tol * np.linalg.norm(b):
+            return asked
+    raise RuntimeError(f"pyamg does not reach a true residual of {tol:.0e}")
+
+
+def _compare(a: np.ndarray, config: Config, repeats: int, peers: dict[str, Callable], torch_too: bool) -> list[dict]:
+    """One row a solver: times per sample of every repeat, their median, the worst true residual, iterations."""
+    systems = {i: matrix_of(a[i]) for i in {r % len(a) for r in range(repeats)}}
+    forms = ["numba", "torch"] if torch_too else ["numba"]
+    darcy.solve(a[:1], tol=config.tol, threads=1)  # compiles, or loads what was compiled before
+    asked = {r: _pyamg_tolerance(*systems[r], config.tol) if "pyamg" in peers else None for r in systems}
+    times: dict[str, list[float]] = {name: [] for name in [*forms, *peers]}
+    residuals: dict[str, list[float]] = {name: [] for name in times}
+    iterations = {}
+    for repeat in range(repeats):
+        i = repeat % len(a)
+        A, b = systems[i]
+        for form in forms:
+            seconds, solution = _timed(darcy.solve, a, tol=config.tol, backend=form, threads=1)
+            if form == "numba":
+                reference = solution.u[i, 1:-1, 1:-1]
+            times[form].append(seconds / len(a))
+            residuals[form].append(_check(form, A, b, solution.u[i, 1:-1, 1:-1], reference, config.tol))
+            iterations[form] = int(solution.iterations.max())
+        for name, solver in peers.items():
+            matrix = A.tocsc() if name == "spsolve" else A
+            seconds, u = _timed(solver, matrix, b, asked[i] if name == "pyamg" else config.tol)
+            times[name].append(seconds)
+            residuals[name].append(_check(name, A, b, u, reference, config.tol))
+    return [
+        {
+            "solver": name,
+            "n": a.shape[1],
+            "batch": len(a) if name in forms else 1,
+            "seconds": float(np.median(times[name])),
+            "all_seconds": times[name],
+            "residual": max(residuals[name]),
+            "iterations": iterations.get(name),
+        }
+        for name in times
+    ]
+
+
+def _speed(config: Config) -> dict[str, Any]:
+    both = {"pyamg": _pyamg, "spsolve": _spsolve}
+    rows, ratios = {}, {}
+    for kind, peers in (("12/3", both), ("100:1", {"pyamg": _pyamg})):
+        a = fields(kind, config.size, config.samples, config.seed)
+        rows[kind] = _compare(a, config, config.repeats, peers, torch_too=True)
+        seconds = {row["solver"]: np.array(row["all_seconds"]) for row in rows[kind]}
+        for form in ("numba", "torch"):
+            for peer in peers:
+                ratio = seconds[peer] / seconds[form]
+                ratios[f"{form} over {peer}, {kind}"] = {
+                    "median": float(np.median(seconds[peer]) / np.median(seconds[form])),
+                    "least": float(ratio.min()),
+                    "most": float(ratio.max()),
+                }
+    return {"rows": rows, "ratios": ratios}
+
+
+def _hard(config: Config) -> list[dict[str, Any]]:
+    """How samples of high contrast end: never above the tolerance without a status that says so."""
+    rows = []
+    for n in config.hard_sizes:
+        for kind in ("1e4:1", "pixels 1e4:1", "1e6:1"):
+            a = fields(kind, n, config.hard_samples, config.seed + 2)
+            seconds, solution = _timed(darcy.solve, a, tol=config.tol, threads=1, on_failure="flag")
+            for i, status in enumerate(solution.status):
+                A, b = matrix_of(a[i])
+                rho = np.linalg.norm(b - A @ solution.u[i, 1:-1, 1:-1].ravel()) / np.linalg.norm(b)
+                # rounding in this matrix's own product is of the size of the floor
+                allowed = config.tol if status in ("ok", "fallback_ok") else 2 * solution.floor[i]
+                if status == "failed" or not rho <= 1.1 * allowed + 2 * solution.floor[i]:
+                    raise RuntimeError(f"{kind}, n = {n}, sample {i}: status {status} at true residual {rho:.1e}")
+            names, counts = np.unique(solution.status, return_counts=True)
+            rows.append(
+                {
+                    "kind": kind,
+                    "n": n,
+                    "status": {str(name): int(count) for name, count in zip(names, counts)},
+                    "iterations": int(solution.iterations.max()),
+                    "residual": float(solution.residual.max()),
+                    "floor": float(solution.floor.max()),
+                    "seconds": seconds / len(a),
+                }
+            )
+    return rows
+
+
+def _growth(config: Config) -> dict[str, Any]:
+    """Times over sizes, and the exponent p of time ~ unknowns^p from the smallest to the largest."""
+    numba: dict[int, list[float]] = {n: [] for n in config.growth}
+    batches = {n: fields("12/3", n, max(2, min(config.samples, 4 * 10**6 // n**2)), config.seed) for n in config.growth}
+    rows = []
+    for _ in range(config.repeats):
+        for n, a in batches.items():
+            seconds, solution = _timed(darcy.solve, a, tol=config.tol, threads=1)
+            numba[n].append(seconds / len(a))
+            if not (solution.residual <= config.tol).all():
+                raise RuntimeError(f"n = {n}: residual {solution.residual.max():.1e}")
+    for n, a in batches.items():
+        rows.append({"solver": "numba", "n": n, "seconds": float(np.median(numba[n]))})
+        peers = {"pyamg": _pyamg, "spsolve": _spsolve} if n <= config.slow_peers_to else {"pyamg": _pyamg}
+        others = _compare(a, config, 1, peers, torch_too=True)
+        rows += [{k: row[k] for k in ("solver", "n", "seconds")} for row in others if row["solver"] != "numba"]
+    low, high = min(config.growth), max(config.growth)
+    exponents = {}
+    for solver in ("numba", "torch", "pyamg"):
+        t = {row["n"]: row["seconds"] for row in rows if row["solver"] == solver}
+        exponents[solver] = float(np.log(t[high] / t[low]) / np.log(((high - 2) / (low - 2)) ** 2))
+    return {"rows": rows, "exponents": exponents, "from": low, "to": high}
+
+
+def _targets(results: dict[str, Any]) -> list[dict[str, Any]]:
+    ratios, growth = results["speed"]["ratios"], results["growth"]
+    rows = [target(what, ratios[what]["median"], least=least) for what, least in TARGETS.items()]
+    what = f"growth exponent, {growth['from']}² → {growth['to']}²"
+    return [*rows, target(what, growth["exponents"]["numba"], most=GROWTH_TARGET)]
+
+
+def _print(results: dict[str, Any]) -> None:
+    constants = ", ".join(f"{row['n']}: {row['constant']:.4f}" for row in results["order"])
+    print(f"order 2: max error · (n − 1)² at n = {constants}")
+    print_table(
+        results["maximum_principle"], "kind; n; least u=minimum:.2e; most=maximum:.2e", title="maximum principle"
+    )
+    rows = [{"kind": kind, **row} for kind, rows in results["speed"]["rows"].items() for row in rows]
+    columns = "kind; solver; n; batch; ms=1e3*seconds:.1f; its=iterations; true residual=residual:.1e"
+    print_table(rows, columns, title="per sample, one thread")
+    print_table(results["speed"]["ratios"], "faster=name; median:.1f; least:.1f; most:.1f", title="")
+    ends = lambda row: ", ".join(f"{count} {name}" for name, count in row["status"].items())  # noqa: E731
+    columns = "its=iterations; residual:.1e; floor:.1e; ms/sample=1e3*seconds:.1f"
+    print_table(results["hard"], "kind; n", ("how the samples end", ends), columns, title="high contrast")
+    growth = results["growth"]
+    exponents = ", ".join(f"{solver} {value:.3f}" for solver, value in growth["exponents"].items())
+    if results["device"]:
+        columns = "kind; n; batch; ms/sample=1e3*seconds:.3f; its=iterations; bytes per unknown=bytes_per_unknown:.0f"
+        compiled = "compiled, one core, ms/sample=1e3*compiled_seconds:.2f"
+        print_table(results["device"], columns, compiled, title="on the device")
+    print(f"\ntime ~ unknowns^p from {growth['from']}² to {growth['to']}²: {exponents}")
+    print_targets(results["targets"])
+
+
+def _draw(results: dict[str, Any], path: Path) -> None:
+    with figure(path, 1, 2, width=3.8, height=3.0) as (_, axes):
+        times, ratios = axes[0]
+        for solver, style in zip(("numba", "torch", "pyamg", "spsolve"), series()):
+            rows = [row for row in results["growth"]["rows"] if row["solver"] == solver]
+            p = results["growth"]["exponents"].get(solver)
+            label = solver if p is None else f"{solver}, exponent {p:.2f}"
+            times.loglog([row["n"] ** 2 for row in rows], [1e3 * row["seconds"] for row in rows], label=label, **style)
+        times.set(xlabel="grid points", ylabel="time per sample (ms), one thread", title="12/3 fields, equal residual")
+        times.set_ylim(bottom=0.1 * times.get_ylim()[0])
+        times.legend(loc="lower right")
+        names = list(TARGETS)
+        middle = np.array([results["speed"]["ratios"][name]["median"] for name in names])
+        spread = np.array([[results["speed"]["ratios"][name][k] for name in names] for k in ("least", "most")])
+        error = np.maximum(0, np.stack([middle - spread[0], spread[1] - middle]))
+        style = next(series())
+        ratios.barh(names, middle, xerr=error, color=style["color"], height=0.6)
+        ratios.plot(
+            list(TARGETS.values()), names, linestyle="none", marker="|", markersize=12, color="black", label="target"
+        )
+        ratios.set(
+            xlabel="times faster (median; least to most)", title=f"{results['speed']['rows']['12/3'][0]['n']}² nodes"
+        )
+        ratios.invert_yaxis()
+        ratios.legend(loc="lower right", bbox_to_anchor=(1.0, 0.25))

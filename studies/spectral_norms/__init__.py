@@ -1,0 +1,243 @@
+"""Whether the brackets of spectral norms hold, and what they cost, in one run.
+
+    python -m studies.spectral_norms
+    python -m studies.spectral_norms --preset full --output runs/spectral_norms
+
+Random maps of every kind (dense, convolutions of every padding, Fourier layers; float32 and float64, real and complex)
+are held against the largest singular value of their dense matrix in float64: one outside its bracket ends the run with
+an error after the results are written. Then estimators side by side: error against time, how often each falls below the
+truth, Gram iteration where it is slowest, bounds for zero padding over resolutions, and the automatic choice against
+the best method in hindsight. Everything runs on one thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+from tqdm.auto import tqdm
+
+from sciops.lipschitz import kernel_gram_bound, power_iteration, spectral_norm
+from sciops.lipschitz._symbols import torus_norm
+from sciops.lipschitz.convolution import bridge_factor
+from sciops.plotting import LINES, figure, series
+from sciops.runs import RunFolder
+from studies.kit.figures import panels, ticks
+from studies.kit.tables import print_table
+from studies.kit.timing import print_targets, target, threads
+from studies.spectral_norms.cases import check_cases
+from studies.spectral_norms.speed import automatic_choice, error_against_time, orthogonal_steps, shares_below
+
+
+@dataclass(frozen=True)
+class Config:
+    cases: int = 12_000
+    """random maps, of all kinds together"""
+    problems: tuple[str, ...] = ("dense 128", "dense 512", "convolution 32 32", "Fourier 32 288")
+    """where error is set against time: dense n, orthogonal n, convolution channels n, Fourier channels modes"""
+    choices: tuple[str, ...] = (
+        "dense 8",
+        "dense 32",
+        "dense 64",
+        "dense 128",
+        "dense 256",
+        "dense 512",
+        "orthogonal 256",
+        "easy dense 256",
+        "easy dense 512",
+        "Fourier 4 64",
+        "Fourier 16 288",
+        "Fourier 32 288",
+        "convolution 8 16",
+        "convolution 32 32",
+    )
+    """where the automatic choice is set against each method; "easy": one singular value stands out"""
+    seeds: int = 3
+    """instances of each problem"""
+    rounds: int = 7
+    """in which the estimators take turns"""
+    shares: int = 2000
+    """matrices on which under-estimates are counted"""
+    tolerance: float = 1e-3
+    """of the brackets that are timed"""
+    ladder: tuple[int, ...] = (4, 6, 8, 12, 16, 24, 32)
+    """points per axis for the bounds of zero padding"""
+    ladder_channels: int = 8
+    """channels in and out of its kernel"""
+    ladder_kernel: int = 3
+    """points of it per axis"""
+    seed: int = 0
+    """of all that is random"""
+    output: Path = Path("runs/spectral_norms")
+    """folder for results.json and the figures"""
+
+
+PRESETS = {
+    "quick": Config(),
+    "full": Config(
+        cases=60_000,
+        problems=("dense 64", "dense 128", "dense 256", "dense 512", "convolution 32 32", "Fourier 32 288"),
+        rounds=15,
+        shares=20_000,
+        ladder=(4, 6, 8, 12, 16, 24, 32, 48, 64),
+    ),
+}
+
+CHOICE_TARGET = 1.2
+_NOT_BOUNDS = ("torus n (circular)", "power iteration")
+
+
+def run(config: Config) -> dict[str, Any]:
+    """Measures, prints, writes results.json and figures/, and returns the results.
+
+    Raises RuntimeError, after writing, for a map outside its bracket or a bound of the ladder below the truth.
+    """
+    if config.cases < 1 or config.seeds < 1 or config.rounds < 1:
+        raise ValueError(
+            f"--cases {config.cases} --seeds {config.seeds} --rounds {config.rounds}: expected at least 1 of each"
+        )
+    folder = RunFolder(config.output)
+    folder.describe(config, seeds=[config.seed], methods=["gram_iteration"])
+    with threads(1):
+        results: dict[str, Any] = {
+            "cases": check_cases(
+                config.cases, config.seed, lambda kinds: tqdm(kinds, desc="random maps", disable=None, leave=False)
+            ),
+            "speed": error_against_time(
+                tqdm(config.problems, desc="error against time", disable=None, leave=False), config.seeds, config.rounds
+            ),
+            "shares": shares_below(config.shares, config.seed),
+            "orthogonal": orthogonal_steps(64, (1, 2, 4, 6, 8, 10, 12)),
+            "choice": automatic_choice(
+                tqdm(config.choices, desc="automatic choice", disable=None, leave=False),
+                config.rounds,
+                config.tolerance,
+            ),
+            "ladder": ladder(config),
+        }
+    results["targets"] = _targets(results)
+    folder.write_results(results)
+    _draw_speed(results, folder.figures / "error_against_time.png")
+    _draw_ladder(results, config, folder.figures / "zero_padding.png")
+    _print(results, config)
+    print(f"\nresults.json and figures in {folder.path}")
+    _refuse(results)
+    return results
+
+
+def ladder(config: Config) -> list[dict[str, Any]]:
+    """σ₁ of one zero-padded kernel on n×n points: power iteration from below, and every bound from above."""
+    k, channels = config.ladder_kernel, config.ladder_channels
+    generator = torch.Generator().manual_seed(config.seed)
+    weight = torch.randn(channels, channels, k, k, dtype=torch.float64, generator=generator) / (k * channels**0.5)
+    rows = []
+    for n in config.ladder:
+        conv = lambda x: functional.conv2d(x, weight, padding="same")  # noqa: E731
+        below = power_iteration(conv, (channels, n, n), iterations=500 if n <= 16 else 100)
+
+        def on(size: int) -> float:
+            return torus_norm(weight[None], (size, size), (1, 1)).floats().upper
+
+        values = {
+            "power iteration": float(below),
+            "torus n (circular)": on(n),
+            "torus n + p": on(n + k // 2),
+            "torus n + k − 1": on(n + k - 1),
+            "bridge from the torus n": on(n) * bridge_factor((k, k), (n, n)) if n > 2 * (k // 2) else None,
+            "no grid": spectral_norm(weight).floats().upper,
+        }
+        values |= {f"Gram of kernels, t = {t}": float(kernel_gram_bound(weight, steps=t)) for t in (1, 2, 3)}
+        rows.append({"n": n, **values, "spectral_norm": spectral_norm(weight, grid=n).floats().upper})
+    return rows
+
+
+def _bounds(row: dict[str, Any]) -> dict[str, float]:
+    return {name: value for name, value in row.items() if name not in ("n", *_NOT_BOUNDS) and value is not None}
+
+
+def _targets(results: dict[str, Any]) -> list[dict[str, Any]]:
+    rows = [
+        target("random maps", sum(row["cases"] for row in results["cases"]), least=10_000),
+        target("of them outside their bracket", sum(row["violations"] for row in results["cases"]), most=0),
+    ]
+    for row in results["choice"]:
+        rows.append(target(f"automatic over best ({row['best']}), {row['problem']}", row["ratio"], most=CHOICE_TARGET))
+    for row in results["choice"]:
+        if row["problem"] in ("dense 512", "dense 256"):
+            rows.append(target(f"torch's svdvals over automatic, {row['problem']}", row["over_svdvals"], least=1.0))
+    return rows
+
+
+def _refuse(results: dict[str, Any]) -> None:
+    off = [f"{row['violations']} of {row['kind']}" for row in results["cases"] if row["violations"]]
+    for row in results["ladder"]:
+        off += [f"{name} at n = {row['n']}" for name, value in _bounds(row).items() if value < row["power iteration"]]
+    if off:
+        raise RuntimeError("outside the bracket: " + "; ".join(off))
+
+
+def _print(results: dict[str, Any], config: Config) -> None:
+    columns = "random maps=kind; cases; violations; above:.1e; worst:.1e; below:.1e"
+    print_table(results["cases"], columns, title="")
+    print("above, below: medians of upper/σ₁ − 1 and 1 − lower/σ₁ (four steps of power iteration where it is needed)")
+    print("\nerror against time: milliseconds, |estimate/σ₁ − 1|, share of seeds below σ₁")
+    for name in config.problems:
+        print(f"  {name}")
+        rows = [row for row in results["speed"] if row["problem"] == name]
+        print_table(rows, "method; steps; ms=1e3*seconds:.3f; error:.1e; below=under:.0%", indent=4)
+    title = f"share of {config.shares} Gaussian 16×16 matrices that an estimate misses from below, and its errors"
+    print_table(results["shares"], "=dtype; method; share=under:.1%; lowest:.1e; highest:.1e", title=title, indent=2)
+    title = "orthogonal 64×64: μ_t − 1 after t steps, 64^{1/p} − 1, and what the lower end lacks"
+    print_table(results["orthogonal"], "t=steps; above:.2e; theory:.2e; below:.1e", title=title, indent=2)
+    k, c = config.ladder_kernel, config.ladder_channels
+    title = (
+        f"zero padding, {c} to {c} channels, {k}×{k}, by points per axis (torus n and power iteration are no bounds)"
+    )
+    rungs = {name: {str(row["n"]): row[name] for row in results["ladder"]} for name in results["ladder"][0]}
+    sizes = [f"{n}:.4f" for n in rungs.pop("n")]
+    print_table(rungs, "=name", *sizes, title=title, indent=2)
+    title = "automatic choice: milliseconds by method, against the best, and torch.linalg.svdvals over it"
+    times = (
+        "auto=1e3*auto:.3f; gram=1e3*gram:.3f; eigvalsh=1e3*eigvalsh:.3f; svdvals=1e3*svdvals:.3f; torch=1e3*torch:.3f"
+    )
+    print_table(results["choice"], "=problem", times, "best; ratio:.2f; over svdvals=over_svdvals:.2f", title=title)
+    print_targets(results["targets"])
+
+
+def _draw_speed(results: dict[str, Any], path: Path) -> None:
+    names = list(dict.fromkeys(row["problem"] for row in results["speed"]))
+    with panels(path, len(names), 2, width=5.6, height=2.7) as axes:
+        for axis, name in zip(axes, names):
+            rows = [row for row in results["speed"] if row["problem"] == name]
+            for method, style in zip(dict.fromkeys(row["method"] for row in rows), series()):
+                own = [row for row in rows if row["method"] == method]
+                below = np.mean([row["under"] for row in own])
+                axis.loglog(
+                    [1e3 * row["seconds"] for row in own],
+                    [max(row["error"], 1e-16) for row in own],
+                    label=f"{method}: {below:.0%}",
+                    **style,
+                )
+            axis.set(title=name, xlabel="time of one call (ms)", ylabel="|estimate / σ₁ − 1|")
+            axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), title="share of estimates below σ₁")
+
+
+def _draw_ladder(results: dict[str, Any], config: Config, path: Path) -> None:
+    rows = results["ladder"]
+    with figure(path, 1, 1, width=5.6, height=3.6) as (_, axes):
+        axis = axes[0, 0]
+        for name, style in zip((name for name in rows[0] if name not in ("n", "spectral_norm")), series()):
+            if name.startswith("Gram of kernels"):
+                style = style | {"color": "0.45", "marker": None, "linestyle": LINES[int(name[-1])]}
+            known = [row for row in rows if row[name] is not None]
+            label = f"{name} (no bound)" if name in _NOT_BOUNDS else name
+            axis.plot([row["n"] for row in known], [row[name] for row in known], label=label, **style)
+        k, c = config.ladder_kernel, config.ladder_channels
+        axis.set_xscale("log", base=2)
+        ticks(axis.xaxis, [row["n"] for row in rows])
+        axis.set(title=f"zero padding, {c} to {c} channels, {k}×{k}", xlabel="points per axis n", ylabel="bound of σ₁")
+        axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -1,0 +1,239 @@
+"""Whether BEST-RQ pre-training helps CTC with little labelled speech, by mixer: polynomial, attention, mean pooling.
+
+    python -m studies.speech_pretraining                       # minutes, on one core
+    python -m studies.speech_pretraining --preset medium       # twenty minutes on one core
+    python -m studies.speech_pretraining --preset full --device cuda
+
+Real sentences are said by espeak-ng (`data_gen.speech`), once; without it a language of tones stands in. Encoders of
+equal parameters learn to name the random-projection codes of masked frames of all training recordings, and are then
+fine-tuned by CTC, to letters and phonemes together, on the few that are labelled. Beside them the same encoders start
+from nothing, with the same fine-tuning steps ("scratch") and with those of pre-training on top ("longer"). Rates of
+fine-tuning are chosen by validation with the first seed. The test is on new sentences by new speakers, once a training.
+An encoder without a mixer is pre-trained too: what masked accuracy the convolutions reach alone.
+
+Every training leaves a record, which is read back when the study runs again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tqdm.auto import tqdm
+
+from sciops.mixers import MIXERS
+from sciops.runs import RunFolder
+from studies.kit.choices import require_known
+from studies.kit.timing import threads
+from studies.speech_pretraining.costs import step_costs
+from studies.speech_pretraining.data import Speech, prepared
+from studies.speech_pretraining.report import between, draw, gains, print_report, summary
+from studies.speech_pretraining.runs import ARMS, fine_tuned, pretrained
+
+
+@dataclass(frozen=True)
+class Config:
+    family: Literal["auto", "espeak", "tones"] = "auto"
+    """who speaks; auto: espeak-ng where it is installed, tones else"""
+    text: str = "bible"
+    """corpus of `sciops.datasets.text`; Python's own help where that is not installed"""
+    sentences: int = 400
+    """how many different ones"""
+    each: int = 4
+    """speakings of each"""
+    shortest: int = 10
+    """characters of a sentence at least"""
+    longest: int = 20
+    """characters of a sentence at most"""
+    accents: tuple[str, ...] = ("gmw/en-US", "gmw/en-GB-x-rp")
+    """of espeak-ng"""
+    voices: tuple[str, ...] = ("m1", "m3", "m5", "m7", "f1", "f2", "f3", "f4")
+    """of espeak-ng; accents × voices speakers"""
+    validation: float = 0.12
+    """share of sentences, and of speakers, for validation"""
+    test: float = 0.2
+    """share of sentences, and of speakers, for the test"""
+    labelled: int = 160
+    """training recordings whose texts and phonemes are known"""
+    mixers: tuple[str, ...] = ("polynomial", "self_attention", "mean_pool", "none")
+    """names in `sciops.mixers.MIXERS`"""
+    tuned: tuple[str, ...] = ("polynomial", "self_attention", "mean_pool")
+    """those that are fine-tuned"""
+    arms: tuple[str, ...] = ("scratch", "pretrained")
+    """of scratch, pretrained and longer"""
+    parameters: int = 60_000
+    """of each encoder"""
+    depth: int = 2
+    """blocks"""
+    local: int = 7
+    """length of the depthwise convolutions"""
+    front_channels: int = 6
+    """of the convolutions in front"""
+    bins: int = 40
+    """of mel"""
+    dropout: float = 0.0
+    """in blocks"""
+    codes: int = 256
+    """of the quantiser; published 8192"""
+    probability: float = 0.15
+    """with which a frame begins a masked span"""
+    span: int = 4
+    """frames of a masked span"""
+    pretrain_steps: int = 250
+    """of BEST-RQ"""
+    batch: int = 16
+    """recordings a step there"""
+    pretrain_rate: float = 3e-3
+    """peak rate of AdamW there"""
+    steps: int = 150
+    """of CTC"""
+    labelled_batch: int = 8
+    """recordings a step there"""
+    rates: tuple[float, ...] = (3e-3,)
+    """peak rates there; of several, each mixer and arm gets the one that validates best with the first seed"""
+    beam: int | None = None
+    """prefixes of the beam search of the test, beside the best path; none unless given"""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """of weights, codes, masks and orders"""
+    cost_seconds: tuple[float, ...] = (2.0, 8.0)
+    """lengths of recordings for the cost of a step; empty: none"""
+    cost_frames: int = 1600
+    """frames of a step there, in all its recordings"""
+    rounds: int = 3
+    """in which every mixer's step is timed"""
+    threads: int = 1
+    """of torch"""
+    device: str = "cpu"
+    """where models are trained; costs are measured on the CPU"""
+    data_seed: int = 0
+    """of sentences, parts and the choice of labelled ones"""
+    corpora: Path = Path("runs/speech_corpora")
+    """folder for what was synthesised"""
+    output: Path = Path("runs/speech_pretraining/quick")
+    """folder for records, results.json and the figures"""
+
+
+PRESETS = {
+    "quick": Config(),
+    "medium": Config(
+        sentences=1200,
+        longest=25,
+        arms=("scratch", "pretrained", "longer"),
+        labelled=400,
+        pretrain_steps=1500,
+        steps=500,
+        rates=(1e-3, 3e-3),
+        cost_seconds=(2.0, 8.0, 32.0),
+        cost_frames=3200,
+        output=Path("runs/speech_pretraining/medium"),
+    ),
+    "full": Config(
+        sentences=12_000,
+        each=4,
+        longest=80,
+        shortest=20,
+        accents=("gmw/en-US", "gmw/en-GB-x-rp", "gmw/en-GB-scotland", "gmw/en-029"),
+        voices=("m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "f1", "f2", "f3", "f4", "f5"),
+        validation=0.1,
+        test=0.1,
+        labelled=1000,
+        arms=("scratch", "pretrained", "longer"),
+        tuned=("polynomial", "self_attention", "mean_pool", "none"),
+        parameters=5_000_000,
+        depth=8,
+        local=15,
+        front_channels=32,
+        bins=80,
+        dropout=0.1,
+        codes=8192,
+        pretrain_steps=50_000,
+        batch=64,
+        pretrain_rate=1e-3,
+        steps=10_000,
+        labelled_batch=16,
+        rates=(3e-4, 1e-3, 3e-3),
+        beam=16,
+        seeds=(0, 1, 2, 3, 4),
+        cost_seconds=(2.0, 10.0, 40.0, 80.0),
+        cost_frames=8000,
+        output=Path("runs/speech_pretraining/full"),
+    ),
+}
+
+
+def run(config: Config) -> dict[str, Any]:
+    """Trains what is missing, measures, prints the tables, writes results.json and figures; returns the results.
+
+    Raises ValueError for unknown mixers and arms, and a corpus too small for its parts; RuntimeError, after writing,
+    where no encoder finds masked codes above the commonest one: then nothing was learned that could help.
+    """
+    _check(config)
+    folder = RunFolder(config.output)
+    with threads(config.threads):
+        data = prepared(config)
+        folder.describe(config, seeds=config.seeds, methods=["best_rq", "polynomial_speech", "ctc", "adamw"])
+        jobs = len(config.mixers) * len(config.seeds) + _tunings(config)
+        with tqdm(total=jobs, desc="trainings") as bar:
+            before = _pretrainings(config, data, bar)
+            tuning = {mixer: _tuned(config, mixer, data, bar) for mixer in config.tuned}
+        costs = step_costs(config, data.sample_rate) if config.cost_seconds else []
+    results: dict[str, Any] = {
+        "data": data.about | {"hash": data.hash},
+        "pretraining": before,
+        "tuning": tuning,
+        "costs": costs,
+    }
+    results |= {"summary": summary(results), "gains": gains(results), "between": between(results)}
+    folder.write_results(results)
+    draw(results, data, folder.figures)
+    print_report(results, config)
+    print(f"\nresults.json and figures in {folder.path}")
+    if not any(row["accuracy"] > row["commonest"] for row in results["summary"]):
+        raise RuntimeError("no encoder finds masked codes more often than the commonest code would: pass more steps")
+    return results
+
+
+def _pretrainings(config: Config, data: Speech, bar: Any) -> dict[str, list[dict[str, Any]]]:
+    records: dict[str, list[dict[str, Any]]] = {mixer: [] for mixer in config.mixers}
+    for seed in config.seeds:
+        for mixer in config.mixers:
+            records[mixer].append(pretrained(config, mixer, seed, data))
+            bar.update()
+    return records
+
+
+def _tuned(config: Config, mixer: str, data: Speech, bar: Any) -> dict[str, list[dict[str, Any]]]:
+    """Records by arm, a seed each, at the rate that validates best with the first seed."""
+    records: dict[str, list[dict[str, Any]]] = {}
+    for arm in config.arms:
+        tried = []
+        for rate in config.rates:
+            tried.append(fine_tuned(config, mixer, arm, rate, config.seeds[0], data))
+            bar.update()
+        best = min(tried, key=lambda run: run["validation"]["letters"] + run["validation"]["phonemes"])
+        records[arm] = [best]
+        for seed in config.seeds[1:]:
+            records[arm].append(fine_tuned(config, mixer, arm, best["rate"], seed, data))
+            bar.update()
+    return records
+
+
+def _tunings(config: Config) -> int:
+    return len(config.tuned) * len(config.arms) * (len(config.rates) + len(config.seeds) - 1)
+
+
+def _check(config: Config) -> None:
+    require_known("--mixers", (*config.mixers, *config.tuned), MIXERS)
+    missing = [name for name in config.tuned if name not in config.mixers]
+    if missing:
+        raise ValueError(f"--tuned {missing[0]}: expected among --mixers {' '.join(config.mixers)}")
+    wrong = [arm for arm in config.arms if arm not in ARMS]
+    if config.beam is not None and config.beam < 1:
+        raise ValueError(f"--beam {config.beam}: expected at least 1 prefix")
+    if config.labelled < config.labelled_batch:
+        raise ValueError(
+            f"--labelled {config.labelled}: expected at least a batch, --labelled-batch {config.labelled_batch}"
+        )
+    if wrong or not config.seeds or not config.rates or not config.tuned:
+        raise ValueError(f"--arms {' '.join(config.arms)}: expected of {', '.join(ARMS)}; and seeds, rates and --tuned")

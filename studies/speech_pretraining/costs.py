@@ -1,0 +1,84 @@
+"""What a step of pre-training costs: time in turns, peak memory in a process of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from sciops._json import plain
+from sciops.training.speech import BestRQ
+from studies.kit.timing import interleaved, peak_memory
+from studies.speech_pretraining.runs import best_rq, maker
+
+if TYPE_CHECKING:
+    from studies.speech_pretraining import Config
+
+
+def step_costs(config: Config, sample_rate: int) -> list[dict[str, Any]]:
+    """A row for each mixer and length: median seconds and peak bytes of a step, forward, backward and AdamW.
+
+    Recordings are noise of one length; `config.cost_frames` frames in total a step, so that longer ones come in fewer.
+    """
+    rows = []
+    given = {f.name: getattr(config, f.name) for f in fields(config)}
+    for seconds in config.cost_seconds:
+        steps = {mixer: prepared_step(given, mixer, seconds, sample_rate) for mixer in config.mixers}
+        times = interleaved(steps, rounds=config.rounds)
+        for mixer in config.mixers:
+            arguments = (plain(given), mixer, seconds, sample_rate)
+            rows.append(
+                {
+                    "mixer": mixer,
+                    "length": seconds,
+                    "batch": _batch(config.cost_frames, seconds),
+                    "seconds": sorted(times[mixer])[len(times[mixer]) // 2],
+                    "bytes": peak_memory("studies.speech_pretraining.costs:prepared_step", *arguments),
+                }
+            )
+    return rows
+
+
+def prepared_step(given: Mapping[str, Any], mixer: str, seconds: float, sample_rate: int) -> Callable[[], None]:
+    """The call that makes one step."""
+    torch.set_num_threads(int(given["threads"]))
+    config = _Given(given)
+    torch.manual_seed(0)
+    model: BestRQ = best_rq(config, maker(config, mixer, sample_rate)(), 0)
+    optimizer = torch.optim.AdamW(model.parameters())
+    mel, frames = _noise(int(given["cost_frames"]), seconds, int(given["bins"]))
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        model(mel, frames).loss.backward()
+        optimizer.step()
+
+    return step
+
+
+class _Given:
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.__dict__.update(values)
+
+
+def _batch(total: int, seconds: float) -> int:
+    return max(1, round(total / (100 * seconds)))
+
+
+def _noise(total: int, seconds: float, bins: int) -> tuple[Tensor, Tensor]:
+    batch, frames = _batch(total, seconds), round(100 * seconds)
+    return torch.randn(batch, frames, bins), torch.full((batch,), frames)
+
+
+def exponents(rows: Sequence[Mapping[str, Any]], mixer: str) -> dict[str, float]:
+    """p of (time, memory a recording) ~ lengthᵖ between the two longest lengths; empty for less than two."""
+    own = sorted((row for row in rows if row["mixer"] == mixer), key=lambda row: row["length"])[-2:]
+    if len(own) < 2:
+        return {}
+    of = math.log(own[1]["length"] / own[0]["length"])
+    each = [{key: row[key] / row["batch"] for key in ("seconds", "bytes")} for row in own]
+    return {key: math.log(max(each[1][key], 1e-12) / max(each[0][key], 1e-12)) / of for key in each[0]}

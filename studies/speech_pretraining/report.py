@@ -1,0 +1,210 @@
+"""What the study of speech found: rows by mixer, differences by seed, tables, figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sciops.evaluation import spread
+from sciops.models._log_mel import LogMel
+from sciops.plotting import PALETTE, figure, series
+from studies.kit.figures import band
+from studies.kit.tables import print_table
+from studies.kit.verdicts import seed_verdict
+from studies.speech_pretraining.costs import exponents
+from studies.speech_pretraining.data import Speech
+
+if TYPE_CHECKING:
+    from studies.speech_pretraining import Config
+
+KINDS = {"phonemes": "PER", "letters": "CER"}
+
+
+def summary(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row for each mixer: masked accuracy and chance, error rates of each arm as mean and deviation over seeds."""
+    rows = []
+    for mixer, pretrainings in results["pretraining"].items():
+        after = [run["after"] for run in pretrainings]
+        row: dict[str, Any] = {"mixer": mixer, "parameters": pretrainings[0]["parameters"]}
+        row |= {name: float(np.mean([one[name] for one in after])) for name in ("accuracy", "commonest", "uniform")}
+        row["accuracy_deviation"] = spread(one["accuracy"] for one in after).deviation
+        for arm, runs in results["tuning"].get(mixer, {}).items():
+            for kind in (*KINDS, *(f"{k}_beam" for k in KINDS)):
+                values = [run["test"][kind] for run in runs if kind in run["test"]]
+                if values:
+                    found = spread(values)
+                    row[f"{arm} {kind}"], row[f"{arm} {kind} deviation"] = found.mean, found.deviation
+            row[f"{arm} rate"] = runs[0]["rate"]
+        rows.append(row)
+    return rows
+
+
+def gains(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Error of each other arm − error of the pre-trained one, paired by seed: mean, interval, and a verdict.
+
+    verdict : "lower" or "higher" error with pre-training, or what `paired_verdict` says instead
+    """
+    rows = []
+    for mixer, arms in results["tuning"].items():
+        for arm in arms:
+            if arm == "pretrained" or "pretrained" not in arms:
+                continue
+            for kind in KINDS:
+                judged = _judged(arms[arm], arms["pretrained"], kind, "lower", "higher")
+                rows.append({"mixer": mixer, "against": arm, "kind": kind, **judged})
+    return rows
+
+
+def between(results: Mapping[str, Any], ours: str = "polynomial") -> list[dict[str, Any]]:
+    """Error of each other mixer − that of `ours`, both pre-trained, paired by seed."""
+    tuning = results["tuning"]
+    rows = []
+    for mixer, arms in tuning.items():
+        if mixer == ours or ours not in tuning or "pretrained" not in arms:
+            continue
+        for kind in KINDS:
+            both = arms["pretrained"], tuning[ours]["pretrained"]
+            rows.append({"mixer": mixer, "kind": kind, **_judged(*both, kind, f"{ours} better", f"{mixer} better")})
+    return rows
+
+
+def _judged(
+    runs: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], kind: str, above: str, below: str
+) -> dict[str, Any]:
+    """Errors of `runs` − errors of `others`, and which word the verdict is: `above` zero, or `below`."""
+    a, b = ([run["test"][kind] for run in part] for part in (runs, others))
+    found = seed_verdict(a, b)
+    return {
+        "by_seed": [x - y for x, y in zip(a, b)],
+        "mean": found.difference,
+        "low": found.low,
+        "high": found.high,
+        "verdict": {"first": below, "second": above}.get(found.winner, found.winner),
+    }
+
+
+def print_report(results: Mapping[str, Any], config: Config) -> None:
+    about = results["data"]
+    if about["family"] == "tones":
+        print(
+            "no synthesiser of speech: the corpus is a language of tones, which shows the method and nothing of speech"
+        )
+    print(
+        f"{about['family']}, text {about['text']}: {about['speakers']} speakers, {about['phonemes']} phonemes; "
+        + ", ".join(f"{n} {name}" for name, n in about["recordings"].items())
+        + f"; {about['minutes']['unlabelled']:.1f} min to pre-train, {about['minutes']['labelled']:.1f} labelled, "
+        f"{about['left_out']} left out as too short for CTC"
+    )
+    print(
+        f"{len(config.seeds)} seed(s); BEST-RQ {config.pretrain_steps} steps of {config.batch}, spans of {config.span} "
+        f"frames begun with probability {config.probability}, {config.codes} codes; CTC {config.steps} steps of "
+        f"{config.labelled_batch}; test: new sentences by new speakers"
+    )
+
+    def error(arm: str, kind: str) -> Callable[[Mapping[str, Any]], str | None]:
+        runs = lambda row: results["tuning"][row["mixer"]][arm]  # noqa: E731
+        return lambda row: _percent(run["test"][kind] for run in runs(row)) if f"{arm} {kind}" in row else None
+
+    masked = lambda row: _percent(run["after"]["accuracy"] for run in results["pretraining"][row["mixer"]])  # noqa: E731
+    arms = list(next(iter(results["tuning"].values())))
+    print_table(
+        results["summary"],
+        "=mixer; parameters",
+        ("masked acc. %", masked),
+        "commonest=100*commonest:.1f; uniform=100*uniform:.2f",
+        *((f"{short} {arm} %", error(arm, kind)) for kind, short in KINDS.items() for arm in arms),
+        title="",
+    )
+    kind = ("", lambda row: KINDS[row["kind"]])
+    title = "error without pre-training − with it, points, paired by seed: mean [95 % over seeds]"
+    print_table(
+        results["gains"], "=mixer", kind, ("", lambda row: f"against {row['against']}"), ("", _points), title=title
+    )
+    if results["between"]:
+        title = "error of another mixer − that of polynomial, both pre-trained, points"
+        print_table(results["between"], "=mixer", kind, ("", _points), title=title)
+    if results["costs"]:
+        print(f"\na step of pre-training, {config.threads} thread(s): recordings × s, ms, MB")
+        for mixer in config.mixers:
+            own = [row for row in results["costs"] if row["mixer"] == mixer]
+            cells = (
+                f"{row['batch']}×{row['length']:g} s: {1e3 * row['seconds']:.0f} ms, {row['bytes'] / 2**20:.0f} MB"
+                for row in own
+            )
+            slopes = exponents(results["costs"], mixer)
+            text = "".join(f"; {k} ~ length^{p:.2f}" for k, p in slopes.items())
+            print(f"  {mixer:<15}" + ", ".join(cells) + text)
+    print("\npublished, LibriSpeech 960 h / 100 h, 95 M parameters (arXiv:2603.00683), word errors on test-clean:")
+    print(
+        "  polynomial 8.31 %, self_attention with RoPE 8.06 %, mean pooling (SummaryMixing) 9.79 %: other data and size"
+    )
+
+
+def _percent(values: Iterable[float]) -> str:
+    return f"{spread(values).times(100):.1f}"
+
+
+def _points(row: Mapping[str, Any]) -> str:
+    seeds = ", ".join(f"{100 * gap:+.1f}" for gap in row["by_seed"])
+    interval = f"[{100 * row['low']:+.1f}, {100 * row['high']:+.1f}]"
+    return f"{100 * row['mean']:+.1f} {interval} ({seeds}): {row['verdict']}"
+
+
+def draw(results: Mapping[str, Any], data: Speech, folder: Path) -> None:
+    """errors.png by mixer and arm, masked.png over the steps, spectrogram.png with the phonemes of one recording."""
+    rows = results["summary"]
+    arms = list(next(iter(results["tuning"].values())))
+    tuned = [row for row in rows if row["mixer"] in results["tuning"]]
+    with figure(folder / "errors.png", 1, 2, width=3.4, height=2.9) as (fig, axes):
+        for axis, (kind, short) in zip(axes[0], KINDS.items()):
+            for j, arm in enumerate(arms):
+                places = [i + (j - (len(arms) - 1) / 2) * 0.8 / len(arms) for i in range(len(tuned))]
+                tall = [100 * row.get(f"{arm} {kind}", math.nan) for row in tuned]
+                axis.bar(places, tall, 0.8 / len(arms), color=PALETTE[j], alpha=0.75, label=arm)
+                for i, row in enumerate(tuned):
+                    for run in results["tuning"].get(row["mixer"], {}).get(arm, []):
+                        axis.plot(places[i], 100 * run["test"][kind], "o", color="black", markersize=2.5)
+            axis.set_xticks(range(len(tuned)), [row["mixer"].replace("_", "\n") for row in tuned])
+            axis.set_ylabel(f"{short} (%)")
+        fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        fig.suptitle("errors of new sentences by new speakers, a point a seed", fontsize=9)
+    with figure(folder / "masked.png", 1, 1, width=4.6, height=3.0) as (_, axes):
+        axis = axes[0, 0]
+        for (mixer, runs), style in zip(results["pretraining"].items(), series()):
+            curves = np.array([run["curve"] for run in runs])
+            width = max(1, curves.shape[1] // 40)
+            whole = curves[:, : curves.shape[1] // width * width].reshape(len(curves), -1, width).mean(-1)
+            at = (np.arange(whole.shape[1]) + 0.5) * width
+            band(axis, at, 100 * whole, label=mixer, style=style | {"marker": None})
+        axis.axhline(100 * rows[0]["commonest"], color="0.4", linewidth=0.9)
+        axis.annotate("commonest code", (0.99, 100 * rows[0]["commonest"]), xycoords=("axes fraction", "data"),
+                      xytext=(0, 3), textcoords="offset points", ha="right", fontsize=7.5, color="0.3")  # fmt: skip
+        axis.set(xlabel="step of pre-training", ylabel="codes of masked tokens found (%)", ylim=(0, None))
+        axis.legend(loc="upper left")
+    _draw_spectrogram(data, folder / "spectrogram.png")
+
+
+def _draw_spectrogram(data: Speech, path: Path) -> None:
+    import torch
+
+    one = min((data.corpus[i] for i in range(min(40, len(data.corpus)))), key=lambda u: abs(len(u.phonemes) - 18))
+    mel = LogMel(sample_rate=one.sample_rate)
+    frames = mel(torch.from_numpy(one.audio)[None])[0][0].numpy()
+    seconds = len(one.audio) / one.sample_rate
+    with figure(path, 1, 1, width=6.4, height=2.8) as (fig, axes):
+        axis = axes[0, 0]
+        image = axis.imshow(frames.T, origin="lower", aspect="auto", extent=(0, seconds, 0.5, frames.shape[1] + 0.5))
+        starts = np.append(one.starts, len(one.audio)) / one.sample_rate
+        top = frames.shape[1] + 2
+        for i, (name, start, end) in enumerate(zip(one.phonemes, starts, starts[1:])):
+            axis.axvline(start, color="white", linewidth=0.5, alpha=0.7)
+            if end > start:
+                axis.text((start + end) / 2, top + 5 * (i % 2), name, ha="center", va="bottom", fontsize=7.5)
+        axis.grid(visible=False)
+        axis.set(xlabel="time (s)", ylabel="mel bin")
+        axis.set_title(f"“{one.text}”, {one.speaker}", pad=22)
+        fig.colorbar(image, ax=axis, label="log energy")

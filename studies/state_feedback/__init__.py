@@ -1,0 +1,270 @@
+"""Diagonal state feedback against backpropagation through time: error, time, and how true its gradients are.
+
+    python -m studies.state_feedback
+    python -m studies.state_feedback --preset full --output runs/state_feedback
+
+A GRU predicts the next character of a real text, and the next readings of four sensors on the Kuramoto–Sivashinsky
+equation. It is trained by every way back through time from the same starts on the same batches: exact (BPTT), truncated
+to stretches (TBPTT) or to single steps (FT-BPTT), by state feedback in its modes, and by Highway-BP; and once more by
+BPTT with as many steps, and a schedule of its own, as fit into the time of state feedback. Held-out error, training
+time, and cosine and norm ratio of the gradient through training; then the time of one gradient by length. Where an
+effect is within the spread of the seeds, the table says so. Last, a Fourier neural operator that steps the whole field
+of the same equation is trained on rollouts, Λ the identity or diagonal in the Fourier basis.
+
+Text: `apt-get install bible-kjv` (or debian-handbook); without either, Python's own reference texts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm.auto import tqdm
+
+from sciops.datasets.text import CORPORA, read_corpus
+from sciops.runs import RunFolder
+from studies.kit.timing import interleaved, require_equal
+from studies.state_feedback.comparisons import EQUAL_TIME, summary
+from studies.state_feedback.report import draw, print_report
+from studies.state_feedback.rollout import ARMS as ROLLOUT_ARMS
+from studies.state_feedback.rollout import rollouts
+from studies.state_feedback.tasks import SENSORS, Task, recurrent, sensor_task, text_task
+from studies.state_feedback.training import ARMS, gradient, train, way_back
+
+
+@dataclass(frozen=True)
+class Config:
+    corpus: str = "auto"
+    """"bible", "handbook", "python", or "auto": the first that is there"""
+    arms: tuple[str, ...] = tuple(name for name in ARMS if name != "DSF 0.9 linspace")
+    """ways back, of `ARMS`; BPTT and FT-BPTT have to be among them"""
+    text_lengths: tuple[int, ...] = (64,)
+    """characters in a sequence"""
+    sensor_lengths: tuple[int, ...] = (64, 256)
+    """readings in a sequence"""
+    cell: str = "gru"
+    """"gru" or "lstm"; Highway and gates need one of them"""
+    width: int = 64
+    """units of a layer"""
+    depth: int = 1
+    """recurrent layers"""
+    batch: int = 16
+    """sequences a step"""
+    text_steps: int = 150
+    """optimiser steps on the text"""
+    sensor_steps: tuple[int, ...] = (150, 60)
+    """optimiser steps on the sensors, for each length"""
+    sequences: int = 192
+    """training sequences of readings"""
+    held_out: int = 48
+    """sequences of text in validation and in test"""
+    rates: tuple[float, ...] = (6e-3,)
+    """peak learning rates; every arm has the one with the least validation error"""
+    seeds: int = 3
+    """starts and orders of batches, the same for every arm"""
+    truncation: int = 16
+    """steps in a stretch of TBPTT"""
+    looks: int = 4
+    """validations in a training"""
+    comparisons: int = 2
+    """comparisons of the gradient with the true one in a training"""
+    rollout_steps: int = 25
+    """optimiser steps of the neural operator on rollouts; 0 leaves them out"""
+    rollout_frames: int = 6
+    """own steps of the operator, all in the loss"""
+    rollout_width: int = 12
+    """channels of the operator"""
+    timed_lengths: tuple[int, ...] = (64, 256, 1024)
+    """lengths at which one gradient is timed"""
+    rounds: int = 5
+    """rounds of timing"""
+    output: Path = Path("runs/state_feedback")
+    """folder for results.json and the figures"""
+
+
+PRESETS = {
+    "quick": Config(),
+    "full": Config(
+        arms=tuple(ARMS),
+        text_lengths=(64, 256),
+        sensor_lengths=(64, 256, 1024),
+        width=256,
+        depth=2,
+        batch=32,
+        text_steps=8000,
+        sensor_steps=(4000, 4000, 2000),
+        sequences=1024,
+        held_out=512,
+        rates=(1e-3, 3e-3, 6e-3),
+        seeds=5,
+        looks=10,
+        comparisons=10,
+        rollout_steps=4000,
+        rollout_frames=16,
+        rollout_width=48,
+        rounds=21,
+    ),
+}
+
+
+def run(config: Config) -> dict[str, Any]:
+    """Trains, measures, prints, writes results.json and the figures, and returns the results.
+
+    Raises ValueError for a config that does not hold together, RuntimeError where an arm computes another loss than
+    BPTT does, or truncation beyond the end another gradient.
+    """
+    _check(config)
+    corpus = find_corpus(config.corpus)
+    folder = RunFolder(config.output)
+    folder.describe(config, methods=["state_feedback"], seeds=range(config.seeds))
+    shape = dict(batch=config.batch, width=config.width, depth=config.depth, cell=config.cell)
+    plans: list[tuple[Task, int]] = [
+        (text_task(corpus, length=length, held_out=config.held_out, **shape), config.text_steps)
+        for length in config.text_lengths
+    ]
+    for length, steps in zip(config.sensor_lengths, config.sensor_steps):
+        plans.append((sensor_task(length, sequences=config.sequences, seed=length, **shape), steps))
+    total = len(plans) * (len(config.arms) + 1) * config.seeds * len(config.rates)
+    rows: list[dict[str, Any]] = []
+    with tqdm(total=total, unit="training") as bar:
+
+        def trained(task: Task, steps: int, arm: str, **how: Any) -> dict[str, Any]:
+            row = train(
+                task,
+                arm,
+                steps=steps,
+                truncation=config.truncation,
+                looks=config.looks,
+                comparisons=config.comparisons,
+                **how,
+            )
+            folder.log({k: v for k, v in row.items() if k not in ("history", "closeness")})
+            bar.set_postfix({"task": task.name, "arm": arm}, refresh=False)
+            bar.update()
+            return row
+
+        for task, steps in plans:
+            check_arms(task, config)
+            draws = [dict(seed=seed, rate=rate) for seed in range(config.seeds) for rate in config.rates]
+            # arms take turns, so that the machine's mood is the same for all
+            here = [trained(task, steps, arm, **how) for how in draws for arm in config.arms]
+            fewer = max(1, round(steps * _share_of_time(here)))
+            rows += here + [trained(task, fewer, "BPTT", **how) | {"arm": EQUAL_TIME, "steps": fewer} for how in draws]
+    tasks = [
+        {"name": t.name, "about": t.about, "unit": t.unit, "trivial": t.trivial, "optimiser_steps": n} for t, n in plans
+    ]
+    results = {
+        "corpus": corpus,
+        "tasks": tasks,
+        "runs": rows,
+        "summary": summary(tasks, rows),
+        "rollout": rollout_rows(config),
+        "gradient_seconds": time_gradients(config),
+        "truncation": config.truncation,
+    }
+    folder.write_results(results)
+    draw(results, folder.figures)
+    print_report(results)
+    print(f"\nresults.json and figures in {folder.path}")
+    return results
+
+
+def rollout_rows(config: Config) -> list[dict[str, Any]]:
+    """The trainings of a neural operator that steps the whole field (`rollouts`)."""
+    if config.rollout_steps == 0:
+        return []
+    trainings = rollouts(
+        steps=config.rollout_steps,
+        frames=config.rollout_frames,
+        seeds=config.seeds,
+        batch=config.batch,
+        width=config.rollout_width,
+        sequences=config.sequences,
+        rate=config.rates[0],
+    )
+    return list(tqdm(trainings, total=len(ROLLOUT_ARMS) * config.seeds, unit="rollout training"))
+
+
+def _share_of_time(rows: list[dict[str, Any]]) -> float:
+    """Time of a training by state feedback (by FT-BPTT where no such arm runs) over that by BPTT, at most 1."""
+    fed = [r["seconds"] for r in rows if r["arm"].startswith("DSF")] or [
+        r["seconds"] for r in rows if r["arm"] == "FT-BPTT"
+    ]
+    exact = [r["seconds"] for r in rows if r["arm"] == "BPTT"]
+    return min(1.0, (sum(fed) / len(fed)) / (sum(exact) / len(exact)))
+
+
+def find_corpus(wanted: str) -> str:
+    """The corpus to be read; says so where the one that is preferred is not there."""
+    if wanted != "auto":
+        read_corpus(wanted)
+        return wanted
+    for name in CORPORA:
+        try:
+            read_corpus(name)
+        except FileNotFoundError as error:
+            print(f"{error}")
+            continue
+        if name == "python":
+            print("the text is that of Python's reference, smaller and less like prose")
+        return name
+    raise AssertionError("Python's own texts are always there")
+
+
+def check_arms(task: Task, config: Config) -> None:
+    """All arms compute the same loss, and truncation to the whole length is BPTT; RuntimeError otherwise."""
+    model, batch = task.model(0), task.draw(torch.Generator().manual_seed(0))
+    loss, truth = gradient(model, task, batch, ("exact", {}))
+    flat = lambda g: torch.cat([v.flatten() for v in g.values()])  # noqa: E731
+    for arm in config.arms:
+        other, found = gradient(model, task, batch, way_back(arm, config.truncation))
+        if not abs(other - loss) <= 1e-5 * abs(loss):
+            raise RuntimeError(f"{task.name}, {arm}: the loss is {other:.6g}, that of BPTT {loss:.6g}")
+        if arm == "BPTT":
+            require_equal(f"{task.name}, {arm}", flat(found), flat(truth), 1e-4)
+    whole = gradient(model, task, batch, ("truncated", {"steps": task.steps}))[1]
+    require_equal(f"{task.name}, TBPTT with K = T", flat(whole), flat(truth), 1e-5)
+
+
+def time_gradients(config: Config) -> list[dict[str, Any]]:
+    """Median seconds of one forward and backward pass of the sensor model, by length and way back.
+
+    Of "DSF least squares" every 50th pass, with its sweep over the steps, takes much longer; see the training times.
+    """
+    rows = []
+    for length in config.timed_lengths:
+        model = recurrent(0, SENSORS, SENSORS, config.width, config.depth, config.cell, residual=True)
+        x = torch.randn(config.batch, length, SENSORS, generator=torch.Generator().manual_seed(0))
+        ways = {"BPTT, Python loop": ("loop", {})} | {arm: way_back(arm, config.truncation) for arm in config.arms}
+        calls = {arm: partial(_pass, model, x, way) for arm, way in ways.items()}
+        seconds = interleaved({"forward only": partial(_pass, model, x, None), **calls}, rounds=config.rounds)
+        rows += [
+            {"length": length, "arm": arm, "seconds": sorted(each)[len(each) // 2]} for arm, each in seconds.items()
+        ]
+    return rows
+
+
+def _pass(model: torch.nn.Module, x: torch.Tensor, way: tuple[str, dict[str, Any]] | None) -> None:
+    if way is None:
+        with torch.no_grad():
+            model(x)
+        return
+    with model.going_back(way[0], **way[1]):
+        model(x).square().sum().backward()
+
+
+def _check(config: Config) -> None:
+    unknown = [arm for arm in config.arms if arm not in ARMS]
+    if unknown or not {"BPTT", "FT-BPTT"} <= set(config.arms):
+        raise ValueError(f"--arms {' '.join(config.arms)}: expected BPTT, FT-BPTT and others of {', '.join(ARMS)}")
+    if len(config.sensor_steps) != len(config.sensor_lengths):
+        raise ValueError(
+            f"--sensor-steps {config.sensor_steps}: expected one number for each of --sensor-lengths "
+            f"{config.sensor_lengths}"
+        )
+    for name in ("seeds", "looks", "comparisons", "rounds", "truncation"):
+        if getattr(config, name) < 1:
+            raise ValueError(f"--{name} {getattr(config, name)}: expected at least 1")

@@ -1,0 +1,152 @@
+"""Tables and figures of the state-feedback study."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sciops.evaluation import spread
+from sciops.plotting import figure, series
+from studies.kit.figures import band
+from studies.kit.tables import print_table
+from studies.kit.verdicts import seed_verdict, shown
+from studies.state_feedback.comparisons import EQUAL_TIME, verdicts
+from studies.state_feedback.training import ARMS, OURS
+
+_SAID = (
+    "the paper (abstract): competitive perplexity at a markedly lower cost; overviews: near BPTT, well above FT-BPTT"
+)
+
+
+def print_report(results: Mapping[str, Any]) -> None:
+    """The table of every task, the times of a gradient, and what follows from them."""
+    print(f"\n{_SAID}; * not in the paper")
+    rows = results["summary"]
+    for task in results["tasks"]:
+        here = [row for row in rows if row["task"] == task["name"]]
+        print(f"\n{task['name']}: {task['about']}; {task['optimiser_steps']} steps, {here[0]['seeds']} seeds")
+        print(f"{task['unit']}; without memory {task['trivial']:.4g}")
+        print_table(
+            here,
+            ("", lambda row: _name(row["arm"])),
+            "test:.4g; ± seeds=spread:.2g",
+            ("− FT-BPTT", lambda row: shown(row["against_truncation"])),
+            ("− equal time", lambda row: shown(row["against_equal_time"])),
+            ("closed", lambda row: "–" if np.isnan(row["closed"]) else f"{row['closed']:.0%}"),
+            "seconds:.2f; speed:.2f",
+            ("cosine", lambda row: " ".join(f"{value:.2f}" for value in row["cosine"])),
+            ("norm ratio", lambda row: " ".join(f"{value:.2f}" for value in row["norm_ratio"])),
+            "diverged",
+        )
+    _print_rollouts(results["rollout"])
+    lengths = list(dict.fromkeys(row["length"] for row in results["gradient_seconds"]))
+    times: dict[str, dict[str, float]] = {_name(row["arm"]): {} for row in results["gradient_seconds"]}
+    for row in results["gradient_seconds"]:
+        times[_name(row["arm"])][f"{row['length']}"] = row["seconds"]
+    columns = (f"{n}=1e3*{n}:.2f" for n in lengths)
+    print_table(times, "=name", *columns, title="one forward and backward pass, milliseconds by length")
+    print()
+    for line in verdicts(rows):
+        print(line)
+
+
+def _print_rollouts(rows: list[Mapping[str, Any]]) -> None:
+    if not rows:
+        return
+    print("\nrollouts of an FNO on Kuramoto–Sivashinsky: relative L2 error of the last frame")
+    cut = [row["test"] for row in rows if row["arm"].endswith("(Λ = 0)")]
+    looked = lambda mine, key: np.mean([[c[key] for c in row["closeness"]] for row in mine], 0)  # noqa: E731
+    tests = lambda mine: [row["test"] for row in mine]  # noqa: E731
+    print_table(
+        [[row for row in rows if row["arm"] == arm] for arm in dict.fromkeys(row["arm"] for row in rows)],
+        ("", lambda mine: mine[0]["arm"]),
+        ("test ± seeds", lambda mine: f"{spread(tests(mine)):.4f}"),
+        ("− Λ = 0", lambda mine: shown(seed_verdict(tests(mine), cut))),
+        ("seconds", lambda mine: f"{np.mean([row['seconds'] for row in mine]):.2f}"),
+        ("cosine", lambda mine: " ".join(f"{v:.2f}" for v in looked(mine, "cosine"))),
+        ("norm ratio", lambda mine: " ".join(f"{v:.2f}" for v in looked(mine, "norm_ratio"))),
+    )
+
+
+def draw(results: Mapping[str, Any], folder: Path) -> None:
+    """loss_against_time.png, error_by_arm.png and cosine.png."""
+    tasks, columns = results["tasks"], len(results["tasks"])
+    rates = {(row["task"], row["arm"]): row["rate"] for row in results["summary"]}
+    runs = [r for r in results["runs"] if r["rate"] == rates[r["task"], r["arm"]] and not r["diverged"]]
+    arms = list(dict.fromkeys(row["arm"] for row in results["summary"]))
+
+    with figure(folder / "loss_against_time.png", 1, columns, width=3.6, height=3.4) as (fig, axes):
+        for axis, task in zip(axes.flat, tasks):
+            for arm, style, mine in _by_arm(runs, task["name"], arms):
+                seconds, values = (
+                    np.mean([[h[k] for h in r["history"]] for r in mine], 0) for k in ("seconds", "validation")
+                )
+                axis.semilogy(seconds, values, label=_name(arm), **style)
+            axis.set(title=task["name"], xlabel="training time (s)", ylabel=f"validation\n{task['unit']}")
+            _plain_log(axis.yaxis)
+        _legend(fig, axes)
+
+    with figure(folder / "error_by_arm.png", 1, columns, width=3.6, height=2.9, sharey=True) as (_, axes):
+        for axis, task in zip(axes.flat, tasks):
+            for arm, style, mine in _by_arm(runs, task["name"], arms):
+                tests, place = [r["test"] for r in mine], arms.index(arm)
+                axis.plot(tests, [place] * len(tests), linestyle="none", alpha=0.5, color=style["color"], marker=".")
+                axis.plot([np.mean(tests)], [place], linestyle="none", color=style["color"], marker=style["marker"])
+            axis.set_xscale("log")
+            axis.set(title=task["name"], xlabel=f"test {task['unit']}")
+            axis.set_ylim(len(arms) - 0.5, -0.5)
+            axis.xaxis.set_minor_formatter("{x:.3g}")
+            axis.xaxis.set_major_formatter("{x:.3g}")
+            axis.tick_params(axis="x", which="both", labelrotation=45)
+        axes.flat[0].set_yticks(range(len(arms)), [_name(arm) for arm in arms])
+
+    with figure(folder / "cosine.png", 2, columns, width=3.6, height=2.5, sharex="col") as (fig, axes):
+        for column, task in enumerate(tasks):
+            for key, label, axis in zip(("cosine", "norm_ratio"), ("cosine to BPTT", "norm / BPTT's"), axes[:, column]):
+                for arm, style, mine in _by_arm(runs, task["name"], [a for a in arms if not a.startswith("BPTT")]):
+                    steps = [c["step"] for c in mine[0]["closeness"]]
+                    values = np.array([[c[key] for c in r["closeness"]] for r in mine])
+                    band(axis, steps, values, label=_name(arm), style=style, alpha=0.12)
+                axis.set_ylabel(label)
+            axes[1, column].set_yscale("log")
+            _plain_log(axes[1, column].yaxis)
+            axes[1, column].set_xlabel("optimiser step")
+            axes[0, column].set_title(task["name"])
+        _legend(fig, axes)
+
+
+def _by_arm(
+    runs: list[Mapping[str, Any]], task: str, arms: list[str]
+) -> Iterator[tuple[str, dict[str, Any], list[Mapping[str, Any]]]]:
+    for arm in arms:
+        mine = [r for r in runs if r["task"] == task and r["arm"] == arm]
+        if mine:
+            yield arm, _style(arm), mine
+
+
+def _style(arm: str) -> dict[str, Any]:
+    """The same for an arm in every figure; after eight colours there is grey."""
+    names = [*ARMS, EQUAL_TIME]
+    styles, grey = dict(zip(names, series())), dict(zip(names[8:], ("0.25", "0.5", "0.7")))
+    return styles[arm] | ({"color": grey[arm], "linestyle": "--"} if arm in grey else {})
+
+
+def _name(arm: str) -> str:
+    return f"{arm} *" if arm in OURS else arm
+
+
+def _plain_log(axis: Any) -> None:
+    """A log axis with plain numbers at 1, 2, 3, 5 and 7."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+    axis.set_major_formatter(StrMethodFormatter("{x:.3g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _legend(fig: Any, axes: Any) -> None:
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=5)

@@ -1,0 +1,181 @@
+"""Between recurrence and attention: what links to earlier outputs let one layer do, and what a decoded token costs.
+
+    python -m studies.token_mixing                       # small and short: that everything runs, no evidence
+    python -m studies.token_mixing --preset medium
+    python -m studies.token_mixing --preset full
+
+Every causal linear mixer is Y = A X + B Y (arXiv:2605.31367). The study trains the same small model with nine choices
+of A and B on copying, associative recall and multi-hop look-ups, and sets the order of the accuracies beside the
+paper's. Then it counts the links and the cached tokens of a decoded token, and how they grow with the length. A state
+that holds other tokens than counted ends the run with an error after the results are written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sciops.runs import RunFolder
+from studies.kit.choices import require_known
+from studies.kit.pool import run_all
+from studies.token_mixing.report import claims, draw, print_report, summary
+from studies.token_mixing.runs import EXPECTED, MIXERS_OF, TASKS, Spec, counts, growth, live_cache, train_once
+
+
+@dataclass(frozen=True)
+class Config:
+    tasks: tuple[str, ...] = TASKS
+    """of "copy", "recall" and "multi-hop" """
+    arms: tuple[str, ...] = tuple(MIXERS_OF)
+    """mixers, by their names in the table"""
+    seeds: tuple[int, ...] = (0, 1)
+    """of the initial weights and the samples"""
+    steps: tuple[int, int, int] = (2000, 1200, 1000)
+    """of copy, recall and multi-hop"""
+    depth: tuple[int, int, int] = (2, 2, 1)
+    """blocks, likewise; recall needs a look at the neighbour before the look-up, sparse links to copy in two leaps"""
+    batch: int = 32
+    """sequences a step, fresh ones"""
+    rate: float = 4e-3
+    """peak of the one-cycle rate of AdamW"""
+    width: int = 64
+    """channels of the model"""
+    heads: int = 4
+    """heads of every mixer"""
+    reach: int = 6
+    """window of the local attention and order of "order k", about the links of the sparse patterns at these lengths"""
+    copy_length: int = 24
+    """symbols to copy"""
+    alphabet: int = 16
+    """they are drawn from"""
+    recall_length: int = 32
+    """tokens of a recall"""
+    pairs: int = 6
+    """keys and values in it"""
+    recall_symbols: int = 48
+    """they are drawn from"""
+    chain_length: int = 32
+    """tokens of a multi-hop look-up"""
+    chains: int = 4
+    """in it"""
+    values: int = 16
+    """of their roots"""
+    samples: int = 1000
+    """test sequences"""
+    lengths: tuple[int, ...] = tuple(2**i for i in range(8, 15))
+    """at which a decoded token is counted"""
+    states_to: int = 4096
+    """longest of them at which a real state is looked at, but for the dense recurrence (512)"""
+    workers: int = 1
+    """processes that train side by side, one thread each"""
+    output: Path = Path("runs/token_mixing")
+    """folder for results.json, the figures and a record of every training"""
+
+
+PRESETS = {
+    "quick": Config(
+        steps=(220, 160, 220),
+        depth=(1, 2, 1),
+        width=32,
+        heads=2,
+        copy_length=12,
+        alphabet=8,
+        recall_length=24,
+        pairs=4,
+        recall_symbols=32,
+        chain_length=16,
+        chains=2,
+        values=8,
+        reach=4,
+        samples=300,
+        states_to=1024,
+        workers=2,
+        output=Path("runs/token_mixing_quick"),
+    ),
+    "medium": Config(),
+    "full": Config(
+        seeds=(0, 1, 2, 3, 4),
+        steps=(6000, 6000, 6000),
+        batch=64,
+        recall_length=64,
+        pairs=8,
+        recall_symbols=128,
+        samples=2000,
+        states_to=16384,
+        workers=2,
+        output=Path("runs/token_mixing_full"),
+    ),
+}
+
+
+def run(config: Config) -> dict[str, Any]:
+    """Trains, counts, prints, writes results.json, figures/accuracy.png and figures/cost.png; returns the results.
+
+    Raises ValueError for unknown tasks and mixers, and RuntimeError, after writing, for a state that differs.
+    """
+    require_known("--tasks", config.tasks, TASKS)
+    require_known("--arms", config.arms, MIXERS_OF)
+    folder = RunFolder(config.output)
+    folder.describe(config, seeds=config.seeds, methods=["token_mixing"])
+    results: dict[str, Any] = {"runs": _train(config, folder.path / "trainings"), "cost": _costs(config)}
+    results["summary"] = summary(results["runs"], config)
+    results["claims"] = claims(results, config)
+    folder.write_results(results)
+    draw(results, config, folder.figures)
+    print_report(results, config)
+    print(f"\nresults.json and figures in {folder.path}")
+    wrong = [f"{arm} after {n} tokens" for arm, row in results["cost"].items() for n, a, b in row["states"] if a != b]
+    if wrong:
+        raise RuntimeError(f"a state holds other tokens than counted: {', '.join(wrong)}")
+    return results
+
+
+def sizes_of(task: str, config: Config) -> dict[str, int]:
+    """Options of the maker of a task."""
+    return {
+        "copy": dict(length=config.copy_length, alphabet=config.alphabet),
+        "recall": dict(length=config.recall_length, pairs=config.pairs, symbols=config.recall_symbols),
+        "multi-hop": dict(length=config.chain_length, chains=config.chains, values=config.values),
+    }[task]
+
+
+def specs(config: Config) -> list[Spec]:
+    """The trainings, seed by seed, so that a run that is stopped has all mixers of the first."""
+    return [
+        Spec(
+            task=task,
+            sizes=sizes_of(task, config),
+            arm=arm,
+            reach=config.reach,
+            width=config.width,
+            heads=config.heads,
+            depth=config.depth[TASKS.index(task)],
+            steps=config.steps[TASKS.index(task)],
+            batch=config.batch,
+            rate=config.rate,
+            samples=config.samples,
+            seed=seed,
+        )
+        for seed in config.seeds
+        for task in config.tasks
+        for arm in config.arms
+    ]
+
+
+def _train(config: Config, folder: Path) -> list[dict[str, Any]]:
+    jobs = ((spec, folder) for spec in specs(config))
+    return run_all(train_once, jobs, workers=config.workers, unit="training")
+
+
+def _costs(config: Config) -> dict[str, Any]:
+    """By mixer: counts by length, their growths, and [n, tokens in a real state, tokens counted]."""
+    table = {}
+    for arm in config.arms:
+        row: dict[str, Any] = counts(arm, config.reach, config.lengths)
+        for key, expected in zip(("links", "cache"), EXPECTED[arm]):
+            row[f"{key} growth"] = growth(config.lengths, row[key]) | {"expected": expected}
+        longest = min(config.states_to, 512 if arm == "dense recurrence" else config.states_to)
+        row["states"] = [[n, *live_cache(arm, config.reach, n)] for n in config.lengths if n <= longest]
+        table[arm] = row
+    return table

@@ -1,0 +1,32 @@
+"""Processes that studies start begin with torch and sciops imported already."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import warm
+
+_FRESH = {"test_peak_memory.py", "test_scale_out.py"}  # the measured memory itself, and workers of dask
+_FORKED = {"spawn": "forkserver"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forked_processes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """``python -m studies.…`` and pools of spawned processes are forked from the server of `warm`."""
+    real, contexts = subprocess.run, multiprocessing.get_context
+
+    def run(command: Any, **options: Any) -> subprocess.CompletedProcess:
+        if command[:2] == [sys.executable, "-m"] and command[2].startswith("studies."):
+            return warm.python(command[1:], timeout=200, env=options.get("env"))
+        return real(command, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.name not in _FRESH:
+            patch.setattr(subprocess, "run", run)
+            patch.setattr(multiprocessing, "get_context", lambda kind=None: contexts(_FORKED.get(kind, kind)))
+        yield

@@ -1,0 +1,55 @@
+"""Every study is found by its name, answers --help, and can be handed to a process of its own."""
+
+import ast
+import contextlib
+import importlib
+import io
+import pickle
+import pkgutil
+import types
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import studies
+from sciops._command import command
+from sciops.cli import names_in
+
+
+@pytest.mark.parametrize("name", names_in("studies"))
+def test_a_study_has_presets_flags_and_a_configuration_that_travels(name):
+    try:
+        study = importlib.import_module(f"studies.{name}")
+    except ImportError as missing:
+        pytest.skip(str(missing))
+    (kind,) = {type(preset) for preset in study.PRESETS.values()}
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), pytest.raises(SystemExit) as stop:
+        command(study.run, study.PRESETS, ["--help"])
+    assert not stop.value.code
+    for field in fields(kind):
+        flag = f"--{field.name.replace('_', '-')}"
+        assert flag in said.getvalue() or "Mapping" in str(field.type), flag
+    for preset in study.PRESETS.values():
+        pickle.dumps(preset)  # by the name of its class, which a spawned worker looks up
+    for part in pkgutil.iter_modules(getattr(study, "__path__", ())):  # not hidden by a function of the same name
+        assert isinstance(getattr(study, part.name, study), types.ModuleType), f"{name}.{part.name}"
+
+
+def test_packages_start_alike():
+    (folder,) = studies.__path__
+    starts = {path.parent.name: path.read_text() for path in Path(folder).glob("*/__main__.py")}
+    assert set(starts) == {p.name for p in Path(folder).iterdir() if (p / "__init__.py").exists()} - {"kit"}
+    assert len({text.replace(name, "NAME") for name, text in starts.items()}) == 1
+
+
+def test_no_study_imports_another_and_the_kit_imports_none():
+    (folder,) = map(Path, studies.__path__)
+    for path in folder.rglob("*.py"):
+        own = path.relative_to(folder).parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "studies":
+                rooms = [*node.module.split(".")[1:2], *(name.name for name in node.names)]
+                assert rooms[0] in (own, "kit"), f"{path}: {ast.unparse(node)}"
+                assert not any(name.startswith("_") for name in rooms), f"{path}: {ast.unparse(node)}"

@@ -1,0 +1,27 @@
+import numpy as np
+import pytest
+
+from sciops.plotting import figure
+from studies.kit.figures import band, panels, ticks
+
+
+def test_panels_that_are_not_asked_for_are_hidden(tmp_path):
+    with panels(tmp_path / "a.png", 5, 3) as shown:
+        every = shown[0].figure.axes
+        assert len(shown) == 5 and [axis.get_visible() for axis in every] == [True] * 5 + [False]
+    with panels(tmp_path / "b.png", 2, 3) as shown:
+        assert len(shown[0].figure.axes) == 2
+    assert (tmp_path / "a.png").exists() and (tmp_path / "b.png").exists()
+
+
+def test_a_band_spans_the_seeds_and_ticks_stand_alone(tmp_path):
+    with figure(tmp_path / "a.png") as (_, axes):
+        axis = axes[0, 0]
+        band(axis, [1, 10], [[1.0, 2.0], [3.0, 8.0]], label="fno", style={"color": "C0"})
+        assert axis.lines[0].get_ydata() == pytest.approx([2, 5])
+        corners = axis.collections[0].get_paths()[0].vertices
+        assert {tuple(point) for point in corners} >= {(1, 1), (1, 3), (10, 2), (10, 8)}
+        axis.set_xscale("log")
+        ticks(axis.xaxis, [1, 3, 10], "{}²".format)
+        assert [text.get_text() for text in axis.get_xticklabels()] == ["1²", "3²", "10²"]
+        assert len(axis.get_xticks(minor=True)) == 0 and np.array_equal(axis.get_xticks(), [1, 3, 10])

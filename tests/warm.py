@@ -1,0 +1,115 @@
+"""Python processes forked from a server that has imported torch and sciops, for tests that need other processes.
+
+A fresh interpreter imports for about five seconds; one that is forked from the server begins with everything imported.
+`python` stands for `subprocess.run([sys.executable, ...])`, `launch` for `studies.distributed_training.launch`, that
+is, for torchrun.
+"""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import multiprocessing.connection
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+import textwrap
+import traceback
+from pathlib import Path
+
+_IMPORTED = ["torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor", "accelerate", "tyro", "h5py"]
+_IMPORTED += ["sciops.training", "sciops.models", "sciops.datasets", "studies.train"]
+_server = multiprocessing.get_context("forkserver")
+_server.set_forkserver_preload(_IMPORTED)
+
+
+def python(
+    arguments: list[str], *, timeout: float, processes: int = 1, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess:
+    """Runs ``python arguments`` (``-c code`` or ``-m module`` first) in forked processes and captures what they write.
+
+    Parameters
+    ----------
+    arguments : what follows ``python`` on the command line
+    timeout : seconds until the processes are killed
+    processes : 1, or the number of gloo ranks that ``torchrun --nproc-per-node`` would start
+    env : variables to set besides those of this process
+
+    Returns
+    -------
+    The exit status of the first rank that fails (0 where none does), and what all ranks wrote, one after the other.
+    """
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **(env or {})}
+    if processes > 1:
+        from torch.distributed import TCPStore
+
+        # kept by this process, as by torchrun's agent: the port stays taken until the ranks have ended
+        store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
+        environment |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "WORLD_SIZE": str(processes)}
+        environment |= {"LOCAL_WORLD_SIZE": str(processes)}
+    with tempfile.TemporaryDirectory() as folder:
+        said, ranks = [Path(folder, str(rank)) for rank in range(processes)], []
+        for rank, path in enumerate(said):
+            own = {"RANK": str(rank), "LOCAL_RANK": str(rank)} if processes > 1 else {}
+            ranks.append(_server.Process(target=_main, args=(arguments, environment | own, os.getcwd(), path)))
+            ranks[-1].start()
+        codes = _wait(ranks, timeout, arguments)
+        out, err = ("".join(path.with_suffix(kind).read_text() for path in said) for kind in (".out", ".err"))
+    return subprocess.CompletedProcess(arguments, next((code for code in codes if code), 0), out, err)
+
+
+def launch(module: str, arguments: list[str], *, processes: int = 1) -> str:
+    """As `studies.distributed_training.launch`, with ranks of the server; returns what the module printed."""
+    done = python(["-m", module, *arguments], timeout=200, processes=processes, env={"CUDA_VISIBLE_DEVICES": ""})
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def _wait(ranks: list[multiprocessing.Process], timeout: float, arguments: list[str]) -> list[int]:
+    """Exit statuses in the order in which the ranks ended; one that fails, and a timeout, ends the others.
+
+    Raises subprocess.TimeoutExpired.
+    """
+    codes, waiting = [], list(ranks)
+    while waiting:
+        ended = multiprocessing.connection.wait([rank.sentinel for rank in waiting], timeout)
+        codes += [rank.exitcode for rank in waiting if rank.sentinel in ended]
+        waiting = [rank for rank in waiting if rank.sentinel not in ended]
+        if not ended or any(codes):
+            for rank in waiting:
+                rank.kill()
+        if not ended:
+            raise subprocess.TimeoutExpired(arguments, timeout)
+    return codes
+
+
+def _main(arguments: list[str], environment: dict[str, str], folder: str, said: Path) -> None:
+    import torch
+
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    for number, kind in ((1, ".out"), (2, ".err")):
+        os.dup2(os.open(said.with_suffix(kind), os.O_WRONLY | os.O_CREAT), number)
+    torch.set_num_threads(1)
+    kind, what, *sys.argv[1:] = arguments
+    status = 0
+    try:
+        if kind == "-m":
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        else:
+            exec(compile(textwrap.dedent(what), "<string>", "exec"), {"__name__": "__main__"})
+    except SystemExit as stop:
+        if isinstance(stop.code, str):
+            print(stop.code, file=sys.stderr)
+        status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
