@@ -196,6 +196,29 @@ class Kept(TensorFields):
         raise AssertionError("sent to a process")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch ends it, which looks every 5 s")
+def test_a_reading_process_ends_with_one_that_is_killed():
+    code = """
+        import multiprocessing, os, time
+        from sciops.training._loader import _end_with
+        def read(parent):
+            _end_with(parent, 0)
+            print(os.getpid(), flush=True)
+            time.sleep(60)
+        multiprocessing.get_context("fork").Process(target=read, args=(os.getpid(),)).start()
+        time.sleep(60)
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True) as parent:
+        reader = int(parent.stdout.readline())
+        os.kill(reader, 0)
+        parent.kill()
+        assert parent.stdout.read() == ""  # at the end of the last process that can write there
+    began = time.monotonic()
+    while Path(f"/proc/{reader}").exists() and time.monotonic() < began + 2:
+        time.sleep(0.01)
+    assert not Path(f"/proc/{reader}").exists()
+
+
 @pytest.mark.parametrize("start_method", ["fork", "forkserver"])
 def test_fields_in_memory_stay_where_they_are_beside_those_that_are_read(start_method):
     x = torch.rand(9, 1, 4, 4, generator=torch.Generator().manual_seed(1))
