@@ -29,3 +29,11 @@ def test_energy_estimate_of_the_darcy_problem_holds_and_is_that_of_the_continuou
     assert fine == pytest.approx(math.sqrt(0.0351443) / (math.pi * math.sqrt(2)), rel=2e-3)
     a = torch.tensor([[1.0, 3.0], [1.0, 1.0]])
     assert neighbour_ratio(a, 0.5) == pytest.approx(3.5 / 0.5)
+
+
+@pytest.mark.parametrize("centering", ["node", "cell"])
+def test_the_estimate_grows_with_the_third_power_of_the_box(centering):
+    """u, its integral and its norm are in the lengths of the grid: 1/√λ₁ grows with ℓ, ‖1‖_{H⁻¹} with ℓ²."""
+    unit = darcy_lipschitz(Grid((17, 13), centering=centering), 1.0, 2.0)
+    wide = darcy_lipschitz(Grid((17, 13), (0.0, 3.0), centering), 1.0, 2.0)
+    assert wide == pytest.approx(27 * unit, rel=1e-9)
