@@ -41,6 +41,7 @@ def system_of(
     mean: str,
     single: bool,
 ) -> System:
+    """The discrete problem: padded coefficient, right-hand side, axes and walls; ValueError for what does not fit."""
     if mean not in ("refuse", "project"):
         raise ValueError(f"mean={mean!r}: expected 'refuse' or 'project'")
     walls = walls_of(boundary, values, flux, transfer, grid, len(a), a.device)

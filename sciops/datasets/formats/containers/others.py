@@ -19,6 +19,7 @@ _MATLAB_HINTS = {
 
 
 def matlab_words(what: str) -> str:
+    """What a MATLAB variable is, and how to save it as numbers where that is known."""
     return f"{what} ({_MATLAB_HINTS[what]})" if what in _MATLAB_HINTS else what
 
 

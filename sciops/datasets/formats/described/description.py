@@ -52,6 +52,8 @@ class Described:
 
 @dataclass(frozen=True)
 class Description:
+    """What the arrays of a file mean: their variables, the grid, times, constants and walls."""
+
     variables: tuple[Described, ...]
     grid: Grid
     equation: str = "unknown"

@@ -16,6 +16,7 @@ DERIVED = ("Kcoeff", "Kcoeff_x", "Kcoeff_y")  # Li et al.'s smoothed coefficient
 
 
 def expect(dataset: xr.Dataset, layout: str, equations: tuple[str, ...] = ("darcy",)) -> Grid:
+    """The grid of a data set that a layout of a and u can hold; ValueError in one line for another."""
     equation = dataset.attrs.get("equation")
     if equation not in equations:
         raise ValueError(f"layout {layout!r} holds {' or '.join(equations)}; the data set is of {equation!r}")
@@ -43,6 +44,7 @@ def expect_zero_walls(dataset: xr.Dataset, layout: str) -> None:
 
 
 def expect_values(dataset: xr.Dataset, layout: str) -> None:
+    """Raises ValueError for a coefficient that is an indicator of two phases."""
     if dataset.attrs.get("coefficient") != "values":
         raise ValueError(
             f"layout {layout!r} holds coefficient values; the data set has an indicator of two phases: state them "
@@ -51,6 +53,7 @@ def expect_values(dataset: xr.Dataset, layout: str) -> None:
 
 
 def expect_nodes(grid: Grid, layout: str) -> None:
+    """Raises ValueError for a grid of another centering than nodes."""
     if grid.centering != "node":
         raise ValueError(
             f"layout {layout!r} holds values at nodes; the data set has {words(grid)}: use 'pdebench-darcy'"
@@ -63,5 +66,6 @@ def leave_out(names: Sequence[str]) -> str:
 
 
 def words(grid: Grid) -> str:
+    """The points of a grid and where they lie, for messages."""
     where = "" if grid.reaches_walls else f", and stops at {grid.extent} in {grid.domain}"
     return f"{'×'.join(map(str, grid.shape))} {grid.centering} points on {grid.domain}{where}"

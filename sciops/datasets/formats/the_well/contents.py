@@ -42,6 +42,8 @@ class Wall:
 
 @dataclass(frozen=True)
 class Contents:
+    """What a file of The Well states: its samples, axes, times and fields."""
+
     samples: int
     space: tuple[str, ...]
     sizes: dict[str, int]
@@ -99,6 +101,7 @@ def contents(probe: Probe) -> Contents:
 
 
 def flag(attrs: Any, name: str, otherwise: bool) -> bool:
+    """A yes or no among the attributes; `otherwise` where it is missing or no truth value."""
     value = attrs.get(name)
     return bool(value) if isinstance(value, (bool, np.bool_, int, np.integer)) else otherwise
 

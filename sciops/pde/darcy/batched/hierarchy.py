@@ -52,6 +52,8 @@ def wrap(array: Tensor, wraps: Wraps, halo: int) -> None:
 
 @dataclass
 class Hierarchy:
+    """The levels of a batch of operators, finest first, and the inverse of the coarsest one."""
+
     levels: list[Level]
     bottom: Tensor  # dense inverse of the coarsest operator
 

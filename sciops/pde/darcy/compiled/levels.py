@@ -31,6 +31,7 @@ def arrays_of(work, start, shapes, level):
 
 @fast
 def as_matrix(array, shape):
+    """The numbers of a level, halo included, as a matrix."""
     return array.reshape((shape[0] + 3, shape[1] + 3))
 
 
@@ -50,6 +51,7 @@ def rows_alone(shapes, level):
 
 @fast
 def weights_of(work, start, shapes, level):
+    """The interpolation weights from the next coarser level, (2 or 8, rows, columns)."""
     rows, columns = shapes[level + 1, 0] + 2, shapes[level + 1, 1] + 2
     first, count = start[level, 8], 2 if rows_alone(shapes, level) else 8
     return work[first : first + count * rows * columns].reshape((count, rows, columns))
