@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import torch
 
-from data_gen._planning import estimate
+from data_gen.kit.planning import estimate
 from sciops import __version__
 from sciops.datasets.generation.cluster import versions
 from sciops.datasets.generation.writer import Cluster, Plan, Ranges, check_place, finished, generate, read_manifest
@@ -245,8 +245,8 @@ def on_every_grid(
 def program(name: str, *, engine: str = "torch", device: str = "cpu") -> str:
     """``Recipe.solver``: module, its version, the engine's version, and the device where it is not the CPU.
 
-    >>> program("sciops.pde.burgers")            # doctest: +SKIP
-    'sciops.pde.burgers 0.1.0, torch 2.13.0'
+    >>> program("sciops.pde.evolution.burgers")            # doctest: +SKIP
+    'sciops.pde.evolution.burgers 0.1.0, torch 2.13.0'
     """
     version = torch.__version__ if engine == "torch" else importlib.metadata.version(engine)
     return f"{name} {__version__}, {engine} {version}" + ("" if device == "cpu" else f" on {device}")

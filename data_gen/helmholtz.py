@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from data_gen._generation import Recipe, generate_samples, grids_of, numbers_of, on_every_grid, program
-from data_gen._media import Medium, check_medium, media
+from data_gen.kit.generation import Recipe, generate_samples, grids_of, numbers_of, on_every_grid, program
+from data_gen.kit.media import Medium, check_medium, media
 from data_gen.poisson import VARIABLES, SourceConfig, boundary_of, centering_of, solve_each, sources
-from sciops._command import command
 from sciops.bases import KIND_OF, frequencies
+from sciops.commands.command_line import command
 from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
-from sciops.pde import helmholtz
+from sciops.pde.elliptic import helmholtz
 
 __all__ = ["PRESETS", "HelmholtzConfig", "run"]
 
@@ -84,7 +84,7 @@ def run(config: HelmholtzConfig) -> Path:
         variables=VARIABLES
         | {name: {"long_name": f"{name} k of −Δu {'+' if config.screened else '−'} k²a u = f", "units": "1"}}
         | ({"a": {"long_name": "squared slowness of the medium", "units": "1"}} if config.contrast else {}),
-        solver=program("sciops.pde.helmholtz", device=config.device),
+        solver=program("sciops.pde.elliptic.helmholtz", device=config.device),
         attrs={"task": "steady", "scheme": config.scheme, **boundary_of(config)},
         probe=_probe,
         any_batch=config.device == "cpu",

@@ -19,9 +19,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from data_gen._coefficients import Coefficient
-from data_gen._evolution import STATUS, statuses
-from data_gen._generation import (
+from data_gen.kit.coefficients import Coefficient
+from data_gen.kit.evolution import STATUS, statuses
+from data_gen.kit.generation import (
     GenerationConfig,
     Recipe,
     generate_samples,
@@ -30,11 +30,11 @@ from data_gen._generation import (
     on_every_grid,
     program,
 )
-from data_gen._solving import aligned, one_by_one
-from sciops._command import command
+from data_gen.kit.solving import aligned, one_by_one
+from sciops.commands.command_line import command
 from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid, restrict
-from sciops.pde import navier_stokes as equation
+from sciops.pde.evolution import navier_stokes as equation
 from sciops.random_fields import gaussian_random_field
 
 __all__ = ["PRESETS", "STATUS", "NavierStokesConfig", "run"]
@@ -148,7 +148,7 @@ def run(config: NavierStokesConfig) -> Path:
         make=make,
         variables={key: value for key, value in _VARIABLES.items() if key != "error" or config.estimate}
         | {name: {"long_name": about, "units": "1"} for name, about in viscosity.variables.items()},
-        solver=program("sciops.pde.navier_stokes", device=config.device),
+        solver=program("sciops.pde.evolution.navier_stokes", device=config.device),
         dims={"w": ("time", "x", "y")},
         coordinates={"time": (_records(config), {"units": "1", "long_name": "time"})},
         attrs={

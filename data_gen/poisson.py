@@ -15,7 +15,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from data_gen._generation import (
+from data_gen._sines import sine_series
+from data_gen.kit.generation import (
     GenerationConfig,
     Recipe,
     generate_samples,
@@ -24,12 +25,11 @@ from data_gen._generation import (
     on_every_grid,
     program,
 )
-from data_gen._sines import sine_series
-from data_gen._solving import aligned, one_by_one
-from sciops._command import command
+from data_gen.kit.solving import aligned, one_by_one
+from sciops.commands.command_line import command
 from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
-from sciops.pde import poisson
+from sciops.pde.elliptic import poisson
 from sciops.random_fields import gaussian_random_field
 
 __all__ = ["PRESETS", "VARIABLES", "PoissonConfig", "SourceConfig", "boundary_of", "run", "sources"]
@@ -97,7 +97,7 @@ def run(config: PoissonConfig) -> Path:
         grids=_grids(config),
         make=make,
         variables=VARIABLES,
-        solver=program("sciops.pde.poisson", device=config.device),
+        solver=program("sciops.pde.elliptic.poisson", device=config.device),
         attrs={"task": "steady", "scheme": config.scheme, **boundary_of(config)},
         probe=lambda config: sources(config, Grid((8, 8), centering=centering_of(config)), [(0, 1)]),
         any_batch=config.device == "cpu",

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from data_gen._generation import Recipe, generate_samples, grids_of, on_every_grid, program
-from data_gen._media import Medium, check_medium, media
-from data_gen._solving import aligned, one_by_one
+from data_gen.kit.generation import Recipe, generate_samples, grids_of, on_every_grid, program
+from data_gen.kit.media import Medium, check_medium, media
+from data_gen.kit.solving import aligned, one_by_one
 from data_gen.poisson import SourceConfig, boundary_of, centering_of, sources
-from sciops._command import command
+from sciops.commands.command_line import command
 from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
-from sciops.pde import wave
+from sciops.pde.evolution import wave
 
 __all__ = ["PRESETS", "WaveConfig", "run"]
 
@@ -90,7 +90,7 @@ def run(config: WaveConfig) -> Path:
         grids=_grids(config),
         make=make,
         variables={name: about for name, about in _VARIABLES.items() if name != "c" or config.contrast},
-        solver=program("sciops.pde.wave", device=config.device),
+        solver=program("sciops.pde.evolution.wave", device=config.device),
         dims={"u": ("time", "x", "y"), "v": ("time", "x", "y")},
         coordinates={"time": (_times(config), {"units": "1", "long_name": "time"})},
         attrs={

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from sciops.grids import Grid
-from sciops.pde import navier_stokes as ns
-from sciops.pde import wave
+from sciops.pde.evolution import navier_stokes as ns
+from sciops.pde.evolution import wave
 from sciops.plotting import draw_field, draw_spectra, figure, series
 from sciops.random_fields import gaussian_random_field
 from sciops.runs import RunFolder
@@ -236,6 +236,6 @@ def _draw(forced: Any, budgets: dict[str, dict[str, Any]], grid: Grid, folder: R
 
 
 if __name__ == "__main__":
-    from sciops._command import command
+    from sciops.commands.command_line import command
 
     command(run, PRESETS)

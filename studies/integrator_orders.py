@@ -22,7 +22,16 @@ from typing import Any
 import numpy as np
 
 from sciops.grids import Grid
-from sciops.pde import advection, burgers, fisher_kpp, gray_scott, heat, kdv, kuramoto_sivashinsky, navier_stokes
+from sciops.pde.evolution import (
+    advection,
+    burgers,
+    fisher_kpp,
+    gray_scott,
+    heat,
+    kdv,
+    kuramoto_sivashinsky,
+    navier_stokes,
+)
 from sciops.plotting import series
 from sciops.random_fields import gaussian_random_field
 from sciops.runs import RunFolder
@@ -239,6 +248,6 @@ def _draw(results: dict[str, Any], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    from sciops._command import command
+    from sciops.commands.command_line import command
 
     command(run, PRESETS)

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.lipschitz._as_written import exactly
-from sciops.lipschitz._parts import Setting, expect, refuse, shown
-from sciops.lipschitz._walk import measure, unchanged
-from sciops.models.norms import InstanceNorm, RMSNorm
+from sciops.lipschitz.as_written import exactly
+from sciops.lipschitz.bounds.parts import Setting, expect, refuse, shown
+from sciops.lipschitz.bounds.walk import measure, unchanged
+from sciops.models.spine.norms import InstanceNorm, RMSNorm
 
 # largest slopes, rounded up: Φ(√2) + √2 φ(√2) for GELU, the others at the zero of the second derivative
 GELU, GELU_TANH, SILU, MISH = 1.1289041452, 1.1289930687, 1.0998393202, 1.0884981613

@@ -7,9 +7,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
-from sciops.lipschitz.bracket import Bracket, outward
-from sciops.lipschitz.gram import (
+from sciops.arrays.kinds import as_tensor
+from sciops.lipschitz.norms.bracket import Bracket, outward
+from sciops.lipschitz.norms.gram import (
     Precision,
     check_matrix,
     gram_bracket,

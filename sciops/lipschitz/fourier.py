@@ -12,16 +12,17 @@ from torch import Tensor, nn
 
 from sciops.bases import waves
 from sciops.grids import Grid
-from sciops.lipschitz import _fourier_map, _wall_map
-from sciops.lipschitz._as_written import changed_inside, exactly
-from sciops.lipschitz._parts import Setting
-from sciops.lipschitz.bracket import Bracket
-from sciops.mixers import _walls
+from sciops.lipschitz.as_written import changed_inside, exactly
+from sciops.lipschitz.bounds.parts import Setting
+from sciops.lipschitz.norms import fourier_map as _fourier_map
+from sciops.lipschitz.norms import wall_map as _wall_map
+from sciops.lipschitz.norms.bracket import Bracket
 from sciops.mixers.spectral import FourierModes, SpectralMixer, WallModes, fit_modes
+from sciops.mixers.spectral import walls as _walls
 
 _CONVS = {
     ("neuralop.layers.spectral_convolution", "SpectralConv"),
-    ("sciops.models.neuralop_spectral", "MatchedSpectralConv"),
+    ("sciops.models.operators.neuralop_spectral", "MatchedSpectralConv"),
 }
 
 

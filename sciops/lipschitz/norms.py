@@ -8,15 +8,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from sciops._arrays import as_tensor
+from sciops.arrays.kinds import as_tensor
 from sciops.grids import Grid
-from sciops.lipschitz import _fourier_map, fourier
-from sciops.lipschitz._as_written import changed_inside, exactly
-from sciops.lipschitz._padding import pad_amounts, per_axis
-from sciops.lipschitz.bracket import Bracket
-from sciops.lipschitz.convolution import convolution_norm
-from sciops.lipschitz.dense import Method, dense_norm
-from sciops.lipschitz.gram import Precision
+from sciops.lipschitz.as_written import changed_inside, exactly
+from sciops.lipschitz.norms import fourier
+from sciops.lipschitz.norms import fourier_map as _fourier_map
+from sciops.lipschitz.norms.bracket import Bracket
+from sciops.lipschitz.norms.convolution import convolution_norm
+from sciops.lipschitz.norms.dense import Method, dense_norm
+from sciops.lipschitz.norms.gram import Precision
+from sciops.lipschitz.norms.padding import pad_amounts, per_axis
 from sciops.mixers import SpectralMixer
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)

@@ -7,10 +7,11 @@ from typing import Any
 
 from torch import nn
 
-from sciops.lipschitz import _models, _torch_layers
-from sciops.lipschitz._parts import Declared, Setting
-from sciops.lipschitz._pointwise import ELEMENTWISE
-from sciops.lipschitz.fourier import of_spectral, of_spectral_with_skip
+from sciops.lipschitz.bounds import models as _models
+from sciops.lipschitz.bounds import torch_layers as _torch_layers
+from sciops.lipschitz.bounds.parts import Declared, Setting
+from sciops.lipschitz.bounds.pointwise import ELEMENTWISE
+from sciops.lipschitz.norms.fourier import of_spectral, of_spectral_with_skip
 from sciops.mixers import SpectralMixer
 
 Rule = Callable[[Any, Setting], Any]

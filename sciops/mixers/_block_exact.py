@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciops._compiling import transformed
-from sciops.mixers._precision import full_precision
-from sciops.mixers._resolvent import resolvent, solve
+from sciops.arrays.compiling import transformed
+from sciops.mixers.precision import full_precision
+from sciops.mixers.resolvent.dense import resolvent, solve
 
 
 def exact(

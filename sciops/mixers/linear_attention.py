@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sciops._compiling import constant, kept, transformed
-from sciops.mixers._bounds import PRODUCTS
-from sciops.mixers._padding import padded
-from sciops.mixers._precision import full_precision, working_dtype
-from sciops.mixers._quadrature import check_grid, quadrature
+from sciops.arrays.compiling import constant, kept, transformed
+from sciops.mixers.bounds import PRODUCTS
+from sciops.mixers.padding import padded
+from sciops.mixers.precision import full_precision, working_dtype
+from sciops.mixers.quadrature import check_grid, quadrature
 from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens
 
 _CHUNK = 64  # tokens whose scores with one another are computed

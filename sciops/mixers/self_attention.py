@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.mixers._bounds import UP, expect_linear
-from sciops.mixers._padding import padded
+from sciops.mixers.bounds import UP, expect_linear
+from sciops.mixers.padding import padded
 from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens, put, tail
 from sciops.mixers.softmax_attention import attended
 

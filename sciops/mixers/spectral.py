@@ -10,10 +10,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sciops._compiling import exporting
+from sciops.arrays.compiling import exporting
 from sciops.grids import Grid
-from sciops.mixers import _fourier, _walls
-from sciops.mixers._precision import full_precision, working_dtype
+from sciops.mixers.precision import full_precision, working_dtype
+from sciops.mixers.spectral import fourier as _fourier
+from sciops.mixers.spectral import walls as _walls
 from sciops.mixers.traits import Traits
 
 _GAIN = 0.1  # root-mean-square gain per mode at the start

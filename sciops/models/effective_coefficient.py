@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, grid_for
-from sciops.models.corrector import between_nodes, checked_coefficient, finer_grid
-from sciops.models.normalized import Normalized
-from sciops.pde import adjoint
+from sciops.models.solvers.corrector import between_nodes, checked_coefficient, finer_grid
+from sciops.models.wrappers.normalized import Normalized
+from sciops.pde.darcy import adjoint
 
 _RANGE = 0.3  # typical size of a change of log a, what one unit of the network's output stands for
 
@@ -22,7 +22,7 @@ class EffectiveCoefficient(nn.Module):
 
     On a coarse grid the values of a at the nodes do not say what lies between them. N learns the conductance that
     serves best in its place, numerical upscaling learned from solutions; gradients pass through the solve by its
-    adjoint (`sciops.pde.adjoint`). The result is the solution of an elliptic problem whatever N says: zero on the wall,
+    adjoint (`sciops.pde.darcy.adjoint`). The result is the solution of an elliptic problem whatever N says: zero on the wall,
     and positive where f is. This is a hybrid that is given the equation: compare it with the solve alone, which
     `correct = False` returns.
 

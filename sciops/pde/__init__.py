@@ -27,19 +27,18 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr__`
-    from sciops.pde import (
-        adjoint,
+    from sciops.pde import darcy
+    from sciops.pde.darcy import adjoint
+    from sciops.pde.elliptic import helmholtz, poisson
+    from sciops.pde.evolution import (
         advection,
         burgers,
-        darcy,
         fisher_kpp,
         gray_scott,
         heat,
-        helmholtz,
         kdv,
         kuramoto_sivashinsky,
         navier_stokes,
-        poisson,
         wave,
     )
 

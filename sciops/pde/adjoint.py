@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from sciops._compiling import one_by_one, refuse_exporting
+from sciops.arrays.compiling import one_by_one, refuse_exporting
 from sciops.grids import Grid
 from sciops.pde import darcy
 from sciops.pde.darcy import five_point as scheme
@@ -90,7 +90,7 @@ class _Solve(Function):
     @staticmethod
     def jvp(ctx, *_):
         raise NotImplementedError(
-            "sciops.pde.adjoint.solve has no forward-mode derivatives: use torch.func.vjp, grad or backward()"
+            "sciops.pde.darcy.adjoint.solve has no forward-mode derivatives: use torch.func.vjp, grad or backward()"
         )
 
     @staticmethod
@@ -155,7 +155,7 @@ class _Gradient(Function):
 
     @staticmethod
     def backward(ctx, *_):
-        raise NotImplementedError("sciops.pde.adjoint.solve has derivatives of first order only")
+        raise NotImplementedError("sciops.pde.darcy.adjoint.solve has derivatives of first order only")
 
     @staticmethod
     def vmap(info, axes, *arguments):

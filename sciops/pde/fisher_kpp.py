@@ -7,8 +7,8 @@ from typing import Any, Literal
 from torch import Tensor
 
 from sciops.grids import Grid
-from sciops.pde._fourier import FourierSpace
-from sciops.pde._trajectory import Trajectory, constant, evolve, initial
+from sciops.pde.evolution.fourier import FourierSpace
+from sciops.pde.evolution.trajectory import Trajectory, constant, evolve, initial
 
 __all__ = ["Trajectory", "solve"]
 
@@ -36,12 +36,12 @@ def solve(
     rate : ρ ≥ 0, a number or one a sample
     dt : largest step; default 0.02/ρ, with the largest ρ of the batch: pass dt where ρ differs by sample and results
         must not depend on who shares the batch
-    order, dealias, estimate, on_failure : as in `sciops.pde.burgers.solve`
+    order, dealias, estimate, on_failure : as in `sciops.pde.evolution.burgers.solve`
 
     A front is about √(8ν/ρ) wide and needs some ten points across. Good values: ν = 0.5, ρ = 1 … 10 on the unit
     interval to t = 1 (PDEBench's ReacDiff, arXiv:2210.07182).
 
-    Raises what `sciops.pde.burgers.solve` raises.
+    Raises what `sciops.pde.evolution.burgers.solve` raises.
     """
     start = initial(u0, grid)
     space = FourierSpace(grid, start.field)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from sciops.grids import Grid
-from sciops.pde._fourier import FourierSpace
-from sciops.pde._trajectory import Trajectory, constant, evolve, initial
+from sciops.pde.evolution.fourier import FourierSpace
+from sciops.pde.evolution.trajectory import Trajectory, constant, evolve, initial
 
 __all__ = ["PATTERNS", "Trajectory", "solve"]
 
@@ -51,13 +51,13 @@ def solve(
     diffusivity : (δ_A, δ_B), each a number or one a sample
     dt : largest step. All rates of the equations are at most of order 1, so that 1 serves (as in The Well's data) and
         0.5 is careful
-    order, estimate, on_failure : as in `sciops.pde.burgers.solve`
+    order, estimate, on_failure : as in `sciops.pde.evolution.burgers.solve`
     dealias : products keep the modes of the 1/2 rule of cubic terms; The Well's own data keep those of the 2/3 rule
     returns : `Trajectory` with u of shape (batch, time, 2, *grid)
 
     Good values: the patterns on (−1, 1)² with 128² points to t = 10 000, one output every 10.
 
-    Raises what `sciops.pde.burgers.solve` raises.
+    Raises what `sciops.pde.evolution.burgers.solve` raises.
     """
     start = initial(u0, grid, fields=2)
     space = FourierSpace(grid, start.field)

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
+from sciops.arrays.kinds import as_tensor
 from sciops.grids import Grid
-from sciops.pde import _elliptic
-from sciops.pde._eigenbasis import Boundary, Scheme
-from sciops.pde._elliptic import Solution
-from sciops.pde._trajectory import constant
+from sciops.pde.elliptic import shifted_laplacian as _elliptic
+from sciops.pde.elliptic.eigenbasis import Boundary, Scheme
+from sciops.pde.elliptic.shifted_laplacian import Solution
+from sciops.pde.evolution.trajectory import constant
 
 __all__ = ["Solution", "solve"]
 
@@ -40,7 +40,7 @@ def solve(
     above its first eigenvalue. For u = b on the walls solve for w = u − b, 0 on them, with f + k²a b in the place of f.
 
     f : (batch, *grid) or (*grid), 1 to 3 axes     numpy or torch, float32 or float64, any device
-    grid, boundary, scheme : as `sciops.pde.poisson.solve`; in "finite-volume" waves are slower than k says, by a share
+    grid, boundary, scheme : as `sciops.pde.elliptic.poisson.solve`; in "finite-volume" waves are slower than k says, by a share
         of (kh)²/24: keep kh < 0.5
     wavenumber : k ≥ 0 in radians per unit of length, a number or one per sample (batch,)
     screening : κ > 0, inverse length, a number or one per sample; solvable always
@@ -53,7 +53,7 @@ def solve(
     large, ‖u‖ up to ‖f‖ / min|λ − k²|, and as much precision is lost.
 
     Raises ValueError for k² within 1e4 ε of an eigenvalue (relative), naming the mode and a k between eigenvalues; and
-    as `sciops.pde.poisson.solve`. With a coefficient, whose resonances are not known beforehand, RuntimeError naming
+    as `sciops.pde.elliptic.poisson.solve`. With a coefficient, whose resonances are not known beforehand, RuntimeError naming
     the sample that does not converge.
     """
     p = _elliptic.problem(f, grid, boundary, scheme)
@@ -84,7 +84,9 @@ def _field(coefficient: Any, square: Tensor, p: _elliptic.Problem) -> Tensor:
         raise ValueError("coefficient: expected finite numbers of at least 0 everywhere")
     shift = square.reshape(-1, *(1,) * len(shape)).to(p.f.device) * a.to(p.f.device, torch.float64)
     if not shift.detach().flatten(1).any(1).all():
-        raise ValueError("wavenumber or coefficient is 0 everywhere: that is Poisson's; take sciops.pde.poisson.solve")
+        raise ValueError(
+            "wavenumber or coefficient is 0 everywhere: that is Poisson's; take sciops.pde.elliptic.poisson.solve"
+        )
     return shift
 
 
@@ -106,7 +108,7 @@ def _refuse_resonance(p: _elliptic.Problem, k: Tensor) -> None:
         if abs(near - square) > margin * max(near, square):
             continue
         if near == square == 0:
-            raise ValueError("wavenumber=0: that is Poisson's equation; take sciops.pde.poisson.solve")
+            raise ValueError("wavenumber=0: that is Poisson's equation; take sciops.pde.elliptic.poisson.solve")
         apart = levels[levels > near * (1 + 1e-6)]
         free = f"k = {np.sqrt((near + apart[0]) / 2):.6g}" if len(apart) else f"k = {1.01 * np.sqrt(near):.6g}"
         mode = tuple(int(m) for m in np.unravel_index(np.abs(values - near).argmin(), values.shape))

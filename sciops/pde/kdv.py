@@ -7,9 +7,9 @@ from typing import Any, Literal
 import numpy as np
 
 from sciops.grids import Grid
-from sciops.pde._convection import convective_term
-from sciops.pde._fourier import FourierSpace, check_periodic
-from sciops.pde._trajectory import Trajectory, constant, evolve, initial
+from sciops.pde.evolution.convection import convective_term
+from sciops.pde.evolution.fourier import FourierSpace, check_periodic
+from sciops.pde.evolution.trajectory import Trajectory, constant, evolve, initial
 
 __all__ = ["Trajectory", "soliton", "solve"]
 
@@ -37,12 +37,12 @@ def solve(
     dt : largest step; default h/(20|c|) with h the spacing and |c| the largest of the batch. A step is stable while
         |cu| dt < 1.3 h, but exact solitons ask for less: Brandstetter et al.'s waves have an error of 1e-4 at t = 100
         with the default, ten times that with twice the step
-    order, dealias, estimate, on_failure : as in `sciops.pde.burgers.solve`
+    order, dealias, estimate, on_failure : as in `sciops.pde.evolution.burgers.solve`
 
     ∫u is kept to rounding, ∫u² and ∫(d u_x² − c u³/3) to the error of the time stepping. Good values: c = d = 1 on
     (0, 128) with 256 points, waves of amplitude 1.
 
-    Raises what `sciops.pde.burgers.solve` raises.
+    Raises what `sciops.pde.evolution.burgers.solve` raises.
     """
     start = initial(u0, grid, axes=(1,))
     space = FourierSpace(grid, start.field)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from sciops.grids import Grid
-from sciops.pde._convection import convective_term
-from sciops.pde._fourier import FourierSpace
-from sciops.pde._trajectory import Trajectory, evolve, initial
+from sciops.pde.evolution.convection import convective_term
+from sciops.pde.evolution.fourier import FourierSpace
+from sciops.pde.evolution.trajectory import Trajectory, evolve, initial
 
 __all__ = ["Trajectory", "solve"]
 
@@ -30,13 +30,13 @@ def solve(
         at a wavelength of 2π√2 = 8.9; L > 20 or so is chaotic
     times : increasing, from 0 on
     dt : largest step; default h/10 with h the spacing, at most 0.05. On the attractor |u| stays near 3 whatever L is
-    order, dealias, estimate, on_failure : as in `sciops.pde.burgers.solve`
+    order, dealias, estimate, on_failure : as in `sciops.pde.evolution.burgers.solve`
 
     ∫u is kept to rounding and d/dt ½∫u² = ∫u_x² − ∫u_xx². Two runs part as e^{0.1 t} (Lyapunov exponent about 0.09 for
     long L), so that a trajectory beyond t = 200 or so depends on rounding: statistics do not. Good values: L = 64 with
     256 points (Brandstetter et al., arXiv:2202.07643), L = 32π with 128 (Kassam & Trefethen 2005).
 
-    Raises what `sciops.pde.burgers.solve` raises.
+    Raises what `sciops.pde.evolution.burgers.solve` raises.
     """
     start = initial(u0, grid, axes=(1,))
     space = FourierSpace(grid, start.field)

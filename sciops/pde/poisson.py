@@ -8,10 +8,10 @@ from typing import Any, Literal
 import torch
 
 from sciops.grids import Grid
-from sciops.pde import _elliptic
-from sciops.pde._eigenbasis import Boundary, Scheme
-from sciops.pde._elliptic import Solution
-from sciops.pde._trajectory import initial
+from sciops.pde.elliptic import shifted_laplacian as _elliptic
+from sciops.pde.elliptic.eigenbasis import Boundary, Scheme
+from sciops.pde.elliptic.shifted_laplacian import Solution
+from sciops.pde.evolution.trajectory import initial
 
 __all__ = ["Solution", "residual", "solve"]
 

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
-from sciops._scale import power_of_two
+from sciops.arrays.kinds import as_tensor
+from sciops.arrays.scale import power_of_two
 from sciops.grids import Grid, check_on_grid
-from sciops.pde._chebyshev import chebyshev_coefficients, oscillation_terms, polynomial_sum
-from sciops.pde._eigenbasis import Boundary, analyse, boundaries_of, eigenvalues, inside, synthesise
-from sciops.pde._trajectory import Start, Trajectory, constant, initial, output_times
+from sciops.pde.elliptic.eigenbasis import Boundary, analyse, boundaries_of, eigenvalues, inside, synthesise
+from sciops.pde.evolution.chebyshev import chebyshev_coefficients, oscillation_terms, polynomial_sum
+from sciops.pde.evolution.trajectory import Start, Trajectory, constant, initial, output_times
 
 __all__ = ["Trajectory", "energy", "solve"]
 
@@ -48,7 +48,7 @@ def solve(
     damping : γ ≥ 0, 1 per time, a number or one a sample (a number where speed is a field); energy falls as
         dE/dt = −γ⟨v²⟩
     boundary : "periodic" (the default on periodic grids), "dirichlet" u = 0 (the default on others), "neumann"
-        ∂u/∂n = 0, or a sequence of them, one per axis, as in `sciops.pde.poisson.solve`. Values on dirichlet wall nodes
+        ∂u/∂n = 0, or a sequence of them, one per axis, as in `sciops.pde.elliptic.poisson.solve`. Values on dirichlet wall nodes
         are taken as 0
     returns : Trajectory with u (batch, time, 2, *grid), dt = 0, no steps, no error. Gradients pass to u0 and to a field
         of speeds

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciops._scale import widened
+from sciops.arrays.scale import widened
 from sciops.grids import Grid
-from sciops.pde import adjoint
+from sciops.pde.darcy import adjoint
 from sciops.robustness.field_norm import field_norm
 
 __all__ = ["Objective", "distance_to", "distance_to_solver", "self_difference"]
@@ -46,7 +46,7 @@ def distance_to_solver(
     """x ↦ ‖G(x) − S(x)‖_h, S the Darcy solver: the error of G at the perturbed input itself.
 
     With K(a)u = b the discrete problem, J = ‖G − u‖_h² and Kλ = 2w(u − G):  ∂J/∂a through S is −λᵀ(∂K/∂a)u, one more
-    solve with the same matrix (`sciops.pde.adjoint`).
+    solve with the same matrix (`sciops.pde.darcy.adjoint`).
 
     operator : (batch, 1, nx, ny) → the same on the same grid, in physical units; grid : nodes that reach the walls
     Source: arXiv:2510.18989.

@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciops.training import _sharding
 from sciops.training.checkpoints import model_tensors
 from sciops.training.config import TrainConfig
+from sciops.training.parallel import sharding as _sharding
 
 # Process 0 alone reads all fields before the first step, and writes: others wait for longer than torch's 10 minutes.
 _PATIENCE = timedelta(hours=6)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sciops.grids import Grid, restrict
-from sciops.pde import burgers
+from sciops.pde.evolution import burgers
 from sciops.random_fields import gaussian_random_field
 from studies.kit.cells import kept_arrays
 from studies.kit.mixer_fields import FieldTask, Mixer, field_task, train_field

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sciops.mixers import SpectralMixer, _fourier
-from sciops.models.neuralop_spectral import computes
+from sciops.mixers import SpectralMixer
+from sciops.mixers.spectral import fourier as _fourier
+from sciops.models.operators.neuralop_spectral import computes
 from studies.kit.timing import device_peak, interleaved, peak_memory, ratio, require_equal, threads
 
 

@@ -20,9 +20,10 @@ import pytest
 
 pytest.importorskip("pooch")
 
-from sciops._locks import exclusive
-from sciops.datasets.download import PublicSet, RemoteFile, _resumable, fetch, public_sets, read_registry
+from sciops.datasets.download import PublicSet, RemoteFile, fetch, public_sets, read_registry
+from sciops.datasets.download import resumable as _resumable
 from sciops.datasets.formats import READERS
+from sciops.files.locks import exclusive
 
 CONTENT = bytes(range(256)) * 20_000  # 5 MB
 
@@ -378,7 +379,7 @@ def test_a_registry_with_a_wrong_entry_is_refused(tmp_path, change, says):
 
 @pytest.mark.parametrize("recipe", sorted({one.recipe for one in public_sets().values() if one.recipe}))
 def test_every_recipe_is_a_command_as_it_stands(recipe):
-    from sciops._command import _take_option, parse
+    from sciops.commands.command_line import _take_option, parse
 
     sciops, generate, name, *options = recipe.split()
     generator = importlib.import_module(f"data_gen.{name}")

@@ -13,7 +13,7 @@ from sciops.datasets import convert, grid_of, open_dataset, write_sample
 from sciops.datasets.conventions import build_dataset, parameters_of, state_of
 from sciops.datasets.formats.containers.yaml_lines import settings
 from sciops.grids import Grid
-from sciops.pde import advection, burgers, fisher_kpp
+from sciops.pde.evolution import advection, burgers, fisher_kpp
 
 GROUPS = ("pdebench-groups", "pdebench-groups-shallow-water", "pdebench-groups-sorption")
 ALL = ("pdebench-1d", "pdebench-1d-advection", "pdebench-1d-reaction", "pdebench-cfd", "pdebench-cfd-1d") + (

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sciops.mixers import MIXERS, BlockResolventAttention, StructuredRecurrence, _linked, copied, recurrence
-from sciops.mixers._block_exact import exact
-from sciops.mixers._block_solve import Routes, structured_solve
-from sciops.mixers._linked import linked_products
-from sciops.mixers._resolvent import resolvent
-from sciops.mixers.token_mixing import linked_solution
+from sciops.mixers import MIXERS, BlockResolventAttention, StructuredRecurrence, copied, recurrence
+from sciops.mixers.recurrence import linked as _linked
+from sciops.mixers.recurrence.linked import linked_products
+from sciops.mixers.recurrence.token_mixing import linked_solution
+from sciops.mixers.resolvent.block_exact import exact
+from sciops.mixers.resolvent.block_solve import Routes, structured_solve
+from sciops.mixers.resolvent.dense import resolvent
 
 CHANNELS = 8
 CAUSAL = [

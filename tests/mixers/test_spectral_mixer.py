@@ -10,7 +10,8 @@ import torch
 from torch.func import functional_call
 
 from sciops.grids import Grid
-from sciops.mixers import SpectralMixer, _fourier
+from sciops.mixers import SpectralMixer
+from sciops.mixers.spectral import fourier as _fourier
 from sciops.models import build_model
 
 

@@ -10,10 +10,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from sciops.grids import Grid
-from sciops.mixers import StateSpaceMixer, _long_convolution, state_space
-from sciops.mixers._exponential_sums import exponential_sum, phi, weighted_past
-from sciops.mixers._long_convolution import convolved, fast_length
-from sciops.mixers.state_space import state_space_groups
+from sciops.mixers import StateSpaceMixer
+from sciops.mixers.sequence import long_convolution as _long_convolution
+from sciops.mixers.sequence import state_space
+from sciops.mixers.sequence.exponential_sums import exponential_sum, phi, weighted_past
+from sciops.mixers.sequence.long_convolution import convolved, fast_length
+from sciops.mixers.sequence.state_space import state_space_groups
 from sciops.models import Operator
 
 D = 6
@@ -410,7 +412,7 @@ def test_half_precision_leaves_the_kernel_in_float32():
 
 def test_dynamics_are_not_decayed():
     from sciops.training import TrainConfig
-    from sciops.training._setup import make_optimizer
+    from sciops.training.setup import make_optimizer
 
     mixer = made()
     dynamics = {id(p) for p in mixer.kernel.dynamics()}

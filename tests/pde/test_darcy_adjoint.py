@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from sciops.grids import Grid
-from sciops.pde import adjoint, darcy
+from sciops.pde import darcy
+from sciops.pde.darcy import adjoint
 
 TOL = 1e-13
 
@@ -97,7 +98,7 @@ def test_the_gradient_of_the_compliance_is_known():
 def test_it_is_there_by_the_name_the_pages_give_it():
     import sciops.pde
 
-    assert sciops.pde.adjoint is adjoint and "adjoint" in dir(sciops.pde)
+    assert sciops.pde.darcy.adjoint is adjoint and "adjoint" in dir(sciops.pde)
 
 
 def test_values_dtypes_and_refusals():

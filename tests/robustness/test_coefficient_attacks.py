@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sciops.grids import Grid
-from sciops.pde import adjoint
+from sciops.pde.darcy import adjoint
 from sciops.random_fields import gaussian_random_field, two_phase
 from sciops.robustness import (
     GaussianFieldNoise,

@@ -31,7 +31,7 @@ def test_wrong_sums_are_noticed(monkeypatch):
     """In one process: without what the later processes send, gradients are those of another stack."""
     import torch.distributed as dist
 
-    from sciops.training.gradients import _pipeline
+    from sciops.training.gradients.stacks import pipeline as _pipeline
 
     store = dist.HashStore()
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)

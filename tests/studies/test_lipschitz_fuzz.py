@@ -9,7 +9,9 @@ import torch
 from torch import nn
 
 from sciops import Grid
-from sciops.lipschitz import RULES, _sequence, _walk
+from sciops.lipschitz import RULES
+from sciops.lipschitz.bounds import sequence as _sequence
+from sciops.lipschitz.bounds import walk as _walk
 from studies import lipschitz_fuzz as study
 from studies.lipschitz_fuzz import own
 from studies.lipschitz_fuzz.truth import Case, differences, inputs, jacobian, largest_token, stretches

@@ -13,8 +13,9 @@ from warm import python
 
 from sciops.datasets import Splits
 from sciops.models import build_model
-from sciops.training import NonFiniteLoss, TrainConfig, _samples, evaluate, fit, load_checkpoint
-from sciops.training._averaging import Average
+from sciops.training import NonFiniteLoss, TrainConfig, evaluate, fit, load_checkpoint
+from sciops.training.averaging import Average
+from sciops.training.data import samples as _samples
 
 AVERAGED = replace(QUIET, ema=0.9)
 

@@ -17,8 +17,9 @@ from sciops.datasets import Splits, TensorFields
 from sciops.mixers import SpectralMixer
 from sciops.models import OrthogonalConvolution, OrthogonalNet, UnitarySpectral, orthogonality_defect
 from sciops.training import TrainConfig, fit
-from sciops.training.gradients import _projecting, feedback_matrix, forward_only, project_
+from sciops.training.gradients import feedback_matrix, forward_only, project_
 from sciops.training.gradients.forward_only import random_feedback
+from sciops.training.gradients.stacks import projecting as _projecting
 
 EXACT = 1e-12
 

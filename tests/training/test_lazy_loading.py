@@ -29,9 +29,9 @@ from sciops.datasets import (
     write_native,
 )
 from sciops.grids import Grid
-from sciops.training import _data as door
 from sciops.training import evaluate, fit
-from sciops.training._loader import Loader
+from sciops.training.data import checks as door
+from sciops.training.data.loader import Loader
 from studies.kit.smooth_fields import write_fields
 
 # Python 3.12 and later warn of every fork beside a thread
@@ -200,7 +200,7 @@ class Kept(TensorFields):
 def test_a_reading_process_ends_with_one_that_is_killed():
     code = """
         import multiprocessing, os, time
-        from sciops.training._loader import _end_with
+        from sciops.training.data.loader import _end_with
         def read(parent):
             _end_with(parent, 0)
             print(os.getpid(), flush=True)

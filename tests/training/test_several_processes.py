@@ -19,7 +19,7 @@ from sciops.datasets import Splits, TensorFields
 from sciops.grids import Grid
 from sciops.models import Recurrent, build_model
 from sciops.training import evaluate, fit, load_checkpoint, load_model_tensors
-from sciops.training._processes import Processes
+from sciops.training.parallel.processes import Processes
 
 
 def small() -> Splits:
@@ -151,7 +151,7 @@ _FAILING = """
     from dataclasses import replace
     sys.path[:0] = [sys.argv[2], f"{sys.argv[2]}/.."]
     from test_several_processes import FEW, fields, plain, small
-    from sciops._command import guarded
+    from sciops.commands.command_line import guarded
     from sciops.datasets import Splits
     from sciops.training import fit
 

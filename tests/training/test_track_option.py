@@ -11,9 +11,9 @@ import pytest
 import torch
 from test_resume import QUIET, data, network
 
-from sciops._json import read_jsonl
+from sciops.files.json_files import read_jsonl
 from sciops.training import TrainConfig, fit
-from sciops.training._tracking import Trackers
+from sciops.training.trackers import Trackers
 
 
 class Writer:

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._untrusted import read_json
-from sciops._whole_files import replacing
 from sciops.datasets.conventions import SPACE, at_resolution, build_dataset, parameters_of
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.described.description import ALONE, sidecar
@@ -34,6 +32,8 @@ from sciops.datasets.formats.shared.hdf5_writing import (
 )
 from sciops.datasets.formats.shared.numpy_writing import write_npy
 from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.files.untrusted import read_json
+from sciops.files.whole_files import replacing
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def recognises(probe: Probe) -> bool:
 
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     """One variable a channel over (sample, time, x[, y[, z]])."""
-    from sciops.datasets.formats.containers.lazy import lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import lazy
     from sciops.datasets.formats.containers.lazy_arrays import numpy_array
     from sciops.datasets.formats.described.contents import numpy_contents
 

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._whole_files import replacing
 from sciops.datasets.conventions import SPLIT_ATTRS, at_resolution, build_dataset, grid_of, state_of
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import check_size, is_real, number, numbers, stated_grid
@@ -37,6 +36,7 @@ from sciops.datasets.formats.shared.hdf5_writing import (
     state_grid,
 )
 from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.files.whole_files import replacing
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def matches(probe: Probe) -> bool:
 
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     """Input and output over (sample, x, y), each sample read from its own group."""
-    from sciops.datasets.formats.containers.lazy import H5Groups, lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Groups, lazy
 
     groups, equation, notes = _groups(probe)
     entries = {kind: probe.arrays[f"{groups[0]}/{kind}"] for kind in ("input", "output")}
@@ -148,7 +148,7 @@ def _grid(probe: Probe, equation: str, shape: tuple[int, ...], u: Any) -> tuple[
 
 def natural_grid(equation: str, shape: tuple[int, ...], u: Any) -> tuple[Grid, str]:
     """(grid, how sure it is) where the file states none; u : (samples, *shape), looked at for zero walls."""
-    from sciops.datasets.formats.containers.lazy import lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import lazy
     from sciops.datasets.formats.shared.walls import zero_walls
 
     if equation == "allen_cahn":

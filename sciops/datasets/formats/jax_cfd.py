@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._whole_files import replacing
 from sciops.datasets.conventions import SPACE, at_resolution, build_dataset, grid_of, parameters_of, state_of
 from sciops.datasets.formats.containers.named_axes import axes_by_name, shape_by_name
 from sciops.datasets.formats.containers.sniff import Entry, Probe, readable
@@ -44,6 +43,7 @@ from sciops.datasets.formats.shared.hdf5_writing import (
 from sciops.datasets.formats.shared.reader import Reader, Resolution
 from sciops.datasets.native.hdf5_guard import open_survivable
 from sciops.datasets.native.layout import set_attributes
+from sciops.files.whole_files import replacing
 from sciops.grids import Grid, Interval
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def place(shape: tuple[int, ...], cells: tuple[Interval, ...], offset: np.ndarra
 
 
 def _field(array: Any, own: Grid, attrs: dict[str, Any], name: str, ndim: int) -> tuple[Any, ...]:
-    from sciops.datasets.formats.containers.lazy import lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import lazy
 
     words = f"velocity along {SPACE[VELOCITY.index(name)]}" if name in VELOCITY else name
     about = {"units": str(attrs.get("units", "1")), "long_name": words, "grid": json.dumps(own.to_dict())}
@@ -174,7 +174,7 @@ def _periodic(arrays: dict[str, Any], names: tuple[str, ...], ndim: int) -> bool
 
 
 def _array(probe: Probe, name: str, alone: bool) -> Any:
-    from sciops.datasets.formats.containers.lazy import H5Array
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Array
     from sciops.datasets.formats.containers.lazy_arrays import OneSample, netcdf3_array
     from sciops.datasets.formats.containers.netcdf3 import read_header
 

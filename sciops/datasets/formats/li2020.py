@@ -41,7 +41,7 @@ def matches(probe: Probe) -> bool:
 
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     """a = `coeff`, u = `sol` on nodes with both walls; axes of v7.3 files put back in order."""
-    from sciops.datasets.formats.containers.lazy import lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import lazy
     from sciops.datasets.formats.containers.lazy_arrays import matlab_array
 
     names = {**_FIELDS, **{name: name for name in _EXTRA if name in probe.arrays}}

@@ -90,7 +90,7 @@ def _map(probe: Probe) -> xr.Dataset:
 
 
 def _trajectory(probe: Probe) -> xr.Dataset:
-    from sciops.datasets.formats.containers.lazy import lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import lazy
     from sciops.datasets.formats.containers.lazy_arrays import matlab_array
 
     check_size(probe, probe.arrays["output"].shape)
@@ -145,7 +145,7 @@ def _is_empty(first: Any, later: Any) -> bool:
 
 
 def _array(probe: Probe, name: str, rank: int) -> Any:
-    from sciops.datasets.formats.containers.lazy import lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import lazy
     from sciops.datasets.formats.containers.lazy_arrays import matlab_array
 
     return lazy(matlab_array(probe, name, tuple(range(rank))[::-1] if _reversed(probe) else None))

@@ -45,7 +45,7 @@ def matches(probe: Probe) -> bool:
 
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     """w over (sample, time, x, y), lazily: `a`, then `u`."""
-    from sciops.datasets.formats.containers.lazy import lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import lazy
     from sciops.datasets.formats.containers.lazy_arrays import PrecededArray, matlab_array
 
     backwards = _backwards(probe)

@@ -18,8 +18,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sciops._untrusted import parse_json
-from sciops._whole_files import replacing
 from sciops.datasets.conventions import SPACE, at_resolution, build_dataset, parameters_of
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import (
@@ -46,6 +44,8 @@ from sciops.datasets.formats.shared.hdf5_writing import (
     with_spare,
 )
 from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.files.untrusted import parse_json
+from sciops.files.whole_files import replacing
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _ndim(probe: Probe) -> int:
 
 def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     """density, pressure, vx[, vy, vz] over (sample, time, x[, y, z]), lazily."""
-    from sciops.datasets.formats.containers.lazy import H5Array, lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Array, lazy
     from sciops.datasets.formats.containers.lazy_arrays import OneSample
 
     shape, ndim = probe.arrays["density"].shape, _ndim(probe)

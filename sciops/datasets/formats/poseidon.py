@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._whole_files import replacing
 from sciops.datasets.conventions import at_resolution, build_dataset, grid_of, parameters_of, state_of
 from sciops.datasets.formats.containers.named_axes import axes_by_name, check_order, shape_by_name
 from sciops.datasets.formats.containers.sniff import Probe
@@ -42,6 +41,7 @@ from sciops.datasets.formats.shared.hdf5_writing import (
     state_grid,
 )
 from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.files.whole_files import replacing
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _in_order(pattern: re.Pattern, probe: Probe) -> list[str]:
 
 def _flow(probe: Probe, key: Any, shape: tuple[int, ...]) -> xr.Dataset:
     """Channels of one array, or of one array a sample; shape without the samples."""
-    from sciops.datasets.formats.containers.lazy import H5Groups, lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Groups, lazy
 
     one = isinstance(key, str)
     names = channels_of(key if one else "velocity", shape[1])
@@ -191,7 +191,7 @@ def _flow(probe: Probe, key: Any, shape: tuple[int, ...]) -> xr.Dataset:
 
 
 def _scalar(probe: Probe) -> xr.Dataset:
-    from sciops.datasets.formats.containers.lazy import lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import lazy
 
     shape = shape_by_name(probe.arrays["solution"], _DIMS)
     pick = {2: 0} if len(shape) == 5 else {}
@@ -205,7 +205,7 @@ def _scalar(probe: Probe) -> xr.Dataset:
 
 
 def _pair(probe: Probe, equation: str, parts: dict[str, tuple[str, dict[int, int]]]) -> xr.Dataset:
-    from sciops.datasets.formats.containers.lazy import lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import lazy
 
     words = {"f": "source", "u": "density" if equation == "airfoil" else "solution", "a": "shape of the airfoil"}
     fields = {
@@ -223,14 +223,14 @@ def _pair(probe: Probe, equation: str, parts: dict[str, tuple[str, dict[int, int
 
 def _array(probe: Probe, key: str, pick: Mapping[int, int] = MappingProxyType({})) -> Any:
     """An array with its axes by name; `pick` counts them in that order."""
-    from sciops.datasets.formats.containers.lazy import H5Array
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Array
 
     axes = axes_by_name(probe.arrays[key], _DIMS)
     return H5Array(probe.path, key, axes, pick={axes[axis]: index for axis, index in pick.items()})
 
 
 def _helmholtz(probe: Probe) -> xr.Dataset:
-    from sciops.datasets.formats.containers.lazy import H5Groups, lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Groups, lazy
 
     groups = [name.rsplit("/", 1)[0] for name in _in_order(_HELMHOLTZ, probe) if name.endswith("/u")]
     arrays = {}

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sciops import _untrusted
-from sciops._budget import Budget, opening_within
+from sciops.files import untrusted as _untrusted
+from sciops.files.budget import Budget, opening_within
 
 __all__ = ["CORPORA", "Characters", "characters", "read_corpus", "read_documents", "read_text"]
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
-from sciops._scale import norm_of
+from sciops.arrays.kinds import as_tensor
+from sciops.arrays.scale import norm_of
 from sciops.grids import Grid, check_on_grid
 from sciops.pde.darcy import five_point as scheme
 from sciops.pde.darcy.engines import Problem, engine_for, measured, restated
@@ -104,7 +104,7 @@ def solve(
     are smoothed instead of points, at about four times the cost of an iteration: 5 to 25 iterations where it turns from
     1e3 to 1e-3, 20 to 45 where it does so from pixel to pixel; not between periodic axes. What does not converge goes
     to sparse LU. A sample's result does not depend on the batch it is in (bitwise so in numba). No gradient passes
-    through: `sciops.pde.adjoint` is for that.
+    through: `sciops.pde.darcy.adjoint` is for that.
     Periodic axes are solved in torch, and want an even number of points, best 32 or fewer times a power of two: what
     cannot be halved down to that goes to sparse LU.
     Contrasts near 1e6 meet the floor of float64 first: status "floor_limited", and a warning unless on_failure="flag".

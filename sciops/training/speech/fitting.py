@@ -13,14 +13,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sciops._json import plain
-from sciops.models.ctc import beam_decode, greedy_decode
-from sciops.models.speech import REDUCTION, SpeechRecognizer
+from sciops.files.json_files import plain
+from sciops.models.sequences.ctc import beam_decode, greedy_decode
+from sciops.models.sequences.speech import REDUCTION, SpeechRecognizer
 from sciops.training.config import TrainConfig
 from sciops.training.loop import fit
-from sciops.training.speech._old_checkpoint import convert_old_checkpoint
 from sciops.training.speech.ctc import check_targets, ctc_loss
 from sciops.training.speech.frames import LengthBatches, padded
+from sciops.training.speech.old_checkpoint import convert_old_checkpoint
 from sciops.training.speech.pretraining import BestRQ
 
 Loss = Callable[[Tensor, Tensor, Sequence[int], torch.Generator], tuple[Tensor, dict[str, float]]]

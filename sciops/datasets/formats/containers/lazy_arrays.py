@@ -10,7 +10,7 @@ import numpy as np
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from sciops.datasets.formats.containers.lazy import H5Array
+from sciops.datasets.formats.containers.hdf5_arrays import H5Array
 from sciops.datasets.formats.containers.mat5 import MatArray, mat5_arrays, mat5_values
 from sciops.datasets.formats.containers.netcdf3 import Variable
 from sciops.datasets.formats.containers.numpy_files import NumpyArray, unpack

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._untrusted import parse_json
 from sciops.datasets.conventions import SPACE, at_resolution, build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import (
@@ -41,6 +40,7 @@ from sciops.datasets.formats.shared.axes import (
 )
 from sciops.datasets.formats.shared.reader import Reader, Resolution
 from sciops.datasets.formats.the_well.contents import GROUPS, Contents, Stored, Wall, contents
+from sciops.files.untrusted import parse_json
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
 
 def _variables(probe: Probe, stored: Stored, short: dict[str, str], taken: dict[str, Any]) -> dict[str, Any]:
     """A field's components, named as The Well names them or as our writer found them."""
-    from sciops.datasets.formats.containers.lazy import H5Array, lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Array, lazy
 
     long, dims = tuple(short), tuple(short.get(name, name) for name in stored.dims)
     count = len(long) ** stored.order
