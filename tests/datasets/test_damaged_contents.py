@@ -14,6 +14,7 @@ import torch
 from sciops.datasets import convert, describe, open_dataset, validate, write_native
 from sciops.datasets.conventions import grid_of, parameters_of, state_of
 from sciops.datasets.formats.samples import write_sample
+from sciops.doctor import doctor
 from sciops.pde.darcy.direct import solve_directly
 
 
@@ -37,6 +38,27 @@ def test_fields_that_are_no_numbers(native, dtype):
         del group["u"]
         group.create_dataset("u", shape, dtype)
     _refused(native, "native")
+
+
+def test_groups_that_are_links_to_each_other(native, tmp_path):
+    with h5py.File(native, "a") as file:
+        name = next(key for key in file if key[0] == "r")
+        del file[name]
+        file[name], file["r7"] = h5py.SoftLink("/r7"), h5py.SoftLink(f"/{name}")
+    _refused(native, "looks like native .*too many links")
+    for asked in (describe, validate, lambda path: convert(path, tmp_path / "copy.h5", "native")):
+        with pytest.raises(ValueError, match="looks like native .*too many links"):
+            asked(native)
+    report, well = doctor(native)
+    assert not well and "too many links" in report
+
+
+@pytest.mark.parametrize("name", ["task", "labels", "coefficient", "walls"])
+def test_an_array_where_an_attribute_is_a_text(native, name):
+    with h5py.File(native, "a") as file:
+        for held in (file, file[next(iter(file))]):
+            held.attrs[name] = np.zeros(0)
+    _refused(native, f"attribute {name} is array.*expected")
 
 
 @pytest.mark.parametrize("damage", ["scalar axis", "array for a group", "link to nowhere"])

@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sciops.datasets.formats import (
     apebench,
     arrays,
@@ -70,6 +72,7 @@ LAYOUTS = (
 READERS: dict[str, Reader] = {layout.READER.name: layout.READER for layout in LAYOUTS}
 WRITERS: dict[str, Writer] = {name: write for layout in LAYOUTS for name, write in layout.WRITERS.items()}
 
+_TEXTS = ("task", "coefficient", "labels", "state", "parameters", "boundary", "walls")
 _COMPLEX = ("arrays",)  # layouts whose fields may be complex
 
 
@@ -130,7 +133,8 @@ def opened_resolutions(path: str | os.PathLike) -> Iterator[list[xr.Dataset]]:
             reader = _matching(found)
             if reader is None:
                 raise ValueError(_unknown(found, None))
-            stored = (None,) if reader.resolutions is None else reader.resolutions(found)
+            with _expected(reader, found):
+                stored = (None,) if reader.resolutions is None else reader.resolutions(found)
             datasets = [stack.enter_context(_read(reader, found, resolution)) for resolution in stored]
         yield datasets
 
@@ -144,37 +148,26 @@ def find_reader(path: str | os.PathLike) -> Reader | None:
 
 
 def _read(reader: Reader, found: Probe, resolution: Resolution) -> xr.Dataset:
-    """The file through its reader. A file may look like a layout and hold anything: what a reader did not expect is
-    said in one line too."""
-    try:
+    """The file through its reader, with the checks that all layouts share."""
+    with _expected(reader, found):
         if not reader.named:
             check_order(found)
         dataset = in_order(reader.read(found, resolution))
-        # coordinates that make no grid are opened as they are: "no_grid" says why
-        grid = ("grid",) if "no_grid" not in dataset.attrs else ()
-        missing = [name for name in ("layout", "equation", *grid) if not isinstance(dataset.attrs.get(name), str)]
-        if missing:
+        try:
+            _check_attributes(reader, found, dataset)
+            _check_types(reader, found, dataset)
+        except BaseException:
             dataset.close()
-            raise ValueError(
-                f"{found.path} is a {reader.name} file that does not say its {', '.join(missing)}: write it again"
-            )
-        complex_fields = "c" if reader.name in _COMPLEX else ""
-        for name, variable in dataset.variables.items():
-            kinds = "biuf" + complex_fields * (name not in dataset.coords)
-            if variable.dtype.kind not in kinds:
-                dataset.close()
-                raise ValueError(
-                    f"{found.path} holds {name} of type {variable.dtype}; {reader.name} holds real numbers: describe "
-                    "the file with sciops.datasets.describe_arrays, complex arrays with 'real_imaginary': True"
-                    if variable.dtype.kind == "c"
-                    else f"{found.path} holds {name} of type {variable.dtype}; fields and positions are real numbers"
-                )
-            if variable.dtype.itemsize > (16 if variable.dtype.kind == "c" else 8):
-                dataset.close()
-                raise ValueError(
-                    f"{found.path} holds {name} in extended precision ({variable.dtype}), in which no model computes: "
-                    "save it as float64"
-                )
+            raise
+        return dataset
+
+
+@contextlib.contextmanager
+def _expected(reader: Reader, found: Probe) -> Iterator[None]:
+    """Around a reader: a file may look like a layout and hold anything, and errors of a kind that no reader raises
+    become a ValueError in one line."""
+    try:
+        yield
     except (ValueError, OSError, ImportError, MemoryError):
         raise
     except Exception as error:
@@ -183,7 +176,40 @@ def _read(reader: Reader, found: Probe, resolution: Resolution) -> xr.Dataset:
             f"{found.path} looks like {reader.name} but does not hold what that layout should ({type(error).__name__}: "
             f"{text}): it is damaged, or another program's; that layout is {reader.expects}"
         ) from None
-    return dataset
+
+
+def _check_attributes(reader: Reader, found: Probe, dataset: xr.Dataset) -> None:
+    """Raises ValueError where an attribute of every layout is missing, or one that is read as text is an array."""
+    # coordinates that make no grid are opened as they are: "no_grid" says why
+    grid = ("grid",) if "no_grid" not in dataset.attrs else ()
+    missing = [name for name in ("layout", "equation", *grid) if not isinstance(dataset.attrs.get(name), str)]
+    if missing:
+        raise ValueError(
+            f"{found.path} is a {reader.name} file that does not say its {', '.join(missing)}: write it again"
+        )
+    for name in _TEXTS:
+        if isinstance(value := dataset.attrs.get(name), np.ndarray):  # compared with a text it would be no truth value
+            raise ValueError(
+                f"{found.path}: the attribute {name} is {shown(repr(value), 80)}; expected a text: write the file again"
+            )
+
+
+def _check_types(reader: Reader, found: Probe, dataset: xr.Dataset) -> None:
+    """Raises ValueError for variables that are not real numbers of 8 bytes at most (complex in some layouts)."""
+    complex_fields = "c" if reader.name in _COMPLEX else ""
+    for name, variable in dataset.variables.items():
+        if variable.dtype.kind not in "biuf" + complex_fields * (name not in dataset.coords):
+            raise ValueError(
+                f"{found.path} holds {name} of type {variable.dtype}; {reader.name} holds real numbers: describe "
+                "the file with sciops.datasets.describe_arrays, complex arrays with 'real_imaginary': True"
+                if variable.dtype.kind == "c"
+                else f"{found.path} holds {name} of type {variable.dtype}; fields and positions are real numbers"
+            )
+        if variable.dtype.itemsize > (16 if variable.dtype.kind == "c" else 8):
+            raise ValueError(
+                f"{found.path} holds {name} in extended precision ({variable.dtype}), in which no model computes: "
+                "save it as float64"
+            )
 
 
 def _unknown(found: Probe, layout: str | None) -> str:
