@@ -20,7 +20,7 @@ import torch
 
 from data_gen._evolution import SteppedConfig, evolution_recipe, trajectories
 from data_gen._generation import generate_samples, grids_of, numbers_of
-from sciops._command import command
+from sciops.commands.command_line import command
 from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
 from sciops.pde import gray_scott as equation

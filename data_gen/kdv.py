@@ -16,7 +16,7 @@ import numpy as np
 from data_gen._evolution import SteppedConfig, evolution_recipe, trajectories
 from data_gen._generation import generate_samples, grids_of
 from data_gen._initial_fields import InitialFields, initial_fields
-from sciops._command import command
+from sciops.commands.command_line import command
 from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
 from sciops.pde import kdv as equation

@@ -31,7 +31,7 @@ from data_gen._generation import (
     program,
 )
 from data_gen._solving import aligned, one_by_one
-from sciops._command import command
+from sciops.commands.command_line import command
 from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid, restrict
 from sciops.pde import navier_stokes as equation

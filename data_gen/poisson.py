@@ -26,7 +26,7 @@ from data_gen._generation import (
 )
 from data_gen._sines import sine_series
 from data_gen._solving import aligned, one_by_one
-from sciops._command import command
+from sciops.commands.command_line import command
 from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
 from sciops.pde import poisson

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from sciops._command import command
-from sciops._json import plain
+from sciops.commands.command_line import command
 from sciops.datasets.speech import (
     EspeakConfig,
     FliteConfig,
@@ -31,6 +30,7 @@ from sciops.datasets.speech import (
 )
 from sciops.datasets.speech.corpus import cached_corpus
 from sciops.datasets.text import CORPORA, read_corpus
+from sciops.files.json_files import plain
 
 __all__ = ["PRESETS", "SpeechConfig", "run"]
 

@@ -22,7 +22,7 @@ from data_gen._generation import Recipe, generate_samples, grids_of, on_every_gr
 from data_gen._media import Medium, check_medium, media
 from data_gen._solving import aligned, one_by_one
 from data_gen.poisson import SourceConfig, boundary_of, centering_of, sources
-from sciops._command import command
+from sciops.commands.command_line import command
 from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
 from sciops.pde import wave

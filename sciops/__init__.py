@@ -30,7 +30,7 @@ _MODULES = (
 )
 _NAMES = {
     "Grid": "grids",
-    "Budget": "_budget",
+    "Budget": "files.budget",
     "restrict": "grids",
     "Symmetry": "symmetry",
     "resample": "resampling",
@@ -65,8 +65,8 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
         symmetry,
         training,
     )
-    from sciops._budget import Budget
     from sciops.datasets import convert, open_dataset, validate
+    from sciops.files.budget import Budget
     from sciops.grids import Grid, restrict
     from sciops.models import build_model, check_operator, export_onnx, load_model, save_model
     from sciops.resampling import resample

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from sciops._arrays import as_tensor
+from sciops.arrays.kinds import as_tensor
 
 __all__ = [
     "KIND_OF",

@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sciops._command import command, given_budget, guarded, parse
+from sciops.commands.command_line import command, given_budget, guarded, parse
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -77,7 +77,7 @@ def _run_module(module: str, prog: str, rest: list[str]) -> None:
 
 def _of_files(verb: str, rest: list[str]) -> None:
     with given_budget(rest):
-        getattr(importlib.import_module("sciops._file_verbs"), verb)(rest)
+        getattr(importlib.import_module("sciops.commands.file_verbs"), verb)(rest)
 
 
 def _download(rest: list[str]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from sciops import bases
-from sciops._arrays import as_tensor
+from sciops.arrays.kinds import as_tensor
 from sciops.bases import Centering
 
 Interval = tuple[float, float]

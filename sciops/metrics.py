@@ -38,8 +38,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
-from sciops._scale import power_of_two
+from sciops.arrays.kinds import as_tensor
+from sciops.arrays.scale import power_of_two
 from sciops.grids import Grid, check_on_grid
 
 __all__ = ["METRICS", "h1", "max_error", "nrmse", "relative_l1", "relative_l2", "relative_mse", "vrmse"]

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from sciops._whole_files import replacing
-from sciops._writable import writable_file
+from sciops.files.whole_files import replacing
+from sciops.files.writable import writable_file
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -91,7 +91,7 @@ def draw_spectra(
     spectra : name → (wavenumber, energy); styles : name → line options, default one of `series` each
     floor : bins below this share of the largest one are left out
     """
-    from sciops._arrays import refuse_masked
+    from sciops.arrays.kinds import refuse_masked
 
     for (name, (wavenumber, energy)), style in zip(spectra.items(), series()):
         refuse_masked([wavenumber, energy], name)
@@ -129,7 +129,7 @@ def draw_intervals(
 
 def draw_field(fig: Any, axis: Any, values: np.ndarray, grid: Any, *, title: str, signed: bool = False, **options: Any):
     """A 2-D field as an image, axis 0 to the right and axis 1 up, with its colour bar."""
-    from sciops._arrays import refuse_masked
+    from sciops.arrays.kinds import refuse_masked
 
     refuse_masked(values, "values")
     x, y = grid.coordinates()

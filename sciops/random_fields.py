@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from sciops import bases
-from sciops._arrays import as_tensor
-from sciops._compiling import kept
+from sciops.arrays.compiling import kept
+from sciops.arrays.kinds import as_tensor
 from sciops.bases import KIND_OF
 from sciops.grids import Grid
 

@@ -27,10 +27,10 @@ from typing import Any
 
 import torch
 
-from sciops._citations import CITATIONS, citations_of
-from sciops._json import append_jsonl, plain, read_jsonl, write_atomically, write_json
-from sciops._locks import Lock, occupy
-from sciops._writable import writable_folder
+from sciops.citations import CITATIONS, citations_of
+from sciops.files.json_files import append_jsonl, plain, read_jsonl, write_atomically, write_json
+from sciops.files.locks import Lock, occupy
+from sciops.files.writable import writable_folder
 
 __all__ = [
     "CITATIONS",
@@ -166,8 +166,8 @@ def file_hash(path: str | os.PathLike) -> str:
 
     Raises FileNotFoundError, and OSError for a damaged native file.
     """
-    from sciops._whole_files import is_store
     from sciops.datasets.native import content_hash
+    from sciops.files.whole_files import is_store
 
     path = Path(path)
     if not path.exists():

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sciops._writable import writable_folder
+from sciops.files.writable import writable_folder
 from sciops.grids import Grid
 from sciops.models import build_model
 from sciops.plotting import figure, series
@@ -304,6 +304,6 @@ def _read(config: Config) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    from sciops._command import command
+    from sciops.commands.command_line import command
 
     command(run, PRESETS)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sciops._arrays import as_tensor, like, refuse_masked
+from sciops.arrays.kinds import as_tensor, like, refuse_masked
 from sciops.evaluation import correlation_time, half_widths, paired_verdict, score_text, spread, window_errors
 from sciops.plotting import draw_field, draw_spectra
 

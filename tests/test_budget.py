@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import sciops
-from sciops._budget import (
+from sciops.files.budget import (
     MOST_DIMENSIONS,
     Budget,
     OverBudget,

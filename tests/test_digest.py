@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from sciops._digest import digest_of, first_difference, is_sealed, is_whole, read_sealed, sealed
-from sciops._json import write_json
+from sciops.files.digest import digest_of, first_difference, is_sealed, is_whole, read_sealed, sealed
+from sciops.files.json_files import write_json
 
 BASE = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1, 2])}
 

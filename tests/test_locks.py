@@ -13,7 +13,7 @@ import torch
 
 import sciops
 from sciops import datasets
-from sciops._locks import Lock, exclusive, occupied, occupy
+from sciops.files.locks import Lock, exclusive, occupied, occupy
 from sciops.runs import RunFolder
 from sciops.training import TrainConfig, fit
 
@@ -22,7 +22,7 @@ fcntl = pytest.importorskip("fcntl")
 _HOLDS = """
 import sys, time
 from pathlib import Path
-from sciops._locks import Lock, occupy
+from sciops.files.locks import Lock, occupy
 path = Path(sys.argv[1])
 lock = occupy(path) if path.is_dir() else Lock(path)
 assert path.is_dir() or lock.take()

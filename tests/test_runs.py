@@ -72,7 +72,7 @@ def test_a_failing_write_leaves_the_old_file_and_nothing_else(tmp_path):
 def test_a_file_replaced_again_and_again_is_whole_when_the_writer_is_killed(tmp_path):
     script = """
         import sys
-        from sciops._json import write_json
+        from sciops.files.json_files import write_json
         write_json(sys.argv[1], {"n": 0, "fill": [0] * 20000})
         print("ready", flush=True)
         n = 0

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sciops import Grid, spectral
-from sciops._scale import norm_of, power_of_two
+from sciops.arrays.scale import norm_of, power_of_two
 from sciops.datasets.fields.normalizers import Normalizer
 from sciops.datasets.formats.the_well.folder import _Moments
 from sciops.evaluation import correlation, half_widths, paired_verdict, spread

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from sciops._untrusted import DEEPEST_JSON, check_regular, panics_as_errors, parse_json, read_json
+from sciops.files.untrusted import DEEPEST_JSON, check_regular, panics_as_errors, parse_json, read_json
 
 
 def nested(levels: int) -> str:

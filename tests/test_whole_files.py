@@ -14,10 +14,10 @@ import torch
 
 import sciops
 from sciops import datasets
-from sciops._json import append_jsonl, write_json
-from sciops._whole_files import hidden, remove_abandoned, replacing
 from sciops.datasets import blocks
 from sciops.datasets.native import write_native
+from sciops.files.json_files import append_jsonl, write_json
+from sciops.files.whole_files import hidden, remove_abandoned, replacing
 from sciops.training.checkpoints import load_checkpoint, save_checkpoint
 
 WRITERS = {
@@ -76,7 +76,7 @@ def test_the_mode_is_that_of_any_new_file(tmp_path, writer, umask):
 
 _STEPS = """
 import os, signal, sys
-from sciops._json import append_jsonl, write_json
+from sciops.files.json_files import append_jsonl, write_json
 
 def killed_at(path, step):
     child = os.fork()

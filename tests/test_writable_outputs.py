@@ -16,13 +16,13 @@ import data_gen
 import sciops
 import studies
 from sciops import cli, datasets
-from sciops._whole_files import replacing
-from sciops._writable import writable_file, writable_folder
 from sciops.datasets import images
 from sciops.datasets.native import write_native
 from sciops.datasets.speech import corpus as speech
 from sciops.datasets.text import tokenizers
 from sciops.datasets.text.token_data import write_tokens
+from sciops.files.whole_files import replacing
+from sciops.files.writable import writable_file, writable_folder
 from sciops.plotting import figure
 from sciops.runs import RunFolder
 from sciops.training.checkpoints import save_checkpoint

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._dimensions import by_name
+from sciops.arrays.dimensions import by_name
 
 
 def as_tensor(x: Any, name: str = "input") -> tuple[Tensor, Callable[[Tensor], Any]]:

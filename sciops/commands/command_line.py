@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sciops._budget import Budget, opening_within
+from sciops.files.budget import Budget, opening_within
 
 _BUDGET = (
     "--budget bytes=8e9,objects=1e6,seconds=60 is what a file may take that you trust (default: a gigabyte of memory "

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from sciops._command import parse
+from sciops.commands.command_line import parse
 
 _Paths = Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE [FILE ...]", help_behavior_hint="(at least one)")]
 
@@ -25,7 +25,7 @@ def info(rest: list[str]) -> None:
         return locals()
 
     from sciops import datasets
-    from sciops._whole_files import is_store
+    from sciops.files.whole_files import is_store
 
     asked = parse(info, rest, prog="sciops info")
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._arrays import refuse_masked
-from sciops._dimensions import SPACE
-from sciops._shown import shown
-from sciops._untrusted import parse_json
+from sciops.arrays.dimensions import SPACE
+from sciops.arrays.kinds import refuse_masked
+from sciops.files.messages import shown
+from sciops.files.untrusted import parse_json
 from sciops.grids import Grid
 
 if TYPE_CHECKING:

@@ -10,9 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sciops._budget import Budget, opening_within
-from sciops._whole_files import is_store, remove_abandoned
-from sciops._writable import writable_file
 from sciops.datasets.conventions import parameters_of, split_indices, state_of
 from sciops.datasets.fields.phases import with_phases
 from sciops.datasets.formats.described.description import sidecar
@@ -20,6 +17,9 @@ from sciops.datasets.formats.opening import WRITERS
 from sciops.datasets.formats.the_well import remark
 from sciops.datasets.native.hdf5_store import samples_of
 from sciops.datasets.order import in_order
+from sciops.files.budget import Budget, opening_within
+from sciops.files.whole_files import is_store, remove_abandoned
+from sciops.files.writable import writable_file
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from sciops._budget import OverBudget
-from sciops._shown import LONGEST, shown
+from sciops.files.budget import OverBudget
+from sciops.files.messages import LONGEST, shown
 
 __all__ = ["LONGEST", "plain_errors", "shown"]
 

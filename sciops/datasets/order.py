@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sciops._arrays import refuse_complex
-from sciops._dimensions import SPACE, ordered
+from sciops.arrays.dimensions import SPACE, ordered
+from sciops.arrays.kinds import refuse_complex
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def in_order(dataset: xr.Dataset) -> xr.Dataset:
     """
     import xarray as xr
 
-    from sciops.datasets._transposed import transposed
+    from sciops.datasets.transposed import transposed
 
     moved = {}
     for name, variable in dataset.variables.items():

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from sciops._arrays import refuse_masked
+from sciops.arrays.kinds import refuse_masked
 
 FEWEST = 5
 """Fewest seeds, and fewest samples, that a verdict needs.

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sciops._arrays import refuse_masked
+from sciops.arrays.kinds import refuse_masked
 from sciops.models.apply import evaluating
 
 

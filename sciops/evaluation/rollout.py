@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sciops._arrays import as_tensor, refuse_masked
-from sciops._scale import power_of_two, widened
+from sciops.arrays.kinds import as_tensor, refuse_masked
+from sciops.arrays.scale import power_of_two, widened
 from sciops.grids import Grid, check_on_grid
 from sciops.metrics import EVERY_POINT_ALIKE, METRICS, relative_l2
 from sciops.models import Stepper

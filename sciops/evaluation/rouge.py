@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sciops._words import words
+from sciops.datasets.text.words import words
 
 
 class Rouge(NamedTuple):

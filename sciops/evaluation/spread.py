@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops._arrays import refuse_masked
+from sciops.arrays.kinds import refuse_masked
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._budget import OverBudget
-from sciops._json import plain
-from sciops._shown import shown
-from sciops._untrusted import read_json
+from sciops.files.budget import OverBudget
+from sciops.files.json_files import plain
+from sciops.files.messages import shown
+from sciops.files.untrusted import read_json
 
 # What reading an archive of arrays may raise: a changed bit in its own tables may ask for another version of the
 # format, a password or the whole memory.

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from sciops._untrusted import parse_json, read_text
-from sciops._whole_files import open_here, replacing
+from sciops.files.untrusted import parse_json, read_text
+from sciops.files.whole_files import open_here, replacing
 
 
 def plain(value: Any) -> Any:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sciops._whole_files import runs
-from sciops._writable import refusal
+from sciops.files.whole_files import runs
+from sciops.files.writable import refusal
 
 _OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _ORPHANS = 20.0  # seconds; torch's workers look every five whether their parent is there

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from sciops._budget import OverBudget, Spending
-from sciops._untrusted import check_regular, panics_as_errors, parse_json
+from sciops.files.budget import OverBudget, Spending
+from sciops.files.untrusted import check_regular, panics_as_errors, parse_json
 
 _LONGEST_HEADER = 100_000_000  # bytes; the format's own bound
 _OF_A_TENSOR = b'"data_offsets"'  # stands in the header once for each

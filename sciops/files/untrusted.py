@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from sciops._budget import OverBudget, Spending, current_budget, over_budget
-from sciops._shown import shown
+from sciops.files.budget import OverBudget, Spending, current_budget, over_budget
+from sciops.files.messages import shown
 
 LARGEST_JSON = 1 << 27  # bytes; more than safetensors allows the header of a file
 DEEPEST_JSON = 100

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sciops._writable import is_disk_full, refusal, writable_file
+from sciops.files.writable import is_disk_full, refusal, writable_file
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
+from sciops.arrays.kinds import as_tensor
 from sciops.lipschitz.bracket import Bracket, outward
 from sciops.lipschitz.gram import (
     Precision,

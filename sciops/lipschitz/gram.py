@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from sciops._compiling import refuse_functional
+from sciops.arrays.compiling import refuse_functional
 from sciops.lipschitz.bracket import Bracket, outward
 
 Precision = Literal["double", "input"]

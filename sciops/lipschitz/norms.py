@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sciops._arrays import as_tensor
+from sciops.arrays.kinds import as_tensor
 from sciops.grids import Grid
 from sciops.lipschitz import _fourier_map, fourier
 from sciops.lipschitz._as_written import changed_inside, exactly

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from sciops._compiling import transformed
+from sciops.arrays.compiling import transformed
 from sciops.mixers._precision import full_precision
 from sciops.mixers._resolvent import one_minus, solve
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from sciops._compiling import transformed
+from sciops.arrays.compiling import transformed
 from sciops.mixers._padding import padded
 
 

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from sciops._compiling import constant, kept, transformed
+from sciops.arrays.compiling import constant, kept, transformed
 from sciops.bases import multiplicity, waves
 
 Method = Literal["auto", "product", "fft"]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sciops._compiling import transformed
+from sciops.arrays.compiling import transformed
 from sciops.mixers._precision import full_precision
 
 _TILE = 64  # keys up to which all products are cheaper than those along links, column by column

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from sciops._compiling import transformed
+from sciops.arrays.compiling import transformed
 
 # numbers transformed at a time; small enough for the cache of a CPU, large enough to fill a GPU
 _AT_ONCE = {"cpu": 2**20, "cuda": 2**25}

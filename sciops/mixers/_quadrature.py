@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sciops._compiling import constant, kept
+from sciops.arrays.compiling import constant, kept
 from sciops.grids import Grid
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciops._compiling import transformed
+from sciops.arrays.compiling import transformed
 from sciops.mixers._precision import full_precision
 
 _SMALL = 0.1  # below, (X − V)/γ would lose digits to cancellation

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from sciops._compiling import transformed
+from sciops.arrays.compiling import transformed
 
 # (x, carry, along, shared) → (y or None, carry or None)
 Step = Callable[[Tensor, Tensor | None, Sequence[Tensor | None], Sequence[Tensor]], tuple[Tensor | None, Tensor | None]]

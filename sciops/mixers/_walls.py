@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._compiling import constant, kept
+from sciops.arrays.compiling import constant, kept
 from sciops.bases import Basis, distinct, functions
 from sciops.grids import Grid
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sciops._compiling import constant, kept, transformed
+from sciops.arrays.compiling import constant, kept, transformed
 from sciops.mixers._bounds import PRODUCTS
 from sciops.mixers._padding import padded
 from sciops.mixers._precision import full_precision, working_dtype

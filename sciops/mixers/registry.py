@@ -10,7 +10,6 @@ from typing import Any
 
 from torch import nn
 
-from sciops._options import check_options, options_of
 from sciops.mixers.block_resolvent import BlockResolventAttention
 from sciops.mixers.convolution import Convolution
 from sciops.mixers.linear_attention import LinearAttention
@@ -26,6 +25,7 @@ from sciops.mixers.traits import Traits
 from sciops.mixers.windows.full import FullAttention
 from sciops.mixers.windows.multipole import MultipoleAttention
 from sciops.mixers.windows.window import WindowAttention
+from sciops.options import check_options, options_of
 
 MIXERS: dict[str, type[nn.Module]] = {
     "spectral": SpectralMixer,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciops._compiling import symbolic
+from sciops.arrays.compiling import symbolic
 
 
 class SequenceMixer(nn.Module):

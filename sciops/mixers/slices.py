@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciops._compiling import kept, uncompiled
+from sciops.arrays.compiling import kept, uncompiled
 from sciops.grids import Grid
 from sciops.mixers._bounds import UP, expect_linear
 from sciops.mixers._precision import full_precision

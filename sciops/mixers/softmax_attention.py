@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sciops._compiling import functional
+from sciops.arrays.compiling import functional
 
 
 def attended(

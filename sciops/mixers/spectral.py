@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sciops._compiling import exporting
+from sciops.arrays.compiling import exporting
 from sciops.grids import Grid
 from sciops.mixers import _fourier, _walls
 from sciops.mixers._precision import full_precision, working_dtype

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from sciops._budget import OverBudget, Spending
+from sciops.files.budget import OverBudget, Spending
 
 _PER_BYTE = 8  # bytes of all tensors that are made on the way, for each byte of those in the file
 # Operations for an object of the budget, and for a tensor of the file: our models take two to eight a tensor.

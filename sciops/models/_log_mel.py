@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from sciops._compiling import constant, kept
+from sciops.arrays.compiling import constant, kept
 from sciops.mixers._precision import full_precision
 from sciops.models.apply import check_tensor
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from sciops._tensor_files import DamagedTensors, opened_tensors
+from sciops.files.tensor_files import DamagedTensors, opened_tensors
 
 _ROOTS = re.compile(r"^(module\.|model\.|swin\.|swinv2\.|encoder\.(?=layers\.))+")
 _BUFFERS = re.compile(r"(relative_position_index|relative_coords_table|attn_mask)$")

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sciops._scale import norm_of
+from sciops.arrays.scale import norm_of
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, in_precision, placed_for, unwrapped
 from sciops.models.operator import Operator

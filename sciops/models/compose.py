@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sciops._options import check_options, options_of
 from sciops.mixers import default_options
 from sciops.models.operator import Operator, description
+from sciops.options import check_options, options_of
 
 
 def compose(name: str, in_channels: int, out_channels: int, mixers: Sequence[str], options: dict[str, Any]) -> Operator:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from sciops._compiling import functional, one_by_one, refuse_exporting, symbolic
+from sciops.arrays.compiling import functional, one_by_one, refuse_exporting, symbolic
 from sciops.datasets.fields.normalizers import Normalizer
 from sciops.datasets.fields.torch_data import TensorFields
 from sciops.grids import Grid

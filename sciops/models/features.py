@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._compiling import kept, uncompiled
+from sciops.arrays.compiling import kept, uncompiled
 from sciops.grids import Grid
 
 COORDINATES = ("linear", "periodic", "wall", "none")

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from sciops._compiling import functional
+from sciops.arrays.compiling import functional
 from sciops.models.apply import check_tensor, of_no_samples
 from sciops.models.blocks import hidden_width
 from sciops.models.operator import description

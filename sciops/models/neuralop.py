@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciops._compiling import transformed
+from sciops.arrays.compiling import transformed
 from sciops.grids import Grid
 from sciops.models.neuralop_resizing import correct_resizing
 from sciops.models.neuralop_spectral import correct, corrected

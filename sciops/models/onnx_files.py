@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciops._whole_files import replacing
+from sciops.files.whole_files import replacing
 from sciops.grids import Grid
 from sciops.models import _onnx_operators as operators
 from sciops.models.apply import real_dtype_of, unwrapped

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciops._json import plain
+from sciops.files.json_files import plain
 from sciops.grids import Grid
 from sciops.mixers import MIXERS, Traits, mixer_names, options_by_mixer, resolved_options, traits_of
 from sciops.models._inputs import check_input

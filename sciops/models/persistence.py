@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciops._budget import Budget, OverBudget, opening_within
-from sciops._digest import canonical, first_difference, is_sealed, is_whole, sealed
-from sciops._json import plain, write_atomically, write_json
-from sciops._tensor_files import DamagedTensors, opened_tensors
-from sciops._untrusted import check_regular, in_one_line, parse_json, read_json
-from sciops._writable import writable_folder
+from sciops.files.budget import Budget, OverBudget, opening_within
+from sciops.files.digest import canonical, first_difference, is_sealed, is_whole, sealed
+from sciops.files.json_files import plain, write_atomically, write_json
+from sciops.files.tensor_files import DamagedTensors, opened_tensors
+from sciops.files.untrusted import check_regular, in_one_line, parse_json, read_json
+from sciops.files.writable import writable_folder
 from sciops.models._building import Misfit, Stored, build_to_fit
 from sciops.models.apply import config_of, unwrapped
 from sciops.models.registry import model_from_config

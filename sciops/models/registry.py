@@ -9,7 +9,6 @@ from typing import Any
 
 from torch import nn
 
-from sciops._options import check_options
 from sciops.datasets.fields.normalizers import Normalizer
 from sciops.models.classifier import Classifier
 from sciops.models.corrector import Corrector, corrector
@@ -29,6 +28,7 @@ from sciops.models.recurrent import Recurrent
 from sciops.models.speech import SpeechEncoder, SpeechRecognizer
 from sciops.models.stepper import Stepper
 from sciops.models.symmetry import SymmetryAveraged
+from sciops.options import check_options
 
 
 def _of_tokens(make: Callable[..., nn.Module]) -> Callable[..., nn.Module]:

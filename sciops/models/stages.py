@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops._compiling import kept, uncompiled
+from sciops.arrays.compiling import kept, uncompiled
 from sciops.grids import Grid
 from sciops.mixers.windows.tiling import pad_to
 from sciops.models.norms import make_norm

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sciops._budget import Budget, opening_within
+from sciops.files.budget import Budget, opening_within
 from sciops.mixers import MultipoleAttention, WindowAttention
 from sciops.models._swin_names import canonical, place, query_and_value, read_swin
 from sciops.models.classifier import Classifier

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sciops._scale import norm_of
+from sciops.arrays.scale import norm_of
 from sciops.grids import Grid
 from sciops.pde._eigenbasis import (
     SCHEMES,

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciops._compiling import one_by_one
-from sciops._scale import power_of_two
+from sciops.arrays.compiling import one_by_one
+from sciops.arrays.scale import power_of_two
 
 __all__ = ["minres", "solve_differentiably"]
 

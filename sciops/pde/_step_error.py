@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from sciops._scale import norm_of
+from sciops.arrays.scale import norm_of
 
 __all__ = ["doubling_error", "expected_ratio", "unresolved_error"]
 

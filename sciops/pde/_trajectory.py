@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor, refuse_masked
-from sciops._scale import norm_of
+from sciops.arrays.kinds import as_tensor, refuse_masked
+from sciops.arrays.scale import norm_of
 from sciops.grids import Grid, check_on_grid
 from sciops.pde._etdrk import ORDERS, coefficients, step
 from sciops.pde._fourier import FourierSpace

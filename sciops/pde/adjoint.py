@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from sciops._compiling import one_by_one, refuse_exporting
+from sciops.arrays.compiling import one_by_one, refuse_exporting
 from sciops.grids import Grid
 from sciops.pde import darcy
 from sciops.pde.darcy import five_point as scheme

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
+from sciops.arrays.kinds import as_tensor
 from sciops.grids import Grid
 from sciops.pde._fourier import FourierSpace
 from sciops.pde._trajectory import Start, Trajectory, evolve_exactly, initial

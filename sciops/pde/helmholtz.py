@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
+from sciops.arrays.kinds import as_tensor
 from sciops.grids import Grid
 from sciops.pde import _elliptic
 from sciops.pde._eigenbasis import Boundary, Scheme

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
-from sciops._scale import mean_square_of
+from sciops.arrays.kinds import as_tensor
+from sciops.arrays.scale import mean_square_of
 from sciops.grids import Grid, check_on_grid
 from sciops.pde._fourier import FourierSpace, check_periodic
 from sciops.pde._trajectory import Start, Trajectory, constant, evolve, initial

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
-from sciops._scale import power_of_two
+from sciops.arrays.kinds import as_tensor
+from sciops.arrays.scale import power_of_two
 from sciops.grids import Grid, check_on_grid
 from sciops.pde._chebyshev import chebyshev_coefficients, oscillation_terms, polynomial_sum
 from sciops.pde._eigenbasis import Boundary, analyse, boundaries_of, eigenvalues, inside, synthesise

@@ -36,8 +36,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
-from sciops._compiling import kept
+from sciops.arrays.compiling import kept
+from sciops.arrays.kinds import as_tensor
 from sciops.grids import Grid, check_on_grid, same_intervals
 from sciops.resampling._axis_matrices import axis_matrix, neighbours
 from sciops.resampling._trigonometric import trigonometric

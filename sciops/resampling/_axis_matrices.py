@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 import torch
 
-from sciops._compiling import kept
+from sciops.arrays.compiling import kept
 from sciops.bases import Kind, distinct, functions, off_walls
 from sciops.grids import Grid
 from sciops.resampling._trigonometric import trigonometric

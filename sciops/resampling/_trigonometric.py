@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._compiling import kept
+from sciops.arrays.compiling import kept
 from sciops.bases import fourier_numbers, multiplicity
 from sciops.grids import Grid
 

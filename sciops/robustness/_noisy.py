@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
+from sciops.arrays.kinds import as_tensor
 from sciops.grids import Grid, check_on_grid
 from sciops.robustness._checks import check_evaluation_mode, check_level, check_whole
 from sciops.robustness.noise import Noise

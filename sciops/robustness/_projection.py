@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sciops._scale import norm_of
+from sciops.arrays.scale import norm_of
 
 _BISECTIONS = 80
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sciops._scale import widened
+from sciops.arrays.scale import widened
 from sciops.grids import Grid
 from sciops.robustness._noisy import batch_of_fields, check_smoothing, noisy_outputs
 from sciops.robustness._order_statistics import shifted, upper_index

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from sciops._arrays import as_tensor
-from sciops._scale import widened
+from sciops.arrays.kinds import as_tensor
+from sciops.arrays.scale import widened
 from sciops.grids import Grid, check_on_grid
 from sciops.robustness._checks import check_level
 from sciops.robustness.field_norm import field_norm

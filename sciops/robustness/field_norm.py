@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
-from sciops._scale import norm_of, widened
+from sciops.arrays.kinds import as_tensor
+from sciops.arrays.scale import norm_of, widened
 from sciops.grids import Grid, check_on_grid
 
 __all__ = ["field_norm"]

@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
-from sciops._scale import norm_of, widened
+from sciops.arrays.kinds import as_tensor
+from sciops.arrays.scale import norm_of, widened
 from sciops.grids import Grid, check_on_grid
 from sciops.robustness._checks import check_whole
 from sciops.robustness._eigenfunctions import (

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciops._scale import widened
+from sciops.arrays.scale import widened
 from sciops.grids import Grid
 from sciops.pde import adjoint
 from sciops.robustness.field_norm import field_norm

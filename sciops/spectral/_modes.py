@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from sciops import bases
-from sciops._compiling import kept
-from sciops._scale import power_of_two, widened
+from sciops.arrays.compiling import kept
+from sciops.arrays.scale import power_of_two, widened
 from sciops.bases import Basis
 from sciops.grids import Grid
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sciops._arrays import as_tensor
-from sciops._scale import power_of_two, widened
+from sciops.arrays.kinds import as_tensor
+from sciops.arrays.scale import power_of_two, widened
 from sciops.grids import Grid, check_on_grid
 from sciops.resampling import resample
 from sciops.spectral._modes import Extension, coefficients, modes_of

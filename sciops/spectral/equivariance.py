@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sciops._arrays import as_tensor
+from sciops.arrays.kinds import as_tensor
 from sciops.grids import Grid, check_on_grid, nesting, restrict
 from sciops.metrics import relative_l2
 from sciops.resampling import Method, resample

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from sciops._arrays import as_tensor
+from sciops.arrays.kinds import as_tensor
 from sciops.grids import Grid, check_on_grid
 from sciops.spectral._modes import Extension, Taper
 from sciops.spectral._recording import Channels, watch

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from sciops._arrays import as_tensor
+from sciops.arrays.kinds import as_tensor
 from sciops.grids import Grid, check_on_grid
 from sciops.spectral._modes import Extension, Taper, above, energy_by_label, labelled, modes_of, shells
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._arrays import refuse_complex
+from sciops.arrays.kinds import refuse_complex
 from sciops.datasets import Normalizer
 from sciops.grids import Grid
 from sciops.training._loader import Loader

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciops._json import append_jsonl, plain, write_atomically
-from sciops._untrusted import in_one_line
+from sciops.files.json_files import append_jsonl, plain, write_atomically
+from sciops.files.untrusted import in_one_line
 from sciops.training._averaging import Average
 from sciops.training._resumed_state import check_state
 from sciops.training._sharding import gathered, is_sharded, like

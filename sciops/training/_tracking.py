@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from sciops._json import plain
+from sciops.files.json_files import plain
 from sciops.training.config import TrainConfig
 
 

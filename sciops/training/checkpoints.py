@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciops._budget import Budget, OverBudget, opening_within
-from sciops._digest import is_sealed, is_whole, sealed
-from sciops._tensor_files import DamagedTensors, opened_tensors
-from sciops._untrusted import parse_json
-from sciops._whole_files import replacing
+from sciops.files.budget import Budget, OverBudget, opening_within
+from sciops.files.digest import is_sealed, is_whole, sealed
+from sciops.files.tensor_files import DamagedTensors, opened_tensors
+from sciops.files.untrusted import parse_json
+from sciops.files.whole_files import replacing
 from sciops.training._sharding import like
 
 _FORMAT, _BEFORE = "sciops.checkpoint.2", "sciops.checkpoint.1"

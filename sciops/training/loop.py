@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from sciops._locks import occupied
-from sciops._writable import writable_folder
+from sciops.files.locks import occupied
+from sciops.files.writable import writable_folder
 from sciops.training._averaging import Average
 from sciops.training._finite import NonFiniteLoss, check_finite
 from sciops.training._memory import Memory

@@ -27,9 +27,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sciops._digest import read_sealed, sealed
-from sciops._json import write_atomically
-from sciops._writable import writable_file
+from sciops.files.digest import read_sealed, sealed
+from sciops.files.json_files import write_atomically
+from sciops.files.writable import writable_file
 from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder, environment, plain, write_json
 from studies.benchmarks.docs_page import page

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from sciops._json import read_jsonl
-from sciops._whole_files import is_store
 from sciops.datasets.native import content_hash
+from sciops.files.json_files import read_jsonl
+from sciops.files.whole_files import is_store
 
 _PARTS = r"part-\d{6}\.(npz|json)"
 _CELLS = r".+_[0-9a-f]{12}\.json"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sciops._json import read_jsonl
+from sciops.files.json_files import read_jsonl
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
 from studies.distributed_training.compiled_steps import CASES

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops._digest import sealed
+from sciops.files.digest import sealed
 from studies.fuzz_loaders.files import content_of, makers
 from studies.fuzz_loaders.hostile import HOSTILE
 from studies.kit.choices import require_known

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops._digest import digest_of
+from sciops.files.digest import digest_of
 
 __all__ = ["KINDS", "content_of", "makers"]
 

@@ -11,9 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from sciops._digest import digest_of
-from sciops._json import write_atomically, write_json
-from sciops._untrusted import parse_json, read_json, read_text
 from sciops.datasets import tokenizer_for
 from sciops.datasets.text.gap_sentences import gap_pair, principal_sentences, sentences
 from sciops.datasets.text.summaries import (
@@ -24,6 +21,9 @@ from sciops.datasets.text.summaries import (
     without_repeats,
 )
 from sciops.evaluation import mean_rouge
+from sciops.files.digest import digest_of
+from sciops.files.json_files import write_atomically, write_json
+from sciops.files.untrusted import parse_json, read_json, read_text
 
 Pair = tuple[np.ndarray, np.ndarray]  # tokens of a source and of its target, the end included
 

@@ -25,8 +25,8 @@ from typing import Any, Literal
 
 from tqdm.auto import tqdm
 
-from sciops._writable import writable_folder
 from sciops.datasets.images import load_images
+from sciops.files.writable import writable_folder
 from sciops.runs import RunFolder
 from studies.image_classification.costs import cost_curve, step_costs
 from studies.image_classification.report import draw, print_report, summary, targets

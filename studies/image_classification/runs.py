@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from sciops._json import plain
 from sciops.datasets import Splits
 from sciops.datasets.images import ImageDataset
+from sciops.files.json_files import plain
 from sciops.models import model_from_config
 from sciops.models.classifier import classifier_arms
 from sciops.runs import file_hash

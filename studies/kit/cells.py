@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from sciops import __version__
-from sciops._budget import OverBudget, Spending
-from sciops._digest import DAMAGED, digest_of, read_sealed, sealed
-from sciops._json import plain, write_json
-from sciops._untrusted import check_regular
-from sciops._whole_files import replacing
+from sciops.files.budget import OverBudget, Spending
+from sciops.files.digest import DAMAGED, digest_of, read_sealed, sealed
+from sciops.files.json_files import plain, write_json
+from sciops.files.untrusted import check_regular
+from sciops.files.whole_files import replacing
 
 FORMAT = 1
 """Part of every fingerprint: raise it where a change of the code changes what a cell of the same description holds."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sciops._json import plain
+from sciops.files.json_files import plain
 from sciops.runs import RunFolder
 from studies.kit.cells import kept
 from studies.kit.choices import require_known

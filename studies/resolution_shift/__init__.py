@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from sciops._digest import sealed
-from sciops._writable import writable_folder
 from sciops.datasets import Splits
+from sciops.files.digest import sealed
+from sciops.files.writable import writable_folder
 from sciops.training import TrainConfig
 from studies.kit.cells import cell_name, data_digest
 from studies.kit.pool import run_all

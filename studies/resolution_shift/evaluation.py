@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._digest import read_sealed
 from sciops.evaluation import paired_verdict, spread
+from sciops.files.digest import read_sealed
 from sciops.grids import restrict
 from sciops.metrics import relative_l2, relative_mse
 from studies.resolution_shift.case import Case

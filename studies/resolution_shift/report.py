@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def write_report(config: ResolutionShiftConfig, results: dict[str, Any], path: Path) -> None:
     """report.md: one table a pair of grids, the references beside the models, then the verdicts in words."""
-    from sciops._json import write_atomically
+    from sciops.files.json_files import write_atomically
 
     lines = [
         "# Resolution shift",

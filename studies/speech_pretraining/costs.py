@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from sciops._json import plain
+from sciops.files.json_files import plain
 from sciops.training.speech import BestRQ
 from studies.kit.timing import interleaved, peak_memory
 from studies.speech_pretraining.runs import best_rq, maker

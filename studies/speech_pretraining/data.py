@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sciops._json import plain
 from sciops.datasets.speech import (
     LETTERS,
     EspeakConfig,
@@ -22,6 +21,7 @@ from sciops.datasets.speech import (
 )
 from sciops.datasets.speech.corpus import cached_corpus
 from sciops.datasets.text import read_corpus
+from sciops.files.json_files import plain
 from sciops.models._log_mel import LogMel
 from sciops.training.speech import MelFrames, has_path
 

@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from sciops._json import plain
-from sciops._tensor_files import opened_tensors
+from sciops.files.json_files import plain
+from sciops.files.tensor_files import opened_tensors
 from sciops.models import match_parameters
 from sciops.models.speech import SpeechEncoder
 from sciops.training import load_checkpoint, save_checkpoint

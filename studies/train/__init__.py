@@ -166,7 +166,7 @@ PRESETS = {
 
 def run(config: TrainStudyConfig) -> dict[str, Any]:
     """Trains, tests, writes the run's folder, prints the table; returns what results.json holds."""
-    from sciops._writable import writable_folder
+    from sciops.files.writable import writable_folder
     from sciops.models import save_model
     from sciops.runs import RunFolder
     from sciops.training import fit

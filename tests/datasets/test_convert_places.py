@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sciops._whole_files import hidden, remove_abandoned
 from sciops.datasets import convert, open_dataset
 from sciops.datasets.conventions import build_dataset
 from sciops.datasets.native import content_hash
+from sciops.files.whole_files import hidden, remove_abandoned
 from sciops.grids import Grid
 
 

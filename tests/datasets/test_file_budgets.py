@@ -16,8 +16,7 @@ import torch
 from scipy.io import savemat
 
 from sciops import cli
-from sciops._budget import Budget, OverBudget, Spending, current_budget, opening_within
-from sciops._command import command
+from sciops.commands.command_line import command
 from sciops.datasets import (
     FieldDataset,
     check_well,
@@ -38,6 +37,7 @@ from sciops.datasets.formats.containers import torch_pickle, zips
 from sciops.datasets.formats.containers.numpy_files import npz_description
 from sciops.datasets.formats.samples import write_sample
 from sciops.datasets.native.inflation import Inflation
+from sciops.files.budget import Budget, OverBudget, Spending, current_budget, opening_within
 from sciops.grids import Grid
 
 

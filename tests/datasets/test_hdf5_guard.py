@@ -12,11 +12,11 @@ import h5py
 import numpy as np
 import pytest
 
-from sciops._budget import Budget, opening_within
 from sciops.datasets import open_dataset
 from sciops.datasets.formats.samples import write_sample
 from sciops.datasets.native import hdf5_guard
 from sciops.datasets.native.hdf5_visit import TooMuchMemory, _try, survey, visit
+from sciops.files.budget import Budget, opening_within
 
 
 @pytest.fixture

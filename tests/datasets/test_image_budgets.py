@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from sciops import Budget
-from sciops._budget import OverBudget, opening_within
 from sciops.datasets.images import ImageFiles, load_images, read_idx, write_idx
+from sciops.files.budget import OverBudget, opening_within
 
 
 def png(path, wide, high, mode=0, depth=8, rows=1):

@@ -119,7 +119,7 @@ def test_a_disk_that_is_full_after_the_plan_has_its_name_leaves_no_hidden_file(t
         if path == plan.parts:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("sciops._whole_files.synchronize", full)
+    monkeypatch.setattr("sciops.files.whole_files.synchronize", full)
     with pytest.raises(OSError, match=re.escape(os.strerror(errno.ENOSPC))):
         parts.claim(plan)
     assert list(plan.parts.iterdir()) == []

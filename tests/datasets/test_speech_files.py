@@ -9,8 +9,8 @@ import pytest
 from scipy.io import wavfile
 
 from sciops import Budget
-from sciops._budget import OverBudget, opening_within
 from sciops.datasets import speech
+from sciops.files.budget import OverBudget, opening_within
 
 WAVE = 0.1 * np.random.default_rng(0).standard_normal(12_000)
 

@@ -7,10 +7,8 @@ import sys
 import pytest
 
 from sciops import Budget
-from sciops._budget import OverBudget, opening_within
-from sciops._words import words
 from sciops.datasets.text import summaries
-from sciops.datasets.text._docstrings import cleaned
+from sciops.datasets.text.docstrings import cleaned
 from sciops.datasets.text.gap_sentences import gap_pair, principal_sentences, sentences
 from sciops.datasets.text.summaries import (
     Summarised,
@@ -19,7 +17,9 @@ from sciops.datasets.text.summaries import (
     split_summaries,
     without_repeats,
 )
+from sciops.datasets.text.words import words
 from sciops.evaluation import rouge
+from sciops.files.budget import OverBudget, opening_within
 
 STATUS = """Package: libthing1
 Source: thing (1.2)

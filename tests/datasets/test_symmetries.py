@@ -10,7 +10,7 @@ import pytest
 
 from data_gen import darcy
 from sciops.datasets import FieldDataset, SpaceTimeDataset, TrajectoryDataset, build_dataset, load_splits, write_native
-from sciops.datasets.fields._joined import JoinedDataset
+from sciops.datasets.fields.joined import JoinedDataset
 from sciops.grids import Grid
 from sciops.models import SymmetryAveraged, build_model, check_operator
 from sciops.symmetry import elements_of

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from sciops import Budget
-from sciops._budget import OverBudget
 from sciops.datasets.text import CORPORA, characters, read_corpus, read_documents, read_text
 from sciops.datasets.text import corpora as module
+from sciops.files.budget import OverBudget
 
 
 def test_numbers_are_the_text():

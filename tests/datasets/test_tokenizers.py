@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from sciops import Budget
-from sciops._budget import OverBudget
 from sciops.datasets import encode_documents, load_tokenizer, tokenizer_for
 from sciops.datasets.text.tokenizers import BytePairs, Symbols
+from sciops.files.budget import OverBudget
 
 pytest.importorskip("tokenizers")
 TEXT = "low low low low low lower lower newest newest newest newest newest newest widest widest widest ünïcödé 𝔸\n" * 3

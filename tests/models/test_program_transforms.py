@@ -7,7 +7,7 @@ import torch
 from torch.func import grad, vmap
 
 import sciops
-from sciops._compiling import kept
+from sciops.arrays.compiling import kept
 from sciops.mixers import LinearAttention
 from sciops.mixers._block_layout import in_blocks
 from studies.program_transforms.cells import filled

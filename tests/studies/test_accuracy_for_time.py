@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sciops._digest import read_sealed, sealed
+from sciops.files.digest import read_sealed, sealed
 from sciops.metrics import relative_l2
 from sciops.pde import darcy
 from studies.accuracy_for_time import ARMS, PRESETS, Config, run

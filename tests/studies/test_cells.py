@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from sciops import Budget
-from sciops._budget import OverBudget, opening_within
 from sciops.datasets import TensorFields
+from sciops.files.budget import OverBudget, opening_within
 from sciops.grids import Grid
 from studies.kit import cells
 from studies.kit.cells import cell_name, data_digest, fingerprint, kept, kept_arrays

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sciops._digest import read_sealed, sealed
 from sciops.datasets.images import load_images
+from sciops.files.digest import read_sealed, sealed
 from studies.image_classification import PRESETS, Config, costs, run, runs
 
 SMALL = Config(

@@ -15,7 +15,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from sciops._whole_files import hidden
+from sciops.files.whole_files import hidden
 from sciops.training import load_checkpoint, load_model_tensors, save_checkpoint
 from sciops.training.checkpoints import _checksum, load_optimizer_tensors, model_tensors, optimizer_tensors
 

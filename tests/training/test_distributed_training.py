@@ -12,8 +12,8 @@ from test_resume import QUIET, data, network
 from warm import launch as launch_forked
 from warm import python
 
-from sciops._json import read_jsonl
 from sciops.datasets import Splits
+from sciops.files.json_files import read_jsonl
 from sciops.models import build_model
 from sciops.training import fit, load_checkpoint
 from studies.kit.launch import launch

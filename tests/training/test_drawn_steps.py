@@ -9,9 +9,9 @@ from torch import nn
 from warm import launch
 
 from sciops import Grid, build_model
-from sciops._command import command
-from sciops._json import read_jsonl
+from sciops.commands.command_line import command
 from sciops.datasets import Splits, TrajectoryDataset, build_dataset, write_native
+from sciops.files.json_files import read_jsonl
 from sciops.metrics import relative_l2
 from sciops.models import Stepper
 from sciops.training import TrainConfig, fit

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sciops._json import read_jsonl
 from sciops.datasets import Splits, TensorFields
+from sciops.files.json_files import read_jsonl
 from sciops.grids import Grid
 from sciops.models import build_model
 from sciops.training import GRADIENTS, TrainConfig, fit

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from warm import launch
 
-from sciops._json import read_jsonl
+from sciops.files.json_files import read_jsonl
 from studies.kit.smooth_fields import write_fields
 from studies.train import PRESETS, run
 

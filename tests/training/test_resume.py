@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from warm import python
 
-from sciops._json import read_jsonl
 from sciops.datasets import Splits, TensorFields
+from sciops.files.json_files import read_jsonl
 from sciops.grids import Grid
 from sciops.models import build_model
 from sciops.symmetry import Symmetry

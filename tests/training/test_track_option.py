@@ -11,7 +11,7 @@ import pytest
 import torch
 from test_resume import QUIET, data, network
 
-from sciops._json import read_jsonl
+from sciops.files.json_files import read_jsonl
 from sciops.training import TrainConfig, fit
 from sciops.training._tracking import Trackers
 

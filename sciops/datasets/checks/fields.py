@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._untrusted import parse_json
 from sciops.datasets.blocks import pieces
 from sciops.datasets.checks.trajectories import TRAJECTORY_CHECKS
 from sciops.datasets.conventions import RECORDS, SPLITS
+from sciops.files.untrusted import parse_json
 from sciops.grids import Grid
 
 if TYPE_CHECKING:

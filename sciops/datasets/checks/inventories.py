@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._budget import Budget, opening_within
-from sciops._untrusted import parse_json
-from sciops._whole_files import bytes_on_disk, is_store
 from sciops.datasets.conventions import SPLITS, grid_of, parameters_of, state_of
 from sciops.datasets.messages import plain_errors
+from sciops.files.budget import Budget, opening_within
+from sciops.files.untrusted import parse_json
+from sciops.files.whole_files import bytes_on_disk, is_store
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from sciops._budget import Budget, opening_within
-from sciops._dimensions import LEADING
-from sciops._untrusted import parse_json
-from sciops._whole_files import is_store
-from sciops.datasets.checks._fields import CHECKS, Findings, Statistics, check_solutions
+from sciops.arrays.dimensions import LEADING
+from sciops.datasets.checks.fields import CHECKS, Findings, Statistics, check_solutions
 from sciops.datasets.checks.trajectories import check_trajectory_solutions
 from sciops.datasets.conventions import SPACE, SPLITS, grid_of
 from sciops.datasets.messages import plain_errors, shown
 from sciops.datasets.order import in_order
+from sciops.files.budget import Budget, opening_within
+from sciops.files.untrusted import parse_json
+from sciops.files.whole_files import is_store
 from sciops.grids import Grid
 
 if TYPE_CHECKING:

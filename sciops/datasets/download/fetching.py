@@ -17,13 +17,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sciops._locks import exclusive
-from sciops._untrusted import read_json
-from sciops._whole_files import replacing, synchronize
-from sciops._writable import is_disk_full, writable_folder
+from sciops.files.locks import exclusive
+from sciops.files.untrusted import read_json
+from sciops.files.whole_files import replacing, synchronize
+from sciops.files.writable import is_disk_full, writable_folder
 
 if TYPE_CHECKING:
-    from sciops.datasets.download._resumable import ResumableDownload
+    from sciops.datasets.download.resumable import ResumableDownload
 
 __all__ = ["PublicSet", "RemoteFile", "fetch", "public_sets", "read_registry"]
 
@@ -176,7 +176,7 @@ def _bring(
     progress: bool,
 ) -> None:
     """From the first address that has it through `incoming` to its name."""
-    from sciops.datasets.download._resumable import ResumableDownload
+    from sciops.datasets.download.resumable import ResumableDownload
 
     downloader = ResumableDownload(
         incoming / ".bytes",

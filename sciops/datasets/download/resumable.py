@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sciops._json import write_json
-from sciops._untrusted import read_json
-from sciops._whole_files import open_here
+from sciops.files.json_files import write_json
+from sciops.files.untrusted import read_json
+from sciops.files.whole_files import open_here
 
 _BLOCK = 1 << 20
 _TIMEOUT = (10.0, 60.0)  # seconds to connect, and between two blocks

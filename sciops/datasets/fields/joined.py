@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from sciops.datasets.fields._trajectory_fields import whole
 from sciops.datasets.fields.trajectories import TrajectoryDataset
+from sciops.datasets.fields.trajectory_fields import whole
 from sciops.symmetry import Symmetry
 
 _SAME = ("grid", "dtype", "inputs")

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sciops._arrays import refuse_complex, refuse_masked
-from sciops._dimensions import by_name
+from sciops.arrays.dimensions import by_name
+from sciops.arrays.kinds import refuse_complex, refuse_masked
 
 
 class Normalizer(nn.Module):

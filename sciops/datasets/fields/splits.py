@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from sciops._budget import Budget, opening_within
 from sciops.datasets.conventions import SPLITS
-from sciops.datasets.fields._joined import JoinedDataset
-from sciops.datasets.fields._trajectory_fields import check_evolves, check_steady
+from sciops.datasets.fields.joined import JoinedDataset
 from sciops.datasets.fields.split_sources import Pool, sources_of
 from sciops.datasets.fields.torch_data import MEMORY_LIMIT, FieldDataset, TensorFields
 from sciops.datasets.fields.trajectories import TrajectoryDataset
+from sciops.datasets.fields.trajectory_fields import check_evolves, check_steady
+from sciops.files.budget import Budget, opening_within
 
 HELD_OUT = 0.1
 _INPUTS = ("a", "f")  # what a steady solution u may be the answer to

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sciops._untrusted import parse_json
 from sciops.datasets.conventions import SPACE
+from sciops.files.untrusted import parse_json
 from sciops.grids import Grid
 
 _NUMBERS = ("values", "flux", "transfer")

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from sciops._arrays import refuse_complex, refuse_masked
-from sciops._budget import Budget, current_budget, opening_within
-from sciops._dimensions import by_name
+from sciops.arrays.dimensions import by_name
+from sciops.arrays.kinds import refuse_complex, refuse_masked
 from sciops.datasets.conventions import SPACE
 from sciops.datasets.fields.symmetries import Statement, check_declared, kinds_of, statement, times
 from sciops.datasets.native.rows import NativeRows, native_rows
 from sciops.datasets.order import check_field, in_order
+from sciops.files.budget import Budget, current_budget, opening_within
 from sciops.grids import Grid, check_on_grid
 from sciops.symmetry import Symmetry
 

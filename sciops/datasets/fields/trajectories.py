@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from sciops._arrays import refuse_complex
-from sciops._budget import Budget, current_budget, opening_within
-from sciops.datasets.fields._trajectory_fields import (
+from sciops.arrays.kinds import refuse_complex
+from sciops.datasets.fields.symmetries import Statement, check_declared, kinds_of, statement, times
+from sciops.datasets.fields.torch_data import MEMORY_LIMIT, _names, _pick
+from sciops.datasets.fields.trajectory_fields import (
     as_tensor,
     clocks_of,
     common_grid,
@@ -26,10 +27,9 @@ from sciops.datasets.fields._trajectory_fields import (
     times_of,
     whole,
 )
-from sciops.datasets.fields.symmetries import Statement, check_declared, kinds_of, statement, times
-from sciops.datasets.fields.torch_data import MEMORY_LIMIT, _names, _pick
 from sciops.datasets.native.rows import NativeRows, native_rows
 from sciops.datasets.order import check_field, in_order
+from sciops.files.budget import Budget, current_budget, opening_within
 from sciops.symmetry import Symmetry
 
 if TYPE_CHECKING:

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._untrusted import read_json
-from sciops._whole_files import replacing
 from sciops.datasets.conventions import SPACE, at_resolution, build_dataset, parameters_of
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.described.description import ALONE, sidecar
@@ -34,6 +32,8 @@ from sciops.datasets.formats.shared.hdf5_writing import (
 )
 from sciops.datasets.formats.shared.numpy_writing import write_npy
 from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.files.untrusted import read_json
+from sciops.files.whole_files import replacing
 from sciops.grids import Grid
 
 if TYPE_CHECKING:

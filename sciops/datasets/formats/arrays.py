@@ -24,8 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._untrusted import parse_json
-from sciops._whole_files import replacing
 from sciops.datasets.conventions import (
     SPACE,
     SPLIT_WORDS,
@@ -48,6 +46,8 @@ from sciops.datasets.formats.shared.hdf5_writing import sizes
 from sciops.datasets.formats.shared.numpy_writing import write_npy
 from sciops.datasets.formats.shared.reader import Reader, Resolution
 from sciops.datasets.messages import shown
+from sciops.files.untrusted import parse_json
+from sciops.files.whole_files import replacing
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -151,8 +151,8 @@ def describe_arrays(
     >>> describe_arrays("u.npy", {"u": ("sample", "time", "x")}, grid=Grid(64, 1.0, "periodic"), state=("u",),
     ...                 equation="burgers", parameters={"viscosity": 0.01})    # doctest: +SKIP
     """
-    from sciops._whole_files import replacing
     from sciops.datasets.formats import probe as look
+    from sciops.files.whole_files import replacing
 
     path = Path(path)
     if times is not None and not isinstance(times, Mapping):

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._whole_files import replacing
 from sciops.datasets.conventions import SPLIT_ATTRS, at_resolution, build_dataset, grid_of, state_of
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import check_size, is_real, number, numbers, stated_grid
@@ -37,6 +36,7 @@ from sciops.datasets.formats.shared.hdf5_writing import (
     state_grid,
 )
 from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.files.whole_files import replacing
 from sciops.grids import Grid
 
 if TYPE_CHECKING:

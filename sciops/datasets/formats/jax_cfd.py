@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._whole_files import replacing
 from sciops.datasets.conventions import SPACE, at_resolution, build_dataset, grid_of, parameters_of, state_of
 from sciops.datasets.formats.containers.named_axes import axes_by_name, shape_by_name
 from sciops.datasets.formats.containers.sniff import Entry, Probe, readable
@@ -44,6 +43,7 @@ from sciops.datasets.formats.shared.hdf5_writing import (
 from sciops.datasets.formats.shared.reader import Reader, Resolution
 from sciops.datasets.native.hdf5_guard import open_survivable
 from sciops.datasets.native.layout import set_attributes
+from sciops.files.whole_files import replacing
 from sciops.grids import Grid, Interval
 
 if TYPE_CHECKING:

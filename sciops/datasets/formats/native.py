@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._untrusted import parse_json
 from sciops.datasets.conventions import at_resolution
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.reader import Reader, Resolution
@@ -15,6 +14,7 @@ from sciops.datasets.messages import shown
 from sciops.datasets.native import write_native
 from sciops.datasets.native.files import read_group
 from sciops.datasets.native.store import Store, open_store
+from sciops.files.untrusted import parse_json
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -25,8 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._untrusted import parse_json
-from sciops._whole_files import replacing
 from sciops.bases import Basis
 from sciops.datasets import blocks
 from sciops.datasets.conventions import at_resolution, build_dataset, grid_of, parameters_of, state_of
@@ -41,6 +39,8 @@ from sciops.datasets.formats.shared.hdf5_writing import (
 )
 from sciops.datasets.formats.shared.matlab_writing import viscosity_value
 from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.files.untrusted import parse_json
+from sciops.files.whole_files import replacing
 from sciops.grids import Grid
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sciops._budget import Budget, opening_within
 from sciops.datasets.formats import (
     apebench,
     arrays,
@@ -39,6 +38,7 @@ from sciops.datasets.formats.described.contents import KINDS
 from sciops.datasets.formats.shared.reader import Reader, Resolution, Writer
 from sciops.datasets.messages import plain_errors, shown
 from sciops.datasets.order import in_order
+from sciops.files.budget import Budget, opening_within
 from sciops.grids import Grid
 
 if TYPE_CHECKING:

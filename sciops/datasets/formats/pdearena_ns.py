@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._whole_files import replacing
 from sciops.datasets.conventions import at_resolution, build_dataset, grid_of, state_of
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import check_size, is_real, numbers
@@ -35,6 +34,7 @@ from sciops.datasets.formats.shared.pdearena import (
     times_of_samples,
 )
 from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.files.whole_files import replacing
 from sciops.grids import Grid, Interval
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._whole_files import replacing
 from sciops.datasets.conventions import at_resolution, build_dataset, parameters_of, state_of
 from sciops.datasets.formats.containers.named_axes import axes_by_name, shape_by_name
 from sciops.datasets.formats.containers.sniff import Probe, readable
@@ -35,6 +34,7 @@ from sciops.datasets.formats.shared.hdf5_writing import (
 from sciops.datasets.formats.shared.reader import Reader, Resolution
 from sciops.datasets.native.hdf5_guard import open_survivable
 from sciops.datasets.native.layout import set_attributes
+from sciops.files.whole_files import replacing
 from sciops.grids import Grid
 
 if TYPE_CHECKING:

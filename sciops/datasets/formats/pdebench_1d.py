@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._whole_files import replacing
 from sciops.datasets.conventions import at_resolution, build_dataset, parameters_of
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import (
@@ -51,6 +50,7 @@ from sciops.datasets.formats.shared.hdf5_writing import (
     with_spare,
 )
 from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.files.whole_files import replacing
 
 if TYPE_CHECKING:
     import xarray as xr

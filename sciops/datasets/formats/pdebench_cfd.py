@@ -18,8 +18,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sciops._untrusted import parse_json
-from sciops._whole_files import replacing
 from sciops.datasets.conventions import SPACE, at_resolution, build_dataset, parameters_of
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import (
@@ -46,6 +44,8 @@ from sciops.datasets.formats.shared.hdf5_writing import (
     with_spare,
 )
 from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.files.untrusted import parse_json
+from sciops.files.whole_files import replacing
 from sciops.grids import Grid
 
 if TYPE_CHECKING:

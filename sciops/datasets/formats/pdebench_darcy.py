@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sciops._whole_files import replacing
 from sciops.datasets.conventions import at_resolution, build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import cell_extents, number
 from sciops.datasets.formats.shared.expectations import DERIVED, expect, expect_values, words
 from sciops.datasets.formats.shared.hdf5_writing import blocks_of, expect_nothing_else, sizes
 from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.files.whole_files import replacing
 from sciops.grids import Grid
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._whole_files import replacing
 from sciops.datasets.conventions import at_resolution, build_dataset, grid_of, parameters_of, state_of
 from sciops.datasets.formats.containers.named_axes import axes_by_name, check_order, shape_by_name
 from sciops.datasets.formats.containers.sniff import Probe
@@ -42,6 +41,7 @@ from sciops.datasets.formats.shared.hdf5_writing import (
     state_grid,
 )
 from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.files.whole_files import replacing
 from sciops.grids import Grid
 
 if TYPE_CHECKING:

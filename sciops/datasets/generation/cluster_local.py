@@ -20,8 +20,8 @@ from typing import Any
 import dask
 from distributed import Nanny, Scheduler, Security, SpecCluster, Worker
 
-from sciops._whole_files import hidden
 from sciops.datasets.generation.cluster_client import scratch_path
+from sciops.files.whole_files import hidden
 
 _HOST = "127.0.0.1"
 # seconds after the loss of a worker until dask looks whether one is there, and ends its nanny for good if another

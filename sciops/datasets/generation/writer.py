@@ -16,16 +16,16 @@ from pathlib import Path
 
 import numpy as np
 
-from sciops._locks import Lock
-from sciops._untrusted import parse_json
-from sciops._whole_files import remove_abandoned, short_name
-from sciops._writable import writable_file, writable_folder
 from sciops.datasets.generation.cluster import Cluster, make_on
 from sciops.datasets.generation.cluster_client import scratch_path
 from sciops.datasets.generation.part_making import Arrays, Make, Ranges, made_parts, storage
 from sciops.datasets.native.assembly import Assembly
 from sciops.datasets.native.parts import Plan, first_difference, is_claimed, read_manifest, remove_parts
 from sciops.datasets.native.store import open_store
+from sciops.files.locks import Lock
+from sciops.files.untrusted import parse_json
+from sciops.files.whole_files import remove_abandoned, short_name
+from sciops.files.writable import writable_file, writable_folder
 
 __all__ = [
     "Arrays",

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from sciops._budget import Budget, OverBudget, Spending, current_budget, over_budget
-from sciops._untrusted import check_regular
 from sciops.datasets.messages import shown
+from sciops.files.budget import Budget, OverBudget, Spending, current_budget, over_budget
+from sciops.files.untrusted import check_regular
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _TIFF_BITS, _TIFF_KIND, _WHITE_IS_ZERO = 258, 262, 0

@@ -11,9 +11,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from sciops._budget import Budget, Spending, check_rank
-from sciops._untrusted import check_regular
-from sciops._whole_files import replacing
+from sciops.files.budget import Budget, Spending, check_rank
+from sciops.files.untrusted import check_regular
+from sciops.files.whole_files import replacing
 
 _KINDS = {
     0x08: np.dtype("u1"),

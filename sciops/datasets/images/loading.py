@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from sciops._budget import Budget, Spending, opening_within
 from sciops.datasets.fields.splits import HELD_OUT, Splits
 from sciops.datasets.images import cifar
 from sciops.datasets.images.dataset import ImageDataset, statistics
 from sciops.datasets.images.digits import LEVELS, read_digits
 from sciops.datasets.images.folders import ImageFiles, class_folders, list_folder
 from sciops.datasets.images.idx import read_within
+from sciops.files.budget import Budget, Spending, opening_within
 
 FASHION = (
     "T-shirt/top",

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from sciops._locks import exclusive
-from sciops._whole_files import replacing
 from sciops.datasets.native.content import groups_of, root_attributes_of
 from sciops.datasets.native.files import now
 from sciops.datasets.native.layout import create_group, set_attributes, stored_bytes
 from sciops.datasets.native.parts import Plan, read_part
+from sciops.files.locks import exclusive
+from sciops.files.whole_files import replacing
 
 _SPARE = 64 << 20  # bytes that stay free on a disk while the output grows beside the parts
 

@@ -23,10 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._arrays import refuse_complex
-from sciops._untrusted import parse_json
-from sciops._whole_files import replacing
-from sciops._writable import writable_file
+from sciops.arrays.kinds import refuse_complex
 from sciops.datasets.blocks import pieces
 from sciops.datasets.conventions import SPACE
 from sciops.datasets.native.attributes import restore
@@ -35,6 +32,9 @@ from sciops.datasets.native.layout import create_group, group_name, set_attribut
 from sciops.datasets.native.schema import SCHEMA
 from sciops.datasets.native.store import Store, open_store
 from sciops.datasets.order import in_order
+from sciops.files.untrusted import parse_json
+from sciops.files.whole_files import replacing
+from sciops.files.writable import writable_file
 
 if TYPE_CHECKING:
     import xarray

@@ -23,7 +23,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from sciops._budget import Budget, current_budget, over_budget
 from sciops.datasets.messages import shown
 from sciops.datasets.native.hdf5_visit import (
     DEEPEST,
@@ -34,6 +33,7 @@ from sciops.datasets.native.hdf5_visit import (
     TooMuchMemory,
     Unlisted,
 )
+from sciops.files.budget import Budget, current_budget, over_budget
 
 # of computing that a file may take, by its size; its objects add to it; its budget bounds them all
 _SECONDS, _PER_BYTE = 0.25, 3e-7

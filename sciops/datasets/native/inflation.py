@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from sciops._budget import Budget, Spending, current_budget
 from sciops.datasets.messages import shown
+from sciops.files.budget import Budget, Spending, current_budget
 
 _RATIO = 1032  # bytes that a byte of a deflated stream can unpack to
 _DEFLATE, _FLETCHER = 1, 3  # numbers of HDF5's filters

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from sciops._digest import DAMAGED
-from sciops._untrusted import parse_json
-from sciops._whole_files import hidden, replacing
+from sciops.files.digest import DAMAGED
+from sciops.files.untrusted import parse_json
+from sciops.files.whole_files import hidden, replacing
 from sciops.grids import Grid
 
 _MANIFEST = "plan.json"

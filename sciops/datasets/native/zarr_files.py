@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._whole_files import hidden, remove_abandoned, replacing, synchronize
 from sciops.datasets.native.schema import check_schema
 from sciops.datasets.native.zarr_layout import ZarrSpec, array_files, group_json, spec_of
 from sciops.datasets.native.zarr_store import NOT_NATIVE, store_attributes
+from sciops.files.whole_files import hidden, remove_abandoned, replacing, synchronize
 
 if TYPE_CHECKING:
     import xarray

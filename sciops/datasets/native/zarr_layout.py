@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from sciops._untrusted import parse_json
 from sciops.datasets.native.attributes import to_store
 from sciops.datasets.native.layout import chunks_of, plain_attribute
 from sciops.datasets.native.zarr_store import missing_zarr
+from sciops.files.untrusted import parse_json
 
 
 @dataclass(frozen=True)

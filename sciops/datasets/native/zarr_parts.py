@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from sciops._digest import is_whole, sealed
-from sciops._untrusted import parse_json
-from sciops._whole_files import create_new, replacing, synchronize
 from sciops.datasets.native.content import groups_of, root_attributes_of
 from sciops.datasets.native.files import now
 from sciops.datasets.native.parts import Plan
 from sciops.datasets.native.zarr_files import write_file
 from sciops.datasets.native.zarr_layout import ZarrSpec, array_files, group_json, shard_bytes, shard_values, spec_of
+from sciops.files.digest import is_whole, sealed
+from sciops.files.untrusted import parse_json
+from sciops.files.whole_files import create_new, replacing, synchronize
 
 
 def write_part(plan: Plan, index: int, arrays: Mapping[str, np.ndarray]) -> None:

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sciops._budget import Budget, OverBudget, opening_within
-from sciops._digest import is_sealed, is_whole, sealed
-from sciops._json import plain, write_atomically
-from sciops._tensor_files import opened_tensors
-from sciops._untrusted import check_regular, parse_json
-from sciops._writable import writable_file
 from sciops.datasets.messages import shown
+from sciops.files.budget import Budget, OverBudget, opening_within
+from sciops.files.digest import is_sealed, is_whole, sealed
+from sciops.files.json_files import plain, write_atomically
+from sciops.files.tensor_files import opened_tensors
+from sciops.files.untrusted import check_regular, parse_json
+from sciops.files.writable import writable_file
 
 FORMAT, BEFORE = "sciops.speech.2", "sciops.speech.1"
 

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-from sciops._json import plain
-from sciops._untrusted import parse_json
-from sciops.datasets.speech import _espeak_library
-from sciops.datasets.speech._espeak_library import INSTALL, SAMPLE_RATE, library_path
+from sciops.datasets.speech import espeak_library
 from sciops.datasets.speech.corpus import SpeechCorpus, cached_corpus
+from sciops.datasets.speech.espeak_library import INSTALL, SAMPLE_RATE, library_path
+from sciops.files.json_files import plain
+from sciops.files.untrusted import parse_json
 
 ACCENTS = (
     "gmw/en-US",
@@ -153,5 +153,5 @@ def _made(config: EspeakConfig) -> SpeechCorpus:
 
 
 def _process(given: str | None, *arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-P", _espeak_library.__file__, *arguments]
+    command = [sys.executable, "-P", espeak_library.__file__, *arguments]
     return subprocess.run(command, input=given, capture_output=True, text=True, check=False)

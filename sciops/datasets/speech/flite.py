@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sciops._json import plain
 from sciops.datasets.speech.corpus import SpeechCorpus, Utterance, cached_corpus, joined
 from sciops.datasets.speech.folders import read_wav
+from sciops.files.json_files import plain
 
 INSTALL = "apt-get install flite"
 # awb_time says clock times only; kal is kal16 at 8 kHz, so the two are one speaker

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from sciops._budget import Budget, OverBudget, Spending, current_budget
-from sciops._untrusted import check_regular, read_text
 from sciops.datasets.messages import shown
 from sciops.datasets.speech.corpus import Utterance
 from sciops.datasets.speech.sentences import normalized
+from sciops.files.budget import Budget, OverBudget, Spending, current_budget
+from sciops.files.untrusted import check_regular, read_text
 
 SUFFIXES = (".flac", ".wav")
 

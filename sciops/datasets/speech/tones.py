@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sciops._json import plain
 from sciops.datasets.speech.corpus import SpeechCorpus, Utterance, joined
+from sciops.files.json_files import plain
 
 SAMPLE_RATE = 16_000
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sciops import _untrusted
-from sciops._budget import Budget, opening_within
+from sciops.files import untrusted
+from sciops.files.budget import Budget, opening_within
 
 __all__ = ["CORPORA", "Characters", "characters", "read_corpus", "read_documents", "read_text"]
 
@@ -57,7 +57,7 @@ def read_text(path: str | os.PathLike, *, budget: Budget | None = None) -> str:
         raise ValueError(f"{path} is a folder: expected a text file; read_documents reads folders")
     try:
         with opening_within(budget):
-            return _untrusted.read_text(path)
+            return untrusted.read_text(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist: expected a text file") from None
     except UnicodeDecodeError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sciops._words import words
+from sciops.datasets.text.words import words
 
 _ROLE = re.compile(r":[a-zA-Z:]+:`~?([^`<]*?)(?:\s*<[^`]*>)?`")
 _LINK = re.compile(r"`([^`<]+?)\s*<[^`]*>`_+")

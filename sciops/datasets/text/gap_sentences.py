@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from sciops._words import words
+from sciops.datasets.text.words import words
 
 __all__ = ["gap_pair", "principal_sentences", "sentences"]
 

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sciops._budget import OverBudget, Spending
-from sciops._untrusted import check_regular
-from sciops._words import words
-from sciops.datasets.text._docstrings import cleaned
+from sciops.datasets.text.docstrings import cleaned
+from sciops.datasets.text.words import words
+from sciops.files.budget import OverBudget, Spending
+from sciops.files.untrusted import check_regular
 
 __all__ = ["Summarised", "SummarySplit", "docstrings", "package_descriptions", "split_summaries", "without_repeats"]
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from sciops._untrusted import check_regular
 from sciops.datasets.messages import shown
 from sciops.datasets.text.sequence_tasks import NOT_ASKED
+from sciops.files.untrusted import check_regular
 from sciops.grids import Grid
 
 __all__ = ["TokenSequences", "TokenWindows", "open_tokens", "write_tokens"]
@@ -113,7 +113,7 @@ def write_tokens(path: str | os.PathLike, tokens: np.ndarray) -> Path:
     """Tokens as a .npy file, which appears only when whole; returns its path."""
     import io
 
-    from sciops._json import write_atomically
+    from sciops.files.json_files import write_atomically
 
     tokens = np.asarray(tokens)
     _check_whole("tokens", tokens, 1)

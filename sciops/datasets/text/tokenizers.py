@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sciops._budget import Budget, OverBudget, Spending, opening_within
-from sciops._digest import digest_of, is_sealed, is_whole, sealed
-from sciops._json import write_atomically, write_json
-from sciops._untrusted import check_regular, panics_as_errors, parse_json, read_text
 from sciops.datasets.messages import shown
+from sciops.files.budget import Budget, OverBudget, Spending, opening_within
+from sciops.files.digest import digest_of, is_sealed, is_whole, sealed
+from sciops.files.json_files import write_atomically, write_json
+from sciops.files.untrusted import check_regular, panics_as_errors, parse_json, read_text
 
 __all__ = ["BytePairs", "Symbols", "encode_documents", "load_tokenizer", "tokenizer_for"]
 

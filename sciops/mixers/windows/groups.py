@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
-from sciops._compiling import kept, uncompiled
+from sciops.arrays.compiling import kept, uncompiled
 from sciops.mixers.windows.tiling import Tiling
 
 

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sciops._compiling import symbolic
+from sciops.arrays.compiling import symbolic
 from sciops.mixers.softmax_attention import attended
 from sciops.mixers.windows.groups import Band, Group, cat, joined
 

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from sciops._compiling import kept, uncompiled
+from sciops.arrays.compiling import kept, uncompiled
 
 _HIDDEN = 512  # of the map of `ContinuousBias`, as published
 

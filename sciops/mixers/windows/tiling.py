@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sciops._compiling import kept, uncompiled
+from sciops.arrays.compiling import kept, uncompiled
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sciops._compiling import symbolic, transformed
+from sciops.arrays.compiling import symbolic, transformed
 from sciops.mixers._bounds import UP, expect_linear
 from sciops.mixers.traits import Traits
 from sciops.mixers.windows.cpu.attention import Work, banded_attention

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
-from sciops._scale import norm_of
+from sciops.arrays.kinds import as_tensor
+from sciops.arrays.scale import norm_of
 from sciops.grids import Grid, check_on_grid
 from sciops.pde.darcy import five_point as scheme
 from sciops.pde.darcy.engines import Problem, engine_for, measured, restated

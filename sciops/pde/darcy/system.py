@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
+from sciops.arrays.kinds import as_tensor
 from sciops.grids import Grid, check_on_grid
 from sciops.pde.darcy import five_point as scheme
 from sciops.pde.darcy.walls import Walls, balanced, exchange, kinds_of, right_side, walls_of

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sciops._arrays import as_tensor
+from sciops.arrays.kinds import as_tensor
 from sciops.grids import Grid
 from sciops.pde.darcy import five_point as scheme
 from sciops.pde.darcy.five_point import Side

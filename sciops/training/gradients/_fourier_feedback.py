@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciops._scale import power_of_two
+from sciops.arrays.scale import power_of_two
 from sciops.bases import Basis
 from sciops.grids import Grid
 from sciops.training.gradients._scan import Coefficient, FourierDiagonal

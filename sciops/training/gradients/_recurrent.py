@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
-from sciops._compiling import refuse_functional
+from sciops.arrays.compiling import refuse_functional
 from sciops.training.gradients._scan import Diagonal, reverse_scan
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sciops._compiling import kept
+from sciops.arrays.compiling import kept
 from sciops.models.apply import apply_model, unwrapped
 from sciops.training.gradients._linear_stack import LinearStack, Pass, read_stack, run_stack
 from sciops.training.gradients._projecting import grid_of, keeper_of, project_

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
-from sciops._compiling import refuse_functional
+from sciops.arrays.compiling import refuse_functional
 from sciops.models.recurrent import Recurrent
 from sciops.training.gradients._batched import BatchedLayers
 from sciops.training.gradients._layerwise import LayerByLayer

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from sciops._compiling import refuse_functional
+from sciops.arrays.compiling import refuse_functional
 from sciops.models._cells import Layer, layers_of, unfolded
 from sciops.models.apply import grid_for
 from sciops.models.recurrent import Recurrent

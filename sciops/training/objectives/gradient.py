@@ -8,7 +8,7 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from sciops._scale import power_of_two, widened
+from sciops.arrays.scale import power_of_two, widened
 from sciops.grids import Grid
 from sciops.training.objectives.norms import difference, ratio, root
 

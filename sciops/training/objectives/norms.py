@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sciops._scale import norm_of, widened
+from sciops.arrays.scale import norm_of, widened
 from sciops.grids import Grid
 
 

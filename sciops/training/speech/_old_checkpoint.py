@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciops._json import plain
-from sciops._untrusted import in_one_line
+from sciops.files.json_files import plain
+from sciops.files.untrusted import in_one_line
 from sciops.training.checkpoints import load_checkpoint, load_model_tensors, load_optimizer_tensors, save_checkpoint
 from sciops.training.config import TrainConfig
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sciops._json import plain
+from sciops.files.json_files import plain
 from sciops.models.ctc import beam_decode, greedy_decode
 from sciops.models.speech import REDUCTION, SpeechRecognizer
 from sciops.training.config import TrainConfig

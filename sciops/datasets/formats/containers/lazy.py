@@ -10,12 +10,12 @@ import numpy as np
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from sciops._budget import current_budget
 from sciops.datasets.formats.containers.complex_pairs import as_numbers, number_type
 from sciops.datasets.formats.containers.hdf5_attributes import hdf5_packing
 from sciops.datasets.formats.containers.sniff import readable
 from sciops.datasets.native.hdf5_guard import open_survivable
 from sciops.datasets.native.inflation import Inflation
+from sciops.files.budget import current_budget
 
 
 class H5Array(BackendArray):

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops._budget import Spending
+from sciops.files.budget import Spending
 
 _MATRIX, _PACKED, _DIMENSIONS, _FLAGS, _NAME = 14, 15, 5, 6, 1
 _STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}

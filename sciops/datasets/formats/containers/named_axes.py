@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sciops._dimensions import LEADING, SPACE, named_order
+from sciops.arrays.dimensions import LEADING, SPACE, named_order
 from sciops.datasets.formats.containers.sniff import Entry, Probe
 
 KNOWN = (*LEADING, *SPACE)

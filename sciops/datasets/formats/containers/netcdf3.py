@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from sciops._budget import Spending, check_rank
 from sciops.datasets.formats.containers.packing import Packing, packing_of
 from sciops.datasets.messages import shown
+from sciops.files.budget import Spending, check_rank
 
 MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 _DIMENSIONS, _VARIABLES, _ATTRIBUTES = 10, 11, 12

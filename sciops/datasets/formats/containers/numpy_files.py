@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from sciops._budget import Spending, check_rank
 from sciops.datasets.formats.containers.zips import unzipped, whole_member
 from sciops.datasets.messages import shown
+from sciops.files.budget import Spending, check_rank
 
 DESCRIPTION = "sciops.json"  # the member of an archive that describes the others
 _LONGEST_HEADER = 10_000  # bytes: NumPy believes no longer one, but reads it first

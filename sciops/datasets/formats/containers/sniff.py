@@ -11,9 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sciops._budget import Budget, OverBudget, Spending, check_rank, current_budget, over_budget
-from sciops._untrusted import check_regular
-from sciops._whole_files import is_store
 from sciops.datasets.formats.containers.complex_pairs import number_type
 from sciops.datasets.formats.containers.hdf5_attributes import hdf5_dimensions, hdf5_packing, missing_filter
 from sciops.datasets.formats.containers.mat5 import mat5_arrays, mat5_others
@@ -28,6 +25,9 @@ from sciops.datasets.native.hdf5_guard import open_survivable, refusal
 from sciops.datasets.native.hdf5_visit import Refused, stored_elsewhere, survey
 from sciops.datasets.native.inflation import check_chunk
 from sciops.datasets.native.zarr_store import store_attributes
+from sciops.files.budget import Budget, OverBudget, Spending, check_rank, current_budget, over_budget
+from sciops.files.untrusted import check_regular
+from sciops.files.whole_files import is_store
 
 _LISTED = 8  # arrays that are named in a message
 _ANY_FILE = 1 << 24  # bytes that an array may claim in a file of any size

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops._budget import Spending
+from sciops.files.budget import Spending
 
 _SAID = 3
 _DEEPEST = 16

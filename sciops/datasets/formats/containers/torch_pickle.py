@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sciops._budget import Spending
 from sciops.datasets.formats.containers.zips import unzipped, whole_member
 from sciops.datasets.messages import shown
+from sciops.files.budget import Spending
 
 _OPERATIONS = 50  # of the stack machine that count as an object: a tensor takes about 30
 _DEEPEST_TUPLE = 100

@@ -8,8 +8,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from sciops._budget import Spending
 from sciops.datasets.messages import shown
+from sciops.files.budget import Spending
 
 _ENTRY = 256  # bytes of an entry of the directory, its name included
 _LEAST = 1 << 17  # bytes that zipfile reads to find the directory

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sciops._untrusted import parse_json
 from sciops.datasets.conventions import SPACE
 from sciops.datasets.formats.described.contents import Held
 from sciops.datasets.formats.described.coordinates import Coordinate, coordinates, dimension
 from sciops.datasets.formats.described.description import Described, Description
+from sciops.files.untrusted import parse_json
 from sciops.grids import Grid
 
 _CLOSE = 1e-3  # of a spacing

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sciops._untrusted import parse_json
 from sciops.datasets.conventions import SPACE, SPLIT_WORDS
 from sciops.datasets.formats.containers.numpy_files import npz_description
 from sciops.datasets.formats.containers.sniff import Probe, readable
+from sciops.files.untrusted import parse_json
 from sciops.grids import Grid
 
 DIMS = ("sample", "time", *SPACE, "channel", "")

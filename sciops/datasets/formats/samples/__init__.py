@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from sciops._writable import writable_file
+from sciops.files.writable import writable_file
 
 __all__ = ["SAMPLES", "Sample", "write_sample"]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from sciops._untrusted import parse_json
 from sciops.datasets.conventions import SPACE
 from sciops.datasets.formats.containers.hdf5_attributes import hdf5_packing
 from sciops.datasets.formats.containers.sniff import Probe, readable
 from sciops.datasets.native.hdf5_guard import open_survivable
 from sciops.datasets.native.inflation import Inflation
+from sciops.files.untrusted import parse_json
 from sciops.grids import Grid, Interval
 
 GRID_ATTR = "sciops_grid"  # the JSON of a Grid: our writers add it where the layout's own rule would give another

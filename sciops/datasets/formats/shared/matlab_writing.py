@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._whole_files import replacing
 from sciops.datasets.conventions import parameters_of
 from sciops.datasets.formats.shared.hdf5_writing import blocks_of, sizes
 from sciops.datasets.native.layout import chunks_of
+from sciops.files.whole_files import replacing
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops._dimensions import LEADING, SPACE
+from sciops.arrays.dimensions import LEADING, SPACE
 from sciops.datasets.formats.containers.sniff import Probe, readable
 from sciops.datasets.formats.shared.axes import MOST_POINTS, is_real
 from sciops.datasets.native.hdf5_guard import open_survivable

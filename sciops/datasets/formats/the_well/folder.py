@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._whole_files import replacing
-from sciops._writable import writable_folder
 from sciops.datasets.order import in_order
+from sciops.files.whole_files import replacing
+from sciops.files.writable import writable_folder
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._untrusted import parse_json
 from sciops.datasets.conventions import SPACE, at_resolution, build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import (
@@ -41,6 +40,7 @@ from sciops.datasets.formats.shared.axes import (
 )
 from sciops.datasets.formats.shared.reader import Reader, Resolution
 from sciops.datasets.formats.the_well.contents import GROUPS, Contents, Stored, Wall, contents
+from sciops.files.untrusted import parse_json
 from sciops.grids import Grid
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops._untrusted import parse_json
-from sciops._whole_files import replacing
 from sciops.datasets.conventions import RECORDS, SPACE, grid_of, parameters_of
 from sciops.datasets.formats.shared.axes import GRID_ATTR
 from sciops.datasets.formats.shared.expectations import leave_out
 from sciops.datasets.formats.shared.hdf5_writing import blocks_of, lossless, sizes
 from sciops.datasets.formats.the_well.reader import OURS
+from sciops.files.untrusted import parse_json
+from sciops.files.whole_files import replacing
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
