@@ -16,10 +16,10 @@ import pytest
 import xarray as xr
 from warm import python
 
-from sciops.files import locks, whole_files
 from sciops.datasets.generation import writer
 from sciops.datasets.generation.writer import Plan, generate, pending, read_parts, write_parts
 from sciops.datasets.native import content_hash, parts
+from sciops.files import locks, whole_files
 from sciops.grids import Grid
 
 GRIDS = {"r9": Grid((9, 9)), "r4x5": Grid((4, 5))}
