@@ -38,7 +38,7 @@ from sciops.datasets.formats.described.contents import KINDS
 from sciops.datasets.formats.shared.reader import Reader, Resolution, Writer
 from sciops.datasets.messages import plain_errors, shown
 from sciops.datasets.order import in_order
-from sciops.files.budget import Budget, opening_within
+from sciops.files.budget import Budget, within_budget
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ WRITERS: dict[str, Writer] = {name: write for layout in LAYOUTS for name, write 
 _COMPLEX = ("arrays",)  # layouts whose fields may be complex
 
 
+@within_budget
+@plain_errors()
 def open_dataset(
     path: str | os.PathLike,
     resolution: Resolution = None,
@@ -106,16 +108,15 @@ def open_dataset(
     """
     if layout is not None and layout not in READERS:
         raise ValueError(f"layout={layout!r}: expected one of {', '.join(READERS)}")
-    with opening_within(budget), plain_errors():
-        found = probe(path)
-        reader = _matching(found, layout)
-        if reader is None:
-            raise ValueError(_unknown(found, layout))
-        if grid is None:
-            return _read(reader, found, resolution)
-        from sciops.datasets.conventions import at_resolution, with_grid
+    found = probe(path)
+    reader = _matching(found, layout)
+    if reader is None:
+        raise ValueError(_unknown(found, layout))
+    if grid is None:
+        return _read(reader, found, resolution)
+    from sciops.datasets.conventions import at_resolution, with_grid
 
-        return at_resolution(with_grid(_read(reader, found, None), grid), resolution)
+    return at_resolution(with_grid(_read(reader, found, None), grid), resolution)
 
 
 @contextlib.contextmanager

@@ -76,12 +76,7 @@ def write_idx(path: str | os.PathLike, values: np.ndarray) -> Path:
 
 
 def _regular(path: str | os.PathLike) -> Path:
-    try:
-        return check_regular(path)
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{path}: no such file; expected an IDX file, such as train-images-idx3-ubyte.gz"
-        ) from None
+    return check_regular(path, missing=": no such file; expected an IDX file, such as train-images-idx3-ubyte.gz")
 
 
 def _array(
