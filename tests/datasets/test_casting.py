@@ -16,7 +16,7 @@ from sciops.datasets import (
 )
 from sciops.datasets.conventions import build_dataset, with_grid
 from sciops.datasets.formats.casting import Casting
-from sciops.datasets.formats.containers.lazy import H5Array
+from sciops.datasets.formats.containers.hdf5_arrays import H5Array
 from sciops.grids import Grid
 
 

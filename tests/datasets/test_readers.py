@@ -13,7 +13,7 @@ import torch
 from sciops.datasets import FieldDataset, grid_of, load_splits, open_dataset, write_sample
 from sciops.datasets.checks import description
 from sciops.datasets.conventions import build_dataset
-from sciops.datasets.formats.containers.lazy import H5Array
+from sciops.datasets.formats.containers.hdf5_arrays import H5Array
 from sciops.datasets.native import write_native
 from sciops.grids import Grid
 

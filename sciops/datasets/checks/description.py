@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import SPACE, SPLITS, grid_of, parameters_of, state_of
-from sciops.datasets.messages import plain_errors, shown
 from sciops.datasets.native.hdf5_store import samples_of
 from sciops.files.budget import Budget, within_budget
+from sciops.files.messages import plain_errors, shown
 from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import bytes_on_disk, is_store
 from sciops.grids import Grid

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import SPLITS, grid_of, parameters_of, state_of
-from sciops.datasets.messages import plain_errors
 from sciops.files.budget import Budget, within_budget
+from sciops.files.messages import plain_errors
 from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import bytes_on_disk, is_store
 

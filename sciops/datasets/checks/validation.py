@@ -15,9 +15,9 @@ from sciops.arrays.dimensions import LEADING
 from sciops.datasets.checks.fields import CHECKS, Findings, Statistics, check_solutions
 from sciops.datasets.checks.trajectories import check_trajectory_solutions
 from sciops.datasets.conventions import SPACE, SPLITS, grid_of
-from sciops.datasets.messages import plain_errors, shown
 from sciops.datasets.order import in_order
 from sciops.files.budget import Budget, within_budget
+from sciops.files.messages import plain_errors, shown
 from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import is_store
 from sciops.grids import Grid

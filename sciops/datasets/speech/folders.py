@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from sciops.datasets.messages import shown
 from sciops.datasets.speech.corpus import Utterance
 from sciops.datasets.speech.sentences import normalized
 from sciops.files.budget import Budget, Spending, current_budget
+from sciops.files.messages import shown
 from sciops.files.untrusted import check_regular, read_text, refusing
 
 SUFFIXES = (".flac", ".wav")

@@ -58,7 +58,7 @@ def numpy_contents(probe: Probe) -> dict[str, NumpyArray]:
 
 def held(probe: Probe) -> dict[str, Held]:
     """Name → array of a file of `KINDS`, its axes in the order in which `Probe.describe` prints them."""
-    from sciops.datasets.formats.containers.lazy import H5Array
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Array
     from sciops.datasets.formats.containers.lazy_arrays import Mat5Array, TorchFileArray, netcdf3_array, numpy_array
     from sciops.datasets.formats.containers.mat5 import mat5_arrays
     from sciops.datasets.formats.containers.netcdf3 import read_header
