@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from sciops.datasets.conventions import at_resolution, with_grid
 from sciops.datasets.formats import (
     apebench,
     arrays,
@@ -36,9 +37,9 @@ from sciops.datasets.formats.containers.named_axes import check_order
 from sciops.datasets.formats.containers.sniff import Probe, probe
 from sciops.datasets.formats.described.contents import KINDS
 from sciops.datasets.formats.shared.reader import Reader, Resolution, Writer
-from sciops.datasets.messages import plain_errors, shown
 from sciops.datasets.order import in_order
-from sciops.files.budget import Budget, opening_within
+from sciops.files.budget import Budget, within_budget
+from sciops.files.messages import plain_errors, shown
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ WRITERS: dict[str, Writer] = {name: write for layout in LAYOUTS for name, write 
 _COMPLEX = ("arrays",)  # layouts whose fields may be complex
 
 
+@within_budget
+@plain_errors()
 def open_dataset(
     path: str | os.PathLike,
     resolution: Resolution = None,
@@ -106,16 +109,13 @@ def open_dataset(
     """
     if layout is not None and layout not in READERS:
         raise ValueError(f"layout={layout!r}: expected one of {', '.join(READERS)}")
-    with opening_within(budget), plain_errors():
-        found = probe(path)
-        reader = _matching(found, layout)
-        if reader is None:
-            raise ValueError(_unknown(found, layout))
-        if grid is None:
-            return _read(reader, found, resolution)
-        from sciops.datasets.conventions import at_resolution, with_grid
-
-        return at_resolution(with_grid(_read(reader, found, None), grid), resolution)
+    found = probe(path)
+    reader = _matching(found, layout)
+    if reader is None:
+        raise ValueError(_unknown(found, layout))
+    if grid is None:
+        return _read(reader, found, resolution)
+    return at_resolution(with_grid(_read(reader, found, None), grid), resolution)
 
 
 @contextlib.contextmanager
@@ -149,7 +149,8 @@ def _read(reader: Reader, found: Probe, resolution: Resolution) -> xr.Dataset:
     try:
         if not reader.named:
             check_order(found)
-        dataset = in_order(reader.read(found, resolution))
+        read_at = reader.read_at or (lambda found, resolution: at_resolution(reader.read(found), resolution))
+        dataset = in_order(read_at(found, resolution))
         # coordinates that make no grid are opened as they are: "no_grid" says why
         grid = ("grid",) if "no_grid" not in dataset.attrs else ()
         missing = [name for name in ("layout", "equation", *grid) if not isinstance(dataset.attrs.get(name), str)]
