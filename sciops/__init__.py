@@ -30,7 +30,7 @@ _MODULES = (
 )
 _NAMES = {
     "Grid": "grids",
-    "Budget": "_budget",
+    "Budget": "files.budget",
     "restrict": "grids",
     "Symmetry": "symmetry",
     "resample": "resampling",

@@ -109,7 +109,7 @@ def _file(path: Path) -> tuple[list[str], bool]:
 def _nearest(path: Path) -> list[str]:
     """The table of contents, and the layouts that share the most of its words."""
     from sciops.datasets.formats import READERS, probe
-    from sciops.datasets.messages import shown
+    from sciops.files.messages import shown
 
     try:
         arrays = probe(path).arrays

@@ -43,6 +43,7 @@ def build_dataset(
     coordinates: tuple[np.ndarray, ...] | None = None,
     times: Any = None,
     time_units: str = "1",
+    time_comment: str = "",
     state: tuple[str, ...] = (),
     parameters: Mapping[str, float] | None = None,
     boundary: Mapping[str, str] | None = None,
@@ -50,11 +51,12 @@ def build_dataset(
 ) -> xr.Dataset:
     """A data set in the common form.
 
-    fields : name → (dimension names, array or xarray variable data[, attributes])
+    fields : name → (dimension names, array, `LazyArray` or xarray variable data[, attributes])
     grid : where the spatial dimensions (x, y, z in order) are sampled
     notes : what the reader saw and could not put right; `validate` turns each into a finding
     coordinates : positions as the file states them, where they differ from ``grid.coordinates()``
-    times : positions along ``time``, where the file states them and all samples share them, in `time_units`
+    times : positions along ``time``, where the file states them and all samples share them, in `time_units`, with
+        `time_comment` as an attribute
     state : the variables that evolve together, for a trajectory; their fields have dimensions (sample, time, x, …).
         Without it the data set is steady
     parameters : constants of the equation that all samples share, name → number. Those that differ by sample are
@@ -80,7 +82,7 @@ def build_dataset(
         about = {"centering": grid.centering, "extent": np.array(extent), "domain": np.array(domain)}
         dataset = dataset.assign_coords({name: xr.Variable((name,), np.asarray(points, np.float64), about)})
     if times is not None:
-        about = {"units": time_units, "long_name": "time"}
+        about = {"units": time_units, "long_name": "time"} | ({"comment": time_comment} if time_comment else {})
         dataset = dataset.assign_coords(time=xr.Variable(("time",), np.asarray(times, np.float64), about))
     dataset.attrs = {"layout": layout, "equation": equation, "grid": json.dumps(grid.to_dict())}
     dataset.attrs["task"] = "trajectory" if state else "steady"
@@ -96,6 +98,8 @@ def build_dataset(
 def _variable(name: str, given: Any, sizes: dict[str, int]) -> xr.Variable:
     """One field of `build_dataset`; `sizes` are those of the dimensions so far, and take in its own."""
     import xarray as xr
+
+    from sciops.datasets.lazy import LazyArray, lazy
 
     if not isinstance(given, (tuple, list)) or len(given) not in (2, 3) or not _names(given[0]):
         raise ValueError(
@@ -113,7 +117,7 @@ def _variable(name: str, given: Any, sizes: dict[str, int]) -> xr.Variable:
         if sizes.setdefault(dim, size) != size:
             where = "the grid" if dim in SPACE else "another field or the times"
             raise ValueError(f"field {name!r} of shape {shape} has {size} along {dim}, {where} {sizes[dim]}")
-    return xr.Variable(dims, data, *about)
+    return xr.Variable(dims, lazy(data) if isinstance(data, LazyArray) else data, *about)
 
 
 def _names(dims: Any) -> bool:

@@ -17,7 +17,7 @@ from sciops.datasets.formats.opening import WRITERS
 from sciops.datasets.formats.the_well import remark
 from sciops.datasets.native.hdf5_store import samples_of
 from sciops.datasets.order import in_order
-from sciops.files.budget import Budget, opening_within
+from sciops.files.budget import Budget, within_budget
 from sciops.files.whole_files import is_store, remove_abandoned
 from sciops.files.writable import writable_file
 
@@ -30,6 +30,7 @@ _REMARKS: dict[str, Callable[[xr.Dataset], str | None]] = {"the-well": remark}
 _COMPANIONS: dict[str, Callable[[Path], tuple[Path, ...]]] = {"apebench": lambda path: (sidecar(path),)}
 
 
+@within_budget
 def convert(
     source: str | os.PathLike | xr.Dataset,
     destination: str | os.PathLike,
@@ -81,7 +82,7 @@ def convert(
         raise ValueError(f"layout={layout!r}: expected one of {', '.join(WRITERS)}")
     casting = None if dtype is None else Casting(dtype)
     target = _place(source, destination, layout, overwrite)
-    with opening_within(budget), contextlib.ExitStack() as opened:
+    with contextlib.ExitStack() as opened:
         if isinstance(source, xr.Dataset):
             groups = [in_order(source)]
         elif layout == "native" and resolution is None:
@@ -107,7 +108,7 @@ def convert(
     for line in casting.account() if casting is not None and told is not None else ():
         told(line)
     for line in remarks:
-        told(line) if told is not None else warnings.warn(line, stacklevel=2)
+        told(line) if told is not None else warnings.warn(line, stacklevel=3)
     return Path(destination)
 
 

@@ -20,13 +20,13 @@ def in_order(dataset: xr.Dataset) -> xr.Dataset:
     """
     import xarray as xr
 
-    from sciops.datasets.lazy import transposed
+    from sciops.datasets.lazy import TransposedArray, lazy
 
     moved = {}
     for name, variable in dataset.variables.items():
         dims = ordered(variable.dims)
         if dims != variable.dims:
-            moved[name] = xr.Variable(dims, transposed(variable, dims), variable.attrs)
+            moved[name] = xr.Variable(dims, lazy(TransposedArray(variable, dims)), variable.attrs)
     if not moved:
         return dataset
     result = dataset.assign(moved)

@@ -20,8 +20,7 @@ import pytest
 
 pytest.importorskip("pooch")
 
-from sciops.datasets.download import PublicSet, RemoteFile, fetch, public_sets, read_registry
-from sciops.datasets.download import resumable as _resumable
+from sciops.datasets.download import PublicSet, RemoteFile, fetch, public_sets, read_registry, resumable
 from sciops.datasets.formats import READERS
 from sciops.files.locks import exclusive
 
@@ -92,7 +91,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setattr(_resumable, "_PAUSE", 0.0)
+    monkeypatch.setattr(resumable, "_PAUSE", 0.0)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.etag, server.asked, server.breaks, server.sent = '"one"', [], 0, 0
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -261,7 +260,7 @@ def test_a_server_that_says_nothing_is_left_after_a_while(tmp_path, server, monk
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        monkeypatch.setattr(_resumable, "_TIMEOUT", (0.2, 0.2))
+        monkeypatch.setattr(resumable, "_TIMEOUT", (0.2, 0.2))
         registry = registry_of(server, "/data")
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/data"
         file = replace(registry["set"].files["data.bin"], urls=(url,))

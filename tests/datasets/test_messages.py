@@ -10,7 +10,7 @@ import pytest
 
 from sciops.datasets import build_dataset, describe, open_dataset, validate
 from sciops.datasets.formats.samples import write_sample
-from sciops.datasets.messages import LONGEST, plain_errors, shown
+from sciops.files.messages import LONGEST, plain_errors, shown
 from sciops.grids import Grid
 
 

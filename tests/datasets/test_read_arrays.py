@@ -106,7 +106,7 @@ def test_navier_stokes_goes_round(tmp_path):
     later = source.isel(time=slice(1, None))
     for bad, message in (
         (later, "begins at time 0; the data set begins at 1"),
-        (source.rename(w="u").assign_attrs(state='["u"]'), "holds the vorticity w"),
+        (source.rename(w="u").assign_attrs(state='["u"]'), "holds w of navier_stokes"),
         (source.assign_attrs(parameters='{"drag": 1}'), "no place for drag"),
         (source.assign_attrs(grid=json.dumps(Grid((16, 16), (0, 2), "periodic").to_dict())), "one unit period"),
         (source.drop_vars("w").assign_attrs(state="[]"), "holds trajectories"),
@@ -220,7 +220,7 @@ def test_neuralop_navier_stokes_is_no_darcy(tmp_path):
             assert grid_of(there) == wide and there.attrs["positions"] == "stored"
         for bad, message in (
             (dataset.assign(f=abs(dataset["f"])), "by its signs"),
-            (dataset.assign_attrs(parameters='{"viscosity": 0.1}'), "no place for the constants viscosity"),
+            (dataset.assign_attrs(parameters='{"viscosity": 0.1}'), "no place for viscosity"),
             (dataset.drop_vars("f"), "one forcing f and the vorticity u"),
         ):
             with pytest.raises(ValueError, match=message):

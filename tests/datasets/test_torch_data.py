@@ -175,7 +175,7 @@ def test_rows_straight_from_the_file_are_what_xarray_reads(tmp_path, monkeypatch
     for order in ([9, 0, 9, 4], [3, 4, 5], [13], range(14), [0, 1, 2, 7, 8, 12]):
         rows = read.batch(list(order))
         with monkeypatch.context() as patch:
-            patch.setattr("sciops.datasets.fields.torch_data.native_rows", lambda *_: None)
+            patch.setattr("sciops.datasets.fields.file_data.native_rows", lambda *_: None)
             plain = FieldDataset(tmp_path / "f.h5", memory_limit=0, dtype=torch.float64).batch(list(order))
         for key in ("x", "y"):
             assert torch.equal(rows[key], plain[key])

@@ -19,8 +19,7 @@ from warm import python
 from sciops.datasets.generation import writer
 from sciops.datasets.generation.writer import Plan, generate, pending, read_parts, write_parts
 from sciops.datasets.native import content_hash, parts
-from sciops.files import locks as _locks
-from sciops.files import whole_files as _whole_files
+from sciops.files import locks, whole_files
 from sciops.grids import Grid
 
 GRIDS = {"r9": Grid((9, 9)), "r4x5": Grid((4, 5))}
@@ -259,14 +258,14 @@ def test_a_full_disk_is_one_line_and_keeps_the_finished_parts(
 
         monkeypatch.setattr(np, "savez", savez)
     else:
-        original = _whole_files.synchronize
+        original = whole_files.synchronize
 
         def synchronize(path):
             if "assembling" in path.name:
                 raise full
             original(path)
 
-        monkeypatch.setattr(_whole_files, "synchronize", synchronize)
+        monkeypatch.setattr(whole_files, "synchronize", synchronize)
     with pytest.raises(OSError, match="no space left on the device for .*run the same command again") as caught:
         run(plan)
     assert "\n" not in str(caught.value)
@@ -306,7 +305,7 @@ def test_a_refused_check_keeps_the_parts_and_makes_no_output(tmp_path: Path) -> 
 def test_two_processes_never_assemble_both(tmp_path: Path, reference: str) -> None:
     plan = plan_in(tmp_path)
     write_parts(plan, make, progress=False)
-    with _locks.exclusive(plan.parts / "lock") as mine:
+    with locks.exclusive(plan.parts / "lock") as mine:
         assert mine
         assert run(plan, shard=(1, 2)) == plan.parts and not plan.output.exists()
     assert content_hash(run(plan, shard=(1, 2))) == reference
@@ -360,7 +359,7 @@ def test_what_a_killed_assembly_of_this_machine_left_makes_room(tmp_path: Path, 
     gone.wait()
     plan = plan_in(tmp_path)
     write_parts(plan, make, progress=False)
-    name = _whole_files.hidden(plan.parts / "assembling", "tmp").name
+    name = whole_files.hidden(plan.parts / "assembling", "tmp").name
     mine, other = (plan.parts / name.replace(str(os.getpid()), str(pid)) for pid in (gone.pid, os.getppid()))
     mine.touch()
     other.touch()
@@ -370,7 +369,7 @@ def test_what_a_killed_assembly_of_this_machine_left_makes_room(tmp_path: Path, 
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_whole_files, "_ask_for_space", full)
+        patch.setattr(whole_files, "_ask_for_space", full)
         with pytest.raises(OSError, match="no space"):
             writer.assemble(plan, progress=False)
     assert content_hash(run(plan)) == reference
@@ -380,7 +379,7 @@ def test_the_lock_is_let_go_before_its_folder_is_removed(tmp_path: Path, monkeyp
     remove, removed = writer.remove_parts, []
 
     def remove_parts(plan):
-        with _locks.exclusive(plan.parts / "lock") as free:
+        with locks.exclusive(plan.parts / "lock") as free:
             removed.append(free)
         remove(plan)
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import SPACE, SPLITS, grid_of, parameters_of, state_of
-from sciops.datasets.messages import plain_errors, shown
 from sciops.datasets.native.hdf5_store import samples_of
-from sciops.files.budget import Budget, opening_within
+from sciops.files.budget import Budget, within_budget
+from sciops.files.messages import plain_errors, shown
 from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import bytes_on_disk, is_store
 from sciops.grids import Grid
@@ -41,6 +41,8 @@ _EQUATIONS = {
 }
 
 
+@within_budget
+@plain_errors()
 def describe(path: str | os.PathLike, *, budget: Budget | None = None) -> str:
     """Layout, grids, fields with shapes, dtypes and ranges, splits, findings, and what to type next.
 
@@ -51,12 +53,11 @@ def describe(path: str | os.PathLike, *, budget: Budget | None = None) -> str:
     says so. Raises what `open_dataset` raises, and ValueError for a folder without a file.
     """
     path = Path(path)
-    with opening_within(budget), plain_errors():
-        if path.is_dir() and not is_store(path):
-            text = _folder(path)
-        else:
-            with samples_of(path):
-                text = _file(path)
+    if path.is_dir() and not is_store(path):
+        text = _folder(path)
+    else:
+        with samples_of(path):
+            text = _file(path)
     return "\n".join(shown(line, 400 + len(str(path))) for line in text.split("\n"))
 
 

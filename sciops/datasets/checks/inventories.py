@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import SPLITS, grid_of, parameters_of, state_of
-from sciops.datasets.messages import plain_errors
-from sciops.files.budget import Budget, opening_within
+from sciops.files.budget import Budget, within_budget
+from sciops.files.messages import plain_errors
 from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import bytes_on_disk, is_store
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["inventory"]
 
 
+@within_budget
+@plain_errors()
 def inventory(path: str | os.PathLike, *, hashed: bool = False, budget: Budget | None = None) -> dict[str, Any]:
     """What a file is and holds, as dictionaries, lists, strings and numbers; no field is read.
 
@@ -37,10 +39,7 @@ def inventory(path: str | os.PathLike, *, hashed: bool = False, budget: Budget |
     Raises what `open_dataset` raises, and ValueError for a folder without a file.
     """
     path = Path(path)
-    with opening_within(budget), plain_errors():
-        if path.is_dir() and not is_store(path):
-            return _of_folder(path, hashed)
-        return _of_file(path, hashed)
+    return _of_folder(path, hashed) if path.is_dir() and not is_store(path) else _of_file(path, hashed)
 
 
 def _of_file(path: Path, hashed: bool) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from sciops.arrays.dimensions import LEADING
 from sciops.datasets.checks.fields import CHECKS, Findings, Statistics, check_solutions
 from sciops.datasets.checks.trajectories import check_trajectory_solutions
 from sciops.datasets.conventions import SPACE, SPLITS, grid_of
-from sciops.datasets.messages import plain_errors, shown
 from sciops.datasets.order import in_order
-from sciops.files.budget import Budget, opening_within
+from sciops.files.budget import Budget, within_budget
+from sciops.files.messages import plain_errors, shown
 from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import is_store
 from sciops.grids import Grid
@@ -54,6 +54,8 @@ class Finding:
         return f"{self.severity}: {where + ': ' if where else ''}{self.message}; {self.remedy}"
 
 
+@within_budget
+@plain_errors()
 def validate(
     path_or_dataset: str | os.PathLike | xr.Dataset,
     *,
@@ -81,18 +83,17 @@ def validate(
     """
     import xarray as xr
 
-    with opening_within(budget), plain_errors():
-        is_dataset = isinstance(path_or_dataset, xr.Dataset)
-        path = None if is_dataset else Path(path_or_dataset)
-        folder = path is not None and path.is_dir() and not is_store(path)
-        if expected_hash is not None:
-            _check_hash_words(expected_hash, path, folder)
-        if path is None:
-            return _sorted(_of_dataset(path_or_dataset, "", solutions)[0])
-        if folder:
-            return _sorted(_of_folder(path, solutions))
-        findings = _of_file(path, solutions)[0]
-        return _sorted(findings + ([] if expected_hash is None else _of_hash(path, expected_hash, findings)))
+    is_dataset = isinstance(path_or_dataset, xr.Dataset)
+    path = None if is_dataset else Path(path_or_dataset)
+    folder = path is not None and path.is_dir() and not is_store(path)
+    if expected_hash is not None:
+        _check_hash_words(expected_hash, path, folder)
+    if path is None:
+        return _sorted(_of_dataset(path_or_dataset, "", solutions)[0])
+    if folder:
+        return _sorted(_of_folder(path, solutions))
+    findings = _of_file(path, solutions)[0]
+    return _sorted(findings + ([] if expected_hash is None else _of_hash(path, expected_hash, findings)))
 
 
 def _sorted(findings: list[Finding]) -> list[Finding]:

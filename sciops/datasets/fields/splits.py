@@ -17,7 +17,7 @@ from sciops.datasets.fields.split_sources import Pool, sources_of
 from sciops.datasets.fields.torch_data import MEMORY_LIMIT, FieldDataset, TensorFields
 from sciops.datasets.fields.trajectories import TrajectoryDataset
 from sciops.datasets.fields.trajectory_fields import check_evolves, check_steady
-from sciops.files.budget import Budget, opening_within
+from sciops.files.budget import Budget, within_budget
 
 HELD_OUT = 0.1
 _INPUTS = ("a", "f")  # what a steady solution u may be the answer to
@@ -32,6 +32,7 @@ class Splits:
     test: FieldDataset | TensorFields | TrajectoryDataset | JoinedDataset | None = None
 
 
+@within_budget
 def load_splits(
     path: str | os.PathLike,
     resolution: int | tuple[int, ...] | None = None,
@@ -78,36 +79,33 @@ def load_splits(
     >>> load_splits("data", resolution=16, validation=100).train    # doctest: +SKIP
     """
     path = Path(path)
-    with opening_within(budget):
-        sources = sources_of(path, resolution, equation, windows is not None)
-        pools = sources.pools
-        asked = {"train": train, "validation": validation, "test": test}
-        chosen = {
-            part: replace(pool, samples=_choose(pool.samples, asked[part], part))
-            for part, pool in pools.items()
-            if part != "train"
-        }
-        if "train" in pools:
-            pool = pools["train"]
-            rest = pool.samples
-            for part in ("test", "validation"):
-                if part in pools:
-                    continue
-                tenth = min(max(1, round(HELD_OUT * len(pool.samples))), len(rest) - 1)  # one is left to train on
-                default = max(0, tenth) if part in sources.held_out else 0
-                held = _choose(rest, asked[part], part, within=pool.samples, default=default)
-                rest = rest[~np.isin(rest, held)]
-                chosen[part] = replace(pool, samples=held)
-            chosen["train"] = replace(pool, samples=_choose(rest, train, "train", within=pool.samples))
-        elif train is not None:
-            raise ValueError(f"train={train!r}: {path} holds no training samples at resolution {resolution}")
-        _check_disjoint(chosen)
-        options = {"resolution": sources.resolution, "dtype": dtype, "memory_limit": memory_limit}
-        options |= {} if kinds is None else {"kinds": kinds}
-        fields = None if windows is not None else {"inputs": inputs, "outputs": outputs}
-        return Splits(
-            **{part: _open(pool, windows, fields, options) for part, pool in chosen.items() if len(pool.samples)}
-        )
+    sources = sources_of(path, resolution, equation, windows is not None)
+    pools = sources.pools
+    asked = {"train": train, "validation": validation, "test": test}
+    chosen = {
+        part: replace(pool, samples=_choose(pool.samples, asked[part], part))
+        for part, pool in pools.items()
+        if part != "train"
+    }
+    if "train" in pools:
+        pool = pools["train"]
+        rest = pool.samples
+        for part in ("test", "validation"):
+            if part in pools:
+                continue
+            tenth = min(max(1, round(HELD_OUT * len(pool.samples))), len(rest) - 1)  # one is left to train on
+            default = max(0, tenth) if part in sources.held_out else 0
+            held = _choose(rest, asked[part], part, within=pool.samples, default=default)
+            rest = rest[~np.isin(rest, held)]
+            chosen[part] = replace(pool, samples=held)
+        chosen["train"] = replace(pool, samples=_choose(rest, train, "train", within=pool.samples))
+    elif train is not None:
+        raise ValueError(f"train={train!r}: {path} holds no training samples at resolution {resolution}")
+    _check_disjoint(chosen)
+    options = {"resolution": sources.resolution, "dtype": dtype, "memory_limit": memory_limit}
+    options |= {} if kinds is None else {"kinds": kinds}
+    fields = None if windows is not None else {"inputs": inputs, "outputs": outputs}
+    return Splits(**{part: _open(pool, windows, fields, options) for part, pool in chosen.items() if len(pool.samples)})
 
 
 def _open(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +16,11 @@ from torch.utils.data import Dataset
 from sciops.arrays.dimensions import by_name
 from sciops.arrays.kinds import refuse_complex, refuse_masked
 from sciops.datasets.conventions import SPACE
+from sciops.datasets.fields.file_data import FileDataset, chosen_samples, names_of
 from sciops.datasets.fields.symmetries import Statement, check_declared, kinds_of, statement, times
-from sciops.datasets.native.rows import NativeRows, native_rows
-from sciops.datasets.order import check_field, in_order
-from sciops.files.budget import Budget, current_budget, opening_within
+from sciops.datasets.native.rows import NativeRows
+from sciops.datasets.order import check_field
+from sciops.files.budget import Budget
 from sciops.grids import Grid, check_on_grid
 from sciops.symmetry import Symmetry
 
@@ -78,7 +79,7 @@ class TensorFields(Dataset):
         return TensorFields(part["x"], part["y"], self.grid, symmetry=self.symmetry)
 
 
-class FieldDataset(Dataset):
+class FieldDataset(FileDataset):
     """Samples of an opened data set, or of any file `open_dataset` knows, as torch tensors.
 
     dataset : xarray.Dataset or path
@@ -117,40 +118,23 @@ class FieldDataset(Dataset):
         memory_limit: int = MEMORY_LIMIT,
         budget: Budget | None = None,
     ) -> None:
-        from sciops.datasets.conventions import at_resolution, grid_of, split_indices
-        from sciops.datasets.formats import open_dataset
+        from sciops.datasets.conventions import grid_of
 
-        self.path = Path(dataset) if isinstance(dataset, (str, os.PathLike)) else None
-        self.resolution, self.dtype = resolution, dtype
-        self.inputs, self.outputs = _names(inputs), _names(outputs)
-        self._opened: tuple[int, xr.Dataset | NativeRows] | None = None
-        self.budget = current_budget() if budget is None else budget
-        with opening_within(self.budget):
-            source = open_dataset(self.path, resolution) if self.path else at_resolution(in_order(dataset), resolution)
-            try:
-                for name in (*self.inputs, *self.outputs):
-                    if name not in source.data_vars or "sample" not in source[name].dims:
-                        fields = [key for key, value in source.data_vars.items() if value.ndim > 1]
-                        raise ValueError(f"no field {name!r} in the data set: it holds {', '.join(map(str, fields))}")
-                self.grid, self.attrs = grid_of(source, self.outputs[0]), dict(source.attrs)
-                for name in (*self.inputs, *self.outputs):
-                    check_field(source[name], self.grid)
-                self._stated = self._statement(source, kinds)
-                chosen = np.arange(source.sizes["sample"]) if split is None else split_indices(source, split)
-                self.samples = chosen if samples is None else _pick(chosen, samples)
-                points = len(self.samples) * sum(source[n][0].size for n in (*self.inputs, *self.outputs))
-                in_memory = self.path is None or points * torch.empty((), dtype=dtype).element_size() <= memory_limit
-                self._memory = None
-                if in_memory:
-                    self._memory = TensorFields(*self._read(self._rows(source) or source, self.samples), self.grid)
-            finally:
-                self.close()
-                if self.path is not None:
-                    source.close()
-
-    @property
-    def lazy(self) -> bool:
-        return self._memory is None
+        super().__init__(dataset, resolution, dtype, budget)
+        self.inputs, self.outputs = names_of(inputs), names_of(outputs)
+        self.stored = (*self.inputs, *self.outputs)
+        with self._opening(dataset) as source:
+            for name in self.stored:
+                if name not in source.data_vars or "sample" not in source[name].dims:
+                    fields = [key for key, value in source.data_vars.items() if value.ndim > 1]
+                    raise ValueError(f"no field {name!r} in the data set: it holds {', '.join(map(str, fields))}")
+            self.grid, self.attrs = grid_of(source, self.outputs[0]), dict(source.attrs)
+            for name in self.stored:
+                check_field(source[name], self.grid)
+            self._stated = self._statement(source, kinds)
+            self.samples = chosen_samples(source, split, samples)
+            if self._fits(len(self.samples) * sum(source[n][0].size for n in self.stored), memory_limit):
+                self._memory = TensorFields(*self._read(self._rows(source) or source, self.samples), self.grid)
 
     @property
     def held_bytes(self) -> int:
@@ -161,9 +145,7 @@ class FieldDataset(Dataset):
         return len(self.samples)
 
     def __getitem__(self, index: int) -> dict[str, Tensor]:
-        if self._memory is not None:
-            return self._memory[index]
-        return {key: value[0] for key, value in self.batch([int(index)]).items()}
+        return super().__getitem__(index) if self._memory is None else self._memory[index]
 
     def batch(self, indices: Any) -> dict[str, Tensor]:
         """{"x": (batch, channels, *grid), "y": …} of the samples at `indices`, in that order."""
@@ -175,18 +157,10 @@ class FieldDataset(Dataset):
 
     def subset(self, indices: Any) -> FieldDataset:
         """A data set of the samples at `indices` of this one, renumbered from 0; shares nothing that can change."""
-        part = object.__new__(FieldDataset)
-        part.__dict__.update(self.__dict__)
-        part._opened = None
+        part = copy.copy(self)
         part.samples = self.samples[indices if isinstance(indices, slice) else np.asarray(indices, dtype=np.int64)]
         part._memory = None if self._memory is None else self._memory.subset(indices)
         return part
-
-    @property
-    def symmetry(self) -> Symmetry:
-        """The symmetries of the problem; where a field that it depends on is no input, that field is read."""
-        with opening_within(self.budget):
-            return self._stated.of(self.samples)
 
     @property
     def x(self) -> Tensor:
@@ -196,15 +170,9 @@ class FieldDataset(Dataset):
     def y(self) -> Tensor:
         return self._memory.y if self._memory is not None else self.batch(slice(None))["y"]
 
-    def close(self) -> None:
-        """Closes the file where it is read on demand; the next batch opens it again."""
-        if self._opened is not None and self._opened[0] == os.getpid():
-            self._opened[1].close()
-        self._opened = None
-
     def _statement(self, source: xr.Dataset, kinds: Mapping[str, str] | None) -> Statement:
-        names, space = (*self.inputs, *self.outputs), SPACE[: self.grid.ndim]
-        check_declared(kinds, names)
+        space = SPACE[: self.grid.ndim]
+        check_declared(kinds, self.stored)
         sides = []
         for side in (self.inputs, self.outputs):
             found: tuple[str, ...] = ()
@@ -214,7 +182,7 @@ class FieldDataset(Dataset):
                 found += times(kind, math.prod(extra)) if extra else kind
             sides.append(found)
         where = {"path": self.path, "resolution": self.resolution}
-        return statement(source, *sides, names=names, grid=self.grid, kinds=kinds, **where)
+        return statement(source, *sides, names=self.stored, grid=self.grid, kinds=kinds, **where)
 
     def _read(self, source: xr.Dataset | NativeRows, samples: np.ndarray) -> tuple[Tensor, Tensor]:
         from sciops.datasets.native.hdf5_store import samples_of
@@ -231,28 +199,6 @@ class FieldDataset(Dataset):
             parts.append(tensor.to(self.dtype).reshape(len(values), channels, *self.grid.shape))
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
-    def _source(self) -> xr.Dataset | NativeRows:
-        # one handle per process: a forked worker must not share its parent's
-        if self._opened is None or self._opened[0] != os.getpid():
-            from sciops.datasets.formats import open_dataset
-
-            with opening_within(self.budget):
-                source = open_dataset(self.path, self.resolution)
-                if self._rows(source) is None:
-                    self._opened = (os.getpid(), source)
-                else:
-                    source.close()
-        return self._opened[1]
-
-    def _rows(self, source: xr.Dataset) -> NativeRows | None:
-        rows = native_rows(self.path, source, (*self.inputs, *self.outputs))
-        if rows is not None:
-            self._opened = (os.getpid(), rows)
-        return rows
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}
-
 
 def _values(source: xr.Dataset | NativeRows, name: str, samples: np.ndarray) -> np.ndarray:
     if isinstance(source, NativeRows):
@@ -263,15 +209,3 @@ def _values(source: xr.Dataset | NativeRows, name: str, samples: np.ndarray) -> 
     unique, back = np.unique(samples, return_inverse=True)
     values = np.asarray(source[name].isel(sample=unique).values)
     return values if len(back) == len(unique) and (np.diff(back) > 0).all() else values[back]
-
-
-def _names(names: str | Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
-
-
-def _pick(chosen: np.ndarray, samples: Any) -> np.ndarray:
-    samples = np.asarray(samples, dtype=np.int64).reshape(-1)
-    outside = samples[(samples < -len(chosen)) | (samples >= len(chosen))]
-    if outside.size:
-        raise ValueError(f"samples holds {outside[0]}: expected numbers below {len(chosen)}, the samples there are")
-    return chosen[samples]

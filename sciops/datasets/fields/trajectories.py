@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from sciops.arrays.kinds import refuse_complex
+from sciops.datasets.fields.file_data import FileDataset, chosen_samples, names_of
 from sciops.datasets.fields.symmetries import Statement, check_declared, kinds_of, statement, times
-from sciops.datasets.fields.torch_data import MEMORY_LIMIT, _names, _pick
+from sciops.datasets.fields.torch_data import MEMORY_LIMIT
 from sciops.datasets.fields.trajectory_fields import (
     as_tensor,
     clocks_of,
@@ -27,16 +27,15 @@ from sciops.datasets.fields.trajectory_fields import (
     times_of,
     whole,
 )
-from sciops.datasets.native.rows import NativeRows, native_rows
-from sciops.datasets.order import check_field, in_order
-from sciops.files.budget import Budget, current_budget, opening_within
-from sciops.symmetry import Symmetry
+from sciops.datasets.native.rows import NativeRows
+from sciops.datasets.order import check_field
+from sciops.files.budget import Budget
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
-class TrajectoryDataset(Dataset):
+class TrajectoryDataset(FileDataset):
     """x = (u_w, …, u_{w+h−1}; constants; known), y = (u_{w+h+l}, …, u_{w+h+l+n−1}): every window of every trajectory.
 
     dataset : path, or an opened xarray.Dataset, whose fields evolve (``task`` "trajectory")
@@ -104,9 +103,6 @@ class TrajectoryDataset(Dataset):
         memory_limit: int = MEMORY_LIMIT,
         budget: Budget | None = None,
     ) -> None:
-        from sciops.datasets.conventions import at_resolution, split_indices
-        from sciops.datasets.formats import open_dataset
-
         for name, value, least in (
             ("history", history, 1),
             ("horizon", horizon, 1),
@@ -115,62 +111,42 @@ class TrajectoryDataset(Dataset):
         ):
             if value is not None and (int(value) != value or value < least):
                 raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
-        self.path = Path(dataset) if isinstance(dataset, (str, os.PathLike)) else None
-        self.resolution, self.dtype, self.stride, self.time_step = resolution, dtype, stride, time_step
-        self.inputs, self.parameters, self.forcings = _names(inputs), _names(parameters), _names(forcings)
-        self._opened: tuple[int, xr.Dataset | NativeRows] | None = None
-        self.budget = current_budget() if budget is None else budget
-        with opening_within(self.budget):
-            source = open_dataset(self.path, resolution) if self.path else at_resolution(in_order(dataset), resolution)
-            try:
-                self.attrs = dict(source.attrs)
-                self.state = state_names(source, None if state is None else _names(state))
-                self.grid = common_grid(source, self.state)
-                for name in self.state:
-                    check_field(source[name], self.grid)
-                for name in {*self.forcings, *self.inputs, *self.parameters} & set(source.variables):
-                    refuse_complex(source[name], name)
-                self._frames = np.arange(source.sizes["time"])[start:stop:stride]
-                self.times, self.time_units = times_of(source, self._frames)
-                self._lay_windows(history, lead, horizon)
-                chosen = np.arange(source.sizes["sample"]) if split is None else split_indices(source, split)
-                self.samples = chosen if samples is None else _pick(chosen, samples)
-                self.clocks = clocks_of(source, self._frames, self.samples)
-                self._check_clocks()
-                self._shared = shared_forcings(source, self.state, self.forcings, dtype)
-                self._shared |= shared_inputs(source, self.state, self.inputs, dtype)
-                common_grid(source, (*self.state, *self.forcings))
-                self._numbers = parameter_values(source, self.parameters, self.samples, dtype)
-                self._stated = self._statement(source, kinds)
-                in_frame = self.channels + self.forcing_channels
-                size = len(self.samples) * (len(self._frames) * in_frame + len(self.inputs)) * self.grid.size
-                held = self.path is None or size * torch.empty((), dtype=dtype).element_size() <= memory_limit
-                self._memory = self._read(source, self.samples, self._frames) if held else None
-                self._fields = self._read_inputs(source, self.samples) if held and self.inputs else None
-            finally:
-                if self.path is not None:
-                    source.close()
+        super().__init__(dataset, resolution, dtype, budget)
+        self.stride, self.time_step = stride, time_step
+        self.inputs, self.parameters, self.forcings = names_of(inputs), names_of(parameters), names_of(forcings)
+        with self._opening(dataset) as source:
+            self.attrs = dict(source.attrs)
+            self.state = state_names(source, None if state is None else names_of(state))
+            self.grid = common_grid(source, self.state)
+            for name in self.state:
+                check_field(source[name], self.grid)
+            for name in {*self.forcings, *self.inputs, *self.parameters} & set(source.variables):
+                refuse_complex(source[name], name)
+            self._frames = np.arange(source.sizes["time"])[start:stop:stride]
+            self.times, self.time_units = times_of(source, self._frames)
+            self._lay_windows(history, lead, horizon)
+            self.samples = chosen_samples(source, split, samples)
+            self.clocks = clocks_of(source, self._frames, self.samples)
+            self._check_clocks()
+            self._shared = shared_forcings(source, self.state, self.forcings, dtype)
+            self._shared |= shared_inputs(source, self.state, self.inputs, dtype)
+            self.stored = (*self.state, *(n for n in (*self.forcings, *self.inputs) if n not in self._shared))
+            common_grid(source, (*self.state, *self.forcings))
+            self._numbers = parameter_values(source, self.parameters, self.samples, dtype)
+            self._stated = self._statement(source, kinds)
+            in_frame = self.channels + self.forcing_channels
+            size = len(self.samples) * (len(self._frames) * in_frame + len(self.inputs)) * self.grid.size
+            held = self._fits(size, memory_limit)
+            self._memory = self._read(source, self.samples, self._frames) if held else None
+            self._fields = self._read_inputs(source, self.samples) if held and self.inputs else None
 
     def __len__(self) -> int:
         return len(self.samples) * self.windows
-
-    def __getitem__(self, index: int) -> dict[str, Tensor]:
-        return {key: value[0] for key, value in self.batch([int(index)]).items()}
-
-    @property
-    def lazy(self) -> bool:
-        return self._memory is None
 
     @property
     def held_bytes(self) -> int:
         """Bytes of the fields that are held in memory."""
         return sum(held.nbytes for held in (self._memory, self._fields) if held is not None)
-
-    def close(self) -> None:
-        """Closes the file where it is read on demand; the next batch opens it again."""
-        if self._opened is not None and self._opened[0] == os.getpid():
-            self._opened[1].close()
-        self._opened = None
 
     @property
     def count(self) -> int:
@@ -235,18 +211,10 @@ class TrajectoryDataset(Dataset):
         unique, back = np.unique(self.samples[numbers], return_inverse=True)
         return torch.cat([self._read_inputs(self._source(), unique)[back], spread], 1)
 
-    @property
-    def symmetry(self) -> Symmetry:
-        """The symmetries of the problem; where a field that it depends on is not an input, that field is read."""
-        with opening_within(self.budget):
-            return self._stated.of(self.samples)
-
     def subset(self, numbers: Any) -> TrajectoryDataset:
         """A data set of the trajectories `numbers` of this one, renumbered from 0."""
         numbers = whole(numbers, self.count, "trajectory")
-        part = object.__new__(TrajectoryDataset)
-        part.__dict__.update(self.__dict__)
-        part._opened = None
+        part = copy.copy(self)
         part.samples, part._numbers = self.samples[numbers], self._numbers[numbers]
         part.clocks = self.clocks[numbers]
         for name in ("_memory", "_fields"):
@@ -348,20 +316,3 @@ class TrajectoryDataset(Dataset):
             with samples_of(self.path):
                 values = np.asarray(source[name].isel(sample=samples, **time).values)
         return over_grid(as_tensor(values, self.dtype), 1 + len(time), self.grid.shape)
-
-    def _source(self) -> xr.Dataset | NativeRows:
-        # one handle per process: a forked worker must not share its parent's
-        if self._opened is None or self._opened[0] != os.getpid():
-            from sciops.datasets.formats import open_dataset
-
-            with opening_within(self.budget):
-                source = open_dataset(self.path, self.resolution)
-                names = (*self.state, *(n for n in (*self.forcings, *self.inputs) if n not in self._shared))
-                rows = native_rows(self.path, source, names)
-                if rows is not None:
-                    source.close()
-                self._opened = (os.getpid(), source if rows is None else rows)
-        return self._opened[1]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}

@@ -17,21 +17,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets.conventions import SPACE, at_resolution, build_dataset, parameters_of
+from sciops.datasets.conventions import SPACE, build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.described.description import ALONE, sidecar
 from sciops.datasets.formats.shared.axes import check_size, is_real
-from sciops.datasets.formats.shared.expectations import words
-from sciops.datasets.formats.shared.hdf5_writing import (
+from sciops.datasets.formats.shared.expectations import (
     expect_common_parameters,
     expect_nothing_else,
+    expect_one_type,
     expect_trajectory,
-    sizes,
     state_fields,
     times_in,
+    words,
 )
+from sciops.datasets.formats.shared.hdf5_writing import sizes
 from sciops.datasets.formats.shared.numpy_writing import write_npy
-from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.datasets.formats.shared.reader import Reader
 from sciops.files.untrusted import read_json
 from sciops.files.whole_files import replacing
 from sciops.grids import Grid
@@ -69,9 +70,8 @@ def recognises(probe: Probe) -> bool:
     return matches(probe) and scenario(probe) is not None
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
     """One variable a channel over (sample, time, x[, y[, z]])."""
-    from sciops.datasets.formats.containers.hdf5_arrays import lazy
     from sciops.datasets.formats.containers.lazy_arrays import numpy_array
     from sciops.datasets.formats.described.contents import numpy_contents
 
@@ -86,13 +86,13 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     fields = {
         name: (
             ("sample", "time", *SPACE[: len(space)]),
-            lazy(numpy_array(probe.path, array, pick={2: channel})),
+            numpy_array(probe.path, array, pick={2: channel}),
             {"units": "1", "long_name": f"channel {channel}" if channels > 1 else "state"},
         )
         for channel, name in enumerate(names)
     }
     unknown = "no scenario lies beside the array: domain, time step and equation are not known"
-    dataset = build_dataset(
+    return build_dataset(
         fields,
         Grid(space, (0.0, length), "periodic"),
         layout="apebench",
@@ -104,7 +104,6 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         boundary=dict.fromkeys(SPACE[: len(space)], "periodic"),
         positions="stored" if physical else "known: dimensionless" if about else "assumed: one unit period",
     )
-    return at_resolution(dataset, resolution)
 
 
 def scenario(probe: Probe) -> Mapping[str, Any] | None:
@@ -167,20 +166,18 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     grid = expect_trajectory(dataset, "apebench", (1, 2, 3))
     fields = state_fields(dataset, grid)
     expect_nothing_else(dataset, "apebench", tuple(fields))
-    expect_common_parameters(dataset, "apebench")
+    parameters = expect_common_parameters(dataset, "apebench")
+    expect_one_type(list(fields.values()), "apebench")
     length = grid.extent[0][1]
     if grid != Grid((grid.shape[0],) * grid.ndim, (0.0, length), "periodic"):
         raise ValueError(
             f"layout 'apebench' holds as many points on every axis of (0, L)^D, periodic; here {words(grid)}"
         )
-    if len({field.dtype for field in fields.values()}) > 1:
-        raise ValueError("layout 'apebench' holds one array; the fields here have several dtypes: use astype")
     times = times_in(dataset, "apebench")
     step = float(times[1] - times[0]) if len(times) > 1 else 1.0
     if not np.allclose(times, step * np.arange(len(times)), rtol=0, atol=1e-9 * step) or step <= 0:
         raise ValueError("layout 'apebench' holds times 0, Δt, 2Δt, …; the data set has others: use layout='native'")
     step = float(times[-1] / (len(times) - 1)) if len(times) > 1 else step
-    parameters = parameters_of(dataset)
     info = {
         "num_spatial_dims": grid.ndim,
         "num_points": grid.shape[0],

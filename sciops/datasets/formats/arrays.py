@@ -27,7 +27,6 @@ import numpy as np
 from sciops.datasets.conventions import (
     SPACE,
     SPLIT_WORDS,
-    at_resolution,
     build_dataset,
     grid_of,
     parameters_of,
@@ -44,8 +43,8 @@ from sciops.datasets.formats.described.proposal import proposal
 from sciops.datasets.formats.shared.axes import check_size
 from sciops.datasets.formats.shared.hdf5_writing import sizes
 from sciops.datasets.formats.shared.numpy_writing import write_npy
-from sciops.datasets.formats.shared.reader import Reader, Resolution
-from sciops.datasets.messages import shown
+from sciops.datasets.formats.shared.reader import Reader
+from sciops.files.messages import shown
 from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import replacing
 from sciops.grids import Grid
@@ -62,9 +61,8 @@ def matches(probe: Probe) -> bool:
     return probe.kind in KINDS and "arrays" in (stated(probe) or {})
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
     """The described variables with their axes in order; ValueError where description and shapes differ."""
-    from sciops.datasets.formats.containers.hdf5_arrays import lazy
     from sciops.datasets.formats.containers.lazy_arrays import OneSample
     from sciops.datasets.formats.described.complex_parts import PartArray
 
@@ -83,9 +81,9 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         view = view if variable.part is None else PartArray(view, variable.part)
         if about.alone:
             dims, view = ["sample", *dims], OneSample(view)
-        fields[variable.name] = (tuple(dims), lazy(view), variable.attrs)
+        fields[variable.name] = (tuple(dims), view, variable.attrs)
     times, units = _times(probe, arrays, about, sizes.get("time"))
-    dataset = build_dataset(
+    return build_dataset(
         fields,
         about.grid,
         layout="arrays",
@@ -98,7 +96,6 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         notes=contradictions(about, arrays, times),
         **{"positions": "stored", **about.attrs},
     )
-    return at_resolution(dataset, resolution)
 
 
 def undescribed(probe: Probe) -> str:

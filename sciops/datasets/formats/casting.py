@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from sciops.datasets.conventions import SPACE
+from sciops.datasets.lazy import LazyArray
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -81,15 +81,12 @@ class Casting:
         return lines
 
 
-class _CastArray(BackendArray):
+class _CastArray(LazyArray):
     """A variable cast when it is read."""
 
     def __init__(self, variable: xr.Variable, name: str, casting: Casting) -> None:
         self.variable, self.name, self.casting = variable, name, casting
         self.shape, self.dtype = variable.shape, casting.dtype
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
         return self.casting.cast(np.asarray(self.variable[key].values), self.name)

@@ -23,19 +23,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets.conventions import SPLIT_ATTRS, at_resolution, build_dataset, grid_of, state_of
+from sciops.datasets.conventions import SPLIT_ATTRS, build_dataset, grid_of, state_of
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import check_size, is_real, number, numbers, stated_grid
-from sciops.datasets.formats.shared.expectations import DERIVED, FLOATS, expect_values, expect_zero_walls, words
-from sciops.datasets.formats.shared.hdf5_writing import (
-    blocks_of,
+from sciops.datasets.formats.shared.expectations import (
+    DERIVED,
+    FLOATS,
     expect_common_parameters,
     expect_nothing_else,
-    samples_of,
-    sizes,
-    state_grid,
+    expect_unit_source,
+    expect_values,
+    expect_zero_walls,
+    words,
 )
-from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.datasets.formats.shared.hdf5_writing import blocks_of, samples_of, sizes, state_grid
+from sciops.datasets.formats.shared.reader import Reader
 from sciops.files.whole_files import replacing
 from sciops.grids import Grid
 
@@ -74,9 +76,9 @@ def matches(probe: Probe) -> bool:
     return whole and len(kinds) == 2 and len(shape) == 2 and min(shape) >= 2
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
     """Input and output over (sample, x, y), each sample read from its own group."""
-    from sciops.datasets.formats.containers.hdf5_arrays import H5Groups, lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Groups
 
     groups, equation, notes = _groups(probe)
     entries = {kind: probe.arrays[f"{groups[0]}/{kind}"] for kind in ("input", "output")}
@@ -95,14 +97,14 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
             value = number(numbers(probe, f"{end}_{key}")) if key else None
             if value is not None:
                 about[f"training_{end}"] = value
-        fields[names[kind]] = (("sample", "x", "y"), lazy(arrays[kind]), about)
+        fields[names[kind]] = (("sample", "x", "y"), arrays[kind], about)
     counts = SPLITS_OF.get(equation)
     if counts is not None and sum(counts) == len(groups):
         fields["split"] = (("sample",), np.repeat(np.arange(3, dtype=np.int8), counts), dict(SPLIT_ATTRS))
     grid, positions = _grid(probe, equation, shape, arrays["output"])
     extra = {"coefficient": "values", "forcing": 1.0} if equation == "darcy" else {}
     periodic = {"x": "periodic", "y": "periodic"} if grid.centering == "periodic" else None
-    dataset = build_dataset(
+    return build_dataset(
         fields,
         grid,
         layout="cno",
@@ -112,7 +114,6 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         positions=positions,
         **extra,
     )
-    return at_resolution(dataset, resolution)
 
 
 def _groups(probe: Probe) -> tuple[list[str], str, tuple[str, ...]]:
@@ -148,8 +149,8 @@ def _grid(probe: Probe, equation: str, shape: tuple[int, ...], u: Any) -> tuple[
 
 def natural_grid(equation: str, shape: tuple[int, ...], u: Any) -> tuple[Grid, str]:
     """(grid, how sure it is) where the file states none; u : (samples, *shape), looked at for zero walls."""
-    from sciops.datasets.formats.containers.hdf5_arrays import lazy
     from sciops.datasets.formats.shared.walls import zero_walls
+    from sciops.datasets.lazy import lazy
 
     if equation == "allen_cahn":
         return Grid(shape, centering="periodic"), "assumed: one unit period"
@@ -179,8 +180,7 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     if equation == "darcy":
         expect_values(dataset, LAYOUT)
         expect_zero_walls(dataset, LAYOUT)
-        if float(dataset.attrs.get("forcing", 1.0)) != 1.0:
-            raise ValueError(f"layout {LAYOUT!r} means a source of 1; the data set has {dataset.attrs['forcing']}")
+        expect_unit_source(dataset, LAYOUT)
     grid = grid_of(dataset, "u")
     fields = [dataset[key] for key in (name, "u")]
     if grid.ndim != 2 or any(set(f.dims) != {"sample", "x", "y"} or str(f.dtype) not in FLOATS for f in fields):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets.conventions import SPACE, at_resolution, build_dataset, grid_of, parameters_of, state_of
+from sciops.datasets.conventions import SPACE, build_dataset, grid_of, state_of
 from sciops.datasets.formats.containers.named_axes import axes_by_name, shape_by_name
 from sciops.datasets.formats.containers.sniff import Entry, Probe, readable
 from sciops.datasets.formats.shared.axes import (
@@ -32,15 +32,15 @@ from sciops.datasets.formats.shared.axes import (
     periodic_cells,
     times_of,
 )
-from sciops.datasets.formats.shared.expectations import FLOATS, words
-from sciops.datasets.formats.shared.hdf5_writing import (
-    blocks_of,
+from sciops.datasets.formats.shared.expectations import (
+    FLOATS,
     expect_common_parameters,
     expect_nothing_else,
-    sizes,
     times_in,
+    words,
 )
-from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.datasets.formats.shared.hdf5_writing import sizes, write_blocks
+from sciops.datasets.formats.shared.reader import Reader
 from sciops.datasets.native.hdf5_guard import open_survivable
 from sciops.datasets.native.layout import set_attributes
 from sciops.files.whole_files import replacing
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 VELOCITY = ("u", "v", "w")
 _OTHERS = ("c", "temperature", "pressure", "p")
-_RESERVED = ("layout", "equation", "grid", "task", "state", "parameters", "boundary", "notes", "positions")
 _MOST_POINTS = 2**24
 LAYOUT = "jax-cfd"
 _OF_GRID = ("ndim", "save_grid_size", "domain_size", "save_grid_size_x", "save_grid_size_y", "aspect_ratio")
@@ -75,7 +74,7 @@ def matches(probe: Probe) -> bool:
     return known and named and real and min(shape) >= 1 and min(shape[-ndim:]) >= 2
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
     """The components over (sample, time, x, y[, z]), lazily, each with its own grid."""
     ndim, notes = _ndim(probe) or 2, []
     shape = shape_by_name(probe.arrays["u"])
@@ -104,25 +103,23 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         fields[name] = _field(arrays[name], own, attrs[name], name, ndim)
     points = _small(probe, "time")
     times, comment, timed = times_of(points, shape[-ndim - 1], "time")
-    simple = {k: v for k, v in probe.attrs.items() if k not in _RESERVED and not k.startswith("_")}
+    simple = {k: v for k, v in probe.attrs.items() if k not in _ELSEWHERE and not k.startswith("_")}
     simple = {k: _plain(v) for k, v in simple.items() if isinstance(_plain(v), (str, int, float))}
     viscosity = number(probe.attrs.get("viscosity"))
     simple.pop("viscosity", None)
-    dataset = build_dataset(
+    return build_dataset(
         fields,
         periodic_cells(shape[-ndim:], cells) if periodic else Grid(shape[-ndim:], cells, "cell"),
         layout="jax-cfd",
         equation="navier_stokes_velocity",
         notes=(*notes, *timed),
         times=times,
+        time_comment=comment,
         state=VELOCITY[:ndim] if len(names) == ndim else tuple(names),
         parameters={} if viscosity is None else {"viscosity": viscosity},
         boundary=dict.fromkeys(SPACE[:ndim], "periodic") if periodic else None,
-        **{"positions": "stored", **simple},
-    )
-    if comment:
-        dataset["time"].attrs["comment"] = comment
-    return at_resolution(dataset, resolution)
+        positions="stored",
+    ).assign_attrs(simple)
 
 
 def place(shape: tuple[int, ...], cells: tuple[Interval, ...], offset: np.ndarray, periodic: bool) -> Grid:
@@ -140,11 +137,10 @@ def place(shape: tuple[int, ...], cells: tuple[Interval, ...], offset: np.ndarra
 
 
 def _field(array: Any, own: Grid, attrs: dict[str, Any], name: str, ndim: int) -> tuple[Any, ...]:
-    from sciops.datasets.formats.containers.hdf5_arrays import lazy
 
     words = f"velocity along {SPACE[VELOCITY.index(name)]}" if name in VELOCITY else name
     about = {"units": str(attrs.get("units", "1")), "long_name": words, "grid": json.dumps(own.to_dict())}
-    return ("sample", "time", *SPACE[:ndim]), lazy(array), about
+    return ("sample", "time", *SPACE[:ndim]), array, about
 
 
 def _ndim(probe: Probe) -> int | None:
@@ -233,20 +229,15 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
         if set(dataset[name].dims) != set(dims) or str(dataset[name].dtype) not in FLOATS:
             raise ValueError(f"layout {LAYOUT!r} holds floats over {dims}; {name} is over {dataset[name].dims}")
     expect_nothing_else(dataset, LAYOUT, names)
-    expect_common_parameters(dataset, LAYOUT)
-    strange = sorted(set(parameters_of(dataset)) - {"viscosity"})
-    if strange:
-        raise ValueError(f"layout {LAYOUT!r} states the viscosity alone; it has no place for {', '.join(strange)}")
+    parameters = expect_common_parameters(dataset, LAYOUT, ("viscosity",))
     cells, centres = _cells(grid)
     offsets = {name: _offset(dataset, name, grid, cells) for name in names}
     times = times_in(dataset, LAYOUT)
     fields = [dataset[name].transpose(*dims) for name in names]
-    attrs = {k: v for k, v in dataset.attrs.items() if k not in (*_ELSEWHERE, *_OF_GRID)} | parameters_of(dataset)
+    attrs = {k: v for k, v in dataset.attrs.items() if k not in (*_ELSEWHERE, *_OF_GRID)} | parameters
     attrs |= _grid_attributes(grid.shape, cells)
-    with (
-        replacing(path, size=sizes(dict(zip(names, fields)))) as temporary,
-        h5netcdf.File(temporary, "w") as file,
-    ):
+    size = sizes(dict(zip(names, fields)))
+    with replacing(path, size=size) as temporary, h5netcdf.File(temporary, "w") as file:
         file.dimensions = dict(zip(dims, fields[0].shape))
         coordinates: dict[str, Any] = {"sample": np.arange(fields[0].shape[0]), "time": times}
         for name, values in {**coordinates, **dict(zip(SPACE, centres))}.items():
@@ -256,9 +247,7 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
             target = file.create_variable(name, dims, field.dtype, chunks=(1, 1, *grid.shape))
             set_attributes(target, {"offset": offsets[name]})
             targets.append(target)
-        for part, blocks in blocks_of(fields):
-            for target, block in zip(targets, blocks):
-                target[part] = block
+        write_blocks(targets, fields)
         set_attributes(file, attrs)
 
 

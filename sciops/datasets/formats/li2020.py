@@ -11,15 +11,21 @@ solve the equation only roughly; `validate` reports how roughly.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sciops.datasets.conventions import at_resolution, build_dataset
+from sciops.datasets.conventions import build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
-from sciops.datasets.formats.shared.expectations import DERIVED, expect, expect_nodes, expect_values, words
-from sciops.datasets.formats.shared.hdf5_writing import expect_nothing_else
-from sciops.datasets.formats.shared.matlab_writing import Stored, write_v5, write_v73
-from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.datasets.formats.shared.expectations import (
+    DERIVED,
+    expect,
+    expect_nodes,
+    expect_nothing_else,
+    expect_unit_source,
+    expect_values,
+    words,
+)
+from sciops.datasets.formats.shared.matlab_writing import Stored, matlab_writers
+from sciops.datasets.formats.shared.reader import Reader
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -27,7 +33,6 @@ if TYPE_CHECKING:
 
 _FIELDS = {"coeff": "a", "sol": "u"}
 _WORDS = {"a": "coefficient", "u": "solution"}
-_EXTRA = ("Kcoeff", "Kcoeff_x", "Kcoeff_y")
 _DIMS = ("sample", "x", "y")
 
 
@@ -39,12 +44,11 @@ def matches(probe: Probe) -> bool:
     return len(shapes) == 1 and len(shapes.pop()) == 3
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
     """a = `coeff`, u = `sol` on nodes with both walls; axes of v7.3 files put back in order."""
-    from sciops.datasets.formats.containers.hdf5_arrays import lazy
     from sciops.datasets.formats.containers.lazy_arrays import matlab_array
 
-    names = {**_FIELDS, **{name: name for name in _EXTRA if name in probe.arrays}}
+    names = {**_FIELDS, **{name: name for name in DERIVED if name in probe.arrays}}
     shape = probe.arrays["coeff"].shape
     same = {stored: name for stored, name in names.items() if probe.arrays[stored].shape == shape}
     backwards = probe.kind == "hdf5" and (probe.matlab or _sample_axis_last(shape))
@@ -52,16 +56,15 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     fields = {
         name: (
             _DIMS,
-            lazy(matlab_array(probe, stored, axes)),
+            matlab_array(probe, stored, axes),
             {"units": "1", "long_name": _WORDS.get(name, f"smoothed coefficient, {name}"), "stored_as": stored},
         )
         for stored, name in same.items()
     }
     grid = Grid(tuple(reversed(shape[:-1])) if backwards else shape[1:])
-    dataset = build_dataset(
+    return build_dataset(
         fields, grid, layout="li2020", equation="darcy", coefficient="values", forcing=1.0, positions="known"
     )
-    return at_resolution(dataset, resolution)
 
 
 def _sample_axis_last(shape: tuple[int, ...]) -> bool:
@@ -69,19 +72,7 @@ def _sample_axis_last(shape: tuple[int, ...]) -> bool:
     return shape[0] == shape[1] != shape[2]
 
 
-def write(groups: list[xr.Dataset], path: Path) -> None:
-    """MATLAB v5."""
-    (dataset,) = groups
-    write_v5(path, _li_fields(dataset, "li2020"), {}, "li2020")
-
-
-def write_hdf5(groups: list[xr.Dataset], path: Path) -> None:
-    """MATLAB v7.3."""
-    (dataset,) = groups
-    write_v73(path, _li_fields(dataset, "li2020-v7.3"), {})
-
-
-def _li_fields(dataset: xr.Dataset, layout: str) -> dict[str, Stored]:
+def _contents(dataset: xr.Dataset, layout: str) -> tuple[dict[str, Stored], dict[str, Any]]:
     grid = expect(dataset, layout)
     expect_values(dataset, layout)
     expect_nodes(grid, layout)
@@ -89,12 +80,11 @@ def _li_fields(dataset: xr.Dataset, layout: str) -> dict[str, Stored]:
         raise ValueError(
             f"layout {layout!r} holds nodes of the unit box, walls on the grid; the data set has {words(grid)}"
         )
-    if float(dataset.attrs.get("forcing", 1.0)) != 1.0:
-        raise ValueError(f"layout {layout!r} means a source of 1; the data set has {dataset.attrs['forcing']}")
+    expect_unit_source(dataset, layout)
     expect_nothing_else(dataset, layout, ("a", "u", *DERIVED))
     names = {"coeff": "a", "sol": "u"} | {n: n for n in DERIVED if n in dataset}
-    return {stored: Stored(dataset[name].transpose("sample", "x", "y")) for stored, name in names.items()}
+    return {stored: Stored(dataset[name].transpose("sample", "x", "y")) for stored, name in names.items()}, {}
 
 
 READER = Reader("li2020", "a MATLAB file (v5 or v7.3) with coeff and sol, both (samples, n, n)", matches, read)
-WRITERS = {"li2020": write, "li2020-v7.3": write_hdf5}
+WRITERS = matlab_writers("li2020", _contents)

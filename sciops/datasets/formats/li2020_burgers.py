@@ -12,25 +12,25 @@ cases time 0 is the input. MATLAB v5, or v7.3 with all axes reversed.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets.conventions import at_resolution, build_dataset, grid_of, state_of
+from sciops.datasets.conventions import build_dataset, grid_of, state_of
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.li2020_ns import viscosity_of
 from sciops.datasets.formats.shared.axes import check_size
-from sciops.datasets.formats.shared.expectations import expect, words
-from sciops.datasets.formats.shared.hdf5_writing import (
-    expect_common_parameters,
+from sciops.datasets.formats.shared.expectations import (
+    expect,
     expect_nothing_else,
     expect_trajectory,
+    expect_unit_period,
     state_fields,
     times_in,
+    words,
 )
-from sciops.datasets.formats.shared.matlab_writing import Stored, viscosity_value, write_v5, write_v73
-from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.datasets.formats.shared.matlab_writing import Stored, matlab_writers, viscosity_value
+from sciops.datasets.formats.shared.reader import Reader
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -55,10 +55,9 @@ def matches(probe: Probe) -> bool:
     return len(a) == 2 and len(u) == 3 and (u[0], u[2]) == a and min(u) >= 1 and a[_space(probe)] >= 2
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
     """a → u over (sample, x), or the trajectory u over (sample, time, x); axes of v7.3 files put back in order."""
-    dataset = _trajectory(probe) if probe.stored("input", "output") and not probe.stored("a", "u") else _map(probe)
-    return at_resolution(dataset, resolution)
+    return _trajectory(probe) if probe.stored("input", "output") and not probe.stored("a", "u") else _map(probe)
 
 
 def _map(probe: Probe) -> xr.Dataset:
@@ -90,7 +89,6 @@ def _map(probe: Probe) -> xr.Dataset:
 
 
 def _trajectory(probe: Probe) -> xr.Dataset:
-    from sciops.datasets.formats.containers.hdf5_arrays import lazy
     from sciops.datasets.formats.containers.lazy_arrays import matlab_array
 
     check_size(probe, probe.arrays["output"].shape)
@@ -99,8 +97,8 @@ def _trajectory(probe: Probe) -> xr.Dataset:
     whole, times, notes = _with_first(probe, first, later)
     viscosity, unstated = viscosity_of(probe)
     fields = {
-        "a": (("sample", "x"), lazy(first), {**_INITIAL, "stored_as": "input"}),
-        "u": (("sample", "time", "x"), lazy(whole), {"units": "1", "long_name": "solution", "stored_as": "output"}),
+        "a": (("sample", "x"), first, {**_INITIAL, "stored_as": "input"}),
+        "u": (("sample", "time", "x"), whole, {"units": "1", "long_name": "solution", "stored_as": "output"}),
     }
     return build_dataset(
         fields,
@@ -145,10 +143,9 @@ def _is_empty(first: Any, later: Any) -> bool:
 
 
 def _array(probe: Probe, name: str, rank: int) -> Any:
-    from sciops.datasets.formats.containers.hdf5_arrays import lazy
     from sciops.datasets.formats.containers.lazy_arrays import matlab_array
 
-    return lazy(matlab_array(probe, name, tuple(range(rank))[::-1] if _reversed(probe) else None))
+    return matlab_array(probe, name, tuple(range(rank))[::-1] if _reversed(probe) else None)
 
 
 def _reversed(probe: Probe) -> bool:
@@ -159,35 +156,19 @@ def _space(probe: Probe) -> int:
     return 0 if _reversed(probe) else 1
 
 
-def write(groups: list[xr.Dataset], path: Path) -> None:
-    """MATLAB v5: a → u, or a trajectory with its times; ν, where it is known, as ``visc``."""
-    (dataset,) = groups
-    write_v5(path, *_contents(dataset, "li2020-burgers"), "li2020-burgers")
-
-
-def write_hdf5(groups: list[xr.Dataset], path: Path) -> None:
-    """MATLAB v7.3."""
-    (dataset,) = groups
-    write_v73(path, *_contents(dataset, "li2020-burgers-v7.3"))
-
-
 def _contents(dataset: xr.Dataset, layout: str) -> tuple[dict[str, Stored], dict[str, Any]]:
+    """a → u, or a trajectory with its times; ν, where it is known, as ``visc``."""
     grid = grid_of(dataset, "u")
-    if grid.ndim != 1 or grid != Grid(grid.shape, (0.0, 1.0), "periodic"):
-        raise ValueError(f"layout {layout!r} holds one unit period from 0 on; the data set has {words(grid)}")
-    expect_common_parameters(dataset, layout)
+    if grid.ndim != 1:
+        raise ValueError(f"layout {layout!r} holds 1-D fields; the data set has {words(grid)}")
+    expect_unit_period(grid, layout)
     values: dict[str, Any] = viscosity_value(dataset, layout)
     if not state_of(dataset):
         expect(dataset, layout, equations=("burgers",))
         extra = [name for name in EXTRA if name in dataset]
         expect_nothing_else(dataset, layout, ("a", "u", *extra))
         return {name: Stored(dataset[name].transpose("sample", "x")) for name in ("a", "u", *extra)}, values
-    expect_trajectory(dataset, layout, (1,))
-    if state_of(dataset) != ("u",) or dataset.attrs.get("equation") != "burgers":
-        raise ValueError(
-            f"layout {layout!r} holds u of burgers; the data set is of {dataset.attrs.get('equation')!r} and evolves "
-            f"{', '.join(state_of(dataset))}"
-        )
+    expect_trajectory(dataset, layout, (1,), state=("u",), equations=("burgers",))
     expect_nothing_else(dataset, layout, ("a", "u"))
     u = state_fields(dataset, grid)["u"]
     if "time" in dataset.coords or "times" in dataset:
@@ -202,4 +183,4 @@ READER = Reader(
     matches,
     read,
 )
-WRITERS = {"li2020-burgers": write, "li2020-burgers-v7.3": write_hdf5}
+WRITERS = matlab_writers("li2020-burgers", _contents)

@@ -13,23 +13,22 @@ variable ``visc``, as the same authors' Burgers files and our writer have it.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets.conventions import at_resolution, build_dataset, state_of
+from sciops.datasets.conventions import build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import check_size
-from sciops.datasets.formats.shared.expectations import words
-from sciops.datasets.formats.shared.hdf5_writing import (
-    expect_common_parameters,
+from sciops.datasets.formats.shared.expectations import (
     expect_nothing_else,
     expect_trajectory,
+    expect_unit_period,
     state_fields,
+    times_in,
 )
-from sciops.datasets.formats.shared.matlab_writing import Stored, viscosity_value, write_v5, write_v73
-from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.datasets.formats.shared.matlab_writing import Stored, matlab_writers, viscosity_value
+from sciops.datasets.formats.shared.reader import Reader
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -43,9 +42,8 @@ def matches(probe: Probe) -> bool:
     return probe.kind in ("mat5", "hdf5") and probe.stored("a", "u") and _backwards(probe) is not None
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
     """w over (sample, time, x, y), lazily: `a`, then `u`."""
-    from sciops.datasets.formats.containers.hdf5_arrays import lazy
     from sciops.datasets.formats.containers.lazy_arrays import PrecededArray, matlab_array
 
     backwards = _backwards(probe)
@@ -58,8 +56,8 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     if times is not None and whole is not later:
         times = np.concatenate([[0.0], times])
     viscosity, unstated = viscosity_of(probe)
-    dataset = build_dataset(
-        {"w": (("sample", "time", "x", "y"), lazy(whole), {**_ABOUT, "stored_as": "u" if whole is later else "a, u"})},
+    return build_dataset(
+        {"w": (("sample", "time", "x", "y"), whole, {**_ABOUT, "stored_as": "u" if whole is later else "a, u"})},
         Grid(later.shape[2:], (0.0, 1.0), "periodic"),
         layout="li2020-ns",
         equation="navier_stokes",
@@ -70,7 +68,6 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         boundary={"x": "periodic", "y": "periodic"},
         positions="known",
     )
-    return at_resolution(dataset, resolution)
 
 
 def viscosity_of(probe: Probe) -> tuple[dict[str, float], tuple[str, ...]]:
@@ -122,40 +119,20 @@ def _holds_first(first: Any, later: Any, times: np.ndarray | None) -> bool:
     return bool(np.array_equal(one, later[indexing.BasicIndexer((0, 0, *whole))]))
 
 
-def write(groups: list[xr.Dataset], path: Path) -> None:
-    """MATLAB v5; ν, where it is known, as ``visc``."""
-    (dataset,) = groups
-    write_v5(path, *_contents(dataset, "li2020-ns"), "li2020-ns")
-
-
-def write_hdf5(groups: list[xr.Dataset], path: Path) -> None:
-    """MATLAB v7.3."""
-    (dataset,) = groups
-    write_v73(path, *_contents(dataset, "li2020-ns-v7.3"))
-
-
 def _contents(dataset: xr.Dataset, layout: str) -> tuple[dict[str, Stored], dict[str, Any]]:
-    grid = expect_trajectory(dataset, layout, (2,))
-    if state_of(dataset) != ("w",) or dataset.attrs.get("equation") != "navier_stokes":
-        raise ValueError(
-            f"layout {layout!r} holds the vorticity w of navier_stokes; the data set is of "
-            f"{dataset.attrs.get('equation')!r} and evolves {', '.join(state_of(dataset))}"
-        )
+    """Fields and times; ν, where it is known, as ``visc``."""
+    grid = expect_trajectory(dataset, layout, (2,), state=("w",), equations=("navier_stokes",))
     forcing = dataset.attrs.get("forcing", "li2020")
     if forcing != "li2020":
         raise ValueError(f"layout {layout!r} means the forcing of its authors, li2020; the data set has {forcing!r}")
-    if grid != Grid(grid.shape, (0.0, 1.0), "periodic"):
-        raise ValueError(f"layout {layout!r} holds one unit period from 0 on; the data set has {words(grid)}")
+    expect_unit_period(grid, layout)
     expect_nothing_else(dataset, layout, ("w",))
-    expect_common_parameters(dataset, layout)
     w = state_fields(dataset, grid)["w"]
     if w.shape[1] < 2:
         raise ValueError(f"layout {layout!r} holds time 0 and later ones; the data set has {w.shape[1]} time")
     values: dict[str, Any] = viscosity_value(dataset, layout)
-    if "times" in dataset:
-        raise ValueError(f"layout {layout!r} holds times common to all samples; here they differ: use layout='native'")
-    if "time" in dataset.coords:
-        times = np.asarray(dataset["time"].values, np.float64)
+    if "time" in dataset.coords or "times" in dataset:
+        times = times_in(dataset, layout)
         if times[0] != 0:
             raise ValueError(
                 f"layout {layout!r} begins at time 0; the data set begins at {times[0]:g}: shift its times"
@@ -168,4 +145,4 @@ def _contents(dataset: xr.Dataset, layout: str) -> tuple[dict[str, Stored], dict
 READER = Reader(
     "li2020-ns", "a MATLAB file (v5 or v7.3) with a (samples, n, n) and u (samples, n, n, times)", matches, read
 )
-WRITERS = {"li2020-ns": write, "li2020-ns-v7.3": write_hdf5}
+WRITERS = matlab_writers("li2020-ns", _contents)

@@ -10,10 +10,10 @@ import numpy as np
 from sciops.datasets.conventions import at_resolution
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.reader import Reader, Resolution
-from sciops.datasets.messages import shown
 from sciops.datasets.native import write_native
 from sciops.datasets.native.files import read_group
 from sciops.datasets.native.store import Store, open_store
+from sciops.files.messages import shown
 from sciops.files.untrusted import parse_json
 
 if TYPE_CHECKING:
@@ -29,7 +29,12 @@ def matches(probe: Probe) -> bool:
     return probe.kind in ("hdf5", "zarr") and "sciops_schema" in probe.attrs
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
+    """The finest group."""
+    return read_at(probe, None)
+
+
+def read_at(probe: Probe, resolution: Resolution) -> xr.Dataset:
     """The group of this resolution; a resolution that is not stored is taken from the finest group that nests it.
 
     Raises ValueError where an attribute that everything else relies on is not what it should be, and what
@@ -112,6 +117,7 @@ READER = Reader(
     matches,
     read,
     named=True,
+    read_at=read_at,
     resolutions=resolutions,
 )
 WRITERS = {"native": write}

@@ -27,18 +27,24 @@ import numpy as np
 
 from sciops.bases import Basis
 from sciops.datasets import blocks
-from sciops.datasets.conventions import at_resolution, build_dataset, grid_of, parameters_of, state_of
+from sciops.datasets.conventions import build_dataset, grid_of, state_of
 from sciops.datasets.formats.containers.sniff import Entry, Probe
-from sciops.datasets.formats.shared.expectations import DERIVED, expect, expect_nodes, leave_out, words
-from sciops.datasets.formats.shared.hdf5_writing import (
-    blocks_of,
+from sciops.datasets.formats.shared.expectations import (
+    DERIVED,
+    expect,
     expect_common_parameters,
+    expect_nodes,
     expect_nothing_else,
     expect_trajectory,
+    expect_unit_period,
+    expect_unit_source,
+    leave_out,
     state_fields,
+    words,
 )
+from sciops.datasets.formats.shared.hdf5_writing import blocks_of
 from sciops.datasets.formats.shared.matlab_writing import viscosity_value
-from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.datasets.formats.shared.reader import Reader
 from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import replacing
 from sciops.grids import Grid
@@ -73,14 +79,12 @@ def matches(probe: Probe) -> bool:
     return _is_darcy(x, y) or _is_burgers(x, y)
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
     """Darcy fields at their true nodes, a forcing and its vorticity, or Burgers trajectories."""
     x, y = probe.arrays["x"], probe.arrays["y"]
     if not _is_darcy(x.shape, y.shape):
-        dataset = _open_burgers(probe, y)
-    else:
-        dataset = _open_flow(probe) if has_both_signs(probe.tensors["x"].numpy()) else _open_darcy(probe)
-    return at_resolution(dataset, resolution)
+        return _open_burgers(probe, y)
+    return _open_flow(probe) if has_both_signs(probe.tensors["x"].numpy()) else _open_darcy(probe)
 
 
 def has_both_signs(x: np.ndarray) -> bool:
@@ -116,7 +120,6 @@ def node_grid(shape: tuple[int, ...], y: Any) -> tuple[Grid, str]:
 
 
 def _open_darcy(probe: Probe) -> xr.Dataset:
-    from sciops.datasets.formats.containers.hdf5_arrays import lazy
     from sciops.datasets.formats.containers.lazy_arrays import CastArray
 
     data = probe.tensors
@@ -131,7 +134,7 @@ def _open_darcy(probe: Probe) -> xr.Dataset:
         else {"long_name": "coefficient", "units": "1"}
     )
     fields: dict[str, Any] = {
-        "a": (("sample", "x", "y"), x if x.dtype.kind == "f" else lazy(CastArray(x, np.dtype(np.float32))), about),
+        "a": (("sample", "x", "y"), x if x.dtype.kind == "f" else CastArray(x, np.dtype(np.float32)), about),
         "u": (("sample", "x", "y"), y, {"long_name": "solution", "units": "1"}),
     }
     return build_dataset(
@@ -189,22 +192,20 @@ def _open_burgers(probe: Probe, y: Entry) -> xr.Dataset:
     if "visc" in probe.arrays and data["visc"].numel() == 1:
         parameters = {"viscosity": float(data["visc"].reshape(-1)[0])}
         times = fitted_times(u, parameters["viscosity"])
-    dataset = build_dataset(
+    return build_dataset(
         fields,
         Grid(y.shape[-1:], ((0.0, 1.0),), "periodic"),
         layout="neuralop",
         equation="burgers",
         notes=(_UNTIMED,) if times is None else (),
         times=times,
+        time_comment="step fitted from the data, d/dt ∫u²/2 = −ν ∫u_x²; not stated in the file",
         state=("u",),
         parameters=parameters,
         boundary={"x": "periodic"},
         coefficient="initial",
         positions="known",
     )
-    if times is not None:
-        dataset["time"].attrs["comment"] = "step fitted from the data, d/dt ∫u²/2 = −ν ∫u_x²; not stated in the file"
-    return dataset
 
 
 def fitted_times(u: np.ndarray, viscosity: float) -> np.ndarray | None:
@@ -298,8 +299,7 @@ def _darcy(dataset: xr.Dataset) -> tuple[dict[str, xr.DataArray], dict[str, str]
     expect_nodes(grid, "neuralop")
     expect_nothing_else(dataset, "neuralop", ("a", "u", *DERIVED))
     a, u = (dataset[name].transpose("sample", "x", "y") for name in ("a", "u"))
-    if float(dataset.attrs.get("forcing", 1.0)) != 1.0:
-        raise ValueError(f"layout 'neuralop' means a source of 1; the data set has {dataset.attrs['forcing']}")
+    expect_unit_source(dataset, "neuralop")
     natural = node_grid(grid.shape, u)[0]
     stated = {} if natural.same_points(grid) else {GRID_KEY: json.dumps(grid.to_dict())}
     return {"x": a, "y": u}, stated
@@ -313,14 +313,10 @@ def _flow(dataset: xr.Dataset) -> tuple[dict[str, xr.DataArray], dict[str, str]]
             "layout='li2020-ns'"
         )
     expect_nothing_else(dataset, "neuralop", ("f", "u"))
-    expect_common_parameters(dataset, "neuralop")
+    expect_common_parameters(dataset, "neuralop", ())
     grid = grid_of(dataset, "u")
     if grid.ndim != 2 or grid.centering != "periodic":
         raise ValueError(f"layout 'neuralop' holds Navier–Stokes on 2-D periodic grids; the data set has {words(grid)}")
-    if parameters_of(dataset):
-        raise ValueError(
-            f"layout 'neuralop' has no place for the constants {', '.join(parameters_of(dataset))} of Navier–Stokes"
-        )
     f, u = (dataset[name].transpose("sample", "x", "y") for name in ("f", "u"))
     if not has_both_signs(f[:SIGNS_IN].values):
         raise ValueError(
@@ -333,13 +329,9 @@ def _flow(dataset: xr.Dataset) -> tuple[dict[str, xr.DataArray], dict[str, str]]
 def _burgers(dataset: xr.Dataset) -> dict[str, xr.DataArray]:
     import xarray
 
-    grid = expect_trajectory(dataset, "neuralop", (1,))
-    if grid != Grid(grid.shape, (0.0, 1.0), "periodic"):
-        raise ValueError(f"layout 'neuralop' holds Burgers on one unit period; the data set has {words(grid)}")
-    if state_of(dataset) != ("u",):
-        raise ValueError(f"layout 'neuralop' holds u; the data set evolves {', '.join(state_of(dataset))}")
+    grid = expect_trajectory(dataset, "neuralop", (1,), state=("u",))
+    expect_unit_period(grid, "neuralop")
     expect_nothing_else(dataset, "neuralop", ("a", "u"))
-    expect_common_parameters(dataset, "neuralop")
     u = state_fields(dataset, grid)["u"]
     viscosity = viscosity_value(dataset, "neuralop")
     times = np.asarray(dataset["time"].values, np.float64) if "time" in dataset.coords else None

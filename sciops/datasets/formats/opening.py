@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sciops.datasets.conventions import at_resolution, with_grid
 from sciops.datasets.formats import (
     apebench,
     arrays,
@@ -38,9 +39,9 @@ from sciops.datasets.formats.containers.named_axes import check_order
 from sciops.datasets.formats.containers.sniff import Probe, probe
 from sciops.datasets.formats.described.contents import KINDS
 from sciops.datasets.formats.shared.reader import Reader, Resolution, Writer
-from sciops.datasets.messages import plain_errors, shown
 from sciops.datasets.order import in_order
-from sciops.files.budget import Budget, opening_within
+from sciops.files.budget import Budget, within_budget
+from sciops.files.messages import plain_errors, shown
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ _TEXTS = ("task", "coefficient", "labels", "state", "parameters", "boundary", "w
 _COMPLEX = ("arrays",)  # layouts whose fields may be complex
 
 
+@within_budget
+@plain_errors()
 def open_dataset(
     path: str | os.PathLike,
     resolution: Resolution = None,
@@ -109,16 +112,13 @@ def open_dataset(
     """
     if layout is not None and layout not in READERS:
         raise ValueError(f"layout={layout!r}: expected one of {', '.join(READERS)}")
-    with opening_within(budget), plain_errors():
-        found = probe(path)
-        reader = _matching(found, layout)
-        if reader is None:
-            raise ValueError(_unknown(found, layout))
-        if grid is None:
-            return _read(reader, found, resolution)
-        from sciops.datasets.conventions import at_resolution, with_grid
-
-        return at_resolution(with_grid(_read(reader, found, None), grid), resolution)
+    found = probe(path)
+    reader = _matching(found, layout)
+    if reader is None:
+        raise ValueError(_unknown(found, layout))
+    if grid is None:
+        return _read(reader, found, resolution)
+    return at_resolution(with_grid(_read(reader, found, None), grid), resolution)
 
 
 @contextlib.contextmanager
@@ -152,7 +152,8 @@ def _read(reader: Reader, found: Probe, resolution: Resolution) -> xr.Dataset:
     with _expected(reader, found):
         if not reader.named:
             check_order(found)
-        dataset = in_order(reader.read(found, resolution))
+        read_at = reader.read_at or (lambda found, resolution: at_resolution(reader.read(found), resolution))
+        dataset = in_order(read_at(found, resolution))
         try:
             _check_attributes(reader, found, dataset)
             _check_types(reader, found, dataset)

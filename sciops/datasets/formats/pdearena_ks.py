@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets.conventions import at_resolution, build_dataset, state_of
+from sciops.datasets.conventions import build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import check_size, is_real, numbers
-from sciops.datasets.formats.shared.expectations import words
-from sciops.datasets.formats.shared.hdf5_writing import (
-    blocks_of,
+from sciops.datasets.formats.shared.expectations import (
     expect_nothing_else,
     expect_trajectory,
-    sizes,
     state_fields,
+    times_of_samples,
+    words,
 )
+from sciops.datasets.formats.shared.hdf5_writing import sizes, write_blocks
 from sciops.datasets.formats.shared.pdearena import (
     MODES,
     each_sample,
@@ -40,9 +40,8 @@ from sciops.datasets.formats.shared.pdearena import (
     mode_for,
     per_sample,
     split_variable,
-    times_of_samples,
 )
-from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.datasets.formats.shared.reader import Reader
 from sciops.files.whole_files import replacing
 from sciops.grids import Grid
 
@@ -72,9 +71,9 @@ def matches(probe: Probe) -> bool:
     return here and sized and is_real(entry.dtype, "f") and len(shape) == 3 and shape[1:] == stated and shape[2] >= 2
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
     """u over (sample, time, x), lazily."""
-    from sciops.datasets.formats.containers.hdf5_arrays import H5Array, lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Array
 
     found = _found(probe)
     mode, stored = found[1], found.string
@@ -84,7 +83,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     fields: dict[str, Any] = {
         "u": (
             ("sample", "time", "x"),
-            lazy(u),
+            u,
             {"units": "1", "long_name": "solution", "stored_as": stored},
         )
     }
@@ -106,7 +105,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     viscosity, varying = per_sample(probe, f"{mode}/v", "viscosity", "viscosity", samples)
     equation = _equation(u, f"{mode}/v" in probe.arrays)
     fields |= varying | split_variable(mode, samples)
-    dataset = build_dataset(
+    return build_dataset(
         fields,
         Grid(n, (0.0, length), "periodic"),
         layout="pdearena-ks",
@@ -119,7 +118,6 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         boundary={"x": "periodic"},
         positions="known: in units of each sample's length" if "length" in fields else "stored",
     )
-    return at_resolution(dataset, resolution)
 
 
 def _found(probe: Probe) -> Any:
@@ -165,12 +163,7 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     import h5py
 
     (dataset,) = groups
-    grid = expect_trajectory(dataset, LAYOUT, (1,))
-    if state_of(dataset) != ("u",) or dataset.attrs.get("equation") not in _EQUATIONS:
-        raise ValueError(
-            f"layout {LAYOUT!r} holds u of {', '.join(_EQUATIONS)}; the data set is of "
-            f"{dataset.attrs.get('equation')!r} and evolves {', '.join(state_of(dataset))}"
-        )
+    grid = expect_trajectory(dataset, LAYOUT, (1,), state=("u",), equations=_EQUATIONS)
     length = grid.extent[0][1]
     if grid != Grid(grid.shape, (0.0, length), "periodic") or ("length" in dataset and length != 1.0):
         raise ValueError(f"layout {LAYOUT!r} holds one period from 0 on; the data set has {words(grid)}")
@@ -187,8 +180,7 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     with replacing(path, size=sizes({"u": u})) as temporary, h5py.File(temporary, "w") as file:
         group = file.create_group(mode)
         target = group.create_dataset(f"pde_{steps}-{n}", u.shape, u.dtype, chunks=(1, steps, n))
-        for part, (block,) in blocks_of([u]):
-            target[part] = block
+        write_blocks([target], [u])
         group["t"], group["dx"] = times, dx
         group["dt"] = (times[:, -1] - times[:, 0]) / max(steps - 1, 1) if steps > 1 else np.ones(samples)
         group["x"] = np.arange(n) * dx[:, None]

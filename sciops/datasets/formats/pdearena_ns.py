@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets.conventions import at_resolution, build_dataset, grid_of, state_of
+from sciops.datasets.conventions import build_dataset, grid_of, state_of
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import check_size, is_real, numbers
-from sciops.datasets.formats.shared.expectations import FLOATS, words
-from sciops.datasets.formats.shared.hdf5_writing import blocks_of, expect_nothing_else, sizes
+from sciops.datasets.formats.shared.expectations import FLOATS, expect_nothing_else, times_of_samples, words
+from sciops.datasets.formats.shared.hdf5_writing import sizes, write_blocks
 from sciops.datasets.formats.shared.pdearena import (
     MODES,
     each_sample,
@@ -31,9 +31,8 @@ from sciops.datasets.formats.shared.pdearena import (
     mode_of,
     per_sample,
     split_variable,
-    times_of_samples,
 )
-from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.datasets.formats.shared.reader import Reader
 from sciops.files.whole_files import replacing
 from sciops.grids import Grid, Interval
 
@@ -57,11 +56,11 @@ def matches(probe: Probe) -> bool:
     )
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
     """u, vx, vy over (sample, time, x, y), lazily, each on its own grid."""
     import json
 
-    from sciops.datasets.formats.containers.hdf5_arrays import H5Array, lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Array
 
     mode, notes = str(mode_of(probe, FIELDS)), []
     samples, steps, *shape = probe.arrays[f"{mode}/u"].shape
@@ -79,7 +78,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         about = {"units": "1", "long_name": long_name, "stored_as": f"{mode}/{name}"}
         if name != "u":
             about["grid"] = json.dumps(grids[name].to_dict())
-        fields[name] = (("sample", "time", "x", "y"), lazy(H5Array(probe.path, f"{mode}/{name}")), about)
+        fields[name] = (("sample", "time", "x", "y"), H5Array(probe.path, f"{mode}/{name}"), about)
     constants, varying = per_sample(probe, f"{mode}/buo_y", "buoyancy_y", "buoyancy along y", samples)
     fields |= varying | split_variable(mode, samples)
     common = times if times is not None and times.ndim == 1 else None
@@ -89,7 +88,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     others = [other for other in MODES if other != mode and any(k.startswith(f"{other}/") for k in probe.arrays)]
     if others:
         notes.append(f"group {mode} is read; {', '.join(others)} of the same file is left out")
-    dataset = build_dataset(
+    return build_dataset(
         fields,
         grids["u"],
         layout="pdearena-ns",
@@ -102,7 +101,6 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         boundary={"x": "wall", "y": "wall"},
         positions="known",
     )
-    return at_resolution(dataset, resolution)
 
 
 def staggered(shape: tuple[int, ...], lengths: tuple[float, ...]) -> dict[str, Grid]:
@@ -192,9 +190,7 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
         targets = [
             group.create_dataset(k, f.shape, f.dtype, chunks=(1, 1, *grid.shape)) for k, f in zip(FIELDS, fields)
         ]
-        for part, blocks in blocks_of(fields):
-            for target, block in zip(targets, blocks):
-                target[part] = block
+        write_blocks(targets, fields)
         group["t"] = times
         group["dt"] = step.mean(1) if step.size else np.ones(samples)
         for axis, n, length in zip("xy", grid.shape, lengths):

@@ -18,20 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets.conventions import at_resolution, build_dataset, parameters_of, state_of
+from sciops.datasets.conventions import build_dataset
 from sciops.datasets.formats.containers.named_axes import axes_by_name, shape_by_name
 from sciops.datasets.formats.containers.sniff import Probe, readable
 from sciops.datasets.formats.shared.axes import axis_of, cells_of, check_size, is_real, numbers, times_of, unplaced
-from sciops.datasets.formats.shared.expectations import words
-from sciops.datasets.formats.shared.hdf5_writing import (
-    blocks_of,
+from sciops.datasets.formats.shared.expectations import (
     expect_common_parameters,
     expect_nothing_else,
     expect_trajectory,
-    sizes,
     times_in,
+    words,
 )
-from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.datasets.formats.shared.hdf5_writing import blocks_of, sizes
+from sciops.datasets.formats.shared.reader import Reader
 from sciops.datasets.native.hdf5_guard import open_survivable
 from sciops.datasets.native.layout import set_attributes
 from sciops.files.whole_files import replacing
@@ -68,7 +67,7 @@ def matches(probe: Probe) -> bool:
     return known and sized and all(is_real(probe.arrays[name].dtype, "f") for name in STATE)
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
     """pres, u, v and what follows from them over (sample, time, x, y), lazily, from south to north."""
     import xarray as xr
 
@@ -104,6 +103,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         equation="shallow_water",
         notes=(*timed, *placed, _SPHERE),
         times=times,
+        time_comment=comment,
         time_units=units.get("time", "1"),
         state=STATE,
         boundary={"y": "periodic"},
@@ -112,11 +112,9 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     )
     for axis, unit, long_name in (("x", "degrees_north", "latitude"), ("y", "degrees_east", "longitude")):
         dataset[axis].attrs |= {"units": unit, "long_name": long_name}
-    if comment:
-        dataset["time"].attrs["comment"] = comment
     if grid is None:
         dataset = unplaced(dataset, {"x": lat, "y": lon}, placed[-1])
-    return at_resolution(dataset, resolution)
+    return dataset
 
 
 def latitude_cells(lat: np.ndarray) -> tuple[tuple[float, float], float]:
@@ -149,8 +147,9 @@ def _grid(lat: Any, lon: Any, nlat: int, nlon: int) -> tuple[Grid | None, np.nda
 
 
 def _array(probe: Probe, name: str, alone: bool) -> Any:
-    from sciops.datasets.formats.containers.hdf5_arrays import H5Array, lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Array
     from sciops.datasets.formats.containers.lazy_arrays import OneSample
+    from sciops.datasets.lazy import lazy
 
     axes = axes_by_name(probe.arrays[name], DIMS)
     array = H5Array(probe.path, name, axes, pick={} if name == "pres" else {axes[-3]: 0})
@@ -174,29 +173,20 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     import h5netcdf
 
     (dataset,) = groups
-    grid = expect_trajectory(dataset, LAYOUT, (2,))
-    if dataset.attrs.get("equation") != "shallow_water" or set(state_of(dataset)) != set(STATE):
-        raise ValueError(
-            f"layout {LAYOUT!r} evolves {', '.join(STATE)} of shallow_water; the data set evolves "
-            f"{', '.join(state_of(dataset))} of {dataset.attrs.get('equation')!r}"
-        )
+    grid = expect_trajectory(dataset, LAYOUT, (2,), state=STATE, equations=("shallow_water",))
     if grid.centering != "cell" or dataset.attrs.get("grid_type") != "spherical":
         raise ValueError(f"layout {LAYOUT!r} holds cells of latitude and longitude; the data set has {words(grid)}")
     names = [name for name in WORDS if name in dataset]
     expect_nothing_else(dataset, LAYOUT, (*names, "latitude"))
-    expect_common_parameters(dataset, LAYOUT)
-    if parameters_of(dataset):
-        raise ValueError(f"layout {LAYOUT!r} has no place for the constants {', '.join(parameters_of(dataset))}")
+    expect_common_parameters(dataset, LAYOUT, ())
     times = times_in(dataset, LAYOUT)
     fields = [dataset[name].transpose("sample", "time", "x", "y") for name in names]
     several = len(fields[0]) != 1
     lat, lon = grid.coordinates()
     lat = np.asarray(dataset["latitude"].values, np.float64) if "latitude" in dataset else lat
     lead = ("b",) * several
-    with (
-        replacing(path, size=sizes(dict(zip(names, fields)))) as temporary,
-        h5netcdf.File(temporary, "w") as file,
-    ):
+    size = sizes(dict(zip(names, fields)))
+    with replacing(path, size=size) as temporary, h5netcdf.File(temporary, "w") as file:
         lengths = {"b": len(fields[0]), "time": len(times), "lev": 1, "lat": len(lat), "lon": len(lon)}
         file.dimensions = lengths if several else {name: n for name, n in lengths.items() if name != "b"}
         axes = {"time": times, "lev": np.ones(1, np.int32), "lat": lat[::-1], "lon": lon}

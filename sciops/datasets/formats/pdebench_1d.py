@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets.conventions import at_resolution, build_dataset, parameters_of
+from sciops.datasets.conventions import build_dataset, parameters_of
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import (
     cell_extents,
@@ -35,21 +35,24 @@ from sciops.datasets.formats.shared.axes import (
     stated_grid,
     times_of,
 )
-from sciops.datasets.formats.shared.expectations import words
-from sciops.datasets.formats.shared.hdf5_writing import (
-    blocks_of,
-    cells_around,
+from sciops.datasets.formats.shared.expectations import (
     expect_common_parameters,
+    expect_equation,
     expect_nothing_else,
     expect_trajectory,
+    state_fields,
+    times_in,
+    words,
+)
+from sciops.datasets.formats.shared.hdf5_writing import (
+    cells_around,
     lossless,
     sizes,
-    state_fields,
     state_grid,
-    times_in,
     with_spare,
+    write_blocks,
 )
-from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.datasets.formats.shared.reader import Reader
 from sciops.files.whole_files import replacing
 
 if TYPE_CHECKING:
@@ -72,9 +75,9 @@ def matches(probe: Probe) -> bool:
     return known and min(shape) >= 1 and shape[-1] >= 2 and is_real(probe.arrays["tensor"].dtype, "f")
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
     """u = `tensor` over (sample, time, x), lazily; the equation and its parameters from the attributes."""
-    from sciops.datasets.formats.containers.hdf5_arrays import H5Array, lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Array
     from sciops.datasets.formats.containers.lazy_arrays import OneSample
 
     *samples, steps, n = probe.arrays["tensor"].shape
@@ -88,21 +91,19 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     times, comment, timed = times_of(numbers(probe, T), steps, T)
     equation, parameters, known = equation_of(probe.attrs)
     about = {"units": "1", "long_name": "solution", "stored_as": "tensor"}
-    dataset = build_dataset(
-        {"u": (("sample", "time", "x"), lazy(tensor if samples else OneSample(tensor)), about)},
+    return build_dataset(
+        {"u": (("sample", "time", "x"), tensor if samples else OneSample(tensor), about)},
         grid,
         layout="pdebench-1d",
         equation=equation,
         notes=(*placed, *timed, *known),
         times=times,
+        time_comment=comment,
         state=("u",),
         parameters=parameters,
         boundary={"x": "periodic"},
         positions="assumed: cell centres" if placed else "stored",
     )
-    if comment:
-        dataset["time"].attrs["comment"] = comment
-    return at_resolution(dataset, resolution)
 
 
 def equation_of(attrs: dict[str, Any]) -> tuple[str, dict[str, float], tuple[str, ...]]:
@@ -140,23 +141,21 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     (field,) = fields.values()
     with replacing(path, size=sizes(fields)) as temporary, h5py.File(temporary, "w") as file:
         target = file.create_dataset("tensor", field.shape, field.dtype, chunks=(1, *field.shape[1:]))
-        for part, (block,) in blocks_of([field]):
-            target[part] = block
+        write_blocks([target], [field])
         file[X], file[T] = points, lossless(with_spare(times))
         file.attrs.update(attrs)
         state_grid(file, grid, periodic_cells(grid.shape, cells))
 
 
 def _attributes(dataset: xr.Dataset) -> dict[str, float]:
-    equation, have = dataset.attrs.get("equation"), parameters_of(dataset)
+    have = parameters_of(dataset)
     needed = {
         "advection": ("velocity",),
         "burgers": ("viscosity",),
         "fisher_kpp": ("diffusivity", "rate"),
         "unknown": (),
     }
-    if equation not in needed:
-        raise ValueError(f"layout {LAYOUT!r} holds {', '.join(needed)}; the data set is of {equation!r}")
+    equation = expect_equation(dataset, LAYOUT, tuple(needed))
     if set(have) != set(needed[equation]):
         raise ValueError(
             f"layout {LAYOUT!r} states {', '.join(needed[equation]) or 'no parameter'} for {equation}; the data set "

@@ -18,7 +18,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sciops.datasets.conventions import SPACE, at_resolution, build_dataset, parameters_of
+from sciops.datasets.conventions import SPACE, build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import (
     cell_extents,
@@ -29,21 +29,24 @@ from sciops.datasets.formats.shared.axes import (
     stated_grid,
     times_of,
 )
-from sciops.datasets.formats.shared.expectations import words
-from sciops.datasets.formats.shared.hdf5_writing import (
-    blocks_of,
-    cells_around,
+from sciops.datasets.formats.shared.expectations import (
     expect_common_parameters,
+    expect_equation,
     expect_nothing_else,
     expect_trajectory,
+    state_fields,
+    times_in,
+    words,
+)
+from sciops.datasets.formats.shared.hdf5_writing import (
+    cells_around,
     lossless,
     sizes,
-    state_fields,
     state_grid,
-    times_in,
     with_spare,
+    write_blocks,
 )
-from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.datasets.formats.shared.reader import Reader
 from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import replacing
 from sciops.grids import Grid
@@ -83,9 +86,9 @@ def _ndim(probe: Probe) -> int:
     return next((i for i, name in enumerate(VELOCITY) if name not in probe.arrays), len(VELOCITY))
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
     """density, pressure, vx[, vy, vz] over (sample, time, x[, y, z]), lazily."""
-    from sciops.datasets.formats.containers.hdf5_arrays import H5Array, lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Array
     from sciops.datasets.formats.containers.lazy_arrays import OneSample
 
     shape, ndim = probe.arrays["density"].shape, _ndim(probe)
@@ -110,22 +113,20 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         if stored in VELOCITY:
             about |= {"long_name": f"velocity along {name[1]}", "part_of": "velocity", "component": name[1]}
         array = H5Array(probe.path, stored)
-        fields[name] = (("sample", "time", *SPACE[:ndim]), lazy(OneSample(array) if alone else array), about)
-    dataset = build_dataset(
+        fields[name] = (("sample", "time", *SPACE[:ndim]), OneSample(array) if alone else array, about)
+    return build_dataset(
         fields,
         grid,
         layout="pdebench-cfd",
         equation="compressible_navier_stokes",
         notes=notes,
         times=times,
+        time_comment=comment,
         state=tuple(fields),
         parameters=parameters,
         boundary=boundary,
         positions="assumed: cell centres" if placed else "stored",
     )
-    if comment:
-        dataset["time"].attrs["comment"] = comment
-    return at_resolution(dataset, resolution)
 
 
 def _boundary(text: Any, ndim: int) -> dict[str, str] | None:
@@ -157,25 +158,17 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
         )
     if grid.centering == "node":
         raise ValueError(f"layout {LAYOUT!r} holds values of cells; the data set has {words(grid)}")
-    if dataset.attrs.get("equation") != "compressible_navier_stokes":
-        raise ValueError(
-            f"layout {LAYOUT!r} holds compressible_navier_stokes; the data set is of {dataset.attrs.get('equation')!r}"
-        )
+    expect_equation(dataset, LAYOUT, ("compressible_navier_stokes",))
     expect_nothing_else(dataset, LAYOUT, tuple(fields))
-    expect_common_parameters(dataset, LAYOUT)
-    parameters, times = parameters_of(dataset), times_in(dataset, LAYOUT)
-    strange = sorted(set(parameters) - set(CONSTANTS))
-    if strange:
-        raise ValueError(f"layout {LAYOUT!r} states {', '.join(CONSTANTS)}; it has no place for {', '.join(strange)}")
+    parameters = expect_common_parameters(dataset, LAYOUT, CONSTANTS)
+    times = times_in(dataset, LAYOUT)
     points = [lossless(axis) for axis in grid.coordinates()]
     cells = cells_around(points, LAYOUT)
     boundary = parse_json(dataset.attrs.get("boundary", "null"))
     with replacing(path, size=sizes(fields)) as temporary, h5py.File(temporary, "w") as file:
         chunks = (1, 1, *grid.shape)
         targets = [file.create_dataset(s, fields[n].shape, fields[n].dtype, chunks=chunks) for s, n in stored.items()]
-        for part, blocks in blocks_of([fields[name] for name in stored.values()]):
-            for target, block in zip(targets, blocks):
-                target[part] = block
+        write_blocks(targets, [fields[name] for name in stored.values()])
         for name, axis in zip(coordinates(grid.ndim), points):
             file[name] = axis
         file[T] = lossless(with_spare(times))

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sciops.datasets.conventions import at_resolution, build_dataset
+from sciops.datasets.conventions import build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import cell_extents, number
-from sciops.datasets.formats.shared.expectations import DERIVED, expect, expect_values, words
-from sciops.datasets.formats.shared.hdf5_writing import blocks_of, expect_nothing_else, sizes
-from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.datasets.formats.shared.expectations import DERIVED, expect, expect_nothing_else, expect_values, words
+from sciops.datasets.formats.shared.hdf5_writing import blocks_of, sizes
+from sciops.datasets.formats.shared.reader import Reader
 from sciops.files.whole_files import replacing
 from sciops.grids import Grid
 
@@ -36,9 +36,9 @@ def matches(probe: Probe) -> bool:
     return len(a) == 3 and len(u) == 4 and u[1] == 1 and (u[0], *u[2:]) == a
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
     """a = `nu`, u = `tensor` without its channel axis, on cell centres."""
-    from sciops.datasets.formats.containers.hdf5_arrays import H5Array, lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Array
 
     shape = probe.arrays["nu"].shape[1:]
     extents, seen = cell_extents(probe, _AXES, shape)
@@ -51,16 +51,16 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     fields = {
         "a": (
             ("sample", "x", "y"),
-            lazy(H5Array(probe.path, "nu")),
+            H5Array(probe.path, "nu"),
             {"units": "1", "long_name": "coefficient", "stored_as": "nu"},
         ),
         "u": (
             ("sample", "x", "y"),
-            lazy(H5Array(probe.path, "tensor", drop=(1,))),
+            H5Array(probe.path, "tensor", drop=(1,)),
             {"units": "1", "long_name": "solution", "stored_as": "tensor"},
         ),
     }
-    dataset = build_dataset(
+    return build_dataset(
         fields,
         grid,
         layout="pdebench-darcy",
@@ -70,7 +70,6 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         forcing=1.0 if beta is None else beta,
         positions="assumed" if notes else "stored",
     )
-    return at_resolution(dataset, resolution)
 
 
 def write(groups: list[xr.Dataset], path: Path) -> None:

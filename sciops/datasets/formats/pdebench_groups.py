@@ -24,22 +24,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets.conventions import RECORDS, SPACE, at_resolution, build_dataset, parameters_of
+from sciops.datasets.conventions import RECORDS, SPACE, build_dataset, parameters_of
 from sciops.datasets.formats.containers.sniff import Probe, readable
 from sciops.datasets.formats.containers.yaml_lines import settings
 from sciops.datasets.formats.shared.axes import cell_extents, is_real, numbers, times_of
-from sciops.datasets.formats.shared.expectations import words
-from sciops.datasets.formats.shared.hdf5_writing import (
-    cells_around,
+from sciops.datasets.formats.shared.expectations import (
     expect_nothing_else,
     expect_trajectory,
-    lossless,
-    samples_of,
-    sizes,
     state_fields,
     times_in,
+    words,
 )
-from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.datasets.formats.shared.hdf5_writing import cells_around, lossless, samples_of, sizes
+from sciops.datasets.formats.shared.reader import Reader
 from sciops.datasets.native.hdf5_guard import open_survivable
 from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import replacing
@@ -77,9 +74,9 @@ def matches(probe: Probe) -> bool:
     )
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
     """The channels of `data` as variables over (sample, time, x[, y]), each sample read from its own group."""
-    from sciops.datasets.formats.containers.hdf5_arrays import H5Groups, lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Groups
 
     groups, shape = _groups(probe)
     configs = _configs(probe, groups)
@@ -98,7 +95,7 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     fields: dict[str, Any] = {
         name: (
             ("sample", "time", *SPACE[:ndim]),
-            lazy(H5Groups(probe.path, keys, shape, dtype, axes, pick={-1: channel})),
+            H5Groups(probe.path, keys, shape, dtype, axes, pick={-1: channel}),
             {"units": "1", "long_name": name, "stored_as": f"data[..., {channel}]"},
         )
         for channel, name in enumerate(names)
@@ -111,18 +108,17 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         equation=equation,
         notes=(*placed, *timed, *known),
         times=times,
+        time_comment=comment,
         state=names,
         parameters=common,
         boundary=dict.fromkeys(SPACE[:ndim], WALLS[equation]) if equation in WALLS else None,
         positions="assumed: cell centres" if placed else "stored",
     )
-    if comment:
-        dataset["time"].attrs["comment"] = comment
     if all(group.isascii() and group.isdigit() and len(group) < 16 for group in groups):
         named = np.array([int(group) for group in groups])
         if len(np.unique(named)) == len(named):
             dataset = dataset.assign_coords(sample=("sample", named, {"long_name": "name of the group"}))
-    return at_resolution(dataset, resolution)
+    return dataset
 
 
 def _groups(probe: Probe) -> tuple[list[str], tuple[int, ...]]:

@@ -17,22 +17,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets.conventions import SPACE, at_resolution, build_dataset, parameters_of
+from sciops.datasets.conventions import SPACE, build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.containers.yaml_lines import settings
 from sciops.datasets.formats.shared.axes import MOST_POINTS, check_size, is_real, number, numbers, periodic_cells
-from sciops.datasets.formats.shared.expectations import words
-from sciops.datasets.formats.shared.hdf5_writing import (
-    blocks_of,
+from sciops.datasets.formats.shared.expectations import (
     expect_common_parameters,
+    expect_equation,
     expect_nothing_else,
     expect_trajectory,
-    lossless,
-    sizes,
     state_fields,
-    times_in,
+    times_of_samples,
+    words,
 )
-from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.datasets.formats.shared.hdf5_writing import blocks_of, lossless, sizes
+from sciops.datasets.formats.shared.reader import Reader
 from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import replacing
 from sciops.grids import Grid
@@ -58,9 +57,9 @@ def matches(probe: Probe) -> bool:
     return shapes == expected and all(is_real(probe.arrays[name].dtype, "f") for name in shapes)
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
     """vx, vy and particles over (sample, time, x, y), the force fx, fy over (sample, x, y), lazily."""
-    from sciops.datasets.formats.containers.hdf5_arrays import H5Array, lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Array
 
     samples, stored, nx, ny, _ = probe.arrays["velocity"].shape
     check_size(probe, (nx, ny))
@@ -71,22 +70,22 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         about = {"units": "1", "long_name": f"velocity along {axis}", "stored_as": f"velocity[..., {component}]"}
         about |= {"part_of": "velocity", "component": axis}
         array = H5Array(probe.path, "velocity", pick={-1: component}, stop={1: steps})
-        fields[f"v{axis}"] = (("sample", "time", "x", "y"), lazy(array), about)
+        fields[f"v{axis}"] = (("sample", "time", "x", "y"), array, about)
     array = H5Array(probe.path, "particles", pick={-1: 0}, stop={1: steps})
     about = {"units": "1", "long_name": "tracer", "stored_as": "particles"}
-    fields["particles"] = (("sample", "time", "x", "y"), lazy(array), about)
+    fields["particles"] = (("sample", "time", "x", "y"), array, about)
     for component, axis in enumerate("xy"):
         about = {"units": "1", "long_name": f"force along {axis}", "stored_as": f"force[..., {component}]"}
         about |= {"part_of": "force", "component": axis}
         array = H5Array(probe.path, "force", pick={-1: component})
-        fields[f"f{axis}"] = (("sample", "x", "y"), lazy(array), about)
+        fields[f"f{axis}"] = (("sample", "x", "y"), array, about)
     times, own, timed = _times(probe, samples, steps)
     fields |= own
     viscosity = number(config.get("NU")) if isinstance(config.get("NU"), float) else None
     unknown = () if viscosity is not None else ("attribute config does not state NU: the viscosity is not known",)
     wall = WALLS.get(str(config.get("velocity_extrapolation")))
     grid = box((nx, ny), config.get("domain_size"), wall)
-    dataset = build_dataset(
+    return build_dataset(
         fields,
         grid,
         layout="pdebench-ns",
@@ -98,7 +97,6 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         boundary=dict.fromkeys(SPACE[:2], wall) if wall else None,
         positions="assumed: cell centres of the box, whose size is in the settings",
     )
-    return at_resolution(dataset, resolution)
 
 
 def box(shape: tuple[int, int], size: Any, wall: str | None) -> Grid:
@@ -143,14 +141,10 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
             f"layout {LAYOUT!r} holds vx, vy, particles that evolve, and the force fx, fy; the data set holds "
             f"{', '.join(map(str, dataset.data_vars))}"
         )
-    if dataset.attrs.get("equation") != "navier_stokes_velocity":
-        raise ValueError(
-            f"layout {LAYOUT!r} holds navier_stokes_velocity; the data set is of {dataset.attrs.get('equation')!r}"
-        )
+    expect_equation(dataset, LAYOUT, ("navier_stokes_velocity",))
     expect_nothing_else(dataset, LAYOUT, (*_STATE, *_FORCE))
-    expect_common_parameters(dataset, LAYOUT)
     text = _config(dataset, grid)
-    times = _times_of_samples(dataset)
+    times = lossless(times_of_samples(dataset, LAYOUT))
     vx, vy, particles = (fields[name] for name in _STATE)
     force = [dataset[name].transpose("sample", "x", "y") for name in _FORCE]
     samples, steps, nx, ny = vx.shape
@@ -171,17 +165,8 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
             file["t"] = times
 
 
-def _times_of_samples(dataset: xr.Dataset) -> np.ndarray:
-    if "times" in dataset:
-        return lossless(dataset["times"].transpose("sample", "time").values)
-    times = lossless(times_in(dataset, LAYOUT))
-    return np.broadcast_to(times, (dataset.sizes["sample"], len(times)))
-
-
 def _config(dataset: xr.Dataset, grid: Grid) -> str:
-    parameters = parameters_of(dataset)
-    if set(parameters) - {"viscosity"}:
-        raise ValueError(f"layout {LAYOUT!r} states viscosity; the data set has {', '.join(parameters)}")
+    parameters = expect_common_parameters(dataset, LAYOUT, ("viscosity",))
     boundary: dict[str, Any] = parse_json(dataset.attrs.get("boundary", "{}"))
     kinds = set(boundary.values())
     words_of = {kind: word for word, kind in WALLS.items()}

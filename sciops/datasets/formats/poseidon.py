@@ -27,20 +27,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets.conventions import at_resolution, build_dataset, grid_of, parameters_of, state_of
+from sciops.datasets.conventions import build_dataset, grid_of, parameters_of, state_of
 from sciops.datasets.formats.containers.named_axes import axes_by_name, check_order, shape_by_name
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import check_size, is_real, stated_grid
-from sciops.datasets.formats.shared.expectations import FLOATS, leave_out, words
-from sciops.datasets.formats.shared.hdf5_writing import (
-    blocks_of,
+from sciops.datasets.formats.shared.expectations import (
+    FLOATS,
+    expect_equation,
     expect_nothing_else,
+    expect_one_type,
     expect_trajectory,
-    samples_of,
-    sizes,
-    state_grid,
+    leave_out,
+    words,
 )
-from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.datasets.formats.shared.hdf5_writing import blocks_of, samples_of, sizes, state_grid, write_blocks
+from sciops.datasets.formats.shared.reader import Reader
 from sciops.files.whole_files import replacing
 from sciops.grids import Grid
 
@@ -70,7 +71,7 @@ def matches(probe: Probe) -> bool:
     return probe.kind == "hdf5" and _form(probe) is not None
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
     """The channels as variables over (sample, time, x, y), or a steady pair over (sample, x, y)."""
     form = _form(probe)
     if form in ("samples", "helmholtz"):  # an array a sample
@@ -78,18 +79,16 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
     check_size(probe, max((entry.shape for entry in probe.arrays.values()), key=len))
     if form == "samples":
         names = _in_order(_SAMPLE, probe)
-        dataset = _flow(probe, names, probe.arrays[names[0]].shape)
-    elif form == "helmholtz":
-        dataset = _helmholtz(probe)
-    elif form == "poisson":
-        dataset = _pair(probe, "poisson", {"f": ("source", {}), "u": ("solution", {})})
-    elif form == "airfoil":
-        dataset = _pair(probe, "airfoil", {"a": ("solution", {1: 0}), "u": ("solution", {1: 1})})
-    elif form == "scalar":
-        dataset = _scalar(probe)
-    else:
-        dataset = _flow(probe, form, shape_by_name(probe.arrays[str(form)], _DIMS)[1:])
-    return at_resolution(dataset, resolution)
+        return _flow(probe, names, probe.arrays[names[0]].shape)
+    if form == "helmholtz":
+        return _helmholtz(probe)
+    if form == "poisson":
+        return _pair(probe, "poisson", {"f": ("source", {}), "u": ("solution", {})})
+    if form == "airfoil":
+        return _pair(probe, "airfoil", {"a": ("solution", {1: 0}), "u": ("solution", {1: 1})})
+    if form == "scalar":
+        return _scalar(probe)
+    return _flow(probe, form, shape_by_name(probe.arrays[str(form)], _DIMS)[1:])
 
 
 def channels_of(key: str, count: int) -> tuple[str, ...]:
@@ -166,7 +165,7 @@ def _in_order(pattern: re.Pattern, probe: Probe) -> list[str]:
 
 def _flow(probe: Probe, key: Any, shape: tuple[int, ...]) -> xr.Dataset:
     """Channels of one array, or of one array a sample; shape without the samples."""
-    from sciops.datasets.formats.containers.hdf5_arrays import H5Groups, lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Groups
 
     one = isinstance(key, str)
     names = channels_of(key if one else "velocity", shape[1])
@@ -182,7 +181,7 @@ def _flow(probe: Probe, key: Any, shape: tuple[int, ...]) -> xr.Dataset:
         stored = f"{key}[:, :, {channel}]" if one else f"sample_…[:, {channel}]"
         fields[name] = (
             ("sample", "time", *_SPACE),
-            lazy(array),
+            array,
             {"units": "1", "long_name": name, "stored_as": stored},
         )
     natural = natural_grid(equation, shape[2:])
@@ -191,27 +190,25 @@ def _flow(probe: Probe, key: Any, shape: tuple[int, ...]) -> xr.Dataset:
 
 
 def _scalar(probe: Probe) -> xr.Dataset:
-    from sciops.datasets.formats.containers.hdf5_arrays import lazy
 
     shape = shape_by_name(probe.arrays["solution"], _DIMS)
     pick = {2: 0} if len(shape) == 5 else {}
     about = {"units": "1", "long_name": "solution", "stored_as": "solution"}
-    fields = {"u": (("sample", "time", *_SPACE), lazy(_array(probe, "solution", pick)), about)}
+    fields = {"u": (("sample", "time", *_SPACE), _array(probe, "solution", pick), about)}
     if "c" in probe.arrays:
         about = {"units": "1", "long_name": "speed of sound", "stored_as": "c"}
-        fields["c"] = (("sample", *_SPACE), lazy(_array(probe, "c")), about)
+        fields["c"] = (("sample", *_SPACE), _array(probe, "c"), about)
     equation = "wave" if "c" in probe.arrays else "unknown"
     return _built(probe, fields, equation, natural_grid(equation, shape[-2:]), state=("u",))
 
 
 def _pair(probe: Probe, equation: str, parts: dict[str, tuple[str, dict[int, int]]]) -> xr.Dataset:
-    from sciops.datasets.formats.containers.hdf5_arrays import lazy
 
     words = {"f": "source", "u": "density" if equation == "airfoil" else "solution", "a": "shape of the airfoil"}
     fields = {
         name: (
             ("sample", *_SPACE),
-            lazy(_array(probe, key, pick)),
+            _array(probe, key, pick),
             {"units": "1", "long_name": words[name], "stored_as": key},
         )
         for name, (key, pick) in parts.items()
@@ -230,7 +227,7 @@ def _array(probe: Probe, key: str, pick: Mapping[int, int] = MappingProxyType({}
 
 
 def _helmholtz(probe: Probe) -> xr.Dataset:
-    from sciops.datasets.formats.containers.hdf5_arrays import H5Groups, lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Groups
 
     groups = [name.rsplit("/", 1)[0] for name in _in_order(_HELMHOLTZ, probe) if name.endswith("/u")]
     arrays = {}
@@ -243,7 +240,7 @@ def _helmholtz(probe: Probe) -> xr.Dataset:
     fields = {
         name: (
             ("sample", *_SPACE) if name != "bc" else ("sample",),
-            lazy(array),
+            array,
             {"units": "1", "long_name": words[name], "stored_as": name},
         )
         for name, array in arrays.items()
@@ -280,11 +277,7 @@ def _built(
 def write(groups: list[xr.Dataset], path: Path) -> None:
     """The form of the layout that belongs to the equation; times have no place in any, and are refused."""
     (dataset,) = groups
-    equation = dataset.attrs.get("equation")
-    if equation not in {**_STEADY, **_EVOLVING}:
-        raise ValueError(
-            f"layout {LAYOUT!r} holds {', '.join({**_STEADY, **_EVOLVING})}; the data set is of {equation!r}"
-        )
+    equation = expect_equation(dataset, LAYOUT, (*_STEADY, *_EVOLVING))
     if parameters_of(dataset):
         raise ValueError(f"layout {LAYOUT!r} has no place for the constants {', '.join(parameters_of(dataset))}")
     lost = [name for name in ("time", "times") if name in dataset.variables]
@@ -294,7 +287,7 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     if grid.ndim != 2 or grid.shape[0] != grid.shape[1]:
         raise ValueError(f"layout {LAYOUT!r} holds n × n points; the data set has {words(grid)}")
     with_parts = _steady if equation in _STEADY else _evolving
-    with_parts(dataset, str(equation), path)
+    with_parts(dataset, equation, path)
 
 
 def _evolving(dataset: xr.Dataset, equation: str, path: Path) -> None:
@@ -314,8 +307,7 @@ def _evolving(dataset: xr.Dataset, equation: str, path: Path) -> None:
             f"channels; the data set has {', '.join(names)}"
         )
     fields = [dataset[name].transpose("sample", "time", "x", "y") for name in names]
-    if len({field.dtype for field in fields}) > 1:
-        raise ValueError(f"layout {LAYOUT!r} holds one array; the fields here have several dtypes: use astype")
+    expect_one_type(fields, LAYOUT)
     flat = equation == "wave"
     shape = fields[0].shape if flat else (*fields[0].shape[:2], len(fields), *grid.shape)
     speed = {"c": _steady_field(dataset, "c")} if flat else {}
@@ -327,8 +319,7 @@ def _evolving(dataset: xr.Dataset, equation: str, path: Path) -> None:
             target[part] = blocks[0] if flat else np.stack(blocks, 2)
         for name, field in speed.items():
             held = file.create_dataset(name, field.shape, field.dtype)
-            for part, (block,) in blocks_of([field]):
-                held[part] = block
+            write_blocks([held], [field])
         state_grid(file, grid, natural_grid(equation, grid.shape)[0])
 
 
@@ -365,8 +356,7 @@ def _targets(file: Any, equation: str, a: xr.DataArray, u: xr.DataArray) -> list
         arrays = [file.create_dataset(k, f.shape, f.dtype) for k, f in (("source", a), ("solution", u))]
         return [array.__setitem__ for array in arrays]
     if equation == "airfoil":
-        if a.dtype != u.dtype:
-            raise ValueError(f"layout {LAYOUT!r} holds one array; a is {a.dtype}, u {u.dtype}: use astype")
+        expect_one_type([a, u], LAYOUT)
         whole = file.create_dataset("solution", (len(u), 2, *u.shape[1:]), u.dtype)
         return [lambda part, block, i=i: whole.__setitem__((part[0], i, *part[1:]), block) for i in range(2)]
     return []

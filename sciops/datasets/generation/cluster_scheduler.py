@@ -7,6 +7,7 @@ certificate can run code as the user of the other end.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from distributed import Security
 from distributed.comm import get_address_host_port, parse_address
@@ -40,7 +41,7 @@ def security_for(address: str, *, insecure: bool = False) -> Security:
             f"--scheduler {address} asks for no certificate: whoever reaches its port can run code as you; start it "
             "with `dask scheduler` and certificates, or accept that with --insecure-scheduler"
         )
-    security = Security(require_encryption=True)
+    security: Any = Security(require_encryption=True)
     missing = [name for field, name in _SETTINGS.items() if not getattr(security, field)]
     if missing:
         raise ValueError(

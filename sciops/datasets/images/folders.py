@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from sciops.datasets.messages import shown
-from sciops.files.budget import Budget, OverBudget, Spending, current_budget, over_budget
-from sciops.files.untrusted import check_regular
+from sciops.files.budget import Budget, Spending, current_budget, over_budget
+from sciops.files.untrusted import check_regular, refusing
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _TIFF_BITS, _TIFF_KIND, _WHITE_IS_ZERO = 258, 262, 0
@@ -60,28 +59,21 @@ class ImageFiles:
             raise ImportError("image files need pillow: pip install 'sciops[vision]'") from None
         spent = Spending(check_regular(path), budget=self.budget)
         mode = "RGB" if self.channels == 3 else "L"
-        try:
-            with warnings.catch_warnings(), open(path, "rb", buffering=0) as raw:
-                warnings.simplefilter("ignore")
-                with _opened(_Counted(raw, spent)) as image:
-                    wide, high = image.size
-                    scale = self.size / min(image.size)
-                    resized = tuple(max(self.size, round(n * scale)) for n in image.size)
-                    each = _bytes_of_pixel(image.mode) + _bytes_of_pixel(mode)
-                    spent.take(bytes=wide * high * each, what=f"{wide}×{high} pixels")
-                    made = resized[0] * resized[1] * _bytes_of_pixel(mode) if resized != image.size else 0
-                    if image.format in ("JPEG", "MPO"):
-                        _check_scans(path, wide * high, self.budget)
-                    spent.take(bytes=2 * made, what=f"resizing {wide}×{high} pixels to {resized[0]}×{resized[1]}")
-                    image = _eight_bits(image).convert(mode)
-                    spent.take(what=f"{wide}×{high} pixels")
-        except OverBudget:
-            raise
-        except Exception as error:  # decoders raise anything on damaged files
-            said = str(error) or type(error).__name__
-            raise ValueError(
-                f"{path}: not an image that can be read ({shown(said, 200)}); remove or replace it"
-            ) from None
+        damaged = refusing(f"{path}: not an image that can be read ({{error}}); remove or replace it")
+        with damaged, warnings.catch_warnings(), open(path, "rb", buffering=0) as raw:
+            warnings.simplefilter("ignore")
+            with _opened(_Counted(raw, spent)) as image:
+                wide, high = image.size
+                scale = self.size / min(image.size)
+                resized = tuple(max(self.size, round(n * scale)) for n in image.size)
+                each = _bytes_of_pixel(image.mode) + _bytes_of_pixel(mode)
+                spent.take(bytes=wide * high * each, what=f"{wide}×{high} pixels")
+                made = resized[0] * resized[1] * _bytes_of_pixel(mode) if resized != image.size else 0
+                if image.format in ("JPEG", "MPO"):
+                    _check_scans(path, wide * high, self.budget)
+                spent.take(bytes=2 * made, what=f"resizing {wide}×{high} pixels to {resized[0]}×{resized[1]}")
+                image = _eight_bits(image).convert(mode)
+                spent.take(what=f"{wide}×{high} pixels")
         wide, high = resized
         if (wide, high) != image.size:
             image = image.resize((wide, high), Image.Resampling.BILINEAR)
@@ -114,7 +106,7 @@ def _opened(file: io.BufferedReader) -> Any:
     begins = file.read(16)
     for name in _FORMATS:
         open_header, accepts = Image.OPEN.get(name, (None, None))
-        if open_header is not None and accepts(begins) is True:
+        if open_header is not None and accepts is not None and accepts(begins) is True:
             file.seek(0)
             return open_header(file, "")
     raise UnidentifiedImageError("its first bytes are not those of " + ", ".join(_FORMATS))

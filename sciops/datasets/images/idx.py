@@ -7,7 +7,7 @@ import math
 import os
 import zlib
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from sciops.files.budget import Budget, Spending, check_rank
 from sciops.files.untrusted import check_regular
 from sciops.files.whole_files import replacing
 
-_KINDS = {
+_KINDS: dict[int, np.dtype] = {
     0x08: np.dtype("u1"),
     0x09: np.dtype("i1"),
     0x0B: np.dtype(">i2"),
@@ -76,16 +76,11 @@ def write_idx(path: str | os.PathLike, values: np.ndarray) -> Path:
 
 
 def _regular(path: str | os.PathLike) -> Path:
-    try:
-        return check_regular(path)
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{path}: no such file; expected an IDX file, such as train-images-idx3-ubyte.gz"
-        ) from None
+    return check_regular(path, missing=": no such file; expected an IDX file, such as train-images-idx3-ubyte.gz")
 
 
 def _array(
-    file: BinaryIO, path: Path, dtype: str | None, ndim: int | None, spent: Spending, stored: int | None
+    file: Any, path: Path, dtype: str | None, ndim: int | None, spent: Spending, stored: int | None
 ) -> np.ndarray:
     """stored : bytes of the file, where it is not compressed"""
     magic = file.read(4)

@@ -16,7 +16,7 @@ from sciops.datasets.images.dataset import ImageDataset, statistics
 from sciops.datasets.images.digits import LEVELS, read_digits
 from sciops.datasets.images.folders import ImageFiles, class_folders, list_folder
 from sciops.datasets.images.idx import read_within
-from sciops.files.budget import Budget, Spending, opening_within
+from sciops.files.budget import Budget, Spending, within_budget
 
 FASHION = (
     "T-shirt/top",
@@ -44,6 +44,7 @@ class _Source:
     levels: float = 255
 
 
+@within_budget
 def load_images(
     name_or_path: str | os.PathLike = "digits",
     *,
@@ -81,19 +82,6 @@ def load_images(
 
     >>> load_images("fashion-mnist", train=10_000, size=56).train       # doctest: +SKIP
     """
-    with opening_within(budget):
-        return _splits(name_or_path, (train, validation, test), size, channels, seed, standardize)
-
-
-def _splits(
-    name_or_path: str | os.PathLike,
-    counts: tuple[int | None, int | None, int | None],
-    size: int | None,
-    channels: int,
-    seed: int,
-    standardize: bool,
-) -> Splits:
-    train, validation, test = counts
     source = _source(name_or_path, size, channels)
     random = np.random.default_rng(seed)
     asked = {"test": test, "validation": validation, "train": train}

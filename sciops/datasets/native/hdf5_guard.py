@@ -21,9 +21,8 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from sciops.datasets.messages import shown
 from sciops.datasets.native.hdf5_visit import (
     DEEPEST,
     PER_OBJECT,
@@ -34,13 +33,13 @@ from sciops.datasets.native.hdf5_visit import (
     Unlisted,
 )
 from sciops.files.budget import Budget, current_budget, over_budget
+from sciops.files.messages import shown
 
 # of computing that a file may take, by its size; its objects add to it; its budget bounds them all
 _SECONDS, _PER_BYTE = 0.25, 3e-7
 _PATIENCE, _SILENT = 60.0, 256  # seconds that disks may take; the status of a process that waits for longer
 # glibc's allocator that ends a process which has written over its ends; other systems know neither word
 _CHECKED = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
-_SEEN: dict[tuple[tuple[int, ...], Budget], int | None] = {}  # (file, budget) → status, for forked processes too
 _VISIT = Path(__file__).with_name("hdf5_visit.py")
 
 
@@ -106,11 +105,16 @@ def _of_process(pid: int) -> Guard:
 
 
 class Guard:
-    """The process that looks at files, begun anew when one has ended it."""
+    """The process that looks at files; it is started again when a file has ended it.
+
+    seen : (file, budget) → status. Of all guards, since it says what is in files: a forked process knows it too
+    """
+
+    seen: ClassVar[dict[tuple[tuple[int, ...], Budget], int | None]] = {}
 
     def __init__(self) -> None:
         self.owner, self.lock = os.getpid(), threading.Lock()
-        self.process: subprocess.Popen | None = None
+        self.process: Any = None
         self.possible = True
         atexit.register(self.close)
 
@@ -121,11 +125,11 @@ class Guard:
             about = os.fstat(descriptor)
             key = (_identity(about), budget)
             with self.lock:
-                if key not in _SEEN:
+                if key not in self.seen:
                     # the first is this file, whatever has its name by then; not all systems have such places
                     places = [f"/proc/{os.getpid()}/fd/{descriptor}", str(path.absolute())]
-                    _SEEN[key] = self._status(places, _allowed(about.st_size), budget) if self.possible else None
-                status = _SEEN[key]
+                    self.seen[key] = self._status(places, _allowed(about.st_size), budget) if self.possible else None
+                status = self.seen[key]
         finally:
             os.close(descriptor)
         if status is not None:
@@ -154,7 +158,7 @@ class Guard:
                 return status
         return None
 
-    def _running(self) -> subprocess.Popen | None:
+    def _running(self) -> Any:
         if self.process is None:
             try:
                 self.process = subprocess.Popen(

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from sciops.datasets.conventions import SPACE
-from sciops.datasets.messages import shown
 from sciops.datasets.native.hdf5_guard import open_survivable
 from sciops.datasets.native.inflation import Inflation
 from sciops.datasets.native.schema import check_schema, finest_first
 from sciops.datasets.native.store import Stored
 from sciops.files.budget import current_budget, opening_within
+from sciops.files.messages import shown
 
 _NOT_NATIVE = "HDF5, but no native file (it lacks sciops_schema); sciops.open_dataset reads other layouts"
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from sciops.datasets.messages import shown
 from sciops.files.budget import Budget, Spending, current_budget
+from sciops.files.messages import shown
 
 _RATIO = 1032  # bytes that a byte of a deflated stream can unpack to
 _DEFLATE, _FLETCHER = 1, 3  # numbers of HDF5's filters
@@ -43,18 +43,13 @@ class Inflation:
 
         Raises ValueError for a chunk that unpacks to more than the numbers of a chunk.
         """
-        if not self.is_needed(item):
-            return
-        read = _touched(key, item.shape, item.chunks, self._left)
-        for offset in self._left[read]:
-            self._measure(item, tuple(int(place) for place in offset))
-        self._left = self._left[~read]
-
-    def is_needed(self, item: Any) -> bool:
-        """Whether chunks of an open h5py array remain to be measured."""
-        if self._left is None:
-            self._left = self._large(item)
-        return len(self._left) > 0
+        left = self._left if self._left is not None else self._large(item)
+        if len(left):
+            read = _touched(key, item.shape, item.chunks, left)
+            for offset in left[read]:
+                self._measure(item, tuple(int(place) for place in offset))
+            left = left[~read]
+        self._left = left
 
     def _large(self, item: Any) -> np.ndarray:
         """Where the chunks begin that could unpack to more than the budget."""

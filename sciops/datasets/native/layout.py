@@ -54,14 +54,8 @@ def create_group(
     group = file.create_group(name)
     group.dimensions = dict(sizes)
     for key, (dims, dtype, attributes) in variables.items():
-        dtype, attributes = np.dtype(dtype), to_store(attributes)
+        dtype, attributes = stored_form(dtype, attributes)
         options: dict[str, Any] = {}
-        if dtype.kind == "b":  # netCDF has no booleans; xarray reads this attribute back
-            dtype, attributes = np.dtype(np.int8), {**attributes, "dtype": "bool"}
-        if dtype.kind not in "iuf":
-            raise TypeError(
-                f"variable {key} of {name} has dtype {dtype}; a native file holds real numbers and booleans"
-            )
         shape = [sizes[dim] for dim in dims]
         if len(dims) == 1 and shape[0]:
             options = {"chunks": (min(shape[0], _NUMBERS),), "fletcher32": True}
@@ -73,6 +67,20 @@ def create_group(
         set_attributes(variable, attributes)
     set_attributes(group, attrs)
     return group
+
+
+def stored_form(dtype: Any, attrs: Mapping[str, Any]) -> tuple[np.dtype, dict[str, Any]]:
+    """(type, attributes) with which a native file stores a variable.
+
+    Booleans, which netCDF does not have, become int8 with an attribute that xarray reads back. Raises TypeError for
+    anything but real numbers and booleans.
+    """
+    dtype, attrs = np.dtype(dtype), to_store(attrs)
+    if dtype.kind == "b":
+        return np.dtype(np.int8), {**attrs, "dtype": "bool"}
+    if dtype.kind not in "iuf":
+        raise TypeError(f"dtype {dtype}: a native file holds real numbers and booleans")
+    return dtype, attrs
 
 
 def chunks_of(dims: Sequence[str], shape: Sequence[int], itemsize: int) -> tuple[int, ...]:

@@ -9,21 +9,19 @@ from typing import Any
 
 import numpy as np
 import xarray
-from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from sciops.datasets.lazy import LazyArray
 from sciops.datasets.native.store import Store, Stored
 
 
-class StoredArray(BackendArray):
+class StoredArray(LazyArray):
     """An array of a store as xarray's lazy backend array; it can be pickled and forked."""
 
     def __init__(self, store: Store, key: str, about: Stored) -> None:
         self.store, self.key, self.shape, self.dtype = store, key, about.shape, about.dtype
 
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        # HDF5 takes one list of indices in a selection, xarray's adapter does the rest
-        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self._read)
+    supports = indexing.IndexingSupport.OUTER_1VECTOR  # HDF5 takes one list of indices in a selection
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
         return self.store.read(self.key, key)

@@ -172,16 +172,21 @@ def _short(value: Any) -> str:
 
 def read_part(plan: Plan, index: int, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
     """The arrays of a part; a damaged part is removed and OSError raised."""
-    path = plan.part(index)
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as part:
+        with open(plan.part(index), "rb") as file, np.load(file, allow_pickle=False) as part:
             _check(plan, index, part)
             return {name: part[name] for name in names or part.files if name != "about"}
     except DAMAGED as error:
-        path.unlink(missing_ok=True)
-        raise OSError(
-            f"{path} was damaged ({error}) and is removed; run the same command again: it makes only that part anew"
-        ) from None
+        raise removed(plan, index, error) from None
+
+
+def removed(plan: Plan, index: int, error: Exception) -> OSError:
+    """Removes a damaged part; the error to raise."""
+    plan.part(index).unlink(missing_ok=True)
+    return OSError(
+        f"{plan.part(index)} was damaged ({error}) and is removed; run the same command again: it makes only that part "
+        "again"
+    )
 
 
 def is_sound(plan: Plan, index: int) -> bool:

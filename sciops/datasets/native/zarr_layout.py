@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops.datasets.native.attributes import to_store
-from sciops.datasets.native.layout import chunks_of, plain_attribute
+from sciops.datasets.native.layout import chunks_of, plain_attribute, stored_form
 from sciops.datasets.native.zarr_store import missing_zarr
 from sciops.files.untrusted import parse_json
 
@@ -150,13 +149,9 @@ def spec_of(
 ) -> ZarrSpec:
     """How a variable is stored: in shards of so many samples when ``sample`` leads it, in one piece otherwise.
 
-    Raises TypeError for anything but real numbers and booleans; these are kept as int8, as in HDF5.
+    Types as in HDF5 (`stored_form`).
     """
-    dtype, attrs = np.dtype(dtype), to_store(attrs)
-    if dtype.kind == "b":
-        dtype, attrs = np.dtype(np.int8), {**attrs, "dtype": "bool"}
-    if dtype.kind not in "iuf":
-        raise TypeError(f"dtype {dtype}: a native file holds real numbers and booleans")
+    dtype, attrs = stored_form(dtype, attrs)
     shard = shard if tuple(dims[:1]) == ("sample",) else None
     return ZarrSpec(tuple(dims), tuple(shape), dtype.newbyteorder("<"), attrs, shard, level)
 

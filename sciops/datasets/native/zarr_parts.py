@@ -18,10 +18,10 @@ import numpy as np
 
 from sciops.datasets.native.content import groups_of, root_attributes_of
 from sciops.datasets.native.files import now
-from sciops.datasets.native.parts import Plan
+from sciops.datasets.native.parts import Plan, removed
 from sciops.datasets.native.zarr_files import write_file
 from sciops.datasets.native.zarr_layout import ZarrSpec, array_files, group_json, shard_bytes, shard_values, spec_of
-from sciops.files.digest import is_whole, sealed
+from sciops.files.digest import DAMAGED, is_whole, sealed
 from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import create_new, replacing, synchronize
 
@@ -62,8 +62,8 @@ def read_part(plan: Plan, index: int, names: Sequence[str] | None = None) -> dic
         shards = _receipt(plan, index)
         specs = _specs(plan, _empty(plan, index, shards))
         return {name: shard_values(specs[name], index, _data(plan, index, name, shards)) for name in names or shards}
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise _damaged(plan, index, error) from None
+    except DAMAGED as error:
+        raise removed(plan, index, error) from None
 
 
 def is_sound(plan: Plan, index: int) -> bool:
@@ -71,7 +71,7 @@ def is_sound(plan: Plan, index: int) -> bool:
     try:
         shards = _receipt(plan, index)
         return all(_data(plan, index, name, shards) is not None for name in shards)
-    except (ValueError, KeyError, TypeError, OSError):
+    except DAMAGED:
         return False
 
 
@@ -114,16 +114,8 @@ def _check_shards(plan: Plan, index: int, *, lengths_alone: bool) -> None:
                 raise ValueError(f"{file} has {file.stat().st_size} bytes, expected {about['bytes']}")
             if not lengths_alone:
                 _data(plan, index, name, shards)
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise _damaged(plan, index, error) from None
-
-
-def _damaged(plan: Plan, index: int, error: Exception) -> OSError:
-    plan.part(index).unlink(missing_ok=True)
-    return OSError(
-        f"{plan.part(index)} was damaged ({error}) and is removed; run the same command again: it makes only that part "
-        "anew"
-    )
+    except DAMAGED as error:
+        raise removed(plan, index, error) from None
 
 
 def _store(plan: Plan) -> Path:

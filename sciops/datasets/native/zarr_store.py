@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from sciops.datasets.conventions import SPACE
-from sciops.datasets.messages import shown
 from sciops.datasets.native.schema import check_schema, finest_first
 from sciops.datasets.native.store import Stored
 from sciops.files.budget import Spending, current_budget, over_budget
+from sciops.files.messages import shown
 from sciops.files.untrusted import read_json
 
 _MOST_JSON = 1 << 24  # bytes of a zarr.json: more is no description

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sciops.datasets.messages import shown
-from sciops.files.budget import Budget, OverBudget, opening_within
+from sciops.files.budget import Budget, within_budget
 from sciops.files.digest import is_sealed, is_whole, sealed
 from sciops.files.json_files import plain, write_atomically
 from sciops.files.tensor_files import opened_tensors
-from sciops.files.untrusted import check_regular, parse_json
+from sciops.files.untrusted import check_regular, parse_json, refusing
 from sciops.files.writable import writable_file
 
 FORMAT, BEFORE = "sciops.speech.2", "sciops.speech.1"
@@ -163,6 +162,7 @@ def save_corpus(corpus: SpeechCorpus, path: str | Path) -> Path:
     return write_atomically(path, save(arrays, sealed(header, arrays)))
 
 
+@within_budget
 def load_corpus(path: str | Path, *, budget: Budget | None = None) -> SpeechCorpus:
     """What `save_corpus` wrote; `budget` as in `sciops.open_dataset`.
 
@@ -170,17 +170,10 @@ def load_corpus(path: str | Path, *, budget: Budget | None = None) -> SpeechCorp
     Files of format 1 have the corpus's hash alone, which leaves out `about`.
     """
     path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no corpus here; python -m data_gen.speech --output {path} makes one")
-    check_regular(path)
-    try:
-        with opening_within(budget):
-            return _corpus(path)
-    except OverBudget:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
-        raise ValueError(f"{path}: not a whole speech corpus ({shown(said, 200)}); make it again") from None
+    check_regular(path, missing=f": no corpus here; python -m data_gen.speech --output {path} makes one")
+    refused = f"{path}: not a whole speech corpus ({{error}}); make it again"
+    with refusing(refused, ValueError, KeyError, TypeError, AttributeError):
+        return _corpus(path)
 
 
 def _corpus(path: Path) -> SpeechCorpus:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sciops.datasets.speech import espeak_library as _espeak_library
+from sciops.datasets.speech import espeak_library
 from sciops.datasets.speech.corpus import SpeechCorpus, cached_corpus
 from sciops.datasets.speech.espeak_library import INSTALL, SAMPLE_RATE, library_path
 from sciops.files.json_files import plain
@@ -153,5 +153,5 @@ def _made(config: EspeakConfig) -> SpeechCorpus:
 
 
 def _process(given: str | None, *arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-P", _espeak_library.__file__, *arguments]
+    command = [sys.executable, "-P", espeak_library.__file__, *arguments]
     return subprocess.run(command, input=given, capture_output=True, text=True, check=False)

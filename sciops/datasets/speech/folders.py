@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from sciops.datasets.messages import shown
 from sciops.datasets.speech.corpus import Utterance
 from sciops.datasets.speech.sentences import normalized
-from sciops.files.budget import Budget, OverBudget, Spending, current_budget
-from sciops.files.untrusted import check_regular, read_text
+from sciops.files.budget import Budget, Spending, current_budget
+from sciops.files.messages import shown
+from sciops.files.untrusted import check_regular, read_text, refusing
 
 SUFFIXES = (".flac", ".wav")
+_DAMAGED = "{}: not a recording that can be read ({{error}}); remove or replace it"
 
 
 class SpeechFiles:
@@ -107,22 +108,17 @@ def read_audio(path: str | os.PathLike, *, budget: Budget | None = None) -> tupl
     path = Path(path)
     if path.suffix.lower() == ".wav":
         return read_wav(path, budget=budget)
-    spent = Spending(_regular(path), budget=budget)
+    spent = Spending(check_regular(path, missing=": no such file"), budget=budget)
     try:
         import soundfile
     except (ImportError, OSError):
         raise ImportError(f"{path}: files of {path.suffix} need soundfile: pip install 'sciops[speech]'") from None
-    try:
-        with soundfile.SoundFile(path) as file:
-            bands, rate, stated = file.channels, file.samplerate, file.frames
-            spent.take(bytes=4 * stated * (bands + (bands > 1)), what=f"{stated} samples of {bands} channels")
-            audio = file.read(dtype="float32")
-    except OverBudget:
-        raise
-    except Exception as error:  # what its C library says of damaged files
-        raise _damaged(path, error) from None
-    if len(audio) != stated:
-        raise _damaged(path, ValueError(f"its header states {stated} samples, it has {len(audio)}"))
+    with refusing(_DAMAGED.format(path)), soundfile.SoundFile(path) as file:
+        bands, rate, stated = file.channels, file.samplerate, file.frames
+        spent.take(bytes=4 * stated * (bands + (bands > 1)), what=f"{stated} samples of {bands} channels")
+        audio = file.read(dtype="float32")
+        if len(audio) != stated:
+            raise ValueError(f"its header states {stated} samples, it has {len(audio)}")
     spent.take(what=f"{stated} samples")
     return _one_channel(path, audio), int(rate)
 
@@ -135,15 +131,12 @@ def read_wav(path: str | os.PathLike, *, budget: Budget | None = None) -> tuple[
     from scipy.io import wavfile
 
     path = Path(path)
-    spent = Spending(_regular(path), budget=budget)
+    spent = Spending(check_regular(path, missing=": no such file"), budget=budget)
     _count_chunks(path, spent)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # a file cut short is a warning to scipy
-            warnings.filterwarnings("ignore", message="Chunk .*not understood")
-            rate, samples = wavfile.read(path)
-    except Exception as error:  # anything at all, on damaged files
-        raise _damaged(path, error) from None
+    with refusing(_DAMAGED.format(path)), warnings.catch_warnings():
+        warnings.simplefilter("error")  # a file cut short is a warning to scipy
+        warnings.filterwarnings("ignore", message="Chunk .*not understood")
+        rate, samples = wavfile.read(path)
     spent.take(bytes=4 * samples.size, what=f"{len(samples)} samples")
     audio = samples.astype(np.float32)
     if samples.dtype == np.uint8:
@@ -166,21 +159,10 @@ def _count_chunks(path: Path, spent: Spending) -> None:
             at += 8 + length + length % 2
 
 
-def _regular(path: Path) -> Path:
-    try:
-        return check_regular(path)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: no such file") from None
-
-
 def _one_channel(path: Path, audio: np.ndarray) -> np.ndarray:
     if not audio.size or not np.isfinite(audio).all():
         raise ValueError(f"{path}: {'no samples' if not audio.size else 'samples that are not finite'}; remove it")
     return np.ascontiguousarray(audio if audio.ndim == 1 else audio.mean(1))
-
-
-def _damaged(path: Path, error: Exception) -> ValueError:
-    return ValueError(f"{path}: not a recording that can be read ({shown(str(error), 200)}); remove or replace it")
 
 
 def _existing(folder: str | os.PathLike) -> Path:
@@ -191,9 +173,6 @@ def _existing(folder: str | os.PathLike) -> Path:
 
 
 def _lines(path: Path, budget: Budget | None) -> list[str]:
-    try:
-        return [
-            line for line in read_text(path, Spending(check_regular(path), budget=budget)).splitlines() if line.strip()
-        ]
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: not text in UTF-8") from None
+    with refusing(f"{path}: not text in UTF-8", UnicodeDecodeError):
+        text = read_text(path, Spending(check_regular(path), budget=budget))
+    return [line for line in text.splitlines() if line.strip()]

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sciops.files import untrusted as _untrusted
-from sciops.files.budget import Budget, opening_within
+from sciops.files import untrusted
+from sciops.files.budget import Budget, within_budget
+from sciops.files.untrusted import check_regular
 
 __all__ = ["CORPORA", "Characters", "characters", "read_corpus", "read_documents", "read_text"]
 
@@ -47,6 +48,7 @@ def read_corpus(name: str) -> str:
     return "\n".join(_plain(page.read_text(encoding="utf-8")) for page in pages)
 
 
+@within_budget
 def read_text(path: str | os.PathLike, *, budget: Budget | None = None) -> str:
     """The text of a UTF-8 file, without a byte order mark; `budget` as in `sciops.open_dataset`.
 
@@ -55,11 +57,9 @@ def read_text(path: str | os.PathLike, *, budget: Budget | None = None) -> str:
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder: expected a text file; read_documents reads folders")
+    check_regular(path, missing=" does not exist: expected a text file")
     try:
-        with opening_within(budget):
-            return _untrusted.read_text(path)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} does not exist: expected a text file") from None
+        return untrusted.read_text(path)
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path} is not UTF-8 text: byte {error.start} is 0x{error.object[error.start]:02x}; convert it "

@@ -63,7 +63,7 @@ def package_descriptions(
     if not found:
         raise FileNotFoundError(f"{status} and {lists}/*_Translation-en: neither is here; they are a Debian system's")
     described = [(stanza, field) for path, field in found for stanza in _stanzas(_read(path)) if field in stanza]
-    sources = {}
+    sources: dict[str, str] = {}
     if translations:
         for path in sorted(lists.glob("*_Packages*")):
             sources |= {s["Package"]: s["Source"] for s in _stanzas(_read(path)) if "Source" in s}
@@ -71,7 +71,7 @@ def package_descriptions(
     for stanza, field in described:
         short, _, long = stanza[field].partition("\n")
         name = stanza["Package"]
-        source = stanza.get("Source", sources.get(name, name)).split()[0]
+        source = (stanza.get("Source") or sources.get(name, name)).split()[0]
         pairs.append(Summarised(_flowing(long), short.strip(), f"debian/{source}"))
     return without_repeats(_long_enough(pairs, least))
 
@@ -144,7 +144,8 @@ def split_summaries(pairs: Sequence[Summarised], *, held_out: float = 0.1, seed:
 
 def _contained(summaries: Iterable[str], texts: Iterable[str]) -> set[tuple[str, ...]]:
     """The summaries, as words, that stand in one of the texts."""
-    starting, known = defaultdict(set), set()
+    starting: defaultdict[tuple[str, ...], set[tuple[str, ...]]] = defaultdict(set)
+    known: set[tuple[str, ...]] = set()
     for summary in summaries:
         of_summary = tuple(words(summary))
         starting[of_summary[:2]].add(of_summary)
@@ -170,6 +171,7 @@ def _read(path: Path) -> str:
         return check_regular(path).read_text(encoding="utf-8", errors="replace")
     spent, parts = Spending(check_regular(path)), []
     with subprocess.Popen([str(APT_HELPER), "cat-file", str(path)], stdout=subprocess.PIPE) as helper:
+        assert helper.stdout is not None
         try:
             while part := helper.stdout.read(_PIECE):
                 spent.take(bytes=5 * len(part), what="its unpacked text")  # as bytes, and up to four a character

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from sciops.datasets.messages import shown
 from sciops.datasets.text.sequence_tasks import NOT_ASKED
-from sciops.files.untrusted import check_regular
+from sciops.files.untrusted import check_regular, refusing
 from sciops.grids import Grid
 
 __all__ = ["TokenSequences", "TokenWindows", "open_tokens", "write_tokens"]
@@ -128,21 +127,15 @@ def open_tokens(path: str | os.PathLike) -> np.ndarray:
 
     Raises FileNotFoundError, and ValueError for a file that holds no tokens.
     """
-    path = Path(path)
-    try:
-        check_regular(path)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} does not exist: expected a file of write_tokens") from None
+    path = check_regular(path, missing=" does not exist: expected a file of write_tokens")
     with open(path, "rb") as file:
         begins = file.read(len(_MAGIC))
     if begins[:4] == b"PK\x03\x04":
         raise ValueError(f"{path} is an archive of arrays: expected a .npy file of tokens, as write_tokens makes it")
     if begins != _MAGIC:
         raise ValueError(f"{path} is no .npy file of tokens: it begins with {begins.hex(' ') or 'nothing'}")
-    try:
+    with refusing(f"{path} is no .npy file of tokens ({{error}})"):
         tokens = np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # whatever numpy makes of a header that others wrote
-        raise ValueError(f"{path} is no .npy file of tokens ({shown(str(error), 200)})") from None
     _check_whole(str(path), tokens, 1)
     return tokens
 

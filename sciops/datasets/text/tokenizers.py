@@ -12,11 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sciops.datasets.messages import shown
-from sciops.files.budget import Budget, OverBudget, Spending, opening_within
+from sciops.files.budget import Budget, Spending, within_budget
 from sciops.files.digest import digest_of, is_sealed, is_whole, sealed
 from sciops.files.json_files import write_atomically, write_json
-from sciops.files.untrusted import check_regular, panics_as_errors, parse_json, read_text
+from sciops.files.untrusted import check_regular, panics_as_errors, parse_json, read_text, refusing
 
 __all__ = ["BytePairs", "Symbols", "encode_documents", "load_tokenizer", "tokenizer_for"]
 
@@ -137,6 +136,7 @@ def tokenizer_for(
     return BytePairs(inner.to_str())
 
 
+@within_budget
 def load_tokenizer(path: str | os.PathLike, *, end: str = END, budget: Budget | None = None) -> BytePairs | Symbols:
     """The tokenizer that `save` wrote to a file or into a folder, or any of `tokenizers`' own JSON files.
 
@@ -148,32 +148,18 @@ def load_tokenizer(path: str | os.PathLike, *, end: str = END, budget: Budget | 
     """
     path = Path(path)
     path = path / FILE if path.is_dir() else path
-    with opening_within(budget):
-        return _loaded(path, end)
-
-
-def _loaded(path: Path, end: str) -> BytePairs | Symbols:
-    try:
-        spent = Spending(check_regular(path))
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} does not exist: expected a tokenizer that was saved") from None
-    try:
+    spent = Spending(check_regular(path, missing=" does not exist: expected a tokenizer that was saved"))
+    with refusing(f"{path} is not JSON ({{error}}): expected a tokenizer that was saved", ValueError):
         description = read_text(path, spent)
         found = parse_json(description, source=path)
-    except OverBudget:
-        raise
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON ({error}): expected a tokenizer that was saved") from None
     if isinstance(found, dict) and not _is_as_written(found):
         raise ValueError(f"{path} changed since it was written: save the tokenizer again")
     characters = isinstance(found, dict) and found.get("kind") == "characters" and isinstance(found.get("symbols"), str)
     if not characters and not (isinstance(found, dict) and "model" in found):
         raise ValueError(f"{path} holds no tokenizer: expected the file of save, or one of the package tokenizers")
     _count(found, spent)
-    try:
+    with refusing(f"{path}: {{error}}", ValueError):
         made = Symbols(found["symbols"]) if characters else BytePairs(description, end=end)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
     spent.take(what="its vocabulary")
     return made
 
@@ -214,11 +200,8 @@ def _file(path: str | os.PathLike) -> Path:
 @contextmanager
 def _in_one_line(what: str) -> Iterator[None]:
     """Around the package, which panics, and raises Exception itself."""
-    try:
-        with panics_as_errors():
-            yield
-    except Exception as error:
-        raise ValueError(f"{what} ({shown(str(error), 200)})") from None
+    with refusing(f"{what} ({{error}})"), panics_as_errors():
+        yield
 
 
 def _tokenizers() -> Any:

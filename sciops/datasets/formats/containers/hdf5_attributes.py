@@ -6,7 +6,7 @@ from typing import Any
 
 from sciops.datasets.formats.containers.numpy_files import Unsafe
 from sciops.datasets.formats.containers.packing import ATTRIBUTES, Packing, packing_of
-from sciops.datasets.messages import shown
+from sciops.files.messages import shown
 
 
 def hdf5_dimensions(item: Any) -> tuple[str, ...]:

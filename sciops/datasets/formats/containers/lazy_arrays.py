@@ -16,9 +16,10 @@ from sciops.datasets.formats.containers.netcdf3 import Variable
 from sciops.datasets.formats.containers.numpy_files import NumpyArray, unpack
 from sciops.datasets.formats.containers.packing import Packing
 from sciops.datasets.formats.containers.sniff import Probe, readable
+from sciops.datasets.lazy import LazyArray
 
 
-class ViewArray(BackendArray):
+class ViewArray(LazyArray):
     """A stored array seen with its axes in another order and some of them at one index.
 
     axes : which stored axis each axis of the result is; default all that are not picked, in their order
@@ -41,9 +42,6 @@ class ViewArray(BackendArray):
 
     def _values(self) -> np.ndarray:
         raise NotImplementedError
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
         values = self._values()
@@ -77,14 +75,11 @@ class MappedArray(ViewArray):
             return np.ndarray(self.stored, self.raw, raw, self.offset, self.strides)
 
 
-class ValuesArray(BackendArray):
+class ValuesArray(LazyArray):
     """The values of an array whose numbers are packed, or marked as missing."""
 
     def __init__(self, array: ViewArray, packing: Packing) -> None:
         self.array, self.packing, self.shape, self.dtype = array, packing, array.shape, packing.dtype
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
         return self.packing.unpacked(self.array[indexing.OuterIndexer(key)])
@@ -152,7 +147,7 @@ class TorchFileArray(KeptArray):
         return {**super().__getstate__(), "found": None}
 
 
-class PrecededArray(BackendArray):
+class PrecededArray(LazyArray):
     """`first`, which lacks `axis`, as entry 0 of that axis, and `rest` after it; each is read when it is asked for.
 
     Raises ValueError when the other axes differ.
@@ -165,9 +160,6 @@ class PrecededArray(BackendArray):
             raise ValueError(f"the first entry is {first.shape}, those after it {others}")
         self.shape = (*rest.shape[:axis], rest.shape[axis] + 1, *rest.shape[axis + 1 :])
         self.dtype = np.result_type(first.dtype, rest.dtype)
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
         before, part, after = key[: self.axis], key[self.axis], key[self.axis + 1 :]
@@ -196,14 +188,11 @@ class PrecededArray(BackendArray):
         return np.asarray(self.rest[indexing.OuterIndexer(key)]).astype(self.dtype, copy=False)
 
 
-class CastArray(BackendArray):
+class CastArray(LazyArray):
     """Numbers in memory, or mapped to it, in another type: only those asked for are changed."""
 
     def __init__(self, values: np.ndarray, dtype: np.dtype) -> None:
         self.values, self.dtype, self.shape = values, np.dtype(dtype), values.shape
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
         values = self.values
@@ -212,29 +201,23 @@ class CastArray(BackendArray):
         return np.asarray(values).astype(self.dtype)
 
 
-class OneSample(BackendArray):
+class OneSample(LazyArray):
     """An array with an axis of length one put before its own."""
 
     def __init__(self, array: Any) -> None:
         self.array, self.dtype, self.shape = array, array.dtype, (1, *array.shape)
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
         values = np.asarray(self.array[indexing.OuterIndexer(key[1:])])
         return values if isinstance(key[0], (int, np.integer)) else values[None][key[0]]
 
 
-class TailArray(BackendArray):
+class TailArray(LazyArray):
     """An array without entry 0 of `axis`."""
 
     def __init__(self, whole: Any, axis: int) -> None:
         self.whole, self.axis, self.dtype = whole, axis, whole.dtype
         self.shape = (*whole.shape[:axis], whole.shape[axis] - 1, *whole.shape[axis + 1 :])
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
         part = key[self.axis]

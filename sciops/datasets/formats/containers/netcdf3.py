@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from sciops.datasets.formats.containers.packing import Packing, packing_of
-from sciops.datasets.messages import shown
 from sciops.files.budget import Spending, check_rank
+from sciops.files.messages import shown
 
 MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 _DIMENSIONS, _VARIABLES, _ATTRIBUTES = 10, 11, 12
@@ -135,7 +135,7 @@ class _Reader:
         return np.dtype(_TYPES[number])
 
     def attributes(self) -> dict[str, Any]:
-        found = {}
+        found: dict[str, Any] = {}
         for _ in range(self.elements(_ATTRIBUTES)):
             name, dtype = self.name(), self.type()
             raw = self.padded(self.count() * dtype.itemsize)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from sciops.datasets.formats.containers.zips import unzipped, whole_member
-from sciops.datasets.messages import shown
 from sciops.files.budget import Spending, check_rank
+from sciops.files.messages import shown
 
 DESCRIPTION = "sciops.json"  # the member of an archive that describes the others
 _LONGEST_HEADER = 10_000  # bytes: NumPy believes no longer one, but reads it first
@@ -107,7 +107,7 @@ def unpack(path: Path, array: NumpyArray) -> np.ndarray:
     values = np.empty(array.nbytes, np.uint8)
     with zipfile.ZipFile(path) as archive, archive.open(str(array.member)) as file:
         file.read(array.start)
-        view, got = memoryview(values), 0
+        view, got = values.data, 0
         while got < array.nbytes:
             piece = file.read(min(1 << 24, array.nbytes - got))
             if not piece:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sciops.datasets.messages import shown
+from sciops.files.messages import shown
 
 _TEXT, _RECORDS = "a text", "a table of records (save each of its columns as an array)"
 HDF5_OTHERS = {"O": "texts or references", "S": _TEXT, "V": _RECORDS}

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from sciops.datasets.formats.containers.zips import unzipped, whole_member
-from sciops.datasets.messages import shown
 from sciops.files.budget import Spending
+from sciops.files.messages import shown
 
 _OPERATIONS = 50  # of the stack machine that count as an object: a tensor takes about 30
 _DEEPEST_TUPLE = 100
@@ -75,7 +75,7 @@ def check_torch_file(path: Path, spent: Spending) -> None:
 def _follow(path: Path, pickle: Any, spent: Spending) -> None:
     """Runs one pickle on stand-ins. What torch would refuse ends it: torch does so at the same place."""
     stack: list[Any] = []
-    memory: dict[int, Any] = {}
+    memory: dict[Any, Any] = {}
     keys = stored = 0
     for count, (operation, argument, _) in enumerate(pickletools.genops(pickle), 1):
         if count % _OPERATIONS == 0:

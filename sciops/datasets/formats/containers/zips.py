@@ -8,8 +8,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from sciops.datasets.messages import shown
 from sciops.files.budget import Spending
+from sciops.files.messages import shown
 
 _ENTRY = 256  # bytes of an entry of the directory, its name included
 _LEAST = 1 << 17  # bytes that zipfile reads to find the directory
@@ -22,8 +22,8 @@ class _Measured(io.FileIO):
         super().__init__(path)
         self.spent: Spending | None = spent
 
-    def read(self, size: int = -1) -> bytes:
-        if self.spent is not None and size > _LEAST + _ENTRY * self.spent.budget.objects:
+    def read(self, size: int | None = -1) -> bytes:
+        if self.spent is not None and size is not None and size > _LEAST + _ENTRY * self.spent.budget.objects:
             self.spent.take(objects=size // 46, what="its table of contents")  # bytes of an entry without a name
         return super().read(size)
 
@@ -39,7 +39,7 @@ def unzipped(path: Path, spent: Spending) -> Iterator[zipfile.ZipFile]:
         spent.take(objects=len(archive.filelist), what="its table of contents")
         for info in archive.filelist:
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                kind = zipfile.compressor_names.get(info.compress_type, info.compress_type)
+                kind = getattr(zipfile, "compressor_names", {}).get(info.compress_type, info.compress_type)
                 name = shown(info.filename, 60)
                 raise ValueError(f"{path} keeps {name} in the code {kind}, which is not read: zip it with deflate")
         yield archive

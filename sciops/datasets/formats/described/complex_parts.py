@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from sciops.datasets.lazy import LazyArray
 
-class PartArray(BackendArray):
+
+class PartArray(LazyArray):
     """The real (0) or imaginary (1) part of a lazy array of complex numbers."""
 
     def __init__(self, array: Any, part: int) -> None:
         self.array, self.part, self.shape = array, part, array.shape
         self.dtype = np.empty(0, array.dtype).real.dtype
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
         values = np.asarray(self.array[indexing.OuterIndexer(key)])

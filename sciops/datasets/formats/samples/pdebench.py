@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +73,7 @@ def flow(path: Path, *, seed: int = 0, ndim: int = 2) -> None:
     rest, pressure, gamma, epsilon = 1.0, 1.0, 5 / 3, 0.02
     speed = np.sqrt(gamma * pressure / rest)
     grid = np.meshgrid(*[x] * ndim, indexing="ij")
-    fields = {name: [] for name in ("density", "pressure", "Vx", "Vy", "Vz")[: 2 + ndim]}
+    fields: dict[str, list[np.ndarray]] = {name: [] for name in ("density", "pressure", "Vx", "Vy", "Vz")[: 2 + ndim]}
     for _ in range(_SAMPLES):
         wave = 2 * np.pi * rng.integers(0, 3, ndim)
         wave[0] = max(wave[0], 2 * np.pi)
@@ -232,7 +232,7 @@ def _group(
     axes: dict[str, np.ndarray],
     times: np.ndarray,
     name: str,
-    sim: dict[str, object],
+    sim: Mapping[str, object],
     **options: str,
 ) -> None:
     import h5py
@@ -260,7 +260,8 @@ def _waves(seed: int) -> np.ndarray:
     """Two sines a sample of amplitude below 1 in sum."""
     rng = np.random.default_rng(seed)
     amplitude, phase = rng.uniform(0.1, 0.5, (_SAMPLES, 2, 1)), rng.uniform(0, 2 * np.pi, (_SAMPLES, 2, 1))
-    return sum(amplitude[:, k] * np.sin(2 * np.pi * (k + 1) * _centres(_POINTS) + phase[:, k]) for k in range(2))
+    k = np.arange(1, 3)[:, None]
+    return (amplitude * np.sin(2 * np.pi * k * _centres(_POINTS) + phase)).sum(1)
 
 
 def _derivative(u: np.ndarray) -> np.ndarray:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.blocks import pieces
-from sciops.datasets.conventions import RECORDS, SPACE, grid_of, state_of
+from sciops.datasets.conventions import SPACE
 from sciops.datasets.formats.shared.axes import GRID_ATTR, axis_of, cells_of
-from sciops.datasets.formats.shared.expectations import FLOATS, leave_out, words
 from sciops.datasets.native.layout import stored_bytes
 from sciops.grids import Grid, Interval
 
@@ -24,70 +23,6 @@ def lossless(points: Any) -> np.ndarray:
     exact = np.asarray(points, dtype=np.float64)
     single = exact.astype(np.float32)
     return single if np.array_equal(single.astype(np.float64), exact) else exact
-
-
-def expect_trajectory(dataset: xr.Dataset, layout: str, ndims: Sequence[int], *, samples: bool = True) -> Grid:
-    """The grid of a data set whose state is of floats over (sample, time, *space); ValueError in one line otherwise."""
-    state = state_of(dataset)
-    if not state:
-        raise ValueError(
-            f"layout {layout!r} holds trajectories; the data set is steady ({', '.join(map(str, dataset.data_vars))})"
-        )
-    grid = grid_of(dataset, state[0])
-    if grid.ndim not in ndims:
-        allowed = " or ".join(f"{d}-D" for d in ndims)
-        raise ValueError(f"layout {layout!r} holds {allowed} fields; the data set has {words(grid)}")
-    dims = ("sample", "time", *SPACE[: grid.ndim])
-    for name in state:
-        field = dataset[name]
-        if set(field.dims) != set(dims):
-            raise ValueError(f"layout {layout!r} holds {name} over {dims}; the data set has it over {field.dims}")
-        if str(field.dtype) not in FLOATS:
-            raise ValueError(f"layout {layout!r} holds floats; {name} is {field.dtype}: use astype('float32')")
-        if not grid_of(dataset, name).same_points(grid):
-            raise ValueError(
-                f"layout {layout!r} holds all fields at the same points; {name} is staggered: resample it first"
-            )
-    return grid
-
-
-def state_fields(dataset: xr.Dataset, grid: Grid) -> dict[str, xr.DataArray]:
-    """The evolving variables with their axes in order."""
-    return {name: dataset[name].transpose("sample", "time", *SPACE[: grid.ndim]) for name in state_of(dataset)}
-
-
-def expect_nothing_else(dataset: xr.Dataset, layout: str, held: Sequence[str]) -> None:
-    """Refuses a data set with further fields: they would be lost. Records of a sample may stay behind."""
-    lost = [
-        str(name)
-        for name, variable in dataset.data_vars.items()
-        if name not in held and name != "times" and set(variable.dims) - {"sample"}
-    ]
-    if lost:
-        raise ValueError(
-            f"layout {layout!r} has no place for {', '.join(lost)}: {leave_out(lost)}, or use layout='native'"
-        )
-
-
-def expect_common_parameters(dataset: xr.Dataset, layout: str) -> None:
-    """Refuses parameters that differ by sample, for layouts that state one value a file."""
-    varying = [n for n, v in dataset.data_vars.items() if v.dims == ("sample",) and n not in RECORDS]
-    if varying:
-        raise ValueError(
-            f"layout {layout!r} states one value a file; {', '.join(map(str, varying))} differ by sample: write one "
-            "file a value, or use layout='native'"
-        )
-
-
-def times_in(dataset: xr.Dataset, layout: str) -> np.ndarray:
-    """The common times; ValueError where they differ by sample or are not known."""
-    if "times" in dataset:
-        raise ValueError(f"layout {layout!r} holds times common to all samples; here they differ: use layout='native'")
-    if "time" not in dataset.coords:
-        raise ValueError(
-            f"layout {layout!r} states times; the data set does not know them: dataset.assign_coords(time=…) first"
-        )
-    return np.asarray(dataset["time"].values, dtype=np.float64)
 
 
 def sizes(fields: dict[str, xr.DataArray]) -> int:
@@ -120,6 +55,13 @@ def blocks_of(fields: Sequence[xr.DataArray]) -> Iterator[tuple[tuple[slice, ...
     larger than that a few times, so that files and samples larger than memory pass through."""
     for part in pieces(fields[0].shape, sum(field.dtype.itemsize for field in fields)):
         yield part, [np.asarray(field[part].values) for field in fields]
+
+
+def write_blocks(targets: Sequence[Any], fields: Sequence[xr.DataArray]) -> None:
+    """Copies each field into its open array, block by block."""
+    for part, blocks in blocks_of(fields):
+        for target, block in zip(targets, blocks):
+            target[part] = block
 
 
 def samples_of(fields: Sequence[xr.DataArray]) -> Iterator[tuple[int, list[np.ndarray]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import parameters_of
+from sciops.datasets.formats.shared.expectations import expect_common_parameters
 from sciops.datasets.formats.shared.hdf5_writing import blocks_of, sizes
+from sciops.datasets.formats.shared.reader import Writer
 from sciops.datasets.native.layout import chunks_of
 from sciops.files.whole_files import replacing
 
@@ -38,6 +40,26 @@ class Stored:
         """The field's axes as MATLAB has them."""
         axes = tuple(range(self.field.ndim))
         return (0, *axes[2:], 1) if self.time_last else axes
+
+
+Contents = Callable[[Any, str], tuple[Mapping[str, Stored], Mapping[str, Any]]]
+
+
+def matlab_writers(layout: str, contents: Contents) -> dict[str, Writer]:
+    """The writers of a layout in MATLAB v5 and, as ``<layout>-v7.3``, in HDF5.
+
+    contents : (data set, layout) → (fields, other variables) by their names in the file
+    """
+
+    def v5(groups: list[xr.Dataset], path: Path) -> None:
+        (dataset,) = groups
+        write_v5(path, *contents(dataset, layout), layout)
+
+    def v73(groups: list[xr.Dataset], path: Path) -> None:
+        (dataset,) = groups
+        write_v73(path, *contents(dataset, f"{layout}-v7.3"))
+
+    return {layout: v5, f"{layout}-v7.3": v73}
 
 
 def write_v5(path: Path, fields: Mapping[str, Stored], values: Mapping[str, Any], layout: str) -> None:
@@ -80,8 +102,6 @@ def write_v73(path: Path, fields: Mapping[str, Stored], values: Mapping[str, Any
 
 def viscosity_value(dataset: xr.Dataset, layout: str) -> dict[str, np.ndarray]:
     """The variable `visc` of these files, nothing where ν is not known; other constants are refused."""
-    parameters = {name: value for name, value in parameters_of(dataset).items() if (name, value) != ("drag", 0.0)}
-    strange = sorted(set(parameters) - {"viscosity"})
-    if strange:
-        raise ValueError(f"layout {layout!r} states the viscosity alone; it has no place for {', '.join(strange)}")
-    return {"visc": np.array([[parameters["viscosity"]]])} if parameters else {}
+    held = ("viscosity", "drag") if parameters_of(dataset).get("drag") == 0.0 else ("viscosity",)
+    parameters = expect_common_parameters(dataset, layout, held)
+    return {"visc": np.array([[parameters["viscosity"]]])} if "viscosity" in parameters else {}

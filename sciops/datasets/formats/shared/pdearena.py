@@ -62,17 +62,6 @@ def each_sample(dataset: xr.Dataset, name: str) -> np.ndarray | None:
     return np.full(samples, constants[name]) if name in constants else None
 
 
-def times_of_samples(dataset: xr.Dataset, layout: str) -> np.ndarray:
-    """(samples, times) float64."""
-    if "times" in dataset:
-        return np.asarray(dataset["times"].transpose("sample", "time").values, np.float64)
-    if "time" not in dataset.coords:
-        raise ValueError(
-            f"layout {layout!r} states times; the data set does not know them: dataset.assign_coords(time=…) first"
-        )
-    return np.tile(np.asarray(dataset["time"].values, np.float64), (dataset.sizes["sample"], 1))
-
-
 def expect_constants(dataset: xr.Dataset, layout: str, held: tuple[str, ...]) -> None:
     """Refuses constants and numbers of samples that the layout has no place for."""
     varying = [str(n) for n, v in dataset.data_vars.items() if v.dims == ("sample",) and n not in RECORDS]

@@ -26,16 +26,18 @@ class Reader:
     expects : what such a file holds, for messages
     matches : whether a probed file has this layout; looks at the table of contents alone
     recognises : the same when nobody named the layout, for those that do not show by themselves; default `matches`
-    read : the file as a data set in the common form, lazy where the format allows, at the given resolution
+    read : the file as a data set in the common form, lazy where the format allows, on its (finest) grid
     named : whether `read` goes by the names that the file gives to the axes of its arrays; for other layouts, which
         have none, a file that names its axes in another order is refused
-    resolutions : those that a file stores, finest first, for a layout that stores several
+    read_at : the file at a resolution, for a layout that stores several; of others the nested nodes are taken
+    resolutions : those that a file stores, finest first, for such a layout
     """
 
     name: str
     expects: str
     matches: Callable[[Probe], bool]
-    read: Callable[[Probe, Resolution], xr.Dataset]
+    read: Callable[[Probe], xr.Dataset]
     recognises: Callable[[Probe], bool] | None = None
     named: bool = False
+    read_at: Callable[[Probe, Resolution], xr.Dataset] | None = None
     resolutions: Callable[[Probe], tuple[tuple[int, ...], ...]] | None = None

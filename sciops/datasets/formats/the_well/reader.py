@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets.conventions import SPACE, at_resolution, build_dataset
+from sciops.datasets.conventions import SPACE, build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.axes import (
     Axis,
@@ -38,7 +38,7 @@ from sciops.datasets.formats.shared.axes import (
     times_of,
     unplaced,
 )
-from sciops.datasets.formats.shared.reader import Reader, Resolution
+from sciops.datasets.formats.shared.reader import Reader
 from sciops.datasets.formats.the_well.contents import GROUPS, Contents, Stored, Wall, contents
 from sciops.files.untrusted import parse_json
 from sciops.grids import Grid
@@ -59,7 +59,7 @@ def matches(probe: Probe) -> bool:
     return 1 <= len(space) <= 3 and any(is_real(probe.arrays[name].dtype) for name in fields)
 
 
-def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
+def read(probe: Probe) -> xr.Dataset:
     """All fields, scalars, walls and coordinates, the fields lazily."""
     held = contents(probe)
     shape = tuple(held.sizes[name] for name in held.space)
@@ -100,12 +100,12 @@ def read(probe: Probe, resolution: Resolution = None) -> xr.Dataset:
         dataset[axis].attrs["long_name"] = name
     if grid is None:
         dataset = unplaced(dataset, {short[name]: points for name, points in held.axes.items()}, placed[-1])
-    return at_resolution(dataset, resolution)
+    return dataset
 
 
 def _variables(probe: Probe, stored: Stored, short: dict[str, str], taken: dict[str, Any]) -> dict[str, Any]:
     """A field's components, named as The Well names them or as our writer found them."""
-    from sciops.datasets.formats.containers.hdf5_arrays import H5Array, lazy
+    from sciops.datasets.formats.containers.hdf5_arrays import H5Array
 
     long, dims = tuple(short), tuple(short.get(name, name) for name in stored.dims)
     count = len(long) ** stored.order
@@ -124,7 +124,7 @@ def _variables(probe: Probe, stored: Stored, short: dict[str, str], taken: dict[
         if name in _RESERVED or name in taken or name in found:
             name = f"{stored.key.split('_')[0]}_{name}"
         pick = {k - stored.order: part for k, part in enumerate(index)}
-        found[name] = (dims, lazy(H5Array(probe.path, stored.key, pick=pick)), about)
+        found[name] = (dims, H5Array(probe.path, stored.key, pick=pick), about)
     return found
 
 

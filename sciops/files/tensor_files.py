@@ -35,12 +35,11 @@ def opened_tensors(path: str | os.PathLike[str], *, framework: Literal["pt", "nu
         header = file.read(min(length, spent.size, _LONGEST_HEADER))
     spent.take(bytes=8 * len(header), objects=header.count(_OF_A_TENSOR), what="its header")
     try:
-        spent.take(
-            objects=max(0, len(parse_json(header, source=path)) - 1 - spent.objects), what="its header"
-        )  # whatever its escapes
+        count = len(parse_json(header, source=path)) - 1  # whatever its escapes
+        spent.take(objects=max(0, count - spent.objects), what="its header")
+    except OverBudget:
+        raise
     except (ValueError, TypeError) as error:
-        if isinstance(error, OverBudget):
-            raise
         raise DamagedTensors(f"not a whole safetensors file, its header: {error}") from None
     del header
     try:

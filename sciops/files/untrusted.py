@@ -21,8 +21,10 @@ _LONGEST_MESSAGE = 800  # characters of what content led to
 _JSON_VALUE = 96  # bytes of one in a list or dictionary, its name included; texts are as long as in the file
 
 
-def check_regular(path: str | os.PathLike[str]) -> Path:
+def check_regular(path: str | os.PathLike[str], *, missing: str = " does not exist") -> Path:
     """The path, where it leads to a regular file: reading from a pipe waits for ever, a device may not end.
+
+    missing : what the message says after the path where nothing is there
 
     Raises FileNotFoundError, IsADirectoryError, and ValueError for a pipe or a device, in one line.
     """
@@ -30,7 +32,7 @@ def check_regular(path: str | os.PathLike[str]) -> Path:
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(f"{path} does not exist") from None
+        raise FileNotFoundError(f"{path}{missing}") from None
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(f"{path} is a folder, a file is expected")
     if not stat.S_ISREG(mode):
@@ -67,9 +69,10 @@ def parse_json(text: str | bytes, *, largest: int = LARGEST_JSON, source: str | 
         raise json.JSONDecodeError(f"longer than the {largest} bytes that are read", "", 0)
     opened = DEEPEST_JSON + 1
     if isinstance(text, (str, bytes)):
-        comma, *brackets = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
-        opened = sum(text.count(bracket) for bracket in brackets)
-        values = opened + text.count(comma)
+        marks: Any = "[{," if isinstance(text, str) else (b"[", b"{", b",")
+        square, curly, commas = map(text.count, marks)
+        opened = square + curly
+        values = opened + commas
         if _JSON_VALUE * values > current_budget().bytes + len(text):
             raise over_budget(source, "bytes", _JSON_VALUE * values, current_budget(), "its JSON")
     try:
@@ -111,13 +114,30 @@ def in_one_line(source: str | os.PathLike[str], *passing: type[Exception]) -> It
     """
     try:
         yield
-    except (ImportError, MemoryError, OverBudget, *passing):
-        raise
     except Exception as error:
+        if isinstance(error, (ImportError, MemoryError, OverBudget, *passing)):
+            raise
         text = " ".join(str(error).split())
         text = text if isinstance(error, (ValueError, TypeError, RuntimeError)) else f"{type(error).__name__} {text}"
         text = shown(text, _LONGEST_MESSAGE)
         raise ValueError(text if text.startswith(str(source)) else f"{source}: {text}") from None
+
+
+@contextmanager
+def refusing(message: str, *caught: type[Exception]) -> Iterator[None]:
+    """Turns an exception that a damaged file leads to into a ValueError in one line; OverBudget is passed on.
+
+    message : the text of that error, in which {error} stands for what the exception says
+    caught : kinds of exceptions that a damaged file leads to; default all of them
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OverBudget) or not isinstance(error, caught or Exception):
+            raise
+        text = str(error) or type(error).__name__
+        text = f"{type(error).__name__} {text}" if isinstance(error, (KeyError, TypeError, AttributeError)) else text
+        raise ValueError(message.replace("{error}", shown(text, 200))) from None
 
 
 @contextmanager

@@ -14,10 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.files.budget import OverBudget
 from sciops.files.json_files import plain
 from sciops.files.messages import shown
-from sciops.files.untrusted import read_json
+from sciops.files.untrusted import read_json, refusing
 
 # What reading an archive of arrays may raise: a changed bit in its own tables may ask for another version of the
 # format, a password or the whole memory.
@@ -74,13 +73,8 @@ def read_sealed(path: str | Path) -> dict[str, Any]:
 
     Raises ValueError in one line where the file is no such record or changed since it was written.
     """
-    path = Path(path)
-    try:
+    with refusing(f"{path} is damaged ({{error}}); delete it, and it is made again", ValueError):
         record = read_json(path)
-    except OverBudget:
-        raise
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}); delete it, and it is made again") from None
     if not isinstance(record, dict):
         raise ValueError(f"{path} holds no JSON object; delete it, and it is made again")
     if is_sealed(record) and not is_whole(record):

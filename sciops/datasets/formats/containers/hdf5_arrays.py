@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from sciops.datasets.formats.containers.complex_pairs import as_numbers, number_type
 from sciops.datasets.formats.containers.hdf5_attributes import hdf5_packing
 from sciops.datasets.formats.containers.sniff import readable
+from sciops.datasets.lazy import LazyArray
 from sciops.datasets.native.hdf5_guard import open_survivable
 from sciops.datasets.native.inflation import Inflation
 from sciops.files.budget import current_budget
 
 
-class H5Array(BackendArray):
+class H5Array(LazyArray):
     """An HDF5 array as xarray's lazy backend array.
 
     axes : which stored axis each axis of the result is; MATLAB's files hold every axis reversed
@@ -52,9 +52,7 @@ class H5Array(BackendArray):
         self.axes = tuple(axis for axis in (range(self.rank) if axes is None else axes) if axis not in self.pick)
         self.shape = tuple(stored[axis] for axis in self.axes)
 
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        # HDF5 takes one list of indices in a selection, xarray's adapter does the rest
-        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self._read)
+    supports = indexing.IndexingSupport.OUTER_1VECTOR  # HDF5 takes one list of indices in a selection
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
         stored: list[Any] = [self.pick.get(axis) for axis in range(self.rank)]
@@ -70,7 +68,7 @@ class H5Array(BackendArray):
         return np.transpose(block, [sorted(kept).index(axis) for axis in kept])
 
 
-class H5Groups(BackendArray):
+class H5Groups(LazyArray):
     """Arrays of one shape in many places of an HDF5 file, one a sample, as one lazy array with the sample axis first.
 
     keys : path of each sample's array
@@ -96,8 +94,7 @@ class H5Groups(BackendArray):
         self.shape = (len(self.keys), *(shape[axis] for axis in self.axes))
         self.budget, self._inflations = current_budget(), {}
 
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self._read)
+    supports = indexing.IndexingSupport.OUTER_1VECTOR  # HDF5 takes one list of indices in a selection
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
         wanted, *parts = key
@@ -126,8 +123,3 @@ class H5Groups(BackendArray):
 def _values(stored: Any, key: Sequence[Any]) -> np.ndarray:
     packing = hdf5_packing(stored)
     return stored[tuple(key)] if packing is None else packing.unpacked(stored[tuple(key)])
-
-
-def lazy(array: BackendArray) -> Any:
-    """The array as the data of an xarray variable."""
-    return indexing.LazilyIndexedArray(array)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
+from functools import wraps
 from pathlib import Path
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 MOST_DIMENSIONS = 32  # of an array: numpy held no more for long, and work on axes grows with their number
 
@@ -51,7 +55,7 @@ class Budget:
     @classmethod
     def parse(cls, text: str) -> Budget:
         """The budget of a command's option, "bytes=8e9,seconds=60"; limits that are not named keep their defaults."""
-        given = {}
+        given: dict[str, Any] = {}
         for part in filter(None, text.split(",")):
             name, _, value = part.partition("=")
             try:
@@ -84,6 +88,17 @@ def opening_within(budget: Budget | None) -> Iterator[Budget]:
         _CURRENT.reset(token)
 
 
+def within_budget(f: F) -> F:
+    """The function f, which opens files within the budget that is given to it by the keyword `budget`."""
+
+    @wraps(f)
+    def opened(*args: Any, **kwargs: Any) -> Any:
+        with opening_within(kwargs.get("budget")):
+            return f(*args, **kwargs)
+
+    return opened  # type: ignore[return-value]
+
+
 class Spending:
     """What one file has taken of its budget so far.
 
@@ -95,7 +110,7 @@ class Spending:
     def __init__(self, path: str | os.PathLike[str], *, size: int | None = None, budget: Budget | None = None) -> None:
         self.path, self.budget = Path(path), budget or current_budget()
         self.size = self.path.stat().st_size if size is None else size
-        self.bytes = self.objects = 0
+        self.bytes, self.objects = 0.0, 0
         self._began = time.thread_time()
 
     def take(self, *, bytes: float = 0, objects: int = 0, what: str = "it") -> None:
