@@ -20,9 +20,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from data_gen._generation import GenerationConfig, Recipe, generate_samples, grids_of, on_every_grid, program
-from data_gen._solving import in_groups
-from sciops._command import command
+from data_gen.kit.generation import GenerationConfig, Recipe, generate_samples, grids_of, on_every_grid, program
+from data_gen.kit.solving import in_groups
+from sciops.command import command
 from sciops.datasets.generation.writer import Plan, Ranges, read_parts
 from sciops.grids import Grid
 from sciops.pde.darcy import SolverError, solve

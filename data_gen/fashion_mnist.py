@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sciops._command import command
+from sciops.command import command
 from sciops.datasets.images import find_fashion_mnist, read_idx_folder
 from sciops.datasets.images.loading import FASHION, INSTALL
 

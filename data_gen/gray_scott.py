@@ -18,9 +18,9 @@ from typing import Literal
 import numpy as np
 import torch
 
-from data_gen._evolution import SteppedConfig, evolution_recipe, trajectories
-from data_gen._generation import generate_samples, grids_of, numbers_of
-from sciops._command import command
+from data_gen.kit.evolution import SteppedConfig, evolution_recipe, trajectories
+from data_gen.kit.generation import generate_samples, grids_of, numbers_of
+from sciops.command import command
 from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
 from sciops.pde import gray_scott as equation

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from data_gen._generation import Recipe, generate_samples, grids_of, numbers_of, on_every_grid, program
-from data_gen._media import Medium, check_medium, media
+from data_gen.kit.generation import Recipe, generate_samples, grids_of, numbers_of, on_every_grid, program
+from data_gen.kit.media import Medium, check_medium, media
 from data_gen.poisson import VARIABLES, SourceConfig, boundary_of, centering_of, solve_each, sources
-from sciops._command import command
 from sciops.bases import KIND_OF, frequencies
+from sciops.command import command
 from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
 from sciops.pde import helmholtz

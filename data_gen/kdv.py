@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from data_gen._evolution import SteppedConfig, evolution_recipe, trajectories
-from data_gen._generation import generate_samples, grids_of
-from data_gen._initial_fields import InitialFields, initial_fields
-from sciops._command import command
+from data_gen.kit.evolution import SteppedConfig, evolution_recipe, trajectories
+from data_gen.kit.generation import generate_samples, grids_of
+from data_gen.kit.initial_fields import InitialFields, initial_fields
+from sciops.command import command
 from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
 from sciops.pde import kdv as equation

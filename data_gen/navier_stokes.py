@@ -19,9 +19,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from data_gen._coefficients import Coefficient
-from data_gen._evolution import STATUS, statuses
-from data_gen._generation import (
+from data_gen.kit.coefficients import Coefficient
+from data_gen.kit.evolution import STATUS, statuses
+from data_gen.kit.generation import (
     GenerationConfig,
     Recipe,
     generate_samples,
@@ -30,8 +30,8 @@ from data_gen._generation import (
     on_every_grid,
     program,
 )
-from data_gen._solving import aligned, one_by_one
-from sciops._command import command
+from data_gen.kit.solving import aligned, one_by_one
+from sciops.command import command
 from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid, restrict
 from sciops.pde import navier_stokes as equation

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from data_gen._generation import (
+from data_gen.kit.generation import (
     GenerationConfig,
     Recipe,
     generate_samples,
@@ -24,9 +24,9 @@ from data_gen._generation import (
     on_every_grid,
     program,
 )
-from data_gen._sines import sine_series
-from data_gen._solving import aligned, one_by_one
-from sciops._command import command
+from data_gen.kit.sines import sine_series
+from data_gen.kit.solving import aligned, one_by_one
+from sciops.command import command
 from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
 from sciops.pde import poisson

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from sciops._command import command
 from sciops._json import plain
+from sciops.command import command
 from sciops.datasets.speech import (
     EspeakConfig,
     FliteConfig,

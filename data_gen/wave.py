@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from data_gen._generation import Recipe, generate_samples, grids_of, on_every_grid, program
-from data_gen._media import Medium, check_medium, media
-from data_gen._solving import aligned, one_by_one
+from data_gen.kit.generation import Recipe, generate_samples, grids_of, on_every_grid, program
+from data_gen.kit.media import Medium, check_medium, media
+from data_gen.kit.solving import aligned, one_by_one
 from data_gen.poisson import SourceConfig, boundary_of, centering_of, sources
-from sciops._command import command
+from sciops.command import command
 from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
 from sciops.pde import wave

@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sciops._command import command, given_budget, guarded, parse
+from sciops.command import command, given_budget, guarded, parse
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -236,6 +236,6 @@ def _draw(forced: Any, budgets: dict[str, dict[str, Any]], grid: Grid, folder: R
 
 
 if __name__ == "__main__":
-    from sciops._command import command
+    from sciops.command import command
 
     command(run, PRESETS)

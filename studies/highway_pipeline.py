@@ -304,6 +304,6 @@ def _read(config: Config) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    from sciops._command import command
+    from sciops.command import command
 
     command(run, PRESETS)

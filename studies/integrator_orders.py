@@ -239,6 +239,6 @@ def _draw(results: dict[str, Any], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    from sciops._command import command
+    from sciops.command import command
 
     command(run, PRESETS)

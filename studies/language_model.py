@@ -214,6 +214,6 @@ def _draw(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    from sciops._command import command
+    from sciops.command import command
 
     command(run, PRESETS)

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops._command import command
+from sciops.command import command
 from sciops.plotting import figure
 from sciops.runs import RunFolder
 from studies.kit.choices import require_known

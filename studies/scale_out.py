@@ -207,6 +207,6 @@ def _print(results: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    from sciops._command import command
+    from sciops.command import command
 
     command(run, PRESETS)

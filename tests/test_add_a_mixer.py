@@ -13,7 +13,7 @@ import torch
 
 import studies.mixer_zoo as zoo
 from sciops import Grid, build_model, load_model, save_model
-from sciops._command import command
+from sciops.command import command
 from sciops.lipschitz import lipschitz_bound
 from sciops.mixers import MIXERS
 

@@ -11,7 +11,7 @@ import row_dependent
 import torch
 
 from data_gen import burgers, darcy, gray_scott, heat, helmholtz, navier_stokes, poisson, wave
-from data_gen._solving import one_by_one
+from data_gen.kit.solving import one_by_one
 from sciops.grids import Grid
 from sciops.random_fields import gaussian_random_field, random_waves
 from sciops.resampling import resample

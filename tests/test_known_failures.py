@@ -14,7 +14,7 @@ import torch
 
 import sciops
 from sciops import Grid
-from sciops._command import command
+from sciops.command import command
 from sciops.datasets import FieldDataset, Normalizer, load_splits, open_dataset, validate
 from sciops.metrics import relative_l2
 from sciops.pde import darcy

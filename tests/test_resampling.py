@@ -11,7 +11,7 @@ import torch
 from scipy.interpolate import CubicSpline
 
 from sciops import Grid, resample, restrict
-from sciops.resampling._trigonometric import trigonometric
+from sciops.resampling.trigonometric import trigonometric
 
 SHORT16 = Grid((16, 16), extent=390 / 420, domain=(0, 1))
 SHORT32 = Grid((32, 32), extent=403 / 420, domain=(0, 1))

@@ -16,7 +16,7 @@ from sciops.evaluation import correlation, half_widths, paired_verdict, spread
 from sciops.evaluation.rollout import frame_errors
 from sciops.metrics import METRICS
 from sciops.pde import adjoint, darcy, helmholtz, navier_stokes, poisson, wave
-from sciops.pde._step_error import doubling_error
+from sciops.pde.evolution.step_error import doubling_error
 from sciops.resampling import resample
 from sciops.robustness import ball_scores, band_scores, field_norm, fraction_scores
 from sciops.training.objectives import OBJECTIVES

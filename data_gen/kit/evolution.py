@@ -11,17 +11,17 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from data_gen._generation import (
+from data_gen.kit.generation import (
     GenerationConfig,
     Recipe,
     numbers_of,
     on_every_grid,
     program,
 )
-from data_gen._solving import in_groups
+from data_gen.kit.solving import in_groups
 from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid, restrict
-from sciops.pde._trajectory import Trajectory
+from sciops.pde.evolution.trajectory import Trajectory
 
 __all__ = ["STATUS", "EvolutionConfig", "SteppedConfig", "evolution_recipe", "records", "statuses", "trajectories"]
 

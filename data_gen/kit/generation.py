@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import torch
 
-from data_gen._planning import estimate
+from data_gen.kit.planning import estimate
 from sciops import __version__
 from sciops.datasets.generation.cluster import versions
 from sciops.datasets.generation.writer import Cluster, Plan, Ranges, check_place, finished, generate, read_manifest

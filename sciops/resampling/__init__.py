@@ -39,8 +39,8 @@ from torch import Tensor
 from sciops._arrays import as_tensor
 from sciops._compiling import kept
 from sciops.grids import Grid, check_on_grid, same_intervals
-from sciops.resampling._axis_matrices import axis_matrix, neighbours
-from sciops.resampling._trigonometric import trigonometric
+from sciops.resampling.axis_matrices import axis_matrix, neighbours
+from sciops.resampling.trigonometric import trigonometric
 
 __all__ = ["resample"]
 

@@ -15,7 +15,7 @@ import torch
 from sciops._compiling import kept
 from sciops.bases import Kind, distinct, functions, off_walls
 from sciops.grids import Grid
-from sciops.resampling._trigonometric import trigonometric
+from sciops.resampling.trigonometric import trigonometric
 
 _ALIGNED = 1e-9  # positions closer than this share of a spacing are one point
 _WORST_CONDITION = 1e6  # a collocation that loses more digits than this is refused

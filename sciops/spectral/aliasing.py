@@ -14,8 +14,8 @@ from sciops._arrays import as_tensor
 from sciops._scale import power_of_two, widened
 from sciops.grids import Grid, check_on_grid
 from sciops.resampling import resample
-from sciops.spectral._modes import Extension, coefficients, modes_of
-from sciops.spectral._recording import Channels, Operation, watch
+from sciops.spectral.modes import Extension, coefficients, modes_of
+from sciops.spectral.recording import Channels, Operation, watch
 
 Basis = Literal["fourier", "sine", "cosine"]
 

@@ -12,7 +12,7 @@ import torch
 from sciops._arrays import as_tensor
 from sciops._scale import widened
 from sciops.grids import Grid, check_on_grid
-from sciops.spectral._modes import Extension, Taper, bands, energy_by_label, labelled, modes_of
+from sciops.spectral.modes import Extension, Taper, bands, energy_by_label, labelled, modes_of
 from sciops.spectral.power import Norm, check_norm
 
 

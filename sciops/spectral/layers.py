@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from sciops._arrays import as_tensor
 from sciops.grids import Grid, check_on_grid
-from sciops.spectral._modes import Extension, Taper
-from sciops.spectral._recording import Channels, watch
+from sciops.spectral.modes import Extension, Taper
 from sciops.spectral.power import Norm, Spectrum, power_spectrum, split_energy
+from sciops.spectral.recording import Channels, watch
 
 
 def layer_spectra(

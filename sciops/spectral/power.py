@@ -11,7 +11,7 @@ import torch
 
 from sciops._arrays import as_tensor
 from sciops.grids import Grid, check_on_grid
-from sciops.spectral._modes import Extension, Taper, above, energy_by_label, labelled, modes_of, shells
+from sciops.spectral.modes import Extension, Taper, above, energy_by_label, labelled, modes_of, shells
 
 Norm = Literal["isotropic", "max"]
 

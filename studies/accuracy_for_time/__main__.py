@@ -1,4 +1,4 @@
-from sciops._command import command
+from sciops.command import command
 from studies.accuracy_for_time import PRESETS, run
 
 command(run, PRESETS)

@@ -1,4 +1,4 @@
-from sciops._command import command
+from sciops.command import command
 from studies.crash_recovery import PRESETS, run
 
 command(run, PRESETS)

@@ -1,4 +1,4 @@
-from sciops._command import command
+from sciops.command import command
 from studies.generation_speed import PRESETS, run
 
 command(run, PRESETS)

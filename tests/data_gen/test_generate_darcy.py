@@ -17,7 +17,7 @@ import pytest
 
 from data_gen import darcy as generator
 from data_gen.darcy import PRESETS, STATUS, DarcyConfig, run
-from sciops._command import command
+from sciops.command import command
 from sciops.datasets import grid_of, open_dataset, validate
 from sciops.datasets.native import content_hash, read_native, resolutions
 from sciops.grids import Grid

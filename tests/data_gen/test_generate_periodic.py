@@ -9,9 +9,10 @@ import pytest
 import torch
 
 import sciops
-from data_gen import _evolution, burgers, fisher_kpp, gray_scott, heat, kuramoto_sivashinsky
-from data_gen._evolution import records
-from data_gen._initial_fields import initial_fields
+from data_gen import burgers, fisher_kpp, gray_scott, heat, kuramoto_sivashinsky
+from data_gen.kit import evolution
+from data_gen.kit.evolution import records
+from data_gen.kit.initial_fields import initial_fields
 from sciops import Grid, restrict
 from sciops.datasets.native import content_hash
 from sciops.pde import burgers as burgers_equation
@@ -85,7 +86,7 @@ def test_a_sample_does_not_depend_on_its_part(name, tmp_path):
 
 
 def test_threads_share_the_samples_and_change_no_bit(tmp_path, monkeypatch):
-    monkeypatch.setattr(_evolution, "_MOST_SAMPLES", 3)
+    monkeypatch.setattr(evolution, "_MOST_SAMPLES", 3)
     config, seen, solve = quick("gray_scott", tmp_path, duration=40.0), [], gray_scott_equation.solve
 
     def watched(u0, *arguments, **options):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from data_gen._generation import (
+from data_gen.kit.generation import (
     GenerationConfig,
     Recipe,
     generate_samples,

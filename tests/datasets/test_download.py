@@ -378,7 +378,7 @@ def test_a_registry_with_a_wrong_entry_is_refused(tmp_path, change, says):
 
 @pytest.mark.parametrize("recipe", sorted({one.recipe for one in public_sets().values() if one.recipe}))
 def test_every_recipe_is_a_command_as_it_stands(recipe):
-    from sciops._command import _take_option, parse
+    from sciops.command import _take_option, parse
 
     sciops, generate, name, *options = recipe.split()
     generator = importlib.import_module(f"data_gen.{name}")

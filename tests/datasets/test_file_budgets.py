@@ -17,7 +17,7 @@ from scipy.io import savemat
 
 from sciops import cli
 from sciops._budget import Budget, OverBudget, Spending, current_budget, opening_within
-from sciops._command import command
+from sciops.command import command
 from sciops.datasets import (
     FieldDataset,
     check_well,

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from sciops import Grid
-from sciops.pde._etdrk import ORDERS, coefficients, phi, step
-from sciops.pde._fourier import FourierSpace
-from sciops.pde._trajectory import evolve, initial
+from sciops.pde.evolution.etdrk import ORDERS, coefficients, phi, step
+from sciops.pde.evolution.fourier import FourierSpace
+from sciops.pde.evolution.trajectory import evolve, initial
 
 mpmath = pytest.importorskip("mpmath")
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sciops import Grid
-from sciops.pde._fourier import FourierSpace, check_periodic
+from sciops.pde.evolution.fourier import FourierSpace, check_periodic
 
 GRIDS = [
     Grid((12,), extent=(-1, 2), centering="periodic"),

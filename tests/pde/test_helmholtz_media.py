@@ -6,8 +6,8 @@ import torch
 
 from sciops.grids import Grid
 from sciops.pde import helmholtz, poisson
-from sciops.pde._eigenbasis import boundaries_of, inside
-from sciops.pde._minres import minres
+from sciops.pde.elliptic.eigenbasis import boundaries_of, inside
+from sciops.pde.elliptic.minres import minres
 
 BOXES = [
     (Grid((9,), (-1, 2), "periodic"), None),

@@ -8,7 +8,7 @@ import torch
 
 from sciops.grids import Grid
 from sciops.pde import darcy, poisson
-from sciops.pde._eigenbasis import analyse, boundaries_of, differences, eigenvalues, inside, synthesise
+from sciops.pde.elliptic.eigenbasis import analyse, boundaries_of, differences, eigenvalues, inside, synthesise
 
 BOXES = [
     (Grid((17,), (-1, 2.5), "node"), "dirichlet"),

@@ -7,7 +7,7 @@ from torch.func import grad, jvp, vmap
 import sciops
 from sciops.lipschitz import gram_bracket
 from sciops.pde import adjoint
-from sciops.pde._minres import solve_differentiably
+from sciops.pde.elliptic.minres import solve_differentiably
 from sciops.training.gradients.highway import highway_stack
 from sciops.training.gradients.state_feedback import with_feedback
 

@@ -8,7 +8,7 @@ import torch
 
 from sciops import Grid
 from sciops.pde import burgers, fisher_kpp, gray_scott, kdv, kuramoto_sivashinsky, navier_stokes
-from sciops.pde._step_error import doubling_error
+from sciops.pde.evolution.step_error import doubling_error
 
 
 def states(n):

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from sciops import Grid
-from sciops.pde._fourier import FourierSpace
-from sciops.pde._trajectory import constant, evolve, evolve_exactly, initial, output_times
+from sciops.pde.evolution.fourier import FourierSpace
+from sciops.pde.evolution.trajectory import constant, evolve, evolve_exactly, initial, output_times
 
 GRID = Grid((32,), 2 * np.pi, "periodic")
 X = GRID.coordinates()[0]

@@ -7,7 +7,7 @@ from scipy.linalg import expm
 
 from sciops.grids import Grid
 from sciops.pde import wave
-from sciops.pde._eigenbasis import boundaries_of, eigenvalues
+from sciops.pde.elliptic.eigenbasis import boundaries_of, eigenvalues
 
 BOXES = [
     (Grid((15,), (-1, 2), "periodic"), None),

@@ -7,8 +7,8 @@ from scipy.linalg import expm
 
 from sciops.grids import Grid, restrict
 from sciops.pde import wave
-from sciops.pde._chebyshev import chebyshev_coefficients, oscillation_terms, polynomial_sum
-from sciops.pde._eigenbasis import boundaries_of, inside
+from sciops.pde.elliptic.eigenbasis import boundaries_of, inside
+from sciops.pde.evolution.chebyshev import chebyshev_coefficients, oscillation_terms, polynomial_sum
 
 BOXES = [
     (Grid((14,), (-1, 2), "periodic"), None),

@@ -40,7 +40,7 @@ def run(config):
 
 
 if __name__ == "__main__":
-    from sciops._command import command
+    from sciops.command import command
 
     command(run, PRESETS)
 '''

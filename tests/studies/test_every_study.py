@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import studies
-from sciops._command import command
 from sciops.cli import names_in
+from sciops.command import command
 
 
 @pytest.mark.parametrize("name", names_in("studies"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sciops._command import command
+from sciops.command import command
 from sciops.grids import Grid
 from sciops.pde import navier_stokes as ns
 from studies import flow_budgets as study

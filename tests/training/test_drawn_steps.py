@@ -9,8 +9,8 @@ from torch import nn
 from warm import launch
 
 from sciops import Grid, build_model
-from sciops._command import command
 from sciops._json import read_jsonl
+from sciops.command import command
 from sciops.datasets import Splits, TrajectoryDataset, build_dataset, write_native
 from sciops.metrics import relative_l2
 from sciops.models import Stepper

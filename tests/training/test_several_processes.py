@@ -151,7 +151,7 @@ _FAILING = """
     from dataclasses import replace
     sys.path[:0] = [sys.argv[2], f"{sys.argv[2]}/.."]
     from test_several_processes import FEW, fields, plain, small
-    from sciops._command import guarded
+    from sciops.command import guarded
     from sciops.datasets import Splits
     from sciops.training import fit
 

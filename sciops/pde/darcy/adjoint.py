@@ -11,8 +11,8 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from sciops._compiling import one_by_one, refuse_exporting
 from sciops.grids import Grid
-from sciops.pde import darcy
 from sciops.pde.darcy import five_point as scheme
+from sciops.pde.darcy import solver as darcy
 from sciops.pde.darcy.system import coefficient_of, system_of
 from sciops.pde.darcy.walls import Boundary, write_values
 

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from sciops._arrays import as_tensor
 from sciops.grids import Grid
-from sciops.pde import _elliptic
-from sciops.pde._eigenbasis import Boundary, Scheme
-from sciops.pde._elliptic import Solution
-from sciops.pde._trajectory import constant
+from sciops.pde.elliptic import shifted_laplacian
+from sciops.pde.elliptic.eigenbasis import Boundary, Scheme
+from sciops.pde.elliptic.shifted_laplacian import Solution
+from sciops.pde.evolution.trajectory import constant
 
 __all__ = ["Solution", "solve"]
 
@@ -56,7 +56,7 @@ def solve(
     as `sciops.pde.poisson.solve`. With a coefficient, whose resonances are not known beforehand, RuntimeError naming
     the sample that does not converge.
     """
-    p = _elliptic.problem(f, grid, boundary, scheme)
+    p = shifted_laplacian.problem(f, grid, boundary, scheme)
     if (wavenumber is None) == (screening is None):
         raise ValueError("expected either wavenumber=k for −Δu − k²u = f, or screening=κ for −Δu + κ²u = f")
     if screening is not None:
@@ -65,13 +65,13 @@ def solve(
         k = constant(wavenumber, "wavenumber", p.start, least=0.0, trailing=0)
         shift = -(k**2)
     if coefficient is not None:
-        return _elliptic.solve_with_field(p, _field(coefficient, shift, p), *_limits(tol, max_iterations))
+        return shifted_laplacian.solve_with_field(p, _field(coefficient, shift, p), *_limits(tol, max_iterations))
     if screening is None:
         _refuse_resonance(p, k)
-    return _elliptic.solve(p, p.f, shift)
+    return shifted_laplacian.solve(p, p.f, shift)
 
 
-def _field(coefficient: Any, square: Tensor, p: _elliptic.Problem) -> Tensor:
+def _field(coefficient: Any, square: Tensor, p: shifted_laplacian.Problem) -> Tensor:
     """∓k²a, (1 or batch, *grid) float64 on f's device."""
     a, _ = as_tensor(coefficient, "coefficient")
     batch, shape = len(p.f), p.grid.shape
@@ -96,7 +96,7 @@ def _limits(tol: float, most: int) -> tuple[float, int]:
     return float(tol), int(most)
 
 
-def _refuse_resonance(p: _elliptic.Problem, k: Tensor) -> None:
+def _refuse_resonance(p: shifted_laplacian.Problem, k: Tensor) -> None:
     values = p.eigenvalues.numpy()
     levels = np.unique(values)
     margin = _LEAST_DIGITS * torch.finfo(p.f.dtype).eps

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import torch
 
 from sciops.grids import Grid
-from sciops.pde import _elliptic
-from sciops.pde._eigenbasis import Boundary, Scheme
-from sciops.pde._elliptic import Solution
-from sciops.pde._trajectory import initial
+from sciops.pde.elliptic import shifted_laplacian
+from sciops.pde.elliptic.eigenbasis import Boundary, Scheme
+from sciops.pde.elliptic.shifted_laplacian import Solution
+from sciops.pde.evolution.trajectory import initial
 
 __all__ = ["Solution", "residual", "solve"]
 
@@ -50,8 +50,8 @@ def solve(
     >>> bool(abs(solve(f, Grid((33, 33))).u - f / (5 * np.pi**2)).max() < 1e-15)
     True
     """
-    p = _elliptic.problem(f, grid, boundary, scheme)
-    return _elliptic.solve(p, _elliptic.without_mean(p, mean) if p.has_constants else p.f, _NO_SHIFT)
+    p = shifted_laplacian.problem(f, grid, boundary, scheme)
+    return shifted_laplacian.solve(p, shifted_laplacian.without_mean(p, mean) if p.has_constants else p.f, _NO_SHIFT)
 
 
 def residual(
@@ -66,8 +66,8 @@ def residual(
 
     f, u : (batch, *grid) or (*grid), of one shape; f with its mean, u as if 0 on dirichlet wall nodes
     """
-    p = _elliptic.problem(f, grid, boundary, scheme)
+    p = shifted_laplacian.problem(f, grid, boundary, scheme)
     given = initial(u, grid, name="u").field
     if given.shape != p.f.shape:
         raise ValueError(f"u has shape {tuple(given.shape)} and f {tuple(p.f.shape)}; expected the same")
-    return p.result(_elliptic.residual(p, p.f, given.to(p.f), _NO_SHIFT))
+    return p.result(shifted_laplacian.residual(p, p.f, given.to(p.f), _NO_SHIFT))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sciops._scale import norm_of
 from sciops.grids import Grid
-from sciops.pde._eigenbasis import (
+from sciops.pde.elliptic.eigenbasis import (
     SCHEMES,
     Boundary,
     Scheme,
@@ -26,8 +26,8 @@ from sciops.pde._eigenbasis import (
     inside,
     synthesise,
 )
-from sciops.pde._minres import solve_differentiably
-from sciops.pde._trajectory import Start, initial
+from sciops.pde.elliptic.minres import solve_differentiably
+from sciops.pde.evolution.trajectory import Start, initial
 
 
 @dataclass(frozen=True)

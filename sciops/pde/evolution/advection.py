@@ -9,8 +9,8 @@ from torch import Tensor
 
 from sciops._arrays import as_tensor
 from sciops.grids import Grid
-from sciops.pde._fourier import FourierSpace
-from sciops.pde._trajectory import Start, Trajectory, evolve_exactly, initial
+from sciops.pde.evolution.fourier import FourierSpace
+from sciops.pde.evolution.trajectory import Start, Trajectory, evolve_exactly, initial
 
 __all__ = ["Trajectory", "solve"]
 

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from sciops.grids import Grid
-from sciops.pde._convection import convective_term
-from sciops.pde._fourier import FourierSpace
-from sciops.pde._trajectory import Trajectory, constant, evolve, initial
+from sciops.pde.evolution.convection import convective_term
+from sciops.pde.evolution.fourier import FourierSpace
+from sciops.pde.evolution.trajectory import Trajectory, constant, evolve, initial
 
 __all__ = ["Trajectory", "cole_hopf", "solve"]
 

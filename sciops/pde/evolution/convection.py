@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from sciops.pde._fourier import FourierSpace
+from sciops.pde.evolution.fourier import FourierSpace
 
 __all__ = ["convective_term"]
 

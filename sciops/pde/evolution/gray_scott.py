@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from sciops.grids import Grid
-from sciops.pde._fourier import FourierSpace
-from sciops.pde._trajectory import Trajectory, constant, evolve, initial
+from sciops.pde.evolution.fourier import FourierSpace
+from sciops.pde.evolution.trajectory import Trajectory, constant, evolve, initial
 
 __all__ = ["PATTERNS", "Trajectory", "solve"]
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from sciops.grids import Grid
-from sciops.pde._fourier import FourierSpace
-from sciops.pde._trajectory import Trajectory, constant, evolve_exactly, initial
+from sciops.pde.evolution.fourier import FourierSpace
+from sciops.pde.evolution.trajectory import Trajectory, constant, evolve_exactly, initial
 
 __all__ = ["Trajectory", "solve"]
 

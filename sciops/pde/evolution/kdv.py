@@ -7,9 +7,9 @@ from typing import Any, Literal
 import numpy as np
 
 from sciops.grids import Grid
-from sciops.pde._convection import convective_term
-from sciops.pde._fourier import FourierSpace, check_periodic
-from sciops.pde._trajectory import Trajectory, constant, evolve, initial
+from sciops.pde.evolution.convection import convective_term
+from sciops.pde.evolution.fourier import FourierSpace, check_periodic
+from sciops.pde.evolution.trajectory import Trajectory, constant, evolve, initial
 
 __all__ = ["Trajectory", "soliton", "solve"]
 

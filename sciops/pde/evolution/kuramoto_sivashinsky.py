@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from sciops.grids import Grid
-from sciops.pde._convection import convective_term
-from sciops.pde._fourier import FourierSpace
-from sciops.pde._trajectory import Trajectory, evolve, initial
+from sciops.pde.evolution.convection import convective_term
+from sciops.pde.evolution.fourier import FourierSpace
+from sciops.pde.evolution.trajectory import Trajectory, evolve, initial
 
 __all__ = ["Trajectory", "solve"]
 

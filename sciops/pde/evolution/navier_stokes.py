@@ -13,8 +13,8 @@ from torch import Tensor
 from sciops._arrays import as_tensor
 from sciops._scale import mean_square_of
 from sciops.grids import Grid, check_on_grid
-from sciops.pde._fourier import FourierSpace, check_periodic
-from sciops.pde._trajectory import Start, Trajectory, constant, evolve, initial
+from sciops.pde.evolution.fourier import FourierSpace, check_periodic
+from sciops.pde.evolution.trajectory import Start, Trajectory, constant, evolve, initial
 
 __all__ = [
     "Trajectory",

@@ -14,9 +14,9 @@ from torch import Tensor
 from sciops._arrays import as_tensor, refuse_masked
 from sciops._scale import norm_of
 from sciops.grids import Grid, check_on_grid
-from sciops.pde._etdrk import ORDERS, coefficients, step
-from sciops.pde._fourier import FourierSpace
-from sciops.pde._step_error import doubling_error, expected_ratio, unresolved_error
+from sciops.pde.evolution.etdrk import ORDERS, coefficients, step
+from sciops.pde.evolution.fourier import FourierSpace
+from sciops.pde.evolution.step_error import doubling_error, expected_ratio, unresolved_error
 
 __all__ = ["Start", "Trajectory", "constant", "evolve", "evolve_exactly", "initial", "output_times"]
 

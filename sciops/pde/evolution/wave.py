@@ -14,9 +14,9 @@ from torch import Tensor
 from sciops._arrays import as_tensor
 from sciops._scale import power_of_two
 from sciops.grids import Grid, check_on_grid
-from sciops.pde._chebyshev import chebyshev_coefficients, oscillation_terms, polynomial_sum
-from sciops.pde._eigenbasis import Boundary, analyse, boundaries_of, eigenvalues, inside, synthesise
-from sciops.pde._trajectory import Start, Trajectory, constant, initial, output_times
+from sciops.pde.elliptic.eigenbasis import Boundary, analyse, boundaries_of, eigenvalues, inside, synthesise
+from sciops.pde.evolution.chebyshev import chebyshev_coefficients, oscillation_terms, polynomial_sum
+from sciops.pde.evolution.trajectory import Start, Trajectory, constant, initial, output_times
 
 __all__ = ["Trajectory", "energy", "solve"]
 
