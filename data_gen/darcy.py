@@ -20,10 +20,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from data_gen.kit.generation import GenerationConfig, Recipe, generate_samples, grids_of, on_every_grid, program
+from data_gen.kit.configuration import GenerationConfig, grids_of
+from data_gen.kit.generation import Recipe, generate_samples, on_every_grid, program
+from data_gen.kit.ranges import Ranges, drawn
 from data_gen.kit.solving import in_groups
 from sciops.command import command
-from sciops.datasets.generation.writer import Plan, Ranges, read_parts
+from sciops.datasets.generation.writer import Plan, read_parts
 from sciops.grids import Grid
 from sciops.pde.darcy import SolverError, solve
 from sciops.random_fields import gaussian_random_field, log_normal, two_phase
@@ -170,8 +172,7 @@ def _together(config: DarcyConfig) -> int:
 def coefficients(config: DarcyConfig, grid: Grid, ranges: Ranges) -> np.ndarray:
     """a of the samples in `ranges` on a grid, (samples, *grid.shape) float64."""
     law = {"tau": config.tau, "alpha": config.alpha, "seed": config.seed, "modes": config.modes}
-    fields = [gaussian_random_field(grid, stop - start, first=start, **law) for start, stop in ranges]
-    g = fields[0] if len(fields) == 1 else np.concatenate(fields)
+    g = drawn(gaussian_random_field, grid, ranges, **law)
     return two_phase(g, config.low, config.high) if config.law == "two_phase" else log_normal(g, config.scale)
 
 

@@ -18,10 +18,11 @@ from typing import Literal
 import numpy as np
 import torch
 
+from data_gen.kit.configuration import grids_of
 from data_gen.kit.evolution import SteppedConfig, evolution_recipe, trajectories
-from data_gen.kit.generation import generate_samples, grids_of, numbers_of
+from data_gen.kit.generation import generate_samples
+from data_gen.kit.ranges import Ranges, numbers_of
 from sciops.command import command
-from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
 from sciops.pde import gray_scott as equation
 from sciops.resampling import resample
@@ -111,15 +112,8 @@ def make(config: GrayScottConfig, ranges: Ranges) -> dict[str, np.ndarray]:
             on_failure="flag",
         )
 
-    return trajectories(
-        config,
-        _grids(config),
-        ranges,
-        state=_STATE,
-        law=partial(initial_species, config),
-        solve=solve,
-        by_sample=rates,
-    )
+    law = partial(initial_species, config)
+    return trajectories(config, _grids(config), ranges, state=_STATE, law=law, solve=solve, by_sample=rates)
 
 
 def initial_species(config: GrayScottConfig, grid: Grid, ranges: Ranges) -> np.ndarray:

@@ -1,1 +1,1 @@
-"""What generators share: configuration, laws of random inputs, batched solves, and writing the file."""
+"""What generators share: configuration, laws of random inputs, reproducible solves, and writing the file."""
