@@ -14,7 +14,7 @@ from sciops.grids import Grid
 from sciops.pde.elliptic import shifted_laplacian
 from sciops.pde.elliptic.eigenbasis import Boundary, Scheme
 from sciops.pde.elliptic.shifted_laplacian import Solution
-from sciops.pde.evolution.trajectory import constant
+from sciops.pde.inputs import constant
 
 __all__ = ["Solution", "solve"]
 

@@ -11,7 +11,7 @@ from sciops.grids import Grid
 from sciops.pde.elliptic import shifted_laplacian
 from sciops.pde.elliptic.eigenbasis import Boundary, Scheme
 from sciops.pde.elliptic.shifted_laplacian import Solution
-from sciops.pde.evolution.trajectory import initial
+from sciops.pde.inputs import initial
 
 __all__ = ["Solution", "residual", "solve"]
 

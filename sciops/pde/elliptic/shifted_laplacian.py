@@ -27,7 +27,7 @@ from sciops.pde.elliptic.eigenbasis import (
     synthesise,
 )
 from sciops.pde.elliptic.minres import solve_differentiably
-from sciops.pde.evolution.trajectory import Start, initial
+from sciops.pde.inputs import Start, initial
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from torch import Tensor
 from sciops._arrays import as_tensor
 from sciops.grids import Grid
 from sciops.pde.evolution.fourier import FourierSpace
-from sciops.pde.evolution.trajectory import Start, Trajectory, evolve_exactly, initial
+from sciops.pde.evolution.trajectory import Trajectory, evolve_exactly
+from sciops.pde.inputs import Start, initial
 
 __all__ = ["Trajectory", "solve"]
 

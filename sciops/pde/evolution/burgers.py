@@ -10,7 +10,8 @@ import numpy as np
 from sciops.grids import Grid
 from sciops.pde.evolution.convection import convective_term
 from sciops.pde.evolution.fourier import FourierSpace
-from sciops.pde.evolution.trajectory import Trajectory, constant, evolve, initial
+from sciops.pde.evolution.trajectory import Trajectory, evolve
+from sciops.pde.inputs import constant, initial
 
 __all__ = ["Trajectory", "cole_hopf", "solve"]
 

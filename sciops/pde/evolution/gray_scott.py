@@ -13,7 +13,8 @@ from torch import Tensor
 
 from sciops.grids import Grid
 from sciops.pde.evolution.fourier import FourierSpace
-from sciops.pde.evolution.trajectory import Trajectory, constant, evolve, initial
+from sciops.pde.evolution.trajectory import Trajectory, evolve
+from sciops.pde.inputs import constant, initial
 
 __all__ = ["PATTERNS", "Trajectory", "solve"]
 

@@ -8,7 +8,8 @@ import torch
 
 from sciops.grids import Grid
 from sciops.pde.evolution.fourier import FourierSpace
-from sciops.pde.evolution.trajectory import Trajectory, constant, evolve_exactly, initial
+from sciops.pde.evolution.trajectory import Trajectory, evolve_exactly
+from sciops.pde.inputs import constant, initial
 
 __all__ = ["Trajectory", "solve"]
 

@@ -9,7 +9,8 @@ import numpy as np
 from sciops.grids import Grid
 from sciops.pde.evolution.convection import convective_term
 from sciops.pde.evolution.fourier import FourierSpace, check_periodic
-from sciops.pde.evolution.trajectory import Trajectory, constant, evolve, initial
+from sciops.pde.evolution.trajectory import Trajectory, evolve
+from sciops.pde.inputs import constant, initial
 
 __all__ = ["Trajectory", "soliton", "solve"]
 

@@ -7,7 +7,8 @@ from typing import Any, Literal
 from sciops.grids import Grid
 from sciops.pde.evolution.convection import convective_term
 from sciops.pde.evolution.fourier import FourierSpace
-from sciops.pde.evolution.trajectory import Trajectory, evolve, initial
+from sciops.pde.evolution.trajectory import Trajectory, evolve
+from sciops.pde.inputs import initial
 
 __all__ = ["Trajectory", "solve"]
 

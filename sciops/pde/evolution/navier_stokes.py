@@ -14,7 +14,8 @@ from sciops._arrays import as_tensor
 from sciops._scale import mean_square_of
 from sciops.grids import Grid, check_on_grid
 from sciops.pde.evolution.fourier import FourierSpace, check_periodic
-from sciops.pde.evolution.trajectory import Start, Trajectory, constant, evolve, initial
+from sciops.pde.evolution.trajectory import Trajectory, evolve
+from sciops.pde.inputs import Start, constant, initial
 
 __all__ = [
     "Trajectory",

@@ -16,7 +16,8 @@ from sciops._scale import power_of_two
 from sciops.grids import Grid, check_on_grid
 from sciops.pde.elliptic.eigenbasis import Boundary, analyse, boundaries_of, eigenvalues, inside, synthesise
 from sciops.pde.evolution.chebyshev import chebyshev_coefficients, oscillation_terms, polynomial_sum
-from sciops.pde.evolution.trajectory import Start, Trajectory, constant, initial, output_times
+from sciops.pde.evolution.trajectory import Trajectory
+from sciops.pde.inputs import Start, constant, initial, output_times
 
 __all__ = ["Trajectory", "energy", "solve"]
 
