@@ -30,25 +30,53 @@ def solve(
     estimate: bool = False,
     on_failure: Literal["raise", "flag"] = "raise",
 ) -> Trajectory:
-    """u with u_t + ∂_x(u²/2) = ν u_xx at the asked times, u(·, 0) = u0; exact in space while the modes suffice.
+    """Solves Burgers' equation u_t + ∂_x(u²/2) = ν u_xx on a periodic interval, u(·, 0) = u0.
 
-    u0 : (batch, n) or (n,), float32 or float64     numpy or torch
-    grid : Grid          periodic, one axis, any length
-    times : increasing, from 0 on
-    viscosity : ν ≥ 0, a number or one a sample. PDEBench's files name ε where ν = ε/π; Li et al.'s and
-        neuraloperator's name ν itself (arXiv:2010.08895: 0.1; the file burgers_train_16.pt: 0.01)
-    dt : largest step; default h/5 with h the spacing, right for |u| up to about 5: a step is stable while
-        |u| dt < 1.3 h. Smooth fields with ν ≥ 0.01 stand much larger steps
-    order : of the exponential Runge–Kutta method, 1 to 4 (Cox & Matthews 2002)
-    dealias : products keep the modes of the 2/3 rule
-    estimate : also the relative error of the time stepping, at the cost of three quarters of a run more
-    on_failure : "raise", or "flag" a sample that blows up with NaN
+    Parameters
+    ----------
+    u0
+        (batch, n) or (n,), numpy or torch, float32 or float64.
+    grid
+        Periodic, one axis, any length.
+    times
+        Increasing output times, from 0 on.
+    viscosity
+        ν ≥ 0, one number or one per sample. PDEBench's files name ε where ν = ε/π; Li et al.'s and neuraloperator's
+        name ν itself (arXiv:2010.08895: 0.1; the file burgers_train_16.pt: 0.01).
+    dt
+        Largest step; default h/5 with h the spacing, suited to |u| up to about 5: a step is stable while
+        |u| dt < 1.3 h. Smooth fields with ν ≥ 0.01 allow much larger steps.
+    order
+        Of the exponential Runge–Kutta method, 1 to 4.
+    dealias
+        Whether products keep only the modes of the 2/3 rule.
+    estimate
+        Whether to estimate the relative error of the time stepping too, for three quarters of a run more.
+    on_failure
+        "raise", or "flag" a sample that blows up with NaN.
 
-    A shock is 4ν/(jump of u) wide and needs a few points across; thinner ones ring. h = 1/1024 serves ν = 0.003.
-    Good values: ν = 0.01 … 0.1 on the unit interval with 128 to 1024 points, order 4.
+    Returns
+    -------
+    Trajectory
+        The fields at the output times, in the kind of u0.
 
-    Raises ValueError for a grid that is not periodic, shapes, times or numbers that do not fit, NaN; TypeError for
-    complex or half-precision fields; RuntimeError naming sample and time of a blow-up.
+    Raises
+    ------
+    ValueError
+        The grid is not periodic; shapes, times or numbers do not fit; NaN.
+    TypeError
+        Complex or half-precision fields.
+    RuntimeError
+        A sample blew up; the message names it and the time.
+
+    Notes
+    -----
+    A shock is 4ν/(jump of u) wide and needs a few points across; thinner ones oscillate. h = 1/1024 is enough for
+    ν = 0.003. Good values: ν = 0.01 … 0.1 on the unit interval with 128 to 1024 points, order 4.
+
+    References
+    ----------
+    Cox & Matthews 2002 (doi:10.1006/jcph.2002.6995).
     """
     start = initial(u0, grid, axes=(1,))
     space = FourierSpace(grid, start.field)
@@ -68,17 +96,37 @@ def solve(
 def cole_hopf(
     primitive: Callable[[np.ndarray], np.ndarray], x: np.ndarray, t: float, *, viscosity: float, mean: float = 0.0
 ) -> np.ndarray:
-    """The exact u(x, t) of Burgers' equation on the line, by its initial field's integral (Hopf 1950, Cole 1951):
+    """Exact solution of Burgers' equation on the line, from the integral U of the initial field.
 
         u = ∫ (x − y)/t E dy / ∫ E dy,    E = exp(−(x − y)²/(4νt) − U(y)/(2ν)),    U' = u0 − mean
 
-    primitive : y → U(y), periodic with the period that the x span, or nearly
-    x : (n,) positions; t : time, > 0; viscosity : ν > 0
-    mean : of u0; the solution of the rest is seen from a frame that moves with it
+    Parameters
+    ----------
+    primitive
+        y → U(y), periodic with the period that the x span, or nearly.
+    x
+        Positions, (n,).
+    t
+        Time, > 0.
+    viscosity
+        ν > 0.
+    mean
+        Of u0; the solution of the rest is taken in a frame that moves with it.
 
-    Integrals by the trapezoidal rule over 4096 panels as far as E reaches, exponents shifted by their largest: right to
-    1e-13 while a panel is well below the width √(2ν/(1/t + max|u0'|)) of its peaks, as for ν ≥ 0.002, t ≤ 1, |u0| ≤ 1
-    on a unit interval. Raises ValueError unless t > 0 and ν > 0.
+    Raises
+    ------
+    ValueError
+        t ≤ 0 or ν ≤ 0.
+
+    Notes
+    -----
+    Trapezoidal rule over 4096 panels as far as E reaches, exponents shifted by their largest. Correct to 1e-13 while a
+    panel is well below the width √(2ν/(1/t + max|u0'|)) of its peaks, as for ν ≥ 0.002, t ≤ 1, |u0| ≤ 1 on a unit
+    interval.
+
+    References
+    ----------
+    Hopf 1950, Cole 1951.
     """
     if not (t > 0 and viscosity > 0):
         raise ValueError(f"t={t}, viscosity={viscosity}: expected both above 0; at t = 0 the field is U' + mean")

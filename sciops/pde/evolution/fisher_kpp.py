@@ -27,22 +27,34 @@ def solve(
     estimate: bool = False,
     on_failure: Literal["raise", "flag"] = "raise",
 ) -> Trajectory:
-    """u with u_t = νΔu + ρu(1 − u) at the asked times, u(·, 0) = u0; u = 0 and u = 1 stay as they are.
+    """Solves Fisher's equation u_t = νΔu + ρu(1 − u) on a periodic box, u(·, 0) = u0; u = 0 and u = 1 are steady.
 
-    u0 : (batch, *grid) or (*grid), float32 or float64     numpy or torch; between 0 and 1, from where it never leaves.
-        Values below 0 run off to −∞ in finite time
-    grid : Grid          periodic, 1 to 3 axes
-    times : increasing, from 0 on
-    diffusivity : ν ≥ 0, a number or one a sample
-    rate : ρ ≥ 0, a number or one a sample
-    dt : largest step; default 0.02/ρ, with the largest ρ of the batch: pass dt where ρ differs by sample and results
-        must not depend on who shares the batch
-    order, dealias, estimate, on_failure : as in `sciops.pde.burgers.solve`
+    Parameters
+    ----------
+    u0
+        (batch, *grid) or (*grid), numpy or torch, float32 or float64; between 0 and 1, where it remains. Values below 0
+        diverge to −∞ in finite time.
+    grid
+        Periodic, 1 to 3 axes.
+    times
+        Increasing output times, from 0 on.
+    diffusivity, rate
+        ν ≥ 0 and ρ ≥ 0, one number or one per sample.
+    dt
+        Largest step; default 0.02/ρ, with the largest ρ of the batch: pass dt where ρ differs by sample and results
+        must not depend on the other samples of the batch.
+    order, dealias, estimate, on_failure
+        As in `sciops.pde.burgers.solve`, and so are the exceptions.
 
-    A front is about √(8ν/ρ) wide and needs some ten points across. Good values: ν = 0.5, ρ = 1 … 10 on the unit
+    Returns
+    -------
+    Trajectory
+        The fields at the output times, in the kind of u0.
+
+    Notes
+    -----
+    A front is about √(8ν/ρ) wide and needs about ten points across. Good values: ν = 0.5, ρ = 1 … 10 on the unit
     interval to t = 1 (PDEBench's ReacDiff, arXiv:2210.07182).
-
-    Raises what `sciops.pde.burgers.solve` raises.
     """
     start = initial(u0, grid)
     space = FourierSpace(grid, start.field)

@@ -15,17 +15,32 @@ __all__ = ["Trajectory", "solve"]
 
 
 def solve(u0: Any, grid: Grid, *, times: Any, diffusivity: Any) -> Trajectory:
-    """u with u_t = νΔu of the trigonometric interpolant of u0: no error in time, none in space for resolved fields.
+    """Solves u_t = νΔu for the trigonometric interpolant of u0: exact in time, and in space for resolved fields.
 
-    u0 : (batch, *grid) or (*grid), float32 or float64     numpy or torch
-    grid : Grid          periodic, 1 to 3 axes
-    times : increasing, from 0 on
-    diffusivity : ν ≥ 0, a number or one a sample
-    returns : `Trajectory` with dt = 0 and no error estimate
+    Parameters
+    ----------
+    u0
+        (batch, *grid) or (*grid), numpy or torch, float32 or float64.
+    grid
+        Periodic, 1 to 3 axes.
+    times
+        Increasing output times, from 0 on.
+    diffusivity
+        ν ≥ 0, one number or one per sample.
 
-    Good values: ν t between 1e-3 and 1e-1 of the squared length of the box.
+    Returns
+    -------
+    Trajectory
+        With dt = 0 and no error estimate.
 
-    Raises ValueError for a grid that is not periodic, shapes, times or numbers that do not fit, NaN.
+    Raises
+    ------
+    ValueError
+        The grid is not periodic; shapes, times or numbers do not fit; NaN.
+
+    Notes
+    -----
+    Good values: νt between 1e-3 and 1e-1 of the squared length of the box.
     """
     start = initial(u0, grid)
     space = FourierSpace(grid, start.field)

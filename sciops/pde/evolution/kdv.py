@@ -28,22 +28,35 @@ def solve(
     estimate: bool = False,
     on_failure: Literal["raise", "flag"] = "raise",
 ) -> Trajectory:
-    """u with u_t + c ∂_x(u²/2) + d u_xxx = 0 at the asked times, u(·, 0) = u0; the dispersion is exact in time.
+    """Solves the Korteweg–de Vries equation u_t + c ∂_x(u²/2) + d u_xxx = 0, u(·, 0) = u0; dispersion is exact in time.
 
-    u0 : (batch, n) or (n,), float32 or float64     numpy or torch
-    grid : Grid          periodic, one axis, any length
-    times : increasing, from 0 on
-    convection, dispersion : c and d, a number or one a sample. c = 6, d = 1 is the form of the solitons
-        u = (s/2) sech²(½√s (x − st)); Brandstetter et al. (arXiv:2202.07643) and Kassam & Trefethen take c = d = 1
-    dt : largest step; default h/(20|c|) with h the spacing and |c| the largest of the batch. A step is stable while
-        |cu| dt < 1.3 h, but exact solitons ask for less: Brandstetter et al.'s waves have an error of 1e-4 at t = 100
-        with the default, ten times that with twice the step
-    order, dealias, estimate, on_failure : as in `sciops.pde.burgers.solve`
+    Parameters
+    ----------
+    u0
+        (batch, n) or (n,), numpy or torch, float32 or float64.
+    grid
+        Periodic, one axis, any length.
+    times
+        Increasing output times, from 0 on.
+    convection, dispersion
+        c and d, one number or one per sample. c = 6, d = 1 is the form of the solitons
+        u = (s/2) sech²(½√s (x − st)); Brandstetter et al. (arXiv:2202.07643) and Kassam & Trefethen take c = d = 1.
+    dt
+        Largest step; default h/(20|c|) with h the spacing and |c| the largest of the batch. A step is stable while
+        |cu| dt < 1.3 h, but accurate solitons need smaller ones: Brandstetter et al.'s waves have an error of 1e-4 at
+        t = 100 with the default, ten times that with twice the step.
+    order, dealias, estimate, on_failure
+        As in `sciops.pde.burgers.solve`, and so are the exceptions.
 
-    ∫u is kept to rounding, ∫u² and ∫(d u_x² − c u³/3) to the error of the time stepping. Good values: c = d = 1 on
+    Returns
+    -------
+    Trajectory
+        The fields at the output times, in the kind of u0.
+
+    Notes
+    -----
+    ∫u is conserved to rounding, ∫u² and ∫(d u_x² − c u³/3) to the error of the time stepping. Good values: c = d = 1 on
     (0, 128) with 256 points, waves of amplitude 1.
-
-    Raises what `sciops.pde.burgers.solve` raises.
     """
     start = initial(u0, grid, axes=(1,))
     space = FourierSpace(grid, start.field)
@@ -64,10 +77,14 @@ def solve(
 def soliton(
     grid: Grid, t: float, *, speed: float, centre: float = 0.0, convection: float = 6.0, dispersion: float = 1.0
 ) -> np.ndarray:
-    """u = (3s/c) sech²(½√(s/d) (x − x_0 − st)) on a periodic grid, with two images to either side; s/d > 0.
+    """Exact soliton (3s/c) sech²(½√(s/d) (x − x_0 − st)) on a periodic grid, with two images on either side; s/d > 0.
 
-    The images do not feel each other while the period is some 20 widths √(d/s): then it is exact to rounding.
-    Raises ValueError for a grid that is not periodic or has more axes, for s/d ≤ 0 and for c = 0.
+    The images do not overlap while the period is at least 20 widths √(d/s): then it is exact to rounding.
+
+    Raises
+    ------
+    ValueError
+        The grid is not periodic or has more than one axis; s/d ≤ 0; c = 0.
     """
     check_periodic(grid)
     if grid.ndim != 1:

@@ -24,20 +24,32 @@ def solve(
     estimate: bool = False,
     on_failure: Literal["raise", "flag"] = "raise",
 ) -> Trajectory:
-    """u with u_t + ∂_x(u²/2) + u_xx + u_xxxx = 0 at the asked times, u(·, 0) = u0.
+    """Solves the Kuramoto–Sivashinsky equation u_t + ∂_x(u²/2) + u_xx + u_xxxx = 0, u(·, 0) = u0.
 
-    u0 : (batch, n) or (n,), float32 or float64     numpy or torch
-    grid : Grid          periodic, one axis; its length L is the one parameter. Modes with 2πq/L < 1 grow, the fastest
-        at a wavelength of 2π√2 = 8.9; L > 20 or so is chaotic
-    times : increasing, from 0 on
-    dt : largest step; default h/10 with h the spacing, at most 0.05. On the attractor |u| stays near 3 whatever L is
-    order, dealias, estimate, on_failure : as in `sciops.pde.burgers.solve`
+    Parameters
+    ----------
+    u0
+        (batch, n) or (n,), numpy or torch, float32 or float64.
+    grid
+        Periodic, one axis; its length L is the only parameter. Modes with 2πq/L < 1 grow, the fastest at a wavelength
+        of 2π√2 = 8.9; L > 20 or so is chaotic.
+    times
+        Increasing output times, from 0 on.
+    dt
+        Largest step; default h/10 with h the spacing, at most 0.05. On the attractor |u| stays near 3 for any L.
+    order, dealias, estimate, on_failure
+        As in `sciops.pde.burgers.solve`, and so are the exceptions.
 
-    ∫u is kept to rounding and d/dt ½∫u² = ∫u_x² − ∫u_xx². Two runs part as e^{0.1 t} (Lyapunov exponent about 0.09 for
-    long L), so that a trajectory beyond t = 200 or so depends on rounding: statistics do not. Good values: L = 64 with
-    256 points (Brandstetter et al., arXiv:2202.07643), L = 32π with 128 (Kassam & Trefethen 2005).
+    Returns
+    -------
+    Trajectory
+        The fields at the output times, in the kind of u0.
 
-    Raises what `sciops.pde.burgers.solve` raises.
+    Notes
+    -----
+    ∫u is conserved to rounding and d/dt ½∫u² = ∫u_x² − ∫u_xx². Two runs diverge as e^{0.1 t} (Lyapunov exponent about
+    0.09 for long L), so that a trajectory beyond t = 200 or so depends on rounding; statistics do not. Good values:
+    L = 64 with 256 points (Brandstetter et al., arXiv:2202.07643), L = 32π with 128 (Kassam & Trefethen 2005).
     """
     start = initial(u0, grid, axes=(1,))
     space = FourierSpace(grid, start.field)

@@ -1,4 +1,4 @@
-"""How far time stepping is off, from runs with longer steps, and where these cannot see it, from shorter ones."""
+"""Error estimates of time stepping, from runs with longer steps and, for unresolved oscillations, with shorter ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEAR = 0.25  # by how much the observed order may differ from that of the metho
 _WEIGHT = 0.01  # of the norm: stiff modes of less cannot change the rest by much
 _WINDOW = 8  # steps that are taken again in parts
 _PARTS = 16
-_ROUNDINGS = 64  # what two ways to the same field differ by
+_ROUNDINGS = 64  # by which two computations of the same field differ
 
 
 def doubling_error(

@@ -25,17 +25,25 @@ _MOST_STEPS = 10**9
 
 @dataclass(frozen=True)
 class Trajectory:
-    """What the `solve` of an evolution equation returns; u and error in the caller's kind.
+    """What the `solve` of an evolution equation returns; u and error are in the caller's kind of array.
 
-    u : (batch, time, *grid) or (batch, time, fields, *grid); without batch axis where the initial field had none
-    times : (time,) float64, those asked for
-    dt : largest step taken; 0 where the solution is exact in time
-    steps : how many steps were taken; 0 where the solution is exact in time
-    error : (batch,) estimated relative error of the time stepping at the last time, from runs with steps twice and
-        four times as long, and where a step does not resolve oscillations, from some shorter ones; meant to lie above
-        the error. It knows nothing of the grid. None where no estimate was asked for
-    failed_at : (batch,) float64, the first of the times at which a sample was not finite, NaN where it is sound; None
-        where failures raise
+    Parameters
+    ----------
+    u
+        (batch, time, *grid) or (batch, time, fields, *grid); without batch axis where the initial field had none.
+    times
+        (time,) float64, the output times.
+    dt
+        Largest step taken; 0 where the solution is exact in time.
+    steps
+        Number of steps; 0 where the solution is exact in time.
+    error
+        (batch,) estimated relative error of the time stepping at the last time, from runs with steps twice and four
+        times as long, and where a step does not resolve oscillations, from some shorter ones; meant as an upper bound.
+        It does not contain the error in space. None where no estimate was asked for.
+    failed_at
+        (batch,) float64, the first output time at which a sample was not finite, NaN where it is sound; None where
+        failures raise.
     """
 
     u: Any
@@ -60,17 +68,34 @@ def evolve(
 ) -> Trajectory:
     """Integrates dv/dt = linear·v + nonlinear(v) in Fourier space, v(0) the spectrum of the initial field.
 
-    linear : symbol, broadcasts over (batch, [fields,] *spectrum), float64 or complex128
-    nonlinear : v → N(v), both spectra in the state's precision
-    dt : largest step; every interval between output times is cut into the fewest equal steps that respect it
-    order : of ETDRK, 1 to 4
-    estimate : two more runs, with steps twice and about four times as long; the number of steps of every interval is
-        made even for them, and that of the whole at least 4
-    on_failure : where a field is no longer finite, "raise", or "flag" the sample: u = NaN at all times, error = inf,
-        failed_at the first bad time; the other samples are untouched
+    Parameters
+    ----------
+    linear
+        Symbol that broadcasts over (batch, [fields,] *spectrum), float64 or complex128.
+    nonlinear
+        v → N(v), both spectra in the state's precision.
+    dt
+        Largest step; every interval between output times is divided into the fewest equal steps that respect it.
+    order
+        Of ETDRK, 1 to 4.
+    estimate
+        Two more runs, with steps twice and about four times as long; the number of steps of every interval is made even
+        for them, and that of the whole at least 4.
+    on_failure
+        Where a field is no longer finite, "raise", or "flag" the sample: u = NaN at all times, error = inf, failed_at
+        the first bad time; the other samples are unchanged.
 
-    Differentiable in the initial field. Raises ValueError for dt ≤ 0, an order that is none, times that do not
-    increase; RuntimeError naming sample and time where the field is no longer finite.
+    Returns
+    -------
+    Trajectory
+        Differentiable in the initial field.
+
+    Raises
+    ------
+    ValueError
+        dt ≤ 0, an unsupported order, or times that do not increase.
+    RuntimeError
+        A field is no longer finite; the message names sample and time.
     """
     if on_failure not in ("raise", "flag"):
         raise ValueError(f"on_failure={on_failure!r}: expected 'raise' or 'flag'")
