@@ -5,7 +5,7 @@
     python -m data_gen.darcy --preset quick --samples 64 --resolutions 85 43 --output runs/small.h5
     python -m data_gen.darcy --preset li2020 --shard 0/4 --output /shared/darcy.h5      # and 1/4, 2/4, 3/4 elsewhere
 
-A run that is stopped, even by kill -9, goes on where it was when the same command is given again.
+A run that is stopped, even by kill -9, resumes when the same command is given again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _VARIABLES: dict[str, dict[str, Any]] = {
     },
 }
 
-# what the solver is told about the walls; also the attribute `walls` of the file
+# boundary conditions as the solver takes them; also the attribute `walls` of the file
 _WALLS: dict[str, dict[str, Any]] = {
     "zero": {},
     "flow_cell": {"boundary": {"y": "neumann"}, "values": {"x": [1.0, 0.0]}},
@@ -225,7 +225,7 @@ def _solved(config: DarcyConfig, ranges: Ranges, grid: Grid) -> tuple[dict[str, 
 
 
 def _check(config: DarcyConfig, plan: Plan) -> None:
-    """Raises SolverError naming the failed samples, unless they are allowed; tells of those at the float64 floor."""
+    """Raises SolverError naming the failed samples, unless they are allowed; reports those at the float64 floor."""
     for name in plan.grids if config.labels == "solved" else list(plan.grids)[:1]:
         status = read_parts(plan, f"{name}/status")
         for word, told in (("failed", "did not reach"), ("floor_limited", "stop at the floor of float64 above")):

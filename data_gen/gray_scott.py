@@ -4,7 +4,7 @@
     python -m data_gen.gray_scott --preset quick --samples 64 --output runs/small.h5
     python -m data_gen.gray_scott --preset the_well --shard 0/8 --output /shared/gs.h5    # and 1/8 … 7/8 elsewhere
 
-A run that is stopped goes on where it was when the same command is given again.
+A run that is stopped resumes when the same command is given again.
 """
 
 from __future__ import annotations

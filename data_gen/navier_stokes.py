@@ -4,8 +4,8 @@
     python -m data_gen.navier_stokes --preset quick --viscosity 1e-4 --output runs/small.h5
     python -m data_gen.navier_stokes --preset li2020 --shard 0/8 --output /shared/ns.h5      # and 1/8 … 7/8 elsewhere
 
-Solved on a fine grid and given at the points of coarser ones. A run that is stopped goes on where it was when the same
-command is given again.
+Solved on a fine grid and given at the points of coarser ones. A run that is stopped resumes when the same command is
+given again.
 """
 
 from __future__ import annotations

@@ -68,7 +68,9 @@ def _velocity(velocity: Any, start: Start, grid: Grid) -> list[Tensor]:
     if d == 1 and beta.shape in ((), (batch,)):
         beta = beta.reshape(-1, 1)
     if beta.shape not in ((d,), (1, d), (batch, d)):
-        raise ValueError(f"velocity has shape {tuple(beta.shape)}; expected ({d},), or ({batch}, {d}) for one a sample")
+        raise ValueError(
+            f"velocity has shape {tuple(beta.shape)}; expected ({d},), or ({batch}, {d}) for one per sample"
+        )
     if not torch.isfinite(beta).all():
         raise ValueError(f"velocity={velocity!r}: expected finite numbers")
     return [component.reshape(-1, *(1,) * d) for component in beta.reshape(-1, d).unbind(1)]

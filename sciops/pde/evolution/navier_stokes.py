@@ -176,7 +176,7 @@ def palinstrophy(w: Any, grid: Grid) -> Any:
 def li2020_forcing(grid: Grid) -> np.ndarray:
     """f = 0.1 (sin 2π(x + y) + cos 2π(x + y)) of arXiv:2010.08895, one period on the unit box; (nx, ny) float64.
 
-    Raises ValueError for a box whose sides are no whole numbers: f would jump at its seam.
+    Raises ValueError for a box whose sides are not whole numbers: f would not be periodic there.
     """
     _check_flat(grid)
     sides = [b - a for a, b in grid.extent]
