@@ -80,16 +80,11 @@ def solve(
     """
     start = initial(u0, grid, axes=(1,))
     space = FourierSpace(grid, start.field)
+    linear = constant(viscosity, "viscosity", start, least=0.0) * space.laplacian
+    nonlinear = convective_term(space, 1.0, dealias=dealias)
+    step = grid.spacing[0] / 5 if dt is None else dt
     return evolve(
-        start,
-        space,
-        times=times,
-        linear=constant(viscosity, "viscosity", start, least=0.0) * space.laplacian,
-        nonlinear=convective_term(space, 1.0, dealias=dealias),
-        dt=grid.spacing[0] / 5 if dt is None else dt,
-        order=order,
-        estimate=estimate,
-        on_failure=on_failure,
+        start, space, linear, nonlinear, times=times, dt=step, order=order, estimate=estimate, on_failure=on_failure
     )
 
 

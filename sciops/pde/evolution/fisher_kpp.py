@@ -68,14 +68,8 @@ def solve(
         u = space.inverse(mask * v)
         return factor * space.forward(u - u.square())
 
+    linear = constant(diffusivity, "diffusivity", start, least=0.0) * space.laplacian
+    step = 0.02 / max(float(rho.detach().max()), 1e-3) if dt is None else dt
     return evolve(
-        start,
-        space,
-        times=times,
-        linear=constant(diffusivity, "diffusivity", start, least=0.0) * space.laplacian,
-        nonlinear=growth,
-        dt=0.02 / max(float(rho.detach().max()), 1e-3) if dt is None else dt,
-        order=order,
-        estimate=estimate,
-        on_failure=on_failure,
+        start, space, linear, growth, times=times, dt=step, order=order, estimate=estimate, on_failure=on_failure
     )

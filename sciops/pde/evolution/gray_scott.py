@@ -92,14 +92,7 @@ def solve(
         eaten = mask * space.forward(a * b * b)
         return torch.stack([source - eaten, eaten], 1)
 
+    linear = torch.stack(torch.broadcast_tensors(delta_a - f, delta_b - (f + k)), 1)
     return evolve(
-        start,
-        space,
-        times=times,
-        linear=torch.stack(torch.broadcast_tensors(delta_a - f, delta_b - (f + k)), 1),
-        nonlinear=reaction,
-        dt=dt,
-        order=order,
-        estimate=estimate,
-        on_failure=on_failure,
+        start, space, linear, reaction, times=times, dt=dt, order=order, estimate=estimate, on_failure=on_failure
     )

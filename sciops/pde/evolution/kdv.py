@@ -61,16 +61,11 @@ def solve(
     start = initial(u0, grid, axes=(1,))
     space = FourierSpace(grid, start.field)
     c = constant(convection, "convection", start)
+    linear = -constant(dispersion, "dispersion", start) * space.derivative(order=3)
+    nonlinear = convective_term(space, c, dealias=dealias)
+    step = grid.spacing[0] / (20 * max(float(c.detach().abs().max()), 0.01)) if dt is None else dt
     return evolve(
-        start,
-        space,
-        times=times,
-        linear=-constant(dispersion, "dispersion", start) * space.derivative(order=3),
-        nonlinear=convective_term(space, c, dealias=dealias),
-        dt=grid.spacing[0] / (20 * max(float(c.detach().abs().max()), 0.01)) if dt is None else dt,
-        order=order,
-        estimate=estimate,
-        on_failure=on_failure,
+        start, space, linear, nonlinear, times=times, dt=step, order=order, estimate=estimate, on_failure=on_failure
     )
 
 

@@ -53,14 +53,9 @@ def solve(
     """
     start = initial(u0, grid, axes=(1,))
     space = FourierSpace(grid, start.field)
+    linear = -space.derivative(order=2) - space.derivative(order=4)
+    nonlinear = convective_term(space, 1.0, dealias=dealias)
+    step = min(grid.spacing[0] / 10, 0.05) if dt is None else dt
     return evolve(
-        start,
-        space,
-        times=times,
-        linear=-space.derivative(order=2) - space.derivative(order=4),
-        nonlinear=convective_term(space, 1.0, dealias=dealias),
-        dt=min(grid.spacing[0] / 10, 0.05) if dt is None else dt,
-        order=order,
-        estimate=estimate,
-        on_failure=on_failure,
+        start, space, linear, nonlinear, times=times, dt=step, order=order, estimate=estimate, on_failure=on_failure
     )

@@ -104,15 +104,7 @@ def solve(
     linear, nonlinear = _equation(start, space, viscosity, forcing, drag, mean_flow, dealias)
     step = min(grid.spacing) / 2 if dt is None else dt
     return evolve(
-        start,
-        space,
-        times=times,
-        linear=linear,
-        nonlinear=nonlinear,
-        dt=step,
-        order=order,
-        estimate=estimate,
-        on_failure=on_failure,
+        start, space, linear, nonlinear, times=times, dt=step, order=order, estimate=estimate, on_failure=on_failure
     )
 
 

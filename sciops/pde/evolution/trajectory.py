@@ -57,10 +57,10 @@ class Trajectory:
 def evolve(
     start: Start,
     space: FourierSpace,
-    *,
-    times: Any,
     linear: Tensor,
     nonlinear: Callable[[Tensor], Tensor],
+    *,
+    times: Any,
     dt: float,
     order: int = 4,
     estimate: bool = False,
