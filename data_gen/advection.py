@@ -10,28 +10,24 @@ PDEBench's points are the centres of cells, ours are periodic nodes: half a cell
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from data_gen.kit.coefficients import Coefficient
-from data_gen.kit.evolution import EvolutionConfig, evolution_recipe, trajectories
-from data_gen.kit.generation import generate_samples, grids_of
-from data_gen.kit.initial_fields import InitialFields, initial_fields
+from data_gen.kit.evolution import EvolutionConfig
+from data_gen.kit.initial_fields import InitialFields
+from data_gen.kit.ranges import Ranges
+from data_gen.kit.scalar import generate_scalar, scalar_samples
 from sciops.commands.command_line import command
-from sciops.datasets.generation.writer import Ranges
-from sciops.grids import Grid
 from sciops.pde.evolution import advection as equation
 
 __all__ = ["PRESETS", "AdvectionConfig", "run"]
 
-_STATE = {"u": "solution"}
-
 
 @dataclass(frozen=True)
 class AdvectionConfig(InitialFields, EvolutionConfig):
-    """What to generate. Sample i depends on the law, the equation, the grid it is solved on and the seed alone."""
+    """Options. Sample i depends on the law, the equation, the grid it is solved on and the seed alone."""
 
     resolutions: tuple[int, ...] = (1024, 256)
     """Points of the groups of the file."""
@@ -66,38 +62,19 @@ PRESETS = {
 def run(config: AdvectionConfig) -> Path:
     """Generates the file and returns its path (the folder of parts while other shards are at work).
 
-    Raises ValueError for a configuration that cannot be, or an output that another configuration made; OSError
-    when the disk is full.
+    Raises ValueError for an invalid configuration, or an output that another configuration made; OSError when the
+    disk is full.
     """
-    recipe = evolution_recipe(
-        config,
-        equation="advection",
-        grids=_grids(config),
-        make=make,
-        state=_STATE,
-        parameters=_velocity(config).parameters,
-        by_sample=_velocity(config).variables,
-    )
-    return generate_samples(config, recipe)
+    return generate_scalar(config, equation, make, _constants(config))
 
 
 def make(config: AdvectionConfig, ranges: Ranges) -> dict[str, np.ndarray]:
     """The samples in `ranges` on every grid of the configuration."""
-    coefficient = _velocity(config)
-
-    def solve(u0, grid, times, numbers):
-        return equation.solve(u0, grid, times=times, velocity=coefficient.values(config.seed, numbers))
-
-    law, by_sample = partial(initial_fields, config), partial(coefficient.by_sample, config.seed)
-    return trajectories(config, _grids(config), ranges, state=_STATE, law=law, solve=solve, by_sample=by_sample)
+    return scalar_samples(config, equation, ranges, _constants(config))
 
 
-def _velocity(config: AdvectionConfig) -> Coefficient:
-    return Coefficient("velocity", "velocity β", config.velocity, config.velocities)
-
-
-def _grids(config: AdvectionConfig) -> dict[str, Grid]:
-    return grids_of(config, 1, extent=config.length, least=4)
+def _constants(config: AdvectionConfig) -> list[Coefficient]:
+    return [Coefficient("velocity", "velocity β", config.velocity, config.velocities)]
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
     python -m data_gen.darcy --preset quick --samples 64 --resolutions 85 43 --output runs/small.h5
     python -m data_gen.darcy --preset li2020 --shard 0/4 --output /shared/darcy.h5      # and 1/4, 2/4, 3/4 elsewhere
 
-A run that is stopped, even by kill -9, goes on where it was when the same command is given again.
+A run that is stopped, even by kill -9, resumes when the same command is given again.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from data_gen.kit.generation import GenerationConfig, Recipe, generate_samples, grids_of, on_every_grid, program
+from data_gen.kit.configuration import GenerationConfig, grids_of
+from data_gen.kit.generation import Recipe, generate_samples, on_every_grid, program
+from data_gen.kit.ranges import Ranges, drawn
 from data_gen.kit.solving import in_groups
 from sciops.commands.command_line import command
-from sciops.datasets.generation.writer import Plan, Ranges, read_parts
+from sciops.datasets.generation.writer import Plan, read_parts
 from sciops.grids import Grid
 from sciops.pde.darcy import SolverError, solve
 from sciops.random_fields import gaussian_random_field, log_normal, two_phase
@@ -48,7 +50,7 @@ _VARIABLES: dict[str, dict[str, Any]] = {
     },
 }
 
-# what the solver is told about the walls; also the attribute `walls` of the file
+# boundary conditions as the solver takes them; also the attribute `walls` of the file
 _WALLS: dict[str, dict[str, Any]] = {
     "zero": {},
     "flow_cell": {"boundary": {"y": "neumann"}, "values": {"x": [1.0, 0.0]}},
@@ -170,8 +172,7 @@ def _together(config: DarcyConfig) -> int:
 def coefficients(config: DarcyConfig, grid: Grid, ranges: Ranges) -> np.ndarray:
     """a of the samples in `ranges` on a grid, (samples, *grid.shape) float64."""
     law = {"tau": config.tau, "alpha": config.alpha, "seed": config.seed, "modes": config.modes}
-    fields = [gaussian_random_field(grid, stop - start, first=start, **law) for start, stop in ranges]
-    g = fields[0] if len(fields) == 1 else np.concatenate(fields)
+    g = drawn(gaussian_random_field, grid, ranges, **law)
     return two_phase(g, config.low, config.high) if config.law == "two_phase" else log_normal(g, config.scale)
 
 
@@ -224,7 +225,7 @@ def _solved(config: DarcyConfig, ranges: Ranges, grid: Grid) -> tuple[dict[str, 
 
 
 def _check(config: DarcyConfig, plan: Plan) -> None:
-    """Raises SolverError naming the failed samples, unless they are allowed; tells of those at the float64 floor."""
+    """Raises SolverError naming the failed samples, unless they are allowed; reports those at the float64 floor."""
     for name in plan.grids if config.labels == "solved" else list(plan.grids)[:1]:
         status = read_parts(plan, f"{name}/status")
         for word, told in (("failed", "did not reach"), ("floor_limited", "stop at the floor of float64 above")):

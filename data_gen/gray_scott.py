@@ -4,7 +4,7 @@
     python -m data_gen.gray_scott --preset quick --samples 64 --output runs/small.h5
     python -m data_gen.gray_scott --preset the_well --shard 0/8 --output /shared/gs.h5    # and 1/8 … 7/8 elsewhere
 
-A run that is stopped goes on where it was when the same command is given again.
+A run that is stopped resumes when the same command is given again.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from typing import Literal
 import numpy as np
 import torch
 
+from data_gen.kit.configuration import grids_of
 from data_gen.kit.evolution import SteppedConfig, evolution_recipe, trajectories
-from data_gen.kit.generation import generate_samples, grids_of, numbers_of
+from data_gen.kit.generation import generate_samples
+from data_gen.kit.ranges import Ranges, numbers_of
 from sciops.commands.command_line import command
-from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
 from sciops.pde.evolution import gray_scott as equation
 from sciops.resampling import resample
@@ -111,15 +112,8 @@ def make(config: GrayScottConfig, ranges: Ranges) -> dict[str, np.ndarray]:
             on_failure="flag",
         )
 
-    return trajectories(
-        config,
-        _grids(config),
-        ranges,
-        state=_STATE,
-        law=partial(initial_species, config),
-        solve=solve,
-        by_sample=rates,
-    )
+    law = partial(initial_species, config)
+    return trajectories(config, _grids(config), ranges, state=_STATE, law=law, solve=solve, by_sample=rates)
 
 
 def initial_species(config: GrayScottConfig, grid: Grid, ranges: Ranges) -> np.ndarray:

@@ -9,28 +9,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from data_gen.kit.coefficients import Coefficient
-from data_gen.kit.evolution import EvolutionConfig, evolution_recipe, trajectories
-from data_gen.kit.generation import generate_samples, grids_of
+from data_gen.kit.evolution import EvolutionConfig
 from data_gen.kit.initial_fields import InitialFields, initial_fields
+from data_gen.kit.ranges import Ranges
+from data_gen.kit.scalar import generate_scalar, scalar_samples
 from sciops.commands.command_line import command
-from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
 from sciops.pde.evolution import heat as equation
 
 __all__ = ["PRESETS", "HeatConfig", "run"]
 
-_STATE = {"u": "solution"}
-
 
 @dataclass(frozen=True)
 class HeatConfig(InitialFields, EvolutionConfig):
-    """What to generate. Sample i depends on the law, the equation, the grid it is solved on and the seed alone."""
+    """Options. Sample i depends on the law, the equation, the grid it is solved on and the seed alone."""
 
     resolutions: tuple[int, ...] = (128, 64)
     """Points per axis of the groups of the file."""
@@ -77,40 +74,21 @@ PRESETS = {
 def run(config: HeatConfig) -> Path:
     """Generates the file and returns its path (the folder of parts while other shards are at work).
 
-    Raises ValueError for a configuration that cannot be, or an output that another configuration made; OSError
-    when the disk is full.
+    Raises ValueError for an invalid configuration, or an output that another configuration made; OSError when the
+    disk is full.
     """
     if not 1 <= config.axes <= 3:
         raise ValueError(f"--axes {config.axes}: expected 1, 2 or 3")
-    recipe = evolution_recipe(
-        config,
-        equation="heat",
-        grids=_grids(config),
-        make=make,
-        state=_STATE,
-        parameters=_diffusivity(config).parameters,
-        by_sample=_diffusivity(config).variables,
-    )
-    return generate_samples(config, recipe)
+    return generate_scalar(config, equation, make, _constants(config))
 
 
 def make(config: HeatConfig, ranges: Ranges) -> dict[str, np.ndarray]:
     """The samples in `ranges` on every grid of the configuration."""
-    coefficient = _diffusivity(config)
-
-    def solve(u0, grid, times, numbers):
-        return equation.solve(u0, grid, times=times, diffusivity=coefficient.values(config.seed, numbers))
-
-    law, by_sample = partial(_law, config), partial(coefficient.by_sample, config.seed)
-    return trajectories(config, _grids(config), ranges, state=_STATE, law=law, solve=solve, by_sample=by_sample)
+    return scalar_samples(config, equation, ranges, _constants(config), law=_law)
 
 
-def _diffusivity(config: HeatConfig) -> Coefficient:
-    return Coefficient("diffusivity", "diffusivity ν", config.diffusivity, config.diffusivities)
-
-
-def _grids(config: HeatConfig) -> dict[str, Grid]:
-    return grids_of(config, config.axes, extent=config.length, least=4)
+def _constants(config: HeatConfig) -> list[Coefficient]:
+    return [Coefficient("diffusivity", "diffusivity ν", config.diffusivity, config.diffusivities)]
 
 
 def _law(config: HeatConfig, grid: Grid, ranges: Ranges) -> np.ndarray:

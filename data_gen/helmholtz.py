@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from data_gen.kit.generation import Recipe, generate_samples, grids_of, numbers_of, on_every_grid, program
+from data_gen.kit.generation import Recipe, generate_samples, on_every_grid
 from data_gen.kit.media import Medium, check_medium, media
-from data_gen.poisson import VARIABLES, SourceConfig, boundary_of, centering_of, solve_each, sources
+from data_gen.kit.ranges import Ranges, numbers_of
+from data_gen.kit.sources import VARIABLES, SourceConfig, boundary_of, check_sources, solve_each, source_grids, sources
 from sciops.bases import KIND_OF, frequencies
 from sciops.commands.command_line import command
-from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
 from sciops.pde.elliptic import helmholtz
 
@@ -37,8 +37,6 @@ _TRIES = 10_000
 class HelmholtzConfig(Medium, SourceConfig):
     """What to generate. Sample i depends on the law, the equation and the seed alone."""
 
-    resolutions: tuple[int, ...] = (129, 65)
-    """Points per axis, walls included; one group of the file each."""
     power: float = 0.0
     """Exponent of i² + j² in the sines law."""
     wavenumbers: tuple[float, float] = (5.0, 20.0)
@@ -79,12 +77,11 @@ def run(config: HelmholtzConfig) -> Path:
     name = "screening" if config.screened else "wavenumber"
     recipe = Recipe(
         equation="helmholtz",
-        grids=_grids(config),
+        grids=source_grids(config),
         make=make,
         variables=VARIABLES
         | {name: {"long_name": f"{name} k of −Δu {'+' if config.screened else '−'} k²a u = f", "units": "1"}}
         | ({"a": {"long_name": "squared slowness of the medium", "units": "1"}} if config.contrast else {}),
-        solver=program("sciops.pde.elliptic.helmholtz", device=config.device),
         attrs={"task": "steady", "scheme": config.scheme, **boundary_of(config)},
         probe=_probe,
         any_batch=config.device == "cpu",
@@ -94,7 +91,7 @@ def run(config: HelmholtzConfig) -> Path:
 
 def make(config: HelmholtzConfig, ranges: Ranges) -> dict[str, np.ndarray]:
     """The samples in `ranges` on every grid of the configuration."""
-    return on_every_grid(config, _grids(config), partial(_solved, config, ranges))
+    return on_every_grid(config, source_grids(config), partial(_solved, config, ranges))
 
 
 def _solved(config: HelmholtzConfig, ranges: Ranges, grid: Grid) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -112,7 +109,7 @@ def _solved(config: HelmholtzConfig, ranges: Ranges, grid: Grid) -> tuple[dict[s
 
 
 def _probe(config: HelmholtzConfig) -> None:
-    sources(config, Grid((8, 8), centering=centering_of(config)), [(0, 1)])
+    check_sources(config)
     _parameters(config, [(0, 1)])
 
 
@@ -140,10 +137,6 @@ def _eigenvalues(boundary: str, most: float) -> np.ndarray:
     """λ of −Δ on the unit square with √λ up to `most` and a little beyond."""
     k = frequencies(KIND_OF[boundary], 2 * int(most / np.pi) + 4)
     return np.unique(np.add.outer(k**2, k**2))
-
-
-def _grids(config: HelmholtzConfig) -> dict[str, Grid]:
-    return grids_of(config, 2, centering=centering_of(config))
 
 
 if __name__ == "__main__":

@@ -11,27 +11,23 @@ are one solution.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from data_gen.kit.evolution import SteppedConfig, evolution_recipe, trajectories
-from data_gen.kit.generation import generate_samples, grids_of
-from data_gen.kit.initial_fields import InitialFields, initial_fields
+from data_gen.kit.evolution import SteppedConfig
+from data_gen.kit.initial_fields import InitialFields
+from data_gen.kit.ranges import Ranges
+from data_gen.kit.scalar import generate_scalar, scalar_samples
 from sciops.commands.command_line import command
-from sciops.datasets.generation.writer import Ranges
-from sciops.grids import Grid
 from sciops.pde.evolution import kuramoto_sivashinsky as equation
 
 __all__ = ["PRESETS", "KuramotoSivashinskyConfig", "run"]
 
-_STATE = {"u": "solution"}
-
 
 @dataclass(frozen=True)
 class KuramotoSivashinskyConfig(InitialFields, SteppedConfig):
-    """What to generate. Sample i depends on the law, the equation, the grid it is solved on and the seed alone."""
+    """Options. Sample i depends on the law, the equation, the grid it is solved on and the seed alone."""
 
     resolutions: tuple[int, ...] = (256, 128)
     """Points of the groups of the file."""
@@ -74,40 +70,15 @@ PRESETS = {
 def run(config: KuramotoSivashinskyConfig) -> Path:
     """Generates the file and returns its path (the folder of parts while other shards are at work).
 
-    Raises ValueError for a configuration that cannot be, or an output that another configuration made; RuntimeError
-    naming the samples that blew up, unless allow_failures; OSError when the disk is full.
+    Raises ValueError for an invalid configuration, or an output that another configuration made; RuntimeError naming
+    the samples that blew up, unless allow_failures; OSError when the disk is full.
     """
-    recipe = evolution_recipe(
-        config,
-        equation="kuramoto_sivashinsky",
-        grids=_grids(config),
-        make=make,
-        state=_STATE,
-        parameters={},
-    )
-    return generate_samples(config, recipe)
+    return generate_scalar(config, equation, make)
 
 
 def make(config: KuramotoSivashinskyConfig, ranges: Ranges) -> dict[str, np.ndarray]:
     """The samples in `ranges` on every grid of the configuration."""
-
-    def solve(u0, grid, times, numbers):
-        return equation.solve(
-            u0,
-            grid,
-            times=times,
-            dt=config.dt,
-            order=config.order,
-            estimate=config.estimate,
-            on_failure="flag",
-        )
-
-    law = partial(initial_fields, config)
-    return trajectories(config, _grids(config), ranges, state=_STATE, law=law, solve=solve)
-
-
-def _grids(config: KuramotoSivashinskyConfig) -> dict[str, Grid]:
-    return grids_of(config, 1, extent=config.length, least=4)
+    return scalar_samples(config, equation, ranges)
 
 
 if __name__ == "__main__":

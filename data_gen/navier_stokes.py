@@ -4,8 +4,8 @@
     python -m data_gen.navier_stokes --preset quick --viscosity 1e-4 --output runs/small.h5
     python -m data_gen.navier_stokes --preset li2020 --shard 0/8 --output /shared/ns.h5      # and 1/8 … 7/8 elsewhere
 
-Solved on a fine grid and given at the points of coarser ones. A run that is stopped goes on where it was when the same
-command is given again.
+Solved on a fine grid and given at the points of coarser ones. A run that is stopped resumes when the same command is
+given again.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ import numpy as np
 import torch
 
 from data_gen.kit.coefficients import Coefficient
-from data_gen.kit.evolution import STATUS, statuses
-from data_gen.kit.generation import (
-    GenerationConfig,
-    Recipe,
-    generate_samples,
-    grids_of,
-    numbers_of,
-    on_every_grid,
-    program,
+from data_gen.kit.configuration import check_numbers, grids_of
+from data_gen.kit.evolution import (
+    ERROR_ATTRS,
+    STATUS,
+    STATUS_ATTRS,
+    EvolutionConfig,
+    check_evolution,
+    fine_grid,
+    records,
+    statuses,
+    time_of,
 )
+from data_gen.kit.generation import Recipe, generate_samples, on_every_grid
+from data_gen.kit.ranges import Ranges, drawn, numbers_of
 from data_gen.kit.solving import aligned, one_by_one
 from sciops.commands.command_line import command
-from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid, restrict
 from sciops.pde.evolution import navier_stokes as equation
 from sciops.random_fields import gaussian_random_field
@@ -42,25 +45,18 @@ __all__ = ["PRESETS", "STATUS", "NavierStokesConfig", "run"]
 _VARIABLES: dict[str, dict[str, Any]] = {
     "w": {"long_name": "vorticity", "units": "1"},
     "seed": {"long_name": "seed of the initial field; with the number of the sample it gives the field again"},
-    "error": {"long_name": "estimated relative error of the time stepping at the last time", "units": "1"},
-    "status": {
-        "long_name": "outcome of the solve",
-        "flag_values": np.arange(len(STATUS), dtype=np.int8),
-        "flag_meanings": " ".join(STATUS),
-    },
+    "error": ERROR_ATTRS,
+    "status": STATUS_ATTRS,
 }
 
 
 @dataclass(frozen=True)
-class NavierStokesConfig(GenerationConfig):
+class NavierStokesConfig(EvolutionConfig):
     """What to generate. Sample i depends on the law, the equation, the grid it is solved on and the seed alone."""
 
     resolutions: tuple[int, ...] = (64,)
     """Points per axis of the groups of the file."""
-    labels: Literal["nested", "solved"] = "nested"
-    """nested: solved on solved_on points and taken at those of every group. solved: the same initial field solved on
-    every group's own grid."""
-    solved_on: int = 256
+    solved_on: int | None = 256
     """Points per axis of the solve of nested labels; a multiple of every resolution."""
     viscosity: float = 1e-3
     """ν, in the units of the box."""
@@ -82,12 +78,10 @@ class NavierStokesConfig(GenerationConfig):
     """Factor of w0."""
     modes: int = 128
     """Fourier modes of w0 per axis, the same on every grid."""
-    warm_up: float = 0.0
-    """Time that passes before the record begins; after it, chaotic flows on different grids are different flows."""
     duration: float = 50.0
     """Time from the first record to the last."""
     every: float = 1.0
-    """Time between records, the first of them included."""
+    """Time between records."""
     dt: float = 1 / 256
     """Largest step; half a spacing over the largest speed is safe, twice that is unstable."""
     estimate: bool = False
@@ -140,17 +134,19 @@ def run(config: NavierStokesConfig) -> Path:
     Raises ValueError for a configuration that cannot be, or an output that another configuration made; RuntimeError
     naming the sample that blew up, unless allow_failures; OSError when the disk is full.
     """
-    grids, viscosity = _grids(config), _viscosity(config)
-    _check(config)
+    grids, viscosity, forcing = _grids(config), _viscosity(config), _forcing(config)
+    check_evolution(config, grids)
+    check_numbers(config, positive=("side",), nonnegative=("viscosity", "drag"))
+    if callable(forcing):  # refuses a box that is not its own
+        forcing(Grid((4, 4), config.side, "periodic"))
     recipe = Recipe(
         equation="navier_stokes",
         grids=grids,
         make=make,
         variables={key: value for key, value in _VARIABLES.items() if key != "error" or config.estimate}
         | {name: {"long_name": about, "units": "1"} for name, about in viscosity.variables.items()},
-        solver=program("sciops.pde.evolution.navier_stokes", device=config.device),
         dims={"w": ("time", "x", "y")},
-        coordinates={"time": (_records(config), {"units": "1", "long_name": "time"})},
+        coordinates=time_of(config),
         attrs={
             "task": "trajectory",
             "state": ["w"],
@@ -174,16 +170,13 @@ def initial_vorticity(config: NavierStokesConfig, grid: Grid, ranges: Ranges) ->
     """w0 of the samples in `ranges` on a grid, (samples, nx, ny) float64."""
     law = {"tau": config.tau, "alpha": config.alpha, "seed": config.seed, "modes": config.modes}
     box = Grid(grid.shape, (0.0, 1.0), "periodic")
-    fields = [gaussian_random_field(box, stop - start, first=start, **law) for start, stop in ranges]
-    return config.strength * np.concatenate(fields)
+    return config.strength * drawn(gaussian_random_field, box, ranges, **law)
 
 
 def _solved(
     config: NavierStokesConfig, ranges: Ranges, grid: Grid
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    fine = grid
-    if config.labels == "nested":
-        fine = Grid((config.solved_on,) * 2, grid.extent, "periodic")
+    fine = fine_grid(config, grid, _grids(config))
     w0, numbers = initial_vorticity(config, fine, ranges), numbers_of(ranges)
     nu = np.broadcast_to(_viscosity(config).values(config.seed, numbers), len(numbers))
     if config.device == "cpu":
@@ -206,7 +199,7 @@ def _trajectory(
     solution = equation.solve(
         w0,
         fine,
-        times=config.warm_up + _records(config),
+        times=config.warm_up + records(config),
         viscosity=viscosity,
         drag=config.drag,
         forcing=_forcing(config),
@@ -220,30 +213,6 @@ def _trajectory(
     return w, np.where(np.isnan(solution.failed_at), error, np.nan), solution.failed_at
 
 
-def _check(config: NavierStokesConfig) -> None:
-    for names, above in ((("viscosity", "drag", "warm_up"), False), (("side", "duration", "every", "dt"), True)):
-        for name in names:
-            value = getattr(config, name)
-            if not 0 <= value < math.inf or (above and value == 0):
-                flag = name.replace("_", "-")
-                raise ValueError(f"--{flag} {value}: expected a finite number {'above' if above else 'of at least'} 0")
-    records = config.duration / config.every
-    if abs(records - round(records)) > 1e-9 * records:
-        raise ValueError(f"--duration {config.duration} --every {config.every}: expected a whole number of records")
-    if config.solved_on < 1:
-        raise ValueError(f"--solved-on {config.solved_on}: expected a positive number of points per axis")
-    loose = [n for n in config.resolutions if config.solved_on % n]
-    if config.labels == "nested" and loose:
-        raise ValueError(
-            f"--solved-on {config.solved_on}: expected a multiple of each resolution, {' '.join(map(str, loose))} too; "
-            "--labels solved solves every group by itself"
-        )
-
-    forcing = _forcing(config)
-    if callable(forcing):  # refuses a box that is not its own
-        forcing(Grid((4, 4), config.side, "periodic"))
-
-
 def _viscosity(config: NavierStokesConfig) -> Coefficient:
     return Coefficient("viscosity", "viscosity ν", config.viscosity, config.viscosities)
 
@@ -254,10 +223,6 @@ def _forcing(config: NavierStokesConfig) -> Any:
     if config.forcing == "kolmogorov":
         return partial(equation.kolmogorov_forcing, k=config.waves)
     return equation.li2020_forcing
-
-
-def _records(config: NavierStokesConfig) -> np.ndarray:
-    return np.linspace(0.0, config.duration, round(config.duration / config.every) + 1)
 
 
 def _grids(config: NavierStokesConfig) -> dict[str, Grid]:

@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from data_gen.kit.generation import Recipe, generate_samples, grids_of, on_every_grid, program
+from data_gen.kit.configuration import check_numbers
+from data_gen.kit.generation import Recipe, generate_samples, on_every_grid
 from data_gen.kit.media import Medium, check_medium, media
+from data_gen.kit.ranges import Ranges
 from data_gen.kit.solving import aligned, one_by_one
-from data_gen.poisson import SourceConfig, boundary_of, centering_of, sources
+from data_gen.kit.sources import SourceConfig, boundary_of, check_sources, source_grids, sources
 from sciops.commands.command_line import command
-from sciops.datasets.generation.writer import Ranges
 from sciops.grids import Grid
 from sciops.pde.evolution import wave
 
@@ -41,8 +42,6 @@ _VARIABLES = {
 class WaveConfig(Medium, SourceConfig):
     """What to generate; the laws are those of u at time 0. Sample i depends on the law, the equation and the seed."""
 
-    resolutions: tuple[int, ...] = (129, 65)
-    """Points per axis, walls included; one group of the file each."""
     sines: int = 24
     """K of the sines law."""
     power: float = -1.0
@@ -76,10 +75,7 @@ def run(config: WaveConfig) -> Path:
     Raises ValueError for a configuration that cannot be, or an output that another configuration made; OSError when
     the disk is full.
     """
-    for name, above in (("speed", True), ("damping", False), ("duration", True)):
-        value = getattr(config, name)
-        if not 0 <= value < np.inf or (above and value == 0):
-            raise ValueError(f"--{name} {value}: expected a finite number {'above' if above else 'of at least'} 0")
+    check_numbers(config, positive=("speed", "duration"), nonnegative=("damping",))
     if config.records < 2:
         raise ValueError(f"--records {config.records}: expected at least 2, the first at time 0")
     check_medium(config)
@@ -87,10 +83,9 @@ def run(config: WaveConfig) -> Path:
         raise ValueError(f"--scheme {config.scheme}: waves are solved mode by mode; take --scheme spectral")
     recipe = Recipe(
         equation="wave",
-        grids=_grids(config),
+        grids=source_grids(config),
         make=make,
         variables={name: about for name, about in _VARIABLES.items() if name != "c" or config.contrast},
-        solver=program("sciops.pde.evolution.wave", device=config.device),
         dims={"u": ("time", "x", "y"), "v": ("time", "x", "y")},
         coordinates={"time": (_times(config), {"units": "1", "long_name": "time"})},
         attrs={
@@ -99,7 +94,7 @@ def run(config: WaveConfig) -> Path:
             "parameters": {"damping": config.damping} | ({} if config.contrast else {"speed": config.speed}),
             **boundary_of(config),
         },
-        probe=lambda config: sources(config, Grid((8, 8), centering=centering_of(config)), [(0, 1)]),
+        probe=check_sources,
         any_batch=config.device == "cpu",
     )
     return generate_samples(config, recipe)
@@ -107,7 +102,7 @@ def run(config: WaveConfig) -> Path:
 
 def make(config: WaveConfig, ranges: Ranges) -> dict[str, np.ndarray]:
     """The samples in `ranges` on every grid of the configuration."""
-    return on_every_grid(config, _grids(config), partial(_solved, config, ranges))
+    return on_every_grid(config, source_grids(config), partial(_solved, config, ranges))
 
 
 def _solved(config: WaveConfig, ranges: Ranges, grid: Grid) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -129,10 +124,6 @@ def _solved(config: WaveConfig, ranges: Ranges, grid: Grid) -> tuple[dict[str, n
 
 def _times(config: WaveConfig) -> np.ndarray:
     return np.linspace(0.0, config.duration, config.records)
-
-
-def _grids(config: WaveConfig) -> dict[str, Grid]:
-    return grids_of(config, 2, centering=centering_of(config))
 
 
 if __name__ == "__main__":

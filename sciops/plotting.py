@@ -1,7 +1,7 @@
 """Figures for papers: one style, colour-blind-safe colours, files that appear only when whole.
 
-Colours are Okabe and Ito's eight (Color Universal Design, 2008), told apart with every common colour deficiency; every
-series also has its own marker and line style.
+Colours are Okabe and Ito's eight (Color Universal Design, 2008), distinguishable with every common colour deficiency;
+every series also has its own marker and line style.
 """
 
 from __future__ import annotations

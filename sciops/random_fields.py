@@ -264,7 +264,7 @@ def _check(
         raise ValueError(f"tau={tau}: expected a positive inverse correlation length, such as tau=3")
     if not (grid.ndim / 2 < alpha < math.inf):
         raise ValueError(
-            f"alpha={alpha} on {grid.ndim} axes: expected more than {grid.ndim / 2}, else the field is no function and "
+            f"alpha={alpha} on {grid.ndim} axes: expected more than {grid.ndim / 2}, else the field is not a function: "
             "its variance grows without bound with modes"
         )
     if boundary not in (None, "neumann", "periodic"):

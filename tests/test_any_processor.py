@@ -80,3 +80,21 @@ def test_every_worker_has_one_thread_of_torch(monkeypatch):
 
     workers = one_by_one(solve, range(3), threads=3)
     assert len(set(workers)) == 3 and set(workers) <= told
+
+
+def test_workers_keep_their_thread_of_torch_when_another_computation_sets_its_own_number():
+    """The first question of a thread sets its number to the one that was set last in the process."""
+    together, before = threading.Barrier(3), torch.get_num_threads()
+
+    def solve(sample):
+        if sample == 0:
+            other = threading.Thread(target=torch.set_num_threads, args=(2,))
+            other.start()
+            other.join()
+        together.wait(timeout=60)
+        return torch.get_num_threads()
+
+    try:
+        assert one_by_one(solve, range(3), threads=3) == [1, 1, 1]
+    finally:
+        torch.set_num_threads(before)

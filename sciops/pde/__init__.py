@@ -1,14 +1,26 @@
-"""Partial differential equations, one a file, each with a `solve`. A module is loaded when it is first named.
+"""Partial differential equations, one module each with a `solve`.
 
-Steady equations return the solution with its true residual, evolution equations a `Trajectory` with the estimated error
-of the time stepping where asked for.
+Steady equations return the solution with its true residual; evolution equations return a `Trajectory`, on request with
+an estimate of the time-stepping error. Every module is available under its short name, ``sciops.pde.evolution.burgers``,
+whatever folder it lies in.
 """
 
-from __future__ import annotations
+import sys
 
-from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING
+from sciops.pde import darcy
+from sciops.pde.darcy import adjoint
+from sciops.pde.elliptic import helmholtz, poisson
+from sciops.pde.evolution import (
+    advection,
+    burgers,
+    fisher_kpp,
+    gray_scott,
+    heat,
+    kdv,
+    kuramoto_sivashinsky,
+    navier_stokes,
+    wave,
+)
 
 __all__ = [
     "adjoint",
@@ -26,28 +38,5 @@ __all__ = [
     "wave",
 ]
 
-if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr__`
-    from sciops.pde import darcy
-    from sciops.pde.darcy import adjoint
-    from sciops.pde.elliptic import helmholtz, poisson
-    from sciops.pde.evolution import (
-        advection,
-        burgers,
-        fisher_kpp,
-        gray_scott,
-        heat,
-        kdv,
-        kuramoto_sivashinsky,
-        navier_stokes,
-        wave,
-    )
-
-
-def __getattr__(name: str) -> ModuleType:
-    if name in __all__:
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+# so that ``import sciops.pde.evolution.burgers`` finds the module by its short name too
+sys.modules.update({f"{__name__}.{name}": globals()[name] for name in __all__})

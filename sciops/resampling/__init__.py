@@ -1,4 +1,4 @@
-"""Moving a field from one grid to another, exactly where exactness is possible.
+"""Resampling of a field from one grid to another, exact where that is possible.
 
 =========  ==================================================  ==========================================  ============
 method     interpolant, axis by axis                           exact for                                   to coarser
@@ -14,14 +14,14 @@ nearest    the nearest sample                                  two-valued fields
 s in [0, 1] is the position between the *walls of the domain*, so that a grid which stops short of a wall is treated at
 its true positions. "Drops modes": on a coarser grid only as many functions are kept as that grid can tell apart, a
 low-pass; "samples": the interpolant is evaluated, so that content above the coarse grid aliases, and on nested node
-grids the result is the strided field itself (as `sciops.restrict`). Two-valued coefficients belong to `nearest`: the
-other methods ring or blur at the jump. Axes that are the same on both grids are left alone.
+grids the result is the strided field itself (as `sciops.restrict`). For two-valued coefficients take `nearest`: the
+other methods oscillate or blur at the jump. Axes that are the same on both grids are left alone.
 
 A periodic grid may begin anywhere: between two of them, or one and a walled grid, only the lengths of the domains have
 to agree, and values are taken at the true positions, up to whole periods.
 
-Gaps. A sample that is not finite stays where it is: "nearest" hands it to the points that take it, "linear" to those
-between it and its neighbours, "cubic" makes NaN of the points whose value depends on it by more than round-off (about
+Gaps. A sample that is not finite stays where it is: "nearest" copies it to the points nearest to it, "linear" to those
+between it and its neighbours, "cubic" gives NaN at the points whose value depends on it by more than round-off (about
 28 spacings on either side in float64, 12 in float32). The other methods are global: one NaN makes the whole field NaN.
 """
 
@@ -60,14 +60,14 @@ def resample(
     aligned: bool | None = None,
     extrapolate: bool = False,
 ) -> Any:
-    """u, given on `source`, at the points of `target`; linear in u and differentiable.
+    """Resamples u from the points of `source` to those of `target`; linear in u and differentiable.
 
     u : (..., *source.shape)   numpy or torch, real or complex; half precision is computed in float32
     source, target : Grid      same number of axes, same domain (periodic: same length)
     method : str               see the module's table
     wall : "zero" | None       u = 0 on the walls of the domain. linear, cubic: the walls become known points where the
-                               grid stops short of them, as cell grids always do. sine: taken for granted, the
-                               field is not looked at (which on a GPU would wait for it)
+                               grid stops short of them, as cell grids always do. sine: assumed without a
+                               check of the field (which on a GPU would wait for it)
     aligned : bool | None      fourier on node grids, where the first and last nodes are one point of the period. True:
                                drop the last, resample, repeat the first. False: naive zero-padding, the baseline that
                                most codes use; it takes the n nodes for the points of a period, so that the result holds

@@ -80,7 +80,7 @@ def layer_aliasing(
     returns : xarray.DataArray (layer,) in the order of the computation, with coordinate `kind` ("gelu", "mul", …) and
         attributes `skipped`, `factor`, `basis`; labels as in `layer_spectra`
 
-    A layer that already works on a finer grid of its own (``dealias=2``) is listed in `skipped`. Raises ValueError when
+    A layer that already computes on a finer grid (``dealias=2``) is listed in `skipped`. Raises ValueError when
     K does not fit the grid, or `layers` names something the model has not.
     """
     import xarray

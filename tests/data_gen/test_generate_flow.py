@@ -226,7 +226,7 @@ def test_a_flow_that_blows_up_is_named_or_marked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "changes", "words"),
     [
-        ("navier_stokes", {"solved_on": 20}, "--solved-on 20: expected a multiple of each resolution, 16 8 too"),
+        ("navier_stokes", {"solved_on": 20}, "--solved-on 20 --resolutions 16 8: expected a multiple of every"),
         ("navier_stokes", {"duration": 1.3}, "whole number of records"),
         ("navier_stokes", {"viscosity": -1.0}, "--viscosity -1.0"),
         ("navier_stokes", {"warm_up": -1.0}, "--warm-up -1.0"),

@@ -13,15 +13,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from data_gen.kit.generation import (
-    GenerationConfig,
-    Recipe,
-    generate_samples,
-    grids_of,
-    numbers_of,
-    on_every_grid,
-    program,
-)
+from data_gen.kit.configuration import GenerationConfig, grids_of
+from data_gen.kit.generation import Recipe, generate_samples, on_every_grid, program
+from data_gen.kit.ranges import numbers_of
 from sciops.datasets import open_dataset
 from sciops.datasets.native import content_hash, read_native, write_native
 from sciops.grids import Grid

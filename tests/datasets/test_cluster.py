@@ -377,7 +377,7 @@ def test_a_client_that_ends_leaves_no_worker_and_the_command_goes_on(tmp_path: P
     (os.killpg if end == signal.SIGINT else os.kill)(process.pid, end)  # Ctrl-C reaches the whole group
     said = process.communicate(timeout=60)[1].decode()
     if end == signal.SIGINT:
-        assert process.returncode == 1 and "the same command goes on where it stopped" in said, said
+        assert process.returncode == 1 and "the same command resumes where it stopped" in said, said
         assert "Traceback" not in said, said
     deadline = time.monotonic() + 30
     while _alive(process.pid):

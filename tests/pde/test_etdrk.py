@@ -9,7 +9,8 @@ import torch
 from sciops import Grid
 from sciops.pde.evolution.etdrk import ORDERS, coefficients, phi, step
 from sciops.pde.evolution.fourier import FourierSpace
-from sciops.pde.evolution.trajectory import evolve, initial
+from sciops.pde.evolution.trajectory import evolve
+from sciops.pde.inputs import initial
 
 mpmath = pytest.importorskip("mpmath")
 

@@ -6,7 +6,8 @@ import torch
 
 from sciops import Grid
 from sciops.pde.evolution.fourier import FourierSpace
-from sciops.pde.evolution.trajectory import constant, evolve, evolve_exactly, initial, output_times
+from sciops.pde.evolution.trajectory import evolve, evolve_exactly
+from sciops.pde.inputs import constant, initial, output_times
 
 GRID = Grid((32,), 2 * np.pi, "periodic")
 X = GRID.coordinates()[0]

@@ -1,4 +1,4 @@
-"""The ways to solve a batch: compiled, in torch, or by sparse LU; and what becomes of samples that do not converge.
+"""Engines that solve a batch: compiled, in torch, or by sparse LU; and the fallbacks of samples that do not converge.
 
 An engine takes (problem, u, tol, limit, threads), writes the unknowns into u (batch, mx, my), and returns per sample
 (true relative residual, its float64 floor, iterations, status, method).
@@ -20,9 +20,7 @@ from sciops.pde.darcy.multigrid import HALF_EPSILON, Way, coarsening, level_shap
 
 _NEAR_FLOOR = 2.0  # a residual within this factor of the floor is all that float64 gives
 _CACHE, _DEVICE = 2**18, 2**25  # unknowns that torch takes at a time: what stays in cache, and what fills a device
-_TURNING = (
-    2.5  # standard deviation of log₂(a_x/a_y) beyond which lines are smoothed: where points need more than lines cost
-)
+_TURNING = 2.5  # standard deviation of log₂(a_x/a_y) beyond which smoothing lines is faster than smoothing points
 _DENSE = 1024  # unknowns on the coarsest grid that torch still inverts: more of them only where a grid is a mere strip
 
 

@@ -41,7 +41,8 @@ def interpolated(steps: Offset) -> list[Offset]:
 
 
 def _offsets(steps: Offset) -> list[Offset]:
-    return list(product(*((-1, 0, 1) if step == 2 else (0,) for step in steps)))
+    along_x, along_y = ((-1, 0, 1) if step == 2 else (0,) for step in steps)
+    return [(i, j) for i in along_x for j in along_y]
 
 
 def galerkin_products(nine: bool, steps: Offset = BOTH) -> dict[str, dict[Offset, list[tuple[Offset, Offset, float]]]]:
@@ -53,7 +54,7 @@ def galerkin_products(nine: bool, steps: Offset = BOTH) -> dict[str, dict[Offset
     for name, shift in STORED.items():
         table[name] = {}
         for delta, other in product(_offsets(steps), repeat=2):
-            o = tuple(steps[k] * shift[k] + other[k] - delta[k] for k in (0, 1))
+            o = steps[0] * shift[0] + other[0] - delta[0], steps[1] * shift[1] + other[1] - delta[1]
             mirrored = name == "d" and other < delta
             if max(map(abs, o)) <= (1 if nine or 0 in o else 0) and not mirrored:
                 factor = 2.0 if name == "d" and other != delta else 1.0

@@ -144,14 +144,8 @@ def solve(
     _report(status, rho, floor, coefficient, tol, on_failure)
     u[torch.from_numpy(status == "failed").to(u.device)] = torch.nan
     first = 0 if single else slice(None)
-    return Solution(
-        restore(u[first]),
-        restore(rho[first]),
-        restore(iterations[first]),
-        status[first],
-        method[first],
-        restore(floor[first]),
-    )
+    u, rho, iterations, floor = (restore(values[first]) for values in (u, rho, iterations, floor))
+    return Solution(u, rho, iterations, status[first], method[first], floor)
 
 
 def residual(

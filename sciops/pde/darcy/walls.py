@@ -48,7 +48,7 @@ class Walls:
 def walls_of(
     boundary: Boundary, values: Any, flux: Any, transfer: Any, grid: Grid, batch: int, device: torch.device
 ) -> Walls:
-    """Raises ValueError for words, shapes and sides that do not fit, and numbers that are not finite."""
+    """Raises ValueError for conditions, shapes and sides that do not fit, and numbers that are not finite."""
     kinds = kinds_of(boundary)
     data = {
         side: tensor
@@ -130,7 +130,7 @@ def right_side(
 
 
 def balanced(b: Tensor, axes: tuple[scheme.Axis, scheme.Axis], mean: str, single: bool) -> Tensor:
-    """b with Σb = 0: less than round-off is taken off, more only where told to "project" f to mean zero."""
+    """b with Σb = 0: a sum below round-off is subtracted, a larger one only where `mean` is "project"."""
     total, size = b.sum((1, 2)), b.abs().sum((1, 2))
     if mean == "refuse":
         bad = torch.nonzero(total.abs() > _ROUND_OFF * size).flatten()

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from sciops.arrays.kinds import as_tensor
 from sciops.grids import Grid
-from sciops.pde.elliptic import shifted_laplacian as _elliptic
+from sciops.pde.elliptic import shifted_laplacian
 from sciops.pde.elliptic.eigenbasis import Boundary, Scheme
 from sciops.pde.elliptic.shifted_laplacian import Solution
-from sciops.pde.evolution.trajectory import constant
+from sciops.pde.inputs import constant
 
 __all__ = ["Solution", "solve"]
 
@@ -33,30 +33,46 @@ def solve(
     tol: float = 1e-8,
     max_iterations: int = 2000,
 ) -> Solution:
-    """u with −Δu − k²a u = f (`wavenumber` k), or −Δu + κ²a u = f (`screening` κ); exactly one of the two; a = 1 unless
-    a `coefficient` is given.
+    """Solves −Δu − k²a u = f (`wavenumber` k) or −Δu + κ²a u = f (`screening` κ); exactly one of the two.
 
+    Parameters
+    ----------
+    f
+        (batch, *grid) or (*grid), 1 to 3 axes, numpy or torch, float32 or float64, any device.
+    grid, boundary, scheme
+        As in `sciops.pde.elliptic.poisson.solve`; in "finite-volume" waves are slower than k says, by a share of (kh)²/24: keep
+        kh < 0.5.
+    wavenumber
+        k ≥ 0 in radians per unit of length, one number or one per sample (batch,).
+    screening
+        κ > 0, inverse length, one number or one per sample; always solvable.
+    coefficient
+        a(x) ≥ 0, (*grid) or (batch, *grid), default 1: the squared slowness of a medium, relative to a reference medium
+        whose wavenumber is k. Without it the solve is direct; with it MINRES iterates in float64.
+    tol, max_iterations
+        Of MINRES: the residual to reach, and the largest number of iterations.
+
+    Returns
+    -------
+    Solution
+        .u, the true .residual and .iterations; differentiable in f and the coefficient.
+
+    Raises
+    ------
+    ValueError
+        k² within 1e4 ε of an eigenvalue (relative), naming the mode and a k between eigenvalues; and as
+        `sciops.pde.elliptic.poisson.solve`.
+    RuntimeError
+        With a coefficient, whose resonances are not known beforehand: a sample that does not converge.
+
+    Notes
+    -----
     The sign is that of −Δ; for the convention Δu + k²u = g pass f = −g. Waves of length 2π/k fill the box once k² is
-    above its first eigenvalue. For u = b on the walls solve for w = u − b, 0 on them, with f + k²a b in the place of f.
-
-    f : (batch, *grid) or (*grid), 1 to 3 axes     numpy or torch, float32 or float64, any device
-    grid, boundary, scheme : as `sciops.pde.elliptic.poisson.solve`; in "finite-volume" waves are slower than k says, by a share
-        of (kh)²/24: keep kh < 0.5
-    wavenumber : k ≥ 0 in radians per unit of length, a number or one per sample (batch,)
-    screening : κ > 0, inverse length, a number or one per sample; solvable always
-    coefficient : a(x) ≥ 0, (*grid) or (batch, *grid): the squared slowness of a medium, as a multiple of that of a
-        reference medium whose wavenumber is k. Without it the solve is direct; with it MINRES iterates in float64
-    tol, max_iterations : of MINRES: the residual to reach, and when to give up
-    returns : Solution with .u, the true .residual and .iterations. Gradients pass through f and the coefficient
-
+    above its first eigenvalue. For u = b on the walls solve for w = u − b, 0 on them, with f + k²a b in place of f.
     The box is closed, so nothing is radiated: where k² is an eigenvalue of −Δ there is no solution. Near one u is
     large, ‖u‖ up to ‖f‖ / min|λ − k²|, and as much precision is lost.
-
-    Raises ValueError for k² within 1e4 ε of an eigenvalue (relative), naming the mode and a k between eigenvalues; and
-    as `sciops.pde.elliptic.poisson.solve`. With a coefficient, whose resonances are not known beforehand, RuntimeError naming
-    the sample that does not converge.
     """
-    p = _elliptic.problem(f, grid, boundary, scheme)
+    p = shifted_laplacian.problem(f, grid, boundary, scheme)
     if (wavenumber is None) == (screening is None):
         raise ValueError("expected either wavenumber=k for −Δu − k²u = f, or screening=κ for −Δu + κ²u = f")
     if screening is not None:
@@ -65,13 +81,13 @@ def solve(
         k = constant(wavenumber, "wavenumber", p.start, least=0.0, trailing=0)
         shift = -(k**2)
     if coefficient is not None:
-        return _elliptic.solve_with_field(p, _field(coefficient, shift, p), *_limits(tol, max_iterations))
+        return shifted_laplacian.solve_with_field(p, _field(coefficient, shift, p), *_limits(tol, max_iterations))
     if screening is None:
         _refuse_resonance(p, k)
-    return _elliptic.solve(p, p.f, shift)
+    return shifted_laplacian.solve(p, p.f, shift)
 
 
-def _field(coefficient: Any, square: Tensor, p: _elliptic.Problem) -> Tensor:
+def _field(coefficient: Any, square: Tensor, p: shifted_laplacian.Problem) -> Tensor:
     """∓k²a, (1 or batch, *grid) float64 on f's device."""
     a, _ = as_tensor(coefficient, "coefficient")
     batch, shape = len(p.f), p.grid.shape
@@ -98,7 +114,7 @@ def _limits(tol: float, most: int) -> tuple[float, int]:
     return float(tol), int(most)
 
 
-def _refuse_resonance(p: _elliptic.Problem, k: Tensor) -> None:
+def _refuse_resonance(p: shifted_laplacian.Problem, k: Tensor) -> None:
     values = p.eigenvalues.numpy()
     levels = np.unique(values)
     margin = _LEAST_DIGITS * torch.finfo(p.f.dtype).eps

@@ -15,7 +15,7 @@ def convective_term(space: FourierSpace, coefficient: Tensor | float, *, dealias
     """v → the spectrum of −c ∂_x(u²/2), one axis; with dealiasing, of the two thirds of the modes whose product is
     exact, so that ∫u and, but for time stepping, ∫u² are kept.
 
-    coefficient : c, float64, a number or one a sample, (batch, 1)
+    coefficient : c, float64, one number or one per sample, (batch, 1)
     """
     factor = space.cast(-0.5 * coefficient * space.derivative())
     if not dealias:

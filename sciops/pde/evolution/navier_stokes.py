@@ -14,7 +14,8 @@ from sciops.arrays.kinds import as_tensor
 from sciops.arrays.scale import mean_square_of
 from sciops.grids import Grid, check_on_grid
 from sciops.pde.evolution.fourier import FourierSpace, check_periodic
-from sciops.pde.evolution.trajectory import Start, Trajectory, constant, evolve, initial
+from sciops.pde.evolution.trajectory import Trajectory, evolve
+from sciops.pde.inputs import Start, constant, initial
 
 __all__ = [
     "Trajectory",
@@ -47,46 +48,63 @@ def solve(
     estimate: bool = False,
     on_failure: Literal["raise", "flag"] = "raise",
 ) -> Trajectory:
-    """w at the given times, in Fourier space with ETDRK: diffusion and drag exact, advection of the given order.
+    """Solves for the vorticity w in Fourier space with ETDRK: diffusion and drag exact, advection of the given order.
 
-    w0 : (batch, nx, ny) or (nx, ny), vorticity v_x − u_y in 1/time     numpy or torch, float32 or float64, any device
-    grid : Grid     periodic, 2 axes, any extent; even or odd numbers of points
-    times : increasing output times ≥ 0; 0 gives w0
-    viscosity : ν ≥ 0, length²/time, a number or one per sample
-    forcing : f of the vorticity, 1/time²: a number, a field (nx, ny), one per sample, or a function of the grid such as
-        `li2020_forcing`; constant in time
-    drag : α ≥ 0, 1/time, a number or one per sample
-    mean_flow : (U, V), a uniform stream that w drifts with beside its own velocity
-    dt : largest step; default min(h)/2, right for speeds up to about 1 in the grid's units. Faster flows need
-        dt ≈ min(h)/(2 max|u|); from about min(h)/max|u| on order 4 is unstable. `estimate` tells the error
-    order : of ETDRK, 1 to 4
-    dealias : the product keeps |q| < n/3 on both axes (2/3 rule), and is made of these modes alone; what w0 and f have
-        beyond only decays. The truncated equation without ν, α and f keeps energy and enstrophy. False keeps all but
-        Nyquist modes, and aliases
-    estimate : .error by two more runs with longer steps
-    on_failure : "raise", or "flag" a sample that blows up with NaN
-    returns : Trajectory with u = w (batch, time, nx, ny). Gradients pass through
+    Parameters
+    ----------
+    w0
+        (batch, nx, ny) or (nx, ny), vorticity v_x − u_y in 1/time, numpy or torch, float32 or float64, any device.
+    grid
+        Periodic, 2 axes, any extent; even or odd numbers of points.
+    times
+        Increasing output times ≥ 0; 0 gives w0.
+    viscosity
+        ν ≥ 0, length²/time, one number or one per sample.
+    forcing
+        f of the vorticity, 1/time²: a number, a field (nx, ny), one per sample, or a function of the grid such as
+        `li2020_forcing`; constant in time.
+    drag
+        α ≥ 0, 1/time, one number or one per sample.
+    mean_flow
+        (U, V), a uniform stream that advects w beside its own velocity.
+    dt
+        Largest step; default min(h)/2, suited to speeds up to about 1 in the grid's units. Faster flows need
+        dt ≈ min(h)/(2 max|u|); from about min(h)/max|u| on order 4 is unstable. `estimate` shows the error.
+    order
+        Of ETDRK, 1 to 4.
+    dealias
+        The product keeps |q| < n/3 on both axes (2/3 rule), and is computed from these modes alone; what w0 and f have
+        beyond only decays. The truncated equation without ν, α and f conserves energy and enstrophy. False keeps all
+        but Nyquist modes, and aliases.
+    estimate
+        Estimates .error by two more runs with longer steps.
+    on_failure
+        "raise", or "flag" a sample that blows up with NaN.
 
-    The curl of a periodic velocity has mean 0: a mean of w0 or f makes no velocity and is carried along by itself.
-    Four FFTs an evaluation, as u·∇w = ∂_xy(v² − u²) + (∂_xx − ∂_yy)(uv) (Basdevant 1983).
+    Returns
+    -------
+    Trajectory
+        u = w (batch, time, nx, ny), differentiable.
 
-    Good values: Li et al. (arXiv:2010.08895) have ν = 1e-3 … 1e-5 on the unit box with `li2020_forcing`, 256².
-    Raises ValueError for shapes and numbers that do not fit; RuntimeError naming sample and time of a blow-up.
+    Raises
+    ------
+    ValueError
+        Shapes or numbers do not fit.
+    RuntimeError
+        A sample blew up; the message names it and the time.
+
+    Notes
+    -----
+    The curl of a periodic velocity has mean 0: a mean of w0 or f makes no velocity and is transported separately. Four
+    FFTs an evaluation, as u·∇w = ∂_xy(v² − u²) + (∂_xx − ∂_yy)(uv) (Basdevant 1983). Good values: Li et al.
+    (arXiv:2010.08895) have ν = 1e-3 … 1e-5 on the unit box with `li2020_forcing`, 256².
     """
     start = initial(w0, grid, axes=(2,), name="w0")
     space = FourierSpace(grid, start.field)
     linear, nonlinear = _equation(start, space, viscosity, forcing, drag, mean_flow, dealias)
     step = min(grid.spacing) / 2 if dt is None else dt
     return evolve(
-        start,
-        space,
-        times=times,
-        linear=linear,
-        nonlinear=nonlinear,
-        dt=step,
-        order=order,
-        estimate=estimate,
-        on_failure=on_failure,
+        start, space, linear, nonlinear, times=times, dt=step, order=order, estimate=estimate, on_failure=on_failure
     )
 
 
@@ -150,7 +168,7 @@ def palinstrophy(w: Any, grid: Grid) -> Any:
 def li2020_forcing(grid: Grid) -> np.ndarray:
     """f = 0.1 (sin 2π(x + y) + cos 2π(x + y)) of arXiv:2010.08895, one period on the unit box; (nx, ny) float64.
 
-    Raises ValueError for a box whose sides are no whole numbers: f would jump at its seam.
+    Raises ValueError for a box whose sides are not whole numbers: f would not be periodic there.
     """
     _check_flat(grid)
     sides = [b - a for a, b in grid.extent]

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from sciops.grids import Grid
 from sciops.pde.evolution.fourier import FourierSpace
-from sciops.pde.evolution.trajectory import Trajectory, constant, evolve, initial
+from sciops.pde.evolution.trajectory import Trajectory, evolve
+from sciops.pde.inputs import constant, initial
 
 __all__ = ["PATTERNS", "Trajectory", "solve"]
 
@@ -42,22 +43,36 @@ def solve(
     estimate: bool = False,
     on_failure: Literal["raise", "flag"] = "raise",
 ) -> Trajectory:
-    """A and B at the asked times from their fields at 0.
+    """Solves the Gray–Scott equations: A and B at the output times from their fields at time 0.
 
-    u0 : (batch, 2, *grid) or (2, *grid), A before B, float32 or float64     numpy or torch; 0 ≤ A ≤ 1, B ≥ 0
-    grid : Grid          periodic, 1 to 3 axes
-    times : increasing, from 0 on
-    feed, kill : F and k, numbers or one a sample; `PATTERNS` holds pairs with names
-    diffusivity : (δ_A, δ_B), each a number or one a sample
-    dt : largest step. All rates of the equations are at most of order 1, so that 1 serves (as in The Well's data) and
-        0.5 is careful
-    order, estimate, on_failure : as in `sciops.pde.evolution.burgers.solve`
-    dealias : products keep the modes of the 1/2 rule of cubic terms; The Well's own data keep those of the 2/3 rule
-    returns : `Trajectory` with u of shape (batch, time, 2, *grid)
+    Parameters
+    ----------
+    u0
+        (batch, 2, *grid) or (2, *grid), A before B, numpy or torch, float32 or float64; 0 ≤ A ≤ 1, B ≥ 0.
+    grid
+        Periodic, 1 to 3 axes.
+    times
+        Increasing output times, from 0 on.
+    feed, kill
+        F and k, one number or one per sample; `PATTERNS` holds named pairs.
+    diffusivity
+        (δ_A, δ_B), each one number or one per sample.
+    dt
+        Largest step. All rates of the equations are at most of order 1, so that 1 is enough (as in The Well's data) and
+        0.5 is careful.
+    dealias
+        Products keep the modes of the 1/2 rule of cubic terms; The Well's own data keep those of the 2/3 rule.
+    order, estimate, on_failure
+        As in `sciops.pde.evolution.burgers.solve`, and so are the exceptions.
 
+    Returns
+    -------
+    Trajectory
+        With u of shape (batch, time, 2, *grid).
+
+    Notes
+    -----
     Good values: the patterns on (−1, 1)² with 128² points to t = 10 000, one output every 10.
-
-    Raises what `sciops.pde.evolution.burgers.solve` raises.
     """
     start = initial(u0, grid, fields=2)
     space = FourierSpace(grid, start.field)
@@ -77,14 +92,7 @@ def solve(
         eaten = mask * space.forward(a * b * b)
         return torch.stack([source - eaten, eaten], 1)
 
+    linear = torch.stack(torch.broadcast_tensors(delta_a - f, delta_b - (f + k)), 1)
     return evolve(
-        start,
-        space,
-        times=times,
-        linear=torch.stack(torch.broadcast_tensors(delta_a - f, delta_b - (f + k)), 1),
-        nonlinear=reaction,
-        dt=dt,
-        order=order,
-        estimate=estimate,
-        on_failure=on_failure,
+        start, space, linear, reaction, times=times, dt=dt, order=order, estimate=estimate, on_failure=on_failure
     )

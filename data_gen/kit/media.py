@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops.datasets.generation.writer import Ranges
+from data_gen.kit.ranges import Ranges, drawn
 from sciops.grids import Grid
 from sciops.random_fields import gaussian_random_field
 
@@ -16,8 +16,11 @@ __all__ = ["Medium", "check_medium", "media"]
 
 @dataclass(frozen=True)
 class Medium:
-    """The law of exp(contrast·√3 (2Φ(g) − 1)), g a smooth Gaussian field of root mean square 1, Φ the normal law's
-    distribution function: the logarithm is uniform about 0, of deviation `contrast` where g has 1."""
+    """The law of the medium exp(contrast·√3 (2Φ(g) − 1)), with g a smooth Gaussian field of root mean square 1.
+
+    Φ is the normal distribution function: where g has standard deviation 1, the logarithm of the medium is uniform
+    about 0 with standard deviation `contrast`.
+    """
 
     contrast: float = 0.0
     """The medium's property lies between e^−1.73·contrast and e^1.73·contrast, 0.4 for ½ to 2; 0 makes it 1."""
@@ -30,18 +33,18 @@ class Medium:
 
 
 def media(config: Any, grid: Grid, ranges: Ranges) -> np.ndarray:
-    """The medium of the samples in `ranges` on a grid, (samples, *grid): g of cosines, so even about walls, or of the
-    Fourier modes of a periodic box. Its numbers are drawn from a stream of their own.
+    """The medium of the samples in `ranges` on a grid, (samples, *grid), for a `Medium` and `GenerationConfig` in one.
 
-    config : both a `Medium` and a `GenerationConfig`
+    g is a sum of cosines, so even about walls, or of the Fourier modes of a periodic box, from a random stream of its
+    own.
     """
     from scipy.special import ndtr
 
     seed = int(np.random.SeedSequence(config.seed, spawn_key=(0, 2)).generate_state(1, np.uint64)[0])
     law = {"tau": config.medium_tau, "alpha": config.medium_alpha, "modes": config.medium_modes, "seed": seed}
-    fields = [gaussian_random_field(grid, stop - start, first=start, normalize=True, **law) for start, stop in ranges]
-    # bounded, for a cosine field varies four times as much in a corner as far from it
-    return np.exp(config.contrast * np.sqrt(3) * (2 * ndtr(np.concatenate(fields)) - 1))
+    g = drawn(gaussian_random_field, grid, ranges, normalize=True, **law)
+    # bounded, because a cosine field varies four times as much in a corner as far from it
+    return np.exp(config.contrast * np.sqrt(3) * (2 * ndtr(g) - 1))
 
 
 def check_medium(config: Medium) -> None:

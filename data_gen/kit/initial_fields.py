@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from sciops.datasets.generation.writer import Ranges
+from data_gen.kit.ranges import Ranges, drawn
 from sciops.grids import Grid
 from sciops.random_fields import gaussian_random_field, random_waves
 
@@ -23,11 +24,11 @@ class InitialFields:
     terms: int = 2
     """Waves in the sum."""
     wavenumbers: tuple[int, int] = (1, 4)
-    """Least and largest number of periods of a wave, each number between as likely."""
+    """Least and largest number of periods of a wave; all numbers between are equally likely."""
     amplitudes: tuple[float, float] = (0.0, 1.0)
     """Least and largest amplitude of a wave, uniform between."""
     either_sign: bool = False
-    """The sum or its negative, each as likely."""
+    """The sum or its negative, with equal probability."""
     absolute: float = 0.0
     """Share of the samples that are the absolute value of a sum: continuous, with kinks."""
     window: float = 0.0
@@ -45,27 +46,19 @@ class InitialFields:
 
 
 def initial_fields(config: Any, grid: Grid, ranges: Ranges) -> np.ndarray:
-    """u0 of the samples in `ranges` on a grid, (samples, *grid) float64: the same functions on every grid.
+    """u0 of the samples in `ranges` on a grid, for an `InitialFields` and `GenerationConfig` in one.
 
-    config : both an `InitialFields` and a `GenerationConfig`
+    (samples, *grid) float64, the same functions on every grid.
     """
+    draw: Callable[..., np.ndarray]
+    names: tuple[str, ...]
     if config.law == "waves":
         if grid.ndim > 1:
             raise ValueError(f"--law waves: waves have one axis and the box {grid.ndim}; take --law gaussian")
-        names: tuple[str, ...] = (
-            "terms",
-            "wavenumbers",
-            "amplitudes",
-            "either_sign",
-            "absolute",
-            "window",
-            "normalize",
-        )
         draw, scale = random_waves, 1.0
+        names = ("terms", "wavenumbers", "amplitudes", "either_sign", "absolute", "window", "normalize")
     else:
-        names = ("tau", "alpha", "modes")
         draw, scale = gaussian_random_field, config.sigma / config.tau ** (config.alpha - grid.ndim / 2)
+        names = ("tau", "alpha", "modes")
         grid = Grid(grid.shape, (0.0, 1.0), "periodic")
-    options = {name: getattr(config, name) for name in names}
-    fields = [draw(grid, stop - start, first=start, seed=config.seed, **options) for start, stop in ranges]
-    return scale * np.concatenate(fields)
+    return scale * drawn(draw, grid, ranges, seed=config.seed, **{name: getattr(config, name) for name in names})

@@ -27,18 +27,23 @@ from sciops.pde.elliptic.eigenbasis import (
     synthesise,
 )
 from sciops.pde.elliptic.minres import solve_differentiably
-from sciops.pde.evolution.trajectory import Start, initial
+from sciops.pde.inputs import Start, initial
 
 
 @dataclass(frozen=True)
 class Solution:
-    """u, and how well it solves its own scheme; in the caller's kind (numpy or torch) and dtype.
+    """Solution u and its relative residual, in the caller's kind (numpy or torch) and dtype.
 
-    u : like f
-    residual : (batch,), or a number for a single field: ‖f − Au‖₂ / ‖f‖₂ over the unknowns, recomputed from u; 0 where
-        f = 0. "spectral": A is the Laplacian of the sum of eigenfunctions through u. "finite-volume": A takes
-        differences of neighbouring values, no transform
-    iterations : (batch,), or a number: of MINRES; None where the solve is direct
+    Parameters
+    ----------
+    u
+        Like f.
+    residual
+        (batch,), or a number for a single field: ‖f − Au‖₂ / ‖f‖₂ over the unknowns, recomputed from u; 0 where f = 0.
+        "spectral": A is the Laplacian of the sum of eigenfunctions through u. "finite-volume": A takes differences of
+        neighbouring values, without transforms.
+    iterations
+        (batch,), or a number: of MINRES; None where the solve is direct.
     """
 
     u: Any
@@ -48,7 +53,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class Problem:
-    """What a door has checked: f as a batch (with the way back), the boundary words, the scheme."""
+    """A checked problem: f as a batch, the boundary condition of every axis, the scheme."""
 
     start: Start
     grid: Grid
@@ -74,7 +79,7 @@ class Problem:
 
 
 def problem(f: Any, grid: Grid, boundary: Boundary | Sequence[Boundary] | None, scheme: Scheme) -> Problem:
-    """Raises ValueError and TypeError naming what was got."""
+    """The checked problem. Raises ValueError and TypeError, naming what was got."""
     kinds = boundaries_of(grid, boundary)
     if scheme not in SCHEMES:
         raise ValueError(f"scheme={scheme!r}: expected 'spectral' or 'finite-volume'")
@@ -82,7 +87,7 @@ def problem(f: Any, grid: Grid, boundary: Boundary | Sequence[Boundary] | None, 
 
 
 def without_mean(p: Problem, mean: Literal["refuse", "project"]) -> Tensor:
-    """f less its mean over the box, which must be round-off unless `mean` is "project"."""
+    """f less its mean over the box. Raises ValueError where that exceeds round-off, unless `mean` is "project"."""
     if mean not in ("refuse", "project"):
         raise ValueError(f"mean={mean!r}: expected 'refuse' or 'project'")
     axes = tuple(range(1, p.f.ndim))
@@ -102,9 +107,12 @@ def without_mean(p: Problem, mean: Literal["refuse", "project"]) -> Tensor:
 
 
 def solve(p: Problem, f: Tensor, shift: Tensor) -> Solution:
-    """(λ + shift) divides every coefficient; where that is 0, the kernel of Poisson, the coefficient of u is 0.
+    """Solves by dividing every coefficient of f by λ + shift; 0 where that is 0, which is the kernel of Poisson.
 
-    shift : () or (batch,) float64 on the CPU
+    Parameters
+    ----------
+    shift
+        () or (batch,) float64 on the CPU.
     """
     symbol = p.eigenvalues + shift.reshape(-1, *(1,) * p.grid.ndim)
     inverse = torch.where(symbol == 0, 0.0, 1 / symbol).to(device=f.device, dtype=f.dtype)

@@ -51,7 +51,7 @@ class Modes:
         return *(bases.fourier_numbers(axis.n, half=False) for axis in rows), last.numbers
 
     def multiplicity(self) -> np.ndarray:
-        """How many modes of the full spectrum a column of the last axis stands for.
+        """Number of modes of the full spectrum that a column of the last axis represents.
 
         Two (k and −k), except the column k = 0 and, for even n, the Nyquist column k = n/2, which hold both of their
         own; one throughout with an extension, whose coefficients are real.

@@ -1,4 +1,4 @@
-"""Eigenfunctions of −Δ on a box, as fast transforms: what makes Poisson, Helmholtz and the wave equation diagonal.
+"""Eigenfunctions of −Δ on a box, as fast transforms, which make Poisson, Helmholtz and the wave equation diagonal.
 
 Every axis is a period, or has two walls: "dirichlet" takes the sines of `sciops.bases`, "neumann" the cosines, and
 "periodic" the Fourier modes, of which the last periodic axis holds k ≥ 0 alone. The second-order difference scheme has
@@ -24,12 +24,12 @@ SCHEMES = ("spectral", "finite-volume")
 
 
 def boundaries_of(grid: Grid, boundary: Boundary | Sequence[Boundary] | None) -> tuple[Boundary, ...]:
-    """One word per axis; None is periodic on a periodic grid and dirichlet on any other.
+    """The boundary condition of every axis; None is periodic on a periodic grid and dirichlet on any other.
 
     A periodic grid has no walls and a node grid no period; a cell grid has either on each axis.
 
-    Raises TypeError when `grid` is no Grid; ValueError for unknown words, for words that do not fit the grid, and for
-    grids that stop short of their walls.
+    Raises TypeError when `grid` is not a Grid; ValueError for unknown conditions, for those that do not fit the grid,
+    and for grids that stop short of their walls.
     """
     if not isinstance(grid, Grid):
         raise TypeError(f"grid={grid!r}: expected a Grid, such as Grid((64, 64), centering='periodic')")
@@ -94,7 +94,7 @@ def eigenvalues(grid: Grid, kinds: tuple[Boundary, ...], scheme: Scheme = "spect
 
 
 def differences(u: Tensor, grid: Grid, kinds: Sequence[Boundary]) -> Tensor:
-    """−Δu by second-order differences in flux form, (…, *grid) → the unknowns (see `inside`); no transform in it."""
+    """−Δu by second-order differences in flux form, (…, *grid) → the unknowns (see `inside`), without transforms."""
     d, inner = grid.ndim, inside(grid, kinds)
     total = torch.zeros_like(u[(..., *inner)])
     for axis, (kind, h) in enumerate(zip(kinds, grid.spacing)):

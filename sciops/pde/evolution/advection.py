@@ -10,24 +10,40 @@ from torch import Tensor
 from sciops.arrays.kinds import as_tensor
 from sciops.grids import Grid
 from sciops.pde.evolution.fourier import FourierSpace
-from sciops.pde.evolution.trajectory import Start, Trajectory, evolve_exactly, initial
+from sciops.pde.evolution.trajectory import Trajectory, evolve_exactly
+from sciops.pde.inputs import Start, initial
 
 __all__ = ["Trajectory", "solve"]
 
 
 def solve(u0: Any, grid: Grid, *, times: Any, velocity: Any) -> Trajectory:
-    """The trigonometric interpolant of u0, moved by βt: no error in time, none in space for fields the grid resolves.
+    """Translates the trigonometric interpolant of u0 by βt: exact in time, and in space for resolved fields.
 
-    u0 : (batch, *grid) or (*grid), float32 or float64     numpy or torch
-    grid : Grid          periodic, 1 to 3 axes
-    times : increasing, from 0 on
-    velocity : β, (axes,), or (batch, axes) for one a sample; on one axis also a number, or (batch,)
-    returns : `Trajectory` with dt = 0 and no error estimate
+    Parameters
+    ----------
+    u0
+        (batch, *grid) or (*grid), numpy or torch, float32 or float64.
+    grid
+        Periodic, 1 to 3 axes.
+    times
+        Increasing output times, from 0 on.
+    velocity
+        β, (axes,), or (batch, axes) for one per sample; on one axis also a number, or (batch,).
 
-    A move by whole spacings is a roll. A field with jumps rings, for the interpolant of its samples does. Good values:
-    β = 0.1 … 7 on the unit interval to t = 2 (PDEBench, arXiv:2210.07182).
+    Returns
+    -------
+    Trajectory
+        With dt = 0 and no error estimate.
 
-    Raises ValueError for a grid that is not periodic, shapes, times or numbers that do not fit, NaN.
+    Raises
+    ------
+    ValueError
+        The grid is not periodic; shapes, times or numbers do not fit; NaN.
+
+    Notes
+    -----
+    A translation by whole spacings is a roll. A field with jumps oscillates, because the interpolant of its samples
+    does. Good values: β = 0.1 … 7 on the unit interval to t = 2 (PDEBench, arXiv:2210.07182).
     """
     start = initial(u0, grid)
     space = FourierSpace(grid, start.field)
@@ -52,7 +68,9 @@ def _velocity(velocity: Any, start: Start, grid: Grid) -> list[Tensor]:
     if d == 1 and beta.shape in ((), (batch,)):
         beta = beta.reshape(-1, 1)
     if beta.shape not in ((d,), (1, d), (batch, d)):
-        raise ValueError(f"velocity has shape {tuple(beta.shape)}; expected ({d},), or ({batch}, {d}) for one a sample")
+        raise ValueError(
+            f"velocity has shape {tuple(beta.shape)}; expected ({d},), or ({batch}, {d}) for one per sample"
+        )
     if not torch.isfinite(beta).all():
         raise ValueError(f"velocity={velocity!r}: expected finite numbers")
     return [component.reshape(-1, *(1,) * d) for component in beta.reshape(-1, d).unbind(1)]

@@ -16,7 +16,8 @@ from sciops.arrays.scale import power_of_two
 from sciops.grids import Grid, check_on_grid
 from sciops.pde.elliptic.eigenbasis import Boundary, analyse, boundaries_of, eigenvalues, inside, synthesise
 from sciops.pde.evolution.chebyshev import chebyshev_coefficients, oscillation_terms, polynomial_sum
-from sciops.pde.evolution.trajectory import Start, Trajectory, constant, initial, output_times
+from sciops.pde.evolution.trajectory import Trajectory
+from sciops.pde.inputs import Start, constant, initial, output_times
 
 __all__ = ["Trajectory", "energy", "solve"]
 
@@ -32,33 +33,53 @@ def solve(
     damping: Any = 0.0,
     boundary: Boundary | Sequence[Boundary] | None = None,
 ) -> Trajectory:
-    """(u, v = u_t) at the given times. Where c is a number every mode of −Δ oscillates by itself, with ω² = c²λ, as
+    """Solves u_tt + γ u_t = c² Δu: u and v = u_t at the output times, exactly in time.
+
+    Parameters
+    ----------
+    u0
+        (batch, 2, *grid) or (2, *grid), u and v, numpy or torch, float32 or float64; a field at rest is
+        ``np.stack([u, 0 * u], axis=-1 - grid.ndim)``.
+    grid
+        1 to 3 axes, periodic, or nodes or cells that reach the walls.
+    times
+        Increasing output times ≥ 0 in any unit that speed shares; 0 gives u0.
+    speed
+        c > 0, length per time: a number, one per sample (batch,), or a field (*grid) or (batch, *grid).
+    damping
+        γ ≥ 0, 1 per time, one number or one per sample (a number where speed is a field); energy falls as
+        dE/dt = −γ⟨v²⟩.
+    boundary
+        "periodic" (the default on periodic grids), "dirichlet" u = 0 (the default on others), "neumann" ∂u/∂n = 0, or a
+        sequence of them, one per axis, as in `sciops.pde.elliptic.poisson.solve`. Values on dirichlet wall nodes are taken as 0.
+
+    Returns
+    -------
+    Trajectory
+        u (batch, time, 2, *grid), dt = 0, no steps, no error; differentiable in u0 and in a field of speeds.
+
+    Raises
+    ------
+    ValueError
+        Shapes, boundaries or numbers that do not fit, and NaN.
+    TypeError
+        Other dtypes.
+
+    Notes
+    -----
+    Where c is a number every mode of −Δ oscillates independently, with ω² = c²λ, as
 
         u(t) = C u₀ + S v₀,   v(t) = −ω² S u₀ + S′ v₀,   S = e^{−γt/2} sin(wt)/w,   w² = ω² − γ²/4,   C = S′ + γS
 
-    (sinh where w² < 0). Where c is a field they are the same functions of the operator −c²Δ in the place of ω², as
-    Chebyshev sums with all terms that are not round-off. Nothing is stepped: the error is that of the grid's modes and
-    of round-off at any time.
+    (sinh where w² < 0). Where c is a field they are the same functions of the operator −c²Δ in place of ω², as
+    Chebyshev sums with all terms that are not round-off. There are no time steps: at any time the error is that of the
+    grid's modes and of round-off.
 
-    u0 : (batch, 2, *grid) or (2, *grid), u and v     numpy or torch, float32 or float64; a field at rest is
-        ``np.stack([u, 0 * u], axis=-1 - grid.ndim)``
-    grid : Grid     1 to 3 axes, periodic, or nodes or cells that reach the walls
-    times : increasing output times ≥ 0 in any unit that speed shares; 0 gives u0
-    speed : c > 0, length per time: a number, one a sample (batch,), or a field (*grid) or (batch, *grid)
-    damping : γ ≥ 0, 1 per time, a number or one a sample (a number where speed is a field); energy falls as
-        dE/dt = −γ⟨v²⟩
-    boundary : "periodic" (the default on periodic grids), "dirichlet" u = 0 (the default on others), "neumann"
-        ∂u/∂n = 0, or a sequence of them, one per axis, as in `sciops.pde.elliptic.poisson.solve`. Values on dirichlet wall nodes
-        are taken as 0
-    returns : Trajectory with u (batch, time, 2, *grid), dt = 0, no steps, no error. Gradients pass to u0 and to a field
-        of speeds
-
-    Exact for u₀ and v₀ made of the grid's modes and constant c; else as near as the grid holds u and c²Δu: faster than
-    every power of h where both are smooth (c even about walls), about first order where c jumps. A field of speeds
-    costs ½ max(c) √max(λ) t products with −c²Δ to the time t, 140 on 64² points while a wave crosses a unit box once at
-    the largest speed. Without a wall that holds it, the mean moves uniformly where c is a number: ⟨u⟩ = ⟨u₀⟩ + t⟨v₀⟩.
-
-    Raises ValueError for shapes, boundaries and numbers that do not fit, and for NaN; TypeError for other dtypes.
+    Exact for u₀ and v₀ made of the grid's modes and constant c; else as accurate as the grid resolves u and c²Δu:
+    faster than every power of h where both are smooth (c even about walls), about first order where c jumps. A field of
+    speeds costs ½ max(c) √max(λ) t products with −c²Δ to the time t, 140 on 64² points while a wave crosses a unit box
+    once at the largest speed. Without a wall that holds it, the mean moves uniformly where c is a number:
+    ⟨u⟩ = ⟨u₀⟩ + t⟨v₀⟩.
     """
     kinds = boundaries_of(grid, boundary)
     start = initial(u0, grid, fields=2)
@@ -78,14 +99,26 @@ def solve(
 
 
 def energy(state: Any, grid: Grid, *, speed: Any = 1.0, boundary: Boundary | Sequence[Boundary] | None = None) -> Any:
-    """E = ½⟨v² + c²|∇u|²⟩, the mean over the box, which `solve` keeps without damping; ½⟨v²/c² + |∇u|²⟩ where the speed
-    is a field, kept too. With damping dE/dt = −γ⟨v²⟩, or −γ⟨v²/c²⟩.
+    """Energy E = ½⟨v² + c²|∇u|²⟩, the mean over the box, which `solve` conserves without damping.
 
-    state : (…, 2, *grid), such as a trajectory's u (batch, time, 2, *grid)
-    speed : c, a number, or a field (*grid), or (…, *grid) with one for every state
-    returns : (…) float64, same kind; ∇ is that of the modes through the points, taken as ⟨u, −Δu⟩
+    Where the speed is a field it is ½⟨v²/c² + |∇u|²⟩, conserved too. With damping dE/dt = −γ⟨v²⟩, or −γ⟨v²/c²⟩.
 
-    Raises ValueError for a state or a speed that does not fit.
+    Parameters
+    ----------
+    state
+        (…, 2, *grid), such as a trajectory's u (batch, time, 2, *grid).
+    speed
+        c, a number, or a field (*grid), or (…, *grid) with one for every state.
+
+    Returns
+    -------
+    array
+        (…) float64, same kind; ∇ is that of the modes through the points, taken as ⟨u, −Δu⟩.
+
+    Raises
+    ------
+    ValueError
+        A state or a speed that does not fit.
     """
     kinds = boundaries_of(grid, boundary)
     tensor, restore = as_tensor(state, "state")

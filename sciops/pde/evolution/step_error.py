@@ -1,4 +1,4 @@
-"""How far time stepping is off, from runs with longer steps, and where these cannot see it, from shorter ones."""
+"""Error estimates of time stepping, from runs with longer steps and, for unresolved oscillations, with shorter ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEAR = 0.25  # by how much the observed order may differ from that of the metho
 _WEIGHT = 0.01  # of the norm: stiff modes of less cannot change the rest by much
 _WINDOW = 8  # steps that are taken again in parts
 _PARTS = 16
-_ROUNDINGS = 64  # what two ways to the same field differ by
+_ROUNDINGS = 64  # by which two computations of the same field differ
 
 
 def doubling_error(
@@ -39,7 +39,7 @@ def doubling_error(
 
     fine, double, longest : (batch, ...) at one time, of steps h, 2h and about 4h
     stiff_part : field → its part in modes with h|λ| > 1
-    expected : d₂/d₁ at the order p, 2^p for steps of 4h; inf where the longest steps tell nothing
+    expected : d₂/d₁ at the order p, 2^p for steps of 4h; inf where the longest steps carry no information
     """
     size = norm_of(fine.flatten(1), 1)
     nearer, further = fine - double, double - longest
@@ -47,7 +47,7 @@ def doubling_error(
     first, unordered = (norm_of(part.flatten(1), 1) for part in (nearer - stiff, stiff))
     second = norm_of((further - stiff_part(further)).flatten(1), 1)
     ratio = torch.where(first > 0, 2.0**order / expected * second / torch.where(first > 0, first, 1.0), 2.0**order)
-    # where the longest steps are unstable they tell nothing: no order is seen
+    # unstable longest steps carry no information: no order is observed
     ratio = torch.where(second.isfinite(), ratio, 1.0)
     ratio = torch.where(ratio.log2() >= order - _NEAR, ratio.clamp(max=2.0**order), ratio / 2)
     ordered = first / (ratio.clamp_min(1.5) - 1)

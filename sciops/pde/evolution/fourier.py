@@ -15,7 +15,7 @@ __all__ = ["FourierSpace", "check_periodic"]
 
 
 class FourierSpace:
-    """The transforms of one grid, its wavenumbers in radians per unit of length, and which of them a product may keep.
+    """The Fourier transforms of one grid, its wavenumbers in radians per unit of length, and its dealiasing masks.
 
     grid : Grid      periodic, extent = domain, 1 to 3 axes
     field : Tensor   gives the device and the real dtype of the state, float32 or float64
@@ -92,7 +92,7 @@ def _mesh(lines: list[np.ndarray]) -> tuple[Tensor, ...]:
 
 
 def check_periodic(grid: Grid) -> None:
-    """Raises TypeError when grid is no Grid, ValueError unless it is periodic over its whole domain."""
+    """Raises TypeError when grid is not a Grid, ValueError unless it is periodic over its whole domain."""
     if not isinstance(grid, Grid):
         raise TypeError(f"grid={grid!r}: expected a Grid, such as Grid((256,), extent=(0, 1), centering='periodic')")
     if grid.centering != "periodic":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +14,23 @@ __all__ = ["Coefficient"]
 
 @dataclass(frozen=True)
 class Coefficient:
-    """`value` for all samples; with an `interval` each sample's own, uniform in the logarithm between its ends.
+    """One value for all samples, or one per sample: uniform in the logarithm over an interval.
 
-    name : of the solver's argument and of the variable in the file; about : what it is, for the file
+    Parameters
+    ----------
+    name
+        Of the solver's argument and of the variable in the file.
+    about
+        What it is, for the file.
+    value
+        For all samples, where there is no interval.
+    interval
+        The smaller end first.
 
-    Raises ValueError for an interval that is no pair of positive numbers, the smaller first.
+    Raises
+    ------
+    ValueError
+        The interval is not a pair of positive numbers in increasing order.
     """
 
     name: str
@@ -33,27 +46,25 @@ class Coefficient:
 
     @property
     def parameters(self) -> Mapping[str, float]:
-        """What is the same for all samples."""
+        """Name → value, where it is the same for all samples."""
         return {self.name: self.value} if self.interval is None else {}
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """What differs by sample, name → what it is."""
+        """Name → what it is, where it differs by sample."""
         return {} if self.interval is None else {self.name: self.about}
 
     def values(self, seed: int, numbers: np.ndarray) -> np.ndarray | float:
-        """(samples,) of the samples `numbers`, each by its number and the seed alone; the one value where there is no
+        """(samples,) of the samples `numbers`, each from its number and the seed alone; a single value without an
         interval."""
         if self.interval is None:
             return self.value
         # the field draws from spawn_key (number,); its coefficient has a stream of its own
-        draws = [
-            np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number, 1))).uniform()
-            for number in numbers.tolist()
-        ]
+        streams = [np.random.SeedSequence(seed, spawn_key=(number, 1)) for number in numbers.tolist()]
+        draws = np.array([np.random.default_rng(stream).uniform() for stream in streams])
         low, high = np.log(self.interval)
-        return np.exp(low + (high - low) * np.array(draws))
+        return np.exp(low + (high - low) * draws)
 
-    def by_sample(self, seed: int, numbers: np.ndarray) -> dict[str, np.ndarray]:
-        """What the file keeps of each sample, `variables` → (samples,)."""
+    def by_sample(self, seed: int, numbers: np.ndarray) -> dict[str, Any]:
+        """What the file stores for each sample, name → (samples,)."""
         return {name: self.values(seed, numbers) for name in self.variables}

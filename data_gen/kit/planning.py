@@ -27,8 +27,8 @@ def estimate(
 ) -> str:
     """Parts, bytes, memory and time that `plan` will take, as lines of text.
 
-    A sample is made to load and compile what is needed, then so many that a second passes, a part at most. Bytes are
-    those of the arrays: compression is not tried. Memory is the most that this process has held, and the samples that
+    One sample is made to load and compile what is needed, then more until a second passes, a part at most. Bytes are
+    those of the arrays, without compression. Memory is the largest that this process has used, plus the samples that
     wait for the disk. Where several processes work, each is taken to have the cores that this one has.
 
     Raises ValueError when the folder of parts is that of another plan, and what `make` raises.
@@ -46,7 +46,7 @@ def estimate(
     # an HDF5 output grows beside its parts; a part is written while the next is made
     disk = total if plan.in_zarr else 2 * total
     memory = sample * min(plan.samples, 2 * plan.chunk * (1 if workers else batch)) + (_most_memory() or 0)
-    hands = max(1, workers) * shards
+    processes = max(1, workers) * shards
     free = shutil.disk_usage(_existing(plan.output)).free
     lines = [
         f"{plan.output}: {plan.samples} samples in {plan.chunks} parts of {min(plan.chunk, plan.samples)}"
@@ -56,8 +56,8 @@ def estimate(
         f"memory      {_bytes(memory)} in a process",
         f"time        {each:.3g} s a sample from {count} made now: {_time(each * plan.samples)} in one process",
     ]
-    if hands > 1:
-        busy = min(hands, plan.chunks)
+    if processes > 1:
+        busy = min(processes, plan.chunks)
         lines.append(f"            {_time(each * plan.samples / busy)} in {busy} processes with cores of their own")
     if disk > free and plan.compression is None:
         lines.append("the disk is too small: name another --output, or take --dtype float32 or fewer --samples")
@@ -87,7 +87,7 @@ def _timed(make: Callable[[Ranges], Mapping[str, np.ndarray]], count: int) -> tu
 
 
 def _most_memory() -> int | None:
-    """Bytes that this process has held at most, where the system tells."""
+    """Largest memory of this process in bytes, where the system reports it."""
     try:
         import resource
     except ImportError:

@@ -1,9 +1,9 @@
-"""Initial field in, field at the asked times out: the door and the time loop of every evolution equation."""
+"""The time loop of every evolution equation: from an initial field to the fields at the requested times."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,14 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.arrays.kinds import as_tensor, refuse_masked
 from sciops.arrays.scale import norm_of
-from sciops.grids import Grid, check_on_grid
 from sciops.pde.evolution.etdrk import ORDERS, coefficients, step
 from sciops.pde.evolution.fourier import FourierSpace
 from sciops.pde.evolution.step_error import doubling_error, expected_ratio, unresolved_error
+from sciops.pde.inputs import Start, output_times
 
-__all__ = ["Start", "Trajectory", "constant", "evolve", "evolve_exactly", "initial", "output_times"]
+__all__ = ["Trajectory", "evolve", "evolve_exactly"]
 
 _LOOK_EVERY = 256  # steps between looks at whether the field is still finite, where no output falls
 _MOST_STEPS = 10**9
@@ -26,17 +25,25 @@ _MOST_STEPS = 10**9
 
 @dataclass(frozen=True)
 class Trajectory:
-    """What the `solve` of an evolution equation returns; u and error in the caller's kind.
+    """What the `solve` of an evolution equation returns; u and error are in the caller's kind of array.
 
-    u : (batch, time, *grid) or (batch, time, fields, *grid); without batch axis where the initial field had none
-    times : (time,) float64, those asked for
-    dt : largest step taken; 0 where the solution is exact in time
-    steps : how many steps were taken; 0 where the solution is exact in time
-    error : (batch,) estimated relative error of the time stepping at the last time, from runs with steps twice and
-        four times as long, and where a step does not resolve oscillations, from some shorter ones; meant to lie above
-        the error. It knows nothing of the grid. None where no estimate was asked for
-    failed_at : (batch,) float64, the first of the times at which a sample was not finite, NaN where it is sound; None
-        where failures raise
+    Parameters
+    ----------
+    u
+        (batch, time, *grid) or (batch, time, fields, *grid); without batch axis where the initial field had none.
+    times
+        (time,) float64, the output times.
+    dt
+        Largest step taken; 0 where the solution is exact in time.
+    steps
+        Number of steps; 0 where the solution is exact in time.
+    error
+        (batch,) estimated relative error of the time stepping at the last time, from runs with steps twice and four
+        times as long, and where a step does not resolve oscillations, from some shorter ones; meant as an upper bound.
+        It does not contain the error in space. None where no estimate was asked for.
+    failed_at
+        (batch,) float64, the first output time at which a sample was not finite, NaN where it is sound; None where
+        failures raise.
     """
 
     u: Any
@@ -47,97 +54,13 @@ class Trajectory:
     failed_at: Any = None
 
 
-@dataclass(frozen=True)
-class Start:
-    """A checked initial field: (batch, [fields,] *grid), how to hand results back, whether it came without a batch."""
-
-    field: Tensor
-    restore: Callable[[Tensor], Any]
-    single: bool
-
-
-def initial(
-    u0: Any, grid: Grid, *, fields: int | None = None, axes: Sequence[int] = (1, 2, 3), name: str = "u0"
-) -> Start:
-    """Checks an initial field and gives it a batch axis.
-
-    u0 : (batch, *grid) or (*grid), with `fields` before the grid where that is a number
-    axes : how many axes the equation may have
-
-    Raises TypeError for complex numbers and half precision, ValueError for a grid or shape that does not fit, for NaN
-    and for infinity (naming where).
-    """
-    tensor, restore = as_tensor(u0, name)
-    if tensor.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"{name} has dtype {tensor.dtype}; expected float32 or float64")
-    check_on_grid(tensor, grid, name)
-    if grid.ndim not in axes:
-        raise ValueError(f"grid of {grid.ndim} axes: this equation is solved on {' or '.join(map(str, axes))}")
-    inner = grid.shape if fields is None else (fields, *grid.shape)
-    if tensor.shape[-len(inner) :] != inner or tensor.ndim > len(inner) + 1:
-        wanted = ", ".join(map(str, inner))
-        raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected (batch, {wanted}) or ({wanted})")
-    if not tensor.numel():
-        raise ValueError(f"{name} has shape {tuple(tensor.shape)}: expected at least one sample")
-    if not torch.isfinite(tensor).all():
-        index = torch.nonzero(~torch.isfinite(tensor))[0].tolist()
-        raise ValueError(f"{name}{index} = {tensor[tuple(index)].item()}: expected finite numbers")
-    return Start(tensor.reshape(-1, *inner), restore, tensor.ndim == len(inner))
-
-
-def output_times(times: Any) -> np.ndarray:
-    """Float64 times; ValueError unless they are finite, at least 0 and strictly increasing."""
-    refuse_masked(times, "times")
-    try:
-        given = np.atleast_1d(
-            np.asarray(times.detach().cpu() if isinstance(times, Tensor) else times, dtype=np.float64)
-        )
-    except (TypeError, ValueError):
-        given = np.empty(0)
-    if given.ndim != 1 or not given.size or not np.isfinite(given).all():
-        raise ValueError(f"times={_short(times)}: expected finite numbers, such as times=[0.0, 0.5, 1.0]")
-    if given[0] < 0 or (np.diff(given) <= 0).any():
-        raise ValueError(f"times={_short(times)}: expected increasing times from 0 on; u0 is the field at time 0")
-    return given
-
-
-def constant(
-    value: Any,
-    name: str,
-    start: Start,
-    *,
-    least: float = -math.inf,
-    above: float = -math.inf,
-    trailing: int | None = None,
-) -> Tensor:
-    """A parameter of the equation as a float64 CPU tensor that broadcasts over the batch: a number, or one a sample.
-
-    least, above : value ≥ least, value > above
-    trailing : axes after the batch, default those of the field
-
-    Raises ValueError for another shape, and for a value that is not finite or out of range.
-    """
-    tensor, _ = as_tensor(value, name)
-    tensor = tensor.to("cpu", torch.float64)
-    batch = len(start.field)
-    if tensor.is_complex() or tensor.shape not in ((), (1,), (batch,)):
-        raise ValueError(
-            f"{name} has shape {tuple(tensor.shape)}; expected a number, or one for each of {batch} samples"
-        )
-    if not (torch.isfinite(tensor) & (tensor >= least) & (tensor > above)).all():
-        wanted = "a finite number" + (f" of at least {least:g}" if least > -math.inf else "")
-        wanted += f" above {above:g}" if above > -math.inf else ""
-        raise ValueError(f"{name}={_short(value)}: expected {wanted}")
-    return tensor.reshape(-1, *(1,) * (start.field.ndim - 1 if trailing is None else trailing))
-
-
 def evolve(
     start: Start,
     space: FourierSpace,
-    *,
-    times: Any,
     linear: Tensor,
     nonlinear: Callable[[Tensor], Tensor],
+    *,
+    times: Any,
     dt: float,
     order: int = 4,
     estimate: bool = False,
@@ -145,17 +68,34 @@ def evolve(
 ) -> Trajectory:
     """Integrates dv/dt = linear·v + nonlinear(v) in Fourier space, v(0) the spectrum of the initial field.
 
-    linear : symbol, broadcasts over (batch, [fields,] *spectrum), float64 or complex128
-    nonlinear : v → N(v), both spectra in the state's precision
-    dt : largest step; every interval between output times is cut into the fewest equal steps that respect it
-    order : of ETDRK, 1 to 4
-    estimate : two more runs, with steps twice and about four times as long; the number of steps of every interval is
-        made even for them, and that of the whole at least 4
-    on_failure : where a field is no longer finite, "raise", or "flag" the sample: u = NaN at all times, error = inf,
-        failed_at the first bad time; the other samples are untouched
+    Parameters
+    ----------
+    linear
+        Symbol that broadcasts over (batch, [fields,] *spectrum), float64 or complex128.
+    nonlinear
+        v → N(v), both spectra in the state's precision.
+    dt
+        Largest step; every interval between output times is divided into the fewest equal steps that respect it.
+    order
+        Of ETDRK, 1 to 4.
+    estimate
+        Two more runs, with steps twice and about four times as long; the number of steps of every interval is made even
+        for them, and that of the whole at least 4.
+    on_failure
+        Where a field is no longer finite, "raise", or "flag" the sample: u = NaN at all times, error = inf, failed_at
+        the first bad time; the other samples are unchanged.
 
-    Differentiable in the initial field. Raises ValueError for dt ≤ 0, an order that is none, times that do not
-    increase; RuntimeError naming sample and time where the field is no longer finite.
+    Returns
+    -------
+    Trajectory
+        Differentiable in the initial field.
+
+    Raises
+    ------
+    ValueError
+        dt ≤ 0, an unsupported order, or times that do not increase.
+    RuntimeError
+        A field is no longer finite; the message names sample and time.
     """
     if on_failure not in ("raise", "flag"):
         raise ValueError(f"on_failure={on_failure!r}: expected 'raise' or 'flag'")
@@ -285,8 +225,3 @@ def _trajectory(
     return Trajectory(
         start.restore(u), times, float(dt), steps, None if error is None else start.restore(error), failed_at
     )
-
-
-def _short(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "…"

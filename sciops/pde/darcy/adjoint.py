@@ -11,8 +11,8 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from sciops.arrays.compiling import one_by_one, refuse_exporting
 from sciops.grids import Grid
-from sciops.pde import darcy
 from sciops.pde.darcy import five_point as scheme
+from sciops.pde.darcy import solver as darcy
 from sciops.pde.darcy.system import coefficient_of, system_of
 from sciops.pde.darcy.walls import Boundary, write_values
 
@@ -43,8 +43,8 @@ def solve(
 
     a : (batch, nx, ny), or (batch, 2, nx, ny) with `tensor`; positive, any floating dtype and device; solved in
         float64, returned in a's dtype
-    grid, forcing, boundary, values, flux, transfer, tensor, mean : as in `darcy.solve`; what is a tensor that requires
-        it gets its gradient
+    grid, forcing, boundary, values, flux, transfer, tensor, mean : as in `darcy.solve`; tensors that require
+        a gradient get one
     tol : relative residual of both solves, and about the gradient's relative error
 
     returns : (batch, nx, ny)
@@ -52,7 +52,7 @@ def solve(
     Derivatives of first order only, by `backward`, `torch.func.grad` and `vjp`; `torch.func.vmap` solves one entry
     after the other, and forward-mode derivatives are refused.
 
-    Raises ValueError and SolverError as `darcy.solve` does; TypeError when a is no tensor of floating dtype.
+    Raises ValueError and SolverError as `darcy.solve` does; TypeError when a is not a tensor of floating dtype.
     """
     if not (isinstance(a, Tensor) and a.is_floating_point()):
         got = f"a tensor of dtype {a.dtype}" if isinstance(a, Tensor) else type(a).__name__
