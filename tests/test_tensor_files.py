@@ -10,7 +10,8 @@ import torch
 from sciops import Budget, build_model, load_model, save_model
 from sciops._budget import OverBudget, opening_within
 from sciops.datasets.speech import Utterance, joined, load_corpus, save_corpus
-from sciops.models import read_config, swin_weights
+from sciops.models import read_config
+from sciops.models.images import swin_weights
 from sciops.training import load_checkpoint, save_checkpoint
 
 

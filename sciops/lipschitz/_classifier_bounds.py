@@ -12,8 +12,8 @@ from sciops.lipschitz._parts import Part, Setting, chain, expect, no_bound, one,
 from sciops.lipschitz._pointwise import of_norm
 from sciops.lipschitz._spine import of_block, of_last_norm
 from sciops.lipschitz._walk import itself_unchanged, unchanged
-from sciops.models.classifier import Classifier
-from sciops.models.stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
+from sciops.models.images.classifier import Classifier
+from sciops.models.images.stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
 
 
 def of_classifier(model: Classifier, setting: Setting) -> Part:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from sciops.bases import multiplicity
 from sciops.lipschitz._block_map import BlockMap, accumulate
-from sciops.models.neuralop_spectral import computes
+from sciops.models.operators.neuralop_spectral import computes
 
 
 @dataclass(frozen=True)

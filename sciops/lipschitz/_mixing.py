@@ -14,8 +14,8 @@ from sciops.grids import Grid
 from sciops.lipschitz._parts import Setting, expect
 from sciops.lipschitz._walk import look_up, measure
 from sciops.lipschitz.fourier import axis_weights
-from sciops.models.blocks import LocalKernel
-from sciops.models.dealiasing import finer_grid_tables
+from sciops.models.spine.blocks import LocalKernel
+from sciops.models.spine.dealiasing import finer_grid_tables
 
 
 def of_mixer_with_skip(mixer: nn.Module, skip: Tensor, setting: Setting) -> tuple[Tensor, str]:

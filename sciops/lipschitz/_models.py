@@ -22,15 +22,15 @@ from sciops.lipschitz._spine import of_operator
 from sciops.lipschitz._torch_layers import channels_of
 from sciops.lipschitz._walk import walk
 from sciops.lipschitz.fourier import axis_weights
-from sciops.models.classifier import Classifier
-from sciops.models.corrector import Corrector
-from sciops.models.effective_coefficient import EffectiveCoefficient
-from sciops.models.latent import Latent
-from sciops.models.neuralop import NeuralopModel
-from sciops.models.normalized import Normalized
-from sciops.models.operator import Operator
-from sciops.models.stepper import Stepper
-from sciops.models.symmetry import SymmetryAveraged
+from sciops.models.images.classifier import Classifier
+from sciops.models.operators.neuralop import NeuralopModel
+from sciops.models.solvers.corrector import Corrector
+from sciops.models.solvers.effective_coefficient import EffectiveCoefficient
+from sciops.models.spine.operator import Operator
+from sciops.models.wrappers.latent import Latent
+from sciops.models.wrappers.normalized import Normalized
+from sciops.models.wrappers.stepper import Stepper
+from sciops.models.wrappers.symmetry import SymmetryAveraged
 from sciops.resampling import resample
 
 _SOLVER = (

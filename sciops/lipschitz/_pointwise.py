@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sciops.lipschitz._as_written import exactly
 from sciops.lipschitz._parts import Setting, expect, refuse, shown
 from sciops.lipschitz._walk import measure, unchanged
-from sciops.models.norms import InstanceNorm, RMSNorm
+from sciops.models.spine.norms import InstanceNorm, RMSNorm
 
 # largest slopes, rounded up: Φ(√2) + √2 φ(√2) for GELU, the others at the zero of the second derivative
 GELU, GELU_TANH, SILU, MISH = 1.1289041452, 1.1289930687, 1.0998393202, 1.0884981613

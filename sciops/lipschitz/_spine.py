@@ -12,8 +12,8 @@ from sciops.lipschitz._mixing import of_finer_grid, of_local, of_mixer_with_skip
 from sciops.lipschitz._parts import Part, Setting, chain, expect, no_bound, one, refuse, shown
 from sciops.lipschitz._pointwise import GELU, of_gate, of_layers, of_norm
 from sciops.lipschitz._walk import measure, unchanged
-from sciops.models.blocks import ClassicBlock, ResidualBlock
-from sciops.models.operator import Operator
+from sciops.models.spine.blocks import ClassicBlock, ResidualBlock
+from sciops.models.spine.operator import Operator
 
 
 def of_operator(model: Operator, setting: Setting) -> Part:

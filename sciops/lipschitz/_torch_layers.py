@@ -15,7 +15,7 @@ from sciops.lipschitz._pointwise import of_norm
 from sciops.lipschitz.convolution import convolution_norm
 from sciops.lipschitz.norms import convolution_options
 from sciops.lipschitz.rescaling import RescaledConv, RescaledLinear, RescaledResidual
-from sciops.models.norms import InstanceNorm, RMSNorm
+from sciops.models.spine.norms import InstanceNorm, RMSNorm
 
 Answer = tuple[Tensor | float, str]
 

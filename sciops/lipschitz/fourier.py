@@ -21,7 +21,7 @@ from sciops.mixers.spectral import FourierModes, SpectralMixer, WallModes, fit_m
 
 _CONVS = {
     ("neuralop.layers.spectral_convolution", "SpectralConv"),
-    ("sciops.models.neuralop_spectral", "MatchedSpectralConv"),
+    ("sciops.models.operators.neuralop_spectral", "MatchedSpectralConv"),
 }
 
 

@@ -1,33 +1,44 @@
-"""Models on one spine, neuraloperator's behind the same door, wrappers, files and a contract check."""
+"""Models on one spine, neuraloperator's behind the same interface, wrappers, files and a contract check."""
 
 from sciops.models.apply import apply_model
 from sciops.models.check import CheckTable, check_operator
-from sciops.models.classifier import Classifier, classifier_arms, match_parameters
-from sciops.models.corrector import Corrector
-from sciops.models.effective_coefficient import EffectiveCoefficient
-from sciops.models.encoder_decoder import EncoderDecoder
-from sciops.models.fno import fno
-from sciops.models.generation import Generated, beam_search, generate
-from sciops.models.huggingface import HuggingFaceClassifier
-from sciops.models.hybrid import hybrid
-from sciops.models.language import LanguageModel
-from sciops.models.latent import Latent
-from sciops.models.mano import mano
-from sciops.models.normalized import Normalized
-from sciops.models.onnx_files import OnnxFile, export_onnx
-from sciops.models.operator import Operator
-from sciops.models.orthogonal import OrthogonalNet
-from sciops.models.orthogonal_layers import OrthogonalConvolution, UnitarySpectral
-from sciops.models.orthogonal_matrices import bjorck, polar
-from sciops.models.orthogonality import orthogonality_defect, orthogonalize_
+from sciops.models.images import (
+    Classifier,
+    HuggingFaceClassifier,
+    SwinReport,
+    classifier_arms,
+    load_swin_weights,
+    match_parameters,
+    swin_options,
+)
+from sciops.models.onnx import OnnxFile, export_onnx
+from sciops.models.operators import fno, hybrid, mano
+from sciops.models.orthogonal import (
+    OrthogonalConvolution,
+    OrthogonalNet,
+    UnitarySpectral,
+    bjorck,
+    orthogonality_defect,
+    orthogonalize_,
+    polar,
+)
 from sciops.models.persistence import load_model, read_config, save_model
-from sciops.models.recurrent import Recurrent, forecast
 from sciops.models.registry import MODELS, build_model, model_from_config
-from sciops.models.sequence import SequenceStack
-from sciops.models.speech import SpeechEncoder, SpeechRecognizer
-from sciops.models.stepper import Stepper
-from sciops.models.swin_weights import SwinReport, load_swin_weights, swin_options
-from sciops.models.symmetry import SymmetryAveraged
+from sciops.models.sequences import (
+    EncoderDecoder,
+    Generated,
+    LanguageModel,
+    Recurrent,
+    SequenceStack,
+    SpeechEncoder,
+    SpeechRecognizer,
+    beam_search,
+    forecast,
+    generate,
+)
+from sciops.models.solvers import Corrector, EffectiveCoefficient
+from sciops.models.spine import Operator
+from sciops.models.wrappers import Latent, Normalized, Stepper, SymmetryAveraged
 
 __all__ = [
     "MODELS",

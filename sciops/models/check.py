@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from sciops._scale import norm_of
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, in_precision, placed_for, unwrapped
-from sciops.models.operator import Operator
 from sciops.models.persistence import load_model, save_model
-from sciops.models.symmetry import SymmetryAveraged
+from sciops.models.spine.operator import Operator
+from sciops.models.wrappers.symmetry import SymmetryAveraged
 from sciops.symmetry import Symmetry
 
 

@@ -17,8 +17,8 @@ from sciops._json import plain, write_atomically, write_json
 from sciops._tensor_files import DamagedTensors, opened_tensors
 from sciops._untrusted import check_regular, in_one_line, parse_json, read_json
 from sciops._writable import writable_folder
-from sciops.models._building import Misfit, Stored, build_to_fit
 from sciops.models.apply import config_of, unwrapped
+from sciops.models.building import Misfit, Stored, build_to_fit
 from sciops.models.registry import model_from_config
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"

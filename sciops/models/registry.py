@@ -11,24 +11,24 @@ from torch import nn
 
 from sciops._options import check_options
 from sciops.datasets.fields.normalizers import Normalizer
-from sciops.models.classifier import Classifier
-from sciops.models.corrector import Corrector, corrector
-from sciops.models.effective_coefficient import EffectiveCoefficient, effective_coefficient
-from sciops.models.encoder_decoder import EncoderDecoder
-from sciops.models.fno import fno
-from sciops.models.huggingface import HuggingFaceClassifier
-from sciops.models.hybrid import hybrid
-from sciops.models.language import LanguageModel
-from sciops.models.latent import Latent
-from sciops.models.mano import mano
-from sciops.models.neuralop import NeuralopModel
-from sciops.models.normalized import Normalized
-from sciops.models.operator import Operator
-from sciops.models.orthogonal import OrthogonalNet
-from sciops.models.recurrent import Recurrent
-from sciops.models.speech import SpeechEncoder, SpeechRecognizer
-from sciops.models.stepper import Stepper
-from sciops.models.symmetry import SymmetryAveraged
+from sciops.models.images.classifier import Classifier
+from sciops.models.images.huggingface import HuggingFaceClassifier
+from sciops.models.operators.fno import fno
+from sciops.models.operators.hybrid import hybrid
+from sciops.models.operators.mano import mano
+from sciops.models.operators.neuralop import NeuralopModel
+from sciops.models.orthogonal.net import OrthogonalNet
+from sciops.models.sequences.encoder_decoder import EncoderDecoder
+from sciops.models.sequences.language import LanguageModel
+from sciops.models.sequences.recurrent import Recurrent
+from sciops.models.sequences.speech import SpeechEncoder, SpeechRecognizer
+from sciops.models.solvers.corrector import Corrector, corrector
+from sciops.models.solvers.effective_coefficient import EffectiveCoefficient, effective_coefficient
+from sciops.models.spine.operator import Operator
+from sciops.models.wrappers.latent import Latent
+from sciops.models.wrappers.normalized import Normalized
+from sciops.models.wrappers.stepper import Stepper
+from sciops.models.wrappers.symmetry import SymmetryAveraged
 
 
 def _of_tokens(make: Callable[..., nn.Module]) -> Callable[..., nn.Module]:

@@ -241,7 +241,9 @@ def _channel_first(t: Tensor, layout: str, grid: Grid) -> Tensor:
 
 def _layout_of(module: nn.Module) -> str | None:
     """What the kind of the module says about its channels, or None."""
-    ours = type(module).__module__.startswith(("sciops.mixers", "sciops.models.blocks", "sciops.models.norms"))
+    ours = type(module).__module__.startswith(
+        ("sciops.mixers", "sciops.models.spine.blocks", "sciops.models.spine.norms")
+    )
     if ours or isinstance(module, tuple(MIXERS.values())):
         return "last"
     name = type(module).__name__

@@ -13,7 +13,7 @@ from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
 from sciops.metrics import relative_l2
 from sciops.models import apply_model, build_model
-from sciops.models.normalized import Normalized
+from sciops.models.wrappers.normalized import Normalized
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field
 from sciops.training import TrainConfig, fit

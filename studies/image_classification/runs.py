@@ -15,7 +15,7 @@ from sciops._json import plain
 from sciops.datasets import Splits
 from sciops.datasets.images import ImageDataset
 from sciops.models import model_from_config
-from sciops.models.classifier import classifier_arms
+from sciops.models.images.classifier import classifier_arms
 from sciops.runs import file_hash
 from sciops.training import TrainConfig, evaluate, fit
 from sciops.training.objectives import error_rate
@@ -39,7 +39,7 @@ def specifications(train: ImageDataset, config: Config) -> dict[str, dict[str, A
         options = dict(patch=config.patch, depths=config.depths, window=config.window, only=config.arms)
         arms = classifier_arms(size, channels, classes, config.parameters, **options)
         return {name: {"model": _described(make), "weights": None} for name, make in arms.items()}
-    from sciops.models.swin_weights import swin_options
+    from sciops.models.images.swin_weights import swin_options
 
     found = {}
     for mixer in ("multipole", "window"):
@@ -54,7 +54,7 @@ def built(spec: Mapping[str, Any], seed: int) -> nn.Module:
     torch.manual_seed(seed)
     model = model_from_config(spec["model"])
     if spec["weights"] is not None:
-        from sciops.models.swin_weights import load_swin_weights
+        from sciops.models.images.swin_weights import load_swin_weights
 
         load_swin_weights(model, spec["weights"])
     return model
@@ -62,7 +62,7 @@ def built(spec: Mapping[str, Any], seed: int) -> nn.Module:
 
 def in_colour(data: Splits, config: Config) -> Splits:
     """Grey images as three equal channels where the weights to start from are for three."""
-    from sciops.models.swin_weights import swin_options
+    from sciops.models.images.swin_weights import swin_options
 
     wanted = swin_options(config.init, window=config.init_window)["in_channels"]
     if wanted == data.train.channels:

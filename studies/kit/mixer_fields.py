@@ -15,8 +15,8 @@ from tqdm.auto import tqdm
 from sciops.grids import Grid
 from sciops.metrics import relative_l2
 from sciops.mixers import MIXERS, mixer_names, options_by_mixer, resolved_options
-from sciops.models.features import coordinate_channels, coordinate_count
-from sciops.models.norms import make_norm
+from sciops.models.spine.features import coordinate_channels, coordinate_count
+from sciops.models.spine.norms import make_norm
 from sciops.training import TrainConfig, fit
 
 Mixer = str | Sequence[str]

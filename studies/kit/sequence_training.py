@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from sciops.datasets.text.sequence_tasks import SequenceTask
-from sciops.models.sequence import SequenceStack
+from sciops.models.sequences.stack import SequenceStack
 from sciops.training import TrainConfig, fit
 
 

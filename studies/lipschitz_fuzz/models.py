@@ -14,12 +14,12 @@ from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
 from sciops.lipschitz import RescaledLinear, RescaledResidual, RescaledSpectral
 from sciops.mixers import MIXERS, Convolution, SpectralMixer
-from sciops.models.latent import Latent
-from sciops.models.normalized import Normalized
-from sciops.models.operator import Operator
 from sciops.models.registry import build_model
-from sciops.models.stepper import Stepper
-from sciops.models.symmetry import SymmetryAveraged
+from sciops.models.spine.operator import Operator
+from sciops.models.wrappers.latent import Latent
+from sciops.models.wrappers.normalized import Normalized
+from sciops.models.wrappers.stepper import Stepper
+from sciops.models.wrappers.symmetry import SymmetryAveraged
 from sciops.symmetry import Symmetry
 from studies.lipschitz_fuzz.changes import replaced
 from studies.lipschitz_fuzz.layers import activation

@@ -15,7 +15,7 @@ from sciops.metrics import relative_l2
 from sciops.mixers import StateSpaceMixer
 from sciops.mixers.state_space import state_space_groups
 from sciops.models import Operator
-from sciops.models.fno import fno
+from sciops.models.operators.fno import fno
 from sciops.pde import burgers
 from sciops.random_fields import gaussian_random_field
 from studies.kit.cells import kept, kept_arrays

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sciops.mixers import SelfAttention, StateSpaceMixer
-from sciops.models.sequence import SequenceBlock
+from sciops.models.sequences.stack import SequenceBlock
 from studies.kit.cells import kept
 from studies.kit.timing import interleaved, peak_memory, require_equal, threads
 

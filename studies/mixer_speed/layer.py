@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops.mixers import SpectralMixer, _fourier
-from sciops.models.neuralop_spectral import computes
+from sciops.models.operators.neuralop_spectral import computes
 from studies.kit.timing import device_peak, interleaved, peak_memory, ratio, require_equal, threads
 
 

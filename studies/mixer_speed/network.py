@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sciops.grids import Grid
 from sciops.mixers import SpectralMixer
 from sciops.models import build_model
-from sciops.models.neuralop_spectral import computes
+from sciops.models.operators.neuralop_spectral import computes
 from studies.kit.timing import interleaved, ratio, require_equal, threads
 from studies.mixer_speed.layer import synchronizer
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.models.sequence import SequenceStack
+from sciops.models.sequences.stack import SequenceStack
 from studies.kit.mixer_arms import arm_of
 from studies.kit.timing import interleaved, peak_memory, threads
 from studies.mixer_zoo.cells import LOCAL

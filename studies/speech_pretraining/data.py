@@ -22,7 +22,7 @@ from sciops.datasets.speech import (
 )
 from sciops.datasets.speech.corpus import cached_corpus
 from sciops.datasets.text import read_corpus
-from sciops.models._log_mel import LogMel
+from sciops.models.sequences.log_mel import LogMel
 from sciops.training.speech import MelFrames, has_path
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.evaluation import spread
-from sciops.models._log_mel import LogMel
+from sciops.models.sequences.log_mel import LogMel
 from sciops.plotting import PALETTE, figure, series
 from studies.kit.figures import band
 from studies.kit.tables import print_table

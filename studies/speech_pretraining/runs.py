@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from sciops._json import plain
 from sciops._tensor_files import opened_tensors
 from sciops.models import match_parameters
-from sciops.models.speech import SpeechEncoder
+from sciops.models.sequences.speech import SpeechEncoder
 from sciops.training import load_checkpoint, save_checkpoint
 from sciops.training.speech import (
     BestRQ,

@@ -7,8 +7,8 @@ from torch import nn
 from sciops import Grid
 from sciops.mixers import MIXERS, Convolution, MultipoleAttention, SliceAttention, SpectralMixer, WindowAttention
 from sciops.models.apply import apply_model
-from sciops.models.blocks import LocalKernel
-from sciops.models.operator import Operator
+from sciops.models.spine.blocks import LocalKernel
+from sciops.models.spine.operator import Operator
 
 
 def jacobian(model, x, grid):

@@ -15,8 +15,8 @@ from sciops import Grid, build_model
 from sciops.lipschitz import lipschitz_bound
 from sciops.lipschitz._pointwise import GELU
 from sciops.mixers import SpectralMixer
-from sciops.models.operator import Operator
-from sciops.models.stepper import Stepper
+from sciops.models.spine.operator import Operator
+from sciops.models.wrappers.stepper import Stepper
 
 
 def aligned(model):

@@ -12,11 +12,11 @@ from sciops import Grid, build_model
 from sciops.datasets.fields.normalizers import Normalizer
 from sciops.lipschitz import RescaledConv, RescaledLinear, RescaledResidual, RescaledSpectral
 from sciops.lipschitz.bounds import lipschitz_bound
-from sciops.models.latent import Latent
-from sciops.models.normalized import Normalized
-from sciops.models.operator import Operator
-from sciops.models.stepper import Stepper
-from sciops.models.symmetry import SymmetryAveraged
+from sciops.models.spine.operator import Operator
+from sciops.models.wrappers.latent import Latent
+from sciops.models.wrappers.normalized import Normalized
+from sciops.models.wrappers.stepper import Stepper
+from sciops.models.wrappers.symmetry import SymmetryAveraged
 from sciops.symmetry import Symmetry
 
 

@@ -9,7 +9,7 @@ import torch
 from sciops.grids import Grid
 from sciops.lipschitz.fourier import fourier_norm
 from sciops.mixers import SpectralMixer
-from sciops.models.neuralop_spectral import computes
+from sciops.models.operators.neuralop_spectral import computes
 
 SIZES = [((8,), (4,)), ((7,), (4,)), ((8, 8), (4, 5)), ((7, 8), (3, 5)), ((8, 7), (3, 4)), ((5, 6, 4), (2, 2, 3))]
 
@@ -178,7 +178,7 @@ OPTIONS = [
 @pytest.mark.parametrize("shape", [(8, 8), (7, 9), (9, 8)])
 def test_neuralop_layers(conv_class, shape, options):
     """It computes in complex64 whatever it gets, so that the dense matrix is known to six digits."""
-    from sciops.models.neuralop import _spectral_classes
+    from sciops.models.operators.neuralop import _spectral_classes
 
     torch.manual_seed(1)
     conv = conv_class(2, 2, (6, 6), bias=False, **options)

@@ -14,8 +14,8 @@ from sciops.lipschitz._parts import Setting
 from sciops.lipschitz.bounds import lipschitz_bound
 from sciops.mixers import MIXERS
 from sciops.mixers.windows.tiling import Tiling
-from sciops.models.dealiasing import on_finer_grid
-from sciops.models.operator import Operator
+from sciops.models.spine.dealiasing import on_finer_grid
+from sciops.models.spine.operator import Operator
 
 
 def test_two_hundred_random_models():

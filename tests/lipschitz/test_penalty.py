@@ -7,7 +7,7 @@ import torch
 
 from sciops import Grid, build_model
 from sciops.lipschitz import lipschitz_bound, log_lipschitz_penalty
-from sciops.models.operator import Operator
+from sciops.models.spine.operator import Operator
 
 
 def small(**options):

@@ -29,11 +29,11 @@ from sciops.lipschitz import (
 )
 from sciops.lipschitz.registry import RULES as registry
 from sciops.mixers import SpectralMixer
-from sciops.models.blocks import ResidualBlock
-from sciops.models.normalized import Normalized
-from sciops.models.operator import Operator
-from sciops.models.stepper import Stepper
-from sciops.models.symmetry import SymmetryAveraged
+from sciops.models.spine.blocks import ResidualBlock
+from sciops.models.spine.operator import Operator
+from sciops.models.wrappers.normalized import Normalized
+from sciops.models.wrappers.stepper import Stepper
+from sciops.models.wrappers.symmetry import SymmetryAveraged
 from sciops.symmetry import Symmetry
 
 LINE = Grid((4,), centering="cell")

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from sciops.grids import Grid
 from sciops.mixers import LinearAttention, MeanPool, NoMixer, linear_attention
 from sciops.models import Operator
-from sciops.models.sequence import SequenceStack
+from sciops.models.sequences.stack import SequenceStack
 
 
 def close(a, b, tolerance=1e-11):

@@ -12,7 +12,7 @@ from sciops.mixers._running_means import running_means
 from sciops.mixers.polynomial import PolynomialState
 from sciops.mixers.sequence import copied
 from sciops.models import Operator
-from sciops.models.sequence import SequenceStack
+from sciops.models.sequences.stack import SequenceStack
 
 D, N = 6, 19
 VARIANTS = [

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sciops.mixers import SpectralMixer
-from sciops.models.neuralop_spectral import computes
+from sciops.models.operators.neuralop_spectral import computes
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from sciops import Grid, resample
-from sciops.models.blocks import ClassicBlock, LocalKernel, ResidualBlock
-from sciops.models.dealiasing import on_finer_grid
-from sciops.models.norms import InstanceNorm, RMSNorm
+from sciops.models.spine.blocks import ClassicBlock, LocalKernel, ResidualBlock
+from sciops.models.spine.dealiasing import on_finer_grid
+from sciops.models.spine.norms import InstanceNorm, RMSNorm
 
 torch.manual_seed(0)
 

@@ -64,7 +64,7 @@ def test_the_table_of_grid_dependence():
 
 
 def _instance(channels: int) -> nn.Module:
-    from sciops.models.norms import InstanceNorm
+    from sciops.models.spine.norms import InstanceNorm
 
     return InstanceNorm(channels)
 

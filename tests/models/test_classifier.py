@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from sciops import build_model, load_model, save_model
 from sciops.mixers import MIXERS
 from sciops.models import Classifier, classifier_arms, match_parameters
-from sciops.models.blocks import ResidualBlock
+from sciops.models.spine.blocks import ResidualBlock
 
 SMALL = dict(in_channels=2, out_channels=5, patch=2, widths=(8, 12), depths=(2, 2), heads=4, window=3)
 OPTIONS = {"spectral": {"modes": (2, 3)}, "slices": {"slices": 4}}

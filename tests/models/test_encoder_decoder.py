@@ -9,7 +9,7 @@ import torch
 
 from sciops.mixers.sequence import copied, selected
 from sciops.models import EncoderDecoder, load_model, save_model
-from sciops.models._t5_decoder import relative_bucket
+from sciops.models.sequences.t5_decoder import relative_bucket
 
 SYMBOLS = 11
 

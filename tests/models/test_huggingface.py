@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 
 from sciops import build_model, load_model, save_model
-from sciops.models import HuggingFaceClassifier, huggingface
+from sciops.models import HuggingFaceClassifier
+from sciops.models.images import huggingface
 
 transformers = pytest.importorskip("transformers")
 

@@ -5,7 +5,7 @@ import torch
 
 from sciops import Grid
 from sciops.models import build_model
-from sciops.models.blocks import LocalKernel
+from sciops.models.spine.blocks import LocalKernel
 
 
 @pytest.mark.parametrize("dilation", [(1, 1), (2, 3), (9, 1)])

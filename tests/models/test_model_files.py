@@ -11,7 +11,7 @@ import torch
 from sciops import Budget, Grid, build_model, load_model, save_model
 from sciops.datasets.fields.normalizers import Normalizer
 from sciops.models import Latent, Normalized, SymmetryAveraged, read_config
-from sciops.models._building import Stored, build_to_fit
+from sciops.models.building import Stored, build_to_fit
 from sciops.models.persistence import CONFIG, WEIGHTS
 from sciops.symmetry import Symmetry
 

@@ -9,7 +9,7 @@ from sciops.grids import Grid
 from sciops.lipschitz.rescaling import RescaledResidual
 from sciops.mixers import SpectralMixer, WindowAttention
 from sciops.models import build_model
-from sciops.models.orthogonal_layers import OrthogonalConvolution
+from sciops.models.orthogonal.layers import OrthogonalConvolution
 
 SMALL = dict(width=8, depth=1)
 

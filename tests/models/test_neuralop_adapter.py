@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from sciops import Grid, build_model, resample
-from sciops.models import neuralop_resizing
-from sciops.models.neuralop import _import, _spectral_classes
-from sciops.models.neuralop_spectral import computes
+from sciops.models.operators import neuralop_resizing
+from sciops.models.operators.neuralop import _import, _spectral_classes
+from sciops.models.operators.neuralop_spectral import computes
 
 SMALL = dict(width=6, depth=2, modes=(3, 3))
 

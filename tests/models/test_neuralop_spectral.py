@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from sciops.models.neuralop_spectral import Situation, behaviour, computes, correct, corrected, spectral_sum
+from sciops.models.operators.neuralop_spectral import Situation, behaviour, computes, correct, corrected, spectral_sum
 
 
 class Faulty(nn.Module):

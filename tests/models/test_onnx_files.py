@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import sciops
-from sciops.models import _onnx_operators as operators
+from sciops.models.onnx import operators
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from sciops import Grid, build_model, check_operator
-from sciops.models.features import coordinate_channels, wall_mask
+from sciops.models.spine.features import coordinate_channels, wall_mask
 
 DARCY16 = Grid((16, 16), ((0, 390 / 420),) * 2, domain=((0, 1),) * 2)
 DARCY32 = Grid((32, 32), ((0, 403 / 420),) * 2, domain=((0, 1),) * 2)

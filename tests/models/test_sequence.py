@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sciops.models.sequence import DepthwiseConvolution, SequenceStack
+from sciops.models.sequences.stack import DepthwiseConvolution, SequenceStack
 
 
 def stack(**options):

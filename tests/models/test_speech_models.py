@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import sciops
-from sciops.models._log_mel import LogMel, RunningNorm, mel_filters
-from sciops.models.ctc import beam_decode, collapse, greedy_decode
-from sciops.models.speech import SpeechEncoder, SpeechRecognizer
+from sciops.models.sequences.ctc import beam_decode, collapse, greedy_decode
+from sciops.models.sequences.log_mel import LogMel, RunningNorm, mel_filters
+from sciops.models.sequences.speech import SpeechEncoder, SpeechRecognizer
 
 SMALL = dict(depth=2, local=5, front_channels=3, sample_rate=8000, bins=13)
 LENGTHS = (3000, 150, 1777)

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from sciops.models import Classifier
-from sciops.models.swin_weights import load_swin_weights, swin_options
+from sciops.models.images.swin_weights import load_swin_weights, swin_options
 
 transformers = pytest.importorskip("transformers")
 

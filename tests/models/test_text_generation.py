@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sciops.models import LanguageModel, beam_search, generate
-from sciops.models.generation import filtered
+from sciops.models.sequences.generation import filtered
 
 SYMBOLS = 7
 MODELS = {

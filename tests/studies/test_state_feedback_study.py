@@ -66,7 +66,7 @@ def test_a_small_run_leaves_its_numbers(tmp_path, capsys):
 
 
 def test_an_arm_that_computes_something_else_is_not_timed(tmp_path, monkeypatch):
-    from sciops.models.recurrent import BACKWARDS
+    from sciops.models.sequences.recurrent import BACKWARDS
 
     true = BACKWARDS["state_feedback"]
 

@@ -14,8 +14,8 @@ from sciops.datasets import Splits, TensorFields
 from sciops.datasets.text.token_data import TokenWindows
 from sciops.grids import Grid
 from sciops.models import build_model
-from sciops.models.blocks import ResidualBlock
-from sciops.models.sequence import SequenceStack
+from sciops.models.sequences.stack import SequenceStack
+from sciops.models.spine.blocks import ResidualBlock
 from sciops.training import Batch, TrainConfig, fit, load_checkpoint
 from sciops.training.gradients import Layer, highway, highway_rnn, highway_stack, norm_after_sum, relu_after_sum
 from sciops.training.gradients._layerwise import LayerByLayer

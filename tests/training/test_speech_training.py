@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from sciops.datasets.speech import TonesConfig, tones_corpus
-from sciops.models.ctc import collapse
-from sciops.models.speech import SpeechEncoder, SpeechRecognizer
+from sciops.models.sequences.ctc import collapse
+from sciops.models.sequences.speech import SpeechEncoder, SpeechRecognizer
 from sciops.training import NonFiniteLoss, load_checkpoint, save_checkpoint, speech
 
 SMALL = dict(depth=1, local=5, front_channels=3, bins=13, mixer="polynomial")

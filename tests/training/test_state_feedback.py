@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from sciops.models._cells import Layer, layers_of, step, unfolded
+from sciops.models.sequences.cells import Layer, layers_of, step, unfolded
 from sciops.training.gradients._feedback import Feedback, hutchinson, least_squares
 from sciops.training.gradients._recurrent import highway_rnn
 from sciops.training.gradients._scan import Diagonal

@@ -8,12 +8,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from sciops.mixers import MIXERS, default_options, mixer_names, resolved_options, traits_of
-from sciops.models._classifier_arms import classifier_arms, match_parameters
-from sciops.models._inputs import check_input
-from sciops.models.blocks import ResidualBlock
-from sciops.models.norms import make_norm
-from sciops.models.operator import description
-from sciops.models.stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
+from sciops.models.images.arms import classifier_arms, match_parameters
+from sciops.models.images.stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
+from sciops.models.spine.blocks import ResidualBlock
+from sciops.models.spine.inputs import check_input
+from sciops.models.spine.norms import make_norm
+from sciops.models.spine.operator import description
 
 __all__ = ["Classifier", "classifier_arms", "match_parameters"]
 

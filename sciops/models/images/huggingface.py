@@ -13,8 +13,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from sciops._compiling import functional
 from sciops.models.apply import check_tensor, of_no_samples
-from sciops.models.blocks import hidden_width
-from sciops.models.operator import description
+from sciops.models.spine.blocks import hidden_width
+from sciops.models.spine.operator import description
 
 ARCHITECTURES = ("ViT", "SwinV2")
 # of their configurations; no other entry is passed on, since some name code that transformers would fetch and run

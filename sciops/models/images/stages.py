@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sciops._compiling import kept, uncompiled
 from sciops.grids import Grid
 from sciops.mixers.windows.tiling import pad_to
-from sciops.models.norms import make_norm
+from sciops.models.spine.norms import make_norm
 
 OCTAVES = 4
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from sciops._budget import Budget, opening_within
 from sciops.mixers import MultipoleAttention, WindowAttention
-from sciops.models._swin_names import canonical, place, query_and_value, read_swin
-from sciops.models.classifier import Classifier
+from sciops.models.images.classifier import Classifier
+from sciops.models.images.swin_names import canonical, place, query_and_value, read_swin
 
 _EXTRAS = ("position.weight", "mixer.down", "mixer.up", "mixer.level_weights", "scale1", "scale2")
 

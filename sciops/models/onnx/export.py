@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from sciops._whole_files import replacing
 from sciops.grids import Grid
-from sciops.models import _onnx_operators as operators
 from sciops.models.apply import real_dtype_of, unwrapped
+from sciops.models.onnx import operators
 
 __all__ = ["OnnxFile", "export_onnx"]
 

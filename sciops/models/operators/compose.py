@@ -7,7 +7,7 @@ from typing import Any
 
 from sciops._options import check_options, options_of
 from sciops.mixers import default_options
-from sciops.models.operator import Operator, description
+from sciops.models.spine.operator import Operator, description
 
 
 def compose(name: str, in_channels: int, out_channels: int, mixers: Sequence[str], options: dict[str, Any]) -> Operator:

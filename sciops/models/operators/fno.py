@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sciops.models.compose import compose
-from sciops.models.operator import Operator
+from sciops.models.operators.compose import compose
+from sciops.models.spine.operator import Operator
 
 
 def fno(

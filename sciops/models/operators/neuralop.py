@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from sciops._compiling import transformed
 from sciops.grids import Grid
-from sciops.models.neuralop_resizing import correct_resizing
-from sciops.models.neuralop_spectral import correct, corrected
-from sciops.models.operator import description
+from sciops.models.operators.neuralop_resizing import correct_resizing
+from sciops.models.operators.neuralop_spectral import correct, corrected
+from sciops.models.spine.operator import description
 
 
 class NeuralopModel(nn.Module):

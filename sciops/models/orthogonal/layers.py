@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from sciops.mixers import SpectralMixer
-from sciops.models._layer_matrices import spectral_matrices
-from sciops.models.orthogonal_matrices import polar
+from sciops.models.orthogonal.layer_matrices import spectral_matrices
+from sciops.models.orthogonal.matrices import polar
 
 
 class UnitarySpectral(nn.Module):

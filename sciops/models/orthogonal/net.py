@@ -9,10 +9,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sciops.models._inputs import check_input
 from sciops.models.apply import of_no_samples
-from sciops.models.operator import description
-from sciops.models.orthogonal_layers import OrthogonalConvolution, UnitarySpectral
+from sciops.models.orthogonal.layers import OrthogonalConvolution, UnitarySpectral
+from sciops.models.spine.inputs import check_input
+from sciops.models.spine.operator import description
 
 ACTIVATIONS = {
     "identity": nn.Identity,

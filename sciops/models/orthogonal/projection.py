@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from sciops.mixers import SpectralMixer
-from sciops.models._layer_matrices import convolution_matrices, spectral_matrices
-from sciops.models.orthogonal_layers import OrthogonalConvolution, UnitarySpectral
-from sciops.models.orthogonal_matrices import bjorck, polar
+from sciops.models.orthogonal.layer_matrices import convolution_matrices, spectral_matrices
+from sciops.models.orthogonal.layers import OrthogonalConvolution, UnitarySpectral
+from sciops.models.orthogonal.matrices import bjorck, polar
 
 Method = Literal["polar", "bjorck"]
 

@@ -10,14 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.mixers.sequence import only_tokens
-from sciops.models._t5_decoder import DecoderState, T5Decoder
-from sciops.models._tokens import check_depths, check_positive, embedded, of_last
 from sciops.models.apply import evaluating
-from sciops.models.blocks import hidden_width
-from sciops.models.generation import Generated, _check_count, beam_search, generate
-from sciops.models.language import _without_causal
-from sciops.models.operator import description
-from sciops.models.sequence import SequenceStack
+from sciops.models.sequences.generation import Generated, _check_count, beam_search, generate
+from sciops.models.sequences.language import _without_causal
+from sciops.models.sequences.stack import SequenceStack
+from sciops.models.sequences.t5_decoder import DecoderState, T5Decoder
+from sciops.models.sequences.tokens import check_depths, check_positive, embedded, of_last
+from sciops.models.spine.blocks import hidden_width
+from sciops.models.spine.operator import description
 
 
 class EncoderDecoder(nn.Module):
@@ -159,7 +159,7 @@ class EncoderDecoder(nn.Module):
     ) -> Generated:
         """A target of at most `tokens` tokens for each source, ended by the token `end`.
 
-        beams : 1 takes the likeliest token at temperature 0 and draws above it, as `sciops.models.generation.generate`;
+        beams : 1 takes the likeliest token at temperature 0 and draws above it, as `sciops.models.generate`;
             more look for the likeliest targets, as its `beam_search` with `length_power`, and return all beams, the
             best one first: tokens (batch, beams, tokens)
 

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.models._tokens import check_depths, check_positive, embedded, of_last
-from sciops.models.operator import description
-from sciops.models.sequence import BlockState, SequenceStack
+from sciops.models.sequences.stack import BlockState, SequenceStack
+from sciops.models.sequences.tokens import check_depths, check_positive, embedded, of_last
+from sciops.models.spine.operator import description
 
 _SPREAD = 0.02  # standard deviation of GPT-2's initial weights
 

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from sciops.grids import Grid
-from sciops.models._cells import fused, layers_of, step
-from sciops.models._inputs import check_input
 from sciops.models.apply import unwrapped
-from sciops.models.blocks import hidden_width, pointwise
-from sciops.models.normalized import Normalized
-from sciops.models.norms import NORMS, make_norm
-from sciops.models.operator import description
+from sciops.models.sequences.cells import fused, layers_of, step
+from sciops.models.spine.blocks import hidden_width, pointwise
+from sciops.models.spine.inputs import check_input
+from sciops.models.spine.norms import NORMS, make_norm
+from sciops.models.spine.operator import description
+from sciops.models.wrappers.normalized import Normalized
 
 CELLS = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 LAYOUTS = ("channels", "sequence")

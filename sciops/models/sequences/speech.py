@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.mixers.sequence import only_tokens
-from sciops.models._inputs import check_input
-from sciops.models._log_mel import LogMel, RunningNorm
 from sciops.models.apply import evaluating
-from sciops.models.ctc import beam_decode, greedy_decode
-from sciops.models.operator import description
-from sciops.models.sequence import SequenceStack
+from sciops.models.sequences.ctc import beam_decode, greedy_decode
+from sciops.models.sequences.log_mel import LogMel, RunningNorm
+from sciops.models.sequences.stack import SequenceStack
+from sciops.models.spine.inputs import check_input
+from sciops.models.spine.operator import description
 
 __all__ = ["REDUCTION", "SpeechEncoder", "SpeechRecognizer"]
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from sciops.mixers import MIXERS, options_by_mixer, resolved_options
 from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens, tail
-from sciops.models.blocks import hidden_width
-from sciops.models.norms import make_norm
+from sciops.models.spine.blocks import hidden_width
+from sciops.models.spine.norms import make_norm
 
 
 class BlockState(NamedTuple):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sciops.mixers.sequence import lengths_of, put
 from sciops.mixers.softmax_attention import attended
-from sciops.models.norms import RMSNorm
+from sciops.models.spine.norms import RMSNorm
 
 
 class Memory(NamedTuple):

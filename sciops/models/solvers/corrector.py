@@ -17,7 +17,7 @@ from sciops.datasets.fields.normalizers import Normalizer
 from sciops.datasets.fields.torch_data import TensorFields
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, grid_for, wall_of
-from sciops.models.normalized import Normalized
+from sciops.models.wrappers.normalized import Normalized
 from sciops.pde import darcy
 from sciops.resampling import resample
 

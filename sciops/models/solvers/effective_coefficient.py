@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, grid_for
-from sciops.models.corrector import between_nodes, checked_coefficient, finer_grid
-from sciops.models.normalized import Normalized
+from sciops.models.solvers.corrector import between_nodes, checked_coefficient, finer_grid
+from sciops.models.wrappers.normalized import Normalized
 from sciops.pde import adjoint
 
 _RANGE = 0.3  # typical size of a change of log a, what one unit of the network's output stands for

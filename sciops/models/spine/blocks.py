@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.grids import Grid
-from sciops.models.dealiasing import on_finer_grid
-from sciops.models.norms import make_norm
+from sciops.models.spine.dealiasing import on_finer_grid
+from sciops.models.spine.norms import make_norm
 
 # (g, r): a step h ← r(h, g(h)) of a block, r cheap; None for r is the sum h + g(h)
 Layer = tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor] | None]

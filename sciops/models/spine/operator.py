@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from sciops._json import plain
 from sciops.grids import Grid
 from sciops.mixers import MIXERS, Traits, mixer_names, options_by_mixer, resolved_options, traits_of
-from sciops.models._inputs import check_input
-from sciops.models.blocks import ClassicBlock, LocalKernel, ResidualBlock, pointwise
-from sciops.models.features import COORDINATES, coordinate_channels, coordinate_count, wall_mask
-from sciops.models.norms import make_norm
+from sciops.models.spine.blocks import ClassicBlock, LocalKernel, ResidualBlock, pointwise
+from sciops.models.spine.features import COORDINATES, coordinate_channels, coordinate_count, wall_mask
+from sciops.models.spine.inputs import check_input
+from sciops.models.spine.norms import make_norm
 
 
 class Operator(nn.Module):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, wall_of
-from sciops.models.features import wall_mask
+from sciops.models.spine.features import wall_mask
 from sciops.resampling import resample
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, grid_for, wall_of
-from sciops.models.features import wall_mask
+from sciops.models.spine.features import wall_mask
 
 
 class Normalized(nn.Module):

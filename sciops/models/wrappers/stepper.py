@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
-from sciops.models._step_statistics import fitted
 from sciops.models.apply import apply_model, config_of, grid_for, wall_of
-from sciops.models.normalized import Normalized
+from sciops.models.wrappers.normalized import Normalized
+from sciops.models.wrappers.step_statistics import fitted
 
 GRADIENT = ("full", "pushforward", "random", "detached")
 _LATER = {"forcings": 0, "time_step": False}  # options that came later: left out of descriptions where not used

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciops.models._cells import Layer, Unfolded, step
+from sciops.models.sequences.cells import Layer, Unfolded, step
 from sciops.training.gradients._scan import Diagonal
 
 MODES = ("linspace", "zero", "constant", "gate", "least_squares", "hutchinson", "gate_varying")

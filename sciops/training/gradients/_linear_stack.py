@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sciops.models.orthogonality import can_be_projected
+from sciops.models.orthogonal.projection import can_be_projected
 
 _ELEMENTWISE = (
     nn.Identity,

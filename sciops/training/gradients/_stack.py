@@ -89,7 +89,7 @@ def layers_of_block(block: nn.Module, *setting: Any) -> list[Layer]:
     if not hasattr(block, "layers"):
         raise ValueError(
             f"{type(block).__name__} does not say what it adds to what: give it layers(*setting) → [(g, r), …], "
-            "as sciops.models.blocks.ResidualBlock has it, or train with gradients='backprop'"
+            "as sciops.models.spine.blocks.ResidualBlock has it, or train with gradients='backprop'"
         )
     joins = [join for _, join in block.layers(*setting)]
     return [Layer(block, _BranchOfBlock(i, setting), join) for i, join in enumerate(joins)]

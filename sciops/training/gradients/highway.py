@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
 from sciops._compiling import refuse_functional
-from sciops.models.recurrent import Recurrent
+from sciops.models.sequences.recurrent import Recurrent
 from sciops.training.gradients._batched import BatchedLayers
 from sciops.training.gradients._layerwise import LayerByLayer
 from sciops.training.gradients._stack import Layer, layers_of, running_stacks

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from sciops._compiling import refuse_functional
-from sciops.models._cells import Layer, layers_of, unfolded
 from sciops.models.apply import grid_for
-from sciops.models.recurrent import Recurrent
-from sciops.models.stepper import Stepper
+from sciops.models.sequences.cells import Layer, layers_of, unfolded
+from sciops.models.sequences.recurrent import Recurrent
+from sciops.models.wrappers.stepper import Stepper
 from sciops.training.gradients._feedback import MODES, Feedback
 from sciops.training.gradients._fourier_feedback import FIELD_MODES, field_feedback
 from sciops.training.gradients._recurrent import highway_rnn

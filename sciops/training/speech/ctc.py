@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sciops.models.speech import REDUCTION
+from sciops.models.sequences.speech import REDUCTION
 
 
 def ctc_loss(logits: Tensor, tokens: Tensor, targets: Sequence[Sequence[int]], *, blank: int = 0) -> Tensor:

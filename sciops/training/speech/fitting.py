@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from sciops._json import plain
-from sciops.models.ctc import beam_decode, greedy_decode
-from sciops.models.speech import REDUCTION, SpeechRecognizer
+from sciops.models.sequences.ctc import beam_decode, greedy_decode
+from sciops.models.sequences.speech import REDUCTION, SpeechRecognizer
 from sciops.training.config import TrainConfig
 from sciops.training.loop import fit
 from sciops.training.speech._old_checkpoint import convert_old_checkpoint

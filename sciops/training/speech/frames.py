@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.models._log_mel import LogMel
+from sciops.models.sequences.log_mel import LogMel
 
 
 class MelFrames:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sciops.models.speech import REDUCTION
+from sciops.models.sequences.speech import REDUCTION
 
 
 def span_mask(

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.models.speech import REDUCTION, SpeechEncoder
+from sciops.models.sequences.speech import REDUCTION, SpeechEncoder
 from sciops.training.speech.masking import hidden, span_mask
 from sciops.training.speech.quantizer import RandomProjectionQuantizer, stacked
 

@@ -1,0 +1,17 @@
+"""Networks of orthogonal layers, and the projection of weights onto orthogonal ones."""
+
+from sciops.models.orthogonal.layers import OrthogonalConvolution, UnitarySpectral
+from sciops.models.orthogonal.matrices import bjorck, polar
+from sciops.models.orthogonal.net import OrthogonalNet
+from sciops.models.orthogonal.projection import can_be_projected, orthogonality_defect, orthogonalize_
+
+__all__ = [
+    "OrthogonalConvolution",
+    "OrthogonalNet",
+    "UnitarySpectral",
+    "bjorck",
+    "can_be_projected",
+    "orthogonality_defect",
+    "orthogonalize_",
+    "polar",
+]

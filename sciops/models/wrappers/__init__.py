@@ -1,0 +1,13 @@
+"""Models around a model: normalised units, training on one grid, symmetries, time steps."""
+
+from sciops.models.wrappers.latent import Latent
+from sciops.models.wrappers.normalized import Normalized
+from sciops.models.wrappers.stepper import Stepper
+from sciops.models.wrappers.symmetry import SymmetryAveraged
+
+__all__ = [
+    "Latent",
+    "Normalized",
+    "Stepper",
+    "SymmetryAveraged",
+]
