@@ -4,18 +4,22 @@ from sciops.models.apply import apply_model
 from sciops.models.check import CheckTable, check_operator
 from sciops.models.images import (
     Classifier,
+    ClassifierOptions,
     HuggingFaceClassifier,
     SwinReport,
+    SwinV2Options,
+    ViTOptions,
     classifier_arms,
     load_swin_weights,
     match_parameters,
     swin_options,
 )
 from sciops.models.onnx import OnnxFile, export_onnx
-from sciops.models.operators import fno, hybrid, mano
+from sciops.models.operators import FNOOptions, HybridOptions, MANOOptions, fno, hybrid, mano
 from sciops.models.orthogonal import (
     OrthogonalConvolution,
     OrthogonalNet,
+    OrthogonalOptions,
     UnitarySpectral,
     bjorck,
     orthogonality_defect,
@@ -26,44 +30,68 @@ from sciops.models.persistence import load_model, read_config, save_model
 from sciops.models.registry import MODELS, build_model, model_from_config
 from sciops.models.sequences import (
     EncoderDecoder,
+    EncoderDecoderOptions,
     Generated,
     LanguageModel,
+    LanguageOptions,
     Recurrent,
+    RecurrentOptions,
     SequenceStack,
     SpeechEncoder,
+    SpeechEncoderOptions,
+    SpeechOptions,
     SpeechRecognizer,
+    StackOptions,
     beam_search,
     forecast,
     generate,
 )
-from sciops.models.solvers import Corrector, EffectiveCoefficient
-from sciops.models.spine import Operator
-from sciops.models.wrappers import Latent, Normalized, Stepper, SymmetryAveraged
+from sciops.models.solvers import Corrector, CorrectorOptions, EffectiveCoefficient, EffectiveCoefficientOptions
+from sciops.models.spine import Operator, OperatorOptions, SpineOptions
+from sciops.models.wrappers import Latent, Normalized, Stepper, StepperOptions, SymmetryAveraged
 
 __all__ = [
     "MODELS",
     "CheckTable",
     "Classifier",
+    "ClassifierOptions",
     "Corrector",
+    "CorrectorOptions",
     "EffectiveCoefficient",
+    "EffectiveCoefficientOptions",
     "EncoderDecoder",
+    "EncoderDecoderOptions",
+    "FNOOptions",
     "Generated",
     "HuggingFaceClassifier",
+    "HybridOptions",
     "LanguageModel",
+    "LanguageOptions",
     "Latent",
+    "MANOOptions",
     "Normalized",
     "OnnxFile",
     "Operator",
+    "OperatorOptions",
     "OrthogonalConvolution",
     "OrthogonalNet",
+    "OrthogonalOptions",
     "Recurrent",
+    "RecurrentOptions",
     "SequenceStack",
     "SpeechEncoder",
+    "SpeechEncoderOptions",
+    "SpeechOptions",
     "SpeechRecognizer",
+    "SpineOptions",
+    "StackOptions",
     "Stepper",
+    "StepperOptions",
     "SwinReport",
+    "SwinV2Options",
     "SymmetryAveraged",
     "UnitarySpectral",
+    "ViTOptions",
     "apply_model",
     "beam_search",
     "bjorck",

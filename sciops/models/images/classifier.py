@@ -3,134 +3,137 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
+from sciops._options import Count, CountOrZero, Probability, read_options
 from sciops.mixers import MIXERS, default_options, mixer_names, resolved_options, traits_of
-from sciops.models.images.arms import classifier_arms, match_parameters
 from sciops.models.images.stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
-from sciops.models.spine.blocks import ResidualBlock
-from sciops.models.spine.inputs import check_input
-from sciops.models.spine.norms import make_norm
-from sciops.models.spine.operator import description
+from sciops.models.spine import ResidualBlock, check_input, description, make_norm
 
-__all__ = ["Classifier", "classifier_arms", "match_parameters"]
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierOptions:
+    """Options of `Classifier`.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Number of channels of the image, and of classes.
+    patch : int
+        Pixels per axis of a patch.
+    widths, depths : sequence of int
+        Number of channels and of blocks of every stage.
+    mixer : str or sequence of str
+        A name in `sciops.mixers.MIXERS`, or one per stage.
+    mixer_options : mapping or sequence of mapping, optional
+        Options of the mixer, or one dict per stage.
+    heads : int or sequence of int
+        Number of heads of attention mixers, or one number per stage.
+    window : int
+        Cells per axis of a window, for mixers that have windows.
+    shift : bool, optional
+        Shifts the windows of every second block by window // 2: None does so for mixer="window" alone, True for
+        "multipole" too, False for none.
+    position : str
+        "sincos" adds a learned map of sines and cosines of the position in the image to the patches, at any size and
+        for any mixer; "none" does not, for mixers that use offsets, such as attention with `relative`.
+    norm, order, mlp, mlp_ratio, mixer_activation, layer_scale
+        As in `ResidualBlock`. Mixers have no norm of their own.
+    drop_path : float
+        Probability of skipping a branch in the last block; decreases linearly to 0 in the first.
+    recompute : bool
+        Attention mixers keep only their input for the backward pass and compute the rest again.
+    """
+
+    in_channels: Count = 1
+    out_channels: Count = 1
+    patch: Count = 4
+    widths: Sequence[Count] = (32, 64)
+    depths: Sequence[CountOrZero] = (2, 2)
+    mixer: str | Sequence[str] = "multipole"
+    mixer_options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
+    heads: Count | Sequence[Count] = 4
+    window: Count = 4
+    shift: bool | None = None
+    position: Literal["sincos", "none"] = "sincos"
+    norm: str = "layer"
+    order: str = "pre"
+    mlp: str = "plain"
+    mlp_ratio: float = 2.0
+    mixer_activation: bool = False
+    layer_scale: float | None = None
+    drop_path: Probability = 0.0
+    recompute: bool = False
 
 
 class Classifier(nn.Module):
-    """logits = W·mean(norm(S_L ∘ … ∘ S_1(image))) + b: stages S of blocks, each on a grid half as fine as the last.
+    """Images to classes by stages of blocks, logits = W·mean(norm(S_L ∘ … ∘ S_1(image))) + b.
 
-    A stage maps its patches (the first) or blocks of 2×2 cells (the others) linearly to its width; then come its
-    blocks, x + mixer(norm x), x + mlp(norm x), `ResidualBlock`s of the spine. With mixer="window", order="pre",
-    position="none" and what else `swin_options` returns this is Swin; with mixer="multipole" MANO's variant of it
-    (arXiv:2507.02748): attention that is shared by all levels of a pyramid with learned samplers of rate 2, without
-    shifts. The source states neither window nor levels for images: here levels are added until one window holds all.
+    Each stage S works on a grid half as fine as the one before. It maps its patches (the first) or blocks of 2×2 cells
+    (the others) linearly to its width; then come its blocks, x + mixer(norm x), x + mlp(norm x), `ResidualBlock`s of
+    the spine. With mixer="window", order="pre", position="none" and the other values of `swin_options` this is Swin;
+    with mixer="multipole" it is MANO's variant of Swin (arXiv:2507.02748): attention shared by all levels of a pyramid
+    with learned samplers of rate 2, without shifts. The source states neither window nor levels for images: here levels
+    are added until one window holds all.
 
-    in_channels, out_channels : of the image; classes
-    patch : pixels per axis of a patch
-    widths, depths : channels and number of blocks of every stage
-    mixer : a name in `sciops.mixers.MIXERS`, or one per stage
-    mixer_options : keyword options of the mixers, or one dict per stage
-    heads : of attention mixers, or one number per stage
-    window : of mixers that have one
-    shift : moves the windows of every second block by window // 2: None does so for mixer="window" alone, True for
-        "multipole" too, False for none
-    position : "sincos" adds a learned map of sines and cosines of the position in the image to the patches, at any size
-        and for any mixer; "none" does not, for mixers that know offsets, as attention with `relative` does
-    norm, order, mlp, mlp_ratio, mixer_activation, layer_scale : of `ResidualBlock`. Mixers have no norm of their own
-    drop_path : probability of skipping a branch in the last block; falls linearly to 0 in the first
-    recompute : attention mixers keep nothing but their input for the backward pass
+    ``forward(x)`` maps (batch, in_channels, H, W), any H and W, to (batch, out_channels). Sizes that do not divide are
+    padded with zeros below and to the right; spectral mixers use the modes that fit.
 
-    forward(x) : (batch, in_channels, H, W), any H and W → (batch, out_channels). Sizes that do not divide are continued
-    by zeros below and to the right; spectral mixers use the modes that fit.
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Number of channels of the image, and of classes.
+    **options
+        The fields of `ClassifierOptions`.
 
-    Raises ValueError for unknown names and sizes that do not fit together, TypeError for unknown mixer options.
+    Raises
+    ------
+    ValueError
+        For unknown names and sizes that do not fit together.
+    TypeError
+        For an unknown option, of the classifier or of a mixer.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        *,
-        patch: int = 4,
-        widths: Sequence[int] = (32, 64),
-        depths: Sequence[int] = (2, 2),
-        mixer: str | Sequence[str] = "multipole",
-        mixer_options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-        heads: int | Sequence[int] = 4,
-        window: int = 4,
-        shift: bool | None = None,
-        position: str = "sincos",
-        norm: str = "layer",
-        order: str = "pre",
-        mlp: str = "plain",
-        mlp_ratio: float = 2.0,
-        mixer_activation: bool = False,
-        layer_scale: float | None = None,
-        drop_path: float = 0.0,
-        recompute: bool = False,
-    ) -> None:
+    def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
         super().__init__()
-        counts = dict(in_channels=[in_channels], out_channels=[out_channels], patch=[patch], widths=widths)
-        for name, values in counts.items():
-            if not values or any(int(v) != v or v < 1 for v in values):
-                raise ValueError(f"{name}={values!r}: expected positive whole numbers")
-        if len(depths) != len(widths) or any(int(d) != d or d < 0 for d in depths):
-            raise ValueError(f"depths={depths!r}: expected a whole number for each of widths={tuple(widths)}")
-        if position not in ("sincos", "none"):
-            raise ValueError(f"position={position!r}: expected 'sincos' or 'none'")
-        if not 0 <= drop_path < 1:
-            raise ValueError(f"drop_path={drop_path}: expected a probability in 0 ≤ p < 1")
-        stages = len(widths)
-        mixers = _one_per_stage("mixer", mixer, str, stages)
-        given = _one_per_stage("mixer_options", {} if mixer_options is None else mixer_options, Mapping, stages)
-        shared = dict(heads=_one_per_stage("heads", heads, int, stages), window=window, recompute=recompute)
-        options = [_of_stage(name, i, given[i], shared, shift) for i, name in enumerate(mixer_names(mixers))]
+        given = dict(options, in_channels=in_channels, out_channels=out_channels)
+        o = read_options(ClassifierOptions, "classifier", given)
+        stages = len(o.widths)
+        if not stages or len(o.depths) != stages:
+            raise ValueError(f"widths={o.widths}, depths={o.depths}: expected one of each for every stage")
+        mixers = _one_per_stage("mixer", o.mixer, str, stages)
+        theirs = _one_per_stage("mixer_options", {} if o.mixer_options is None else o.mixer_options, Mapping, stages)
+        heads = _one_per_stage("heads", o.heads, Integral, stages)
+        shared = dict(heads=heads, window=o.window, recompute=o.recompute)
+        by_stage = [_of_stage(name, i, theirs[i], shared, o.shift) for i, name in enumerate(mixer_names(mixers))]
 
         self.in_channels, self.out_channels = in_channels, out_channels
-        block = dict(norm=norm, order=order, mlp=mlp, mlp_ratio=mlp_ratio, mixer_activation=mixer_activation)
-        block |= dict(layer_scale=layer_scale, local=None, dealias=1, periodic=False)
-        done, last, self.stages = 0, max(sum(depths) - 1, 1), nn.ModuleList()
-        for i, (width, depth) in enumerate(zip(widths, depths)):
+        block: dict[str, Any] = {k: getattr(o, k) for k in ("norm", "order", "mlp", "mlp_ratio", "mixer_activation")}
+        block |= dict(layer_scale=o.layer_scale, local=None, dealias=1, periodic=False)
+        done, last, self.stages = 0, max(sum(o.depths) - 1, 1), nn.ModuleList()
+        for i, (width, depth) in enumerate(zip(o.widths, o.depths)):
             if i == 0:
-                enter = PatchEmbedding(in_channels, width, patch, norm)
+                enter = PatchEmbedding(in_channels, width, o.patch, o.norm)
             else:
-                enter = PatchMerging(widths[i - 1], width, norm, order)
+                enter = PatchMerging(o.widths[i - 1], width, o.norm, o.order)
             blocks = []
             for layer in range(depth):
-                part = MIXERS[mixers[i]](width, **options[i][layer % 2])
-                blocks.append(ResidualBlock(width, part, drop_path=drop_path * done / last, **block))
+                part = MIXERS[mixers[i]](width, **by_stage[i][layer % 2])
+                blocks.append(ResidualBlock(width, part, drop_path=o.drop_path * done / last, **block))
                 done += 1
-            where = SinCosPosition(width) if position == "sincos" and i == 0 else None
-            least = traits_of(mixers[i], options[i][0]).least_points
+            where = SinCosPosition(width) if o.position == "sincos" and i == 0 else None
+            least = traits_of(mixers[i], by_stage[i][0]).least_points
             self.stages.append(Stage(enter, where, blocks, least=least))
-        self.norm = make_norm(norm, widths[-1])
-        self.head = nn.Linear(widths[-1], out_channels)
-        self.config = description(
-            "classifier",
-            in_channels=in_channels,
-            out_channels=out_channels,
-            patch=patch,
-            widths=tuple(widths),
-            depths=tuple(depths),
-            mixer=mixers,
-            mixer_options=[
-                {k: v for k, v in even.items() if k != "shift" or k in own} for (even, _), own in zip(options, given)
-            ],
-            heads=shared["heads"],
-            window=window,
-            shift=shift,
-            position=position,
-            norm=norm,
-            order=order,
-            mlp=mlp,
-            mlp_ratio=mlp_ratio,
-            mixer_activation=mixer_activation,
-            layer_scale=layer_scale,
-            drop_path=drop_path,
-            recompute=recompute,
-        )
+        self.norm = make_norm(o.norm, o.widths[-1])
+        self.head = nn.Linear(o.widths[-1], out_channels)
+        resolved = [
+            {k: v for k, v in even.items() if k != "shift" or k in own} for (even, _), own in zip(by_stage, theirs)
+        ]
+        self.config = description("classifier", replace(o, mixer=mixers, mixer_options=resolved, heads=heads))
 
     def features(self, x: Tensor) -> Tensor:
         """The last stage's cells after the norm: (batch, in_channels, H, W) → (batch, rows, columns, widths[-1])."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import cache
+from numbers import Integral
 from typing import Any
 
 import torch.nn.functional as F
@@ -12,121 +14,149 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from sciops._compiling import functional
+from sciops._options import Count, part_of, read_options
 from sciops.models.apply import check_tensor, of_no_samples
-from sciops.models.spine.blocks import hidden_width
-from sciops.models.spine.operator import description
+from sciops.models.spine import description, hidden_width
 
-ARCHITECTURES = ("ViT", "SwinV2")
-# of their configurations; no other entry is passed on, since some name code that transformers would fetch and run
-OPTIONS = (
-    "hidden_act",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "initializer_range",
-    "layer_norm_eps",
-    "qkv_bias",
-)
+
+@dataclass(frozen=True, kw_only=True)
+class ImageTransformerOptions:
+    """Options of ViT and Swin V2. No other entry of their configurations is passed on: some name code to download.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Number of channels of the image, and of classes.
+    image_size : int or sequence of int
+        Pixels per axis, one number or (height, width). ViT has one learned position per patch of an image of this size;
+        SwinV2's windows are never larger than its stages at this size.
+    patch : int
+        Pixels per axis of a patch.
+    width : int
+        Number of channels, of the first stage for SwinV2, whose stage i has width·2ⁱ.
+    mlp_ratio : float
+        Hidden width of an MLP over its width.
+    hidden_act, hidden_dropout_prob, attention_probs_dropout_prob, initializer_range, layer_norm_eps, qkv_bias
+        Of `ViTConfig` and `Swinv2Config`; None is their own default.
+    """
+
+    in_channels: Count = 1
+    out_channels: Count = 1
+    image_size: Count | Sequence[Count] = 224
+    patch: Count = 4
+    width: Count = 48
+    heads: Count | Sequence[Count] = 4
+    mlp_ratio: float = 4.0
+    hidden_act: str | None = None
+    hidden_dropout_prob: float | None = None
+    attention_probs_dropout_prob: float | None = None
+    initializer_range: float | None = None
+    layer_norm_eps: float | None = None
+    qkv_bias: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViTOptions(ImageTransformerOptions):
+    """Options of "transformers:ViT": `depth` blocks with `heads` heads."""
+
+    heads: Count = 4
+    depth: Count = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwinV2Options(ImageTransformerOptions):
+    """Options of "transformers:SwinV2".
+
+    Parameters
+    ----------
+    depths, heads : sequence of int
+        Blocks and heads of every stage; one number of heads holds for all.
+    window : int
+        Cells per axis of a window.
+    drop_path : float
+        Probability of skipping a branch in the last block.
+    """
+
+    depths: Sequence[Count] = (2, 2)
+    window: Count = 7
+    drop_path: float = 0.0
+
+
+OPTIONS: dict[str, type[ImageTransformerOptions]] = {"ViT": ViTOptions, "SwinV2": SwinV2Options}
+_OWN = ("in_channels", "out_channels", "image_size", "patch", "width", "heads", "mlp_ratio")
 
 
 class HuggingFaceClassifier(nn.Module):
-    """`ViTForImageClassification` or `Swinv2ForImageClassification` of transformers behind the door of `Classifier`.
+    """`ViTForImageClassification` or `Swinv2ForImageClassification` of transformers with the interface of `Classifier`.
 
-    architecture : "ViT" or "SwinV2"
-    in_channels, out_channels : of the image; classes
-    image_size : pixels per axis, one number or (height, width). ViT has one learned position per patch of an image of
-        this size; SwinV2's windows are never larger than its stages are at this size
-    patch : pixels per axis of a patch
-    width : channels, of the first stage for SwinV2, whose stage i has width·2ⁱ
-    depth (ViT), depths (SwinV2) : blocks; blocks of every stage
-    heads : or, for SwinV2, one number per stage
-    mlp_ratio : hidden width of an MLP over its width
-    window, drop_path (SwinV2) : cells per axis of a window; probability of skipping a branch in the last block
-    options : hidden_act, hidden_dropout_prob, attention_probs_dropout_prob, initializer_range, layer_norm_eps and
-        qkv_bias of their `ViTConfig` or `Swinv2Config`
+    ``forward(x)`` maps (batch, in_channels, H, W), any H and W, to (batch, out_channels). Images are padded with zeros
+    below and to the right to whole patches. At another size than `image_size` ViT's positions are interpolated, which
+    works for square `image_size`s; SwinV2 has only offsets within its windows.
 
-    forward(x) : (batch, in_channels, H, W) → (batch, out_channels), any H and W. Images are continued by zeros below
-    and to the right to whole patches. At another size than `image_size` ViT's positions are interpolated, which works
-    for square `image_size`s; SwinV2 has no positions but the offsets in its windows.
+    Parameters
+    ----------
+    architecture : str
+        "ViT" or "SwinV2".
+    in_channels, out_channels : int
+        Number of channels of the image, and of classes.
+    **options
+        The fields of `ViTOptions` or `SwinV2Options`.
 
-    Raises ImportError without transformers, ValueError and TypeError for options that do not fit.
+    Raises
+    ------
+    ImportError
+        Without transformers.
+    TypeError
+        For an unknown option.
+    ValueError
+        For sizes that do not fit together.
     """
 
-    def __init__(
-        self,
-        architecture: str,
-        in_channels: int,
-        out_channels: int,
-        *,
-        image_size: int | Sequence[int] = 224,
-        patch: int = 4,
-        width: int = 48,
-        depth: int | None = None,
-        depths: Sequence[int] | None = None,
-        heads: int | Sequence[int] = 4,
-        mlp_ratio: float = 4.0,
-        window: int | None = None,
-        drop_path: float | None = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, architecture: str, in_channels: int, out_channels: int, **options: Any) -> None:
         super().__init__()
-        if architecture not in ARCHITECTURES:
-            raise ValueError(f"transformers:{architecture}: expected one of {', '.join(ARCHITECTURES)}")
+        name = f"transformers:{architecture}"
+        if architecture not in OPTIONS:
+            raise ValueError(f"{name}: expected one of {', '.join(OPTIONS)}")
         transformers = _import()
-        size = (int(image_size),) * 2 if isinstance(image_size, int) else tuple(int(n) for n in image_size)
-        if len(size) != 2 or min(size) < 1 or patch < 1:
-            raise ValueError(f"image_size={image_size!r}, patch={patch}: expected positive numbers of pixels")
-        self.in_channels, self.out_channels, self.patch = in_channels, out_channels, patch
-        self.image_size = tuple(-(-n // patch) * patch for n in size)
-        hidden = hidden_width(mlp_ratio, width)
-        own = dict(depth=depth) if architecture == "ViT" else dict(depths=depths, window=window, drop_path=drop_path)
-        foreign = (
-            dict(depths=depths, window=window, drop_path=drop_path) if architecture == "ViT" else dict(depth=depth)
-        )
-        given = [name for name, value in foreign.items() if value is not None]
-        for name in (*given, *(name for name in options if name not in OPTIONS)):
-            known = ", ".join(sorted((*own, *OPTIONS, "heads", "image_size", "mlp_ratio", "patch", "width")))
-            raise TypeError(f"transformers:{architecture}: unknown option {name!r}; it takes {known}")
-        shared = dict(
-            image_size=self.image_size, patch_size=patch, num_channels=in_channels, num_labels=out_channels, **options
+        given = dict(options, in_channels=in_channels, out_channels=out_channels)
+        o: Any = read_options(OPTIONS[architecture], name, given)
+        size = (o.image_size,) * 2 if isinstance(o.image_size, Integral) else o.image_size
+        if len(size) != 2:
+            raise ValueError(f"image_size={o.image_size!r}: expected one or two numbers of pixels")
+        self.in_channels, self.out_channels, self.patch = in_channels, out_channels, o.patch
+        self.image_size = tuple(-(-n // o.patch) * o.patch for n in size)
+        hidden, heads = hidden_width(o.mlp_ratio, o.width), o.heads
+        theirs = {k: v for k, v in part_of(o, ImageTransformerOptions).items() if k not in _OWN and v is not None}
+        theirs |= dict(
+            image_size=self.image_size, patch_size=o.patch, num_channels=in_channels, num_labels=out_channels
         )
         if architecture == "ViT":
             config = transformers.ViTConfig(
-                hidden_size=width,
-                num_hidden_layers=4 if depth is None else depth,
+                hidden_size=o.width,
+                num_hidden_layers=o.depth,
                 num_attention_heads=heads,
                 intermediate_size=hidden,
-                **shared,
+                **theirs,
             )
-            if width % heads:
-                raise ValueError(f"heads={heads} do not divide width={width}: pass heads with width % heads == 0")
+            if o.width % heads:
+                raise ValueError(f"heads={heads} do not divide width={o.width}: pass heads with width % heads == 0")
             self.model = transformers.ViTForImageClassification(config)
         else:
-            depths = (2, 2) if depths is None else tuple(depths)
-            heads = (heads,) * len(depths) if isinstance(heads, int) else tuple(heads)
-            _check_stages(width, depths, heads, self.image_size, patch)
+            heads = (heads,) * len(o.depths) if isinstance(heads, Integral) else heads
+            _check_stages(o.width, o.depths, heads, self.image_size, o.patch)
             config = transformers.Swinv2Config(
-                embed_dim=width,
-                depths=list(depths),
+                embed_dim=o.width,
+                depths=list(o.depths),
                 num_heads=list(heads),
-                window_size=7 if window is None else window,
-                mlp_ratio=float(mlp_ratio),
-                drop_path_rate=0.0 if drop_path is None else drop_path,
-                **shared,
+                window_size=o.window,
+                mlp_ratio=float(o.mlp_ratio),
+                drop_path_rate=o.drop_path,
+                **theirs,
             )
             self.model = transformers.Swinv2ForImageClassification(config)
         self.architecture = architecture
-        self.config = description(
-            f"transformers:{architecture}",
-            in_channels=in_channels,
-            out_channels=out_channels,
-            image_size=size,
-            patch=patch,
-            width=width,
-            heads=heads,
-            mlp_ratio=mlp_ratio,
-            **{name: value for name, value in own.items() if value is not None},
-            **options,
-        )
+        described = vars(replace(o, image_size=size, heads=heads))
+        self.config = description(name, {k: v for k, v in described.items() if k in _OWN or options.get(k) is not None})
 
     def forward(self, x: Tensor) -> Tensor:
         check_tensor(x)

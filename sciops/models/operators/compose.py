@@ -1,33 +1,48 @@
-"""How a named model is made: defaults over the spine, and options that find their part."""
+"""Operators by name: the spine with given mixers, and the options of both in one list."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sciops._options import check_options, options_of
+from sciops._options import check_options, names_of, read_options
 from sciops.mixers import default_options
-from sciops.models.spine.operator import Operator, description
+from sciops.models.spine import Operator, SpineOptions, description
 
 
-def compose(name: str, in_channels: int, out_channels: int, mixers: Sequence[str], options: dict[str, Any]) -> Operator:
-    """An `Operator` with these mixers; each option goes to the spine or to the mixer that takes it.
+def compose(name: str, kind: type[SpineOptions], mixers: Sequence[str], given: Mapping[str, Any]) -> Operator:
+    """An `Operator` with these mixers, each option passed to the spine or to the mixers that take it.
 
-    Its `.config` is {"name": name, "options": …} with every option spelled out, so that a saved model does not change
-    when a default does. Raises TypeError for an unknown option, naming the known ones.
+    Its config is {"name": name, "options": …} with the value of every option, so that a saved model does not change
+    when a default does.
+
+    Parameters
+    ----------
+    name : str
+        The model's name in `MODELS`.
+    kind : type
+        Options of the spine with this model's defaults, and those of its mixers whose defaults are its own.
+    mixers : sequence of str
+        Names in `sciops.mixers.MIXERS`, which alternate block by block.
+    given : mapping
+        Options by name: fields of `kind` and options of the mixers.
+
+    Raises
+    ------
+    TypeError
+        For an unknown option, naming the known ones.
     """
-    spine = options_of(Operator, "in_channels", "out_channels", "mixer", "mixer_options")
     takes = {mixer: default_options(mixer) for mixer in mixers}
-    check_options(name, options, spine.keys() | set().union(*takes.values()))
-    by_mixer = {
-        mixer: {k: v for k, v in options.items() if k in names and k not in spine} for mixer, names in takes.items()
-    }
-    given = {k: v for k, v in options.items() if k in spine}
-    model = Operator(in_channels, out_channels, mixer=tuple(mixers), mixer_options=by_mixer, **given)
-    resolved = dict(model.config["options"])
-    del resolved["mixer"]
-    chosen = resolved.pop("mixer_options")
+    own, spine = names_of(kind), names_of(SpineOptions)
+    check_options(name, given, own.union(*takes.values()))
+    o = vars(read_options(kind, name, {k: v for k, v in given.items() if k in own}))
+    mixing = {k: v for k, v in {**given, **o}.items() if k not in spine}
+    by_mixer = {mixer: {k: v for k, v in mixing.items() if k in names} for mixer, names in takes.items()}
+    model = Operator(mixer=tuple(mixers), mixer_options=by_mixer, **{k: o[k] for k in spine})
+    resolved = model.config["options"]
+    chosen = resolved["mixer_options"]
+    options = {k: v for k, v in resolved.items() if k in spine}
     for one in [chosen] if len(takes) == 1 else chosen.values():
-        resolved.update({k: v for k, v in one.items() if k not in spine})
-    model.config = description(name, **resolved)
+        options.update({k: v for k, v in one.items() if k not in spine})
+    model.config = description(name, options)
     return model

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from sciops._options import Count
 from sciops.models.operators.compose import compose
-from sciops.models.spine.operator import Operator
+from sciops.models.spine import Operator, SpineOptions
 
 
-def hybrid(
-    in_channels: int,
-    out_channels: int,
-    *,
-    modes: int | Sequence[int] = 6,
-    basis: str = "fourier",
-    weights: str = "diagonal",
-    window: int = 4,
-    heads: int = 4,
-    **options: Any,
-) -> Operator:
-    """The spine whose blocks hold a spectral mixer and multipole attention alternately, the spectral one first.
+@dataclass(frozen=True, kw_only=True)
+class HybridOptions(SpineOptions):
+    """Options of `hybrid`; the other options of `SpectralMixer` and `MultipoleAttention` are accepted too."""
 
-    options : those of `Operator`, `SpectralMixer` and `MultipoleAttention`
+    modes: Count | Sequence[Count] = 6
+    basis: str = "fourier"
+    weights: str = "diagonal"
+    window: Count = 4
+    heads: Count = 4
+
+
+def hybrid(in_channels: int, out_channels: int, **options: Any) -> Operator:
+    """The spine with a spectral mixer and multipole attention in turns, the spectral mixer first.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Number of fields in and out.
+    **options
+        The fields of `HybridOptions`, and options of `SpectralMixer` and `MultipoleAttention`.
     """
-    parts = dict(modes=modes, basis=basis, weights=weights, window=window, heads=heads)
-    return compose("hybrid", in_channels, out_channels, ("spectral", "multipole"), dict(options, **parts))
+    given = dict(options, in_channels=in_channels, out_channels=out_channels)
+    return compose("hybrid", HybridOptions, ("spectral", "multipole"), given)

@@ -2,41 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from sciops._options import Count
 from sciops.models.operators.compose import compose
-from sciops.models.spine.operator import Operator
+from sciops.models.spine import Operator, SpineOptions
 
 
-def mano(
-    in_channels: int,
-    out_channels: int,
-    *,
-    window: int = 2,
-    heads: int = 4,
-    levels: int | str = "auto",
-    norm: str = "layer",
-    mlp: str = "plain",
-    mlp_ratio: float = 1.0,
-    mixer_activation: bool = False,
-    **options: Any,
-) -> Operator:
-    """x + multipole attention, x + feed-forward, depth times (arXiv:2507.02748).
+@dataclass(frozen=True, kw_only=True)
+class MANOOptions(SpineOptions):
+    """Options of `mano`; the other options of `MultipoleAttention` are accepted too.
 
-    window, heads, levels : of `MultipoleAttention`, which also takes rate, stride, aggregate and sampler
-    norm, mlp, mlp_ratio, mixer_activation : the paper's block; norm="rms", mlp="gated", mlp_ratio=1.5,
-        mixer_activation=True is the one that trains better on small Darcy sets
-    options : those of `Operator`
+    Parameters
+    ----------
+    norm, mlp, mlp_ratio, mixer_activation
+        As in `SpineOptions`. The defaults are the paper's block; norm="rms", mlp="gated", mlp_ratio=1.5,
+        mixer_activation=True train better on small Darcy sets.
+    window, heads, levels
+        As in `MultipoleAttention`.
+    """
+
+    norm: str | None = "layer"
+    mlp: str = "plain"
+    mlp_ratio: float | None = 1.0
+    mixer_activation: bool = False
+    window: Count = 2
+    heads: Count = 4
+    levels: Count | str = "auto"
+
+
+def mano(in_channels: int, out_channels: int, **options: Any) -> Operator:
+    """The spine with multipole attention in every block, x + attention, x + feed-forward (arXiv:2507.02748).
 
     Windows are counted in cells: on a finer grid they cover less of the domain, so the model is not consistent between
     resolutions. Differences from the authors' network: two-layer GELU lift and head instead of a linear lift and a
     tanh head, coordinates appended by the model, no dropout.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Number of fields in and out.
+    **options
+        The fields of `MANOOptions`, and options of `MultipoleAttention`: rate, stride, aggregate, sampler, …
     """
-    block = dict(norm=norm, mlp=mlp, mlp_ratio=mlp_ratio, mixer_activation=mixer_activation)
-    return compose(
-        "mano",
-        in_channels,
-        out_channels,
-        ("multipole",),
-        dict(options, window=window, heads=heads, levels=levels, **block),
-    )
+    given = dict(options, in_channels=in_channels, out_channels=out_channels)
+    return compose("mano", MANOOptions, ("multipole",), given)

@@ -1,4 +1,4 @@
-"""neuraloperator's models behind the same door as ours."""
+"""Models of neuraloperator with the interface of ours."""
 
 from __future__ import annotations
 
@@ -22,28 +22,46 @@ from sciops.models.spine.operator import description
 
 
 class NeuralopModel(nn.Module):
-    """A model of neuraloperator: `architecture` names its class, "FNO", "TFNO", "UNO", …
+    """A model of neuraloperator: "FNO", "TFNO", "UNO", or another of its classes that maps a field to a field.
 
-    in_channels, out_channels : fields in and out
-    compat_shift : the spectral layers are corrected where the installed neuraloperator is measured to be wrong. False
-        gives the Fourier sum of the weights at every size; True gives what neuraloperator 2.0.0 computes with real
-        data, whichever version is installed, for weights that were trained with it. 2.0.0 moves a spectrum back with
-        fftshift where ifftshift is its inverse, which rolls the result by one mode along every leading axis of odd size
-        (85, 421); where a layer changes the resolution (UNO) it drops or misplaces negative modes; where an odd number
-        of an even number of stored rows is in use (a grid of 7 points and modes=(4, 4)), weights act one mode too low.
-        Even sizes that hold all modes are the same either way. On three and more axes the skips of layers that change
-        the resolution are corrected as well, where the installed ones misplace modes of odd sizes
-    modes : per axis (a number means one axis), counted as `SpectralMixer` counts: rows −k … k−1, columns 0 … k−1 on the
-        last axis. Passed on as n_modes=(2·kx, …, 2·(ky − 1)); give n_modes instead for their count
-    width, depth : hidden_channels and n_layers
-    options : passed on as they are; they must be numbers, strings, lists or dicts, so that the model can be saved
+    ``forward(x, grid=None)`` maps (batch, in_channels, *grid) to (batch, out_channels, *grid). The grid is ignored:
+    these models append positions 0 … 1 counted in points. The weights are complex64 even after `.double()`, so float64
+    input raises TypeError.
 
-    forward(x, grid=None) : (batch, in_channels, *grid) → (batch, out_channels, *grid). The grid is ignored: these
-    models append positions 0 … 1 counted in points.
+    Parameters
+    ----------
+    architecture : str
+        Name of the class.
+    in_channels, out_channels : int
+        Number of fields in and out.
+    compat_shift : bool
+        False corrects the spectral layers where the installed neuraloperator is measured to be wrong and gives the
+        Fourier sum of the weights at every size. True gives what neuraloperator 2.0.0 computes with real data,
+        whichever version is installed, for weights that were trained with it; see Notes.
+    modes : sequence of int, optional
+        Per axis (a number means one axis), counted as in `SpectralMixer`: rows −k … k−1, columns 0 … k−1 on the last
+        axis. Passed on as n_modes=(2·kx, …, 2·(ky − 1)); pass n_modes instead to count as neuraloperator does.
+    width, depth : int, optional
+        hidden_channels and n_layers.
+    **options
+        Passed on unchanged. They must be numbers, strings, lists or dicts, so that the model can be saved.
 
-    The weights are complex64 whatever `.double()` says, so float64 input raises TypeError. Raises ImportError without
-    neuraloperator, ValueError for an unknown architecture, one that is not a map from one field to another, or a
-    spectral layer that is not understood, TypeError for an unknown or missing option.
+    Raises
+    ------
+    ImportError
+        Without neuraloperator.
+    ValueError
+        For an unknown architecture, one that does not map one field to another, or an unknown kind of spectral layer.
+    TypeError
+        For an unknown or missing option.
+
+    Notes
+    -----
+    2.0.0 moves a spectrum back with fftshift where ifftshift is its inverse, which rolls the result by one mode along
+    every leading axis of odd size (85, 421); where a layer changes the resolution (UNO) it drops or misplaces negative
+    modes; where an odd number of an even number of stored rows is in use (a grid of 7 points and modes=(4, 4)), weights
+    act one mode too low. Even sizes that hold all modes are the same either way. On three and more axes the skips of
+    layers that change the resolution are corrected as well, where the installed ones misplace modes of odd sizes.
     """
 
     def __init__(
@@ -95,15 +113,9 @@ class NeuralopModel(nn.Module):
         missing = [_OURS.get(k, k) for k in needs if k not in {"in_channels", "out_channels", *given}]
         if missing:
             raise TypeError(f"neuralop:{architecture}: pass {' and '.join(missing)}")
-        chosen = dict(modes=modes, width=width, depth=depth)
-        self.config = description(
-            f"neuralop:{architecture}",
-            in_channels=in_channels,
-            out_channels=out_channels,
-            compat_shift=compat_shift,
-            **{k: v for k, v in chosen.items() if v is not None},
-            **options,
-        )
+        described = dict(in_channels=in_channels, out_channels=out_channels, compat_shift=compat_shift, **options)
+        described |= {k: v for k, v in dict(modes=modes, width=width, depth=depth).items() if v is not None}
+        self.config = description(f"neuralop:{architecture}", described)
         # UNO prints its skips while it is built
         with redirect_stdout(None):
             self.model = kind(in_channels=in_channels, out_channels=out_channels, **given)

@@ -3,120 +3,131 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops._options import Count, CountOrZero, Probability, Within, read_options
 from sciops.mixers.sequence import only_tokens
 from sciops.models.apply import evaluating
-from sciops.models.sequences.generation import Generated, _check_count, beam_search, generate
-from sciops.models.sequences.language import _without_causal
+from sciops.models.sequences.generation import Generated, beam_search, check_count, generate
 from sciops.models.sequences.stack import SequenceStack
 from sciops.models.sequences.t5_decoder import DecoderState, T5Decoder
-from sciops.models.sequences.tokens import check_depths, check_positive, embedded, of_last
-from sciops.models.spine.blocks import hidden_width
-from sciops.models.spine.operator import description
+from sciops.models.sequences.tokens import embedded, of_last
+from sciops.models.spine import description, hidden_width
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDecoderOptions:
+    """Options of `EncoderDecoder`.
+
+    Parameters
+    ----------
+    symbols : int
+        Number of different tokens.
+    width, encoder_depth, decoder_depth, mlp_ratio : int, float
+        Number of channels and of blocks, and hidden width over width, of both sides.
+    mixer, mixer_options, local
+        Of the encoder, see `StackOptions`. Mixers that are not order-aware need an option that makes them so, such as
+        attention's positions="rope".
+    heads, head_width : int
+        Of the decoder; head_width is width/heads where None.
+    buckets, max_distance : int
+        Buckets of relative positions; keys further back than max_distance share one bucket.
+    scaled : bool
+        Multiplies scores by 1/√head_width. T5 does not, and initialises queries that much smaller.
+    tied : bool
+        Logits are E h/√width, as in T5; otherwise a separate map, initialised with that deviation.
+    dropout : float
+        Probability of zeroing an entry of embedded tokens and of every branch in training.
+    start, end : int
+        The token before a target, and the token that ends one.
+    """
+
+    symbols: Count
+    width: Count = 128
+    encoder_depth: CountOrZero = 2
+    decoder_depth: CountOrZero = 2
+    mixer: str | Sequence[str] = "state_space"
+    mixer_options: Mapping[str, Any] | None = None
+    local: CountOrZero = 0
+    mlp_ratio: float = 2.0
+    heads: Count = 4
+    head_width: Count | None = None
+    buckets: Annotated[int, Within(2)] = 32
+    max_distance: Count = 128
+    scaled: bool = False
+    tied: bool = True
+    dropout: Probability = 0.0
+    start: CountOrZero = 0
+    end: CountOrZero = 1
+
+    def __post_init__(self) -> None:
+        if self.head_width is None and self.width % self.heads:
+            raise ValueError(f"heads={self.heads} do not divide width={self.width}: pass heads that do, or head_width")
+        if self.max_distance <= self.buckets // 2:
+            raise ValueError(
+                f"buckets={self.buckets}, max_distance={self.max_distance}: expected a distance above buckets / 2"
+            )
+        if max(self.start, self.end) >= self.symbols:
+            raise ValueError(f"start={self.start}, end={self.end}: expected two of the symbols 0 … {self.symbols - 1}")
 
 
 class EncoderDecoder(nn.Module):
-    """p(y | x) = Π_t softmax(logits_t)[y_t] with logits_t = E·D(start, y_1 … y_{t−1}; S(x)): a target y of a source x.
+    """Targets y of sources x, p(y | x) = Π_t softmax(logits_t)[y_t] with logits_t = E·D(start, y_1 … y_{t−1}; S(x)).
 
-    S is a bidirectional `SequenceStack`, with "state_space" that of LOCOST (arXiv:2401.17919) but for feed-forward maps
-    with biases and the exact GELU; D is T5's decoder (arXiv:1910.10683): no biases, gated GELU (tanh form), RMSNorm,
-    and one table of biases by head and relative position that all its layers share. E embeds source and target.
+    S is a bidirectional `SequenceStack`; with "state_space" it is that of LOCOST (arXiv:2401.17919) except for
+    feed-forward maps with biases and the exact GELU. D is T5's decoder (arXiv:1910.10683): no biases, gated GELU (tanh
+    form), RMSNorm, and one table of biases by head and relative position shared by all its layers. E embeds source and
+    target.
 
-    symbols : how many different tokens there are
-    width, encoder_depth, decoder_depth, mlp_ratio : of both sides
-    mixer, mixer_options, local : of the encoder; several mixers alternate block by block. Mixers that do not know order
-        by themselves need an option that tells it, as attention's positions="rope"
-    heads, head_width : of the decoder; head_width is width/heads where None
-    buckets, max_distance : of relative positions; keys further back than max_distance are one bucket
-    scaled : scores times 1/√head_width. T5 has none, and starts with queries that much smaller
-    tied : logits are E h/√width, as T5's; else a map of its own, which starts with that spread
-    dropout : of embedded tokens and of every branch, in training
-    start, end : the token before a target, and that which ends one
+    ``forward(source (batch, m), target_in (batch, n), source_mask=None, target_mask=None)`` → logits (batch, n,
+    symbols), where `target_in` is `shifted(target)`. Masks are True where there is a token; padding stands at the end,
+    is not read, and its logits are 0. Weights of the decoder are initialised as in T5, the embedding with deviation 1.
 
-    forward(source (batch, m), target_in (batch, n), source_mask=None, target_mask=None) → logits (batch, n, symbols)
+    Parameters
+    ----------
+    symbols : int
+        Number of different tokens.
+    **options
+        The other fields of `EncoderDecoderOptions`.
 
-    where `target_in` is `shifted(target)`. Masks are True where there is a token; padding stands at the end, is not
-    read, and its logits are 0. Weights of the decoder start as T5's, the embedding with deviation 1.
-
-    Raises ValueError for sizes, names and tokens that do not fit.
+    Raises
+    ------
+    TypeError
+        For an unknown option.
+    ValueError
+        For sizes, names and tokens that do not fit.
     """
 
-    def __init__(
-        self,
-        symbols: int,
-        *,
-        width: int = 128,
-        encoder_depth: int = 2,
-        decoder_depth: int = 2,
-        mixer: str | Sequence[str] = "state_space",
-        mixer_options: Mapping[str, Any] | None = None,
-        local: int = 0,
-        mlp_ratio: float = 2.0,
-        heads: int = 4,
-        head_width: int | None = None,
-        buckets: int = 32,
-        max_distance: int = 128,
-        scaled: bool = False,
-        tied: bool = True,
-        dropout: float = 0.0,
-        start: int = 0,
-        end: int = 1,
-    ) -> None:
+    def __init__(self, symbols: int, **options: Any) -> None:
         super().__init__()
-        check_positive(symbols=symbols, width=width, heads=heads, head_width=1 if head_width is None else head_width)
-        check_depths(encoder_depth=encoder_depth, decoder_depth=decoder_depth)
-        _check_options(symbols, width, heads, head_width, buckets, max_distance, start, end)
-        self.symbols, self.start, self.end = symbols, start, end
-        self.embedding = nn.Embedding(symbols, width)  # torch's own deviation of 1 is T5's
-        self.dropout = nn.Dropout(dropout)
-        self.encoder = SequenceStack(
-            width,
-            encoder_depth,
-            mixer=mixer,
-            mixer_options=mixer_options,
-            mlp_ratio=mlp_ratio,
-            local=local,
-            dropout=dropout,
-        )
+        o = read_options(EncoderDecoderOptions, "encoder_decoder", dict(options, symbols=symbols))
+        self.symbols, self.start, self.end = symbols, o.start, o.end
+        self.embedding = nn.Embedding(symbols, o.width)  # torch's own deviation of 1 is T5's
+        self.dropout = nn.Dropout(o.dropout)
+        of_encoder = {name: getattr(o, name) for name in ("mixer", "mixer_options", "mlp_ratio", "local", "dropout")}
+        self.encoder = SequenceStack(o.width, o.encoder_depth, **of_encoder)
         self.decoder = T5Decoder(
-            width,
-            decoder_depth,
-            hidden=hidden_width(mlp_ratio, width),
-            heads=heads,
-            head_width=width // heads if head_width is None else head_width,
-            buckets=buckets,
-            max_distance=max_distance,
-            scaled=scaled,
-            dropout=dropout,
+            o.width,
+            o.decoder_depth,
+            hidden=hidden_width(o.mlp_ratio, o.width),
+            heads=o.heads,
+            head_width=o.width // o.heads if o.head_width is None else o.head_width,
+            buckets=o.buckets,
+            max_distance=o.max_distance,
+            scaled=o.scaled,
+            dropout=o.dropout,
         )
-        self.head = None if tied else nn.Linear(width, symbols, bias=False)
+        self.head = None if o.tied else nn.Linear(o.width, symbols, bias=False)
         if self.head is not None:
-            nn.init.normal_(self.head.weight, std=width**-0.5)
-        names = (mixer,) if isinstance(mixer, str) else tuple(mixer)
+            nn.init.normal_(self.head.weight, std=o.width**-0.5)
+        encoder = self.encoder.options
         self.config = description(
-            "encoder_decoder",
-            symbols=symbols,
-            width=width,
-            encoder_depth=encoder_depth,
-            decoder_depth=decoder_depth,
-            mixer=names[0] if len(names) == 1 else names,
-            mixer_options=_without_causal(self.encoder.mixer_options, names),
-            local=local,
-            mlp_ratio=mlp_ratio,
-            heads=heads,
-            head_width=head_width,
-            buckets=buckets,
-            max_distance=max_distance,
-            scaled=scaled,
-            tied=tied,
-            dropout=dropout,
-            start=start,
-            end=end,
+            "encoder_decoder", replace(o, mixer=encoder.mixer, mixer_options=encoder.mixer_options)
         )
 
     def forward(
@@ -165,7 +176,7 @@ class EncoderDecoder(nn.Module):
 
         Raises ValueError for beams together with what draws.
         """
-        _check_count("beams", beams)
+        check_count("beams", beams)
         draws = temperature != 0 or top_k is not None or top_p is not None
         if beams > 1 and draws:
             raise ValueError(f"beams={beams} look for the likeliest target: pass no temperature, top_k and top_p")
@@ -248,16 +259,3 @@ def _memory_bias(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
         return None
     least = torch.finfo(dtype).min
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, least)[:, None, None]
-
-
-def _check_options(
-    symbols: int, width: int, heads: int, head_width: int | None, buckets: int, max_distance: int, start: int, end: int
-) -> None:
-    if head_width is None and width % heads:
-        raise ValueError(f"heads={heads} do not divide width={width}: pass heads that do, or head_width")
-    if buckets < 2 or max_distance <= buckets // 2:
-        raise ValueError(
-            f"buckets={buckets}, max_distance={max_distance}: expected 2 buckets, and a distance above half of them"
-        )
-    if not (0 <= start < symbols and 0 <= end < symbols):
-        raise ValueError(f"start={start}, end={end}: expected two of the symbols 0 … {symbols - 1}")

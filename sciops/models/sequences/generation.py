@@ -57,7 +57,7 @@ def generate(
         raise ValueError(f"temperature={temperature!r}: expected a finite number of at least 0; 0 takes the likeliest")
     _check_filters(top_k, top_p)
     prompt, mask = _padded(prompt, mask, model)
-    _check_count("tokens", tokens)
+    check_count("tokens", tokens)
     ends = _ends(stop, prompt.device)
     made = torch.zeros(len(prompt), tokens, dtype=torch.int64, device=prompt.device)
     lengths = torch.full((len(prompt),), tokens, device=prompt.device)
@@ -129,8 +129,8 @@ def beam_search(
     are none: their log-probabilities hold −∞.
     """
     prompt, mask = _padded(prompt, mask, model)
-    _check_count("tokens", tokens)
-    _check_count("beams", beams)
+    check_count("tokens", tokens)
+    check_count("beams", beams)
     ends, batch, device = _ends(stop, prompt.device), len(prompt), prompt.device
     made = torch.zeros(batch, beams, 0, dtype=torch.int64, device=device)
     lengths = torch.zeros(batch, beams, dtype=torch.int64, device=device)
@@ -231,11 +231,11 @@ def _ends(stop: int | Sequence[int] | None, device: torch.device) -> Tensor | No
 
 def _check_filters(top_k: int | None, top_p: float | None) -> None:
     if top_k is not None:
-        _check_count("top_k", top_k)
+        check_count("top_k", top_k)
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p={top_p!r}: expected a probability in 0 < p ≤ 1")
 
 
-def _check_count(name: str, value: int) -> None:
+def check_count(name: str, value: int) -> None:
     if not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.models.sequences.stack import BlockState, SequenceStack
-from sciops.models.sequences.tokens import check_depths, check_positive, embedded, of_last
-from sciops.models.spine.operator import description
+from sciops._options import Count, CountOrZero, part_of, read_options
+from sciops.models.sequences.stack import BlockState, SequenceStack, StackOptions
+from sciops.models.sequences.tokens import embedded, of_last
+from sciops.models.spine import description
 
 _SPREAD = 0.02  # standard deviation of GPT-2's initial weights
 
@@ -24,93 +25,81 @@ class LanguageState(NamedTuple):
     count: Tensor
 
 
-class LanguageModel(nn.Module):
-    """logits_t = E·(norm ∘ B_depth ∘ … ∘ B_1)(E[w_1] + p_1, …, E[w_t] + p_t)_t: the next token after w_1 … w_t.
+@dataclass(frozen=True, kw_only=True)
+class LanguageOptions(StackOptions):
+    """Options of `LanguageModel`: those of its causal `SequenceStack`, and
 
-    symbols : how many different tokens there are
-    width, depth, mixer, mixer_options, norm, mlp_ratio, local, dropout : of the causal `SequenceStack`; several mixers
-        alternate block by block
-    positions : what p is. "none": mixers that know order do so by themselves (recurrences; attention with "rope" or
-        "alibi" as its own option); "sinusoidal" (arXiv:1706.03762), for any length, of the size of the
-        embedding at the start; "learned", for at most `longest` tokens
-    longest : tokens that learned positions reach to
-    tied : the output uses the rows of the embedding (arXiv:1608.05859); False gives it weights of its own
-
-    forward(tokens (batch, n), mask=None) → logits (batch, n, symbols)
-    prefill(tokens (batch, n), states=None, *, mask=None, last=False) → logits, states : a stretch after what the states
-        have seen; last=True gives the logits after the last token of each sequence alone, (batch, symbols)
-    step(tokens (batch,), states=None) → logits (batch, symbols), states : one token
-
-    with prefill(w[:, :k]), then prefill or steps through w[:, k:], equal to forward(w). mask : (batch, n), True where
-    there is a token; padding stands at the end, its tokens are not read and its logits mean nothing. States that were
-    passed on are spent, as `SequenceMixer` says.
-
-    Weights start as GPT-2's: normal of deviation 0.02, in the last map of each of the R branches that are added to the
-    residual stream 0.02/√R, biases 0. What else is inside a mixer keeps the mixer's own initial values.
-
-    Raises ValueError for sizes and names that do not fit, tokens that are not whole numbers (batch, n), and sequences
-    beyond `longest`; TypeError for unknown mixer options.
+    Parameters
+    ----------
+    symbols : int
+        Number of different tokens.
+    width, depth : int
+        Number of channels and of blocks.
+    positions : str
+        What p is. "none": the mixer is order-aware by itself (recurrences; attention with its own option "rope" or
+        "alibi"). "sinusoidal" (arXiv:1706.03762): for any length, initially of the size of the embedding. "learned":
+        for at most `longest` tokens.
+    longest : int, optional
+        Number of learned positions.
+    tied : bool
+        The output uses the rows of the embedding (arXiv:1608.05859); False gives it weights of its own.
     """
 
-    def __init__(
-        self,
-        symbols: int,
-        *,
-        width: int = 128,
-        depth: int = 4,
-        mixer: str | Sequence[str] = "self_attention",
-        mixer_options: Mapping[str, Any] | None = None,
-        norm: str = "rms",
-        mlp_ratio: float = 2.0,
-        local: int = 0,
-        dropout: float = 0.0,
-        positions: Literal["none", "sinusoidal", "learned"] = "none",
-        longest: int | None = None,
-        tied: bool = True,
-    ) -> None:
+    symbols: Count
+    width: Count = 128
+    depth: CountOrZero = 4
+    positions: Literal["none", "sinusoidal", "learned"] = "none"
+    longest: Count | None = None
+    tied: bool = True
+
+
+class LanguageModel(nn.Module):
+    """Logits of the next token after w_1 … w_t, E·(norm ∘ B_depth ∘ … ∘ B_1)(E[w_1] + p_1, …, E[w_t] + p_t)_t.
+
+    * ``forward(tokens (batch, n), mask=None)`` → logits (batch, n, symbols)
+    * ``prefill(tokens (batch, n), states=None, *, mask=None, last=False)`` → logits, states: a segment after what the
+      states have seen; last=True gives only the logits after the last token of each sequence, (batch, symbols)
+    * ``step(tokens (batch,), states=None)`` → logits (batch, symbols), states: one token
+
+    prefill(w[:, :k]), then prefill or steps through w[:, k:], equal forward(w). The mask (batch, n) is True where there
+    is a token; padding stands at the end, its tokens are not read and its logits are undefined. States passed in may be
+    overwritten in place, see `SequenceMixer`.
+
+    Weights are initialised as in GPT-2: normal with deviation 0.02, in the last map of each of the R branches that are
+    added to the residual stream 0.02/√R, biases 0. Other weights inside a mixer keep the mixer's own initial values.
+
+    Parameters
+    ----------
+    symbols : int
+        Number of different tokens.
+    **options
+        The other fields of `LanguageOptions`.
+
+    Raises
+    ------
+    ValueError
+        For sizes and names that do not fit, tokens that are not whole numbers (batch, n), and sequences of more than
+        `longest` tokens.
+    TypeError
+        For an unknown option, of the model or of a mixer.
+    """
+
+    def __init__(self, symbols: int, **options: Any) -> None:
         super().__init__()
-        check_positive(symbols=symbols, width=width, **({} if longest is None else {"longest": longest}))
-        check_depths(depth=depth)
-        if positions not in ("none", "sinusoidal", "learned"):
-            raise ValueError(f"positions={positions!r}: expected 'none', 'sinusoidal' or 'learned'")
-        if (longest is not None) != (positions == "learned"):
+        o = read_options(LanguageOptions, "language", dict(options, symbols=symbols))
+        if (o.longest is not None) != (o.positions == "learned"):
             raise ValueError(
-                f"positions={positions!r} with longest={longest!r}: learned positions need longest, the most tokens of "
-                "a sequence, and others have no such limit"
+                f"positions={o.positions!r} with longest={o.longest!r}: learned positions need longest, the largest "
+                "number of tokens of a sequence; the others have no such limit"
             )
-        self.symbols, self.positions, self.longest = symbols, positions, longest
-        self.embedding = nn.Embedding(symbols, width)
-        self.position = nn.Embedding(longest, width) if positions == "learned" else None
-        self.dropout = nn.Dropout(dropout)
-        self.stack = SequenceStack(
-            width,
-            depth,
-            mixer=mixer,
-            mixer_options=mixer_options,
-            causal=True,
-            norm=norm,
-            mlp_ratio=mlp_ratio,
-            local=local,
-            dropout=dropout,
-        )
-        self.head = None if tied else nn.Linear(width, symbols, bias=False)
+        self.symbols, self.positions, self.longest = symbols, o.positions, o.longest
+        self.embedding = nn.Embedding(symbols, o.width)
+        self.position = None if o.longest is None else nn.Embedding(o.longest, o.width)
+        self.dropout = nn.Dropout(o.dropout)
+        self.stack = SequenceStack(o.width, o.depth, causal=True, **part_of(o, StackOptions))
+        self.head = None if o.tied else nn.Linear(o.width, symbols, bias=False)
         self._initialise()
-        names = (mixer,) if isinstance(mixer, str) else tuple(mixer)
-        self.config = description(
-            "language",
-            symbols=symbols,
-            width=width,
-            depth=depth,
-            mixer=names[0] if len(names) == 1 else names,
-            mixer_options=_without_causal(self.stack.mixer_options, names),
-            norm=norm,
-            mlp_ratio=mlp_ratio,
-            local=local,
-            dropout=dropout,
-            positions=positions,
-            longest=longest,
-            tied=tied,
-        )
+        self.config = description("language", replace(o, **vars(self.stack.options)))
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         return self._logits(self.stack(self._embedded(tokens, mask, None), mask))
@@ -184,9 +173,3 @@ class LanguageModel(nn.Module):
                     nn.init.zeros_(layer.bias)
             if block.local is not None:
                 block.local.weight.div_(math.sqrt(branches))
-
-
-def _without_causal(options: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
-    """The options as they were given: one dict for one mixer, by name for several; the stack adds `causal`."""
-    kept = {name: {k: v for k, v in given.items() if k != "causal"} for name, given in options.items()}
-    return kept[names[0]] if len(set(names)) == 1 else kept

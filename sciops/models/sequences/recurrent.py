@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from sciops._options import Count, Within, read_options
 from sciops.grids import Grid
 from sciops.models.apply import unwrapped
 from sciops.models.sequences.cells import fused, layers_of, step
-from sciops.models.spine.blocks import hidden_width, pointwise
-from sciops.models.spine.inputs import check_input
-from sciops.models.spine.norms import NORMS, make_norm
-from sciops.models.spine.operator import description
-from sciops.models.wrappers.normalized import Normalized
+from sciops.models.spine import check_input, description, hidden_width, make_norm, pointwise
+from sciops.models.wrappers import Normalized
 
 CELLS = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
-LAYOUTS = ("channels", "sequence")
 
 
 def exact(rnn: nn.Module, x: Tensor, initial: Tensor, *, lengths: Tensor | None, memory: Any) -> tuple[Tensor, Tensor]:
@@ -93,104 +91,113 @@ BACKWARDS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
 _OPTIONS = {"exact": (), "loop": (), "truncated": ("steps",)}  # the others check theirs
 
 
-class Recurrent(nn.Module):
-    """y_t = Q(z_t), z ← z + W·cell(norm z) layer by layer, z_t = P(x_t): a causal map of signals in time.
+@dataclass(frozen=True, kw_only=True)
+class RecurrentOptions:
+    """Options of `Recurrent`.
 
-    in_channels, out_channels : sensors (or fields) in, numbers out at every time: next readings, points of a field
-    width, depth : units of a layer, number of recurrent layers
-    cell : "rnn" (tanh), "gru" or "lstm", torch's modules of one layer each
-    skip : the sum above; False has z ← cell(norm z)
-    norm : "layer", "rms" or "none", before each cell
-    mlp_ratio : adds z ← z + mlp(norm z) after each cell, hidden width over width; 0 leaves it out
-    residual : y_t = x_t + Q(z_t), where Q gives increments of the first `out_channels` inputs
-    layout : "channels", (batch, channels, time), the form of fields on a grid of times; or "sequence", (batch, time,
-        sensors)
-    learn_state : trains the first states; zeros otherwise
-    backward : how gradients go back through time: "exact"; "loop", the same in Python; "truncated" (option: steps);
-        "state_feedback" and "highway", with the options of `Feedback` and of `highway_rnn` in `sciops.training`. What
-        the model computes does not depend on it. Rules of `fit` that go back through time by themselves override it
-    backward_options : those options
-
-    forward(x, grid=None, *, state=None, lengths=None, return_state=False)
-        state : (depth, batch, n) to go on from, n = width, or 2·width for "lstm" ([h; c])
-        lengths : (batch,) times of each sequence; beyond them inputs are not read and outputs are 0
-        return_state : also returns the last states; forward(x[…, :k]) and forward(x[…, k:], state=…) are forward(x)
-
-    Buffers ``feedback`` (depth, n) and ``feedback_calls`` (depth,) hold Λ of "state_feedback" (its estimates go with
-    the weights: a unit keeps its own).
-
-    Raises ValueError for unknown names and sizes that do not fit.
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Number of sensors (or fields) in, and of values out at every time: next readings, points of a field.
+    width, depth : int
+        Units of a layer, number of recurrent layers.
+    cell : str
+        "rnn" (tanh), "gru" or "lstm", torch's modules with one layer each.
+    skip : bool
+        Residual connections; False has z ← cell(norm z).
+    norm : str
+        "layer", "rms" or "none", before each cell.
+    mlp_ratio : float
+        Adds z ← z + mlp(norm z) after each cell, hidden width over width; 0 leaves it out.
+    residual : bool
+        y_t = x_t + Q(z_t), where Q gives increments of the first `out_channels` inputs.
+    layout : str
+        "channels", (batch, channels, time), the form of fields on a grid of times; or "sequence", (batch, time,
+        sensors).
+    learn_state : bool
+        Trains the initial states; zeros otherwise.
+    backward, backward_options : str, mapping
+        How gradients go back through time: "exact"; "loop", the same in Python; "truncated" (option: steps);
+        "state_feedback" and "highway", with the options of `Feedback` and of `highway_rnn` in `sciops.training`. The
+        output does not depend on it. Rules of `fit` that replace backpropagation through time override it.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        *,
-        width: int = 64,
-        depth: int = 1,
-        cell: str = "gru",
-        skip: bool = True,
-        norm: str = "none",
-        mlp_ratio: float = 0.0,
-        residual: bool = False,
-        layout: str = "channels",
-        learn_state: bool = False,
-        backward: str = "exact",
-        backward_options: Mapping[str, Any] | None = None,
-    ) -> None:
+    in_channels: Count = 1
+    out_channels: Count = 1
+    width: Count = 64
+    depth: Count = 1
+    cell: Literal["rnn", "gru", "lstm"] = "gru"
+    skip: bool = True
+    norm: Literal["layer", "rms", "none"] = "none"
+    mlp_ratio: Annotated[float, Within(0)] = 0.0
+    residual: bool = False
+    layout: Literal["channels", "sequence"] = "channels"
+    learn_state: bool = False
+    backward: str = "exact"
+    backward_options: Mapping[str, Any] | None = None
+
+
+class Recurrent(nn.Module):
+    """A causal map of signals in time by recurrent layers, y_t = Q(z_t), z ← z + W·cell(norm z), z_t = P(x_t).
+
+    ``forward(x, grid=None, *, state=None, lengths=None, return_state=False)``:
+
+    * state : (depth, batch, n), the states to resume from, n = width, or 2·width for "lstm" ([h; c])
+    * lengths : (batch,) number of times of each sequence; inputs beyond it are not read and outputs there are 0
+    * return_state : also returns the last states; forward(x[…, :k]) and forward(x[…, k:], state=…) are forward(x)
+
+    Buffers ``feedback`` (depth, n) and ``feedback_calls`` (depth,) hold Λ of "state_feedback", whose estimates belong
+    to the units of these weights.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Number of sensors (or fields) in, and of values out at every time.
+    **options
+        The fields of `RecurrentOptions`.
+
+    Raises
+    ------
+    TypeError
+        For an unknown option.
+    ValueError
+        For unknown names and sizes that do not fit.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
         super().__init__()
-        for name, value in dict(in_channels=in_channels, out_channels=out_channels, width=width, depth=depth).items():
-            _check(int(value) == value and value > 0, f"{name}={value!r}: expected a positive whole number")
-        norms = [name for name in NORMS if name != "instance"]
-        for name, value, known in (
-            ("cell", cell, CELLS),
-            ("norm", norm, norms),
-            ("layout", layout, LAYOUTS),
-            ("backward", backward, BACKWARDS),
-        ):
-            _check(value in known, f"{name}={value!r}: expected one of {', '.join(known)}")
-        unknown = [name for name in backward_options or {} if name not in _OPTIONS.get(backward, (name,))]
-        takes = ", ".join(_OPTIONS.get(backward, ())) or "none"
-        _check(not unknown, f"backward_options={backward_options!r}: backward={backward!r} takes {takes}")
-        _check(mlp_ratio >= 0, f"mlp_ratio={mlp_ratio!r}: expected a number of at least 0")
-        _check(
-            not residual or out_channels <= in_channels,
-            f"residual=True with {in_channels} channels in and {out_channels} out: expected no more out than in",
-        )
-        self.in_channels, self.out_channels, self.layout, self.residual = in_channels, out_channels, layout, residual
-        self.skip, self.backward, self.backward_options = skip, backward, dict(backward_options or {})
+        given = dict(options, in_channels=in_channels, out_channels=out_channels)
+        o = read_options(RecurrentOptions, "recurrent", given)
+        if o.backward not in BACKWARDS:
+            raise ValueError(f"backward={o.backward!r}: expected one of {', '.join(BACKWARDS)}")
+        self.backward, self.backward_options = o.backward, dict(o.backward_options or {})
+        takes = _OPTIONS.get(o.backward, tuple(self.backward_options))
+        if not set(takes) >= self.backward_options.keys():
+            known = ", ".join(takes) or "none"
+            raise ValueError(f"backward_options={o.backward_options!r}: backward={o.backward!r} takes {known}")
+        if o.residual and out_channels > in_channels:
+            raise ValueError(
+                f"residual=True with {in_channels} channels in and {out_channels} out: expected no more out than in"
+            )
+        self.in_channels, self.out_channels, self.layout = in_channels, out_channels, o.layout
+        self.residual, self.skip = o.residual, o.skip
+        width, depth = o.width, o.depth
         self.lift = pointwise((in_channels, width))
-        self.norms = nn.ModuleList(make_norm(norm, width) for _ in range(depth))
-        self.cells = nn.ModuleList(CELLS[cell](width, width) for _ in range(depth))
-        self.mixes = nn.ModuleList(nn.Linear(width, width) if skip else nn.Identity() for _ in range(depth))
-        hidden = hidden_width(mlp_ratio, width) if mlp_ratio else 0
+        self.norms = nn.ModuleList(make_norm(o.norm, width) for _ in range(depth))
+        self.cells = nn.ModuleList(CELLS[o.cell](width, width) for _ in range(depth))
+        self.mixes = nn.ModuleList(nn.Linear(width, width) if o.skip else nn.Identity() for _ in range(depth))
+        hidden = hidden_width(o.mlp_ratio, width) if o.mlp_ratio else 0
         self.mlps = nn.ModuleList(
-            nn.Sequential(make_norm(norm, width), *pointwise((width, hidden, width)))
+            nn.Sequential(make_norm(o.norm, width), *pointwise((width, hidden, width)))
             for _ in range(depth * (hidden > 0))
         )
         self.project = pointwise((width, width, out_channels))
-        size = width * (2 if cell == "lstm" else 1)
-        self.initial = nn.Parameter(torch.zeros(depth, size)) if learn_state else None
+        size = width * (2 if o.cell == "lstm" else 1)
+        self.initial = nn.Parameter(torch.zeros(depth, size)) if o.learn_state else None
         self.register_buffer("feedback", torch.zeros(depth, size))
         self.register_buffer("feedback_calls", torch.zeros(depth, dtype=torch.int64))
         self._override: tuple[str, dict[str, Any]] | None = None
-        self.config = description(
-            "recurrent",
-            in_channels=in_channels,
-            out_channels=out_channels,
-            width=width,
-            depth=depth,
-            cell=cell,
-            skip=skip,
-            norm=norm,
-            mlp_ratio=mlp_ratio,
-            residual=residual,
-            layout=layout,
-            learn_state=learn_state,
-            backward=backward,
-            backward_options=self.backward_options,
-        )
+        self.config = description("recurrent", replace(o, backward_options=self.backward_options))
 
     def forward(
         self,
@@ -240,7 +247,8 @@ class Recurrent(nn.Module):
     def _first(self, i: int, x: Tensor, state: Tensor | None) -> Tensor:
         shape = (len(self.cells), x.shape[1], self.feedback.shape[1])
         if state is not None:
-            _check(state.shape == shape, f"state has shape {tuple(state.shape)}; expected {shape}: depth, batch, n")
+            if state.shape != shape:
+                raise ValueError(f"state has shape {tuple(state.shape)}; expected {shape}: depth, batch, n")
             return state[i]
         if self.initial is not None:
             return self.initial[i].to(x.dtype).expand(shape[1:])
@@ -297,8 +305,3 @@ def _mask(lengths: Tensor | None, x: Tensor) -> Tensor | None:
             f"lengths={lengths.tolist()}: expected {x.shape[1]} whole numbers, one a sequence, from 1 to {len(x)}"
         )
     return (torch.arange(len(x), device=x.device)[:, None] < lengths.to(x.device))[..., None]
-
-
-def _check(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)

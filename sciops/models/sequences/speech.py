@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops._options import Count, CountOrZero, Within, part_of, read_options
 from sciops.mixers.sequence import only_tokens
 from sciops.models.apply import evaluating
 from sciops.models.sequences.ctc import beam_decode, greedy_decode
 from sciops.models.sequences.log_mel import LogMel, RunningNorm
-from sciops.models.sequences.stack import SequenceStack
-from sciops.models.spine.inputs import check_input
-from sciops.models.spine.operator import description
-
-__all__ = ["REDUCTION", "SpeechEncoder", "SpeechRecognizer"]
+from sciops.models.sequences.stack import SequenceStack, StackOptions
+from sciops.models.spine import check_input, description
 
 REDUCTION = 4  # frames a token
 
@@ -47,81 +46,105 @@ class Subsampling(nn.Module):
         return only_tokens(z, mask), mask
 
 
-class SpeechEncoder(nn.Module):
-    """Recordings to vectors, four 10 ms frames each: stack ∘ subsampling ∘ norm ∘ log-mel.
+@dataclass(frozen=True, kw_only=True)
+class RecordingOptions(StackOptions):
+    """Options of models of recordings: those of the bidirectional `SequenceStack`, and
 
-    in_channels : 1, recordings have one channel
-    out_channels : width of the vectors and of the blocks
-    depth, mixer, mixer_options, local, mlp_ratio, norm, dropout : of the `SequenceStack`, which is bidirectional;
-        `local` is the length of its depthwise convolutions, which give the order that mixers without positions lack
-    sample_rate, bins, window, hop : of `LogMel`. front_channels : of the convolutions in front
-    updates : training batches from which the mean and variance of the bins are taken
-
-    forward(audio (batch, samples), lengths (batch,) or None) → (batch, tokens, out_channels), tokens (batch,)
-
-    In parts, so that frames can be kept and masked: ``log_mel(audio, lengths)`` → mel, frames; ``normalize(mel,
-    frames)``; ``encode(normalized, frames)``. The result for a recording does not depend on the others of its batch nor
-    on padding.
-
-    Raises ValueError for sizes that do not fit and a causal mixer, TypeError for unknown mixer options.
+    Parameters
+    ----------
+    in_channels : int
+        1: recordings have one channel.
+    depth : int
+        Number of blocks.
+    local : int
+        Length of depthwise convolutions, which give the order to mixers without positions.
+    front_channels : int
+        Number of channels of the convolutions in front.
+    sample_rate, bins, window, hop
+        As in `LogMel`.
+    updates : int
+        Number of training batches from which the mean and variance of the bins are taken.
     """
 
-    def __init__(
-        self,
-        in_channels: int = 1,
-        out_channels: int = 144,
-        *,
-        depth: int = 4,
-        mixer: str | Sequence[str] = "polynomial",
-        mixer_options: Mapping[str, Any] | None = None,
-        local: int = 15,
-        mlp_ratio: float = 2.0,
-        norm: str = "rms",
-        dropout: float = 0.0,
-        front_channels: int = 32,
-        sample_rate: int = 16_000,
-        bins: int = 80,
-        window: float = 0.025,
-        hop: float = 0.010,
-        updates: int = 1000,
-    ) -> None:
+    in_channels: Literal[1] = 1
+    out_channels: Count
+    depth: CountOrZero = 4
+    mixer: str | Sequence[str] = "polynomial"
+    local: CountOrZero = 15
+    front_channels: Count = 32
+    sample_rate: Count = 16_000
+    bins: Count = 80
+    window: float = 0.025
+    hop: float = 0.010
+    updates: Count = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeechEncoderOptions(RecordingOptions):
+    """Options of `SpeechEncoder`; out_channels is the width of the vectors and of the blocks."""
+
+    out_channels: Count = 144
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeechOptions(RecordingOptions):
+    """Options of `SpeechRecognizer`: those of its `SpeechEncoder`, and
+
+    Parameters
+    ----------
+    out_channels : int
+        Number of symbols and the blank, which is 0.
+    symbols : str or sequence of str, optional
+        Their names, out_channels − 1 of them (a string is one name per letter), for `transcribe`: letters, or phonemes
+        with separator=" ".
+    separator : str
+        Put between the symbols of a transcription.
+    width : int
+        out_channels of the encoder.
+    hidden : sequence of int
+        Widths of layers with LeakyReLU and dropout before the last linear map.
+    """
+
+    out_channels: Annotated[int, Within(2)] = 29
+    symbols: str | Sequence[str] | None = None
+    separator: str = ""
+    width: Count = 144
+    hidden: Sequence[Count] = ()
+
+
+class SpeechEncoder(nn.Module):
+    """Recordings to vectors, one for four 10 ms frames: stack ∘ subsampling ∘ norm ∘ log-mel.
+
+    ``forward(audio (batch, samples), lengths (batch,) or None)`` → (batch, tokens, out_channels), tokens (batch,). Its
+    parts, so that frames can be stored and masked: ``log_mel(audio, lengths)`` → mel, frames; ``normalize(mel,
+    frames)``; ``encode(normalized, frames)``. The result for a recording depends neither on the rest of its batch nor
+    on padding.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        1, and the width of the vectors and of the blocks.
+    **options
+        The fields of `SpeechEncoderOptions`.
+
+    Raises
+    ------
+    ValueError
+        For sizes that do not fit and a causal mixer.
+    TypeError
+        For an unknown option, of the encoder or of a mixer.
+    """
+
+    def __init__(self, in_channels: int = 1, out_channels: int = 144, **options: Any) -> None:
         super().__init__()
-        if in_channels != 1:
-            raise ValueError(f"in_channels={in_channels}: expected 1, recordings of one channel")
-        if front_channels < 1 or out_channels < 1:
-            raise ValueError(f"front_channels={front_channels}, out_channels={out_channels}: expected at least 1")
-        self.out_channels, self.bins = out_channels, bins
-        self.mel = LogMel(sample_rate=sample_rate, bins=bins, window=window, hop=hop)
-        self.bin_norm = RunningNorm(bins, updates=updates)
-        self.front = Subsampling(bins, front_channels, out_channels)
-        self.stack = SequenceStack(
-            out_channels,
-            depth,
-            mixer=mixer,
-            mixer_options=mixer_options,
-            local=local,
-            mlp_ratio=mlp_ratio,
-            norm=norm,
-            dropout=dropout,
-        )
-        self.config = description(
-            "speech_encoder",
-            in_channels=in_channels,
-            out_channels=out_channels,
-            depth=depth,
-            mixer=mixer,
-            mixer_options=_saved_options(self.stack, mixer),
-            local=local,
-            mlp_ratio=mlp_ratio,
-            norm=norm,
-            dropout=dropout,
-            front_channels=front_channels,
-            sample_rate=sample_rate,
-            bins=bins,
-            window=window,
-            hop=hop,
-            updates=updates,
-        )
+        given = dict(options, in_channels=in_channels, out_channels=out_channels)
+        o = read_options(SpeechEncoderOptions, "speech_encoder", given)
+        self.out_channels, self.bins = out_channels, o.bins
+        self.mel = LogMel(sample_rate=o.sample_rate, bins=o.bins, window=o.window, hop=o.hop)
+        self.bin_norm = RunningNorm(o.bins, updates=o.updates)
+        self.front = Subsampling(o.bins, o.front_channels, out_channels)
+        self.stack = SequenceStack(out_channels, o.depth, **part_of(o, StackOptions))
+        self.config = description("speech_encoder", replace(o, **vars(self.stack.options)))
 
     def log_mel(self, audio: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """(batch, samples) → (batch, frames, bins), frames (batch,); no parameters, so it can be kept."""
@@ -150,52 +173,39 @@ class SpeechEncoder(nn.Module):
 class SpeechRecognizer(nn.Module):
     """Recordings to scores of symbols at every token, for CTC (Graves et al. 2006): head ∘ `SpeechEncoder`.
 
-    out_channels : symbols and the blank, which is 0
-    symbols : their names, out_channels − 1 of them, for `transcribe`; letters, or phonemes with separator=" "
-    width : out_channels of the encoder; hidden : widths of layers with LeakyReLU and dropout before the last linear map
-    options : of `SpeechEncoder`
-
-    forward(audio (batch, samples), lengths or None) → logits (batch, tokens, out_channels), tokens (batch,)
-    ``scores(mel, frames)`` starts from log-mel frames. A pre-trained encoder goes in by
+    ``forward(audio (batch, samples), lengths or None)`` → logits (batch, tokens, out_channels), tokens (batch,).
+    ``scores(mel, frames)`` starts from log-mel frames. To use a pre-trained encoder, call
     ``recognizer.encoder.load_state_dict(encoder.state_dict())``.
 
-    Raises ValueError for symbols that are not out_channels − 1 different ones.
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        1, and the number of symbols and the blank.
+    **options
+        The fields of `SpeechOptions`.
+
+    Raises
+    ------
+    ValueError
+        For symbols that are not out_channels − 1 different ones.
     """
 
-    def __init__(
-        self,
-        in_channels: int = 1,
-        out_channels: int = 29,
-        *,
-        symbols: Sequence[str] | None = None,
-        separator: str = "",
-        width: int = 144,
-        hidden: Sequence[int] = (),
-        dropout: float = 0.0,
-        **options: Any,
-    ) -> None:
+    def __init__(self, in_channels: int = 1, out_channels: int = 29, **options: Any) -> None:
         super().__init__()
-        named = None if symbols is None else (len(symbols), len(set(symbols)))
-        if out_channels < 2 or named not in (None, (out_channels - 1, out_channels - 1)):
-            given = "none" if named is None else f"{named[0]}, {named[1]} of them different"
-            raise ValueError(f"out_channels={out_channels}, symbols: {given}; expected a blank and one for each symbol")
-        self.encoder = SpeechEncoder(in_channels, width, dropout=dropout, **options)
-        self.symbols, self.separator = None if symbols is None else tuple(symbols), separator
+        given = dict(options, in_channels=in_channels, out_channels=out_channels)
+        o = read_options(SpeechOptions, "speech", given)
+        if o.symbols is not None and not len(o.symbols) == len(set(o.symbols)) == out_channels - 1:
+            raise ValueError(
+                f"out_channels={out_channels}, symbols: {len(o.symbols)}, {len(set(o.symbols))} of them different; "
+                "expected a blank and one for each symbol"
+            )
+        self.encoder = SpeechEncoder(**part_of(o, RecordingOptions) | {"out_channels": o.width})
+        self.symbols, self.separator = None if o.symbols is None else tuple(o.symbols), o.separator
         layers: list[nn.Module] = []
-        for before, after in zip((width, *hidden), hidden):
-            layers += [nn.Linear(before, after), nn.LeakyReLU(), nn.Dropout(dropout)]
-        self.head = nn.Sequential(*layers, nn.Linear((width, *hidden)[-1], out_channels))
-        inner = {k: v for k, v in self.encoder.config["options"].items() if k not in ("in_channels", "out_channels")}
-        self.config = description(
-            "speech",
-            in_channels=in_channels,
-            out_channels=out_channels,
-            symbols=self.symbols,
-            separator=separator,
-            width=width,
-            hidden=tuple(hidden),
-            **inner,
-        )
+        for before, after in zip((o.width, *o.hidden), o.hidden):
+            layers += [nn.Linear(before, after), nn.LeakyReLU(), nn.Dropout(o.dropout)]
+        self.head = nn.Sequential(*layers, nn.Linear((o.width, *o.hidden)[-1], out_channels))
+        self.config = description("speech", replace(o, symbols=self.symbols, **vars(self.encoder.stack.options)))
 
     def scores(self, mel: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
         z, tokens = self.encoder.encode(self.encoder.normalize(mel, frames), frames)
@@ -225,8 +235,3 @@ class SpeechRecognizer(nn.Module):
 def mask_of(lengths: Tensor, n: int) -> Tensor:
     """(batch, n), True at the first lengths[b] of each row."""
     return torch.arange(n, device=lengths.device) < lengths[:, None]
-
-
-def _saved_options(stack: SequenceStack, mixer: str | Sequence[str]) -> dict[str, Any]:
-    options = {n: {k: v for k, v in o.items() if k != "causal"} for n, o in stack.mixer_options.items()}
-    return options[mixer] if isinstance(mixer, str) else options

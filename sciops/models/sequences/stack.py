@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops._options import CountOrZero, Probability, read_options
 from sciops.mixers import MIXERS, options_by_mixer, resolved_options
 from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens, tail
-from sciops.models.spine.blocks import hidden_width
-from sciops.models.spine.norms import make_norm
+from sciops.models.spine import hidden_width, make_norm
 
 
 class BlockState(NamedTuple):
@@ -65,8 +66,6 @@ class SequenceBlock(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout={dropout}: expected a probability in 0 ≤ p < 1")
         self.norm1, self.mixer = make_norm(norm, channels), mixer
         self.norm2 = make_norm(norm, channels) if local else None
         self.local = DepthwiseConvolution(channels, local, causal=causal) if local else None
@@ -120,62 +119,84 @@ class SequenceBlock(nn.Module):
         return self.dropout(self.mlp_out(self.mlp_in(z) * F.gelu(self.mlp_gate(z))))
 
 
-class SequenceStack(nn.Module):
-    """norm ∘ B_depth ∘ … ∘ B_1 on sequences (batch, n, width), each B a `SequenceBlock`.
+@dataclass(frozen=True, kw_only=True)
+class StackOptions:
+    """Options of `SequenceStack`, and of the models on it.
 
-    mixer : a name in `MIXERS` whose class is a `SequenceMixer`, or several that alternate block by block
-    mixer_options : keyword options of the mixer; for several, options by name; `causal` comes from the stack
-    causal : every output depends on earlier tokens alone; gives `prefill` and `step`
-    norm, mlp_ratio, local, dropout : see `SequenceBlock`; a norm of "instance" would mix tokens and is refused
-    depth : 0 leaves the norm alone
-
-    forward(x, mask=None); prefill(x, states=None, *, mask=None) → y, states; step(x, states=None) → y, states, with the
-    meaning they have in `SequenceMixer` and a list of states, one a block; what comes out at padding means nothing.
-
-    Raises ValueError for unknown names and sizes that do not fit, TypeError for unknown options.
+    Parameters
+    ----------
+    mixer : str or sequence of str
+        A name in `MIXERS` whose class is a `SequenceMixer`, or several that alternate block by block.
+    mixer_options : mapping, optional
+        Options of the mixer; for several mixers, options by mixer name. `causal` is set by the stack.
+    norm : str
+        "rms", "layer" or "none"; "instance" would mix tokens.
+    mlp_ratio : float
+        Hidden width of the feed-forward maps over the width.
+    local : int
+        Length of a depthwise convolution in every block; 0 leaves it out. It tells mixers without positions the order.
+    dropout : float
+        Probability of zeroing an entry of a branch in training.
     """
 
-    def __init__(
-        self,
-        width: int,
-        depth: int,
-        *,
-        mixer: str | Sequence[str] = "self_attention",
-        mixer_options: Mapping[str, Any] | None = None,
-        causal: bool = False,
-        norm: str = "rms",
-        mlp_ratio: float = 2.0,
-        local: int = 0,
-        dropout: float = 0.0,
-    ) -> None:
+    mixer: str | Sequence[str] = "self_attention"
+    mixer_options: Mapping[str, Any] | None = None
+    norm: Literal["rms", "layer", "none"] = "rms"
+    mlp_ratio: float = 2.0
+    local: CountOrZero = 0
+    dropout: Probability = 0.0
+
+
+class SequenceStack(nn.Module):
+    """Blocks on sequences (batch, n, width), norm ∘ B_depth ∘ … ∘ B_1, each B a `SequenceBlock`.
+
+    ``forward(x, mask=None)``; ``prefill(x, states=None, *, mask=None)`` → y, states; ``step(x, states=None)`` → y,
+    states, as in `SequenceMixer`, with a list of states, one per block. The output at padding is undefined.
+
+    Parameters
+    ----------
+    width, depth : int
+        Number of channels and of blocks; depth 0 leaves the norm alone.
+    causal : bool
+        Every output depends only on earlier tokens; required for `prefill` and `step`.
+    **options
+        The fields of `StackOptions`.
+
+    Raises
+    ------
+    TypeError
+        For an unknown option.
+    ValueError
+        For unknown names and sizes that do not fit.
+    """
+
+    def __init__(self, width: int, depth: int, *, causal: bool = False, **options: Any) -> None:
         super().__init__()
-        names = (mixer,) if isinstance(mixer, str) else tuple(mixer)
+        o = read_options(StackOptions, "sequence stack", options)
+        names = (o.mixer,) if isinstance(o.mixer, str) else o.mixer
         sequential = [name for name, kind in MIXERS.items() if issubclass(kind, SequenceMixer)]
         for name in names or [()]:
             if name not in sequential:
                 raise ValueError(f"mixer={name!r}: expected one for sequences, {', '.join(sequential)}")
-        if norm == "instance":
-            raise ValueError("norm='instance' has moments over the sequence: expected 'rms', 'layer' or 'none'")
-        options = options_by_mixer(names, mixer_options or {})
-        # kept spelled out, so that a saved model does not change when a default does
-        self.mixer_options = {name: {**resolved_options(name, options[name], 1), "causal": causal} for name in options}
-        for name, given in options.items():
-            if given.get("causal", causal) != causal:
-                raise ValueError(f"mixer_options of {name!r} say causal={given['causal']}, the stack causal={causal}")
+        given = options_by_mixer(names, o.mixer_options or {})
+        for name, one in given.items():
+            if one.get("causal", causal) != causal:
+                raise ValueError(f"mixer_options of {name!r} say causal={one['causal']}, the stack causal={causal}")
+        by_mixer = {name: {**resolved_options(name, given[name], 1), "causal": causal} for name in given}
+        without_causal = {name: {k: v for k, v in one.items() if k != "causal"} for name, one in by_mixer.items()}
+        # the value of every option, so that a saved model does not change when a default does
+        self.options = replace(
+            o,
+            mixer=names[0] if len(names) == 1 else names,
+            mixer_options=without_causal[names[0]] if len(set(names)) == 1 else without_causal,
+        )
         self.causal = causal
+        block: dict[str, Any] = {k: v for k, v in vars(o).items() if k not in ("mixer", "mixer_options")}
         self.blocks = nn.ModuleList(
-            SequenceBlock(
-                width,
-                MIXERS[name](width, **self.mixer_options[name]),
-                causal=causal,
-                norm=norm,
-                mlp_ratio=mlp_ratio,
-                local=local,
-                dropout=dropout,
-            )
+            SequenceBlock(width, MIXERS[name](width, **by_mixer[name]), causal=causal, **block)
             for name in (names[i % len(names)] for i in range(depth))
         )
-        self.norm = make_norm(norm, width)
+        self.norm = make_norm(o.norm, width)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return self.norm(self.run_blocks(x, mask))

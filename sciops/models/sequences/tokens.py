@@ -1,25 +1,11 @@
-"""What models of tokens share: checks of their sizes, and tokens looked up in an embedding."""
+"""Input check and embedding of tokens."""
 
 from __future__ import annotations
-
-from numbers import Integral
 
 import torch
 from torch import Tensor, nn
 
 from sciops.models.apply import check_tensor
-
-
-def check_positive(**sizes: int) -> None:
-    for name, value in sizes.items():
-        if not isinstance(value, Integral) or value < 1:
-            raise ValueError(f"{name}={value!r}: expected a positive whole number")
-
-
-def check_depths(**depths: int) -> None:
-    for name, value in depths.items():
-        if not isinstance(value, Integral) or value < 0:
-            raise ValueError(f"{name}={value!r}: expected a whole number, 0 or more")
 
 
 def embedded(embedding: nn.Embedding, tokens: Tensor, mask: Tensor | None) -> Tensor:

@@ -1,11 +1,17 @@
 """Numerical solvers with a learned part: a correction of the solution, or of the coefficient."""
 
-from sciops.models.solvers.corrector import Corrector, corrector
-from sciops.models.solvers.effective_coefficient import EffectiveCoefficient, effective_coefficient
+from sciops.models.solvers.corrector import Corrector, CorrectorOptions, corrector
+from sciops.models.solvers.effective_coefficient import (
+    EffectiveCoefficient,
+    EffectiveCoefficientOptions,
+    effective_coefficient,
+)
 
 __all__ = [
     "Corrector",
+    "CorrectorOptions",
     "EffectiveCoefficient",
+    "EffectiveCoefficientOptions",
     "corrector",
     "effective_coefficient",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,48 +13,74 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from sciops._compiling import functional, one_by_one, refuse_exporting, symbolic
+from sciops._options import Count, names_of, read_options
 from sciops.datasets.fields.normalizers import Normalizer
 from sciops.datasets.fields.torch_data import TensorFields
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, grid_for, wall_of
-from sciops.models.wrappers.normalized import Normalized
+from sciops.models.spine import description
+from sciops.models.wrappers import Normalized
 from sciops.pde import darcy
 from sciops.resampling import resample
 
 
-class Corrector(nn.Module):
-    """u = u_s + N(a, u_s), with u_s a numerical solution of −∇·(a∇u) = f, u = 0 on the wall, and N a network.
+@dataclass(frozen=True, kw_only=True)
+class CorrectorOptions:
+    """Options of `Corrector`.
 
-    The solution on a coarse grid has an error of its own, since the grid does not hold the coefficient between its
-    nodes; N learns that error's regular part. This is a hybrid that is given the equation: compare it with u_s, which
-    `correct = False` returns, before comparing it with networks that are not.
-
-    model : N, any model on (batch, 2, nx, ny) with one channel out, usually with `Normalized` around it
-    forcing : f, a number
-    refine : u_s is solved with `refine` intervals for each of the grid's, log a interpolated linearly between the nodes
-        (an interface between two nodes then costs what its geometric mean costs), and taken at the nodes
-    coarsen : u_s is solved on every `coarsen`-th node and interpolated by sines; cheaper and less accurate. With both 1
-        (default) it is the solution on the grid itself
-    tol : relative residual of the solve; far below the error that is left
-
-    forward(x, grid=None) : (batch, 1, nx, ny), the coefficient, → (batch, 1, nx, ny). With a second channel that is
-        taken to be u_s: training computes it once, see `solved`. Nodes with walls at both ends of both axes. No
-        gradient passes through the solve, under torch.func neither; an exported program takes u_s as second channel.
-
-    Raises ValueError for refine and coarsen that do not fit the grid and for a coefficient that is not positive and
-    finite, naming the sample; what `sciops.pde.darcy.solve` raises.
+    Parameters
+    ----------
+    forcing : float
+        The right-hand side f, one number.
+    refine : int
+        u_s is solved with `refine` intervals for each of the grid's and taken at the grid's nodes. log a is
+        interpolated linearly between the nodes, so the error at an interface between two nodes is that of the geometric
+        mean.
+    coarsen : int
+        u_s is solved on every `coarsen`-th node and interpolated by sines: cheaper and less accurate. With both 1 it is
+        the solution on the grid itself.
+    tol : float
+        Relative residual of the solve; choose it far below the error of the discretisation.
     """
 
-    def __init__(
-        self, model: nn.Module, *, forcing: float = 1.0, refine: int = 1, coarsen: int = 1, tol: float = 1e-6
-    ) -> None:
+    forcing: float = 1.0
+    refine: Count = 1
+    coarsen: Count = 1
+    tol: float = 1e-6
+
+
+class Corrector(nn.Module):
+    """A numerical solution and a learned correction, u = u_s + N(a, u_s).
+
+    u_s is a numerical solution of −∇·(a∇u) = f, u = 0 on the wall, and N a network. The solution on a coarse grid has
+    an error of its own, since the grid does not hold the coefficient between its nodes; N learns the regular part of
+    that error. This hybrid is given the equation: compare it with u_s, which `correct = False` returns, before
+    comparing it with networks that are not.
+
+    ``forward(x, grid=None)`` maps the coefficient (batch, 1, nx, ny) to (batch, 1, nx, ny). A second channel of x is
+    taken to be u_s: training computes it once, see `solved`. The grid has nodes on the walls at both ends of both axes.
+    No gradient passes through the solve, under torch.func neither; an exported program takes u_s as second channel.
+
+    Parameters
+    ----------
+    model : nn.Module
+        N, any model from (batch, 2, nx, ny) to one channel, usually with `Normalized` around it.
+    **options
+        The fields of `CorrectorOptions`.
+
+    Raises
+    ------
+    ValueError
+        For refine and coarsen that do not fit the grid, for a coefficient that is not positive and finite, naming the
+        sample, and what `sciops.pde.darcy.solve` raises.
+    """
+
+    def __init__(self, model: nn.Module, **options: Any) -> None:
         super().__init__()
-        for name, value in (("refine", refine), ("coarsen", coarsen)):
-            if int(value) != value or value < 1:
-                raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
-        if refine > 1 and coarsen > 1:
-            raise ValueError(f"refine={refine} and coarsen={coarsen}: the solve's grid is finer or coarser, give one")
-        self.model, self.forcing, self.refine, self.coarsen, self.tol = model, float(forcing), refine, coarsen, tol
+        self.options = o = read_options(CorrectorOptions, "corrector", options)
+        if o.refine > 1 and o.coarsen > 1:
+            raise ValueError(f"refine={o.refine} and coarsen={o.coarsen}: pass one of them")
+        self.model, self.forcing, self.refine, self.coarsen, self.tol = model, o.forcing, o.refine, o.coarsen, o.tol
         self.correct = True
 
     @property
@@ -63,8 +89,7 @@ class Corrector(nn.Module):
 
     @property
     def config(self) -> dict[str, Any]:
-        options = dict(forcing=self.forcing, refine=self.refine, coarsen=self.coarsen, tol=self.tol)
-        return {"name": "corrector", "options": {"model": config_of(self.model), **options}}
+        return description("corrector", {"model": config_of(self.model), **vars(self.options)})
 
     def grid_for(self, x: Tensor, grid: Grid | None = None) -> Grid:
         if grid is not None:
@@ -188,15 +213,22 @@ def between_nodes(z: Tensor, refine: int) -> Tensor:
 
 
 def corrector(in_channels: int, out_channels: int, *, trunk: str = "fno", **options: Any) -> Corrector:
-    """A `Corrector` around the model called `trunk`, with wall="zero".
+    """A `Corrector` around a model by name, with wall="zero".
 
-    trunk : name for `sciops.build_model`; forcing, refine, coarsen, tol : of `Corrector`; other options : the trunk's
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        1 and 1.
+    trunk : str
+        Name of the network for `build_model`.
+    **options
+        The fields of `CorrectorOptions`, and the options of the network.
     """
     from sciops.models.registry import build_model
 
     if (in_channels, out_channels) != (1, 1):
         raise ValueError(f"corrector: in_channels={in_channels}, out_channels={out_channels}: expected 1 and 1")
-    own = {name: options.pop(name) for name in ("forcing", "refine", "coarsen", "tol") if name in options}
+    own = {name: options.pop(name) for name in names_of(CorrectorOptions) & options.keys()}
     if not trunk.startswith("neuralop:"):
         options.setdefault("wall", "zero")
     network = build_model(trunk, in_channels=2, out_channels=1, **options)

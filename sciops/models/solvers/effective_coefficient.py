@@ -2,57 +2,81 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops._options import Count, names_of, read_options
 from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, grid_for
 from sciops.models.solvers.corrector import between_nodes, checked_coefficient, finer_grid
-from sciops.models.wrappers.normalized import Normalized
+from sciops.models.spine import description
+from sciops.models.wrappers import Normalized
 from sciops.pde import adjoint
 
 _RANGE = 0.3  # typical size of a change of log a, what one unit of the network's output stands for
 
 
+@dataclass(frozen=True, kw_only=True)
+class EffectiveCoefficientOptions:
+    """Options of `EffectiveCoefficient`.
+
+    Parameters
+    ----------
+    forcing : float
+        The right-hand side f, one number.
+    refine : int
+        Intervals of the solve's grid for each of the grid's; log a is interpolated linearly between the nodes.
+    tol : float
+        Relative residual of the solve and of its adjoint.
+    """
+
+    forcing: float = 1.0
+    refine: Count = 1
+    tol: float = 1e-6
+
+
 class EffectiveCoefficient(nn.Module):
-    """u solves −∇·(ã∇u) = f, u = 0 on the wall, with log ã = I log a + N(log a) on the solve's grid.
+    """A solver with a learned coefficient: −∇·(ã∇u) = f, u = 0 on the wall, log ã = I log a + N(log a).
 
-    On a coarse grid the values of a at the nodes do not say what lies between them. N learns the conductance that
-    serves best in its place, numerical upscaling learned from solutions; gradients pass through the solve by its
-    adjoint (`sciops.pde.adjoint`). The result is the solution of an elliptic problem whatever N says: zero on the wall,
-    and positive where f is. This is a hybrid that is given the equation: compare it with the solve alone, which
-    `correct = False` returns.
+    On a coarse grid the values of a at the nodes do not determine the coefficient between them. N learns the
+    conductance that gives the best solution, numerical upscaling learned from solutions; I interpolates to the solve's
+    grid, and gradients pass through the solve by its adjoint (`sciops.pde.adjoint`). The result always solves an
+    elliptic problem: it is zero on the wall, and positive where f is. This hybrid is given the equation: compare it
+    with the solve alone, which `correct = False` returns.
 
-    model : N, from (batch, 1, nx, ny) to (batch, refine², nx, ny): the values at the refine × refine nodes of the
-        solve's grid from each node on; usually with `Normalized` around it
-    forcing : f, a number
-    refine : intervals of the solve's grid for each of the grid's; I interpolates linearly between the nodes
-    tol : relative residual of the solve and of its adjoint
+    ``forward(x, grid=None)`` maps the coefficient (batch, 1, nx, ny) to (batch, 1, nx, ny), at nodes with walls at both
+    ends. N counts in points: on another grid it applies what it learned on its own.
 
-    forward(x, grid=None) : (batch, 1, nx, ny), the coefficient, → (batch, 1, nx, ny). Nodes with walls at both ends.
+    Parameters
+    ----------
+    model : nn.Module
+        N, from (batch, 1, nx, ny) to (batch, refine², nx, ny): the values at the refine × refine nodes of the solve's
+        grid from each node on; usually with `Normalized` around it.
+    **options
+        The fields of `EffectiveCoefficientOptions`.
 
-    N counts in points: on another grid it says what it learned on its own.
-
-    Raises ValueError for a refine below 1, a model with other channels, and a coefficient that is not positive and
-    finite, naming the sample.
+    Raises
+    ------
+    ValueError
+        For a model with another number of channels, and a coefficient that is not positive and finite, naming the
+        sample.
     """
 
     wall = "zero"
 
-    def __init__(self, model: nn.Module, *, forcing: float = 1.0, refine: int = 1, tol: float = 1e-6) -> None:
+    def __init__(self, model: nn.Module, **options: Any) -> None:
         super().__init__()
-        if int(refine) != refine or refine < 1:
-            raise ValueError(f"refine={refine!r}: expected a whole number of at least 1")
-        self.model, self.forcing, self.refine, self.tol = model, float(forcing), refine, tol
+        self.options = o = read_options(EffectiveCoefficientOptions, "effective_coefficient", options)
+        self.model, self.forcing, self.refine, self.tol = model, o.forcing, o.refine, o.tol
         self.correct = True
 
     @property
     def config(self) -> dict[str, Any]:
-        options = dict(forcing=self.forcing, refine=self.refine, tol=self.tol)
-        return {"name": "effective_coefficient", "options": {"model": config_of(self.model), **options}}
+        return description("effective_coefficient", {"model": config_of(self.model), **vars(self.options)})
 
     def grid_for(self, x: Tensor, grid: Grid | None = None) -> Grid:
         return grid_for(self.model, x, grid)
@@ -91,11 +115,17 @@ class EffectiveCoefficient(nn.Module):
 def effective_coefficient(
     in_channels: int, out_channels: int, *, trunk: str = "operator", **options: Any
 ) -> EffectiveCoefficient:
-    """An `EffectiveCoefficient` around the model called `trunk`, which starts as the solve alone.
+    """An `EffectiveCoefficient` around a model by name, which starts as the solve alone.
 
-    trunk : name for `sciops.build_model`; by default the spine with a 3×3 convolution in every block, since what lies
-        between nodes is said by their neighbours
-    forcing, refine, tol : of `EffectiveCoefficient`; other options : the trunk's
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        1 and 1.
+    trunk : str
+        Name of the network for `build_model`; by default the spine with a 3×3 convolution in every block, since the
+        coefficient between nodes depends on the neighbouring nodes.
+    **options
+        The fields of `EffectiveCoefficientOptions`, and the options of the network.
     """
     from sciops.models.registry import build_model
 
@@ -103,7 +133,7 @@ def effective_coefficient(
         raise ValueError(
             f"effective_coefficient: in_channels={in_channels}, out_channels={out_channels}: expected 1 and 1"
         )
-    own = {name: options.pop(name) for name in ("forcing", "refine", "tol") if name in options}
+    own = {name: options.pop(name) for name in names_of(EffectiveCoefficientOptions) & options.keys()}
     if trunk == "operator":
         options = {"mixer": "convolution", "width": 24, "depth": 3, "coordinates": "none"} | options
     channels = int(own.get("refine", 1)) ** 2

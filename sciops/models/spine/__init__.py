@@ -5,7 +5,7 @@ from sciops.models.spine.dealiasing import finer_grid_tables, on_finer_grid
 from sciops.models.spine.features import COORDINATES, coordinate_channels, coordinate_count, wall_mask
 from sciops.models.spine.inputs import check_input
 from sciops.models.spine.norms import NORMS, InstanceNorm, RMSNorm, make_norm
-from sciops.models.spine.operator import Operator, description
+from sciops.models.spine.operator import Operator, OperatorOptions, SpineOptions, description
 
 __all__ = [
     "COORDINATES",
@@ -14,8 +14,10 @@ __all__ = [
     "InstanceNorm",
     "LocalKernel",
     "Operator",
+    "OperatorOptions",
     "RMSNorm",
     "ResidualBlock",
+    "SpineOptions",
     "check_input",
     "coordinate_channels",
     "coordinate_count",

@@ -3,154 +3,182 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from sciops._json import plain
+from sciops._options import Count, CountOrZero, read_options
 from sciops.grids import Grid
 from sciops.mixers import MIXERS, Traits, mixer_names, options_by_mixer, resolved_options, traits_of
 from sciops.models.spine.blocks import ClassicBlock, LocalKernel, ResidualBlock, pointwise
-from sciops.models.spine.features import COORDINATES, coordinate_channels, coordinate_count, wall_mask
+from sciops.models.spine.features import coordinate_channels, coordinate_count, wall_mask
 from sciops.models.spine.inputs import check_input
 from sciops.models.spine.norms import make_norm
 
 
-class Operator(nn.Module):
-    """u = Q ∘ norm ∘ B_depth ∘ … ∘ B_1 ∘ P(a, ξ): a map between fields on a grid.
+@dataclass(frozen=True, kw_only=True)
+class SpineOptions:
+    """Options of every operator on the spine.
 
-    P and Q are pointwise two-layer maps, ξ coordinate channels, and each block B holds one mixer, the only part that
-    moves information between points (besides the 3×3 kernel of `local`).
-
-    in_channels, out_channels : fields in and out
-    width, depth : channels inside, number of blocks
-    mixer : a name in `sciops.mixers.MIXERS`, or several that alternate block by block
-    mixer_options : keyword options of the mixer; for several mixers, options by mixer name. One number of `modes` is
-        that of every axis
-    block : "residual", x + A(mixer(norm x)) then x + mlp(norm x); or "classic", σ(Wx + mixer x + b), the FNO's, where
-        mlp, mlp_ratio, mixer_activation and layer_scale do not apply
-    norm : "rms", "layer", "instance" or "none"; default "rms" for residual blocks and "none" for classic ones
-    mlp, mlp_ratio : "gated", u·GELU(v), or "plain"; hidden width over width, default 1.5 gated and 2 plain; at least
-        one hidden channel
-    mixer_activation : GELU and a linear map after the mixer
-    local : adds a depthwise 3×3 kernel beside the mixer
-    local_padding : what that kernel sees outside the grid: "zeros", or "replicate", the nearest point, which does not
-        jump there and so carries over to finer grids
-    dilate : spreads that kernel by round(reference spacing / spacing) per axis, so that it keeps its physical reach on
-        a finer grid; without a reference the spread is 1
-    coordinates : "linear", "periodic", "wall", "none" (`coordinate_channels`), or "auto": none where the reference grid
-        is periodic and for the sine basis, which knows the wall and then runs on finer grids as it is; wall features
-        for the cosine bases; linear for every other mixer
-    wall : "zero" sets the output to exactly 0 on the nodes that lie on the domain's wall
-    grid : reference Grid (or its dict), usually that of the training data; kept in `config`
-    reference_spacing : spacing that the local kernel was made for, per axis; default the reference grid's
-    dealias : evaluates the blocks' nonlinearities on a grid of `dealias` times the points (`on_finer_grid`)
-    layer_scale : initial value of a per-channel scale on each residual branch; None leaves it out
-    ndim : number of axes; default that of the grid, or of the mixer's modes, or 2
-
-    forward(x, grid=None) : (batch, in_channels, *grid) → (batch, out_channels, *grid). Without a grid the field is
-        taken to lie on the reference grid's extent (`grid_for`).
-
-    Raises ValueError for unknown names, sizes that do not fit, and a grid whose domain is not the reference's.
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Number of fields in and out.
+    width, depth : int
+        Number of channels inside and of blocks.
+    block : str
+        "residual": x + A(mixer(norm x)), then x + mlp(norm x). "classic": σ(Wx + mixer x + b), that of the FNO, to
+        which mlp, mlp_ratio, mixer_activation and layer_scale do not apply.
+    norm : str, optional
+        "rms", "layer", "instance" or "none"; by default "rms" in residual blocks and "none" in classic ones.
+    mlp, mlp_ratio : str, float
+        "gated", u·GELU(v), or "plain"; hidden width over width, by default 1.5 for gated and 2 for plain. There is at
+        least one hidden channel.
+    mixer_activation : bool
+        A GELU and a linear map after the mixer.
+    local : bool
+        A depthwise 3×3 convolution beside the mixer.
+    local_padding : str
+        Padding of that convolution: "zeros", or "replicate", the nearest point. The latter has no jump at the boundary
+        and therefore works on finer grids too.
+    dilate : bool
+        Dilates that convolution by round(reference spacing / spacing) along each axis, so that it covers the same
+        length on a finer grid. Without a reference the dilation is 1.
+    coordinates : str
+        Coordinate channels: "linear", "periodic", "wall", "none" (see `coordinate_channels`) or "auto": "none" on a
+        periodic reference grid, otherwise what the mixer declares, "linear" where mixers disagree.
+    wall : str
+        "zero" sets the output to exactly 0 at the nodes on the domain's wall.
+    grid : Grid or mapping, optional
+        Reference grid, usually that of the training data.
+    reference_spacing : float or sequence of float, optional
+        Spacing that the convolution was trained at, per axis; by default that of the reference grid.
+    dealias : int
+        The nonlinearities of the blocks are evaluated on a grid with `dealias` times the points (`on_finer_grid`).
+    layer_scale : float, optional
+        Initial value of a scale per channel on each residual branch; None leaves it out.
+    ndim : int, optional
+        Number of axes; by default that of the grid, or of the mixer's modes, or 2.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        *,
-        width: int = 32,
-        depth: int = 4,
-        mixer: str | Sequence[str] = "spectral",
-        mixer_options: Mapping[str, Any] | None = None,
-        block: str = "residual",
-        norm: str | None = None,
-        mlp: str = "gated",
-        mlp_ratio: float | None = None,
-        mixer_activation: bool = True,
-        local: bool = False,
-        local_padding: str = "zeros",
-        dilate: bool = True,
-        coordinates: str = "auto",
-        wall: str = "none",
-        grid: Grid | Mapping[str, Any] | None = None,
-        reference_spacing: float | Sequence[float] | None = None,
-        dealias: int = 1,
-        layer_scale: float | None = None,
-        ndim: int | None = None,
-    ) -> None:
+    in_channels: Count = 1
+    out_channels: Count = 1
+    width: Count = 32
+    depth: CountOrZero = 4
+    block: Literal["residual", "classic"] = "residual"
+    norm: str | None = None
+    mlp: str = "gated"
+    mlp_ratio: float | None = None
+    mixer_activation: bool = True
+    local: bool = False
+    local_padding: str = "zeros"
+    dilate: bool = True
+    coordinates: Literal["auto", "linear", "periodic", "wall", "none"] = "auto"
+    wall: Literal["none", "zero"] = "none"
+    grid: Grid | Mapping[str, Any] | None = None
+    reference_spacing: float | Sequence[float] | None = None
+    dealias: Count = 1
+    layer_scale: float | None = None
+    ndim: Count | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorOptions(SpineOptions):
+    """Options of `Operator`: those of the spine, and its mixers.
+
+    Parameters
+    ----------
+    mixer : str or sequence of str
+        A name in `sciops.mixers.MIXERS`, or several that alternate block by block.
+    mixer_options : mapping, optional
+        Options of the mixer; for several mixers, options by mixer name. A single number of `modes` holds for every
+        axis.
+    """
+
+    mixer: str | Sequence[str] = "spectral"
+    mixer_options: Mapping[str, Any] | None = None
+
+
+class Operator(nn.Module):
+    """A map between fields on a grid, u = Q ∘ norm ∘ B_depth ∘ … ∘ B_1 ∘ P(a, ξ).
+
+    P and Q are pointwise two-layer maps and ξ coordinate channels. Each block B holds one mixer, the only part that
+    moves information between points, besides the 3×3 convolution of `local`.
+
+    ``forward(x, grid=None)`` maps (batch, in_channels, *grid) to (batch, out_channels, *grid). Without a grid the field
+    is assumed to cover the reference grid's extent, see `grid_for`.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Number of fields in and out.
+    **options
+        The fields of `OperatorOptions`.
+
+    Raises
+    ------
+    TypeError
+        For an unknown option.
+    ValueError
+        For unknown names, sizes that do not fit, and a grid whose domain is not the reference grid's.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
         super().__init__()
-        for name, value in dict(in_channels=in_channels, out_channels=out_channels, width=width).items():
-            _check(int(value) == value and value > 0, f"{name}={value!r}: expected a positive whole number")
-        _check(depth >= 0 and int(depth) == depth, f"depth={depth!r}: expected a whole number, 0 or more")
-        _check(int(dealias) == dealias and dealias >= 1, f"dealias={dealias!r}: expected a whole number, 1 or more")
-        _check(block in ("residual", "classic"), f"block={block!r}: expected 'residual' or 'classic'")
-        _check(wall in ("none", "zero"), f"wall={wall!r}: expected 'none' or 'zero'")
-        names = mixer_names(mixer)
-        options = options_by_mixer(names, mixer_options or {})
-        reference = Grid.from_dict(dict(grid)) if isinstance(grid, Mapping) else grid
+        given = dict(options, in_channels=in_channels, out_channels=out_channels)
+        o = read_options(OperatorOptions, "operator", given)
+        names = mixer_names(o.mixer)
+        by_mixer = options_by_mixer(names, o.mixer_options or {})
+        reference = Grid.from_dict(dict(o.grid)) if isinstance(o.grid, Mapping) else o.grid
 
         self.in_channels, self.out_channels = in_channels, out_channels
-        self.reference, self.wall, self.dilate = reference, wall, dilate
-        _check(ndim is None or (int(ndim) == ndim and ndim >= 1), f"ndim={ndim!r}: expected a number of axes")
-        known = _axes_of(options) if reference is None else reference.ndim
-        self.ndim = known if ndim is None else int(ndim)
-        _check(
-            reference is None or reference.ndim == self.ndim,
-            f"ndim={ndim}: the grid has {reference.ndim if reference is not None else 0} axes; leave ndim out",
-        )
-        options = {name: resolved_options(name, options[name], self.ndim) for name in options}
-        traits = {traits_of(name, options[name]) for name in options}
+        self.reference, self.wall, self.dilate = reference, o.wall, o.dilate
+        known = _axes_of(by_mixer) if reference is None else reference.ndim
+        self.ndim = known if o.ndim is None else o.ndim
+        if reference is not None and reference.ndim != self.ndim:
+            raise ValueError(f"ndim={o.ndim}: the grid has {reference.ndim} axes; leave ndim out")
+        by_mixer = {name: resolved_options(name, by_mixer[name], self.ndim) for name in by_mixer}
+        traits = {traits_of(name, by_mixer[name]) for name in by_mixer}
         self.periodic = any(one.periodic for one in traits)
-        self.coordinates = _automatic(traits, reference) if coordinates == "auto" else coordinates
-        _check(self.coordinates in COORDINATES, f"coordinates={coordinates!r}: expected 'auto' or one of {COORDINATES}")
-        self.reference_spacing = _spacing(reference_spacing, reference, self.ndim)
-        if norm is None:
-            norm = "rms" if block == "residual" else "none"
-        if mlp_ratio is None:
-            mlp_ratio = 1.5 if mlp == "gated" else 2.0
+        self.coordinates = _automatic(traits, reference) if o.coordinates == "auto" else o.coordinates
+        self.reference_spacing = _spacing(o.reference_spacing, reference, self.ndim)
+        norm = o.norm if o.norm is not None else "rms" if o.block == "residual" else "none"
+        mlp_ratio = o.mlp_ratio if o.mlp_ratio is not None else 1.5 if o.mlp == "gated" else 2.0
 
-        self.lift = pointwise((in_channels + coordinate_count(self.coordinates, self.ndim), 2 * width, width))
-        shared = dict(norm=norm, dealias=dealias, periodic=self.periodic)
-        residual = dict(mlp=mlp, mlp_ratio=mlp_ratio, mixer_activation=mixer_activation, layer_scale=layer_scale)
+        self.lift = pointwise((in_channels + coordinate_count(self.coordinates, self.ndim), 2 * o.width, o.width))
+        shared: dict[str, Any] = dict(norm=norm, dealias=o.dealias, periodic=self.periodic)
+        residual: dict[str, Any] = dict(
+            mlp=o.mlp, mlp_ratio=mlp_ratio, mixer_activation=o.mixer_activation, layer_scale=o.layer_scale
+        )
         blocks: list[nn.Module] = []
-        for layer in range(depth):
+        for layer in range(o.depth):
             name = names[layer % len(names)]
-            part = MIXERS[name](width, **options[name])
-            kernel = LocalKernel(width, self.ndim, padding=local_padding) if local else None
-            if block == "residual":
-                blocks.append(ResidualBlock(width, part, local=kernel, **shared, **residual))
+            part = MIXERS[name](o.width, **by_mixer[name])
+            kernel = LocalKernel(o.width, self.ndim, padding=o.local_padding) if o.local else None
+            if o.block == "residual":
+                blocks.append(ResidualBlock(o.width, part, local=kernel, **shared, **residual))
             else:
-                blocks.append(ClassicBlock(width, part, local=kernel, last=layer == depth - 1, **shared))
+                blocks.append(ClassicBlock(o.width, part, local=kernel, last=layer == o.depth - 1, **shared))
         self.blocks = nn.ModuleList(blocks)
-        self.norm = make_norm(norm if block == "residual" else "none", width)
-        self.project = pointwise((width, 2 * width, out_channels))
+        self.norm = make_norm(norm if o.block == "residual" else "none", o.width)
+        self.project = pointwise((o.width, 2 * o.width, out_channels))
 
         self.config = description(
             "operator",
-            in_channels=in_channels,
-            out_channels=out_channels,
-            width=width,
-            depth=depth,
-            mixer=names[0] if len(names) == 1 else names,
-            mixer_options=options[names[0]] if len(names) == 1 else options,
-            block=block,
-            norm=norm,
-            mlp=mlp,
-            mlp_ratio=mlp_ratio,
-            mixer_activation=mixer_activation,
-            local=local,
-            local_padding=local_padding,
-            dilate=dilate,
-            coordinates=self.coordinates,
-            wall=wall,
-            grid=reference,
-            reference_spacing=self.reference_spacing,
-            dealias=dealias,
-            layer_scale=layer_scale,
-            ndim=self.ndim,
+            replace(
+                o,
+                mixer=names[0] if len(names) == 1 else names,
+                mixer_options=by_mixer[names[0]] if len(names) == 1 else by_mixer,
+                norm=norm,
+                mlp_ratio=mlp_ratio,
+                coordinates=self.coordinates,
+                grid=reference,
+                reference_spacing=self.reference_spacing,
+                ndim=self.ndim,
+            ),
         )
 
     def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
@@ -216,17 +244,17 @@ class Operator(nn.Module):
         return tuple(max(1, round(ref / h)) for ref, h in zip(self.reference_spacing, grid.spacing))
 
 
-def description(name: str, **options: Any) -> dict[str, Any]:
-    """{"name": name, "options": options} in JSON's own types; raises TypeError for what JSON cannot hold."""
+def description(name: str, options: Any) -> dict[str, Any]:
+    """The config of a model, {"name": name, "options": options} in types that JSON has.
+
+    options : a dataclass or a dict
+
+    Raises TypeError for an option that JSON cannot hold.
+    """
     try:
         return {"name": name, "options": plain(options)}
     except TypeError as error:
         raise TypeError(f"{name}: {error}; other options could not be saved with the model") from None
-
-
-def _check(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)
 
 
 def _automatic(traits: Collection[Traits], reference: Grid | None) -> str:
@@ -249,5 +277,6 @@ def _spacing(value: Any, reference: Grid | None, ndim: int) -> tuple[float, ...]
     if value is None:
         return None if reference is None else reference.spacing
     values = (float(value),) * ndim if isinstance(value, (int, float)) else tuple(float(v) for v in value)
-    _check(len(values) == ndim and min(values) > 0, f"reference_spacing={value!r}: expected {ndim} positive lengths")
+    if len(values) != ndim or min(values) <= 0:
+        raise ValueError(f"reference_spacing={value!r}: expected {ndim} positive lengths")
     return values

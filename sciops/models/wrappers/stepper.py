@@ -2,89 +2,103 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sciops._options import Count, CountOrZero, Within, part_of, read_options
 from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, grid_for, wall_of
+from sciops.models.spine import description
 from sciops.models.wrappers.normalized import Normalized
 from sciops.models.wrappers.step_statistics import fitted
 
-GRADIENT = ("full", "pushforward", "random", "detached")
-_LATER = {"forcings": 0, "time_step": False}  # options that came later: left out of descriptions where not used
+_LATER = {"forcings": 0, "time_step": False}  # newer options: left out of descriptions where not used
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepperOptions:
+    """Options of `Stepper`.
+
+    Parameters
+    ----------
+    channels : int
+        Number of variables in a frame.
+    history : int
+        Number of frames that S sees, h, oldest first; constants c follow them and stay the same from step to step.
+    steps : int
+        Number of steps that forward takes. 1 is teacher forcing: every input is a true window.
+    residual : bool
+        S predicts the increment, with `time_step` the increment per unit of time, u_{k+1} = u_k + (t_{k+1} − t_k) S,
+        which holds for steps of any length; False: S predicts the next frame itself.
+    gradient : str
+        How the loss of the unrolled steps reaches the parameters, and which frames forward returns:
+
+        * "full": all frames, gradients through the whole chain (backpropagation through time)
+        * "pushforward": the last frame alone; the steps before it are taken without gradient, so that S learns from
+          its own outputs (the stability term of Brandstetter, Worrall and Welling, arXiv:2202.03376, with a fixed
+          number of steps and no adversarial term). Targets are the frames of ``TrajectoryDataset(lead=steps − 1)``
+        * "random": in training the k-th frame alone, as by "pushforward", with k drawn for every step of training from
+          1 … min(epoch, `steps`): their whole scheme, as in their code. `fit` draws k, equal in all processes and
+          micro-batches, and selects the target among ``TrajectoryDataset(horizon=steps)``; in a custom loop call `draw`
+          and `target`. In evaluation mode all frames
+        * "detached": all frames, each computed without gradient into the frames before it: for a loss that is a sum
+          over frames, the sum of the pushforward losses of 1 … `steps` steps, whose first term is the one-step loss;
+          "random" estimates it for the cost of one backward step
+    noise : float
+        Standard deviation of Gaussian noise added to the input frames in training, in units of S's own input normaliser
+        (of the fields without one); the increment leads from the noisy frame to the true next one (Sanchez-Gonzalez et
+        al., arXiv:2002.09405, who use 3e-4). Drawn from torch's global generator, which `fit` seeds.
+    forcings : int
+        Number of fields f that are known at every time; a step sees them at its start and at its end.
+    time_step : bool
+        The length of a step is an input of S.
+    """
+
+    channels: Count
+    history: Count = 1
+    steps: Count = 1
+    residual: bool = True
+    gradient: Literal["full", "pushforward", "random", "detached"] = "full"
+    noise: Annotated[float, Within(0)] = 0.0
+    forcings: CountOrZero = 0
+    time_step: bool = False
 
 
 class Stepper(nn.Module):
-    """u_{k+1} = u_k + S(u_{k−h+1}, …, u_k; c; f_k, f_{k+1}; t_{k+1} − t_k), unrolled over `steps` steps of its own.
+    """A model of one time step, unrolled: u_{k+1} = u_k + S(u_{k−h+1}, …, u_k; c; f_k, f_{k+1}; t_{k+1} − t_k).
 
-    model : S, (batch, history·channels + constants + 2·forcings (+ 1 with `time_step`), *grid) → (batch, channels,
-        *grid). `Stepper.normalized` wraps it in the statistics of states and increments
-    channels : variables in a frame
-    history : frames that S sees, h, oldest first; constants c follow them and stay the same from step to step
-    steps : steps that forward takes. 1 is teacher forcing: every input is a true window
-    residual : S predicts the increment, and with `time_step` the increment per unit of time, u_{k+1} = u_k +
-        (t_{k+1} − t_k) S, which steps of all lengths have in common; False: the next frame itself
-    gradient : how the loss of the unrolled steps reaches the parameters, and which frames forward returns
-        "full"         all frames, gradients through the whole chain (backpropagation through time)
-        "pushforward"  the last frame alone; the steps before it are taken without gradient, so that S learns from
-                       inputs as it makes them itself (the stability term of Brandstetter, Worrall and Welling,
-                       arXiv:2202.03376, with a fixed number of steps and no adversarial term). Targets are the frames
-                       of ``TrajectoryDataset(lead=steps − 1)``
-        "random"       in training the k-th frame alone, as by "pushforward", with k drawn for every step of training
-                       from 1 … min(epoch, `steps`): their whole scheme, as in their code. `fit` draws, alike in all
-                       processes and micro-batches, and picks the target among ``TrajectoryDataset(horizon=steps)``;
-                       in a loop of your own `draw` and `target` do so. In evaluation mode all frames
-        "detached"     all frames, each made without gradient into the frames before it: for a loss that is a sum over
-                       frames, the sum of the pushforward losses of 1 … `steps` steps, whose first term is the one-step
-                       loss; "random" is an estimate of it for the cost of one backward step
-    noise : standard deviation of Gaussian noise that is added to the frames seen, while training, in units of S's own
-        input normaliser (of the fields without one); the increment leads from the noisy frame to the true next one
-        (Sanchez-Gonzalez et al., arXiv:2002.09405, who use 3e-4). Drawn from torch's global generator, which `fit`
-        seeds
-    forcings : fields f that are known at every time; a step sees them where it starts and where it ends
-    time_step : whether a step is told how long it takes
+    ``forward(x, grid=None)`` takes x as `TrajectoryDataset` gives it, (batch, history·channels + constants + known,
+    *grid) with known = (steps + 1)·forcings, oldest first, then with `time_step` the length of each step. It returns
+    (batch, frames·channels, *grid), frames in order.
 
-    forward(x, grid=None) : x as `TrajectoryDataset` gives it, (batch, history·channels + constants + known, *grid) with
-        known = (steps + 1)·forcings, oldest first, then with `time_step` the time that each of the steps takes
-        → (batch, frames·channels, *grid), frames in order
+    Parameters
+    ----------
+    model : nn.Module
+        S, (batch, history·channels + constants + 2·forcings (+ 1 with `time_step`), *grid) → (batch, channels, *grid).
+        `Stepper.normalized` wraps it in the statistics of states and increments.
+    **options
+        The fields of `StepperOptions`.
 
-    Raises ValueError for numbers below 1, an unknown `gradient`, and an input with too few channels.
+    Raises
+    ------
+    TypeError
+        For an unknown option.
+    ValueError
+        For values that do not fit, and an input with too few channels.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        *,
-        channels: int,
-        history: int = 1,
-        steps: int = 1,
-        residual: bool = True,
-        gradient: str = "full",
-        noise: float = 0.0,
-        forcings: int = 0,
-        time_step: bool = False,
-    ) -> None:
+    def __init__(self, model: nn.Module, **options: Any) -> None:
         super().__init__()
-        for name, value, least in (
-            ("channels", channels, 1),
-            ("history", history, 1),
-            ("steps", steps, 1),
-            ("forcings", forcings, 0),
-        ):
-            if int(value) != value or value < least:
-                raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
-        if gradient not in GRADIENT:
-            raise ValueError(f"gradient={gradient!r}: expected one of {', '.join(GRADIENT)}")
-        if not 0 <= noise < float("inf"):
-            raise ValueError(f"noise={noise!r}: expected a number of at least 0")
-        self.model, self.channels, self.history, self.steps = model, channels, history, steps
-        self.residual, self.gradient, self.noise = residual, gradient, noise
-        self.forcings, self.time_step = forcings, bool(time_step)
-        self.drawn = steps
+        o = read_options(StepperOptions, "stepper", options)
+        self.model, self.channels, self.history, self.steps = model, o.channels, o.history, o.steps
+        self.residual, self.gradient, self.noise = o.residual, o.gradient, o.noise
+        self.forcings, self.time_step = o.forcings, bool(o.time_step)
+        self.drawn = o.steps
 
     @classmethod
     def normalized(cls, model: nn.Module, data: Any, *, residual: bool = True, **options: Any) -> Stepper:
@@ -120,10 +134,9 @@ class Stepper(nn.Module):
 
     @property
     def config(self) -> dict[str, Any]:
-        names = ("channels", "history", "steps", "residual", "gradient", "noise")
-        options = {"model": config_of(self.model), **{n: getattr(self, n) for n in names}}
-        options |= {n: getattr(self, n) for n, unused in _LATER.items() if getattr(self, n) != unused}
-        return {"name": "stepper", "options": options}
+        options = part_of(self, StepperOptions)  # of the attributes, which users may set
+        used = {k: v for k, v in options.items() if k not in _LATER or v != _LATER[k]}
+        return description("stepper", {"model": config_of(self.model), **used})
 
     def grid_for(self, x: Tensor, grid: Grid | None = None) -> Grid:
         return grid_for(self.model, x, grid)
