@@ -1,4 +1,4 @@
-"""A model made from a description that others wrote, when its tensors are known to fit those of a file."""
+"""Builds a model from an untrusted description, if it fits the tensors of a file."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from torch.overrides import TorchFunctionMode
 
 from sciops._budget import OverBudget, Spending
 
-_PER_BYTE = 8  # bytes of all tensors that are made on the way, for each byte of those in the file
-# Operations for an object of the budget, and for a tensor of the file: our models take two to eight a tensor.
+_PER_BYTE = 8  # bytes of all tensors created while building, per byte of the tensors in the file
+# Operations per object of the budget, and per tensor of the file: our models take two to eight per tensor.
 _PER_OBJECT, _PER_TENSOR = 0.05, 100
-# On the meta device these change neither shape nor kind of number, but torch imports its compiler to see it: 1.5 s.
+# On the meta device these change neither shape nor dtype, but torch imports its compiler to find out: 1.5 s.
 _IN_PLACE = {
     getattr(Tensor, f"{name}_")
     for name in ("add", "clamp", "copy", "div", "erfinv", "fill", "mul", "normal", "sub", "uniform", "zero")
@@ -40,13 +40,13 @@ class Stored:
 
 
 def build_to_fit(build: Callable[[], nn.Module], stored: Mapping[str, Stored], source: Any) -> nn.Module:
-    """``build()``, called only when what it makes has the names, shapes and kinds of number of the `stored` tensors.
+    """The result of ``build()``, if it has the names, shapes and kinds of dtype of the `stored` tensors.
 
-    They are compared on the meta device, where tensors take no memory, by a first call that ends when it makes more
-    than these tensors can need. A model that cannot be made there is made once, within the same bounds.
+    A first call on the meta device, where tensors take no memory, compares them; it stops as soon as it creates more
+    than these tensors can need. A model that cannot be built there is built once, within the same bounds.
 
-    What the bounds are follows from the budget in force; the file's own size counts eightfold, since a model is more
-    than its weights on the way to them.
+    The bounds follow from the budget in force; the file's own size counts eightfold, since building a model takes more
+    memory than its weights.
 
     Raises ValueError naming `source` and the first tensor that differs, OverBudget, and what `build` raises.
     """
@@ -56,7 +56,7 @@ def build_to_fit(build: Callable[[], nn.Module], stored: Mapping[str, Stored], s
                 _check_fit(build(), stored)
         except (OverBudget, Misfit):
             raise
-        except Exception:  # of the description, and then this call raises it too, or of the meta device
+        except Exception:  # caused by the description, and then this call raises it too, or by the meta device
             with _Bounds(stored, source):
                 _check_fit(model := build(), stored)
             return model
@@ -66,11 +66,11 @@ def build_to_fit(build: Callable[[], nn.Module], stored: Mapping[str, Stored], s
 
 
 class Misfit(Exception):
-    """The described model and the tensors of the file are not of each other."""
+    """The described model does not fit the tensors of the file."""
 
 
 class _Bounds(TorchFunctionMode):
-    """Ends what takes longer than the budget allows, makes tensors far larger than the stored ones, or far more."""
+    """Stops a construction that exceeds the budget, or creates far larger or far more tensors than the stored ones."""
 
     def __init__(self, stored: Mapping[str, Stored], source: Any) -> None:
         super().__init__()
@@ -95,12 +95,12 @@ class _Bounds(TorchFunctionMode):
 
 
 def _is_among(made: Tensor, args: Sequence[Any]) -> bool:
-    """Whether the tensor takes no memory of its own: one of the arguments, or a view."""
+    """Whether the tensor has no memory of its own: it is one of the arguments, or a view."""
     return made._is_view() or any(made is one for one in args)
 
 
 def _without_compiler(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor | None:
-    """What the call returns on the meta device, where torch needs more than a moment to say it; None for all others."""
+    """The result of a call on the meta device that torch computes slowly; None for all other calls."""
     if func in _DRAWN and torch.device(kwargs.get("device") or "cpu").type == "meta":
         return torch.empty(*args, **{name: value for name, value in kwargs.items() if name != "generator"})
     if not args or not isinstance(args[0], Tensor) or not args[0].is_meta:

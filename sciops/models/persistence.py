@@ -1,4 +1,4 @@
-"""Models on disk: config.json and model.safetensors, nothing that runs code when it is read."""
+"""Saved models: config.json and model.safetensors, which run no code when they are read."""
 
 from __future__ import annotations
 
@@ -26,22 +26,38 @@ _FORMAT = "2"
 
 
 def save_model(model: nn.Module, folder: str | Path, extra: Mapping[str, Any] | None = None) -> Path:
-    """Writes the model, wrappers and normalisers included, to `folder`; returns the folder.
+    """Saves a model with its wrappers and normalisers to a folder.
 
-    model : one of `build_model`, or `Normalized`, `Latent`, `SymmetryAveraged`, `Stepper` around one
-    extra : anything JSON can hold; `read_config(folder)["extra"]` gives it back
+    ``config.json`` holds the description and `extra`; ``model.safetensors`` holds the tensors with their dtypes, and in
+    its header the description and `extra` again and a digest of everything (SHA-256). Each file is written atomically,
+    so that an existing model stays loadable until the new one is complete. The weights are written first; `load_model`
+    reports an interruption between the two files.
 
-    ``config.json`` holds the description and `extra`, ``model.safetensors`` the tensors with their dtypes, and in its
-    header both of those once more and a digest of everything (SHA-256). Each file is replaced as a whole, so that a
-    model that is there stays loadable until the new one is; the weights come first, and `load_model` tells when a
-    break between the two left them apart.
+    Parameters
+    ----------
+    model : nn.Module
+        One of `build_model`, or `Normalized`, `Latent`, `SymmetryAveraged`, `Stepper` around one.
+    folder : str or Path
+        Created if it does not exist.
+    extra : mapping, optional
+        Anything JSON can hold; `read_config(folder)["extra"]` returns it.
 
-    Raises TypeError for a model without a description, OSError for a folder that cannot be written.
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    TypeError
+        For a model without a description.
+    OSError
+        For a folder that cannot be written.
     """
     from safetensors.torch import save
 
     folder, described = writable_folder(folder), plain(config_of(model))
-    # a compiled model inside a wrapper puts its own level into the names
+    # torch.compile adds a level to the names of the model inside a wrapper
     state = {name.replace("_orig_mod.", ""): value for name, value in unwrapped(model).state_dict().items()}
     tensors, complex_names = {}, []
     for name, tensor in state.items():
@@ -129,7 +145,7 @@ def model_folder(folder: str | Path) -> Path:
 
 
 def read_config(folder: str | Path, *, accept_edits: bool = False, budget: Budget | None = None) -> dict[str, Any]:
-    """config.json of a saved model: {"model": description, "extra": what was given to `save_model`}.
+    """The config.json of a saved model: {"model": description, "extra": what was given to `save_model`}.
 
     Raises ValueError where it is not what was saved, unless `accept_edits`; see `load_model`.
     """

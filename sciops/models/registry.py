@@ -58,16 +58,31 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 
 def build_model(name: str, *, in_channels: int = 1, out_channels: int = 1, **options: Any) -> nn.Module:
-    """The model called `name` in `MODELS`, or neuraloperator's class X for "neuralop:X".
+    """Builds a model by name.
 
-    All take (batch, in_channels, *grid) and carry `.config`, {"name", "options"}, from which `load_model` builds them
-    again. Operators take an optional grid too and return (batch, out_channels, *grid); "classifier" and
-    "transformers:…" take images and return logits (batch, out_channels); "language" takes tokens (batch, n), `symbols`
-    of them instead of channels, and returns logits (batch, n, symbols), "encoder_decoder" two sequences of them. The
-    options are those of the function or class in `MODELS`.
+    All models take (batch, in_channels, *grid) and have a `config`, {"name", "options"}, from which `load_model` builds
+    them again. Operators also take a grid and return (batch, out_channels, *grid). "classifier" and "transformers:…"
+    take images and return logits (batch, out_channels). "language" takes tokens (batch, n), has `symbols` instead of
+    channels, and returns logits (batch, n, symbols); "encoder_decoder" takes two sequences of tokens.
 
-    Raises ValueError for an unknown name and TypeError for an unknown option, naming the known ones.
+    Parameters
+    ----------
+    name : str
+        A name in `MODELS`, or "neuralop:X" for the class X of neuraloperator.
+    in_channels, out_channels : int
+        Number of channels in and out.
+    **options
+        Of the function or class in `MODELS`, such as `FNOOptions` for "fno".
 
+    Raises
+    ------
+    ValueError
+        For an unknown name and for a value that an option cannot have.
+    TypeError
+        For an unknown option, naming the known ones.
+
+    Examples
+    --------
     >>> model = build_model("fno", in_channels=1, out_channels=1, width=32, depth=4, modes=(12, 12))
     """
     make = MODELS.get(name)
@@ -81,9 +96,9 @@ def build_model(name: str, *, in_channels: int = 1, out_channels: int = 1, **opt
 
 
 def model_from_config(config: Mapping[str, Any]) -> nn.Module:
-    """The model, wrappers included, that `config` describes, with fresh weights.
+    """The model that a config describes, with its wrappers and fresh weights.
 
-    Raises ValueError or TypeError where the description does not hold together.
+    Raises ValueError or TypeError for a config that describes no model.
     """
     try:
         name, options = config["name"], dict(config["options"])

@@ -41,11 +41,7 @@ SMALL = dict(width=8, depth=1)
         ("fno", dict(SMALL, modes="8"), "fno: modes='8': expected a whole number of at least 1 or a sequence of which"),
         ("mano", dict(SMALL, grid=(8, 8)), r"mano: grid=\(8, 8\): expected a Grid or a dict or None"),
         ("corrector", dict(SMALL, refine=1.5), "corrector: refine=1.5: expected a whole number of at least 1"),
-        (
-            "speech",
-            dict(out_channels=3, hidden="12"),
-            "hidden='12': expected a sequence of which each is a whole number",
-        ),
+        ("speech", dict(out_channels=3, hidden="12"), "hidden='12': expected a sequence of which each"),
         ("speech_encoder", dict(in_channels=2), "speech_encoder: in_channels=2: expected 1"),
         ("recurrent", dict(width=True), "width=True: expected a whole number"),
     ],

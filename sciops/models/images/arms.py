@@ -1,4 +1,4 @@
-"""Classifiers of one size: the same stages with different mixers, and the two of transformers."""
+"""Classifiers with equal numbers of parameters: the same stages with different mixers, and ViT and SwinV2."""
 
 from __future__ import annotations
 
@@ -28,22 +28,38 @@ def classifier_arms(
     only: Sequence[str] | None = None,
     **options: Any,
 ) -> dict[str, Callable[[], nn.Module]]:
-    """Constructors of classifiers with `parameters` ± 3 % parameters each, by name.
+    """Constructors, by name, of classifiers with `parameters` ± 3 % parameters each.
 
     * ``multipole``, ``window`` (shifted in every second block), ``attention`` (full), ``spectral``: `Classifier`s with
       these mixers, stage i twice as wide as stage i − 1, on patches of `patch` pixels
     * ``ViT``: as many blocks on patches of 2·`patch` pixels
     * ``SwinV2``: the same stages, windows of as many cells as the last stage has, up to 7
 
-    image_size : pixels per axis, from which follow the positions of ViT, SwinV2's windows and the spectral modes: half
-        of the points of every stage, at most 8. All arms take other sizes too
-    mlp_ratio : hidden width over width that arms come close to: widths go in steps of `heads`, and the hidden width
-        takes up the rest
-    only : names to make, all unless given
-    options : of `Classifier`, for the arms that are one, and drop_path for all
+    A constructor draws the weights from torch's global generator: seed it before the call.
 
-    The weights are drawn from torch's generator in the call: seed it before. Raises ValueError where no width fits, and
-    ImportError for ViT and SwinV2 without transformers.
+    Parameters
+    ----------
+    image_size : int or sequence of int
+        Pixels per axis. It determines the positions of ViT, SwinV2's windows and the spectral modes: half of the points
+        of every stage, at most 8. All arms accept other sizes too.
+    channels, classes, parameters : int
+        Number of image channels, of classes and of parameters.
+    patch, depths, window, heads
+        As in `ClassifierOptions`.
+    mlp_ratio : float
+        Target for hidden width over width: widths are multiples of `heads`, and the hidden width is chosen to match the
+        number of parameters.
+    only : sequence of str, optional
+        Names to make; by default all.
+    **options
+        Of `Classifier`, for the arms that are classifiers, and drop_path for all.
+
+    Raises
+    ------
+    ValueError
+        Where no width fits.
+    ImportError
+        For ViT and SwinV2 without transformers.
     """
     height, width = (image_size,) * 2 if isinstance(image_size, int) else image_size
     grids = [tuple(-(-n // (patch * 2**i)) for n in (height, width)) for i in range(len(depths))]
@@ -72,7 +88,7 @@ def classifier_arms(
     names = tuple(recipes) if only is None else tuple(only)
     unknown = [name for name in names if name not in recipes]
     if unknown:
-        raise ValueError(f"only={only!r}: {unknown[0]!r} is none of {tuple(recipes)}")
+        raise ValueError(f"only={only!r}: {unknown[0]!r} is not one of {tuple(recipes)}")
     arms = {}
     for name in names:
         try:
@@ -86,10 +102,10 @@ def classifier_arms(
 def match_parameters(
     make: Callable[[int, float], nn.Module], parameters: int, *, step: int = 4, mlp_ratio: float = 2.0
 ) -> tuple[int, float]:
-    """(width, ratio), such that make(width, ratio) has `parameters` ± 3 % parameters.
+    """A width and MLP ratio for which make(width, ratio) has `parameters` ± 3 % parameters.
 
-    Of all widths that are multiples of `step` and can be filled up with a ratio between 0.5 and 8, the one whose ratio
-    lies closest to `mlp_ratio`. Nothing but shapes is made. Raises ValueError where no width fits.
+    Of all widths that are multiples of `step` and fit with a ratio between 0.5 and 8, the one whose ratio is closest to
+    `mlp_ratio`. Models are made on the meta device only. Raises ValueError where no width fits.
     """
     best: tuple[float, int, float] | None = None
     for width in range(step, 4096, step):

@@ -122,7 +122,7 @@ class HuggingFaceClassifier(nn.Module):
         o: Any = read_options(OPTIONS[architecture], name, given)
         size = (o.image_size,) * 2 if isinstance(o.image_size, Integral) else o.image_size
         if len(size) != 2:
-            raise ValueError(f"image_size={o.image_size!r}: expected one or two numbers of pixels")
+            raise ValueError(f"image_size={o.image_size!r}: expected one or two positive numbers of pixels")
         self.in_channels, self.out_channels, self.patch = in_channels, out_channels, o.patch
         self.image_size = tuple(-(-n // o.patch) * o.patch for n in size)
         hidden, heads = hidden_width(o.mlp_ratio, o.width), o.heads

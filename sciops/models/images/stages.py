@@ -1,4 +1,4 @@
-"""Parts of a classifier around the spine's blocks: patches, where they lie, and stages that halve the grid."""
+"""Parts of a classifier around the blocks: patch embedding and merging, positions, stages."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ OCTAVES = 4
 
 
 class PatchEmbedding(nn.Module):
-    """One linear map of all pixels of a patch, then a norm.
+    """A linear map of all pixels of a patch, then a norm.
 
-    (batch, channels, H, W) → (batch, ⌈H/patch⌉, ⌈W/patch⌉, width). The image is continued by zeros below and to
-    the right until its patches are whole.
+    Maps (batch, channels, H, W) to (batch, ⌈H/patch⌉, ⌈W/patch⌉, width). The image is padded with zeros below and to
+    the right to whole patches.
     """
 
     def __init__(self, channels: int, width: int, patch: int, norm: str) -> None:
@@ -38,10 +38,10 @@ class PatchEmbedding(nn.Module):
 
 
 class PatchMerging(nn.Module):
-    """One linear map of the four cells of a 2×2 block, (batch, H, W, channels) → (batch, ⌈H/2⌉, ⌈W/2⌉, width).
+    """A linear map of the four cells of a 2×2 block, (batch, H, W, channels) → (batch, ⌈H/2⌉, ⌈W/2⌉, width).
 
-    The norm comes before the map, or after it for order="post". Cells are taken column by column, as Swin's weights
-    have them; those beyond an odd border are zero.
+    The norm comes before the map, or after it for order="post". Cells are ordered by columns, as in Swin's weights;
+    odd sizes are padded with zeros.
     """
 
     def __init__(self, channels: int, width: int, norm: str, order: str) -> None:
@@ -59,10 +59,10 @@ class PatchMerging(nn.Module):
 
 
 class SinCosPosition(nn.Module):
-    """x + W·φ(ξ), φ = (sin 2ʲπξ, cos 2ʲπξ) for j = 0 … 3 and both axes, ξ ∈ (0, 1) the position of a cell's centre.
+    """Position of every cell, x + W·φ(ξ), φ = (sin 2ʲπξ, cos 2ʲπξ) for j = 0 … 3 and both axes.
 
-    A function of the position in the image, not of the cell's number: it exists at every size, and an image sampled
-    more finely gets the same function at more points. x : (batch, H, W, width) → same
+    ξ ∈ (0, 1) is the position of a cell's centre in the image, not its index, so that φ exists at every size and is the
+    same function for an image sampled more finely. Maps (batch, H, W, width) to the same shape.
     """
 
     def __init__(self, width: int) -> None:
@@ -74,9 +74,9 @@ class SinCosPosition(nn.Module):
 
 
 class Stage(nn.Module):
-    """The way in (patches, or the merging of cells), then blocks on one grid.
+    """Patch embedding or merging of cells, then blocks on one grid.
 
-    least : cells per axis that the blocks need; a smaller grid is continued by zeros
+    least : smallest number of cells per axis that the blocks accept; a smaller grid is padded with zeros
     """
 
     def __init__(self, enter: nn.Module, position: nn.Module | None, blocks: list[nn.Module], least: int) -> None:

@@ -1,4 +1,4 @@
-"""What the tensors of a Swin file are, under one set of names for all layouts."""
+"""The tensors of a Swin file under one set of names, whatever library wrote it."""
 
 from __future__ import annotations
 

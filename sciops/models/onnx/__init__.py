@@ -1,8 +1,3 @@
 """Export of a model as a checked ONNX file."""
 
 from sciops.models.onnx.export import OnnxFile, export_onnx
-
-__all__ = [
-    "OnnxFile",
-    "export_onnx",
-]

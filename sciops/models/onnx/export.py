@@ -1,4 +1,4 @@
-"""Models as ONNX files, each run once before it is kept."""
+"""Export of models to ONNX files, which are checked before they are kept."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["OnnxFile", "export_onnx"]
 
 @dataclass(frozen=True)
 class OnnxFile:
-    """What `export_onnx` wrote.
+    """An exported model.
 
     path : the file
     inputs : names, in the order of the model's arguments
-    shape : of the first input; its first axis, the batch, may be any where `any_batch`
-    any_batch : whether the file takes batches of other sizes than the example
-    deviation : ‖y − y*‖/‖y*‖ of the file in onnxruntime from the model; None where onnxruntime is not installed
+    shape : of the first input; its first axis, the batch, is arbitrary if `any_batch`
+    any_batch : whether the file accepts batches of other sizes than the example
+    deviation : ‖y − y*‖/‖y*‖ between onnxruntime and the model; None where onnxruntime is not installed
     """
 
     path: Path
@@ -87,7 +87,7 @@ def export_onnx(
         For a model with an operator that ONNX has no form of, naming it, or that depends on values or on the number of
         samples.
     ValueError
-        For an example that does not serve, and for a file whose values deviate by more than the tolerance.
+        For an example that the model does not accept, and for a file whose values deviate by more than the tolerance.
 
     Notes
     -----
@@ -144,7 +144,7 @@ def _program(model: nn.Module, inputs: tuple[Tensor, ...], any_batch: bool) -> A
 
 
 def _reason(error: BaseException) -> str:
-    """One line on what stands in the way."""
+    """The reason of a failed export, in one line."""
     chain = [error]
     while (chain[-1].__cause__ or chain[-1].__context__) is not None:
         chain.append(chain[-1].__cause__ or chain[-1].__context__)
@@ -157,7 +157,7 @@ def _reason(error: BaseException) -> str:
         of = " of complex numbers" if "complex-valued input" in text else ""
         return f"ONNX has no form of the operator {missing[1]}{of}"
     if "Constraints violated" in text or "specialized it to be a constant" in text:
-        return "it works for the example's number of samples alone: pass any_batch=False"
+        return "it works only for the example's number of samples: pass any_batch=False"
     if "data-dependent" in text:
         return "its operations depend on values, which a file cannot: " + str(chain[-1]).split("\n")[0].split(" (")[0]
     return f"torch.export: {type(chain[-1]).__name__}: {' '.join(str(chain[-1]).split())[:300]}"
@@ -202,6 +202,6 @@ def _checked(
     if not deviation <= tolerance:
         raise ValueError(
             f"onnxruntime's values deviate from the model's by {deviation:.1e} of their norm; expected at most "
-            f"{tolerance:.0e}: nothing was written; pass a larger tolerance where that serves"
+            f"{tolerance:.0e}: nothing was written; pass a larger tolerance if that is accurate enough"
         )
     return names, deviation

@@ -1,4 +1,4 @@
-"""Operators that ONNX lacks, in terms of those it has, and constants in place of what depends on parameters alone."""
+"""Operators that ONNX lacks, expressed by those it has; complex values that depend only on parameters, as constants."""
 
 from __future__ import annotations
 

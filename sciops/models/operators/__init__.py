@@ -6,15 +6,3 @@ from sciops.models.operators.hybrid import HybridOptions, hybrid
 from sciops.models.operators.mano import MANOOptions, mano
 from sciops.models.operators.neuralop import NeuralopModel
 from sciops.models.operators.neuralop_spectral import computes
-
-__all__ = [
-    "FNOOptions",
-    "HybridOptions",
-    "MANOOptions",
-    "NeuralopModel",
-    "compose",
-    "computes",
-    "fno",
-    "hybrid",
-    "mano",
-]

@@ -15,10 +15,10 @@ from sciops.resampling import resample
 
 
 def correct_resizing(model: nn.Module, order: int) -> None:
-    """Gives the parts of a model on `order` axes that call neuraloperator's ``resample`` a right one, in place.
+    """Replaces neuraloperator's ``resample``, in place, in the parts of a model on `order` axes that call it.
 
     That of 2.0.0 is spectral from three axes on and puts a negative frequency into the place of a positive one where a
-    size is odd. Nothing is done where the installed one is right.
+    size is odd. A correct installed version is left alone.
     """
     if keeps_fields(order):
         return

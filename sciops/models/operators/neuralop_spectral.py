@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 
 class Situation(NamedTuple):
-    """What decides whether a version of neuraloperator computes a spectral layer rightly.
+    """The conditions under which versions of neuraloperator differ in a spectral layer.
 
     odd : a leading axis has an odd number of points
     resized : the result has another number of points

@@ -4,15 +4,3 @@ from sciops.models.orthogonal.layers import OrthogonalConvolution, UnitarySpectr
 from sciops.models.orthogonal.matrices import bjorck, polar
 from sciops.models.orthogonal.net import OrthogonalNet, OrthogonalOptions
 from sciops.models.orthogonal.projection import can_be_projected, orthogonality_defect, orthogonalize_
-
-__all__ = [
-    "OrthogonalConvolution",
-    "OrthogonalNet",
-    "OrthogonalOptions",
-    "UnitarySpectral",
-    "bjorck",
-    "can_be_projected",
-    "orthogonality_defect",
-    "orthogonalize_",
-    "polar",
-]

@@ -1,4 +1,4 @@
-"""Linear layers that keep lengths: unitary on each mode, or convolutions of small support."""
+"""Linear layers that preserve the norm: unitary on each mode, or convolutions of small support."""
 
 from __future__ import annotations
 
@@ -14,15 +14,23 @@ from sciops.models.orthogonal.matrices import polar
 
 
 class UnitarySpectral(nn.Module):
-    """y = x + Σ_m φ_m · (R_m − I) x̂_m + b: matrices R_m on the kept modes, the identity on all others.
+    """A unitary matrix R_m on each kept mode and the identity on all others, y = x + Σ_m φ_m · (R_m − I) x̂_m + b.
 
-    x : (batch, *grid, channels) → same; with R_m unitary (`orthogonalize_`) ‖y − b‖ = ‖x‖
+    Maps (batch, *grid, channels) to the same shape; with R_m unitary (`orthogonalize_`) ‖y − b‖ = ‖x‖. Weights are
+    initially unitary for grids finer than the modes need; see `orthogonalize_` for others.
 
-    modes, basis : those of `SpectralMixer`, "fourier" or "sine"
-    outside : "identity", or "zero" for Σ_m φ_m · R_m x̂_m + b, which keeps the length of the kept modes alone
-    spread : R_m starts as the unitary factor of I + spread·G with G Gaussian, E‖G v‖² = ‖v‖²
-
-    Weights start unitary for grids finer than the modes need; see `orthogonalize_` for others.
+    Parameters
+    ----------
+    channels : int
+        Number of channels.
+    modes, basis
+        As in `SpectralMixer`; basis "fourier" or "sine".
+    outside : str
+        "identity", or "zero" for Σ_m φ_m · R_m x̂_m + b, which preserves the norm of the kept modes only.
+    bias : bool
+        Whether there is a bias b.
+    spread : float
+        R_m is initialised as the unitary factor of I + spread·G with G Gaussian, E‖G v‖² = ‖v‖².
     """
 
     def __init__(
@@ -47,7 +55,7 @@ class UnitarySpectral(nn.Module):
         unit = torch.stack([eye, torch.zeros_like(eye)], -2) if basis == "fourier" else eye
         self.register_buffer("identity", unit, persistent=False)
         with torch.no_grad():
-            weight.mul_(spread * 10).add_(unit)  # a mixer starts with gain 1/10
+            weight.mul_(spread * 10).add_(unit)  # a mixer is initialised with gain 1/10
             for part in spectral_matrices(self.mixer, None, passes=outside == "identity"):
                 part.write(polar(part.read()))
 
@@ -62,15 +70,15 @@ class UnitarySpectral(nn.Module):
 
 
 class OrthogonalConvolution(nn.Module):
-    """y = Q ∗ ∏_j (P_j + S_j (I − P_j)) x + b: a circular convolution of small support with orthonormal rows.
+    """A circular convolution of small support with orthonormal rows, y = Q ∗ ∏_j (P_j + S_j (I − P_j)) x + b.
 
-    x : (batch, channels, *grid), one to three grid axes → (batch, out_channels, *grid), out_channels ≤ channels
+    Maps (batch, channels, *grid), one to three grid axes, to (batch, out_channels, *grid), out_channels ≤ channels.
 
-    Q has orthonormal rows, P_j = V_j V_jᵀ projects the channels at every point onto half of them, and S_j moves the
-    field by one point along one axis, to and fro in turn: every factor is orthogonal, and together they span `size`
-    points per axis. The parameters are Q (``mix``) and V_j (``bases``, orthonormal columns), whose own projection
-    (`orthogonalize_`) keeps the layer exactly orthogonal on every grid. Factors of this kind build all orthogonal
-    convolutions in one dimension, and some in two (Li et al., arXiv:1911.00937).
+    Q has orthonormal rows, P_j = V_j V_jᵀ projects the channels at every point onto half of them, and S_j shifts the
+    field by one point along one axis, in alternating directions: every factor is orthogonal, and together they span
+    `size` points per axis. The parameters are Q (``mix``) and V_j (``bases``, orthonormal columns), whose own
+    projection (`orthogonalize_`) keeps the layer exactly orthogonal on every grid. Factors of this kind build all
+    orthogonal convolutions in one dimension, and some in two (Li et al., arXiv:1911.00937).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Orthonormal rows, in place, of the layers that can have them.
+"""Projection of a layer's weights onto orthonormal rows, in place.
 
 A linear layer W is orthogonal here where W Wᵀ = I on its outputs, so that it has no more outputs than inputs.
 """
@@ -28,20 +28,30 @@ def orthogonalize_(
     method: Method = "polar",
     iterations: int = 6,
 ) -> None:
-    """Every layer's weights are replaced, in place, by their `polar` factor or by `bjorck`'s approximation of it.
+    """Replaces the weights of layers, in place, by their `polar` factor or by `bjorck`'s approximation of it.
 
-    layers : `nn.Linear`; `SpectralMixer` with dense Fourier or sine weights, and `UnitarySpectral`, mode by mode;
-        `OrthogonalConvolution`; `nn.Conv1d` … `nn.Conv3d` that wrap around, frequency by frequency
-    shapes : grid points per axis of each layer's input, which Fourier layers and convolutions act by; None, for a
-        spectral layer, means a grid finer than its modes need
-    method, iterations : "polar" by singular values, or "bjorck" with so many iterations
+    The parameters remain the same objects, so that an optimiser keeps its state. The kernel of a `nn.Conv` that is
+    smaller than the grid is projected and truncated to its support twelve times in turn: there are few orthogonal
+    convolutions of small support, and a defect of about 1e-2 remains (`orthogonality_defect` measures it). A kernel as
+    large as the grid, and layers that are orthogonal by construction, have no such defect.
 
-    The parameters stay the same objects, so that an optimiser keeps its state. A `nn.Conv` whose kernel is smaller than
-    the grid is cut back to its kernel after the projection, twelve times in turn: there are few orthogonal convolutions
-    of small support, and a residue of about 1e-2 is left (`orthogonality_defect` tells it), where a kernel as large as
-    the grid, and the layers that are orthogonal by construction, leave none.
+    Parameters
+    ----------
+    layers : iterable of nn.Module
+        `nn.Linear`; `SpectralMixer` with dense Fourier or sine weights, and `UnitarySpectral`, mode by mode;
+        `OrthogonalConvolution`; `nn.Conv1d` … `nn.Conv3d` with circular padding, frequency by frequency.
+    shapes : iterable of sequences, optional
+        Grid points per axis of each layer's input, which Fourier layers and convolutions need; for a spectral layer
+        None means a grid finer than its modes need.
+    method, iterations : str, int
+        "polar" by singular values, or "bjorck" with this number of iterations.
 
-    Raises TypeError for other layers, ValueError for shapes that do not fit.
+    Raises
+    ------
+    TypeError
+        For other layers.
+    ValueError
+        For shapes that do not fit.
     """
     if method not in ("polar", "bjorck"):
         raise ValueError(f"method={method!r}: expected 'polar' or 'bjorck'")
@@ -68,7 +78,7 @@ def orthogonalize_(
 
 @torch.no_grad()
 def orthogonality_defect(layer: nn.Module, shape: Sequence[int] | None = None) -> float:
-    """max ‖W Wᴴ − I‖₂ over the layer's matrices: how far from 1 a squared singular value of the operator is.
+    """The largest ‖W Wᴴ − I‖₂ of the layer's matrices: the distance of squared singular values from 1.
 
     layer, shape : as for `orthogonalize_`
     """
@@ -81,7 +91,7 @@ def orthogonality_defect(layer: nn.Module, shape: Sequence[int] | None = None) -
 
 
 def can_be_projected(layer: nn.Module) -> bool:
-    """Whether `orthogonalize_` knows this kind of layer; weights behind a parametrisation are its own affair."""
+    """Whether `orthogonalize_` supports this layer; parametrised weights are not supported."""
     kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, SpectralMixer, UnitarySpectral, OrthogonalConvolution)
     return isinstance(layer, kinds) and not torch.nn.utils.parametrize.is_parametrized(layer)
 

@@ -14,29 +14,3 @@ from sciops.models.sequences.speech import (
     SpeechRecognizer,
 )
 from sciops.models.sequences.stack import SequenceBlock, SequenceStack, StackOptions
-
-__all__ = [
-    "REDUCTION",
-    "EncoderDecoder",
-    "EncoderDecoderOptions",
-    "Generated",
-    "LanguageModel",
-    "LanguageOptions",
-    "LogMel",
-    "Recurrent",
-    "RecurrentOptions",
-    "RunningNorm",
-    "SequenceBlock",
-    "SequenceStack",
-    "SpeechEncoder",
-    "SpeechEncoderOptions",
-    "SpeechOptions",
-    "SpeechRecognizer",
-    "StackOptions",
-    "beam_decode",
-    "beam_search",
-    "collapse",
-    "forecast",
-    "generate",
-    "greedy_decode",
-]

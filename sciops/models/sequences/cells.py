@@ -1,4 +1,4 @@
-"""Recurrent layers with their states in the open: vanilla RNN, GRU and LSTM, weights as torch's modules hold them.
+"""One step of torch's recurrent layers, vanilla RNN, GRU and LSTM, as a function of the state.
 
 A state s is (…, d) for RNN and GRU, and [h; c], (…, 2d), for LSTM. Time comes first: (time, batch, features).
 """
@@ -39,7 +39,7 @@ def layers_of(rnn: nn.Module) -> list[Layer]:
     Raises ValueError for what these forms do not cover: both directions, projections, dropout between the layers.
     """
     if not isinstance(rnn, (nn.RNN, nn.GRU, nn.LSTM)):
-        raise ValueError(f"{type(rnn).__name__} is no recurrent layer: expected nn.RNN, nn.GRU or nn.LSTM")
+        raise ValueError(f"{type(rnn).__name__} is not a recurrent layer: expected nn.RNN, nn.GRU or nn.LSTM")
     for name, idle in (("bidirectional", False), ("proj_size", 0), ("dropout", 0)):
         value = getattr(rnn, name, idle)
         if value != idle:

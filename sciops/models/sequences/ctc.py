@@ -1,4 +1,4 @@
-"""From scores of symbols at every time to the sequence of symbols: greedy, and by beams of prefixes."""
+"""CTC decoding: scores of symbols at every time to a sequence of symbols, greedily or by prefix beam search."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["beam_decode", "collapse", "greedy_decode"]
 
 
 def collapse(path: Sequence[int], *, blank: int = 0) -> list[int]:
-    """The labelling of a path: repeats become one, then blanks go (Graves et al. 2006).
+    """The labelling of a path: repeats are merged, then blanks removed (Graves et al. 2006).
 
     >>> collapse([0, 3, 3, 0, 3, 5, 5])
     [3, 3, 5]
@@ -32,8 +32,8 @@ def beam_decode(
     """The `most` likeliest labellings of each sequence with their log probabilities, likeliest first.
 
     log P(l) = log Σ_{paths that collapse to l} Π_t p_t(path_t), summed over the paths that stay among the `beam`
-    likeliest prefixes at every time (Hannun et al., arXiv:1408.2873): exact for a beam that holds all prefixes, and a
-    lower bound else. logits : (batch, n, symbols); their softmax is taken.
+    likeliest prefixes at every time (Hannun et al., arXiv:1408.2873): exact if the beam holds all prefixes, otherwise a
+    lower bound. logits : (batch, n, symbols), before the softmax.
 
     Raises ValueError for a beam below `most` or 1.
     """
@@ -59,7 +59,7 @@ def _beam(log_p: list[list[float]], beam: int, blank: int) -> list[tuple[list[in
             for k, score in enumerate(scores):
                 if k == blank:
                     continue
-                # the symbol said again is a second one only after a blank
+                # a repeated symbol is a new one only after a blank
                 grown = after.setdefault((*prefix, k), [never, never])
                 grown[1] = _add(grown[1], (ended if prefix and prefix[-1] == k else total) + score)
         possible = [(prefix, of) for prefix, of in after.items() if max(of) > never]

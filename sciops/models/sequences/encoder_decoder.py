@@ -1,4 +1,4 @@
-"""`EncoderDecoder`: a sequence in, another one out, with any mixer in the encoder and a decoder of T5's kind."""
+"""`EncoderDecoder`: sequence to sequence, with any sequence mixer in the encoder and a T5 decoder."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class EncoderDecoder(nn.Module):
         return only_tokens(h, source_mask)
 
     def given(self, source: Tensor, source_mask: Tensor | None = None) -> GivenSource:
-        """The decoder of these sources, with `prefill` and `step`; the sources are encoded here, once."""
+        """The decoder of these sources, with `prefill` and `step`; encodes the sources once."""
         return GivenSource(self, self.encode(source, source_mask), source_mask)
 
     def generate(
@@ -168,18 +168,24 @@ class EncoderDecoder(nn.Module):
         top_p: float | None = None,
         generator: torch.Generator | None = None,
     ) -> Generated:
-        """A target of at most `tokens` tokens for each source, ended by the token `end`.
+        """Generates a target of at most `tokens` tokens for each source, ended by the token `end`.
 
-        beams : 1 takes the likeliest token at temperature 0 and draws above it, as `sciops.models.generate`;
-            more look for the likeliest targets, as its `beam_search` with `length_power`, and return all beams, the
-            best one first: tokens (batch, beams, tokens)
+        Parameters
+        ----------
+        beams : int
+            1 samples with `sciops.models.generate`, at temperature 0 the likeliest token. More run
+            `sciops.models.beam_search` with `length_power` and return all beams, the best first: tokens (batch, beams,
+            tokens).
 
-        Raises ValueError for beams together with what draws.
+        Raises
+        ------
+        ValueError
+            For several beams together with a temperature, top_k or top_p.
         """
         check_count("beams", beams)
         draws = temperature != 0 or top_k is not None or top_p is not None
         if beams > 1 and draws:
-            raise ValueError(f"beams={beams} look for the likeliest target: pass no temperature, top_k and top_p")
+            raise ValueError(f"beams={beams}: beam search does not sample; leave out temperature, top_k and top_p")
         with torch.no_grad(), evaluating(self):
             given = self.given(source, source_mask)
             start = torch.full((source.shape[0], 1), self.start, dtype=torch.int64, device=source.device)
@@ -213,14 +219,14 @@ class EncoderDecoder(nn.Module):
 
 
 class GivenSource(nn.Module):
-    """A decoder whose sources are encoded: tokens in, logits of the next one out, as a `LanguageModel` has them.
+    """The decoder of encoded sources, with the interface of `LanguageModel`: logits of the next token.
 
-    prefill(tokens (batch, n), states=None, *, mask=None, last=False) → logits (batch, n, symbols), states; last=True
-        gives those after the last token alone, (batch, symbols)
-    step(tokens (batch,), states=None) → logits (batch, symbols), states
+    * ``prefill(tokens (batch, n), states=None, *, mask=None, last=False)`` → logits (batch, n, symbols), states;
+      last=True gives only those after the last token, (batch, symbols)
+    * ``step(tokens (batch,), states=None)`` → logits (batch, symbols), states
 
-    Sequence b starts as that of source b. Its keys and values for the sources are computed once and stay here, so that
-    `selected(states, rows)` moves what was decoded alone. States that were passed on are spent.
+    Sequence b initially belongs to source b. Keys and values of the sources are computed once and kept here, so that
+    `selected(states, rows)` copies only the decoded part. States passed in may be overwritten in place.
     """
 
     def __init__(self, model: EncoderDecoder, encoded: Tensor, source_mask: Tensor | None) -> None:
@@ -254,7 +260,7 @@ class GivenSource(nn.Module):
 
 
 def _memory_bias(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Added to scores: 0 for tokens (sources, m), the least number for padding; −∞ gives an empty source NaN."""
+    """0 for tokens (sources, m), the least number for padding: −∞ would give NaN for an empty source."""
     if mask is None:
         return None
     least = torch.finfo(dtype).min

@@ -1,4 +1,4 @@
-"""What a language model goes on with, from its states: `generate` draws, `beam_search` looks for the likeliest."""
+"""Text generation from a language model with states: `generate` samples, `beam_search` finds likely continuations."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from sciops.models.apply import evaluating
 
 
 class Generated(NamedTuple):
-    """What follows each prompt.
+    """Continuations of prompts.
 
-    tokens : (batch, tokens) int64, without the prompt; of a beam search (batch, beams, tokens), the likeliest first.
-        After a `stop` token, which is still there, zeros
-    lengths : (batch,) or (batch, beams): how many of them were made
-    log_probabilities : as tokens: log p of each under the model itself, before temperature and filters; 0 after the end
+    tokens : (batch, tokens) int64, without the prompt; for a beam search (batch, beams, tokens), the likeliest first.
+        Zeros after a `stop` token, which is included
+    lengths : (batch,) or (batch, beams), number of generated tokens
+    log_probabilities : same shape as tokens, log p of each under the model itself, before temperature and filters; 0
+        after the end
     """
 
     tokens: Tensor
@@ -41,17 +42,30 @@ def generate(
     mask: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> Generated:
-    """w_{t+1} ~ softmax(filter(z_t/temperature)), z_t the logits after the prompt and w_1 … w_t; argmax z_t at 0.
+    """Samples a continuation of each prompt, w_{t+1} ~ softmax(filter(z_t/temperature)).
 
-    model : with `prefill` and `step`, as `LanguageModel`; in evaluation mode for the time of the call
-    prompt : (batch, n) tokens, with `mask` (batch, n) where they are padded at the end; or a list of prompts of any
-        lengths of at least 1
-    tokens : at most so many are made of each
-    top_k, top_p : see `filtered`; top_k first, both after the temperature
-    stop : one or several tokens that end a sequence; ended ones are taken out of the batch
-    generator : of the draws, on the model's device; torch's own where None
+    z_t are the logits after the prompt and w_1 … w_t; temperature 0 takes argmax z_t.
 
-    Raises ValueError for an empty prompt, numbers out of range, and a model that returns NaN.
+    Parameters
+    ----------
+    model : nn.Module
+        A model with `prefill` and `step`, such as `LanguageModel`; in evaluation mode during the call.
+    prompt : Tensor or list of sequences
+        Tokens (batch, n), with `mask` (batch, n) where they are padded at the end; or a list of prompts of any lengths
+        of at least 1.
+    tokens : int
+        Largest number of tokens generated for each prompt.
+    temperature, top_k, top_p
+        See `filtered`; the temperature is applied first, then top_k, then top_p.
+    stop : int or sequence of int, optional
+        Tokens that end a sequence; ended sequences are removed from the batch.
+    generator : torch.Generator, optional
+        Random generator on the model's device; torch's global one by default.
+
+    Raises
+    ------
+    ValueError
+        For an empty prompt, numbers out of range, and a model that returns NaN.
     """
     if not isinstance(temperature, Real) or not 0 <= temperature < math.inf:
         raise ValueError(f"temperature={temperature!r}: expected a finite number of at least 0; 0 takes the likeliest")
@@ -61,7 +75,7 @@ def generate(
     ends = _ends(stop, prompt.device)
     made = torch.zeros(len(prompt), tokens, dtype=torch.int64, device=prompt.device)
     lengths = torch.full((len(prompt),), tokens, device=prompt.device)
-    rows = torch.arange(len(prompt), device=prompt.device)  # those that go on
+    rows = torch.arange(len(prompt), device=prompt.device)  # sequences that have not ended
     with torch.no_grad(), evaluating(model):
         logits, states = model.prefill(prompt, mask=mask, last=True)
         scores = _log_softmax(logits).new_zeros(made.shape)
@@ -88,13 +102,24 @@ def generate(
 
 
 def filtered(logits: Tensor, *, top_k: int | None = None, top_p: float | None = None) -> Tensor:
-    """logits (…, symbols) with −∞ for symbols that are not to be drawn.
+    """Logits (…, symbols) with −∞ for symbols that are excluded from sampling.
 
-    top_k : keeps the k likeliest (arXiv:1805.04833)
-    top_p : keeps the likeliest that together reach the probability p, the one that reaches it included
-        (arXiv:1904.09751)
+    Symbols with equal logits are kept or dropped individually.
 
-    Symbols of equal logits are kept or dropped one by one. Raises ValueError for k below 1 and p outside 0 < p ≤ 1.
+    Parameters
+    ----------
+    logits : Tensor
+        (…, symbols).
+    top_k : int, optional
+        Keeps the k likeliest symbols (arXiv:1805.04833).
+    top_p : float, optional
+        Keeps the likeliest symbols up to and including the one with which they reach the probability p
+        (arXiv:1904.09751).
+
+    Raises
+    ------
+    ValueError
+        For k below 1 and p outside 0 < p ≤ 1.
     """
     _check_filters(top_k, top_p)
     if top_k is not None and top_k < logits.shape[-1]:
@@ -119,14 +144,21 @@ def beam_search(
     length_power: float = 0.0,
     mask: Tensor | None = None,
 ) -> Generated:
-    """The `beams` continuations of largest Σ_t log p(w_t | …)/length^{length_power} that such a search finds.
+    """Beam search for the continuations of largest Σ_t log p(w_t | …)/length^{length_power}.
 
-    At every token the `beams` likeliest continuations of all that were kept are kept; those that end with a `stop`
-    token stay as they are. Exhaustive, so exact, where beams ≥ symbols^tokens. length_power : 0 compares sums, 1 means
-    of log-probabilities, which does not prefer short sequences (arXiv:1609.08144 has 0.6 with another offset).
+    At every token the `beams` likeliest of all continuations of the kept ones are kept; a continuation that ended with
+    a `stop` token is not extended. The search is exact if beams ≥ symbols^tokens. If there are fewer continuations than
+    beams, the last ones have log-probabilities −∞.
 
-    model, prompt, mask, stop : as in `generate`. Of fewer continuations than beams the last
-    are none: their log-probabilities hold −∞.
+    Parameters
+    ----------
+    model, prompt, tokens, mask, stop
+        As in `generate`.
+    beams : int
+        Number of continuations that are kept and returned.
+    length_power : float
+        0 compares sums, 1 means of log-probabilities, which does not prefer short sequences (arXiv:1609.08144 uses 0.6
+        with another offset).
     """
     prompt, mask = _padded(prompt, mask, model)
     check_count("tokens", tokens)
@@ -145,9 +177,9 @@ def beam_search(
             if t:
                 logits, states = model.step(made[..., -1].flatten(), states)
             log_p = _log_softmax(logits).view(batch, beams, -1)
-            if t == 0:  # all beams are the same one still
+            if t == 0:  # all beams are equal
                 log_p[:, 1:] = -torch.inf
-            # an ended one goes on in one way, by a 0 that costs nothing
+            # an ended continuation has one successor, the token 0 with log-probability 0
             only = torch.full_like(log_p, -torch.inf)
             only[..., 0] = 0.0
             log_p = torch.where(ended[..., None], only, log_p)

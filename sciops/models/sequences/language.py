@@ -1,4 +1,4 @@
-"""`LanguageModel`: tokens in, logits of the next token out, with any causal mixer, and states to go on from."""
+"""`LanguageModel`: logits of the next token, with any causal sequence mixer and decoding states."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class LanguageModel(nn.Module):
             return self.dropout(x + self._waves(at).to(x.dtype))
         if mask is not None:
             at = torch.where(mask, at, 0)
-        # where nothing came before, the shape tells, and a GPU need not wait
+        # without earlier tokens the shape suffices, and a GPU need not be synchronised
         if (count is not None or tokens.shape[1] > self.longest) and at.numel() and int(at.max()) >= self.longest:
             raise ValueError(
                 f"a sequence of {int(at.max()) + 1} tokens: learned positions reach to longest={self.longest}"

@@ -32,17 +32,25 @@ def mel_filters(sample_rate: int, n_fft: int, bins: int) -> Tensor:
 
 
 class LogMel(nn.Module):
-    """y_{tb} = log max(Σ_k H_{bk} |Σ_i w_i x_{t·hop+i} e^{−2πik/n}|², 10⁻⁶), w Hann's window, H `mel_filters`.
+    """Log-mel frames of recordings, y_{tb} = log max(Σ_k H_{bk} |Σ_i w_i x_{t·hop+i} e^{−2πik/n}|², 10⁻⁶).
 
-    sample_rate : Hz. bins : of mel. window, hop : seconds, rounded to samples; n is the power of 2 that holds a window
+    w is Hann's window and H is `mel_filters`.
 
-    forward(audio (batch, samples), lengths (batch,) or None) → (batch, frames, bins), frames (batch,) int64
+    ``forward(audio (batch, samples), lengths (batch,) or None)`` → (batch, frames, bins), frames (batch,) int64. A
+    frame is a window inside the recording: there are 1 + ⌊(length − window)/hop⌋, one for a shorter recording. Padding
+    behind a recording's end has no effect. Half precision is computed in float32, under autocast too.
 
-    A frame is a window that lies inside the recording: 1 + ⌊(length − window)/hop⌋ of them, one for a recording that is
-    shorter. Nothing depends on what stands behind a recording's end. Half precision is computed in float32, and under
-    autocast so is all else.
+    Parameters
+    ----------
+    sample_rate, bins : int
+        Samples per second, number of mel bins.
+    window, hop : float
+        Seconds, rounded to samples; n is the smallest power of 2 that is not smaller than a window.
 
-    Raises ValueError for audio of another shape and lengths that are not in it.
+    Raises
+    ------
+    ValueError
+        For audio of another shape and lengths that do not fit it.
     """
 
     def __init__(self, *, sample_rate: int = 16_000, bins: int = 80, window: float = 0.025, hop: float = 0.010) -> None:
@@ -58,7 +66,7 @@ class LogMel(nn.Module):
         mel_filters(sample_rate, self.n_fft, bins)  # refuses bins without a frequency
 
     def frames_of(self, lengths: Tensor) -> Tensor:
-        """Frames of recordings of so many samples."""
+        """Number of frames of recordings with these numbers of samples."""
         return 1 + (lengths - self.window).clamp(min=0) // self.hop
 
     def forward(self, audio: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -98,9 +106,9 @@ def _tables(
 
 
 class RunningNorm(nn.Module):
-    """(x − m)/√(v + 10⁻⁵) with the mean m and variance v of every bin over all frames met so far.
+    """Normalisation (x − m)/√(v + 10⁻⁵) with mean m and variance v of every bin over all frames of training so far.
 
-    updates : training batches of which m and v are taken, the first ones; then they stay. Before any, m = 0 and v = 1.
+    updates : number of first training batches from which m and v are taken; before any, m = 0 and v = 1
 
     forward(x (batch, frames, bins), mask (batch, frames)) → same, 0 where the mask is False
     """
@@ -121,7 +129,7 @@ class RunningNorm(nn.Module):
 
     @torch.no_grad()
     def update(self, x: Tensor, mask: Tensor) -> None:
-        """Takes the frames of a batch into the mean and variance (Chan, Golub and LeVeque's sum of two parts)."""
+        """Adds the frames of a batch to the mean and variance (Chan, Golub and LeVeque's formula for two parts)."""
         new = x[mask].double()
         if not len(new):
             return

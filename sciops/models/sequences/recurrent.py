@@ -1,4 +1,4 @@
-"""Recurrent operators in time: readings of a few sensors in, the next readings, or whole fields, out."""
+"""Recurrent operators in time: readings of a few sensors to the next readings or to whole fields."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def exact(rnn: nn.Module, x: Tensor, initial: Tensor, *, lengths: Tensor | None,
 
 
 def loop(rnn: nn.Module, x: Tensor, initial: Tensor, *, lengths: Tensor | None, memory: Any) -> tuple[Tensor, Tensor]:
-    """The same step by step in Python: slow, and what the others are measured against."""
+    """Backpropagation through time, step by step in Python: slow, the reference for the others."""
     (layer,) = layers_of(rnn)
     states = [initial]
     for now in x.unbind(0):  # the gradient of x[t] would be as long as x, for every t
@@ -43,9 +43,9 @@ def loop(rnn: nn.Module, x: Tensor, initial: Tensor, *, lengths: Tensor | None, 
 def truncated(
     rnn: nn.Module, x: Tensor, initial: Tensor, *, lengths: Tensor | None, memory: Any, steps: int = 16
 ) -> tuple[Tensor, Tensor]:
-    """Backpropagation through time in stretches of `steps` steps, without gradient from one to the one before it.
+    """Backpropagation through time within segments of `steps` steps, without gradient between segments.
 
-    steps=1 is full truncation: no gradient passes through time at all. Raises ValueError for steps below 1.
+    steps=1 is full truncation: no gradient passes through time. Raises ValueError for steps below 1.
     """
     if int(steps) != steps or steps < 1:
         raise ValueError(f"steps={steps!r}: expected a whole number of at least 1")
@@ -70,7 +70,7 @@ def truncated(
 
 
 def _of_training(name: str) -> Callable[..., tuple[Tensor, Tensor]]:
-    """A rule of `sciops.training`, which is above this folder and imported by the first use alone."""
+    """A rule of `sciops.training`, which is above this folder and imported at its first use."""
 
     def go_back(*given: Any, **options: Any) -> tuple[Tensor, Tensor]:
         from sciops.training.gradients.state_feedback import BACK_THROUGH_TIME
@@ -230,7 +230,7 @@ class Recurrent(nn.Module):
 
     @contextmanager
     def going_back(self, backward: str, **options: Any) -> Iterator[None]:
-        """Gradients go back through time by `backward` within the block, whatever the model's own option is."""
+        """Context manager: gradients go back through time by `backward`, whatever the model's own option is."""
         before, self._override = self._override, (backward, options)
         try:
             yield
@@ -266,11 +266,20 @@ class Recurrent(nn.Module):
 def forecast(model: nn.Module, x: Tensor, steps: int) -> Tensor:
     """The `steps` readings after x, each fed back as the next input: (batch, channels, steps), or (batch, steps, …).
 
-    model : a `Recurrent` that was trained to give the next reading, with as many channels in as out; or `Normalized`
-        around one with layout "channels"
-    x : readings so far, in the model's layout; they are run through once
+    Parameters
+    ----------
+    model : nn.Module
+        A `Recurrent` trained to predict the next reading, with equal numbers of channels in and out; or `Normalized`
+        around one with layout "channels".
+    x : Tensor
+        Readings so far, in the model's layout.
+    steps : int
+        Number of readings.
 
-    Raises ValueError for another model, or numbers of channels that differ.
+    Raises
+    ------
+    ValueError
+        For another model, or numbers of channels that differ.
     """
     model = unwrapped(model)
     wrap = model if isinstance(model, Normalized) else None

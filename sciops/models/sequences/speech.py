@@ -1,4 +1,4 @@
-"""Models of speech: log-mel frames, two convolutions that take every fourth, blocks with any sequence mixer, CTC."""
+"""Models of speech: log-mel frames, two convolutions of stride 2, blocks with any sequence mixer, CTC."""
 
 from __future__ import annotations
 
@@ -215,11 +215,10 @@ class SpeechRecognizer(nn.Module):
         return self.scores(*self.encoder.log_mel(audio, lengths))
 
     def transcribe(self, audio: Tensor, lengths: Tensor | None = None, *, beam: int | None = None) -> list[str]:
-        """What is said in each recording: of the best path, or of the likeliest labelling among `beam` prefixes.
+        """Transcriptions of recordings, by the best path or by beam search with `beam` prefixes.
 
-        As in evaluation, whatever mode the model is in: nothing is dropped, and the mean of the bins stays.
-
-        Raises ValueError for a model without symbols.
+        Runs in evaluation mode: no dropout, and the mean of the bins is not updated. Raises ValueError for a model
+        without symbols.
         """
         if self.symbols is None:
             raise ValueError("the model has no names for its symbols: build it with symbols=…")

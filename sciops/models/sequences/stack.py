@@ -1,4 +1,4 @@
-"""The spine of models of sequences: mixers that go on from a state, in residual blocks."""
+"""The spine of models of sequences: residual blocks with mixers that can resume from a state."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class BlockState(NamedTuple):
 
 
 class DepthwiseConvolution(nn.Module):
-    """y_i = Σ_j w_j ⊙ x_{i+j} + b along a sequence (batch, n, channels), j from 1 − size to 0 where causal, and centred
-    else; beyond the ends, and at padding, x is 0.
+    """Depthwise convolution y_i = Σ_j w_j ⊙ x_{i+j} + b along a sequence (batch, n, channels).
 
-    With a `state`, (batch, size − 1, channels), a causal one goes on after earlier inputs. Raises ValueError for a size
-    below 1 and for an even one that is not causal.
+    j runs from 1 − size to 0 if causal and is centred otherwise; x is 0 beyond the ends and at padding. A `state`,
+    (batch, size − 1, channels), holds the inputs before a causal one. Raises ValueError for a size below 1, and for an
+    even size that is not causal.
     """
 
     def __init__(self, channels: int, size: int, *, causal: bool) -> None:
@@ -49,9 +49,9 @@ class DepthwiseConvolution(nn.Module):
 
 
 class SequenceBlock(nn.Module):
-    """x ← x + mixer(n₁x);  x ← x + conv(n₂x), where `local` > 0;  x ← x + W₂(W₀n₃x ⊙ GELU(W₁n₃x)).
+    """Residual branches x ← x + mixer(n₁x), x ← x + conv(n₂x) if `local` > 0, x ← x + W₂(W₀n₃x ⊙ GELU(W₁n₃x)).
 
-    Shapes (batch, n, channels). `dropout` zeroes entries of every branch in training.
+    Shapes are (batch, n, channels). `dropout` zeroes entries of every branch in training.
     """
 
     def __init__(
@@ -134,7 +134,8 @@ class StackOptions:
     mlp_ratio : float
         Hidden width of the feed-forward maps over the width.
     local : int
-        Length of a depthwise convolution in every block; 0 leaves it out. It tells mixers without positions the order.
+        Length of a depthwise convolution in every block; 0 leaves it out. It makes mixers without
+        positions order-aware.
     dropout : float
         Probability of zeroing an entry of a branch in training.
     """

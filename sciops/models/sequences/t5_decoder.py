@@ -1,4 +1,4 @@
-"""A decoder of T5's kind: causal self-attention with relative positions, attention to a source, gated feed-forward."""
+"""T5's decoder: causal self-attention with relative positions, attention to a source, gated feed-forward."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sciops.models.spine.norms import RMSNorm
 
 
 class Memory(NamedTuple):
-    """What a layer reads of the sources: keys and values (sources, heads, m, d), computed once a source."""
+    """Keys and values of the sources in a layer, (sources, heads, m, d), computed once per source."""
 
     keys: Tensor
     values: Tensor
@@ -29,7 +29,7 @@ class LayerState(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Whose rows a batch has: `each` of every source, side by side; or, one by one, those of `source` (batch,)."""
+    """The source of every row of a batch: `each` adjacent rows per source, or `source` (batch,) row by row."""
 
     each: int = 1
     source: Tensor | None = None
@@ -71,14 +71,14 @@ def relative_bucket(apart: Tensor, *, buckets: int = 32, max_distance: int = 128
 
 
 class Attention(nn.Module):
-    """W_o softmax(s·q kᵀ + b) v by heads of width d, without biases; s = 1 as in T5, or 1/√d where `scaled`."""
+    """Attention W_o softmax(s·q kᵀ + b) v with heads of width d and no biases; s = 1 as in T5, or 1/√d if `scaled`."""
 
     def __init__(self, width: int, heads: int, head_width: int, *, scaled: bool) -> None:
         super().__init__()
         self.heads, self.scale = heads, head_width**-0.5 if scaled else 1.0
         self.q, self.k, self.v = (nn.Linear(width, heads * head_width, bias=False) for _ in range(3))
         self.o = nn.Linear(heads * head_width, width, bias=False)
-        # T5 starts with queries smaller by √d in the place of the scale
+        # T5 initialises queries smaller by √d instead of the scale
         nn.init.normal_(self.q.weight, std=width**-0.5 * (1.0 if scaled else head_width**-0.5))
         for layer in (self.k, self.v):
             nn.init.normal_(layer.weight, std=width**-0.5)
@@ -149,10 +149,10 @@ class DecoderBlock(nn.Module):
 
 
 class T5Decoder(nn.Module):
-    """The blocks, a bias b_{h, bucket(i − j)} of every head that all self-attentions share, and a last norm.
+    """The blocks, a bias b_{h, bucket(i − j)} per head shared by all self-attentions, and a last norm.
 
-    forward(x (batch, n, width), memories, memory_bias) → (batch, n, width)
-    advance(…, state) → the same for tokens that follow those of the state, and the state after them
+    * ``forward(x (batch, n, width), memories, memory_bias)`` → (batch, n, width)
+    * ``advance(…, state)`` → the same for tokens that follow those of the state, and the state after them
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class T5Decoder(nn.Module):
 
     def forward(self, x: Tensor, memories: list[Memory], memory_bias: Tensor | None) -> Tensor:
         at = torch.arange(x.shape[1], device=x.device)
-        bias = self.bias(at, at).to(x.dtype).unsqueeze(0)  # of fewer axes none of torch's fused kernels is used
+        bias = self.bias(at, at).to(x.dtype).unsqueeze(0)  # with fewer axes torch uses none of its fused kernels
         for block, memory in zip(self.blocks, memories):
             x, _ = block(x, bias, memory, memory_bias)
         return self.norm(x)

@@ -6,12 +6,3 @@ from sciops.models.solvers.effective_coefficient import (
     EffectiveCoefficientOptions,
     effective_coefficient,
 )
-
-__all__ = [
-    "Corrector",
-    "CorrectorOptions",
-    "EffectiveCoefficient",
-    "EffectiveCoefficientOptions",
-    "corrector",
-    "effective_coefficient",
-]

@@ -1,4 +1,4 @@
-"""A solver with a network behind it: the numerical solution on the grid at hand, and a learned correction to it."""
+"""A numerical solution and a learned correction to it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Corrector(nn.Module):
         super().__init__()
         self.options = o = read_options(CorrectorOptions, "corrector", options)
         if o.refine > 1 and o.coarsen > 1:
-            raise ValueError(f"refine={o.refine} and coarsen={o.coarsen}: pass one of them")
+            raise ValueError(f"refine={o.refine} and coarsen={o.coarsen}: give one of them")
         self.model, self.forcing, self.refine, self.coarsen, self.tol = model, o.forcing, o.refine, o.coarsen, o.tol
         self.correct = True
 
@@ -159,7 +159,7 @@ class Corrector(nn.Module):
 
 
 class _Constant(torch.autograd.Function):
-    """f(x) of values, whatever torch.func makes of x; its derivatives are zero."""
+    """f(x) with zero derivatives, under torch.func too."""
 
     @staticmethod
     def forward(x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
@@ -185,7 +185,7 @@ class _Constant(torch.autograd.Function):
 def checked_coefficient(a: Tensor, grid: Grid) -> Tensor:
     """a in float64. Raises ValueError for a grid without nodes on its walls and for values that are not positive.
 
-    Values inside of torch.func and torch.export are not seen; the solve then refuses them.
+    Values inside torch.func and torch.export are not available; the solve then refuses them.
     """
     if grid.centering != "node" or not grid.reaches_walls:
         raise ValueError(f"the grid is {grid}; expected nodes that reach the walls: resample to such a grid first")

@@ -1,4 +1,4 @@
-"""A solver inside a network: the network says which coefficient a coarse grid should have been given."""
+"""A solver with a learned coefficient: the network corrects the coefficient of a coarse grid."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sciops.models.spine import description
 from sciops.models.wrappers import Normalized
 from sciops.pde import adjoint
 
-_RANGE = 0.3  # typical size of a change of log a, what one unit of the network's output stands for
+_RANGE = 0.3  # typical change of log a, the scale of the network's output
 
 
 @dataclass(frozen=True, kw_only=True)

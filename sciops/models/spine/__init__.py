@@ -6,26 +6,3 @@ from sciops.models.spine.features import COORDINATES, coordinate_channels, coord
 from sciops.models.spine.inputs import check_input
 from sciops.models.spine.norms import NORMS, InstanceNorm, RMSNorm, make_norm
 from sciops.models.spine.operator import Operator, OperatorOptions, SpineOptions, description
-
-__all__ = [
-    "COORDINATES",
-    "NORMS",
-    "ClassicBlock",
-    "InstanceNorm",
-    "LocalKernel",
-    "Operator",
-    "OperatorOptions",
-    "RMSNorm",
-    "ResidualBlock",
-    "SpineOptions",
-    "check_input",
-    "coordinate_channels",
-    "coordinate_count",
-    "description",
-    "finer_grid_tables",
-    "hidden_width",
-    "make_norm",
-    "on_finer_grid",
-    "pointwise",
-    "wall_mask",
-]

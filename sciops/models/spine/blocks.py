@@ -17,14 +17,18 @@ Layer = tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor] | N
 
 
 class ResidualBlock(nn.Module):
-    """x ← x + γ₁·A(mixer(n₁x) + local(n₁x));  x ← x + γ₂·mlp(n₂x).
+    """Two residual branches, x ← x + γ₁·A(mixer(n₁x) + local(n₁x)), then x ← x + γ₂·mlp(n₂x).
 
-    A(z) = Wₐ·GELU(z) + bₐ when `mixer_activation`, else z; γ are per-channel scales, present when `layer_scale` gives
-    their initial value. Shapes (batch, *grid, channels) throughout.
+    A(z) = Wₐ·GELU(z) + bₐ with `mixer_activation`, otherwise z; γ are per-channel scales, present if `layer_scale`
+    gives their initial value. Shapes are (batch, *grid, channels) throughout.
 
-    order : "pre", as above; "post" has the norms after the branches instead, x ← x + γ₁·n₁A(…), as Swin V2
-    drop_path : probability with which a sample of a batch skips a branch in training; others are scaled up by its
-        complement, so that the mean stays (stochastic depth, arXiv:1603.09382)
+    Parameters
+    ----------
+    order : str
+        "pre", as above; "post" has the norms after the branches, x ← x + γ₁·n₁A(…), as in Swin V2.
+    drop_path : float
+        Probability with which a sample of a batch skips a branch in training; the branches of the others are divided by
+        1 − drop_path, which keeps the mean (stochastic depth, arXiv:1603.09382).
     """
 
     def __init__(
@@ -99,9 +103,9 @@ class ResidualBlock(nn.Module):
 
 
 class ClassicBlock(nn.Module):
-    """x ← σ(n(Wx + b + mixer(x) + local(x))), σ = GELU, left out in the last block (arXiv:2010.08895, eq. 2).
+    """The block of the FNO, x ← σ(n(Wx + b + mixer(x) + local(x))) (arXiv:2010.08895, eq. 2).
 
-    Shapes (batch, *grid, channels). The norm is absent in the original.
+    σ = GELU is left out in the last block. Shapes are (batch, *grid, channels). The original has no norm n.
     """
 
     def __init__(
@@ -139,11 +143,11 @@ class ClassicBlock(nn.Module):
 class LocalKernel(nn.Module):
     """Depthwise 3×…×3 convolution whose taps lie `dilation` points apart, so that it can keep its physical size.
 
-    Outside the grid the field counts as zero (padding="zeros") or as the nearest point ("replicate"); on periodic
-    grids it wraps. The field continued by zero jumps at the end of the grid: spread taps then meet the jump at
-    distances that the training grid never showed. Continued by its end value it does not jump.
+    Outside the grid the field is padded with zeros (padding="zeros") or the nearest point ("replicate"); on periodic
+    grids it wraps. A field padded with zeros jumps at the boundary, and dilated taps meet that jump at distances that
+    did not occur on the training grid; a field padded with its end value does not jump.
 
-    (batch, *grid, channels) → the same, for one to three axes and any size. Raises ValueError for another padding.
+    Maps (batch, *grid, channels) to the same shape, for one to three axes. Raises ValueError for another padding.
     """
 
     def __init__(self, channels: int, ndim: int, *, padding: str = "zeros") -> None:

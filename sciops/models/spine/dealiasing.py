@@ -1,4 +1,4 @@
-"""A pointwise nonlinearity evaluated on a finer grid and brought back to what the grid can hold."""
+"""Pointwise nonlinearities evaluated on a finer grid and projected back, so that they do not alias."""
 
 from __future__ import annotations
 
@@ -17,17 +17,27 @@ from sciops.resampling import resample
 def on_finer_grid(
     f: Callable[..., Tensor], fields: Sequence[Tensor], grid: Grid, factor: int, periodic: bool
 ) -> Tensor:
-    """Π f(P x, P y, …): P interpolates to `factor` times as many points, Π projects back. f(x, y, …) when it is 1.
+    """A pointwise function evaluated on a finer grid, Π f(P x, P y, …).
 
-    A product of two fields of band B reaches 2B and folds back into the band on a grid of n points unless n > 3B; on
-    the finer grid it does not, and Π drops what lies above the band instead of folding it.
+    P interpolates to `factor` times as many points and Π projects back: it is the L² projection onto the interpolants,
+    so that ΠP is the identity. A product of two fields of band B has band 2B and aliases into the band on a grid of n
+    points unless n > 3B; on the finer grid it does not, and Π removes what lies above the band. The cost is
+    factor**axes times the nonlinearity, and two small matrix products per axis.
 
-    fields : x, y, …, each (batch, *grid, channels); f is pointwise
-    periodic : P is trigonometric interpolation with the period n·h that a Fourier mixer sees. Otherwise P is the cosine
-        interpolant over the extent, which needs no periodicity and no zero wall and reproduces linear channels
-        without the jump at the wrap. Hidden channels neither vanish on a wall nor wrap, so no sine.
-    Π is the L² projection onto the interpolants, so that ΠP is the identity. Cost: factor**axes times the
-    nonlinearity, and two small matrix products per axis.
+    Parameters
+    ----------
+    f : callable
+        A pointwise function.
+    fields : sequence of Tensor
+        x, y, …, each (batch, *grid, channels).
+    grid : Grid
+        The grid of the fields.
+    factor : int
+        Ratio of the numbers of points; 1 gives f(x, y, …).
+    periodic : bool
+        P is trigonometric interpolation with the period n·h of a Fourier mixer. Otherwise P is the cosine interpolant
+        over the extent, which requires neither periodicity nor a zero wall, as hidden channels have neither, and
+        reproduces linear channels without a jump.
     """
     if factor == 1:
         return f(*fields)
@@ -54,7 +64,7 @@ def _along(matrix: Tensor, x: Tensor, axis: int) -> Tensor:
 def finer_grid_tables(
     n: int, factor: int, kind: str, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """(up, down) on one axis: (m, n) interpolation from n to m points, and (n, m) its weighted pseudo-inverse."""
+    """(up, down) along one axis: interpolation (m, n) from n to m points, and its weighted pseudo-inverse (n, m)."""
     m = (n - 1) * factor + 1 if kind == "node" else n * factor
     coarse, fine = Grid((n,), None, kind), Grid((m,), None, kind)
     up, weights = resample(np.eye(n), coarse, fine, "fourier" if kind == "periodic" else "cosine").T, fine.weights()

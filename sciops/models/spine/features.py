@@ -1,4 +1,4 @@
-"""What a model knows about position: coordinate channels, and the nodes that lie on a wall."""
+"""Coordinate channels, and the mask of nodes on a wall."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from sciops.models.apply import check_tensor, real_dtype_of
 def check_input(model: nn.Module, x: Any) -> None:
     """Raises TypeError unless x is a tensor of real numbers in the precision of the model's weights.
 
-    Under autocast any real precision is taken.
+    Under autocast any real precision is accepted.
     """
     if torch.compiler.is_compiling():  # the check would break the graph
         return

@@ -12,9 +12,9 @@ from torch.autograd import Function
 
 
 class RMSNorm(nn.Module):
-    """w · x / √(mean(x²) + ε) over the channels of each point, (…, channels) → same (arXiv:1910.07467).
+    """Root-mean-square norm over the channels of each point, w · x / √(mean(x²) + ε) (arXiv:1910.07467).
 
-    Works point by point, so it knows nothing of the grid. Half precision is computed in float32.
+    Maps (…, channels) to the same shape, independently of the grid. Half precision is computed in float32.
     """
 
     def __init__(self, channels: int, eps: float = 1e-6) -> None:
@@ -27,16 +27,16 @@ class RMSNorm(nn.Module):
         if x.dtype != wide or self.weight.dtype != wide:
             return F.rms_norm(x.to(wide), self.weight.shape, self.weight.to(wide), self.eps).to(x.dtype)
         if x.device.type == "cpu" and not torch.compiler.is_compiling():
-            # torch's own is one kernel on a GPU and when compiled, but a chain of nine there and back on a CPU
+            # torch's own is one kernel on a GPU and when compiled, but nine forward and backward on a CPU
             return _RMSNorm.apply(x, self.weight, self.eps)[0]
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
 
 class InstanceNorm(nn.Module):
-    """(x − mean)/√(var + ε)·w + b with moments over the grid, per sample and channel; (batch, *grid, channels) → same.
+    """Norm with moments over the grid, per sample and channel, (x − mean)/√(var + ε)·w + b.
 
-    The moments are plain averages over the points: on another grid they differ, which is why a model with this norm is
-    not consistent between resolutions. Offered because it is common.
+    Maps (batch, *grid, channels) to the same shape. The moments are plain averages over the points: they differ on
+    another grid, so a model with this norm is not consistent between resolutions.
     """
 
     def __init__(self, channels: int, eps: float = 1e-5) -> None:

@@ -4,11 +4,3 @@ from sciops.models.wrappers.latent import Latent
 from sciops.models.wrappers.normalized import Normalized
 from sciops.models.wrappers.stepper import Stepper, StepperOptions
 from sciops.models.wrappers.symmetry import SymmetryAveraged
-
-__all__ = [
-    "Latent",
-    "Normalized",
-    "Stepper",
-    "StepperOptions",
-    "SymmetryAveraged",
-]

@@ -1,4 +1,4 @@
-"""A model that always runs on the same grid, whatever grid its fields lie on."""
+"""A model that always runs on one grid, and resamples fields on other grids."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ from sciops.resampling import resample
 
 
 class Latent(nn.Module):
-    """u = P_{latent → grid} model(P_{grid → latent} a): the network only ever sees the latent grid.
+    """A model evaluated on a latent grid, u = P_{latent → grid} model(P_{grid → latent} a).
 
-    The scheme of CROP (Gao, Xu, Deng, Liu, ICLR 2025) with the resampling left to choose. A function that both grids
-    hold exactly gives the same result on both.
+    The scheme of CROP (Gao, Xu, Deng, Liu, ICLR 2025) with a choice of the resampling. A function that both grids
+    represent exactly gives the same result on both. Inputs finer than the latent grid are sampled at its points: detail
+    between them is lost.
 
-    model : any model on (batch, channels, *grid)
-    grid : the latent Grid (or its dict), usually the one the model was trained on
-    input_method, output_method : methods of `sciops.resample`. "auto" is trigonometric on periodic grids; else linear
-        for the input, which keeps a two-valued coefficient within its values and takes nested nodes as they are, and
-        cubic for the output, with u = 0 on the walls as known points where the model sets it so.
-        "sine" is more accurate for outputs that vanish on walls the grid reaches.
-
-    Inputs finer than the latent grid are read at its points: detail between them is lost.
+    Parameters
+    ----------
+    model : nn.Module
+        Any model on (batch, channels, *grid).
+    grid : Grid or mapping
+        The latent grid (or its dict), usually that of the training data.
+    input_method, output_method : str
+        Methods of `sciops.resample`. "auto" is trigonometric on periodic grids; otherwise linear for the input, which
+        keeps a two-valued coefficient within its range and is exact at nested nodes, and cubic for the output, with
+        u = 0 on the walls as known points if the model sets it there. "sine" is more accurate for outputs that vanish
+        on walls the grid reaches.
     """
 
     def __init__(

@@ -13,13 +13,18 @@ from sciops.models.spine.features import wall_mask
 
 
 class Normalized(nn.Module):
-    """u = decode(model(encode(a))): the statistics are buffers and travel with the weights.
+    """A model in physical units, u = decode(model(encode(a))).
 
-    model : any model on (batch, channels, *grid)
-    input, output : Normalizers fitted on the training split; None leaves that side as it is
+    The statistics are buffers, saved with the weights. If the model sets its output to zero on the wall, the decoded
+    output is set to zero there again, since zero decodes to the mean. The result has the dtype of x, under autocast
+    too.
 
-    Where the model sets its output to zero on the wall, the decoded output is set to zero there again, since a decoded
-    zero is the mean. The result has the dtype of x, also under autocast.
+    Parameters
+    ----------
+    model : nn.Module
+        Any model on (batch, channels, *grid).
+    input, output : Normalizer, optional
+        Statistics of the training split; None leaves that side unchanged.
     """
 
     def __init__(self, model: nn.Module, input: Normalizer | None = None, output: Normalizer | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The statistics of a time step: of what it sees, and of what it changes."""
+"""Statistics of the inputs and outputs of a time step."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ _POINTS = 2**24  # read at a time
 
 
 def fitted(sets: Sequence[Any], *, residual: bool) -> tuple[Normalizer, Normalizer]:
-    """(of the input of a step, of what its model gives) over the trajectories of `sets`, `TrajectoryDataset`s of the
-    same variables; the input has the channels window, constants, forcings of both ends, time."""
+    """Normalizers of the input and of the output of a step, over the trajectories of several `TrajectoryDataset`s.
+
+    The data sets have the same variables. The input has the channels window, constants, forcings at both ends, time.
+    """
     first = sets[0]
     frames = target = Normalizer.fit(block.flatten(0, 1) for block in _blocks(sets, "trajectories"))
     if residual:
@@ -28,7 +30,7 @@ def fitted(sets: Sequence[Any], *, residual: bool) -> tuple[Normalizer, Normaliz
         parts += [Normalizer.fit(block.flatten(0, 1) for block in _blocks(sets, "known"))] * 2
     if first.time_step:
         took = Normalizer.fit(torch.from_numpy(np.diff(one.clocks, axis=1).reshape(-1, 1)) for one in sets)
-        # one step for all, but for the rounding of the times: another one is then told in units of it
+        # all steps have one length up to rounding: lengths are then measured in units of it
         took.std.copy_(torch.where(took.std < 1e-3 * took.mean.abs(), took.mean.abs(), took.std))
         parts.append(took)
     seen = Normalizer(sum(len(part.mean) for part in parts))
@@ -45,7 +47,7 @@ def _blocks(sets: Sequence[Any], what: str) -> Iterator[Tensor]:
 
 
 def _changes(sets: Sequence[Any]) -> Iterator[Tensor]:
-    """u_{k+1} − u_k of all trajectories, with the times of steps told per unit of time."""
+    """u_{k+1} − u_k of all trajectories, per unit of time if the length of a step is an input."""
     for one in sets:
         for part in _parts(one):
             change = one.trajectories(part).diff(dim=1)

@@ -1,4 +1,4 @@
-"""A model of one time step, and its unrolling: teacher forcing, backpropagation through time, pushforward."""
+"""A model of one time step and its unrolling: teacher forcing, backpropagation through time, pushforward."""
 
 from __future__ import annotations
 
@@ -102,13 +102,21 @@ class Stepper(nn.Module):
 
     @classmethod
     def normalized(cls, model: nn.Module, data: Any, *, residual: bool = True, **options: Any) -> Stepper:
-        """The stepper of `data`'s windows, with `model` between the statistics of its trajectories.
+        """A stepper for the windows of a data set, with its statistics around the model.
 
-        data : `TrajectoryDataset` of the training trajectories, or several (other grids or strides). Each variable has
-            one mean and standard deviation for every frame it is seen in; what the model returns is scaled by the
-            statistics of the increments u_{k+1} − u_k (with `time_step` divided by their time), or of the frames where
-            residual=False; constants, forcings and times of a step have their own
-        options : steps, gradient, noise
+        Parameters
+        ----------
+        model : nn.Module
+            S.
+        data : TrajectoryDataset or list of them
+            The training trajectories, on one or several grids and strides. A variable has the same mean and standard
+            deviation in every frame; the model's output is scaled by the statistics of the increments u_{k+1} − u_k
+            (with `time_step` divided by their length), or of the frames for residual=False. Constants, forcings and
+            lengths of a step have their own.
+        residual : bool
+            As in `StepperOptions`.
+        **options
+            steps, gradient, noise.
         """
         sets = list(data) if isinstance(data, (list, tuple)) else [data]
         first = sets[0]
@@ -142,7 +150,7 @@ class Stepper(nn.Module):
         return grid_for(self.model, x, grid)
 
     def step(self, x: Tensor, grid: Grid | None = None) -> Tensor:
-        """The next frame, (batch, channels, *grid), of the window, constants and what is known x; never noisy."""
+        """The next frame, (batch, channels, *grid), after the window, constants and known fields x; no noise."""
         self._check(x, 1)
         y = apply_model(self.model, x, grid)
         if y.shape[1] != self.channels:
@@ -152,13 +160,13 @@ class Stepper(nn.Module):
         return self._last(x) + (x[:, -1:] * y if self.time_step else y)
 
     def split(self, x: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-        """(window and constants, what is known of the `steps` steps) of the x of forward."""
+        """Splits the x of forward into window and constants, and the known fields of the `steps` steps."""
         self._check(x, steps)
         carried = x.shape[1] - (steps + 1) * self.forcings - steps * self.time_step
         return x[:, :carried], x[:, carried:]
 
     def told(self, x: Tensor, known: Tensor, k: int) -> Tensor:
-        """What `step` takes for step number k, from 0: the window and constants x, then what is known of that step."""
+        """The input of `step` for step k, from 0: the window and constants x, then the known fields of that step."""
         f, d = self.forcings, int(self.time_step)
         if not f + d:
             return x
@@ -177,7 +185,7 @@ class Stepper(nn.Module):
         return self.drawn
 
     def target(self, y: Tensor) -> Tensor:
-        """Of y, (batch, steps·channels, *grid), the true frames, those that forward returns when training."""
+        """The frames of the targets y, (batch, steps·channels, *grid), that forward returns in training."""
         if self.gradient != "random":
             return y
         return y[:, (self.drawn - 1) * self.channels : self.drawn * self.channels]
