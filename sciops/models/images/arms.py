@@ -10,7 +10,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from sciops.models.images.classifier import Classifier
+from sciops.models.images.huggingface import HuggingFaceClassifier
+
 TOLERANCE = 0.03
+_Recipe = Callable[[int, float], tuple[Callable[..., nn.Module], dict[str, Any]]]
 _RATIOS = (0.5, 8.0)  # of the hidden width of an MLP to the width
 
 
@@ -69,9 +73,12 @@ def classifier_arms(
     theirs |= {k: v for k, v in options.items() if k == "drop_path"}
     modes = [tuple(max(1, min(8, n // 2)) for n in grid) for grid in grids]
 
-    def hierarchical(mixer: str, **more: Any) -> Callable[[int, float], tuple[str, dict[str, Any]]]:
-        widths = lambda w: tuple(w * 2**i for i in range(len(depths)))  # noqa: E731
-        return lambda w, ratio: ("classifier", dict(stages, mixer=mixer, widths=widths(w), mlp_ratio=ratio, **more))
+    def hierarchical(mixer: str, **more: Any) -> _Recipe:
+        def recipe(width: int, ratio: float) -> tuple[Callable[..., nn.Module], dict[str, Any]]:
+            widths = tuple(width * 2**i for i in range(len(depths)))
+            return Classifier, dict(stages, mixer=mixer, widths=widths, mlp_ratio=ratio, **more)
+
+        return recipe
 
     spectral = dict(mixer_options=[dict(modes=m, weights="diagonal") for m in modes])
     vit = dict(theirs, patch=2 * patch, depth=sum(depths))
@@ -82,8 +89,8 @@ def classifier_arms(
         "window": hierarchical("window"),
         "attention": hierarchical("attention"),
         "spectral": hierarchical("spectral", **spectral),
-        "ViT": lambda w, ratio: ("transformers:ViT", dict(vit, width=w, mlp_ratio=ratio)),
-        "SwinV2": lambda w, ratio: ("transformers:SwinV2", dict(swin, width=w, mlp_ratio=ratio)),
+        "ViT": lambda w, ratio: (partial(HuggingFaceClassifier, "ViT"), dict(vit, width=w, mlp_ratio=ratio)),
+        "SwinV2": lambda w, ratio: (partial(HuggingFaceClassifier, "SwinV2"), dict(swin, width=w, mlp_ratio=ratio)),
     }
     names = tuple(recipes) if only is None else tuple(only)
     unknown = [name for name in names if name not in recipes]
@@ -128,11 +135,9 @@ def match_parameters(
     return best[1:]
 
 
-def _build(recipe: Callable[[int, float], tuple[str, dict[str, Any]]], width: int, ratio: float) -> nn.Module:
-    from sciops.models.registry import build_model
-
-    name, options = recipe(width, ratio)
-    return build_model(name, **options)
+def _build(recipe: _Recipe, width: int, ratio: float) -> nn.Module:
+    make, options = recipe(width, ratio)
+    return make(**options)
 
 
 def _count(make: Callable[[int, float], nn.Module], width: int, ratio: float) -> int:

@@ -121,7 +121,7 @@ def place(role: str, multipole: bool) -> tuple[str, int | None]:
     if part in ("q", "k", "v", "qkv"):
         third = {"q": 0, "k": 1, "v": 2, "qkv": None}[part]
         if kind == ["bias"]:
-            return f"{mixer}.qv_bias", {0: 0, 2: 1}.get(third)
+            return f"{mixer}.qv_bias", {0: 0, 2: 1, None: None}.get(third)
         return f"{mixer}.qkv.weight", third
     own = {"out": "out", "table": "relative.table", "log_scale": "log_scale"}
     own |= {"hidden": "relative.hidden", "to_heads": "relative.to_heads"}

@@ -209,7 +209,7 @@ def correct(conv: Any, *, rolled: bool) -> None:
 
     Raises ValueError where the class is not a Fourier sum even on even sizes, so that its weights cannot be read.
     """
-    kind = type(conv)
+    kind: Any = type(conv)
     measured = behaviour(kind, conv.order, conv.complex_data)
     if not conv.complex_data and "sum" not in measured[Situation(False, False, False)]:
         raise ValueError(

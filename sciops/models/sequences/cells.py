@@ -5,7 +5,7 @@ A state s is (…, d) for RNN and GRU, and [h; c], (…, 2d), for LSTM. Time com
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,7 @@ class Layer(NamedTuple):
         return self.width * (2 if self.kind == "lstm" else 1)
 
     def detached(self) -> Layer:
-        return Layer(self.kind, *(w if w is None else w.detach() for w in self[1:]))
+        return self._replace(**{name: w.detach() for name, w in self._asdict().items() if isinstance(w, Tensor)})
 
 
 def layers_of(rnn: nn.Module) -> list[Layer]:
@@ -46,7 +46,7 @@ def layers_of(rnn: nn.Module) -> list[Layer]:
             raise ValueError(f"{type(rnn).__name__} with {name}={value!r}: expected {name}={idle!r}; {_REMEDY[name]}")
     kind = rnn.nonlinearity if isinstance(rnn, nn.RNN) else type(rnn).__name__.lower()
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    return [Layer(kind, *(getattr(rnn, f"{n}_l{i}", None) for n in names)) for i in range(rnn.num_layers)]
+    return [Layer(kind, *[getattr(rnn, f"{n}_l{i}", None) for n in names]) for i in range(rnn.num_layers)]
 
 
 class Unfolded(NamedTuple):
@@ -107,14 +107,14 @@ def fused(layer: Layer, x: Tensor, initial: Tensor, lengths: Tensor | None = Non
     lstm = layer.kind == "lstm"
     weights = [w for w in layer[1:] if w is not None]
     call = getattr(torch, layer.kind if layer.kind in ("gru", "lstm") else f"rnn_{layer.kind}")
-    first = tuple(s.contiguous() for s in initial[None].chunk(2, -1)) if lstm else initial[None]
+    first: Any = tuple(s.contiguous() for s in initial[None].chunk(2, -1)) if lstm else initial[None]
     # cuDNN keeps what its backward needs only in training
     how = (len(weights) == 4, 1, 0.0, torch.is_grad_enabled(), False)
     if lengths is None:
         h, *last = call(x, first, weights, *how, False)
     else:
         packed = pack_padded_sequence(x, lengths.cpu(), enforce_sorted=False)
-        order = packed.sorted_indices
+        order: Any = packed.sorted_indices
         first = tuple(s.index_select(1, order) for s in first) if lstm else first.index_select(1, order)
         h, *last = call(packed.data, packed.batch_sizes, first, weights, *how)
         h, _ = pad_packed_sequence(packed._replace(data=h), total_length=len(x))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -50,9 +50,9 @@ class DecoderState(NamedTuple):
     """layers : one `LayerState` a layer. source : (batch,) the source that each sequence belongs to.
     count : (batch,) tokens of each. longest : the largest count."""
 
-    layers: list[LayerState]
+    layers: list[LayerState | None]
     source: Tensor
-    count: Tensor
+    count: Tensor  # type: ignore[assignment]  # hides the method of tuples
     longest: int
 
 
@@ -140,7 +140,7 @@ class DecoderBlock(nn.Module):
                 )
             )
             k, v = (z[:, : state.longest] for z in after)
-        y = self.within.attend(*(z.transpose(1, 2) for z in (q, k, v)), bias)
+        y = self.within.attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), bias)
         x = x + self.dropout(self.within.o(y.transpose(1, 2).flatten(-2)))
         x = x + self.dropout(self.across.across(self.norm2(x), memory, memory_bias, rows))
         z = self.norm3(x)
@@ -172,7 +172,7 @@ class T5Decoder(nn.Module):
         self.max_distance = max_distance
         self.positions = nn.Embedding(buckets, heads)
         nn.init.normal_(self.positions.weight, std=width**-0.5)
-        self.blocks = nn.ModuleList(
+        self.blocks: Any = nn.ModuleList(
             DecoderBlock(width, hidden, heads, head_width, scaled=scaled, dropout=dropout) for _ in range(depth)
         )
         self.norm = RMSNorm(width)
@@ -200,8 +200,8 @@ class T5Decoder(nn.Module):
         mask: Tensor | None = None,
     ) -> tuple[Tensor, DecoderState]:
         if state is None:
-            rows = torch.arange(x.shape[0], device=x.device)
-            state = DecoderState([None] * len(self.blocks), rows, torch.zeros_like(rows), 0)
+            first = torch.arange(x.shape[0], device=x.device)
+            state = DecoderState([None] * len(self.blocks), first, torch.zeros_like(first), 0)
         longest = state.longest + x.shape[1]
         now = state._replace(longest=longest)
         at = state.count[:, None] + torch.arange(x.shape[1], device=x.device)

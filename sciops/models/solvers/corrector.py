@@ -212,24 +212,26 @@ def between_nodes(z: Tensor, refine: int) -> Tensor:
     return F.interpolate(z, shape, mode="bilinear", align_corners=True)
 
 
-def corrector(in_channels: int, out_channels: int, *, trunk: str = "fno", **options: Any) -> Corrector:
+def corrector(
+    build: Callable[..., nn.Module], in_channels: int, out_channels: int, *, trunk: str = "fno", **options: Any
+) -> Corrector:
     """A `Corrector` around a model by name, with wall="zero".
 
     Parameters
     ----------
+    build : callable
+        `sciops.build_model`.
     in_channels, out_channels : int
         1 and 1.
     trunk : str
-        Name of the network for `build_model`.
+        Name of the network for `build`.
     **options
         The fields of `CorrectorOptions`, and the options of the network.
     """
-    from sciops.models.registry import build_model
-
     if (in_channels, out_channels) != (1, 1):
         raise ValueError(f"corrector: in_channels={in_channels}, out_channels={out_channels}: expected 1 and 1")
     own = {name: options.pop(name) for name in names_of(CorrectorOptions) & options.keys()}
     if not trunk.startswith("neuralop:"):
         options.setdefault("wall", "zero")
-    network = build_model(trunk, in_channels=2, out_channels=1, **options)
+    network = build(trunk, in_channels=2, out_channels=1, **options)
     return Corrector(Normalized(network, Normalizer(2), Normalizer(1)), **own)

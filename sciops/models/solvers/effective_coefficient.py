@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,22 +114,22 @@ class EffectiveCoefficient(nn.Module):
 
 
 def effective_coefficient(
-    in_channels: int, out_channels: int, *, trunk: str = "operator", **options: Any
+    build: Callable[..., nn.Module], in_channels: int, out_channels: int, *, trunk: str = "operator", **options: Any
 ) -> EffectiveCoefficient:
     """An `EffectiveCoefficient` around a model by name, which starts as the solve alone.
 
     Parameters
     ----------
+    build : callable
+        `sciops.build_model`.
     in_channels, out_channels : int
         1 and 1.
     trunk : str
-        Name of the network for `build_model`; by default the spine with a 3×3 convolution in every block, since the
+        Name of the network for `build`; by default the spine with a 3×3 convolution in every block, since the
         coefficient between nodes depends on the neighbouring nodes.
     **options
         The fields of `EffectiveCoefficientOptions`, and the options of the network.
     """
-    from sciops.models.registry import build_model
-
     if (in_channels, out_channels) != (1, 1):
         raise ValueError(
             f"effective_coefficient: in_channels={in_channels}, out_channels={out_channels}: expected 1 and 1"
@@ -137,7 +138,7 @@ def effective_coefficient(
     if trunk == "operator":
         options = {"mixer": "convolution", "width": 24, "depth": 3, "coordinates": "none"} | options
     channels = int(own.get("refine", 1)) ** 2
-    network = build_model(trunk, in_channels=1, out_channels=channels, **options)
+    network = build(trunk, in_channels=1, out_channels=channels, **options)
     last = [module for module in network.modules() if isinstance(module, (nn.Linear, nn.Conv2d))][-1]
     nn.init.zeros_(last.weight)
     nn.init.zeros_(last.bias)
