@@ -39,7 +39,7 @@ _NAMES = {
     "convert": "datasets",
     "build_model": "models",
     "save_model": "models",
-    "load_model": "models",
+    "load_model": "runs",
     "check_operator": "models",
     "export_onnx": "models",
 }
@@ -68,8 +68,9 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
     from sciops.datasets import convert, open_dataset, validate
     from sciops.files.budget import Budget
     from sciops.grids import Grid, restrict
-    from sciops.models import build_model, check_operator, export_onnx, load_model, save_model
+    from sciops.models import build_model, check_operator, export_onnx, save_model
     from sciops.resampling import resample
+    from sciops.runs import load_model
     from sciops.symmetry import Symmetry
 
 

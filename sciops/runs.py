@@ -26,8 +26,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from sciops.citations import CITATIONS, citations_of
+from sciops.files.budget import Budget
 from sciops.files.json_files import append_jsonl, plain, read_jsonl, write_atomically, write_json
 from sciops.files.locks import Lock, occupy
 from sciops.files.writable import writable_folder
@@ -38,6 +40,7 @@ __all__ = [
     "citations_of",
     "environment",
     "file_hash",
+    "load_model",
     "plain",
     "read_jsonl",
     "write_json",
@@ -55,6 +58,32 @@ _PACKAGES = (
     "xarray",
     "numba",
 )
+
+
+def load_model(
+    folder: str | Path,
+    *,
+    device: torch.device | str = "cpu",
+    accept_edits: bool = False,
+    budget: Budget | None = None,
+) -> nn.Module:
+    """The model that `save_model` wrote, or the best model of a run, in evaluation mode.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder of `save_model`, or that of a run, of the command or of `fit`, which counts as its best model.
+    device, accept_edits, budget
+        As in `sciops.models.load_model`, which also says what is raised.
+    """
+    from sciops.models import persistence
+
+    best = persistence.model_folder(folder) / "best.safetensors"
+    if best.is_file() and not best.with_name(persistence.WEIGHTS).is_file():
+        from sciops.training.best_model import load_best_model
+
+        return load_best_model(best, budget=budget).to(device).eval()
+    return persistence.load_model(folder, device=device, accept_edits=accept_edits, budget=budget)
 
 
 class RunFolder:

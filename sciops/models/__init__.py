@@ -1,58 +1,97 @@
-"""Models on one spine, neuraloperator's behind the same door, wrappers, files and a contract check."""
+"""Models on one spine, neuraloperator's behind the same interface, wrappers, files and a contract check."""
 
 from sciops.models.apply import apply_model
 from sciops.models.check import CheckTable, check_operator
-from sciops.models.images.classifier import Classifier, classifier_arms, match_parameters
-from sciops.models.images.huggingface import HuggingFaceClassifier
-from sciops.models.images.swin_weights import SwinReport, load_swin_weights, swin_options
-from sciops.models.onnx.export import OnnxFile, export_onnx
-from sciops.models.operators.fno import fno
-from sciops.models.operators.hybrid import hybrid
-from sciops.models.operators.mano import mano
-from sciops.models.orthogonal import OrthogonalNet
-from sciops.models.orthogonal.layers import OrthogonalConvolution, UnitarySpectral
-from sciops.models.orthogonal.matrices import bjorck, polar
-from sciops.models.orthogonal.projection import orthogonality_defect, orthogonalize_
+from sciops.models.images import (
+    Classifier,
+    ClassifierOptions,
+    HuggingFaceClassifier,
+    SwinReport,
+    SwinV2Options,
+    ViTOptions,
+    classifier_arms,
+    load_swin_weights,
+    match_parameters,
+    swin_options,
+)
+from sciops.models.onnx import OnnxFile, export_onnx
+from sciops.models.operators import FNOOptions, HybridOptions, MANOOptions, fno, hybrid, mano
+from sciops.models.orthogonal import (
+    OrthogonalConvolution,
+    OrthogonalNet,
+    OrthogonalOptions,
+    UnitarySpectral,
+    bjorck,
+    orthogonality_defect,
+    orthogonalize_,
+    polar,
+)
 from sciops.models.persistence import load_model, read_config, save_model
 from sciops.models.registry import MODELS, build_model, model_from_config
-from sciops.models.sequences.encoder_decoder import EncoderDecoder
-from sciops.models.sequences.generation import Generated, beam_search, generate
-from sciops.models.sequences.language import LanguageModel
-from sciops.models.sequences.recurrent import Recurrent, forecast
-from sciops.models.sequences.speech import SpeechEncoder, SpeechRecognizer
-from sciops.models.sequences.stack import SequenceStack
-from sciops.models.solvers.corrector import Corrector
-from sciops.models.solvers.effective_coefficient import EffectiveCoefficient
-from sciops.models.spine.operator import Operator
-from sciops.models.wrappers.latent import Latent
-from sciops.models.wrappers.normalized import Normalized
-from sciops.models.wrappers.stepper import Stepper
-from sciops.models.wrappers.symmetry import SymmetryAveraged
+from sciops.models.sequences import (
+    EncoderDecoder,
+    EncoderDecoderOptions,
+    Generated,
+    LanguageModel,
+    LanguageOptions,
+    Recurrent,
+    RecurrentOptions,
+    SequenceStack,
+    SpeechEncoder,
+    SpeechEncoderOptions,
+    SpeechOptions,
+    SpeechRecognizer,
+    StackOptions,
+    beam_search,
+    forecast,
+    generate,
+)
+from sciops.models.solvers import Corrector, CorrectorOptions, EffectiveCoefficient, EffectiveCoefficientOptions
+from sciops.models.spine import Operator, OperatorOptions, SpineOptions
+from sciops.models.wrappers import Latent, Normalized, Stepper, StepperOptions, SymmetryAveraged
 
 __all__ = [
     "MODELS",
     "CheckTable",
     "Classifier",
+    "ClassifierOptions",
     "Corrector",
+    "CorrectorOptions",
     "EffectiveCoefficient",
+    "EffectiveCoefficientOptions",
     "EncoderDecoder",
+    "EncoderDecoderOptions",
+    "FNOOptions",
     "Generated",
     "HuggingFaceClassifier",
+    "HybridOptions",
     "LanguageModel",
+    "LanguageOptions",
     "Latent",
+    "MANOOptions",
     "Normalized",
     "OnnxFile",
     "Operator",
+    "OperatorOptions",
     "OrthogonalConvolution",
     "OrthogonalNet",
+    "OrthogonalOptions",
     "Recurrent",
+    "RecurrentOptions",
     "SequenceStack",
     "SpeechEncoder",
+    "SpeechEncoderOptions",
+    "SpeechOptions",
     "SpeechRecognizer",
+    "SpineOptions",
+    "StackOptions",
     "Stepper",
+    "StepperOptions",
     "SwinReport",
+    "SwinV2Options",
     "SymmetryAveraged",
     "UnitarySpectral",
+    "ViTOptions",
     "apply_model",
     "beam_search",
     "bjorck",

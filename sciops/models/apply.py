@@ -1,4 +1,4 @@
-"""Calling any model: on a field, whether it knows grids or not, and in evaluation mode for a while."""
+"""Calling any torch model on a field, with or without a grid, and running it in evaluation mode."""
 
 from __future__ import annotations
 
@@ -14,11 +14,21 @@ from sciops.grids import Grid
 
 
 def apply_model(model: nn.Module, x: Tensor, grid: Grid | None = None) -> Tensor:
-    """model(x, grid=grid) where the model's forward takes a grid, model(x) for any other torch model.
+    """A model's output: model(x, grid=grid) if its forward takes a grid, otherwise model(x).
 
-    x : (batch, channels, *grid). Models inside DistributedDataParallel or torch.compile are looked through.
+    Parameters
+    ----------
+    model : nn.Module
+        Any torch model; one wrapped in DistributedDataParallel or torch.compile is unwrapped to see what it takes.
+    x : Tensor
+        Field (batch, channels, *grid).
+    grid : Grid, optional
+        The grid of x.
 
-    Raises TypeError for an x that is not a tensor.
+    Raises
+    ------
+    TypeError
+        For an x that is not a tensor.
     """
     check_tensor(x)
     if grid is not None and takes_grid(model):
@@ -27,14 +37,14 @@ def apply_model(model: nn.Module, x: Tensor, grid: Grid | None = None) -> Tensor
 
 
 def check_tensor(x: Any) -> None:
-    """Raises TypeError for what is not a torch tensor, naming how to make one of an array."""
+    """Raises TypeError, saying how to convert it, for an x that is not a torch tensor."""
     if not isinstance(x, Tensor):
         remedy = "torch.from_numpy(x)" if type(x).__module__ == "numpy" else "torch.as_tensor(x)"
         raise TypeError(f"x is {type(x).__module__}.{type(x).__name__}; expected a torch tensor: pass {remedy}")
 
 
 def of_no_samples(model: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """model(x) of a batch of 0 for parts of torch that refuse one: that of one zero sample, less the sample."""
+    """model(x) of an empty batch, for parts of torch that refuse one: runs one zero sample and drops it."""
     return model(torch.cat([x, x.new_zeros(1, *x.shape[1:])]))[:0]
 
 
@@ -82,7 +92,7 @@ def real_dtype_of(model: nn.Module) -> torch.dtype | None:
     """The precision of the model's real fields: that of its first parameter of real or complex numbers, or None.
 
     complex64 counts as float32 and complex128 as float64: weights of Fourier modes multiply the spectra of real fields.
-    Whole-number parameters (codes, indices) say nothing about precision.
+    Integer parameters (codes, indices) do not count.
     """
     for parameter in model.parameters():
         if parameter.is_floating_point() or parameter.is_complex():
@@ -91,9 +101,9 @@ def real_dtype_of(model: nn.Module) -> torch.dtype | None:
 
 
 def placed_for(model: nn.Module, x: Tensor) -> Tensor:
-    """The field x on the device of the model's parameters and in their precision; as it is where there are none.
+    """The field x on the device and in the precision of the model's parameters; unchanged if there are none.
 
-    A complex x stays complex, whatever the parameters are: dropping its imaginary part is never meant.
+    A complex x stays complex, whatever the parameters are.
     """
     first, dtype = next(model.parameters(), None), real_dtype_of(model)
     if dtype is not None and x.is_complex():
@@ -113,7 +123,7 @@ def in_precision(model: nn.Module, dtype: torch.dtype) -> nn.Module:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode within, and afterwards every part in the mode that it had."""
+    """Context manager: evaluation mode inside, and afterwards the mode that every module had."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:

@@ -1,4 +1,4 @@
-"""Does a model keep the contract of an operator? One table of numbers for any torch model on fields."""
+"""Checks of any torch model on fields: the properties that users of an operator rely on, in one table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sciops.symmetry import Symmetry
 
 @dataclass(frozen=True)
 class Row:
-    """One check: what was measured, whether it held (None: nothing is claimed), and what it means."""
+    """One check: the measured value, whether it passed (None: nothing is claimed), and what it means."""
 
     name: str
     value: float | None
@@ -33,7 +33,7 @@ class Row:
 
 @dataclass(frozen=True)
 class CheckTable:
-    """The rows of one model on one grid; `str()` prints them, ``table["shift equivariance"]`` finds one."""
+    """The checks of one model on one grid; `str()` prints them, ``table["shift equivariance"]`` is one of them."""
 
     model: str
     grid: Grid
@@ -41,7 +41,7 @@ class CheckTable:
 
     @property
     def passed(self) -> bool:
-        """No check failed."""
+        """Whether no check failed."""
         return all(row.passed is not False for row in self.rows)
 
     def __getitem__(self, name: str) -> Row:
@@ -68,34 +68,47 @@ def check_operator(
     symmetry: Symmetry | None = None,
     seed: int = 0,
 ) -> CheckTable:
-    """Runs `model` on fields of `grid` and measures what users of an operator rely on.
+    """Checks a model on fields of a grid for the properties that users of an operator rely on.
 
     ========================  ==================================================================================
     gradients in float64      directional derivative in input and weights against central differences, < 1e-6
     odd sizes                 runs on grids with odd and unequal numbers of points
     autocast                  bfloat16 autocast against the model's own precision, relative, < 0.1
     parameters used           parameters whose gradient vanishes entirely: expected 0
-    state dict                a second model that loads it computes the same bits
-    save and load             so does one that went through a folder
+    state dict                a second model that loads it computes the same result bit for bit
+    save and load             the same for a model saved to a folder and loaded
     batch independence        a sample alone against the same one in a batch, relative, < 1e-4
     resolution consistency    sin 2πx cos 4πy on this grid and a nested finer one, relative difference at the shared
-                              points; a number, not a verdict
+                              points; reported without a verdict
     shift equivariance        periodic grids: F(shifted a) against shifted F(a), relative; < 1e-4 where the model
                               claims it (Fourier mixers without coordinates)
     symmetries                F(g a) against g F(a) for the exchanges and mirror images g of the axes that the problem
-                              has, the largest relative difference; < 1e-4 for `SymmetryAveraged` and its own group, of
-                              other models a number, which needs `symmetry`
+                              has, the largest relative difference; < 1e-4 for `SymmetryAveraged` and its own group,
+                              reported without a verdict for other models, which needs `symmetry`
     ========================  ==================================================================================
 
-    model : any torch model on (batch, channels, *grid); a copy is used, in evaluation mode
-    in_channels : taken from the model's description where it has one
-    symmetry : of the problem, such as ``dataset.symmetry``: which elements there are, and what becomes of the channels
-    seed : of the random fields and directions
+    A check that does not apply is listed with the reason.
 
-    A check that cannot be made is listed with the reason. Raises ValueError when in_channels is not known.
+    Parameters
+    ----------
+    model : nn.Module
+        Any torch model on (batch, channels, *grid); a copy is used, in evaluation mode.
+    grid : Grid
+        Grid of the fields.
+    in_channels : int, optional
+        Number of input fields; by default that in the model's config.
+    symmetry : Symmetry, optional
+        Symmetry of the problem, such as ``dataset.symmetry``: its elements, and how they act on each channel.
+    seed : int
+        Seed of the random fields and directions.
+
+    Raises
+    ------
+    ValueError
+        Where in_channels is not known.
     """
     channels = _channels(model) if in_channels is None else in_channels
-    # weights that start at zero hide what they multiply: the copy is moved off its starting point
+    # weights that are initially zero hide what they multiply: those of a copy are perturbed
     own = deepcopy(unwrapped(model)).eval()
     generator = torch.Generator().manual_seed(seed)
     moved = deepcopy(own)
@@ -126,16 +139,13 @@ def check_operator(
         try:
             rows.append(check())
         except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:
-            rows.append(Row(name, None, None if _declared(error) else False, str(error).split("\n")[0]))
+            failed = None if isinstance(error, _CannotBeMadeError) else False
+            rows.append(Row(name, None, failed, str(error).split("\n")[0]))
     return CheckTable(_name(model), grid, tuple(rows))
 
 
 class _CannotBeMadeError(ValueError):
-    """A check that does not apply to this model, said by us or by the model's own door."""
-
-
-def _declared(error: Exception) -> bool:
-    return isinstance(error, _CannotBeMadeError)
+    """A check that does not apply to this model."""
 
 
 def _gradients(model: nn.Module, x: Tensor, grid: Grid, generator: torch.Generator) -> Row:
@@ -294,7 +304,7 @@ def _channels(model: nn.Module) -> int:
         while "in_channels" not in options:
             options = options["model"]["options"]
         return options["in_channels"]
-    raise ValueError(f"{type(model).__name__} does not say how many fields it takes: pass in_channels=")
+    raise ValueError(f"{type(model).__name__} has no config with its number of input fields: pass in_channels=")
 
 
 def _name(model: nn.Module) -> str:

@@ -1,4 +1,4 @@
-"""Models on disk: config.json and model.safetensors, nothing that runs code when it is read."""
+"""Saved models: config.json and model.safetensors, which run no code when they are read."""
 
 from __future__ import annotations
 
@@ -22,27 +22,42 @@ from sciops.models.building import Misfit, Stored, build_to_fit
 from sciops.models.registry import model_from_config
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-BEST = "best.safetensors"  # of a run of `fit`
 _FORMAT = "2"
 
 
 def save_model(model: nn.Module, folder: str | Path, extra: Mapping[str, Any] | None = None) -> Path:
-    """Writes the model, wrappers and normalisers included, to `folder`; returns the folder.
+    """Saves a model with its wrappers and normalisers to a folder.
 
-    model : one of `build_model`, or `Normalized`, `Latent`, `SymmetryAveraged`, `Stepper` around one
-    extra : anything JSON can hold; `read_config(folder)["extra"]` gives it back
+    ``config.json`` holds the description and `extra`; ``model.safetensors`` holds the tensors with their dtypes, and in
+    its header the description and `extra` again and a digest of everything (SHA-256). Each file is written atomically,
+    so that an existing model stays loadable until the new one is complete. The weights are written first; `load_model`
+    reports an interruption between the two files.
 
-    ``config.json`` holds the description and `extra`, ``model.safetensors`` the tensors with their dtypes, and in its
-    header both of those once more and a digest of everything (SHA-256). Each file is replaced as a whole, so that a
-    model that is there stays loadable until the new one is; the weights come first, and `load_model` tells when a
-    break between the two left them apart.
+    Parameters
+    ----------
+    model : nn.Module
+        One of `build_model`, or `Normalized`, `Latent`, `SymmetryAveraged`, `Stepper` around one.
+    folder : str or Path
+        Created if it does not exist.
+    extra : mapping, optional
+        Anything JSON can hold; `read_config(folder)["extra"]` returns it.
 
-    Raises TypeError for a model without a description, OSError for a folder that cannot be written.
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    TypeError
+        For a model without a description.
+    OSError
+        For a folder that cannot be written.
     """
     from safetensors.torch import save
 
     folder, described = writable_folder(folder), plain(config_of(model))
-    # a compiled model inside a wrapper puts its own level into the names
+    # torch.compile adds a level to the names of the model inside a wrapper
     state = {name.replace("_orig_mod.", ""): value for name, value in unwrapped(model).state_dict().items()}
     tensors, complex_names = {}, []
     for name, tensor in state.items():
@@ -67,36 +82,49 @@ def load_model(
     accept_edits: bool = False,
     budget: Budget | None = None,
 ) -> nn.Module:
-    """The model that `save_model` wrote, in evaluation mode, with the dtypes it was saved in.
+    """The model that `save_model` wrote, in evaluation mode and in the dtypes it was saved in.
 
-    folder : of `save_model`; or that of a run, of the command or of `fit`, which counts as its best model
-    accept_edits : build what config.json says although it is not what was saved; `save_model` then makes the two files
-        agree again. The weights must be those that were saved all the same
-    budget : what reading the files and building the model may take besides the weights' own size; default
-        `sciops.Budget()`
+    Files of models from before there was a digest are compared by their description alone.
 
-    Raises FileNotFoundError for a missing file and ValueError for one that is damaged or was edited, for a description
-    this version does not know, and for weights that do not fit it. Models of before there was a digest are compared by
-    their description alone.
+    Parameters
+    ----------
+    folder : str or Path
+        The folder of `save_model`, or that of a run of the command, which holds it as ``model``. `sciops.load_model`
+        also takes a run of `fit`.
+    device : torch.device or str
+        Where the model is put.
+    accept_edits : bool
+        Builds what config.json says even if it is not what was saved; `save_model` then makes the two files agree
+        again. The weights must be those that were saved nevertheless.
+    budget : Budget, optional
+        Limit of what reading the files and building the model may take besides the weights' own size; by default
+        `sciops.Budget()`.
+
+    Raises
+    ------
+    FileNotFoundError
+        For a missing file.
+    ValueError
+        For a file that is damaged or was edited, a description this version does not know, and weights that do not fit
+        it.
     """
     with opening_within(budget):
-        return _loaded(_model_folder(Path(folder)), accept_edits).to(device).eval()
+        folder = model_folder(folder)
+        config = _read_json(folder)
+        tensors, header = _read_weights(folder / WEIGHTS)
+        if not accept_edits:
+            _check_edits(folder, config, header)
+        model = described_model(config["model"], tensors, folder / CONFIG, folder / WEIGHTS)
+        model.load_state_dict(tensors, assign=True)
+        return model.to(device).eval()
 
 
-def _loaded(folder: Path, accept_edits: bool) -> nn.Module:
-    if (folder / BEST).is_file() and not (folder / WEIGHTS).is_file():
-        return _best_of_run(folder / BEST)
-    config = _read_json(folder)
-    tensors, header = _read_weights(folder / WEIGHTS)
-    if not accept_edits:
-        _check_edits(folder, config, header)
-    model = _model_for(config["model"], tensors, folder / CONFIG, folder / WEIGHTS)
-    model.load_state_dict(tensors, assign=True)
-    return model
+def described_model(described: Any, tensors: Mapping[str, Tensor], config: Path, weights: Path) -> nn.Module:
+    """The model of a description, with fresh weights, if the tensors of a file fit it.
 
-
-def _model_for(described: Any, tensors: Mapping[str, Tensor], config: Path, weights: Path) -> nn.Module:
-    """The described model with tensors of its own, when those of the file fit it."""
+    Raises ValueError, naming `config` or `weights`, for a description that cannot be built or tensors of another
+    model.
+    """
 
     def build() -> nn.Module:
         with in_one_line(config, Misfit):
@@ -106,38 +134,18 @@ def _model_for(described: Any, tensors: Mapping[str, Tensor], config: Path, weig
     return build_to_fit(build, stored, weights)
 
 
-def _model_folder(folder: Path) -> Path:
-    """The folder, or the model inside where it is that of a command's run; raises ValueError for a file."""
+def model_folder(folder: str | Path) -> Path:
+    """The folder, or the ``model`` inside the folder of a command's run; raises ValueError for a file."""
+    folder = Path(folder)
     if folder.is_file():
-        inside = folder.name in (CONFIG, WEIGHTS, BEST)
+        inside = folder.name in (CONFIG, WEIGHTS, "best.safetensors")
         advice = f"pass its folder, load_model({str(folder.parent)!r})" if inside else "it holds no model of sciops"
         raise ValueError(f"{folder} is a file, expected the folder that save_model wrote: {advice}")
     return folder / "model" if (folder / "model" / WEIGHTS).is_file() else folder
 
 
-def _best_of_run(path: Path) -> nn.Module:
-    """The model of the checkpoint that `fit` keeps of its best epoch."""
-    from sciops.training.checkpoints import load_checkpoint, load_model_tensors
-
-    with in_one_line(path):
-        tensors, state = load_checkpoint(path)
-    if not isinstance(state, dict) or state.get("model") is None:
-        raise ValueError(
-            f"{path} does not say how its model is built: build it, then sciops.training.load_model_tensors(model, "
-            "*load_checkpoint(path)[:1], path)"
-        )
-    own = {name.removeprefix("model/"): one for name, one in tensors.items() if name.startswith("model/")}
-    model = _model_for(state["model"], own, path, path)
-    with torch.no_grad():
-        for name, tensor in model.state_dict(keep_vars=True).items():
-            if f"model/{name}" in tensors and isinstance(tensor, Tensor):
-                tensor.data = tensor.data.to(tensors[f"model/{name}"].dtype)  # the precision it was trained in
-    load_model_tensors(model, tensors, path)
-    return model
-
-
 def read_config(folder: str | Path, *, accept_edits: bool = False, budget: Budget | None = None) -> dict[str, Any]:
-    """config.json of a saved model: {"model": description, "extra": what was given to `save_model`}.
+    """The config.json of a saved model: {"model": description, "extra": what was given to `save_model`}.
 
     Raises ValueError where it is not what was saved, unless `accept_edits`; see `load_model`.
     """
@@ -156,7 +164,9 @@ def _read_json(folder: Path) -> dict[str, Any]:
     try:
         check_regular(path)
     except FileNotFoundError:
-        raise FileNotFoundError(f"{path} does not exist: expected a folder written by save_model") from None
+        raise FileNotFoundError(
+            f"{path} does not exist: expected a folder written by save_model; sciops.load_model also takes a run of fit"
+        ) from None
     try:
         config = read_json(path)
     except OverBudget:

@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 from torch import nn
 
 from sciops.datasets.fields.normalizers import Normalizer
-from sciops.models.images.classifier import Classifier
-from sciops.models.images.huggingface import HuggingFaceClassifier
-from sciops.models.operators.fno import fno
-from sciops.models.operators.hybrid import hybrid
-from sciops.models.operators.mano import mano
-from sciops.models.operators.neuralop import NeuralopModel
+from sciops.models.images import Classifier, HuggingFaceClassifier
+from sciops.models.operators import NeuralopModel, fno, hybrid, mano
 from sciops.models.orthogonal import OrthogonalNet
-from sciops.models.sequences.encoder_decoder import EncoderDecoder
-from sciops.models.sequences.language import LanguageModel
-from sciops.models.sequences.recurrent import Recurrent
-from sciops.models.sequences.speech import SpeechEncoder, SpeechRecognizer
-from sciops.models.solvers.corrector import Corrector, corrector
-from sciops.models.solvers.effective_coefficient import EffectiveCoefficient, effective_coefficient
-from sciops.models.spine.operator import Operator
-from sciops.models.wrappers.latent import Latent
-from sciops.models.wrappers.normalized import Normalized
-from sciops.models.wrappers.stepper import Stepper
-from sciops.models.wrappers.symmetry import SymmetryAveraged
-from sciops.options import check_options
+from sciops.models.sequences import EncoderDecoder, LanguageModel, Recurrent, SpeechEncoder, SpeechRecognizer
+from sciops.models.sequences.encoder_decoder import EncoderDecoderOptions
+from sciops.models.sequences.language import LanguageOptions
+from sciops.models.solvers import Corrector, EffectiveCoefficient, corrector, effective_coefficient
+from sciops.models.spine import Operator
+from sciops.models.wrappers import Latent, Normalized, Stepper, SymmetryAveraged
+from sciops.options import read_options
 
 
-def _of_tokens(make: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-    """The class of a model that has symbols where others have channels, to be called as these are."""
+def _of_tokens(name: str, kind: type, make: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """The constructor of a model of tokens, which have no channels, with the parameters of the others."""
 
-    @wraps(make)
     def build(*, in_channels: int = 1, out_channels: int = 1, **options: Any) -> nn.Module:
         if (in_channels, out_channels) != (1, 1):
             raise ValueError(
                 f"{make.__name__} takes tokens, not in_channels={in_channels} and out_channels={out_channels}: pass "
-                "symbols, how many different tokens there are"
+                "symbols, the number of different tokens"
             )
-        return make(**options)
+        return make(**vars(read_options(kind, name, options)))
 
     return build
 
@@ -51,12 +40,12 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "fno": fno,
     "mano": mano,
     "hybrid": hybrid,
-    "corrector": corrector,
-    "effective_coefficient": effective_coefficient,
+    "corrector": lambda **options: corrector(build_model, **options),
+    "effective_coefficient": lambda **options: effective_coefficient(build_model, **options),
     "recurrent": Recurrent,
     "classifier": Classifier,
-    "language": _of_tokens(LanguageModel),
-    "encoder_decoder": _of_tokens(EncoderDecoder),
+    "language": _of_tokens("language", LanguageOptions, LanguageModel),
+    "encoder_decoder": _of_tokens("encoder_decoder", EncoderDecoderOptions, EncoderDecoder),
     "orthogonal": OrthogonalNet,
     "speech": SpeechRecognizer,
     "speech_encoder": SpeechEncoder,
@@ -69,16 +58,31 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 
 def build_model(name: str, *, in_channels: int = 1, out_channels: int = 1, **options: Any) -> nn.Module:
-    """The model called `name` in `MODELS`, or neuraloperator's class X for "neuralop:X".
+    """Builds a model by name.
 
-    All take (batch, in_channels, *grid) and carry `.config`, {"name", "options"}, from which `load_model` builds them
-    again. Operators take an optional grid too and return (batch, out_channels, *grid); "classifier" and
-    "transformers:…" take images and return logits (batch, out_channels); "language" takes tokens (batch, n), `symbols`
-    of them instead of channels, and returns logits (batch, n, symbols), "encoder_decoder" two sequences of them. The
-    options are those of the function or class in `MODELS`.
+    All models take (batch, in_channels, *grid) and have a `config`, {"name", "options"}, from which `load_model` builds
+    them again. Operators also take a grid and return (batch, out_channels, *grid). "classifier" and "transformers:…"
+    take images and return logits (batch, out_channels). "language" takes tokens (batch, n), has `symbols` instead of
+    channels, and returns logits (batch, n, symbols); "encoder_decoder" takes two sequences of tokens.
 
-    Raises ValueError for an unknown name and TypeError for an unknown option, naming the known ones.
+    Parameters
+    ----------
+    name : str
+        A name in `MODELS`, or "neuralop:X" for the class X of neuraloperator.
+    in_channels, out_channels : int
+        Number of channels in and out.
+    **options
+        Of the function or class in `MODELS`, such as `FNOOptions` for "fno".
 
+    Raises
+    ------
+    ValueError
+        For an unknown name and for a value that an option cannot have.
+    TypeError
+        For an unknown option, naming the known ones.
+
+    Examples
+    --------
     >>> model = build_model("fno", in_channels=1, out_channels=1, width=32, depth=4, modes=(12, 12))
     """
     make = MODELS.get(name)
@@ -88,22 +92,13 @@ def build_model(name: str, *, in_channels: int = 1, out_channels: int = 1, **opt
         raise ValueError(
             f"model {name!r}: expected one of {', '.join(MODELS)}, or neuralop: and a class of neuraloperator"
         )
-    _expect_known(name, make, options)
     return make(in_channels=in_channels, out_channels=out_channels, **options)
 
 
-def _expect_known(name: str, make: Callable[..., nn.Module], options: Mapping[str, Any]) -> None:
-    """Raises TypeError for an option that `make` has no parameter for; those with ``**options`` look themselves."""
-    parameters = inspect.signature(make).parameters.values()
-    known = {p.name for p in parameters} - {"in_channels", "out_channels"}
-    if all(p.kind is not p.VAR_KEYWORD for p in parameters):
-        check_options(name, options, known)
-
-
 def model_from_config(config: Mapping[str, Any]) -> nn.Module:
-    """The model, wrappers included, that `config` describes, with fresh weights.
+    """The model that a config describes, with its wrappers and fresh weights.
 
-    Raises ValueError or TypeError where the description does not hold together.
+    Raises ValueError or TypeError for a config that describes no model.
     """
     try:
         name, options = config["name"], dict(config["options"])

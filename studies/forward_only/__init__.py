@@ -54,7 +54,7 @@ class Config:
     width: int = 64
     """numbers in a hidden layer"""
     activation: str = "tanh"
-    """of hidden layers: a name in sciops.models.orthogonal.ACTIVATIONS"""
+    """of hidden layers: a name in sciops.models.orthogonal.net.ACTIVATIONS"""
     steps: int = 160
     """of the optimiser, with a cosine decay of the rate"""
     batch: int = 50

@@ -14,8 +14,7 @@ from torch import nn
 from sciops.datasets import Splits
 from sciops.datasets.images import ImageDataset
 from sciops.files.json_files import plain
-from sciops.models import model_from_config
-from sciops.models.images.classifier import classifier_arms
+from sciops.models import classifier_arms, model_from_config
 from sciops.runs import file_hash
 from sciops.training import TrainConfig, evaluate, fit
 from sciops.training.objectives import error_rate

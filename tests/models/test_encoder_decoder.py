@@ -272,9 +272,9 @@ def test_refusals():
     for options, message in (
         (dict(heads=5), "do not divide width"),
         (dict(decoder_depth=-1), "decoder_depth=-1"),
-        (dict(encoder_depth=-1), "encoder_depth=-1: expected a whole number, 0 or more"),
-        (dict(head_width=0), "head_width=0: expected a positive whole number"),
-        (dict(max_distance=16), "a distance above half"),
+        (dict(encoder_depth=-1), "encoder_depth=-1: expected a whole number of at least 0"),
+        (dict(head_width=0), "head_width=0: expected a whole number of at least 1"),
+        (dict(max_distance=16), "a distance above buckets / 2"),
         (dict(end=SYMBOLS), "two of the symbols"),
         (dict(mixer="window"), "expected one for sequences"),
     ):

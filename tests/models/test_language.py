@@ -172,12 +172,12 @@ def test_every_mixer_of_sequences_has_its_last_map_where_it_is_looked_for():
 
 def test_errors_say_what_was_expected():
     for options, message in (
-        (dict(symbols=0), "symbols=0: expected a positive"),
+        (dict(symbols=0), "symbols=0: expected a whole number of at least 1"),
         (dict(depth=-1), "depth=-1"),
-        (dict(positions="rope"), "positions='rope': expected 'none'"),
+        (dict(positions="rope"), "positions='rope': expected one of none, sinusoidal, learned"),
         (dict(positions="learned"), "learned positions need longest"),
         (dict(longest=5), "with longest=5"),
-        (dict(positions="learned", longest=2.5), "longest=2.5: expected a positive whole number"),
+        (dict(positions="learned", longest=2.5), "longest=2.5: expected a whole number of at least 1 or None"),
         (dict(mixer="spectral"), "expected one for sequences"),
         (dict(mixer=()), r"mixer=\(\): expected one for sequences"),
     ):

@@ -230,9 +230,9 @@ def test_descriptions_of_others_end_in_one_line(tmp_path):
         (dict(modes=[30_000, 30_000]), "bytes of memory, more than the 1e[+]09 besides"),
         (dict(depth=10**9), "has far more tensors"),
         (dict(width=10**30), "takes .* bytes of memory"),
-        (dict(width=float("inf")), "infinity"),
+        (dict(width=float("inf")), "width=inf: expected a whole number"),
         (dict(grid={"shape": [5]}), "KeyError 'extent'"),
-        (dict(grid="square"), "no attribute"),
+        (dict(grid="square"), "grid='square': expected a Grid or a dict"),
     )
     save_model(build_model("fno", **SMALL), tmp_path)
     sound = {name: (tmp_path / name).read_bytes() for name in (CONFIG, WEIGHTS)}

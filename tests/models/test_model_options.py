@@ -37,6 +37,13 @@ SMALL = dict(width=8, depth=1)
         ("encoder_decoder", dict(symbols=5, width=8, heads=2, mlp_ratio=0.0), "mlp_ratio=0.0"),
         ("encoder_decoder", dict(symbols=5, width=8, heads=2, head_width=0), "head_width=0"),
         ("orthogonal", dict(kind="spectral", width=8, modes=4), "modes=4"),
+        ("operator", dict(SMALL, local="yes"), "operator: local='yes': expected True or False"),
+        ("fno", dict(SMALL, modes="8"), "fno: modes='8': expected a whole number of at least 1 or a sequence of which"),
+        ("mano", dict(SMALL, grid=(8, 8)), r"mano: grid=\(8, 8\): expected a Grid or a dict or None"),
+        ("corrector", dict(SMALL, refine=1.5), "corrector: refine=1.5: expected a whole number of at least 1"),
+        ("speech", dict(out_channels=3, hidden="12"), "hidden='12': expected a sequence of which each"),
+        ("speech_encoder", dict(in_channels=2), "speech_encoder: in_channels=2: expected 1"),
+        ("recurrent", dict(width=True), "width=True: expected a whole number"),
     ],
 )
 def test_refused_by_name(name, options, named):
@@ -78,5 +85,20 @@ def test_one_number_of_modes_is_that_of_every_axis(shape):
     ["operator", "fno", "mano", "classifier", "recurrent", "language", "encoder_decoder", "orthogonal"],
 )
 def test_unknown_options_are_named_with_the_known_ones(name):
-    with pytest.raises(TypeError, match=f"{name}: unknown option 'wdith'; it takes .*(width|depth)"):
+    with pytest.raises(TypeError, match=f"{name}: unknown option 'wdith'; it takes .*; did you mean 'widths?'"):
         build_model(name, wdith=3)
+
+
+def test_options_without_a_default_are_asked_for():
+    with pytest.raises(TypeError, match="language: pass symbols, a whole number of at least 1"):
+        build_model("language")
+
+
+def test_files_hold_lists_and_whole_numbers_for_switches():
+    """As JSON has no tuples, and configs from before options had types may hold 1 for True."""
+    torch.manual_seed(0)
+    spelled = build_model("fno", **SMALL, modes=(4, 3), local=True, mlp_ratio=2.0)
+    torch.manual_seed(0)
+    model = build_model("fno", **SMALL, modes=[4, 3], local=1, mlp_ratio=2)
+    assert model.config == spelled.config
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), spelled.parameters()))

@@ -93,7 +93,7 @@ def test_errors_say_what_was_expected():
         stack(mixer="spectral")
     with pytest.raises(ValueError, match="odd number where it is not causal"):
         stack(causal=False, local=4)
-    with pytest.raises(ValueError, match="moments over the sequence"):
+    with pytest.raises(ValueError, match="norm='instance': expected one of rms, layer, none"):
         stack(norm="instance")
     with pytest.raises(ValueError, match="dropout=1"):
         stack(dropout=1)

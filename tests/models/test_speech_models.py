@@ -203,7 +203,7 @@ def test_transcribing_leaves_a_model_as_it_is():
 
 def test_refusals():
     for options, said in (
-        (dict(in_channels=2), "recordings of one channel"),
+        (dict(in_channels=2), "in_channels=2: expected 1"),
         (dict(mixer="spectral"), "expected one for sequences"),
         (dict(local=4), "odd number"),
         (dict(front_channels=0), "front_channels=0"),
