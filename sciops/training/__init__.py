@@ -6,9 +6,9 @@ are the losses and the rules that a config names; `load_checkpoint` reads what a
 
 from __future__ import annotations
 
-from sciops.training.batches import Batch
 from sciops.training.checkpoints import load_checkpoint, load_model_tensors, save_checkpoint
 from sciops.training.config import TrainConfig
+from sciops.training.data.batches import Batch
 from sciops.training.evaluation import evaluate, predict
 from sciops.training.gradients import GRADIENTS
 from sciops.training.loop import NonFiniteLoss, Run, fit

@@ -65,9 +65,9 @@ class TrainConfig:
     progress: bool = True  # bar on the terminal
 
     def __post_init__(self) -> None:
-        from sciops.training._tasks import task_of
         from sciops.training.gradients import GRADIENTS, check_options
         from sciops.training.objectives import OBJECTIVES
+        from sciops.training.tasks.tasks import task_of
 
         for name in (
             "epochs",

@@ -20,17 +20,17 @@ from tqdm.auto import tqdm
 
 from sciops._locks import occupied
 from sciops._writable import writable_folder
-from sciops.training._averaging import Average
-from sciops.training._finite import NonFiniteLoss, check_finite
-from sciops.training._memory import Memory
-from sciops.training._processes import Processes
-from sciops.training._samples import Samples
-from sciops.training._setup import autocast, make_optimizer, own_random_state, seed_epoch
-from sciops.training._step import set_rates
-from sciops.training._stream import Stream
-from sciops.training._tracking import Trackers, check_trackers
 from sciops.training.config import TrainConfig
-from sciops.training.gradients._diagnosis import Diagnosis
+from sciops.training.data.samples import Samples
+from sciops.training.data.steps import set_rates
+from sciops.training.data.stream import Stream
+from sciops.training.gradients.diagnosis import Diagnosis
+from sciops.training.parallel.processes import Processes
+from sciops.training.setup import autocast, make_optimizer, own_random_state, seed_epoch
+from sciops.training.state.averaging import Average
+from sciops.training.state.finite import NonFiniteLoss, check_finite
+from sciops.training.state.memory import Memory
+from sciops.training.trackers import Trackers, check_trackers
 
 Callback = Callable[["Run", dict[str, Any]], Any]
 
@@ -145,7 +145,7 @@ def fit(
 
     Under torchrun every process takes its part of each batch and gradients are averaged, so that the result is that of
     one process to round-off; process 0 writes the files, from which any number of processes can resume. With
-    ``strategy="fsdp"`` each holds a shard of the parameters (`sciops.training._sharding` says of which), `model` is
+    ``strategy="fsdp"`` each holds a shard of the parameters (`sciops.training.parallel` says of which), `model` is
     left on the CPU meanwhile, and holds the whole result there at the end. ``accumulate`` splits each process's part
     into micro-batches whose gradients add up to the same step. Two things are not the same then: dropout and the noise
     of a `Stepper` draw other numbers, and batch norm sees smaller batches (process 0's running statistics are kept).

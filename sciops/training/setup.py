@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from sciops.grids import Grid
 from sciops.models import Normalized, Stepper, apply_model
 from sciops.models.apply import in_precision
-from sciops.training._sharding import is_sharded
-from sciops.training._tasks import task_of
 from sciops.training.config import TrainConfig
+from sciops.training.parallel.sharding import is_sharded
+from sciops.training.tasks.tasks import task_of
 
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 

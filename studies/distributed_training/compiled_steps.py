@@ -27,7 +27,7 @@ def main(name: str, steps: int) -> dict[str, Any]:
     from sciops.grids import Grid
     from sciops.models import build_model
     from sciops.training import TrainConfig
-    from sciops.training._setup import OnGrid, compiled
+    from sciops.training.setup import OnGrid, compiled
 
     shape, batch, modes = CASES[name]
     grid = Grid(shape, centering="node" if len(shape) > 1 else "periodic")

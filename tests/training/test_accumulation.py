@@ -12,7 +12,7 @@ from torch import nn
 
 from sciops.datasets import Splits
 from sciops.training import GRADIENTS, TrainConfig, fit
-from sciops.training.batches import epoch_steps, micro_batches
+from sciops.training.data.batches import epoch_steps, micro_batches
 
 EXACT = replace(QUIET, epochs=3, precision="float64", augment="square", clip=0.3, weight_decay=0.1)
 

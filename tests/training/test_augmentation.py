@@ -11,7 +11,7 @@ import torch
 from sciops.datasets import TensorFields
 from sciops.grids import Grid
 from sciops.symmetry import Symmetry
-from sciops.training.symmetry import moves_of
+from sciops.training.tasks.symmetry import moves_of
 
 SQUARES = [Grid((6, 6)), Grid((5, 5), centering="cell"), Grid((6, 6), centering="periodic")]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sciops.training import TrainConfig
-from sciops.training.batches import batches_per_epoch, epoch_steps, part_of
+from sciops.training.data.batches import batches_per_epoch, epoch_steps, part_of
 
 
 @pytest.mark.parametrize("sizes", [(10,), (7, 12), (5, 1, 9)])

@@ -14,11 +14,11 @@ from sciops.datasets import Splits
 from sciops.datasets.images import ImageDataset, load_images
 from sciops.models import Normalized
 from sciops.training import TrainConfig, evaluate, fit, predict
-from sciops.training._step import loss_function, to_batch
-from sciops.training._tasks import task_of
-from sciops.training.batches import Batch, epoch_steps, micro_batches
-from sciops.training.image_augmentation import augmented, draw, mixed
+from sciops.training.data.batches import Batch, epoch_steps, micro_batches
+from sciops.training.data.steps import loss_function, to_batch
 from sciops.training.objectives import cross_entropy, error_rate
+from sciops.training.tasks.image_augmentation import augmented, draw, mixed
+from sciops.training.tasks.tasks import task_of
 
 QUIET = TrainConfig(
     objective="cross_entropy", epochs=4, batch_size=8, learning_rate=2e-3, schedule="cosine", progress=False

@@ -17,8 +17,9 @@ from sciops.datasets import Splits, TensorFields
 from sciops.mixers import SpectralMixer
 from sciops.models import OrthogonalConvolution, OrthogonalNet, UnitarySpectral, orthogonality_defect
 from sciops.training import TrainConfig, fit
-from sciops.training.gradients import _projecting, feedback_matrix, forward_only, project_
+from sciops.training.gradients import feedback_matrix, forward_only, project_
 from sciops.training.gradients.forward_only import random_feedback
+from sciops.training.gradients.stacks import projecting
 
 EXACT = 1e-12
 
@@ -342,7 +343,7 @@ def test_projection_follows_its_options_and_leaves_other_rules_alone():
 def test_nothing_is_left_behind_when_the_model_goes():
     model = mlp(6, 6, 2)
     forward_only(model, squares, batch_of(vectors(3, 6), vectors(3, 2)))
-    keeper, gone = weakref.ref(_projecting._KEEPERS[model]), weakref.ref(model)
+    keeper, gone = weakref.ref(projecting._KEEPERS[model]), weakref.ref(model)
     del model
     gc.collect()
     assert gone() is None and keeper() is None  # torch holds the hook, which holds the keeper

@@ -18,9 +18,9 @@ from sciops.models.blocks import ResidualBlock
 from sciops.models.sequence import SequenceStack
 from sciops.training import Batch, TrainConfig, fit, load_checkpoint
 from sciops.training.gradients import Layer, highway, highway_rnn, highway_stack, norm_after_sum, relu_after_sum
-from sciops.training.gradients._layerwise import LayerByLayer
-from sciops.training.gradients._stack import layers_of
-from sciops.training.gradients._sweeps import _hutchinson, sweeps
+from sciops.training.gradients.scans.sweeps import _hutchinson, sweeps
+from sciops.training.gradients.stacks.layers import layers_of
+from sciops.training.gradients.stacks.layerwise import LayerByLayer
 
 DEPTH, ROWS, WIDTH = 5, 3, 6
 

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from sciops.models._cells import Layer, layers_of, step, unfolded
-from sciops.training.gradients._feedback import Feedback, hutchinson, least_squares
-from sciops.training.gradients._recurrent import highway_rnn
-from sciops.training.gradients._scan import Diagonal
+from sciops.training.gradients.scans.feedback import Feedback, hutchinson, least_squares
+from sciops.training.gradients.scans.recurrent import highway_rnn
+from sciops.training.gradients.scans.scan import Diagonal
 from sciops.training.gradients.state_feedback import (
     MODES,
     make_feedback,

@@ -13,7 +13,7 @@ from test_resume import QUIET, data, network
 
 from sciops._json import read_jsonl
 from sciops.training import TrainConfig, fit
-from sciops.training._tracking import Trackers
+from sciops.training.trackers import Trackers
 
 
 class Writer:

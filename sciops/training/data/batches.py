@@ -9,8 +9,8 @@ import numpy as np
 from torch import Tensor
 
 from sciops.grids import Grid
-from sciops.training._tasks import task_of
 from sciops.training.config import TrainConfig
+from sciops.training.tasks.tasks import task_of
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from torch import Tensor
 from sciops._arrays import refuse_complex
 from sciops.datasets import Normalizer
 from sciops.grids import Grid
-from sciops.training._loader import Loader
-from sciops.training._tasks import task_of
 from sciops.training.config import TrainConfig
+from sciops.training.data.loader import Loader
+from sciops.training.tasks.tasks import task_of
 
 _BLOCK = 2**21  # bytes of fields read at a time; with what is computed of them in float64, some 15 times as much
 

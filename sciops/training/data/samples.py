@@ -12,16 +12,16 @@ from typing import Any
 from torch import Tensor, nn
 from torch.amp import GradScaler
 
-from sciops.training._data import check_validation, examine, fingerprints, training_sets
-from sciops.training._loader import Loader
-from sciops.training._processes import Processes
-from sciops.training._setup import OnGrid, compiled, prepared, wants_normalizers
-from sciops.training._step import Unrolling, loss_function, to_batch
-from sciops.training._tasks import task_of
-from sciops.training._validation import validate
-from sciops.training.batches import Batch, batches_per_epoch, epoch_steps, micro_batches
 from sciops.training.config import TrainConfig
+from sciops.training.data.batches import Batch, batches_per_epoch, epoch_steps, micro_batches
+from sciops.training.data.checks import check_validation, examine, fingerprints, training_sets
+from sciops.training.data.loader import Loader
+from sciops.training.data.steps import Unrolling, loss_function, to_batch
+from sciops.training.data.validation import validate
 from sciops.training.gradients import GRADIENTS, options_at
+from sciops.training.parallel.processes import Processes
+from sciops.training.setup import OnGrid, compiled, prepared, wants_normalizers
+from sciops.training.tasks.tasks import task_of
 
 Pieces = Iterator[tuple[Batch, int]]  # the micro-batches of a step, numbered so that the last one has number 0
 

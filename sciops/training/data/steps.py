@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.models import Stepper
-from sciops.training._tasks import task_of
-from sciops.training.batches import Batch, Step
 from sciops.training.config import TrainConfig
+from sciops.training.data.batches import Batch, Step
 from sciops.training.schedule import cycled_beta1, rate_factor
-from sciops.training.symmetry import Moves
+from sciops.training.tasks.symmetry import Moves
+from sciops.training.tasks.tasks import task_of
 
 _OUT_CHANNELS = "set out_channels to the number of target fields or classes"
 

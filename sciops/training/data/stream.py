@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from sciops.training._processes import Processes
 from sciops.training.config import TrainConfig
+from sciops.training.parallel.processes import Processes
 
 # Options that act on the samples of a data set, on several processes, or on how the loss is computed.
 _OF_DATA_SETS = (

@@ -11,13 +11,13 @@ import torch
 from torch import nn
 
 from sciops.models import apply_model
-from sciops.training._data import name_of
-from sciops.training._loader import Loader
-from sciops.training._processes import Processes
-from sciops.training._setup import autocast
-from sciops.training._step import dtype_of
-from sciops.training._tasks import task_of
 from sciops.training.config import TrainConfig
+from sciops.training.data.checks import name_of
+from sciops.training.data.loader import Loader
+from sciops.training.data.steps import dtype_of
+from sciops.training.parallel.processes import Processes
+from sciops.training.setup import autocast
+from sciops.training.tasks.tasks import task_of
 
 
 def validate(

@@ -12,14 +12,14 @@ rule that fills ``.grad`` without ``loss.backward()`` has to average over the pr
 
 from __future__ import annotations
 
-from sciops.training.gradients._diagnosis import compared, groups_of
-from sciops.training.gradients._options import check_options, options_at
-from sciops.training.gradients._pipeline import PlacedStack
-from sciops.training.gradients._recurrent import highway_rnn
-from sciops.training.gradients._stack import Layer, norm_after_sum, relu_after_sum
 from sciops.training.gradients.backprop import backprop
+from sciops.training.gradients.diagnosis import compared, groups_of
 from sciops.training.gradients.forward_only import feedback_matrix, forward_only, project_
 from sciops.training.gradients.highway import highway, highway_stack
+from sciops.training.gradients.options import check_options, options_at
+from sciops.training.gradients.scans.recurrent import highway_rnn
+from sciops.training.gradients.stacks.layers import Layer, norm_after_sum, relu_after_sum
+from sciops.training.gradients.stacks.pipeline import PlacedStack
 from sciops.training.gradients.state_feedback import state_feedback
 
 GRADIENTS = {

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from sciops._compiling import kept
 from sciops.models.apply import apply_model, unwrapped
-from sciops.training.gradients._linear_stack import LinearStack, Pass, read_stack, run_stack
-from sciops.training.gradients._projecting import grid_of, keeper_of, project_
+from sciops.training.gradients.stacks.linear_stack import LinearStack, Pass, read_stack, run_stack
+from sciops.training.gradients.stacks.projecting import grid_of, keeper_of, project_
 
 __all__ = ["feedback_matrix", "forward_only", "project_"]
 

@@ -13,10 +13,10 @@ from torch.autograd.function import Function, once_differentiable
 
 from sciops._compiling import refuse_functional
 from sciops.models.recurrent import Recurrent
-from sciops.training.gradients._batched import BatchedLayers
-from sciops.training.gradients._layerwise import LayerByLayer
-from sciops.training.gradients._stack import Layer, layers_of, running_stacks
-from sciops.training.gradients._sweeps import sweeps
+from sciops.training.gradients.scans.sweeps import sweeps
+from sciops.training.gradients.stacks.batched import BatchedLayers
+from sciops.training.gradients.stacks.layers import Layer, layers_of, running_stacks
+from sciops.training.gradients.stacks.layerwise import LayerByLayer
 
 Engine = Literal["loop", "batched"]
 ENGINES = {"loop": LayerByLayer, "batched": BatchedLayers}

@@ -19,11 +19,11 @@ from sciops.models._cells import Layer, layers_of, unfolded
 from sciops.models.apply import grid_for
 from sciops.models.recurrent import Recurrent
 from sciops.models.stepper import Stepper
-from sciops.training.gradients._feedback import MODES, Feedback
-from sciops.training.gradients._fourier_feedback import FIELD_MODES, field_feedback
-from sciops.training.gradients._recurrent import highway_rnn
-from sciops.training.gradients._scan import Coefficient, Diagonal, Kernel, reverse_scan
 from sciops.training.gradients.backprop import backprop
+from sciops.training.gradients.scans.feedback import MODES, Feedback
+from sciops.training.gradients.scans.fourier_feedback import FIELD_MODES, field_feedback
+from sciops.training.gradients.scans.recurrent import highway_rnn
+from sciops.training.gradients.scans.scan import Coefficient, Diagonal, Kernel, reverse_scan
 
 
 def state_feedback(

@@ -1,8 +1,8 @@
 """What `fit` needs of several processes: this one's device and rank, averaged gradients, sums over processes.
 
 What `accelerate` does here: it starts the process group with the backend of the device, wraps the model in
-DistributedDataParallel, and passes sums, objects and barriers on to `torch.distributed`; `_tracking` takes its adapters
-of two trackers. It does not do mixed precision (`_setup.autocast`), sharding (`_sharding`: torch's `fully_shard`),
+DistributedDataParallel, and passes sums, objects and barriers on to `torch.distributed`; `trackers` takes its adapters
+of two trackers. It does not do mixed precision (`setup.autocast`), sharding (`sharding`: torch's `fully_shard`),
 accumulation or checkpoints, since each of these has to be exact and resumable in ways that it does not offer.
 
 Decision: it does not carry its weight beside `torch.distributed`, of which each of its calls is a thin wrapper, and it
@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciops.training import _sharding
 from sciops.training.checkpoints import model_tensors
 from sciops.training.config import TrainConfig
+from sciops.training.parallel import sharding
 
 # Process 0 alone reads all fields before the first step, and writes: others wait for longer than torch's 10 minutes.
 _PATIENCE = timedelta(hours=6)
@@ -63,7 +63,7 @@ class Processes:
 
     def place(self, model: nn.Module) -> nn.Module:
         """The model to train: `model` on this process's device, or a copy of it that is spread over the processes."""
-        return _sharding.sharded_copy(model.to("cpu"), self.device) if self.sharded else model.to(self.device)
+        return sharding.sharded_copy(model.to("cpu"), self.device) if self.sharded else model.to(self.device)
 
     def prepare(self, front: nn.Module) -> nn.Module:
         """`front`, or its DistributedDataParallel wrapper where every process has a whole model."""
@@ -78,7 +78,7 @@ class Processes:
             front.model.set_requires_gradient_sync(last)
             yield
             if last:
-                _sharding.average_whole(parameters)
+                sharding.average_whole(parameters)
         elif self.count > 1 and not last:
             with front.no_sync():
                 yield
@@ -89,11 +89,11 @@ class Processes:
 
     def gradient_norm(self, parameters: Sequence[nn.Parameter]) -> Tensor:
         gradients = [p.grad for p in parameters if p.grad is not None]
-        return _sharding.total_norm(gradients) if self.sharded else nn.utils.get_total_norm(gradients)
+        return sharding.total_norm(gradients) if self.sharded else nn.utils.get_total_norm(gradients)
 
     def clip(self, parameters: Sequence[nn.Parameter], largest: float, norm: Tensor) -> None:
         if self.sharded:
-            _sharding.clip_([p.grad for p in parameters if p.grad is not None], largest, norm)
+            sharding.clip_([p.grad for p in parameters if p.grad is not None], largest, norm)
         else:
             nn.utils.clip_grads_with_norm_(parameters, largest, norm)
 

@@ -18,9 +18,9 @@ from sciops.models.ctc import beam_decode, greedy_decode
 from sciops.models.speech import REDUCTION, SpeechRecognizer
 from sciops.training.config import TrainConfig
 from sciops.training.loop import fit
-from sciops.training.speech._old_checkpoint import convert_old_checkpoint
 from sciops.training.speech.ctc import check_targets, ctc_loss
 from sciops.training.speech.frames import LengthBatches, padded
+from sciops.training.speech.old_checkpoint import convert_old_checkpoint
 from sciops.training.speech.pretraining import BestRQ
 
 Loss = Callable[[Tensor, Tensor, Sequence[int], torch.Generator], tuple[Tensor, dict[str, float]]]

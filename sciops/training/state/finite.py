@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciops.training._processes import Processes
 from sciops.training.config import TrainConfig
+from sciops.training.parallel.processes import Processes
 
 
 class NonFiniteLoss(RuntimeError):

@@ -12,9 +12,6 @@ from torch import Tensor, nn
 
 from sciops._json import append_jsonl, plain, write_atomically
 from sciops._untrusted import in_one_line
-from sciops.training._averaging import Average
-from sciops.training._resumed_state import check_state
-from sciops.training._sharding import gathered, is_sharded, like
 from sciops.training.checkpoints import (
     load_checkpoint,
     load_model_tensors,
@@ -24,6 +21,9 @@ from sciops.training.checkpoints import (
     save_checkpoint,
 )
 from sciops.training.config import TrainConfig
+from sciops.training.parallel.sharding import gathered, is_sharded, like
+from sciops.training.state.averaging import Average
+from sciops.training.state.resumed_state import check_state
 
 
 class Memory:

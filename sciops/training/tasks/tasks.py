@@ -13,7 +13,6 @@ from torch import Tensor
 
 from sciops import metrics
 from sciops.grids import Grid
-from sciops.training.image_augmentation import IMAGE_AUGMENTATIONS, augmented, draw, mixed
 from sciops.training.objectives import (
     LABEL_OBJECTIVES,
     OBJECTIVES,
@@ -23,7 +22,8 @@ from sciops.training.objectives import (
     token_cross_entropy,
 )
 from sciops.training.objectives.classification import smoothed
-from sciops.training.symmetry import DRAWN, Moves, moves_of
+from sciops.training.tasks.image_augmentation import IMAGE_AUGMENTATIONS, augmented, draw, mixed
+from sciops.training.tasks.symmetry import DRAWN, Moves, moves_of
 
 _IMMENSE = 1e30  # of a relative error whose denominator vanishes, where the error itself is about 1
 FIELD_AUGMENTATIONS = ("none", "transpose", "square", "allowed")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sciops.models._cells import Layer, Unfolded, step
-from sciops.training.gradients._scan import Diagonal
+from sciops.training.gradients.scans.scan import Diagonal
 
 MODES = ("linspace", "zero", "constant", "gate", "least_squares", "hutchinson", "gate_varying")
 _GATED = ("gate", "gate_varying")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciops.training.gradients._scan import Diagonal, reverse_scan
+from sciops.training.gradients.scans.scan import Diagonal, reverse_scan
 
 
 def sweeps(

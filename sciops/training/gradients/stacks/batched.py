@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from sciops.training.gradients._layerwise import check_shape, filled, gradients, summed_in
-from sciops.training.gradients._stack import Layer
+from sciops.training.gradients.stacks.layers import Layer
+from sciops.training.gradients.stacks.layerwise import check_shape, filled, gradients, summed_in
 
 
 class BatchedLayers:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from sciops.training.gradients._stack import Layer
+from sciops.training.gradients.stacks.layers import Layer
 
 
 class LayerByLayer:

@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sciops.training.gradients._layerwise import LayerByLayer
-from sciops.training.gradients._stack import Layer, layers_of
+from sciops.training.gradients.stacks.layers import Layer, layers_of
+from sciops.training.gradients.stacks.layerwise import LayerByLayer
 
 
 class PlacedStack:

@@ -12,7 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from sciops.models.apply import placed_for
 from sciops.models.orthogonality import can_be_projected, orthogonality_defect, orthogonalize_
-from sciops.training.gradients._linear_stack import LinearStack, read_stack, run_stack
+from sciops.training.gradients.stacks.linear_stack import LinearStack, read_stack, run_stack
 
 
 class Keeper:

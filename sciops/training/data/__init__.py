@@ -1,0 +1,1 @@
+"""Batches for `sciops.training.fit`: from data sets (`Samples`) or by a function of the step (`Stream`)."""

@@ -1,0 +1,1 @@
+"""Backward passes of stacks of layers: layer by layer, batched, pipelined over processes, forward only."""

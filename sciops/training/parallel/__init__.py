@@ -1,0 +1,1 @@
+"""Training on several processes: process group, gradients averaged or sharded."""
