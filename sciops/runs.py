@@ -49,7 +49,6 @@ _PACKAGES = (
     "numpy",
     "scipy",
     "neuraloperator",
-    "accelerate",
     "safetensors",
     "h5py",
     "xarray",

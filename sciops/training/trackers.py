@@ -1,13 +1,17 @@
-"""The numbers of every epoch, which ``log.jsonl`` has anyway, in TensorBoard and trackio, by accelerate's trackers."""
+"""The numbers of every epoch in TensorBoard and trackio, besides ``log.jsonl``, which always has them."""
 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from sciops._json import plain
 from sciops.training.config import TrainConfig
+
+Log = Callable[[dict[str, float], int], None]  # of the numbers of an epoch, and its number
 
 
 def check_trackers(config: TrainConfig) -> None:
@@ -18,46 +22,62 @@ def check_trackers(config: TrainConfig) -> None:
 
 
 class Trackers:
-    """The trackers that ``config.track`` names, begun with the first epoch that is logged; a context manager.
+    """The trackers that ``config.track`` names, opened with the first epoch that is logged; a context manager.
 
-    tensorboard : event files in ``folder/tensorboard``. What an earlier call logged of epochs that are done again is
+    tensorboard : event files in ``folder/tensorboard``. What an earlier call logged of epochs that are repeated is
         hidden
-    trackio : a run of the project "sciops", named by the folder; a resumed training goes on with it
+    trackio : a run of the project "sciops", named by the folder; a resumed training continues it
 
     writes : whether this process logs; the others do nothing
     """
 
     def __init__(self, config: TrainConfig, *, writes: bool) -> None:
         self._config, self._names = config, tuple(dict.fromkeys(config.track)) if writes else ()
-        self._open: list[Any] = []
+        self._open: list[Log] = []
+        self._closing = ExitStack()
 
     def log(self, record: dict[str, Any]) -> None:
         """Logs the numbers of an epoch's record, those of each validation grid as ``validation/GRID``."""
         if not self._open:
-            self._open = [self._begun(name, record["epoch"]) for name in self._names]
+            self._open = [_TRACKERS[name](self._config, record["epoch"], self._closing) for name in self._names]
         values = {key: value for key, value in record.items() if isinstance(value, (int, float)) and key != "epoch"}
         values |= {f"validation/{grid}": value for grid, value in record.get("validation_by_grid", {}).items()}
-        for tracker in self._open:
-            tracker.log(values, step=record["epoch"])
-
-    def _begun(self, name: str, epoch: int) -> Any:
-        from accelerate.tracking import LOGGER_TYPE_TO_CLASS
-
-        folder = None if self._config.folder is None else Path(self._config.folder)
-        if name == "tensorboard":
-            tracker = LOGGER_TYPE_TO_CLASS[name](name, folder, purge_step=epoch)
-        else:
-            run = None if folder is None else "-".join(folder.absolute().parts[-2:])
-            again = "allow" if epoch > 1 else "never"
-            described = plain(self._config.identity())
-            tracker = LOGGER_TYPE_TO_CLASS[name]("sciops", name=run, resume=again, config=described)
-        tracker.start()
-        return tracker
+        for log in self._open:
+            log(values, record["epoch"])
 
     def __enter__(self) -> Trackers:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        for tracker in self._open:
-            tracker.finish()
-        self._open = []
+        self._closing.close()
+
+
+def _tensorboard(config: TrainConfig, epoch: int, closing: ExitStack) -> Log:
+    from torch.utils.tensorboard import SummaryWriter
+
+    assert config.folder is not None  # checked by TrainConfig
+    writer = SummaryWriter(str(Path(config.folder) / "tensorboard"), purge_step=epoch)
+    closing.callback(writer.close)
+
+    def log(values: dict[str, float], epoch: int) -> None:
+        for name, value in values.items():
+            writer.add_scalar(name, value, global_step=epoch)
+        writer.flush()
+
+    return log
+
+
+def _trackio(config: TrainConfig, epoch: int, closing: ExitStack) -> Log:
+    import trackio
+
+    run = trackio.init(
+        project="sciops",
+        name=None if config.folder is None else "-".join(Path(config.folder).absolute().parts[-2:]),
+        resume="allow" if epoch > 1 else "never",
+        config=plain(config.identity()),
+    )
+    closing.callback(run.finish)
+    return lambda values, epoch: run.log(values, step=epoch)
+
+
+_TRACKERS = {"tensorboard": _tensorboard, "trackio": _trackio}

@@ -1,14 +1,8 @@
-"""What `fit` needs of several processes: this one's device and rank, averaged gradients, sums over processes.
+"""What `fit` needs of several processes: this one's device and rank, averaged gradients, sums over the processes.
 
-What `accelerate` does here: it starts the process group with the backend of the device, wraps the model in
-DistributedDataParallel, and passes sums, objects and barriers on to `torch.distributed`; `trackers` takes its adapters
-of two trackers. It does not do mixed precision (`setup.autocast`), sharding (`sharding`: torch's `fully_shard`),
-accumulation or checkpoints, since each of these has to be exact and resumable in ways that it does not offer.
-
-Decision: it does not carry its weight beside `torch.distributed`, of which each of its calls is a thin wrapper, and it
-holds process-wide state, which keeps the first device for the life of the process (hence the override of the device
-below). It stays until this module is next changed on a machine with several GPUs: start-up there (backend, device of a
-local rank) is what it gets right, and what tests on CPUs cannot check.
+All of it is `torch.distributed`. torchrun sets the environment of every process (RANK, LOCAL_RANK, WORLD_SIZE,
+MASTER_ADDR, MASTER_PORT); under another launcher, such as srun or mpirun, set the same five variables. The process
+group lives as long as the process, so that several trainings in one script share it.
 """
 
 from __future__ import annotations
@@ -17,24 +11,25 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
-from sciops.training.checkpoints import model_tensors
 from sciops.training.config import TrainConfig
 from sciops.training.parallel import sharding
 
 # Process 0 alone reads all fields before the first step, and writes: others wait for longer than torch's 10 minutes.
 _PATIENCE = timedelta(hours=6)
+Result = TypeVar("Result")
 
 
 class Processes:
     """The processes that torchrun started, or this one alone.
 
-    device, rank, count : of this process
-    main : whether it is the one that writes files and draws the bar
+    device, rank, count : of this process; on GPUs its device is the one numbered LOCAL_RANK
+    main : whether it is the one that writes files and draws the progress bar
     sharded : whether the model is spread over the processes (strategy "fsdp", and more than one)
     wide : the dtype of sums over many samples: float64 where the device has it
 
@@ -43,20 +38,11 @@ class Processes:
     """
 
     def __init__(self, config: TrainConfig) -> None:
-        from accelerate import Accelerator, InitProcessGroupKwargs
-
         several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-        _check_device(config.device, several)
-        on_cpu = not torch.cuda.is_available() or (several and config.device == "cpu")
-        patience = [InitProcessGroupKwargs(timeout=_PATIENCE)] if several else []
-        # precision is the loop's own affair: accelerate fixes it once for the life of the process
-        self._accelerator = Accelerator(mixed_precision="no", cpu=on_cpu, kwargs_handlers=patience)
-        self.rank, self.count = self._accelerator.process_index, self._accelerator.num_processes
-        self.main = self._accelerator.is_main_process
-        self.device = self._accelerator.device
+        self.device = _device(config.device, several)
+        self.rank, self.count = _joined(self.device) if several else (0, 1)
+        self.main = self.rank == 0
         self.sharded = self.count > 1 and config.strategy == "fsdp"
-        if config.device != "auto" and self.count == 1:
-            self.device = torch.device(config.device)
         self.wide = torch.float32 if self.device.type == "mps" else torch.float64
         if self.count > 1 and config.seconds is not None:
             raise ValueError(f"seconds={config.seconds} is for one process, got {self.count}; set epochs instead")
@@ -69,7 +55,7 @@ class Processes:
         """`front`, or its DistributedDataParallel wrapper where every process has a whole model."""
         if self.count == 1 or self.sharded:
             return front
-        return self._accelerator.prepare_model(front, device_placement=False)
+        return nn.parallel.DistributedDataParallel(front, [self.device] if self.device.type == "cuda" else None)
 
     @contextlib.contextmanager
     def backward(self, front: nn.Module, parameters: Sequence[nn.Parameter], *, last: bool) -> Iterator[None]:
@@ -88,44 +74,48 @@ class Processes:
                 _check_all_used(front)
 
     def gradient_norm(self, parameters: Sequence[nn.Parameter]) -> Tensor:
+        """The norm of all gradients together, the same on every process."""
         gradients = [p.grad for p in parameters if p.grad is not None]
         return sharding.total_norm(gradients) if self.sharded else nn.utils.get_total_norm(gradients)
 
     def clip(self, parameters: Sequence[nn.Parameter], largest: float, norm: Tensor) -> None:
+        """Scales all gradients, whose norm is `norm`, to a norm of at most `largest`."""
         if self.sharded:
             sharding.clip_([p.grad for p in parameters if p.grad is not None], largest, norm)
         else:
             nn.utils.clip_grads_with_norm_(parameters, largest, norm)
 
     def share_buffers(self, model: nn.Module) -> None:
-        """Gives every process the buffers of process 0, whose model is written: running statistics are each one's own
-        while it trains."""
+        """Gives every process the buffers of process 0, whose model is written: running statistics differ by process
+        during training."""
         if self.count == 1:
             return
-        parameters = {f"model/{name}" for name, _ in model.named_parameters(remove_duplicate=False)}
-        for name, tensor in model_tensors(model).items():
-            if name not in parameters:
+        parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        for name, tensor in model.state_dict().items():
+            if isinstance(tensor, Tensor) and name not in parameters:
                 whole = tensor.detach().contiguous()
-                torch.distributed.broadcast(whole, 0)
+                dist.broadcast(whole, 0)
                 tensor.copy_(whole)
 
     def sum(self, value: Tensor) -> Tensor:
         """Σ over the processes, the same bits on each."""
-        return self._accelerator.reduce(value, reduction="sum") if self.count > 1 else value
+        if self.count == 1:
+            return value
+        total = value.clone()
+        dist.all_reduce(total)
+        return total
 
-    def first(self, action: Callable[[], Any]) -> Any:
+    def first(self, action: Callable[[], Result]) -> Result:
         """What `action` returns on process 0, given to all; what it raises there is raised on all."""
         if self.count == 1:
             return action()
-        from accelerate.utils import broadcast_object_list
-
         said: list[Any] = [None, None]
         if self.main:
             try:
                 said[0] = action()
             except (ValueError, TypeError, OSError) as error:
                 said[1] = error
-        broadcast_object_list(said)
+        dist.broadcast_object_list(said, 0)
         if said[1] is not None:
             raise said[1]
         return said[0]
@@ -135,9 +125,8 @@ class Processes:
         wait for one another for ever."""
         if self.count == 1:
             return
-        from accelerate.utils import gather_object
-
-        everyone = gather_object([values])
+        everyone: list[Any] = [None] * self.count
+        dist.all_gather_object(everyone, values)
         for name, value in everyone[0].items():
             for rank, other in enumerate(everyone):
                 if other[name] != value:
@@ -147,8 +136,46 @@ class Processes:
                     )
 
     def wait(self) -> None:
+        """Returns when every process has come here."""
         if self.count > 1:
-            self._accelerator.wait_for_everyone()
+            dist.barrier()
+
+
+def _joined(device: torch.device) -> tuple[int, int]:
+    """(rank, number of processes), after joining the process group: by gloo on CPUs, by NCCL on GPUs."""
+    on_gpu = device.type == "cuda"
+    if on_gpu:
+        torch.cuda.set_device(device)  # objects are exchanged by way of the current device
+    if not dist.is_initialized():
+        backend, bound = ("nccl", device) if on_gpu else ("gloo", None)
+        dist.init_process_group(backend, timeout=_PATIENCE, device_id=bound)
+    return dist.get_rank(), dist.get_world_size()
+
+
+def _device(name: str, several: bool) -> torch.device:
+    """The device of this process; raises ValueError for one that is not there, or that several processes cannot
+    share."""
+    try:
+        device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+    except RuntimeError:
+        raise ValueError(f"device={name!r}: expected 'auto', 'cpu', 'cuda', 'cuda:1' or 'mps'") from None
+    if several and (device.index is not None or device.type not in ("cpu", "cuda")):
+        raise ValueError(f"device={name!r} is for one process; several take a device each: pass device='auto' or 'cpu'")
+    if device.type != "cuda":
+        return device
+    devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if devices == 0:
+        raise ValueError(f"device={name!r}: there is no CUDA device here; pass device='auto' or 'cpu'")
+    if device.index is not None and device.index >= devices:
+        raise ValueError(f"device={name!r}: expected a number below {devices}, the CUDA devices there are")
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if several and here > devices:
+        raise ValueError(
+            f"{here} processes on this machine, which has {devices} CUDA devices: start at most as many, or pass "
+            "device='cpu'"
+        )
+    # a launcher that gives each process one visible device numbers it 0
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % devices) if several else device
 
 
 def _check_all_used(front: nn.Module) -> None:
@@ -160,29 +187,3 @@ def _check_all_used(front: nn.Module) -> None:
                 "strategy='ddp' averages those that it depends on: freeze it with requires_grad_(False) where it is "
                 "never used, or pass strategy='fsdp'"
             )
-
-
-def _check_device(name: str, several: bool) -> None:
-    """Raises ValueError for a device that is not there, or that several processes cannot share."""
-    if name == "auto":
-        kind, number = "cuda" if torch.cuda.is_available() else "cpu", None
-    else:
-        try:
-            kind, number = torch.device(name).type, torch.device(name).index
-        except RuntimeError:
-            raise ValueError(f"device={name!r}: expected 'auto', 'cpu', 'cuda', 'cuda:1' or 'mps'") from None
-    if several and (number is not None or kind not in ("cpu", "cuda")):
-        raise ValueError(f"device={name!r} is for one process; several take a device each: pass device='auto' or 'cpu'")
-    if kind != "cuda":
-        return
-    devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if devices == 0:
-        raise ValueError(f"device={name!r}: there is no CUDA device here; pass device='auto' or 'cpu'")
-    if number is not None and number >= devices:
-        raise ValueError(f"device={name!r}: expected a number below {devices}, the CUDA devices there are")
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    if several and here > devices:
-        raise ValueError(
-            f"{here} processes on this machine, which has {devices} CUDA devices: start at most as many, or pass "
-            "device='cpu'"
-        )
