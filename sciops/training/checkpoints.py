@@ -16,7 +16,7 @@ from sciops._digest import is_sealed, is_whole, sealed
 from sciops._tensor_files import DamagedTensors, opened_tensors
 from sciops._untrusted import parse_json
 from sciops._whole_files import replacing
-from sciops.training.parallel.sharding import like
+from sciops.training.parallel import like
 
 _FORMAT, _BEFORE = "sciops.checkpoint.2", "sciops.checkpoint.1"
 

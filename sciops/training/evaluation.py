@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops.metrics import EVERY_POINT_ALIKE, METRICS
-from sciops.training.data.loader import Loader
+from sciops.training.data import Loader
 
 
 def predict(model: nn.Module, dataset: Any, *, batch_size: int = 64) -> Tensor:

@@ -1,9 +1,9 @@
-"""What `fit` sets up before its loop: the model's precision and normalisers, the optimiser, the random state."""
+"""What `fit` sets up before its loop: the model's precision and normalisers, compilation, the random state."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -13,7 +13,6 @@ from sciops.grids import Grid
 from sciops.models import Normalized, Stepper, apply_model
 from sciops.models.apply import in_precision
 from sciops.training.config import TrainConfig
-from sciops.training.parallel.sharding import is_sharded
 from sciops.training.tasks.tasks import task_of
 
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -37,28 +36,8 @@ def wants_normalizers(model: nn.Module, config: TrainConfig) -> bool:
 
 def prepared(model: nn.Module, normalizers: tuple[nn.Module, nn.Module] | None, config: TrainConfig) -> nn.Module:
     """The model in the parameters' precision, wrapped in its normalisers."""
-    model = in_precision(model, torch.float64 if config.precision == "float64" else torch.float32)
+    model = in_precision(model, config.dtype)
     return model if normalizers is None else Normalized(model, *normalizers)
-
-
-def make_optimizer(
-    parameters: Sequence[nn.Parameter], config: TrainConfig, device: torch.device
-) -> torch.optim.Optimizer:
-    """AdamW (arXiv:1711.05101) that decays parameters of two or more axes only."""
-    if not parameters:
-        raise ValueError("the model has no parameter to train: it has none, or requires_grad is False for all")
-    # torch's fused steps take sharded and whole tensors, but not both in one group
-    groups = [
-        {
-            "params": [p for p in parameters if (p.ndim >= 2) == matrix and is_sharded(p) == sharded],
-            "weight_decay": config.weight_decay if matrix else 0.0,
-        }
-        for matrix in (True, False)
-        for sharded in (False, True)
-    ]
-    fused = device.type in ("cpu", "cuda") and all(p.is_floating_point() for p in parameters)
-    groups = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas, fused=fused)
 
 
 def compiled(front: nn.Module, config: TrainConfig) -> nn.Module:

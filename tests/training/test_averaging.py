@@ -14,7 +14,7 @@ from warm import python
 from sciops.datasets import Splits
 from sciops.models import build_model
 from sciops.training import NonFiniteLoss, TrainConfig, _samples, evaluate, fit, load_checkpoint
-from sciops.training.state.averaging import Average
+from sciops.training.averaging import Average
 
 AVERAGED = replace(QUIET, ema=0.9)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 from torch.amp import GradScaler
 
 from sciops.training.config import TrainConfig
@@ -19,7 +19,8 @@ from sciops.training.data.loader import Loader
 from sciops.training.data.steps import Unrolling, loss_function, to_batch
 from sciops.training.data.validation import validate
 from sciops.training.gradients import GRADIENTS, options_at
-from sciops.training.parallel.processes import Processes
+from sciops.training.optimization import Rule
+from sciops.training.parallel import Processes
 from sciops.training.setup import OnGrid, compiled, prepared, wants_normalizers
 from sciops.training.tasks.tasks import task_of
 
@@ -72,7 +73,7 @@ class Samples:
         """What is called in training: with the grid, compiled where the config says so."""
         return compiled(OnGrid(model), self.config)
 
-    def rule(self, done: float, scaler: GradScaler, name: str | None = None) -> Callable[[nn.Module, Batch], Tensor]:
+    def rule(self, done: float, scaler: GradScaler, name: str | None = None) -> Rule:
         """(front, batch) → the detached loss, its gradient being added to ``.grad`` by the rule of the config, with its
         options when the share `done` of the training lies behind, or by the rule `name`."""
         options = {} if name else options_at(self.config.gradient_options, done)

@@ -1,4 +1,4 @@
-"""The parts of one optimiser step: the batch on its device, the loss, the rate."""
+"""The parts of one optimiser step: the batch on its device, the loss."""
 
 from __future__ import annotations
 
@@ -12,15 +12,10 @@ from sciops.grids import Grid
 from sciops.models import Stepper
 from sciops.training.config import TrainConfig
 from sciops.training.data.batches import Batch, Step
-from sciops.training.schedule import cycled_beta1, rate_factor
 from sciops.training.tasks.symmetry import Moves
 from sciops.training.tasks.tasks import task_of
 
 _OUT_CHANNELS = "set out_channels to the number of target fields or classes"
-
-
-def dtype_of(config: TrainConfig) -> torch.dtype:
-    return torch.float64 if config.precision == "float64" else torch.float32
 
 
 def to_batch(
@@ -35,7 +30,7 @@ def to_batch(
 ) -> Batch:
     """The samples of a step on the device, each augmented as it was drawn."""
     task = task_of(config)
-    x, y = task.placed(fields["x"], fields["y"], device, dtype_of(config))
+    x, y = task.placed(fields["x"], fields["y"], device)
     x, y = task.moved(x, y, step.codes, moves)
     return Batch(x, y if unrolling is None else unrolling.target(y), grid, weight)
 
@@ -63,7 +58,7 @@ class Unrolling:
 
 def loss_function(config: TrainConfig, scaler: torch.amp.GradScaler) -> Callable[[Tensor, Batch], Tensor]:
     """The one place where samples are reduced: Σ over this micro-batch's samples times the batch's weight."""
-    task, dtype = task_of(config), dtype_of(config)
+    task, dtype = task_of(config), config.dtype
 
     def loss_fn(prediction: Tensor, batch: Batch) -> Tensor:
         expected = task.expected(batch.y)
@@ -77,15 +72,3 @@ def loss_function(config: TrainConfig, scaler: torch.amp.GradScaler) -> Callable
             return scaler.scale(losses.sum() * batch.weight)
 
     return loss_fn
-
-
-def set_rates(optimizer: torch.optim.Optimizer, done: float, config: TrainConfig) -> float:
-    """Sets the learning rate of each group, its peak being the one it began with, when the share `done` of the training
-    lies behind; returns that of the first. A constant rate is left as it is."""
-    factor = rate_factor(config.schedule, done, warmup=config.warmup)
-    for group in optimizer.param_groups:
-        if config.schedule != "constant":
-            group["lr"] = group.setdefault("initial_lr", group["lr"]) * factor
-        if config.cycle_beta1 and config.schedule == "onecycle":
-            group["betas"] = (cycled_beta1(done, warmup=config.warmup), config.betas[1])
-    return optimizer.param_groups[0]["lr"]

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
 from sciops.training.config import TrainConfig
-from sciops.training.parallel.processes import Processes
-
-# Options that act on the samples of a data set, on several processes, or on how the loss is computed.
-_OF_DATA_SETS = (
-    "accumulate",
-    "objective",
-    "gradient_weight",
-    "gradients",
-    "gradient_options",
-    "diagnose_every",
-    "augment",
-    "crop_padding",
-    "mixup",
-    "label_smoothing",
-    "grid_order",
-    "grid_shares",
-    "compile",
-)
+from sciops.training.optimization import Rule
+from sciops.training.parallel import Processes
 
 
 class Stream:
@@ -41,13 +25,10 @@ class Stream:
                 f"precision={config.precision!r} on {processes.count} processes: a loss of your own is for one process "
                 "and for float32 (the model's own precision) or bf16"
             )
-        idle = TrainConfig()
-        for name in _OF_DATA_SETS:
-            if getattr(config, name) != getattr(idle, name):
-                raise ValueError(f"{name}={getattr(config, name)!r} does nothing to a loss of your own: leave it out")
+        config.check_used("batches", "a loss of your own")
         self.batches, self.loss, self.total = batches, loss, config.steps
         self.epochs = min(config.epochs, config.steps)
-        self.sizes: list[int] = []
+        self.sizes: Sequence[int] = ()
         self.identity = {"data": "", "validation": [], "moves": [], "about": getattr(batches, "about", {})}
 
     def __enter__(self) -> Stream:
@@ -62,7 +43,7 @@ class Stream:
     def front(self, model: nn.Module) -> nn.Module:
         return model
 
-    def rule(self, *_: Any) -> Callable[[nn.Module, Any], Tensor]:
+    def rule(self, *_: Any) -> Rule:
         """(model, batch) → the detached loss, its gradient being in ``.grad``."""
 
         def filled(model: nn.Module, batch: Any) -> Tensor:

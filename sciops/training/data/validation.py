@@ -14,8 +14,7 @@ from sciops.models import apply_model
 from sciops.training.config import TrainConfig
 from sciops.training.data.checks import name_of
 from sciops.training.data.loader import Loader
-from sciops.training.data.steps import dtype_of
-from sciops.training.parallel.processes import Processes
+from sciops.training.parallel import Processes
 from sciops.training.setup import autocast
 from sciops.training.tasks.tasks import task_of
 
@@ -29,18 +28,18 @@ def validate(
     first : number of the first validation set in `loader`
     """
     model.eval()
-    task, dtype = task_of(config), dtype_of(config)
+    task = task_of(config)
     means: dict[str, float] = {}
     for number, dataset in enumerate(validation, first):
         total = torch.zeros((), dtype=processes.wide, device=processes.device)
         parts = _parts(len(dataset), 4 * config.batch_size, processes)  # without a graph more fits
         with closing(loader.batches([(number, part) for part, _ in parts])) as batches:
             for (_, counts), fields in zip(parts, batches):
-                x, y = task.placed(fields["x"], fields["y"], processes.device, dtype)
+                x, y = task.placed(fields["x"], fields["y"], processes.device)
                 with torch.no_grad(), autocast(config, processes.device):
                     prediction = apply_model(model, x, dataset.grid)
                 if counts:
-                    total += task.errors(prediction.to(dtype), y).to(processes.wide).sum()
+                    total += task.errors(prediction.to(config.dtype), y).to(processes.wide).sum()
         name = name_of(dataset.grid)
         while name in means:
             name += "'"

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from sciops._json import append_jsonl, plain, write_atomically
@@ -21,9 +20,10 @@ from sciops.training.checkpoints import (
     save_checkpoint,
 )
 from sciops.training.config import TrainConfig
-from sciops.training.parallel.sharding import gathered, is_sharded, like
-from sciops.training.state.averaging import Average
+from sciops.training.optimization import Optimization
+from sciops.training.parallel import gathered, is_sharded, like
 from sciops.training.state.resumed_state import check_state
+from sciops.training.state.run import Run
 
 
 class Memory:
@@ -41,19 +41,16 @@ class Memory:
 
     def __init__(
         self,
-        run: Any,
+        run: Run,
         model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        scaler: torch.amp.GradScaler,
-        names: Mapping[nn.Parameter, str],
-        average: Average,
+        optimization: Optimization,
         config: TrainConfig,
         identity: Mapping[str, Any],
         writes: bool,
     ) -> None:
-        self.run, self.model, self.optimizer, self.scaler, self.names = run, model, optimizer, scaler, names
-        self.average, self.config, self.writes = average, config, writes
-        self.identity = identity
+        self.run, self.model, self.config, self.identity, self.writes = run, model, config, identity, writes
+        self.optimizer, self.scaler = optimization.optimizer, optimization.scaler
+        self.names, self.average = optimization.names, optimization.average
         self.good: dict[str, Tensor] = {}
         self.best: dict[str, Tensor] = {}
         self.written = 0

@@ -29,24 +29,41 @@ _IMMENSE = 1e30  # of a relative error whose denominator vanishes, where the err
 FIELD_AUGMENTATIONS = ("none", "transpose", "square", "allowed")
 
 
-class _Task:
+class Task:
     """What tasks share."""
 
+    kind: str  # of the data, as the options of `TrainConfig` name it
     normalized: tuple[str, ...] = ()  # what normalisers are fitted on, which then is alike in all training sets
 
     def __init__(self, config: Any) -> None:
         self.config, self.objective = config, OBJECTIVES[config.objective]
 
-    def placed(self, x: Tensor, y: Tensor, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def check_config(self) -> None:
+        """Raises ValueError for options that do nothing to this kind of data, or mean nothing."""
+        self.config.check_used(self.kind, f"{self.kind} (objective={self.config.objective!r})")
+
+    def placed(self, x: Tensor, y: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
         """(x, y) of a batch on the device of the model, in the kind of numbers it computes with."""
-        return x.to(device, dtype), y.to(device, dtype)
+        return x.to(device, self.config.dtype), y.to(device, self.config.dtype)
 
     def check_data(self, dataset: Any) -> None:
         """Raises ValueError for samples that the task cannot train on."""
 
     def moves(self, dataset: Any) -> Moves | None:
-        """The symmetries that samples are moved by, for tasks that have such."""
+        """The symmetries that samples of a data set are moved by; ValueError where the problem lacks them."""
         return None
+
+    def draw(self, random: np.random.Generator, indices: np.ndarray) -> np.ndarray:
+        """What happens to each sample of a step; the first axis is that of the samples."""
+        return np.zeros(len(indices), np.int64)
+
+    def reads(self, indices: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """The samples that a piece of a step needs."""
+        return indices
+
+    def moved(self, x: Tensor, y: Tensor, codes: np.ndarray, moves: Moves | None) -> tuple[Tensor, Tensor]:
+        """(x, y) of what `reads` named, as the model is to see them."""
+        return x, y
 
     def vanishing(self, y: Tensor, grid: Grid, *, trained: bool) -> Tensor:
         """(batch,) whether a target is zero to what divides by its size, the objective or the error of validation."""
@@ -56,79 +73,66 @@ class _Task:
         """The shape of the prediction of `target`; None where any size will do."""
         return tuple(target.shape)
 
+    def losses(self, prediction: Tensor, target: Tensor, grid: Grid) -> Tensor:
+        """(batch,): what is minimised."""
+        return self.objective(prediction, target, grid)
 
-class Fields(_Task):
+    def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
+        """(batch,): what validation averages and the best epoch has least of."""
+        raise NotImplementedError
+
+
+class Fields(Task):
     """Inputs and targets are fields on one grid; symmetries move both; the error is the relative L2, and with objective
     "nrmse" that of each channel, so that the largest variable does not choose the epoch alone."""
 
-    normalized = ("x", "y")
+    kind, normalized = "fields", ("x", "y")
 
     def check_config(self) -> None:
-        """Raises ValueError for options that are for labels."""
-        config = self.config
-        for name, idle in (("label_smoothing", 0.0), ("mixup", 0.0), ("crop_padding", None)):
-            if getattr(config, name) != idle:
-                raise ValueError(
-                    f"{name}={getattr(config, name)!r} is for labels, objective={config.objective!r} for fields; "
-                    "pass objective='cross_entropy'"
-                )
-        if config.augment not in FIELD_AUGMENTATIONS:
+        super().check_config()
+        if self.config.augment not in FIELD_AUGMENTATIONS:
             raise ValueError(
-                f"augment={config.augment!r} moves images but not what they are the input of; for fields expected one "
-                f"of {', '.join(FIELD_AUGMENTATIONS)}"
+                f"augment={self.config.augment!r} moves images but not what they are the input of; for fields expected "
+                f"one of {', '.join(FIELD_AUGMENTATIONS)}"
             )
 
     def moves(self, dataset: Any) -> Moves | None:
-        """The symmetries that samples of a data set are moved by; ValueError where the problem lacks them."""
         return moves_of(dataset, self.config.augment)
 
     def draw(self, random: np.random.Generator, indices: np.ndarray) -> np.ndarray:
-        """What happens to each sample of a step; the first axis is that of the samples."""
         return random.integers(0, DRAWN.get(self.config.augment, 8), len(indices))
 
-    def reads(self, indices: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """The samples that a piece of a step needs."""
-        return indices
-
     def moved(self, x: Tensor, y: Tensor, codes: np.ndarray, moves: Moves | None) -> tuple[Tensor, Tensor]:
-        """(x, y) of what `reads` named, as the model is to see them."""
         return (x, y) if moves is None else moves.apply(x, y, codes)
 
     def vanishing(self, y: Tensor, grid: Grid, *, trained: bool) -> Tensor:
         # an error that varies everywhere and is about as large as the targets: whatever divides by zero is found
         size = y.abs().amax()
-        y = (y / torch.where(size > 0, size, 1.0)).to(
-            torch.float64 if self.config.precision == "float64" else torch.float32
-        )
+        y = (y / torch.where(size > 0, size, 1.0)).to(self.config.dtype)
         off = y + torch.arange(y[0].numel(), device=y.device, dtype=y.dtype).cos().view(y.shape[1:])
         errors = self.losses(off, y, grid) if trained else self.errors(off, y)
         return ~(errors < _IMMENSE)
 
     def losses(self, prediction: Tensor, target: Tensor, grid: Grid) -> Tensor:
-        losses = self.objective(prediction, target, grid)
+        losses = super().losses(prediction, target, grid)
         if self.config.gradient_weight:
             losses = losses + self.config.gradient_weight * relative_gradient(prediction, target, grid)
         return losses
 
     def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
-        """(batch,): what validation averages and the best epoch has least of."""
         if self.config.objective == "nrmse":
             return self.objective(prediction, target, None)
         return metrics.relative_l2(prediction, target)
 
 
-class Labels(_Task):
+class Labels(Task):
     """Targets are distributions over classes; images are cropped, mirrored and mixed; the error is the error rate."""
 
-    normalized = ("x",)
+    kind, normalized = "labels", ("x",)
 
     def check_config(self) -> None:
-        """Raises ValueError for options that are for fields, or without effect."""
+        super().check_config()
         config = self.config
-        if config.gradient_weight:
-            raise ValueError(
-                f"gradient_weight={config.gradient_weight!r}: labels have no gradient; pass 0, or a field objective"
-            )
         if config.augment not in IMAGE_AUGMENTATIONS:
             raise ValueError(
                 f"augment={config.augment!r} moves fields with their targets; with objective={config.objective!r} "
@@ -171,18 +175,10 @@ class Labels(_Task):
         return error_rate(prediction, target)
 
 
-class Tokens(_Task):
+class Tokens(Task):
     """Inputs and targets are whole numbers, (batch, n); the error is the mean negative log-probability, in nats."""
 
-    def check_config(self) -> None:
-        """Raises ValueError for options that are for fields or images."""
-        config = self.config
-        for name, idle in (("gradient_weight", 0.0), ("mixup", 0.0), ("crop_padding", None), ("augment", "none")):
-            if getattr(config, name) != idle:
-                raise ValueError(
-                    f"{name}={getattr(config, name)!r} does nothing to tokens: leave it out with "
-                    f"objective={config.objective!r}"
-                )
+    kind = "tokens"
 
     def check_data(self, dataset: Any) -> None:
         one = dataset.batch(np.arange(1))
@@ -194,20 +190,11 @@ class Tokens(_Task):
                     "sciops.datasets.TokenWindows, TokenSequences"
                 )
 
-    def placed(self, x: Tensor, y: Tensor, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def placed(self, x: Tensor, y: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
         return x.to(device, torch.int64), y.to(device, torch.int64)
 
     def expected(self, target: Tensor) -> tuple[int | None, ...]:
         return (*target.shape, None)
-
-    def draw(self, random: np.random.Generator, indices: np.ndarray) -> np.ndarray:
-        return np.zeros(len(indices), np.int64)
-
-    def reads(self, indices: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        return indices
-
-    def moved(self, x: Tensor, y: Tensor, codes: np.ndarray, moves: Moves | None) -> tuple[Tensor, Tensor]:
-        return x, y
 
     def losses(self, prediction: Tensor, target: Tensor, grid: Grid) -> Tensor:
         return self.objective(prediction, target, grid, smoothing=self.config.label_smoothing)
@@ -216,7 +203,7 @@ class Tokens(_Task):
         return token_cross_entropy(prediction, target)
 
 
-def task_of(config: Any) -> Fields | Labels | Tokens:
+def task_of(config: Any) -> Task:
     """The task that the config's objective belongs to."""
     kinds = dict.fromkeys(LABEL_OBJECTIVES, Labels) | dict.fromkeys(TOKEN_OBJECTIVES, Tokens)
     return kinds.get(config.objective, Fields)(config)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from sciops.training.parallel.sharding import is_sharded, like
+from sciops.training.parallel import is_sharded, like
 
 _PREFIX = "raw/"
 
