@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
 
 from sciops.training.gradients import GRADIENTS, check_options
 from sciops.training.objectives import OBJECTIVES
 from sciops.training.tasks import task_of
+from sciops.training.values import COUNT, NONNEGATIVE, POSITIVE, SHARE, WHOLE, Check, one_of
 
 DATA = ("fields", "labels", "tokens")  # what data sets hold; a loss of your own is of none of these
 
 
-class _Check(NamedTuple):
-    expected: str
-    holds: Callable[[Any], bool]
-
-
-def _one_of(names: Collection[str]) -> _Check:
-    return _Check(f"one of {', '.join(names)}", lambda value: value in names)
-
-
-_WHOLE = _Check("a whole number of at least 1", lambda value: int(value) == value and value >= 1)
-_COUNT = _Check("a whole number of at least 0", lambda value: value >= 0)
-_POSITIVE = _Check("a positive number", lambda value: value > 0 and math.isfinite(value))
-_NONNEGATIVE = _Check("a number of at least 0", lambda value: value >= 0 and math.isfinite(value))
-_SHARE = _Check("a share in [0, 1)", lambda value: 0 <= value < 1)
-_BETAS = _Check("two numbers in [0, 1)", lambda value: len(value) == 2 and all(0 <= beta < 1 for beta in value))
-_DECAY = _Check("a decay per step in (0, 1), such as 0.999, or None", lambda value: 0 < value < 1)
-_SHARES = _Check("numbers of at least 0, not all 0", lambda value: min(value, default=0) >= 0 and sum(value) > 0)
-_TRACKERS = _Check("some of tensorboard, trackio", lambda value: {"tensorboard", "trackio"}.issuperset(value))
+_BETAS = Check("two numbers in [0, 1)", lambda value: len(value) == 2 and all(0 <= beta < 1 for beta in value))
+_DECAY = Check("a decay per step in (0, 1), such as 0.999, or None", lambda value: 0 < value < 1)
+_SHARES = Check("numbers of at least 0, not all 0", lambda value: min(value, default=0) >= 0 and sum(value) > 0)
+_TRACKERS = Check("some of tensorboard, trackio", lambda value: {"tensorboard", "trackio"}.issuperset(value))
 
 
 def _option(
-    default: Any, check: _Check | None = None, *, of: tuple[str, ...] = (), free: bool = False, later: bool = False
+    default: Any, check: Check | None = None, *, of: tuple[str, ...] = (), free: bool = False, later: bool = False
 ) -> Any:
     """An option of `TrainConfig`.
 
@@ -60,25 +46,25 @@ class TrainConfig:
     Raises ValueError naming the field, its value and what was expected.
     """
 
-    epochs: int = _option(50, _WHOLE)  # passes over the training fields; with your own loss, equal parts of `steps`
-    steps: int | None = _option(None, _WHOLE, later=True)  # end after this number; your own loss needs it
-    batch_size: int = _option(16, _WHOLE)  # fields per step, over all processes and micro-batches together
-    accumulate: int = _option(1, _WHOLE, of=DATA, free=True)  # micro-batches per step and process: less memory
-    learning_rate: float = _option(5e-3, _POSITIVE)  # peak rate
-    weight_decay: float = _option(1e-3, _NONNEGATIVE)  # of parameters with two or more axes, not of biases and norms
+    epochs: int = _option(50, WHOLE)  # passes over the training fields; with your own loss, equal parts of `steps`
+    steps: int | None = _option(None, WHOLE, later=True)  # end after this number; your own loss needs it
+    batch_size: int = _option(16, WHOLE)  # fields per step, over all processes and micro-batches together
+    accumulate: int = _option(1, WHOLE, of=DATA, free=True)  # micro-batches per step and process: less memory
+    learning_rate: float = _option(5e-3, POSITIVE)  # peak rate
+    weight_decay: float = _option(1e-3, NONNEGATIVE)  # of parameters with two or more axes, not of biases and norms
     betas: tuple[float, float] = _option((0.9, 0.999), _BETAS)  # AdamW's averaging of the gradient and of its square
     schedule: Literal["onecycle", "cosine", "constant"] = _option("onecycle")  # of the rate, by step
-    warmup: float = _option(0.3, _SHARE)  # share of the training in which the rate rises ("onecycle" only)
+    warmup: float = _option(0.3, SHARE)  # share of the training in which the rate rises ("onecycle" only)
     cycle_beta1: bool = _option(False)  # beta1 falls from 0.95 to 0.85 as the rate rises, and back ("onecycle" only)
-    clip: float | None = _option(1.0, _POSITIVE)  # largest norm of the gradient; None leaves it
+    clip: float | None = _option(1.0, POSITIVE)  # largest norm of the gradient; None leaves it
     ema: float | None = _option(None, _DECAY, later=True)  # decay of averaged parameters, kept in place of the raw ones
-    objective: str = _option("relative_l2", _one_of(OBJECTIVES), of=DATA)  # name in sciops.training.OBJECTIVES
+    objective: str = _option("relative_l2", one_of(OBJECTIVES), of=DATA)  # name in sciops.training.OBJECTIVES
     # times the relative L2 error of the field's gradient, added to the objective
-    gradient_weight: float = _option(0.0, _NONNEGATIVE, of=("fields",))
-    gradients: str = _option("backprop", _one_of(GRADIENTS), of=DATA)  # name in sciops.training.GRADIENTS
+    gradient_weight: float = _option(0.0, NONNEGATIVE, of=("fields",))
+    gradients: str = _option("backprop", one_of(GRADIENTS), of=DATA)  # name in sciops.training.GRADIENTS
     # keyword options of that rule; {share: value} changes through the training: {0: 1, 0.5: 2} is 2 in its second half
     gradient_options: Mapping[str, Any] = _option(dict, of=DATA, later=True)
-    diagnose_every: int | None = _option(None, _WHOLE, of=DATA, later=True)  # steps between comparisons with backprop
+    diagnose_every: int | None = _option(None, WHOLE, of=DATA, later=True)  # steps between comparisons with backprop
     # bf16 and fp16 autocast the model; parameters and losses stay float32
     precision: Literal["float32", "float64", "bf16", "fp16"] = _option("float32")
     # fields: random symmetries of the problem (`sciops.symmetry`): axes exchanged, all eight of the square, or those
@@ -87,29 +73,29 @@ class TrainConfig:
         "none", of=("fields", "labels")
     )
     # pixels that a crop may go beyond the image; None: an eighth of its side
-    crop_padding: int | None = _option(None, _WHOLE, of=("labels",), later=True)
-    mixup: float = _option(0.0, _NONNEGATIVE, of=("labels",), later=True)  # α of λ ~ Beta(α, α), mixing pairs of images
+    crop_padding: int | None = _option(None, WHOLE, of=("labels",), later=True)
+    mixup: float = _option(0.0, NONNEGATIVE, of=("labels",), later=True)  # α of λ ~ Beta(α, α), mixing pairs of images
     # share of a label that is spread evenly over the classes or symbols
-    label_smoothing: float = _option(0.0, _SHARE, of=("labels", "tokens"), later=True)
+    label_smoothing: float = _option(0.0, SHARE, of=("labels", "tokens"), later=True)
     normalize: bool = _option(True)  # fit normalisers on the training fields and wrap the model in Normalized
     # several training grids: in every epoch, or one after another
     grid_order: Literal["mixed", "sequential"] = _option("mixed", of=DATA)
     # share of the batches (mixed) or epochs (sequential) per grid
     grid_shares: tuple[float, ...] | None = _option(None, _SHARES, of=DATA)
-    seconds: float | None = _option(None, _POSITIVE)  # schedule by time and stop after it (or `epochs`); not bit-exact
-    validate_every: int = _option(1, _WHOLE)  # epochs between two validations; the last epoch is always validated
+    seconds: float | None = _option(None, POSITIVE)  # schedule by time and stop after it (or `epochs`); not bit-exact
+    validate_every: int = _option(1, WHOLE)  # epochs between two validations; the last epoch is always validated
     keep: Literal["best", "last"] = _option("best", free=True)  # which parameters the returned model has
-    seed: int = _option(0, _COUNT)  # of order, augmentation and dropout; not of the model's initial parameters
+    seed: int = _option(0, COUNT)  # of order, augmentation and dropout; not of the model's initial parameters
     device: str = _option("auto", free=True)  # "auto": a CUDA device where there is one; or "cpu", "cuda:1", "mps"
     strategy: Literal["ddp", "fsdp"] = _option("ddp", free=True)  # several processes: a whole model each, or a shard
     # torch.compile; a string names a mode (reduce-overhead) or a backend (aot_eager)
     compile: bool | str = _option(False, of=DATA, free=True)
-    loader_workers: int = _option(0, _COUNT, free=True)  # processes that read fields kept on disk; 0: one thread reads
+    loader_workers: int = _option(0, COUNT, free=True)  # processes that read fields kept on disk; 0: one thread reads
     start_method: Literal["spawn", "fork", "forkserver"] = _option("spawn", free=True)  # of those processes
     folder: Path | None = _option(None, free=True)  # of the log and the checkpoints; None keeps all in memory
     resume: bool = _option(False, free=True)  # from last.safetensors, if any; with a constant rate also to more epochs
-    stop_after: int | None = _option(None, _WHOLE, free=True)  # epochs after which this call ends, to be resumed
-    checkpoint_every: int = _option(1, _WHOLE, free=True)  # epochs between two writes of last.safetensors
+    stop_after: int | None = _option(None, WHOLE, free=True)  # epochs after which this call ends, to be resumed
+    checkpoint_every: int = _option(1, WHOLE, free=True)  # epochs between two writes of last.safetensors
     # a loss that is not finite: raise, or return the last good state
     on_nonfinite: Literal["raise", "stop"] = _option("raise", free=True)
     # besides log.jsonl: "tensorboard" (in the folder), "trackio"; the extra [track]
@@ -118,9 +104,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name, check in _checks().items():
-            value = getattr(self, name)
-            if check and value is not None and not check.holds(value):
-                raise ValueError(f"{name}={value!r}: expected {check.expected}")
+            if check and getattr(self, name) is not None:
+                check(name, getattr(self, name))
         if self.steps is not None and self.seconds is not None:
             raise ValueError(f"steps={self.steps!r}, seconds={self.seconds!r}: set one of them")
         if self.strategy == "fsdp" and self.precision == "fp16":
@@ -165,8 +150,8 @@ def _default(option: Field) -> Any:
 
 
 @cache
-def _checks() -> dict[str, _Check | None]:
+def _checks() -> dict[str, Check | None]:
     """The check of every option; that of one which names its values by a Literal is to be one of them."""
     checks = {f.name: f.metadata["check"] for f in fields(TrainConfig)}
     hints = get_type_hints(TrainConfig).items()
-    return checks | {name: _one_of(get_args(hint)) for name, hint in hints if get_origin(hint) is Literal}
+    return checks | {name: one_of(get_args(hint)) for name, hint in hints if get_origin(hint) is Literal}

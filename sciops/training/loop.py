@@ -26,7 +26,7 @@ from sciops.training.optimization import Optimization
 from sciops.training.parallel import Processes
 from sciops.training.setup import own_random_state, seed_epoch
 from sciops.training.state import Callback, Memory, NonFiniteLoss, Run, StepNumbers
-from sciops.training.trackers import Trackers, check_trackers
+from sciops.training.trackers import Trackers
 
 
 def fit(
@@ -112,8 +112,8 @@ def fit(
     of a `Stepper` draw other numbers, and batch norm sees smaller batches (process 0's running statistics are kept).
     """
     config = config or TrainConfig()
-    check_trackers(config)
     processes = Processes(config)
+    trackers = Trackers(config, writes=processes.main)
     with ExitStack() as held:
         source = held.enter_context(source_of(data, loss, config, processes))
         if config.folder is not None:
@@ -132,7 +132,7 @@ def fit(
         end = min(source.epochs, config.stop_after or source.epochs)
         hidden = None if config.progress and processes.main else True  # None: where there is no terminal
         bar = held.enter_context(tqdm(total=end, initial=min(run.epochs, end), unit="epoch", disable=hidden))
-        trackers = held.enter_context(Trackers(config, writes=processes.main))
+        held.enter_context(trackers)
         held.enter_context(own_random_state(processes.device))
         while run.epochs < end and run.stopped is None and not _out_of_time(run, config):
             seed_epoch(config, run.epochs, processes.rank, processes.device)

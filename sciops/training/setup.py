@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -79,11 +78,9 @@ def autocast(config: TrainConfig, device: torch.device) -> contextlib.AbstractCo
     return contextlib.nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)
 
 
-@contextlib.contextmanager
-def own_random_state(device: torch.device) -> Iterator[None]:
+def own_random_state(device: torch.device) -> contextlib.AbstractContextManager:
     """Dropout draws from torch's global generators; they are put back when training ends."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        yield
+    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 
 
 def seed_epoch(config: TrainConfig, epoch: int, rank: int, device: torch.device) -> None:

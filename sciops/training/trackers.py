@@ -14,13 +14,6 @@ from sciops.training.config import TrainConfig
 Log = Callable[[dict[str, float], int], None]  # of the numbers of an epoch, and its number
 
 
-def check_trackers(config: TrainConfig) -> None:
-    """Raises ImportError for a tracker of the config that is not installed, with the command that installs it."""
-    for name in config.track:
-        if importlib.util.find_spec(name) is None:
-            raise ImportError(f"track={name!r} needs {name}: pip install 'sciops[track]'")
-
-
 class Trackers:
     """The trackers that ``config.track`` names, opened with the first epoch that is logged; a context manager.
 
@@ -29,9 +22,14 @@ class Trackers:
     trackio : a run of the project "sciops", named by the folder; a resumed training continues it
 
     writes : whether this process logs; the others do nothing
+
+    Raises ImportError for a tracker that is not installed, with the command that installs it.
     """
 
     def __init__(self, config: TrainConfig, *, writes: bool) -> None:
+        for name in config.track:
+            if importlib.util.find_spec(name) is None:
+                raise ImportError(f"track={name!r} needs {name}: pip install 'sciops[track]'")
         self._config, self._names = config, tuple(dict.fromkeys(config.track)) if writes else ()
         self._open: list[Log] = []
         self._closing = ExitStack()

@@ -11,6 +11,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,7 @@ _PR_SET_PDEATHSIG = 1  # of prctl(2)
 _AHEAD = 2  # batches read before they are asked for, by the thread or by each worker
 
 
-class Loader:
+class Loader(AbstractContextManager):
     """Reads the batches of several data sets.
 
     datasets : with ``len``, ``.batch(indices)``; ``.lazy`` says whether that reads from a disk (False when absent)
@@ -58,9 +59,6 @@ class Loader:
         for dataset in self.datasets:
             if getattr(dataset, "lazy", False) and hasattr(dataset, "close"):
                 dataset.close()
-
-    def __enter__(self) -> Loader:
-        return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, _: Any) -> None:
         self.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -27,7 +27,7 @@ from sciops.training.tasks.tasks import task_of
 Pieces = Iterator[tuple[Batch, int]]  # the micro-batches of a step, numbered so that the last one has number 0
 
 
-class Samples:
+class Samples(AbstractContextManager):
     """The data sets of ``data.train`` and ``data.validation``, as `fit` describes them; a context manager."""
 
     def __init__(self, data: Any, config: TrainConfig, processes: Processes) -> None:
@@ -43,9 +43,6 @@ class Samples:
             done = list(accumulate(counts))
             self.total = min(done[-1], config.steps or done[-1])
             self.epochs = 1 + bisect_left(done, self.total)
-
-    def __enter__(self) -> Samples:
-        return self
 
     def __exit__(self, *error: Any) -> None:
         self.loader.__exit__(*error)

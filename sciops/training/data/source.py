@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ Loss = Callable[[nn.Module, Any], Tensor]  # (model, batch) → a tensor of one 
 Step = Iterable[tuple[Any, int]]  # the micro-batches of a step, numbered so that the last one has number 0
 
 
-class Source(Protocol):
+class Source(AbstractContextManager[Any], Protocol):
     """Batches for `fit`, and the loss on them; a context manager, which closes what it opened.
 
     epochs, total : epochs and steps of the whole training; a total of 0 where only a clock ends it
@@ -49,12 +49,6 @@ class Source(Protocol):
 
     def validate(self, model: nn.Module) -> dict[str, Any]:
         """The entries of an epoch's record; none without validation data."""
-
-    def __enter__(self) -> Source: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 
 def source_of(data: Any, loss: Loss | None, config: TrainConfig, processes: Processes) -> Source:

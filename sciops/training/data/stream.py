@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from sciops.training.optimization import Rule
 from sciops.training.parallel import Processes
 
 
-class Stream:
+class Stream(AbstractContextManager):
     """Batches step ↦ `batches(step)`, any objects, with the loss ``loss(model, batch)``, as `fit` describes them."""
 
     def __init__(self, batches: Any, loss: Callable[..., Tensor], config: TrainConfig, processes: Processes) -> None:
@@ -30,9 +31,6 @@ class Stream:
         self.epochs = min(config.epochs, config.steps)
         self.sizes: Sequence[int] = ()
         self.identity = {"data": "", "validation": [], "moves": [], "about": getattr(batches, "about", {})}
-
-    def __enter__(self) -> Stream:
-        return self
 
     def __exit__(self, *_: Any) -> None:
         pass

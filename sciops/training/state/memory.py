@@ -25,6 +25,15 @@ from sciops.training.parallel import gathered, is_sharded, like
 from sciops.training.state.resumed_state import check_state
 from sciops.training.state.run import Run
 
+# What a run is resumed with has to be the same, by the entries of its state.
+_DIFFERS = {
+    "model": "was trained with the model {before}, this one is {now}",
+    "data": "was trained on other fields: the training data changed since; pass another folder",
+    "moves": "was augmented by other symmetries, {before}, now {now}: pass another folder",
+    "validation": "was validated on other fields, with which its best epoch cannot be compared: pass the same "
+    "validation fields, or another folder",
+}
+
 
 class Memory:
     """Keeps and restores the state of one `Run`; only the main process writes.
@@ -174,22 +183,11 @@ class Memory:
                     f"{path} was trained with {name}={state['config'].get(name)!r}, this config has "
                     f"{mine.get(name)!r}: a run resumes with the config it began with{advice}"
                 )
-        if state["model"] is not None and self._model_config() != state["model"]:
-            raise ValueError(f"{path} was trained with the model {state['model']}, this one is {self._model_config()}")
-        if state["data"] != self.identity["data"]:
-            raise ValueError(
-                f"{path} was trained on other fields: the training data changed since; pass another folder"
-            )
-        moves, validation = self.identity["moves"], self.identity["validation"]
-        if state.get("moves", moves) != moves:  # absent in files from before
-            raise ValueError(
-                f"{path} was augmented by other symmetries, {state['moves']}, now {moves}: pass another folder"
-            )
-        if state.get("validation", validation) != validation:  # absent in files from before
-            raise ValueError(
-                f"{path} was validated on other fields, with which its best epoch cannot be compared: pass the same "
-                "validation fields, or another folder"
-            )
+        now = {"model": self._model_config(), **self.identity}
+        for name, message in _DIFFERS.items():
+            before = state.get(name)  # None of a model that does not describe itself, and in older files
+            if before is not None and before != now[name]:
+                raise ValueError(f"{path} {message.format(before=before, now=now[name])}")
         run = self.run
         load_model_tensors(self.model, tensors, path)
         self.average.restore(tensors)

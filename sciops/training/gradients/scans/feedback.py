@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sciops.models._cells import Layer, Unfolded, step
 from sciops.training.gradients.scans.scan import Diagonal
+from sciops.training.values import WHOLE, one_of
 
 MODES = ("linspace", "zero", "constant", "gate", "least_squares", "hutchinson", "gate_varying")
 _GATED = ("gate", "gate_varying")
@@ -60,13 +61,11 @@ class Feedback:
     calls: Tensor = field(default_factory=_number)
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise ValueError(f"feedback={self.mode!r}: expected one of {', '.join(MODES)}")
+        one_of(MODES)("feedback", self.mode)
         if self.level is not None and not math.isfinite(self.level):
             raise ValueError(f"level={self.level!r}: expected a finite number")
-        for name, value in (("every", self.every), ("probes", self.probes)):
-            if int(value) != value or value < 1:
-                raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
+        WHOLE("every", self.every)
+        WHOLE("probes", self.probes)
         if not 0 < self.momentum <= 1:
             raise ValueError(f"momentum={self.momentum!r}: expected a share in (0, 1]")
         if not self.bounds[0] <= self.bounds[1]:

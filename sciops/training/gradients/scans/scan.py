@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from sciops.training.values import one_of
+
 Kernel = Literal["auto", "loop", "cumsum", "fft", "associative"]
-KERNELS = ("auto", "loop", "cumsum", "fft", "associative")
+KERNELS = get_args(Kernel)
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,7 @@ def reverse_scan(v: Tensor, coefficient: Coefficient, *, mask: Tensor | None = N
 
     Raises ValueError for shapes that do not fit, and for a kernel that the coefficient does not have.
     """
-    if kernel not in KERNELS:
-        raise ValueError(f"kernel={kernel!r}: expected one of {', '.join(KERNELS)}")
+    one_of(KERNELS)("kernel", kernel)
     if v.ndim < 1 or not (v.is_floating_point() or v.is_complex()):
         raise ValueError(f"v has shape {tuple(v.shape)} and dtype {v.dtype}; expected (steps, …) of real or complex")
     dtype = v.dtype
