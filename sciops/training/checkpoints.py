@@ -71,9 +71,10 @@ def _loaded(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ValueError(f"{path} is damaged or no checkpoint ({error}); delete it to start anew") from None
     if header.get("format") not in (_FORMAT, _BEFORE):
         raise ValueError(f"{path}: {_what_else(header)}")
-    whole = (
-        is_whole(header, tensors) if is_sealed(header) or header["format"] == _FORMAT else _was_whole(header, tensors)
-    )
+    if is_sealed(header) or header["format"] == _FORMAT:
+        whole = is_whole(header, tensors)
+    else:  # format 1 has a checksum of its tensors
+        whole = header.get("checksum") == str(_checksum(tensors)) and "state" in header
     if not whole:
         raise ValueError(f"{path} is damaged: it changed since it was written; delete it to start anew")
     try:
@@ -99,11 +100,6 @@ def _what_else(header: Mapping[str, str]) -> str:
     if is_sealed(header) and "state" in header:
         return "the name of its format is damaged; delete it to start anew"
     return "a safetensors file, but no checkpoint of sciops.training; load it with load_model"
-
-
-def _was_whole(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> bool:
-    """What files of format 1 are asked for: the checksum of their tensors."""
-    return header.get("checksum") == str(_checksum(tensors)) and "state" in header
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:

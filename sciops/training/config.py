@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -146,7 +146,7 @@ class TrainConfig:
 
 
 def _default(option: Field) -> Any:
-    return option.default if option.default is not MISSING else option.default_factory()
+    return option.default_factory() if callable(option.default_factory) else option.default
 
 
 @cache

@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from sciops._locks import occupied
 from sciops._writable import writable_folder
 from sciops.training.config import TrainConfig
-from sciops.training.data import Loss, Source, source_of
+from sciops.training.data import Loss, Samples, Source, Stream
 from sciops.training.gradients.diagnosis import Diagnosis
 from sciops.training.optimization import Optimization
 from sciops.training.parallel import Processes
@@ -115,7 +115,8 @@ def fit(
     processes = Processes(config)
     trackers = Trackers(config, writes=processes.main)
     with ExitStack() as held:
-        source = held.enter_context(source_of(data, loss, config, processes))
+        batches: Source = Samples(data, config, processes) if loss is None else Stream(data, loss, config, processes)
+        source = held.enter_context(batches)
         if config.folder is not None:
             processes.first(partial(writable_folder, config.folder))
         model = source.prepare(model)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,11 +10,10 @@ from torch import Tensor, nn
 
 from sciops.training.averaging import Average
 from sciops.training.config import TrainConfig
+from sciops.training.data import Rule
 from sciops.training.parallel import Processes, is_sharded
 from sciops.training.schedule import cycled_beta1, rate_factor
 from sciops.training.setup import autocast
-
-Rule = Callable[[nn.Module, Any], Tensor]  # (model, batch) → the detached loss, its gradient being added to .grad
 
 
 class Optimization:

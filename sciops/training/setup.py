@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sciops.datasets import Normalizer
 from sciops.grids import Grid
 from sciops.models import Normalized, Stepper, apply_model
 from sciops.models.apply import in_precision
@@ -33,7 +34,7 @@ def wants_normalizers(model: nn.Module, config: TrainConfig) -> bool:
     return wanted
 
 
-def prepared(model: nn.Module, normalizers: tuple[nn.Module, nn.Module] | None, config: TrainConfig) -> nn.Module:
+def prepared(model: nn.Module, normalizers: tuple[Normalizer | None, ...] | None, config: TrainConfig) -> nn.Module:
     """The model in the parameters' precision, wrapped in its normalisers."""
     model = in_precision(model, config.dtype)
     return model if normalizers is None else Normalized(model, *normalizers)

@@ -14,7 +14,7 @@ from sciops.training.config import TrainConfig
 Log = Callable[[dict[str, float], int], None]  # of the numbers of an epoch, and its number
 
 
-class Trackers:
+class Trackers(ExitStack):
     """The trackers that ``config.track`` names, opened with the first epoch that is logged; a context manager.
 
     tensorboard : event files in ``folder/tensorboard``. What an earlier call logged of epochs that are repeated is
@@ -27,27 +27,21 @@ class Trackers:
     """
 
     def __init__(self, config: TrainConfig, *, writes: bool) -> None:
+        super().__init__()
         for name in config.track:
             if importlib.util.find_spec(name) is None:
                 raise ImportError(f"track={name!r} needs {name}: pip install 'sciops[track]'")
         self._config, self._names = config, tuple(dict.fromkeys(config.track)) if writes else ()
         self._open: list[Log] = []
-        self._closing = ExitStack()
 
     def log(self, record: dict[str, Any]) -> None:
         """Logs the numbers of an epoch's record, those of each validation grid as ``validation/GRID``."""
         if not self._open:
-            self._open = [_TRACKERS[name](self._config, record["epoch"], self._closing) for name in self._names]
+            self._open = [_TRACKERS[name](self._config, record["epoch"], self) for name in self._names]
         values = {key: value for key, value in record.items() if isinstance(value, (int, float)) and key != "epoch"}
         values |= {f"validation/{grid}": value for grid, value in record.get("validation_by_grid", {}).items()}
         for log in self._open:
             log(values, record["epoch"])
-
-    def __enter__(self) -> Trackers:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self._closing.close()
 
 
 def _tensorboard(config: TrainConfig, epoch: int, closing: ExitStack) -> Log:

@@ -43,7 +43,7 @@ def training_sets(data: Any) -> tuple[list[Any], list[Any]]:
 
 def examine(
     train: Sequence[Any], config: TrainConfig, loader: Loader, *, normalize: bool
-) -> tuple[str, tuple[Normalizer, Normalizer | None] | None]:
+) -> tuple[str, tuple[Normalizer | None, ...] | None]:
     """(a checksum of the training fields and grids, their (input, output) normalisers or None), in one pass. Labels
     have no output normaliser, tokens none at all.
 

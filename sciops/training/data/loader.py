@@ -9,7 +9,7 @@ import signal
 import sys
 import warnings
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 
 Plan = Sequence[tuple[int, np.ndarray]]  # (number of the data set, indices of the samples in it) of each batch
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
+Batches = Generator[dict[str, Tensor]]
 _AHEAD = 2  # batches read before they are asked for, by the thread or by each worker
 
 
@@ -42,8 +43,9 @@ class Loader(AbstractContextManager):
     def __init__(self, datasets: Sequence[Any], *, workers: int = 0, start_method: str = "spawn") -> None:
         self.datasets, self._workers, self._start_method = list(datasets), workers, start_method
         self._pool: DataLoader | None = None
+        self._order = _Order()
 
-    def batches(self, plan: Plan) -> Iterator[dict[str, Tensor]]:
+    def batches(self, plan: Plan) -> Batches:
         """The batches of the plan; close the iterator where it is left early (`contextlib.closing`)."""
         numbers = {number for number, _ in plan}
         if self._workers and not all(self._in_memory(number) for number in numbers):
@@ -77,7 +79,7 @@ class Loader(AbstractContextManager):
         number, indices = item
         return self.datasets[number].batch(indices)
 
-    def _from_thread(self, plan: Plan) -> Iterator[dict[str, Tensor]]:
+    def _from_thread(self, plan: Plan) -> Batches:
         thread = ThreadPoolExecutor(1, thread_name_prefix="sciops-reads-ahead")
         try:
             waiting = deque(thread.submit(self._read, item) for item in plan[:_AHEAD])
@@ -89,14 +91,14 @@ class Loader(AbstractContextManager):
         finally:
             thread.shutdown(cancel_futures=True)
 
-    def _from_workers(self, plan: Plan) -> Iterator[dict[str, Tensor]]:
+    def _from_workers(self, plan: Plan) -> Batches:
         if self._pool is None:
             # what is held in memory is not sent to every process
             held = [self._in_memory(number) for number in range(len(self.datasets))]
             self._pool = DataLoader(
                 _Batches([None if kept else dataset for kept, dataset in zip(held, self.datasets)]),
                 batch_size=None,
-                sampler=_Order(),
+                sampler=self._order,
                 num_workers=self._workers,
                 multiprocessing_context=self._start_method,
                 persistent_workers=True,
@@ -104,7 +106,7 @@ class Loader(AbstractContextManager):
                 worker_init_fn=partial(_end_with, os.getpid()),
                 generator=torch.Generator(),  # its own: torch's global one belongs to dropout
             )
-        self._pool.sampler.plan = [item for item in plan if not self._in_memory(item[0])]
+        self._order.plan = [item for item in plan if not self._in_memory(item[0])]
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Got pickle error")  # torch's own, of several lines

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -16,10 +16,10 @@ from sciops.training.config import TrainConfig
 from sciops.training.data.batches import Batch, batches_per_epoch, epoch_steps, micro_batches
 from sciops.training.data.checks import check_validation, examine, fingerprints, training_sets
 from sciops.training.data.loader import Loader
+from sciops.training.data.source import Rule, Source
 from sciops.training.data.steps import Unrolling, loss_function, to_batch
 from sciops.training.data.validation import validate
 from sciops.training.gradients import GRADIENTS, options_at
-from sciops.training.optimization import Rule
 from sciops.training.parallel import Processes
 from sciops.training.setup import OnGrid, compiled, prepared, wants_normalizers
 from sciops.training.tasks.tasks import task_of
@@ -27,7 +27,7 @@ from sciops.training.tasks.tasks import task_of
 Pieces = Iterator[tuple[Batch, int]]  # the micro-batches of a step, numbered so that the last one has number 0
 
 
-class Samples(AbstractContextManager):
+class Samples(Source):
     """The data sets of ``data.train`` and ``data.validation``, as `fit` describes them; a context manager."""
 
     def __init__(self, data: Any, config: TrainConfig, processes: Processes) -> None:
@@ -48,7 +48,7 @@ class Samples(AbstractContextManager):
         self.loader.__exit__(*error)
 
     @property
-    def _trained(self) -> list[int]:
+    def _trained(self) -> Sequence[int]:
         """Numbers of samples of the data sets that are trained on."""
         return self.sizes[: len(self.train)]
 
@@ -71,18 +71,12 @@ class Samples(AbstractContextManager):
         return compiled(OnGrid(model), self.config)
 
     def rule(self, done: float, scaler: GradScaler, name: str | None = None) -> Rule:
-        """(front, batch) → the detached loss, its gradient being added to ``.grad`` by the rule of the config, with its
-        options when the share `done` of the training lies behind, or by the rule `name`."""
         options = {} if name else options_at(self.config.gradient_options, done)
         fill = partial(GRADIENTS[name or self.config.gradients], **options)
         loss = loss_function(self.config, scaler)
         return lambda front, batch: fill(front, loss, batch)
 
-    def steps(self, front: nn.Module, epoch: int, first: int, done: float | None) -> tuple[int, Iterator[Pieces]]:
-        """(number of steps, the steps) of epoch number `epoch` (from 0), the first of which is number `first` of all.
-
-        done : share of a time budget that is spent
-        """
+    def steps(self, front: nn.Module, epoch: int, first: int, done: float | None) -> tuple[int, Generator[Pieces]]:
         config, rank, count = self.config, self.processes.rank, self.processes.count
         steps = epoch_steps(self._trained, config, epoch, done=done)
         if config.steps is not None:
@@ -90,7 +84,7 @@ class Samples(AbstractContextManager):
         parts = [micro_batches(step, rank, count, config.accumulate) for step in steps]
         return len(parts), self._read(parts, Unrolling(front, config, epoch), first)
 
-    def _read(self, parts: list[Any], unrolling: Unrolling, first: int) -> Iterator[Pieces]:
+    def _read(self, parts: list[Any], unrolling: Unrolling, first: int) -> Generator[Pieces]:
         reads = self.task.reads
         plan = [(piece.dataset, reads(piece.indices, piece.codes)) for pieces in parts for piece, _ in pieces]
         with closing(self.loader.batches(plan)) as batches:
@@ -105,7 +99,6 @@ class Samples(AbstractContextManager):
                 yield ((batch(*piece), i) for i, piece in enumerate(pieces, 1 - len(pieces)))
 
     def validate(self, model: nn.Module) -> dict[str, Any]:
-        """The entries of an epoch's record; none without validation data."""
         if not self.validation:
             return {}
         return validate(model, self.validation, len(self.train), self.loader, self.config, self.processes)

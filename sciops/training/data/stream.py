@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator
 from typing import Any
 
 from torch import Tensor, nn
 
 from sciops.training.config import TrainConfig
-from sciops.training.optimization import Rule
+from sciops.training.data.source import Loss, Rule, Source
 from sciops.training.parallel import Processes
 
 
-class Stream(AbstractContextManager):
+class Stream(Source):
     """Batches step ↦ `batches(step)`, any objects, with the loss ``loss(model, batch)``, as `fit` describes them."""
 
-    def __init__(self, batches: Any, loss: Callable[..., Tensor], config: TrainConfig, processes: Processes) -> None:
+    def __init__(self, batches: Any, loss: Loss, config: TrainConfig, processes: Processes) -> None:
         if not callable(batches):
             raise TypeError(f"data is {type(batches).__name__}; with a loss expected a function: step → batch")
         if config.steps is None:
@@ -29,21 +28,11 @@ class Stream(AbstractContextManager):
         config.check_used("batches", "a loss of your own")
         self.batches, self.loss, self.total = batches, loss, config.steps
         self.epochs = min(config.epochs, config.steps)
-        self.sizes: Sequence[int] = ()
-        self.identity = {"data": "", "validation": [], "moves": [], "about": getattr(batches, "about", {})}
-
-    def __exit__(self, *_: Any) -> None:
-        pass
-
-    def prepare(self, model: nn.Module) -> nn.Module:
-        return model
-
-    def front(self, model: nn.Module) -> nn.Module:
-        return model
+        self.sizes = ()
+        about = getattr(batches, "about", {})
+        self.identity = {"data": "", "validation": [], "moves": [], "about": about}
 
     def rule(self, *_: Any) -> Rule:
-        """(model, batch) → the detached loss, its gradient being in ``.grad``."""
-
         def filled(model: nn.Module, batch: Any) -> Tensor:
             loss = self.loss(model, batch)
             if loss.requires_grad:  # else the loss is of a rule that filled .grad itself
@@ -52,10 +41,6 @@ class Stream(AbstractContextManager):
 
         return filled
 
-    def steps(self, _: nn.Module, epoch: int, first: int, done: float | None) -> tuple[int, Iterator[Any]]:
-        """(number of steps, the steps) from number `first` to the end of epoch number `epoch` (from 0)."""
+    def steps(self, _: nn.Module, epoch: int, first: int, done: float | None) -> tuple[int, Generator[Any]]:
         end = self.total * (epoch + 1) // self.epochs
-        return end - first, (iter([(self.batches(step), 0)]) for step in range(first, end))
-
-    def validate(self, _: nn.Module) -> dict[str, Any]:
-        return {}
+        return end - first, ([(self.batches(step), 0)] for step in range(first, end))

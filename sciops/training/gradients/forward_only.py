@@ -31,7 +31,7 @@ FAR = 0.05  # relative defect from which a parametrised layer is not taken for o
 
 
 def forward_only(
-    model: Callable[..., Tensor],
+    model: nn.Module,
     loss_fn: Callable[[Tensor, Any], Tensor],
     batch: Any,
     *,

@@ -24,7 +24,7 @@ ENGINES = {"loop": LayerByLayer, "batched": BatchedLayers}
 
 
 def highway(
-    model: Callable[..., Tensor],
+    model: nn.Module,
     loss_fn: Callable[[Tensor, Any], Tensor],
     batch: Any,
     *,

@@ -9,13 +9,12 @@ from typing import Any
 
 def options_at(options: Mapping[str, Any], done: float) -> dict[str, Any]:
     """The options when the share `done` of the training lies behind: of a schedule {share: value} the latest value."""
-    return {name: _value(option, done) for name, option in options.items()}
-
-
-def _value(option: Any, done: float) -> Any:
-    if not isinstance(option, Mapping):
-        return option
-    return option[max((share for share in option if share <= done), default=min(option))]
+    return {
+        name: option[max((share for share in option if share <= done), default=min(option))]
+        if isinstance(option, Mapping)
+        else option
+        for name, option in options.items()
+    }
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:

@@ -66,7 +66,7 @@ def state_feedback(
             "gradients='state_feedback' replaces derivatives from one time to the next: expected one Stepper, or "
             f"Recurrent models, and found {found}; for blocks that differ with depth pass gradients='highway'"
         )
-    named = dict(
+    named: dict[str, Any] = dict(
         level=level, through_output=through_output, every=every, momentum=momentum, probes=probes, bounds=bounds
     )
     named |= dict(symbol=symbol, velocity=velocity, diffusivity=diffusivity, dt=dt)
@@ -74,8 +74,10 @@ def state_feedback(
     with ExitStack() as stack:
         if steppers:
             stack.enter_context(_stepping(steppers[0], "identity" if feedback is None else feedback, kernel, options))
+        for name in ("symbol", "velocity", "diffusivity", "dt"):
+            if recurrent and name in options:
+                raise ValueError(f"{name} is of feedback for a Stepper; the states of a Recurrent model are not fields")
         for one in recurrent:
-            _check_options(options)
             how = one.going_back(
                 "state_feedback", feedback="linspace" if feedback is None else feedback, kernel=kernel, **options
             )
@@ -252,12 +254,6 @@ def _highway(
     first = tuple(s[None] for s in initial.chunk(2, -1)) if lstm else initial[None]
     outputs, last = highway_rnn(rnn, x, first, mask=mask, **options)
     return outputs, torch.cat(last, -1)[0] if lstm else last[0]
-
-
-def _check_options(options: dict[str, Any]) -> None:
-    of_fields = [name for name in ("symbol", "velocity", "diffusivity", "dt") if name in options]
-    if of_fields:
-        raise ValueError(f"{of_fields[0]} is of feedback for a Stepper; the states of a Recurrent model are no fields")
 
 
 @contextmanager

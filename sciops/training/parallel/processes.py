@@ -58,7 +58,7 @@ class Processes:
         return nn.parallel.DistributedDataParallel(front, [self.device] if self.device.type == "cuda" else None)
 
     @contextlib.contextmanager
-    def backward(self, front: nn.Module, parameters: Sequence[nn.Parameter], *, last: bool) -> Iterator[None]:
+    def backward(self, front: Any, parameters: Sequence[nn.Parameter], *, last: bool) -> Iterator[None]:
         """Around one micro-batch: gradients are exchanged with the last one of a step alone."""
         if self.sharded:
             front.model.set_requires_gradient_sync(last)

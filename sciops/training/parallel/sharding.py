@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from sciops.models import Operator
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 
 def sharded_copy(model: nn.Module, device: torch.device) -> nn.Module:
@@ -27,7 +31,7 @@ def sharded_copy(model: nn.Module, device: torch.device) -> nn.Module:
     model = copy.deepcopy(model).to(device)
     for tensor in [*model.parameters(), *model.buffers()]:
         dist.broadcast(tensor.detach(), 0)
-    options = {"mesh": init_device_mesh(device.type, (dist.get_world_size(),))}
+    options: dict[str, Any] = {"mesh": init_device_mesh(device.type, (dist.get_world_size(),))}
     whole = {p for p in model.parameters() if p.is_complex() or p.ndim == 0}
     if whole:
         options["ignored_params"] = whole
@@ -37,7 +41,8 @@ def sharded_copy(model: nn.Module, device: torch.device) -> nn.Module:
     return model
 
 
-def is_sharded(tensor: Tensor) -> bool:
+def is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
+    """Whether the tensor is spread over the processes."""
     from torch.distributed.tensor import DTensor
 
     return isinstance(tensor, DTensor)
@@ -45,19 +50,18 @@ def is_sharded(tensor: Tensor) -> bool:
 
 def gathered(tensor: Tensor) -> Tensor:
     """The whole tensor on the CPU; an exchange that every process takes part in where it is sharded."""
-    if not is_sharded(tensor):
-        return tensor.detach().to("cpu")
-    return tensor.detach().to(tensor.device_mesh.device_type).full_tensor().to("cpu")
+    whole = tensor.detach().to(tensor.device_mesh.device_type).full_tensor() if is_sharded(tensor) else tensor.detach()
+    return whole.to("cpu")
 
 
 def like(tensor: Tensor, target: Tensor) -> Tensor:
     """`tensor`, or this process's shard of it where `target`, of the same shape, is sharded."""
-    if not is_sharded(target) or is_sharded(tensor):
-        return tensor
-    from torch.distributed.tensor import distribute_tensor
+    if is_sharded(target) and not is_sharded(tensor):
+        from torch.distributed.tensor import distribute_tensor
 
-    whole = tensor.to(target.device_mesh.device_type)
-    return distribute_tensor(whole, target.device_mesh, target.placements, src_data_rank=None)
+        whole = tensor.to(target.device_mesh.device_type)
+        return distribute_tensor(whole, target.device_mesh, target.placements, src_data_rank=None)
+    return tensor
 
 
 def average_whole(parameters: Iterable[nn.Parameter]) -> None:

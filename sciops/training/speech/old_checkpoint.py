@@ -74,7 +74,7 @@ def _read(
             for epoch, (start, end) in enumerate(zip([0, *ends], ends), 1)
         ]
         return tensors, {
-            "config": plain(config.identity() | about),
+            "config": plain({**config.identity(), **about}),
             "data": "",
             "model": None,
             "epochs": len(ends),

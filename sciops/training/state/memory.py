@@ -106,7 +106,7 @@ class Memory:
         """Puts the parameters and counts back to the end of the last good epoch."""
         load_model_tensors(self.model, self.good, "memory")
         self._hand_over()
-        last = self.run.history[-1] if self.run.history else {"step": 0, "seconds": 0.0}
+        last: dict[str, Any] = self.run.history[-1] if self.run.history else {"step": 0, "seconds": 0.0}
         self.run.steps, self.run.seconds = last["step"], last["seconds"]
 
     def where(self) -> str:

@@ -133,7 +133,7 @@ def hutchinson(
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """(n,): mean over steps, batch and probes of (Jᵀs ⊙ s), J = ∂advance(x, s)/∂s, s of independent signs."""
-    total = 0
+    total = torch.zeros((), device=x.device)
     with torch.enable_grad():
         p = previous.detach().requires_grad_()
         y = advance(x, p)
@@ -163,7 +163,8 @@ def least_squares(
         h, c = g.chunk(2, -1)
         return torch.cat([h, c + slope[t] * h], -1)
 
-    above, below, g = 0, 0, whole(outside[-1], -1)
+    above = below = outside.new_zeros(outside.shape[-1])
+    g = whole(outside[-1], -1)
     for t in range(len(x) - 1, 0, -1):
         with torch.enable_grad():
             p = previous[t].detach().requires_grad_()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -124,8 +125,8 @@ def _factors(v: Tensor, coefficient: float | complex | Diagonal | Matrix) -> tup
             f"{kind} values of shape {tuple(values.shape)} for v of shape {tuple(v.shape)}: expected what broadcasts "
             f"to {(*v.shape[1:], *extra)}, or one for each step, {(*v.shape, *extra)}"
         )
-    wide = values.to(torch.promote_types(values.dtype, torch.float32))
-    return wide.mH if matrix else wide.conj(), axes == v.ndim, matrix
+    values = values.to(torch.promote_types(values.dtype, torch.float32))
+    return values.mH if matrix else values.conj(), axes == v.ndim, matrix
 
 
 def _masked(v: Tensor, factors: Tensor, varying: bool, matrix: bool, mask: Tensor) -> tuple[Tensor, Tensor, bool]:
@@ -182,12 +183,12 @@ def _loop(v: Tensor, factors: Tensor, varying: bool, matrix: bool) -> Tensor:
         return torch.stack(rows[::-1])
     with torch.no_grad():
         u = v.detach().to(dtype, copy=True, memory_format=torch.contiguous_format)
-        rows = u.unbind(0)
+        states = u.unbind(0)
         for i in range(steps - 2, -1, -1):
             if matrix:
-                rows[i].add_(_applied(of_step[i + 1], rows[i + 1], matrix))
+                states[i].add_(_applied(of_step[i + 1], states[i + 1], matrix))
             else:
-                rows[i].addcmul_(of_step[i + 1], rows[i + 1])
+                states[i].addcmul_(of_step[i + 1], states[i + 1])
     return u
 
 
@@ -231,7 +232,7 @@ def _associative(v: Tensor, factors: Tensor, varying: bool, matrix: bool) -> Ten
     return associative_scan(combined, maps, 0, combine_mode="generic")[1].flip(0)
 
 
-def _doubling(combined, maps: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def _doubling(combined: Callable[..., Any], maps: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """The same scan by products over 2, 4, 8, … neighbours, for versions of torch without `associative_scan`."""
     reach = 1
     while reach < len(maps[1]):
@@ -254,10 +255,7 @@ def _in_fourier_basis(v: Tensor, coefficient: FourierDiagonal, mask: Tensor | No
             f"symbol of shape {tuple(symbol.shape)}: expected {tuple(frequencies)} frequencies on axes {axes}"
         )
     symbol = symbol.to(torch.promote_types(symbol.dtype, torch.complex64))
-    if v.is_complex():
-        z = torch.fft.fftn(v, dim=axes)
-        return torch.fft.ifftn(reverse_scan(z, Diagonal(symbol), mask=mask, kernel=kernel), dim=axes)
-    # there and back once, so that powers of the symbol are powers of the real map
-    symbol = torch.fft.rfftn(torch.fft.irfftn(symbol, s=sizes, dim=axes), dim=axes)
-    z = torch.fft.rfftn(v, dim=axes)
-    return torch.fft.irfftn(reverse_scan(z, Diagonal(symbol), mask=mask, kernel=kernel), s=sizes, dim=axes)
+    there, back = (torch.fft.fftn, torch.fft.ifftn) if v.is_complex() else (torch.fft.rfftn, torch.fft.irfftn)
+    if not v.is_complex():  # there and back once, so that powers of the symbol are powers of the real map
+        symbol = there(back(symbol, s=sizes, dim=axes), dim=axes)
+    return back(reverse_scan(there(v, dim=axes), Diagonal(symbol), mask=mask, kernel=kernel), s=sizes, dim=axes)

@@ -24,7 +24,7 @@ def sweeps(
     for row, gradient in zip(e[1:], gradients):
         if gradient is not None:
             row.copy_(gradient)
-    shares = _hutchinson(engine, e) if gamma == "hutchinson" else gamma
+    shares = _hutchinson(engine, e) if isinstance(gamma, str) else gamma
     first = w = _carried(engine, e, shares)
     v = torch.zeros_like(e)
     for k in range(min(iterations, depth if to_first else depth - 1)):

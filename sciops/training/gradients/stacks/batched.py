@@ -41,7 +41,7 @@ class BatchedLayers:
         return states
 
     def products(self, layers: range, w: Tensor) -> Iterator[Tensor]:
-        found = {}
+        found: dict[int, Tensor] = {}
         for batch in self.batches:
             if any(n in layers for n in batch.numbers):
                 rows = filled(gradients([(batch.branches, batch.rows(w))], [batch.inputs], retain=True), [batch.inputs])
@@ -101,7 +101,7 @@ class _Called(nn.Module):
         self.module, self.call = layer.module, layer.call
         self.train(layer.module.training)
 
-    def forward(self, h: Tensor) -> Tensor:
+    def forward(self, h: Tensor) -> Any:
         return self.module(h) if self.call is None else self.call(self.module, h)
 
 
@@ -128,9 +128,9 @@ def _alike(a: nn.Module, b: nn.Module) -> bool:
 
 def _settings(module: nn.Module) -> list[Any]:
     tensors = [(n, t.shape, t.dtype, t.requires_grad) for n, t in module.named_parameters(recurse=False)]
-    tensors += [(n, t.shape, t.dtype) for n, t in module.named_buffers(recurse=False)]
+    buffers = [(n, t.shape, t.dtype) for n, t in module.named_buffers(recurse=False)]
     own = {n: v for n, v in vars(module).items() if not (n.startswith("_") and n.strip("_") in _INNER)}
-    return [type(module), tensors, own]
+    return [type(module), tensors, buffers, own]
 
 
 # what nn.Module itself keeps: parts, which are compared one by one, and hooks

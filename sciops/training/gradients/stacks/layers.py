@@ -57,7 +57,7 @@ def norm_after_sum(module: nn.Module, norm: nn.LayerNorm) -> Layer:
     if not isinstance(norm, nn.LayerNorm) or len(norm.normalized_shape) != 1:
         raise ValueError(f"norm={norm!r}: expected an nn.LayerNorm over the last axis")
 
-    def scale_and_shift(pair: nn.Module, h: Tensor) -> tuple[Tensor, Tensor]:
+    def scale_and_shift(pair: Any, h: Tensor) -> tuple[Tensor, Tensor]:
         module, norm = pair
         z = module(h)
         total = h + z
@@ -84,7 +84,7 @@ def layers_of(parts: Sequence[Any]) -> list[Layer]:
     return layers
 
 
-def layers_of_block(block: nn.Module, *setting: Any) -> list[Layer]:
+def layers_of_block(block: Any, *setting: Any) -> list[Layer]:
     """The `Layer`s of one block that is called as block(h, *setting); raises ValueError where it does not show them."""
     if not hasattr(block, "layers"):
         raise ValueError(
@@ -102,18 +102,18 @@ class _BranchOfBlock:
     number: int
     setting: tuple[Any, ...]
 
-    def __call__(self, block: nn.Module, h: Tensor) -> Tensor:
+    def __call__(self, block: Any, h: Tensor) -> Tensor:
         return block.layers(*self.setting)[self.number][0](h)
 
 
 @contextlib.contextmanager
-def running_stacks(model: nn.Module, run: Callable[[list[Layer], Tensor], Tensor]) -> Iterator[None]:
+def running_stacks(model: nn.Module, run: Callable[[list[Layer], Tensor], Any]) -> Iterator[None]:
     """Within it `run` runs every stack of `model`: ``run_blocks`` of `Operator`, `SequenceStack` and of each stage of
     `Classifier`.
 
     Raises ValueError for models without a stack, and for compiled and sharded ones, whose blocks cannot be taken apart.
     """
-    stacks = [module for module in model.modules() if hasattr(module, "run_blocks")]
+    stacks: list[Any] = [module for module in model.modules() if hasattr(module, "run_blocks")]
     if not stacks:
         names = " of ".join(type(m).__name__ for m in list(unwrapped(model).modules())[:3])
         raise ValueError(
@@ -126,7 +126,7 @@ def running_stacks(model: nn.Module, run: Callable[[list[Layer], Tensor], Tensor
         raise ValueError("parameters are gathered block by block in FSDP, not layer by layer; pass strategy='ddp'")
     for stack in stacks:
 
-        def run_blocks(h: Tensor, *setting: Any, stack: nn.Module = stack) -> Tensor:
+        def run_blocks(h: Tensor, *setting: Any, stack: Any = stack) -> Tensor:
             return run([layer for block in stack.blocks for layer in layers_of_block(block, *setting)], h)
 
         stack.run_blocks = run_blocks

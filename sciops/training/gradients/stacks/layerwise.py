@@ -47,7 +47,7 @@ class LayerByLayer:
         if layer.join is None:
             self.joins.append(None)
             self.kept.append(None)
-            return h + z.detach()
+            return h + parts[0].detach()
         # r has a graph of its own, cut off from that of g
         own, cut = h.detach().requires_grad_(), tuple(part.detach().requires_grad_() for part in parts)
         z = cut if isinstance(z, tuple) else cut[0]
@@ -68,9 +68,10 @@ class LayerByLayer:
 
     def _through_join(self, i: int, u: Tensor) -> tuple[Tensor, ...]:
         """u times ∂r/∂z of layer i, for each part of z."""
-        if self.joins[i] is None:
+        join = self.joins[i]
+        if join is None:
             return (u.to(self.branches[i][0].dtype),)
-        out, _, cut = self.joins[i]
+        out, _, cut = join
         return tuple(filled(gradients([(out, u.to(out.dtype))], cut, retain=True), cut))
 
     def products(self, layers: range, w: Tensor) -> Iterator[Tensor]:
@@ -81,16 +82,17 @@ class LayerByLayer:
 
     def carry(self, n: int, u: Tensor) -> Tensor:
         """K_iᵀ u for i = n + 1."""
-        if self.joins[n] is None:
+        join, kept = self.joins[n], self.kept[n]
+        if join is None:
             return u
-        if self.kept[n] is not None:
-            return self.kept[n] * u
-        out, own, _ = self.joins[n]
+        if kept is not None:
+            return kept * u
+        out, own, _ = join
         return filled(gradients([(out, u.to(out.dtype))], [own], retain=True), [own])[0].to(u.dtype)
 
     def to_parameters(self, w: Tensor, parameters: Sequence[Tensor]) -> Sequence[Tensor | None]:
         """Σ_i (∂h_i/∂θ)ᵀ w_i; frees the graphs."""
-        pairs = []
+        pairs: list[tuple[Tensor, Tensor]] = []
         for n, join in enumerate(self.joins):
             pairs += zip(self.branches[n], self._through_join(n, w[n + 1]))
             if join is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -49,7 +49,7 @@ class Keeper:
             for layer, shape in zip(self.layers, self.shapes)
         )
 
-    def project(self, method: str = "polar", iterations: int = 6) -> None:
+    def project(self, method: Literal["polar", "bjorck"] = "polar", iterations: int = 6) -> None:
         orthogonalize_(self.layers, shapes=self.shapes, method=method, iterations=iterations)
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -84,7 +84,7 @@ def grid_of(layer: nn.Module, shape: Sequence[int]) -> tuple[int, ...] | None:
 def project_(
     model: nn.Module,
     *,
-    method: str = "polar",
+    method: Literal["polar", "bjorck"] = "polar",
     iterations: int = 6,
     shape: Sequence[int] | None = None,
     lift: bool | None = None,
