@@ -17,7 +17,7 @@ class Average:
     """ā ← d ā + (1 − d) p after every step, with d = min(decay, (1 + step)/(10 + step)) and ā = p after the first.
 
     The average remembers some 1/(1 − decay) steps. The rising decay keeps that memory a share of the steps done so far,
-    so that in short trainings too the first parameters are forgotten.
+    so that the first parameters are forgotten in short trainings too.
 
     names : the trained parameters and their names; a parameter that is sharded is averaged shard by shard
     decay : in (0, 1); None averages nothing, and every method then does nothing
@@ -68,5 +68,5 @@ class Average:
 
 
 def _local(tensors: Mapping[nn.Parameter, str] | list[Tensor]) -> list[Tensor]:
-    """Views of what this process holds of each; taken anew each time, as FSDP may move a shard before its first use."""
+    """Views of what this process holds of each; recreated each time, as FSDP may move a shard before its first use."""
     return [t.detach().to_local() if is_sharded(t) else t.detach() for t in tensors]

@@ -24,10 +24,10 @@ _FORMAT, _BEFORE = "sciops.checkpoint.2", "sciops.checkpoint.1"
 def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> Path:
     """Writes tensors and a JSON-able state; the file appears under its name only when it is whole and on disk.
 
-    A process killed at any moment leaves the old file or the new one, besides a hidden file ending in ``.tmp`` that
-    the next write of the same name removes. The header holds a digest of all that is read back, tensors and state
-    (SHA-256). Complex tensors are stored as real ones with a last axis (real part, imaginary part), since safetensors
-    has no complex128; the header names them.
+    The write is atomic: a killed process leaves the old file or the new one, and possibly a hidden file ending in
+    ``.tmp``, which the next write of the same name removes. The header holds a digest of tensors and state (SHA-256).
+    Complex tensors are stored as real ones with a last axis (real part, imaginary part), since safetensors has no
+    complex128; the header names them.
 
     Raises OSError, naming the file, where it cannot be written, such as on a full disk.
     """
@@ -91,7 +91,7 @@ def _loaded(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _what_else(header: Mapping[str, str]) -> str:
-    """What a safetensors file is that is no checkpoint of a format known here."""
+    """Describes a safetensors file that is not a checkpoint of a known format."""
     stated = header.get("format", "")
     if stated.startswith("sciops.checkpoint."):
         return (

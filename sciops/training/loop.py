@@ -48,24 +48,24 @@ def fit(
         An object with ``.train`` and ``.validation`` (`sciops.datasets.Splits`): datasets with ``len``,
         ``.batch(indices)`` → {"x": (batch, channel, *grid), "y": …} and ``.grid``. A list of datasets in ``.train``
         trains on several grids, one grid a batch; ``.validation`` may be None or a list too, and the mean over its
-        datasets selects the best epoch. Where a dataset's ``.lazy`` is true its batches come from a disk: they are read
-        while the step before runs (``config.loader_workers``), and ``.close()`` is called at the end. With objective
-        "cross_entropy" y holds probabilities (batch, classes), one-hot labels as a rule (`sciops.datasets.images`);
-        with objective "token_cross_entropy" x and y hold tokens (batch, n), y −100 where nothing is asked
+        datasets selects the best epoch. A dataset whose ``.lazy`` is true is read from a disk: the next batches are
+        read during a step (``config.loader_workers``), and ``.close()`` is called at the end. With objective
+        "cross_entropy" y holds probabilities (batch, classes), usually one-hot labels (`sciops.datasets.images`);
+        with objective "token_cross_entropy" x and y hold tokens (batch, n), with y = −100 where the loss ignores them
         (`sciops.datasets.TokenWindows`, `TokenSequences`), and the model returns logits (batch, n, symbols).
     config : TrainConfig, optional
     loss : function (model, batch) → tensor of one number, optional
-        A loss of your own. `data` is then a function, step (from 0) → batch, any object that the loss understands, on
-        the device of the model. The training has ``config.steps`` steps, in ``config.epochs`` parts of equal length: a
-        record and a checkpoint each. A loss without a graph is taken to have filled ``.grad`` itself.
+        A loss of your own. `data` is then a function, step (from 0) → batch, of any object that the loss takes, on the
+        device of the model. The training has ``config.steps`` steps in ``config.epochs`` parts of equal length, each
+        with a record and a checkpoint. A loss that does not require a gradient has to have filled ``.grad`` itself.
     optimizer : torch.optim.Optimizer, optional
-        In place of AdamW, of the trained parameters of `model`. Its groups have their own weight decay and peak rates,
-        which ``config.schedule`` scales; "constant" leaves them as they are, also for a scheduler of torch.
+        Replaces AdamW; its parameters are trained ones of `model`. Its groups have their own weight decay and peak
+        rates, which ``config.schedule`` scales; "constant" does not change them, so that a scheduler of torch can.
     callbacks : functions (run, record)
         Called after every step with the record {"step", "loss", "rate", "gradient_norm"}, numbers or tensors of one,
         and after the validation of every epoch with the record that ``run.history`` gets. What a callback adds to the
-        latter is kept with it, and a "validation" selects the best epoch. A callback leaves the model in the mode in
-        which it was; its time is not counted. Where one returns True, the training ends.
+        latter is kept with it, and a "validation" selects the best epoch. A callback must leave the model in the
+        mode in which it found it; its time is not counted. The training ends where one returns True.
 
     Returns
     -------
@@ -89,32 +89,33 @@ def fit(
     Notes
     -----
     Losses and metrics are in physical units: unless ``normalize=False``, normalisers are fitted on the training fields
-    in float64 and the model is wrapped in `sciops.models.Normalized` (one that is wrapped already stays as it is);
-    logits are left as they are. With a loss of your own the model is called as it is, in its own precision.
+    in float64 and the model is wrapped in `sciops.models.Normalized`, if it is not yet; logits are not normalised. With
+    a loss of your own the model is called without a wrapper, in its own precision.
 
-    Learning rate and batches are functions of the step and of (seed, epoch), so that a run that is stopped, or killed,
-    and resumed ends bit-equal to one that was not, on the same machine, threads and number of processes; and a run on
-    fields read from disk ends bit-equal to one on the same fields in memory. With a loss of your own that holds where
-    the batches, and the random numbers that they and the loss draw, are functions of the step; an attribute ``about``
-    of `data`, a dictionary of JSON's kinds, says which data they are, and a run is resumed on the same ones alone. The
-    global random state is left as it was.
+    Learning rate and batches are functions of the step and of (seed, epoch). A run that is stopped, or killed, and
+    resumed therefore ends bit-equal to an uninterrupted one on the same machine, threads and number of processes, and a
+    run on fields read from disk ends bit-equal to one on the same fields in memory. With a loss of your own that holds
+    where the batches, and the random numbers that they and the loss draw, are functions of the step. The attribute
+    ``about`` of `data`, a dictionary that JSON can hold, then describes the data; a run resumes on the same data only.
+    The global random state is restored at the end.
 
-    With ``ema`` an exponential moving average of the parameters, ā ← d ā + (1 − d) p after every step, is what is
+    With ``ema`` an exponential moving average of the parameters, ā ← d ā + (1 − d) p after every step, is
     validated, kept as best and last and returned, while the raw parameters p are trained further. The decay warms up,
     d = min(ema, (1 + step)/(10 + step)), so that short trainings forget their first parameters too. Buffers, such as
     normalisers and running statistics, are not averaged. ``last.safetensors`` holds both, ``model/…`` and ``raw/…``.
 
     Under torchrun every process takes its part of each batch and gradients are averaged, so that the result is that of
     one process to round-off; process 0 writes the files, from which any number of processes can resume. With
-    ``strategy="fsdp"`` each holds a shard of the parameters (`sciops.training.parallel` says of which), `model` is
-    left on the CPU meanwhile, and holds the whole result there at the end. ``accumulate`` splits each process's part
-    into micro-batches whose gradients add up to the same step. Two things are not the same then: dropout and the noise
-    of a `Stepper` draw other numbers, and batch norm sees smaller batches (process 0's running statistics are kept).
+    ``strategy="fsdp"`` each process holds a shard of the parameters; `model` stays on the CPU, and holds the whole
+    result at the end. ``accumulate`` splits each process's part into micro-batches whose gradients add up to the same
+    step. Two things differ: dropout and the noise of a `Stepper` draw other numbers, and batch norm sees smaller
+    batches (process 0's running statistics are kept).
     """
     config = config or TrainConfig()
     processes = Processes(config)
     trackers = Trackers(config, writes=processes.main)
     with ExitStack() as held:
+        # 1. what is trained on what
         batches: Source = Samples(data, config, processes) if loss is None else Stream(data, loss, config, processes)
         source = held.enter_context(batches)
         if config.folder is not None:
@@ -123,12 +124,16 @@ def fit(
         trained = processes.place(model)
         names = {p: name for name, p in trained.named_parameters() if p.requires_grad}
         optimization = Optimization(names, optimizer, config, processes)
+
+        # 2. the run, new or resumed from its folder
         run = Run(model, Path(config.folder) if config.folder else None, parameters=sum(p.numel() for p in names))
         memory = Memory(run, trained, optimization, config, source.identity, processes.main)
         if run.folder is not None:
             processes.first(partial(held.enter_context, occupied(run.folder)))
         memory.start()
         processes.agree(sizes_of_data_sets=source.sizes, finished_epochs=run.epochs)
+
+        # 3. its epochs
         front = processes.prepare(source.front(trained))
         end = min(source.epochs, config.stop_after or source.epochs)
         hidden = None if config.progress and processes.main else True  # None: where there is no terminal

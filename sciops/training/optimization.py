@@ -69,7 +69,7 @@ class Optimization:
         return loss / self.scaler.get_scale() if self.scaler.is_enabled() else loss
 
     def gradient_norm(self) -> Tensor:
-        """The norm of all gradients, which are no longer scaled afterwards."""
+        """The norm of all gradients, after removing the scale of fp16 from them."""
         self.scaler.unscale_(self.optimizer)
         return self.processes.gradient_norm(self.parameters)
 

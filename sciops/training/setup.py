@@ -21,8 +21,8 @@ _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 def wants_normalizers(model: nn.Module, config: TrainConfig) -> bool:
     """Whether normalisers are to be fitted: not of tokens, nor where the config says no or the model has its own.
 
-    Raises ValueError for a `Stepper` without its own: around it they would be of windows in and of frames out, in which
-    the frame it gives is no longer in the units of those it is given, and there is nothing to roll out.
+    Raises ValueError for a `Stepper` without its own: around it they would be of windows in and of frames out, and the
+    frame it returns would not be in the units of the frames it takes, so that it could not be rolled out.
     """
     own = any(isinstance(module, Normalized) for module in model.modules())
     wanted = config.normalize and bool(task_of(config).normalized) and not own
@@ -80,7 +80,7 @@ def autocast(config: TrainConfig, device: torch.device) -> contextlib.AbstractCo
 
 
 def own_random_state(device: torch.device) -> contextlib.AbstractContextManager:
-    """Dropout draws from torch's global generators; they are put back when training ends."""
+    """Restores torch's global random generators, which dropout uses, when training ends."""
     return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 
 

@@ -445,7 +445,7 @@ def test_several_processes_average():
         (nn.LayerNorm(8), "LayerNorm: normalisation couples"),
         (nn.AvgPool1d(2), "AvgPool1d: pooling loses"),
         (nn.MultiheadAttention(8, 2), "MultiheadAttention: attention is not linear"),
-        (nn.Softmax(-1), "Softmax is none of them"),
+        (nn.Softmax(-1), "Softmax is neither"),
     ],
 )
 def test_what_is_no_stack_is_refused_with_the_reason(part, reason):

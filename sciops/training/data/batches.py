@@ -1,4 +1,4 @@
-"""Which samples each step sees: a function of (seed, epoch) alone, so that a resumed run sees the same ones."""
+"""The samples of every step, as a function of (seed, epoch) alone, so that a resumed run sees the same ones."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Batch:
 
     x, y : (batch, channel, *grid) in physical units, on the device of the model; y of labels: (batch, classes)
     grid : where they are sampled
-    weight : what a sum over this process's samples is multiplied by so that the mean over processes of the results is
-        the mean over the whole batch
+    weight : factor of a sum over this process's samples, such that the mean of the results over the processes is the
+        mean over the whole batch
     """
 
     x: Tensor

@@ -1,4 +1,4 @@
-"""The door of `fit` for data: what it accepts, what it refuses, statistics and a fingerprint of the training fields."""
+"""Input checks of `fit` for data sets; statistics and a checksum of the training fields."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def examine(
 
     Raises ValueError for what cannot be trained on: values that are complex or (naming the sample) not finite, targets
     that are zero where the objective divides by their size, sets that differ in channels, shares that do not match the
-    sets, and what the task refuses (`_tasks`), such as an augmentation that is no symmetry of the problem.
+    sets, and what the task refuses, such as an augmentation that is not a symmetry of the problem.
     """
     task = task_of(config)
     for dataset in train:

@@ -1,4 +1,4 @@
-"""Batches in a stated order, read while the step before them runs where they come from a disk."""
+"""Batches in a given order; those on a disk are read ahead, while the step before them runs."""
 
 from __future__ import annotations
 

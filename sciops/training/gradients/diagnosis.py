@@ -14,7 +14,7 @@ class Diagnosis:
     """Compares every ``config.diagnose_every`` steps, from the first on; what it finds is in ``found``.
 
     The truth is computed before the rule runs, on the same batch with the same random numbers (dropout), and buffers
-    (running statistics) are put back, so that training goes on as it would have without. It costs a step of
+    (running statistics) are restored, so that training continues as without the comparison. It costs a step of
     backpropagation and a copy of its gradient.
     """
 

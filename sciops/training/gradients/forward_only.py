@@ -65,7 +65,7 @@ def forward_only(
     amplitude : ε. 1 is the paper's; as ε → 0 differences become derivatives
     temperature : T, the loss is that of T·(prediction), and its error is not multiplied by T
     feedback : "random" takes PEPITA's F for FOTON
-    feedback_every : F is kept for so many calls
+    feedback_every : number of calls for which F is kept
     projection : how hidden layers are made orthogonal in place after each optimiser step; the first call does so by
         itself, with singular values, where they are not yet. "none" leaves the weights to the caller
     iterations : of Björck's
@@ -77,10 +77,10 @@ def forward_only(
     scale, seed : F of PEPITA is Gaussian with this standard deviation
 
     Each layer's weights are differentiated alone. F e is computed from layer to layer, transposed, or, where all are
-    `nn.Linear`, as a matrix. The projection hangs on the optimiser's step (torch's global post hook), acts on steps
-    after a call of this rule alone, and ends with the model.
+    `nn.Linear`, as a matrix. The projection runs in a global hook of torch after optimiser steps: only after
+    steps that follow a call of this rule, and only as long as the model exists.
 
-    Raises TypeError, with the reason, for models that are no such stack; ValueError for widening layers, for a
+    Raises TypeError, with the reason, for models that are not such a stack; ValueError for widening layers, for a
     parametrised layer whose rows are not orthonormal, and for half precision.
     """
     given = dict(method=method, feedback=feedback, projection=projection, amplitude=amplitude, temperature=temperature)

@@ -1,4 +1,4 @@
-"""The options of a rule: which it takes, and their values as training goes on."""
+"""The options of a rule: which ones it takes, and their values during training."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def options_at(options: Mapping[str, Any], done: float) -> dict[str, Any]:
-    """The options when the share `done` of the training lies behind: of a schedule {share: value} the latest value."""
+    """The options when the share `done` of the training is over; a schedule {share: value} gives its latest value."""
     return {
         name: option[max((share for share in option if share <= done), default=min(option))]
         if isinstance(option, Mapping)

@@ -121,8 +121,8 @@ class Processes:
         return said[0]
 
     def agree(self, **values: Any) -> None:
-        """Raises ValueError, on every process, unless all have the same values: with other numbers of steps they would
-        wait for one another for ever."""
+        """Raises ValueError on every process unless all have the same values: with different numbers of steps they
+        would wait for one another without end."""
         if self.count == 1:
             return
         everyone: list[Any] = [None] * self.count

@@ -1,4 +1,4 @@
-"""What a run remembers: its best and last parameters, in memory and on disk, and its log."""
+"""The best and last parameters of a run, in memory and on disk, and its log."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Memory:
     """Keeps and restores the state of one `Run`; only the main process writes.
 
     `model` is what is trained: the run's own, or a copy of it spread over the processes. What is kept in memory is
-    spread in the same way; what is written is whole, so that any number of processes, sharded or not, can go on.
+    spread in the same way; files hold whole tensors, from which any number of processes, sharded or not, can resume.
 
     On disk, in the run's folder: ``last.safetensors`` (parameters, optimiser, best parameters, history: all that a
-    resumed run needs, in one file, so that no moment of a kill leaves two that disagree), ``best.safetensors`` (the
-    best parameters alone), ``log.jsonl`` (the history, a line an epoch). In memory: the parameters after the last good
-    epoch and after the best one. Where parameters are averaged, all of these are the average; the raw parameters, which
-    go on training, are in ``last.safetensors`` beside it.
+    resumed run needs, in one file, so that a killed process never leaves two files that disagree), ``best.safetensors``
+    (the best parameters alone), ``log.jsonl`` (the history, a line an epoch). In memory: the parameters after the last
+    good epoch and after the best one. Where parameters are averaged, all of these are the average; ``last.safetensors``
+    also holds the raw parameters, which are trained further.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Memory:
             last = folder / "last.safetensors"
             if last.exists():
                 if not self.config.resume:
-                    raise ValueError(f"{last} holds a run; pass resume=True to go on with it, or another folder")
+                    raise ValueError(f"{last} holds a run; pass resume=True to continue it, or another folder")
                 self._restore(last)
             if self.writes:
                 lines = "".join(json.dumps(plain(record), allow_nan=False) + "\n" for record in self.run.history)
@@ -185,9 +185,9 @@ class Memory:
                 )
         now = {"model": self._model_config(), **self.identity}
         for name, message in _DIFFERS.items():
-            before = state.get(name)  # None of a model that does not describe itself, and in older files
-            if before is not None and before != now[name]:
-                raise ValueError(f"{path} {message.format(before=before, now=now[name])}")
+            # older files lack some; a model that does not describe itself is null
+            if name in state and state[name] != now[name] and (name, state[name]) != ("model", None):
+                raise ValueError(f"{path} {message.format(before=state[name], now=now[name])}")
         run = self.run
         load_model_tensors(self.model, tensors, path)
         self.average.restore(tensors)
@@ -206,7 +206,7 @@ class Memory:
             self.best = {name: like(tensor, own[name]) for name, tensor in kept.items()}
 
     def _fixed_epochs(self, state: Mapping[str, Any]) -> str | None:
-        """Why the run cannot go on to another number of epochs; None where what was done does not depend on it."""
+        """Why the run cannot continue to another number of epochs; None where it can."""
         config = self.config
         if config.epochs < state["epochs"]:
             return f"it has done {state['epochs']} already"

@@ -23,10 +23,10 @@ class Run:
         backpropagation's, by group of parameters (`Diagnosis`)
     best_epoch, best : epoch and value of the least validation; without validation data the last epoch and None
     epochs, steps : done so far, over all calls that this run was resumed by
-    seconds : of training alone, validation and checkpoints excluded, over all those calls
-    parameters : how many numbers are trained
+    seconds : of training, without validation and checkpoints, over all those calls
+    parameters : number of trained parameters
     complete : False where `stop_after`, a callback or a loss that is not finite ended the run early
-    stopped : what a callback or that loss ended it by, or None
+    stopped : why a callback or that loss ended it, or None
     folder : of log.jsonl, last.safetensors and best.safetensors, or None
     """
 

@@ -44,7 +44,7 @@ class Feedback:
     momentum : share of a new estimate in `value`, once there are as many as make their mean noisier
     bounds : estimates are clipped to these
     generator : of the signs; torch's global one where None
-    calls : (), how many batches have been seen; changed in place
+    calls : (), number of batches seen; changed in place
 
     Raises ValueError for what is out of range.
     """

@@ -196,7 +196,7 @@ def _ended(v: Tensor) -> Tensor:
 
 
 def _forward_scan(v: Tensor, factors: Tensor, first: Tensor) -> Tensor:
-    """c_t = v_t + factors_t c_{t−1}, the reverse scan with time turned round."""
+    """c_t = v_t + factors_t c_{t−1}, by the reverse scan, with time reversed."""
     v = torch.cat([(v[0] + factors[0] * first).unsqueeze(0), v[1:]]).flip(0)
     return reverse_scan(v, Diagonal(factors.flip(0).roll(1, 0))).flip(0)
 

@@ -42,8 +42,8 @@ class FourierDiagonal:
     """K u = F⁻¹(symbol · F u), diagonal in the Fourier basis of some axes.
 
     symbol : complex or real, as `Diagonal.values` with frequencies on `axes`: the half spectrum of `torch.fft.rfftn`
-        on the last of them where v is real, all of `torch.fft.fftn` where v is complex. Of a symbol that is no real
-        map, irfftn uses the part that is one
+        on the last of them where v is real, all of `torch.fft.fftn` where v is complex. Where the symbol is not that
+        of a real map, irfftn uses the real part
     axes : of v, counted from its end
     """
 

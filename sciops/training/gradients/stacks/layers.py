@@ -1,4 +1,4 @@
-"""How a model shows its residual stack, layer by layer, and how a rule takes the stack's running over."""
+"""The layers of a model's residual stack, and how a gradient rule replaces the way the stack is run."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def layers_of(parts: Sequence[Any]) -> list[Layer]:
         elif isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], nn.Module) and callable(part[1]):
             part = Layer(part[0], join=part[1])
         if not isinstance(part, Layer):
-            raise ValueError(f"{type(part).__name__} is no layer: expected a module, a pair (module, r) or a Layer")
+            raise ValueError(f"{type(part).__name__} is not a layer: expected a module, a pair (module, r) or a Layer")
         layers.append(part)
     return layers
 

@@ -35,7 +35,7 @@ _REASONS = (
     (("Attention", "Transformer"), "attention is not linear in its input"),
     (("Pool",), "pooling loses the part of the error that varies within a pool; nn.PixelUnshuffle keeps it"),
     (("Residual", "Block"), "a skip makes I + W of an orthogonal W, which is not orthogonal"),
-    (("RNN", "GRU", "LSTM"), "recurrence is no stack of linear layers"),
+    (("RNN", "GRU", "LSTM"), "a recurrent layer is not a stack of linear layers"),
 )
 
 Kind = Literal["linear", "elementwise", "rearrange"]
@@ -76,7 +76,7 @@ def read_stack(model: nn.Module, lift: bool | None = None) -> LinearStack:
 
     lift : None asks the module whose ``stack`` it is for its ``lift``
 
-    Raises TypeError with the reason for a model that is no such stack.
+    Raises TypeError with the reason for a model that is not such a stack.
     """
     trained = {id(p) for p in model.parameters() if p.requires_grad}
     owner = lift_of = None
@@ -108,7 +108,7 @@ class Pass:
 
     steps, first : the stack's, and the one that it began with
     inputs, outputs : of every step; of linear steps and rearrangements, where the run was `differentiable`, each output
-        hangs on its own input alone, but for `nn.Linear`, whose derivatives are written out
+        depends on its own input alone in the graph; the derivatives of `nn.Linear` are computed directly
     hidden : by linear step, its output behind the activation
     masks : what dropout multiplied by, by step
     """
@@ -206,7 +206,7 @@ def _reason(module: nn.Module) -> str:
     for words, reason in _REASONS:
         if any(word in name for word in words):
             return f"{name}: {reason}"
-    return f"{name} is none of them"
+    return f"{name} is neither"
 
 
 def _why_not(model: nn.Module) -> str:

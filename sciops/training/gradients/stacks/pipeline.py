@@ -21,7 +21,7 @@ class PlacedStack:
 
         (S v)_i = Σ_{j ≥ i} (1 − γ)^{j−i} v_j  =  what this process sums  +  (1 − γ)^{…} · Σ of the later processes.
 
-    Exact backpropagation (`iterations` None) hands a gradient from process to process, each waiting for the next.
+    Exact backpropagation (`iterations` None) sends the gradient from process to process, each waiting for the next.
 
     layers : of this process, as in `highway_stack` (modules m for h + m(h), or `Layer`s without a join); at least one
     group : of `torch.distributed`; default all processes
@@ -72,7 +72,7 @@ class PlacedStack:
         return self.output
 
     def backward(self, iterations: int | None, *, gamma: float = 0.0) -> None:
-        """Adds the gradients of this process's parameters to ``.grad``; on process 0 also goes on to x's graph.
+        """Adds the gradients of this process's parameters to ``.grad``; on process 0 also continues into x's graph.
 
         Called on every process, after ``.grad`` of the last process's output was filled.
         """
