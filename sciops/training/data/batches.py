@@ -88,31 +88,17 @@ def epoch_steps(sizes: Sequence[int], config: TrainConfig, epoch: int, *, done: 
     return steps
 
 
-def part_of(step: Step, rank: int, processes: int) -> tuple[Step, float]:
-    """This process's share of a step, and the weight of `Batch`.
-
-    A process that would get nothing takes the first sample with weight 0, so that all take part in every exchange.
-    """
-    if processes == 1:
-        return step, 1.0 / len(step.indices)
-    mine = slice(rank, None, processes)
-    if rank >= len(step.indices):
-        return Step(step.dataset, step.indices[:1], step.codes[:1]), 0.0
-    return Step(step.dataset, step.indices[mine], step.codes[mine]), processes / len(step.indices)
-
-
 def micro_batches(step: Step, rank: int, processes: int, accumulate: int = 1) -> list[tuple[Step, float]]:
-    """This process's share of a step in at most `accumulate` pieces that differ by one sample, each with its weight.
+    """This process's share of a step in at most `accumulate` pieces that differ by one sample, each with the weight of
+    `Batch`.
 
     Every process gets the same number of pieces, as every forward pass may be an exchange between them; a piece that
-    would be empty is the first sample with weight 0. Since the weights are those of the whole step, the sum over the
-    pieces is what one batch gives, also where the last piece is smaller.
+    would be empty is one sample with weight 0. Since the weights are those of the whole step, the sum over the pieces
+    is what one batch gives, also where the last piece is smaller.
     """
-    mine, weight = part_of(step, rank, processes)
-    pieces = min(accumulate, -(-len(step.indices) // processes))
-    return [
-        (Step(mine.dataset, mine.indices[part], mine.codes[part]), weight)
-        if len(part)
-        else (Step(mine.dataset, mine.indices[:1], mine.codes[:1]), 0.0)
-        for part in np.array_split(np.arange(len(mine.indices)), pieces)
-    ]
+    count = len(step.indices)
+    mine = np.arange(rank, count, processes)
+    pieces = np.array_split(mine, min(accumulate, -(-count // processes)))
+    stand_in = mine[:1] if len(mine) else np.arange(1)
+    parts = [(piece, processes / count) if len(piece) else (stand_in, 0.0) for piece in pieces]
+    return [(Step(step.dataset, step.indices[part], step.codes[part]), weight) for part, weight in parts]

@@ -131,8 +131,7 @@ def make_feedback(rnn: nn.Module, mode: str = "linspace", **options: Any) -> lis
 
     Their ``.value`` belong to the weights, unit by unit: register them as buffers to save them.
     """
-    place = lambda layer: dict(dtype=layer.weight.dtype, device=layer.weight.device)  # noqa: E731
-    return [Feedback(torch.zeros(one.state_size, **place(one)), mode=mode, **options) for one in layers_of(rnn)]
+    return [Feedback(one.weight.new_zeros(one.state_size), mode=mode, **options) for one in layers_of(rnn)]
 
 
 def with_feedback(
