@@ -42,7 +42,7 @@ class Loader(AbstractContextManager):
 
     def __init__(self, datasets: Sequence[Any], *, workers: int = 0, start_method: str = "spawn") -> None:
         self.datasets, self._workers, self._start_method = list(datasets), workers, start_method
-        self._pool: DataLoader | None = None
+        self._pool: Any = None
         self._order = _Order()
 
     def batches(self, plan: Plan) -> Batches:

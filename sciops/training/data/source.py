@@ -29,6 +29,7 @@ class Source(AbstractContextManager["Source"], Protocol):
 
     def __exit__(self, *error: Any) -> None:
         """Closes what was opened."""
+        return None
 
     def prepare(self, model: nn.Module) -> nn.Module:
         """Checks the data; the model in its precision, wrapped in what it needs."""

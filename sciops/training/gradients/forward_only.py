@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import reduce
 from typing import Any, Literal
 
 import torch
@@ -214,11 +215,8 @@ def _dense(stack: LinearStack) -> bool:
 
 @torch.no_grad()
 def _matrix(stack: LinearStack) -> Tensor:
-    head, *others = reversed([stack.steps[i][1].weight for i in stack.linear[stack.lift :]])
-    product = head
-    for weight in others:
-        product = product @ weight
-    return product.mT
+    weights: list[Any] = [stack.steps[i][1].weight for i in reversed(stack.linear[stack.lift :])]
+    return reduce(torch.matmul, weights).mT
 
 
 def _add(gradients: dict[nn.Parameter, Tensor]) -> None:

@@ -120,7 +120,7 @@ def state_feedback_rnn(
         given = feedbacks if isinstance(feedbacks, Tensor) else feedbacks[i]
         z, end = _layer(layer, z, states[i], given, lengths, kernel)
         ends.append(end)
-    last = torch.stack(ends)
+    last: Any = torch.stack(ends)
     if isinstance(rnn, nn.LSTM):
         last = tuple(s.contiguous() for s in last.chunk(2, -1))
     return z.movedim(0, 1) if rnn.batch_first else z, last
@@ -205,10 +205,10 @@ def _layer(
         steps = unfolded(layer, x, initial.to(x.dtype), apart=apart)
         states = steps.states
         if torch.is_grad_enabled() and states.requires_grad:
-            found = Diagonal(given) if given is feedback else feedback.coefficient(layer, x, steps, mask)
+            found = Diagonal(given) if isinstance(feedback, Tensor) else feedback.coefficient(layer, x, steps, mask)
             states = _fed_back(states, partial(_solve, found, steps.slope, mask, kernel))
     outputs = states[..., : layer.width]
-    if mask is None:
+    if mask is None or lengths is None:
         return outputs, states[-1]
     ends = lengths.to(x.device) - 1, torch.arange(x.shape[1], device=x.device)
     return outputs.masked_fill(~mask[..., None], 0), states[ends]
@@ -250,7 +250,7 @@ def _highway(
 ) -> tuple[Tensor, Tensor]:
     mask = None if lengths is None else torch.arange(len(x), device=x.device)[:, None] < lengths.to(x.device)
     lstm = isinstance(rnn, nn.LSTM)
-    first = tuple(s[None] for s in initial.chunk(2, -1)) if lstm else initial[None]
+    first: Any = tuple(s[None] for s in initial.chunk(2, -1)) if lstm else initial[None]
     outputs, last = highway_rnn(rnn, x, first, mask=mask, **options)
     return outputs, torch.cat(last, -1)[0] if lstm else last[0]
 

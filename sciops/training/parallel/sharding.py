@@ -50,7 +50,9 @@ def is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
 
 def gathered(tensor: Tensor) -> Tensor:
     """The whole tensor on the CPU; an exchange that every process takes part in where it is sharded."""
-    whole = tensor.detach().to(tensor.device_mesh.device_type).full_tensor() if is_sharded(tensor) else tensor.detach()
+    whole: Any = tensor.detach()
+    if is_sharded(tensor):
+        whole = whole.to(tensor.device_mesh.device_type).full_tensor()
     return whole.to("cpu")
 
 

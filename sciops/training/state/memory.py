@@ -140,7 +140,7 @@ class Memory:
                 value = gathered(tensor)
                 if self.writes:
                     whole[key] = value
-        if self.writes:
+        if self.writes and self.run.folder is not None:
             save_checkpoint(self.run.folder / name, whole, state)
 
     def _write_last(self) -> None:

@@ -83,7 +83,7 @@ class Feedback:
 
         x (time, batch, features), steps as `apart` says, mask (time, batch) or None
         """
-        gates = steps.gates
+        gates: Any = steps.gates
         if self.mode in _GATED and gates is None:
             raise ValueError(
                 f"feedback={self.mode!r} needs a gate, and a vanilla RNN has none: pass another, or a gated cell"

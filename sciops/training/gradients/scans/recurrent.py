@@ -46,6 +46,7 @@ def highway_rnn(
 
     Raises ValueError for other modules, both directions, projections, and a mask with gaps.
     """
+    module: Any = rnn
     cell = isinstance(rnn, (nn.GRUCell, nn.LSTMCell))
     if not cell and not isinstance(rnn, (nn.GRU, nn.LSTM)):
         raise ValueError(f"{type(rnn).__name__}: expected nn.GRU, nn.LSTM or a cell of theirs, whose gate is K")
@@ -55,17 +56,17 @@ def highway_rnn(
         raise ValueError(
             f"iterations={iterations!r}, gamma={gamma!r}: expected a whole number ≥ 0 and a share in [0, 1]"
         )
-    lstm, layers = isinstance(rnn, (nn.LSTM, nn.LSTMCell)), 1 if cell else rnn.num_layers
-    batch_first, alone = not cell and rnn.batch_first, x.ndim == 2
+    lstm, layers = isinstance(rnn, (nn.LSTM, nn.LSTMCell)), 1 if cell else module.num_layers
+    batch_first, alone = not cell and module.batch_first, x.ndim == 2
     x = x.unsqueeze(1) if alone else x.transpose(0, 1) if batch_first else x
     if mask is not None:
         mask = _checked(mask.unsqueeze(1) if alone else mask.T if batch_first else mask, x)
         x = x.masked_fill(~mask.unsqueeze(-1), 0)  # padding may hold anything
     refuse_functional("highway_rnn", 'use backward(), or gradients="backprop" under torch.func')
-    firsts = _initial(h0, x, rnn.hidden_size, layers, lstm, cell, alone)
+    firsts = _initial(h0, x, module.hidden_size, layers, lstm, cell, alone)
     options, lasts = (int(iterations), float(gamma), through_output), []
     with torch.autocast(x.device.type, enabled=False):
-        x = x.to(rnn.weight_ih.dtype if cell else rnn.weight_ih_l0.dtype)
+        x = x.to(module.weight_ih.dtype if cell else module.weight_ih_l0.dtype)
         for layer in range(layers):
             names = [n if cell else f"{n}_l{layer}" for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
             weights = [getattr(rnn, n, None) for n in names]
@@ -73,8 +74,8 @@ def highway_rnn(
             states = states if lstm else (states,)
             lasts.append([s[-1] if mask is None else _at_end(s, mask) for s in states])
             x = states[0] if mask is None else states[0].masked_fill(~mask.unsqueeze(-1), 0)
-            if layer < layers - 1 and rnn.dropout:
-                x = F.dropout(x, rnn.dropout, rnn.training)
+            if layer < layers - 1 and module.dropout:
+                x = F.dropout(x, module.dropout, module.training)
     last = [torch.stack(parts) for parts in zip(*lasts)]
     last = [s[0] if cell else s for s in last]
     if alone:
@@ -88,7 +89,7 @@ class _Unrolled(Function):
     """All states of one layer, (steps, batch, hidden) each: h of a GRU, h and c of an LSTM."""
 
     @staticmethod
-    def forward(ctx: Any, lstm: bool, options: tuple, mask: Tensor | None, x: Tensor, *rest: Tensor | None) -> Any:
+    def forward(ctx: Any, lstm: bool, options: tuple, mask: Tensor | None, x: Tensor, *rest: Any) -> Any:
         firsts, weights = rest[: 1 + lstm], rest[1 + lstm :]
         given = [w for w in weights if w is not None]
         start = tuple(s.unsqueeze(0).contiguous() for s in firsts)
@@ -118,7 +119,7 @@ class _Unrolled(Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         x, before, gate, slopes, extra, input_weight, weight = ctx.saved_tensors
-        e = [torch.zeros_like(gate) if g is None else g for g in gradients]
+        e: Any = [torch.zeros_like(gate) if g is None else g for g in gradients]
         if ctx.mask is not None:
             e = [g * ctx.mask.unsqueeze(-1) for g in e]
         if ctx.lstm:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sciops.models.apply import unwrapped
 
-Branch = Tensor | tuple[Tensor, ...]
+Branch = Any  # a tensor, or several in a tuple
 
 
 @dataclass(frozen=True)

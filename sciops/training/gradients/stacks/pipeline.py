@@ -38,6 +38,7 @@ class PlacedStack:
         counts: list[Any] = [None] * self.count
         dist.all_gather_object(counts, len(self.layers), group=group)
         self.counts = counts
+        self.engine: Any = None
         self.parameters = list(dict.fromkeys(p for layer in self.layers for p in layer.parameters()))
 
     @property
@@ -82,8 +83,8 @@ class PlacedStack:
         if self.first and self.x.requires_grad:
             self.x.backward(to_x)
 
-    def _one_by_one(self) -> Tensor:
-        gradient = self.output.grad if self.last else torch.empty_like(self.output)
+    def _one_by_one(self) -> Any:
+        gradient: Any = self.output.grad if self.last else torch.empty_like(self.output)
         if not self.last:
             dist.recv(gradient, group=self.group, group_src=self.rank + 1)
         self.graph.backward(gradient)
@@ -94,7 +95,7 @@ class PlacedStack:
     def _at_once(self, iterations: int, gamma: float) -> Tensor:
         engine, keep = self.engine, 1 - gamma
         own, depth, before = len(self.layers), sum(self.counts), sum(self.counts[: self.rank])
-        gradient = self.output.grad if self.last else torch.empty_like(self.output)
+        gradient: Any = self.output.grad if self.last else torch.empty_like(self.output)
         dist.broadcast(gradient, group=self.group, group_src=self.count - 1)
         gradient = gradient.to(engine.dtype)
         outside = keep ** sum(self.counts[self.rank + 1 :]) * gradient
