@@ -93,7 +93,7 @@ class _Unrolled(Function):
         firsts, weights = rest[: 1 + lstm], rest[1 + lstm :]
         given = [w for w in weights if w is not None]
         start = tuple(s.unsqueeze(0).contiguous() for s in firsts)
-        call = torch.lstm if lstm else torch.gru
+        call: Any = torch.lstm if lstm else torch.gru
         h = call(x, start if lstm else start[0], given, len(given) == 4, 1, 0.0, False, False, False)[0]
         before = torch.cat([firsts[0].unsqueeze(0), h[:-1]])
         from_x, from_h = F.linear(x, weights[0], weights[2]), F.linear(before, weights[1], weights[3])
@@ -119,14 +119,14 @@ class _Unrolled(Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         x, before, gate, slopes, extra, input_weight, weight = ctx.saved_tensors
-        e: Any = [torch.zeros_like(gate) if g is None else g for g in gradients]
+        e = [torch.zeros_like(gate) if g is None else g for g in gradients]
         if ctx.mask is not None:
             e = [g * ctx.mask.unsqueeze(-1) for g in e]
         if ctx.lstm:
-            to_gates, of_state = _lstm_sweeps(*e, gate, slopes, extra, weight, *ctx.options)
+            to_gates, of_state = _lstm_sweeps(e[0], e[1], gate, slopes, extra, weight, *ctx.options)
             to_x = to_gates
         else:
-            of_state = _gru_sweeps(*e, gate, slopes, weight, *ctx.options[:2])
+            of_state = _gru_sweeps(e[0], gate, slopes, weight, *ctx.options[:2])
             to_gates = slopes * of_state.unsqueeze(2)
             to_x = torch.cat([to_gates[:, :, :2], (extra * of_state).unsqueeze(2)], 2)
         rows, rows_x = to_gates.flatten(2).flatten(0, 1), to_x.flatten(2).flatten(0, 1)

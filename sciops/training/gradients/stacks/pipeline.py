@@ -39,6 +39,7 @@ class PlacedStack:
         dist.all_gather_object(counts, len(self.layers), group=group)
         self.counts = counts
         self.engine: Any = None
+        self.input: Any = None
         self.parameters = list(dict.fromkeys(p for layer in self.layers for p in layer.parameters()))
 
     @property

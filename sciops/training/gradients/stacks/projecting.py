@@ -27,7 +27,8 @@ class Keeper:
         self.layers: list[nn.Module] = []
         self._own: set[int] = set()
         self.shapes: list[tuple[int, ...] | None] = []
-        self.method, self.iterations, self.every = "none", 6, 1
+        self.method: Any = "none"
+        self.iterations, self.every = 6, 1
         self.ready, self.pending, self.feedback = False, False, None
         self.steps = self.calls = 0
         # the hook holds this object, never the stack, so that it goes when the stack goes
