@@ -56,38 +56,34 @@ def load_checkpoint(path: str | Path, *, budget: Budget | None = None) -> tuple[
     short, or its tensors or its state are not those that were written. Files of format 1, from before there was a
     digest, hold a checksum of the tensors alone.
     """
+    path = Path(path)
     with opening_within(budget):
-        return _loaded(Path(path))
-
-
-def _loaded(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    try:
-        with opened_tensors(path) as file:
-            header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: no checkpoint here") from None
-    except DamagedTensors as error:
-        raise ValueError(f"{path} is damaged or no checkpoint ({error}); delete it to start anew") from None
-    if header.get("format") not in (_FORMAT, _BEFORE):
-        raise ValueError(f"{path}: {_what_else(header)}")
-    if is_sealed(header) or header["format"] == _FORMAT:
-        whole = is_whole(header, tensors)
-    else:  # format 1 has a checksum of its tensors
-        whole = header.get("checksum") == str(_checksum(tensors)) and "state" in header
-    if not whole:
-        raise ValueError(f"{path} is damaged: it changed since it was written; delete it to start anew")
-    try:
-        for name in parse_json(
-            header.get("complex", "[]"), source=path
-        ):  # absent in files from before, which hold them as they are
-            # in memory of its own: a tensor lies at any multiple of 8 bytes of the file, complex128 is read at 16
-            tensors[name] = torch.view_as_complex(tensors[name].clone())
-        return tensors, parse_json(header["state"], source=path)
-    except OverBudget:
-        raise
-    except (ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise ValueError(f"{path} is no checkpoint that was saved ({' '.join(str(error).split())[:200]})") from None
+        try:
+            with opened_tensors(path) as file:
+                header = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{path}: no checkpoint here") from None
+        except DamagedTensors as error:
+            raise ValueError(f"{path} is damaged or no checkpoint ({error}); delete it to start anew") from None
+        if header.get("format") not in (_FORMAT, _BEFORE):
+            raise ValueError(f"{path}: {_what_else(header)}")
+        if is_sealed(header) or header["format"] == _FORMAT:
+            whole = is_whole(header, tensors)
+        else:  # format 1 has a checksum of its tensors
+            whole = header.get("checksum") == str(_checksum(tensors)) and "state" in header
+        if not whole:
+            raise ValueError(f"{path} is damaged: it changed since it was written; delete it to start anew")
+        try:
+            # absent in files from before, which hold complex tensors as they are
+            for name in parse_json(header.get("complex", "[]"), source=path):
+                # in memory of its own: a tensor lies at any multiple of 8 bytes of the file, complex128 is read at 16
+                tensors[name] = torch.view_as_complex(tensors[name].clone())
+            return tensors, parse_json(header["state"], source=path)
+        except OverBudget:
+            raise
+        except (ValueError, KeyError, TypeError, RuntimeError) as error:
+            raise ValueError(f"{path} is no checkpoint that was saved ({' '.join(str(error).split())[:200]})") from None
 
 
 def _what_else(header: Mapping[str, str]) -> str:

@@ -47,19 +47,14 @@ def compiled(front: nn.Module, config: TrainConfig) -> nn.Module:
     """
     if config.compile is False:
         return front
-    if config.compile is True:
-        front.compile()
-        return front
     import torch._dynamo
     import torch._inductor
 
     modes, backends = torch._inductor.list_mode_options(), torch._dynamo.list_backends(exclude_tags=())
-    if config.compile in modes:
-        front.compile(mode=config.compile)
-    elif config.compile in backends:
-        front.compile(backend=config.compile)
-    else:
+    if config.compile is not True and config.compile not in (*modes, *backends):
         raise ValueError(f"compile={config.compile!r}: expected true, false or one of {', '.join([*modes, *backends])}")
+    kind = "mode" if config.compile in modes else "backend"
+    front.compile(**({} if config.compile is True else {kind: config.compile}))
     return front
 
 

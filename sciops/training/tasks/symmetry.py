@@ -12,11 +12,8 @@ from torch import Tensor
 from sciops.grids import Grid
 from sciops.symmetry import Element, Symmetry
 
-DRAWN = {
-    "transpose": 8,
-    "square": 8,
-    "allowed": 48,
-}  # codes drawn; every group has a number of elements that divides it
+# number of codes drawn, a multiple of the number of elements of every group
+DRAWN = {"none": 8, "transpose": 8, "square": 8, "allowed": 48}
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ class Fields(Task):
         return moves_of(dataset, self.config.augment)
 
     def draw(self, random: np.random.Generator, indices: np.ndarray) -> np.ndarray:
-        return random.integers(0, DRAWN.get(self.config.augment, 8), len(indices))
+        return random.integers(0, DRAWN[self.config.augment], len(indices))
 
     def moved(self, x: Tensor, y: Tensor, codes: np.ndarray, moves: Moves | None) -> tuple[Tensor, Tensor]:
         return (x, y) if moves is None else moves.apply(x, y, codes)

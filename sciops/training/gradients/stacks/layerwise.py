@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -124,10 +125,7 @@ def check_shape(h: Tensor, x: Tensor) -> None:
 
 
 def summed_in(*tensors: Tensor) -> torch.dtype:
-    dtype = torch.float32
-    for t in tensors:
-        dtype = torch.promote_types(dtype, t.dtype)
-    return dtype
+    return reduce(torch.promote_types, [t.dtype for t in tensors], torch.float32)
 
 
 def _check_leaves(outputs: Sequence[Tensor], known: Sequence[Tensor]) -> None:

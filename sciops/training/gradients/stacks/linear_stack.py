@@ -12,23 +12,8 @@ from torch import Tensor, nn
 
 from sciops.models.orthogonality import can_be_projected
 
-_ELEMENTWISE = (
-    nn.Identity,
-    nn.Tanh,
-    nn.ReLU,
-    nn.LeakyReLU,
-    nn.ELU,
-    nn.CELU,
-    nn.SELU,
-    nn.GELU,
-    nn.SiLU,
-    nn.Mish,
-    nn.Sigmoid,
-    nn.Softplus,
-    nn.Softsign,
-    nn.Hardtanh,
-    nn.Dropout,
-)
+_RECTIFIERS = (nn.ReLU, nn.LeakyReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus)
+_ELEMENTWISE = (*_RECTIFIERS, nn.Identity, nn.Tanh, nn.Sigmoid, nn.Softsign, nn.Hardtanh, nn.Dropout)
 _REARRANGE = (nn.Flatten, nn.Unflatten, nn.PixelUnshuffle, nn.PixelShuffle)
 _REASONS = (
     (("Norm",), "normalisation couples the numbers of a sample, and the two passes are normalised apart"),
