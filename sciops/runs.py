@@ -1,4 +1,4 @@
-"""A run's folder: what made it, what it found, and what to cite for it.
+"""The folder of a run: its configuration and environment, its results, and the papers to cite.
 
 runs/name/
     config.json         the resolved configuration, every field
@@ -52,7 +52,6 @@ _PACKAGES = (
     "numpy",
     "scipy",
     "neuraloperator",
-    "accelerate",
     "safetensors",
     "h5py",
     "xarray",
@@ -91,8 +90,8 @@ class RunFolder:
 
     path : the folder; ``.figures`` inside it is made on first use
 
-    From the first time that it writes until it is no longer used, no other process can write in the folder by a
-    `RunFolder` or `fit`: ``.lock`` inside it is locked. Reading takes no lock.
+    From its first write until the object is deleted it holds a lock (``.lock`` inside the folder): no other process can
+    write in the folder by a `RunFolder` or `fit`. Reading takes no lock.
 
     Raises OSError, naming the path, where no folder can be made or nothing written in it, and, naming the process, when
     it writes where another one is at work.
@@ -168,7 +167,7 @@ class RunFolder:
 
 
 def environment() -> dict[str, Any]:
-    """Versions, platform, threads, processes, git commit and command line of this process, for environment.json."""
+    """The versions, platform, threads, git commit and command line of this process, for environment.json."""
     versions = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:

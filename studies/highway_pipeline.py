@@ -33,8 +33,7 @@ from sciops.models import build_model
 from sciops.plotting import figure, series
 from sciops.runs import RunFolder
 from sciops.training.gradients import highway_stack
-from sciops.training.gradients.stacks.layers import Layer, layers_of, layers_of_block
-from sciops.training.gradients.stacks.layerwise import LayerByLayer
+from sciops.training.gradients.stacks import Layer, LayerByLayer, layers_of, layers_of_block
 from studies.kit.tables import print_table
 from studies.kit.timing import interleaved, print_targets, require_equal, target
 
@@ -151,7 +150,7 @@ def check_equal(config: Config) -> float:
     """The largest relative difference from the gradients of one process, over some k, with γ = 0 and 0.3, float64."""
     import torch.distributed as dist
 
-    from sciops.training.gradients.stacks.pipeline import PlacedStack
+    from sciops.training.gradients import PlacedStack
 
     small = Config(layers=8, width=6, modes=3, points=8, batch_size=2, dense_width=6, rows=5, seed=config.seed)
     worst = 0.0
@@ -182,7 +181,7 @@ def timed(kind: str, config: Config) -> list[dict[str, Any]]:
     """Median milliseconds between barriers of the forward and of the backward pass, arms in turns; None is backprop."""
     import torch.distributed as dist
 
-    from sciops.training.gradients.stacks.pipeline import PlacedStack
+    from sciops.training.gradients import PlacedStack
 
     layers, h, weight = stack_of(kind, config, torch.float32)
     stack = PlacedStack(layers[dist.get_rank()])

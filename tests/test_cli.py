@@ -97,7 +97,7 @@ def test_convert_keeps_one_split(tmp_path, capsys):
 
 def test_import_is_light():
     """`import sciops` brings in none of the libraries that only some rooms need."""
-    heavy = "neuralop matplotlib xarray h5py accelerate tyro numba pandas transformers"
+    heavy = "neuralop matplotlib xarray h5py tyro numba pandas transformers"
     code = f"import sys, sciops; print([m for m in '{heavy}'.split() if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

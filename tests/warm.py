@@ -19,7 +19,7 @@ import textwrap
 import traceback
 from pathlib import Path
 
-_IMPORTED = ["torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor", "accelerate", "tyro", "h5py"]
+_IMPORTED = ["torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor", "tyro", "h5py"]
 _IMPORTED += ["sciops.training", "sciops.models", "sciops.datasets", "studies.train"]
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(_IMPORTED)

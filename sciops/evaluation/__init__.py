@@ -1,4 +1,4 @@
-"""What a table of errors says: paired comparisons with their uncertainty, errors against time, cost of a text."""
+"""Paired comparisons with their uncertainty, errors against time, perplexity and ROUGE of texts."""
 
 from sciops.evaluation.paired import FEWEST, HalfWidths, Verdict, half_widths, paired_verdict
 from sciops.evaluation.perplexity import TextScores, score_text

@@ -99,7 +99,7 @@ def paired_verdict(
     smallest : float
         Smallest effect of interest, in the unit of the errors; with `log`, of ln(first/second): 0.01 is about 1 %.
     over : {"seeds and samples", "seeds", "samples"}, optional
-        What another experiment would draw anew. "seeds" answers for these test samples only, "samples" for these
+        What another experiment would draw again. "seeds" answers for these test samples only, "samples" for these
         trained networks only; the verdict says so. By default both; where the errors hold one sample only "seeds"; with
         one seed the interval covers samples, and no verdict follows.
     log : bool

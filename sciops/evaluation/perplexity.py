@@ -1,4 +1,4 @@
-"""How well a language model foretells a text: nats, perplexity, and bits that tokenizers can be compared by."""
+"""How well a language model predicts a text: nats, perplexity, and bits per byte, whatever the tokenizer."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from sciops.models.apply import evaluating
 
 @dataclass(frozen=True)
 class TextScores:
-    """What a text cost a model.
+    """The negative log-probability of a text under a model.
 
     nats : −Σ_t log p(w_t | what came before), over all tokens but the first
-    tokens : how many those are
-    characters, utf8_bytes : of the text they spell, None where it was not told
+    tokens : number of those tokens
+    characters, utf8_bytes : of the text they spell, None where it was not given
     """
 
     nats: float
@@ -37,12 +37,12 @@ class TextScores:
     @property
     def character_perplexity(self) -> float:
         """exp(nats/characters)."""
-        return _exp(self.nats / _told(self.characters))
+        return _exp(self.nats / _known(self.characters))
 
     @property
     def bits_per_byte(self) -> float:
         """nats/(bytes·ln 2): the same scale whatever the tokenizer, where it can spell the whole text."""
-        return self.nats / (_told(self.utf8_bytes) * math.log(2))
+        return self.nats / (_known(self.utf8_bytes) * math.log(2))
 
 
 def score_text(
@@ -54,19 +54,21 @@ def score_text(
     batch_size: int = 16,
     text: str | None = None,
 ) -> TextScores:
-    """−Σ log p of every token of a text but the first, each foretold once, from up to `context` tokens before it.
+    """Negative log-probability of a text under a language model.
+
+    −Σ log p over all tokens but the first, each predicted once, from at most `context` tokens before it.
 
     model : causal, tokens (batch, n) → logits (batch, n, symbols)
     tokens : (count,) whole numbers, at least 2
     context : longest window the model is given
-    stride : tokens that a window answers for, its last ones: each then has at least context − stride tokens before it
-        (but for the first window). context where None, the fastest: on average half of it
+    stride : number of tokens that each window predicts, its last ones: each has at least context − stride tokens before
+        it (except in the first window). None is `context`, the fastest, with context/2 tokens before it on average
     text : that the tokens but the first spell, for perplexity a character and bits a byte
 
     Sums are in float64, of log-softmax in float32 or better. The model is in evaluation mode for the time of the call.
 
-    Raises ValueError for a stride beyond the context, fewer than two tokens, negative ones (marks of padding, which
-    would cost nothing), and a text without a character.
+    Raises ValueError for a stride beyond the context, fewer than two tokens, negative tokens (padding, which would
+    cost nothing), and a text without a character.
     """
     stride = context if stride is None else stride
     if not 1 <= stride <= context:
@@ -95,7 +97,7 @@ def score_text(
 
 
 def _windows(tokens: np.ndarray, context: int, stride: int, batch_size: int) -> Iterator[tuple[Tensor, Tensor, int]]:
-    """(x, y, first): windows with what follows each token; those from position `first` on have not been asked yet."""
+    """(x, y, first): windows and the token that follows each position; positions from `first` on are new."""
     asked = len(tokens) - 1
     whole = list(range(0, asked - context + 1, stride))
     first, rest = whole[:1], whole[1:]
@@ -130,7 +132,7 @@ def _exp(nats: float) -> float:
         return math.inf
 
 
-def _told(count: int | None) -> int:
+def _known(count: int | None) -> int:
     if count is None:
         raise ValueError("the length of the text is not known: pass text to score_text")
     return count

@@ -1,4 +1,4 @@
-"""A model run on its own predictions: the frames, their errors against time, and for how long they stay correlated."""
+"""Rollouts: a model run on its own predictions, errors against time, and the time until correlation is lost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RolloutErrors:
     times : (steps,) of the predicted frames, in `time_units`; the last frame given was at `start`
     errors : metric → (trajectories, steps) float64; NaN from where a prediction was no longer finite
     whole : (trajectories,) relative L2 error of all predicted frames together, √(Σ‖p − u‖² / Σ‖u‖²); NaN where broken
-    broke : (trajectories,) first step whose frame is not finite, counted from 1; 0 where there is none
+    broke : (trajectories,) first step whose frame is not finite, counted from 1; 0 where all are finite
     """
 
     times: np.ndarray
@@ -40,12 +40,13 @@ class RolloutErrors:
 
 
 def rollout(model: nn.Module, x0: Any, grid: Grid | None = None, *, steps: int) -> Any:
-    """u_1, …, u_steps with u_{k+1} the model's answer to its own u_k.
+    """Runs a model on its own predictions: u_1, …, u_steps, where u_{k+1} is the model's output at u_k.
 
     model : a `Stepper` (its `steps`, `gradient` and `noise` are of training alone), or any model of one step without
         history, (batch, channels, *grid) → the same
-    x0 : (batch, channels, *grid), the window and constants that the model takes, and what a stepper with forcings or
-        time_step is told of all the steps: ``TrajectoryDataset.initial(numbers, steps)``; numpy or torch, any grid
+    x0 : (batch, channels, *grid), the window and constants that the model takes, and, for a stepper that takes
+        them, the forcings and lengths of all the steps: ``TrajectoryDataset.initial(numbers, steps)``; numpy or torch,
+        on any grid
     returns : (batch, steps, channels, *grid), same kind, on the model's device
 
     All steps are taken. A sample whose frame is not finite is left out from then on, its frames from there are NaN, and
@@ -121,7 +122,7 @@ def errors_against_time(
     steps: int | None = None,
     batch_size: int = 32,
 ) -> RolloutErrors:
-    """As `rollout_errors`, for any way of getting frames, such as a model that gives all of them at once.
+    """As `rollout_errors`, for any function that returns frames, such as a model that predicts all of them at once.
 
     predict : (x0, grid, steps) → (batch, steps, channels, *grid) from the first windows, constants and what else is
         known, x0 = ``dataset.initial(numbers, steps)``
@@ -201,7 +202,7 @@ def correlation(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
     returns : (batch,)     same kind as the input, half precision in float32; NaN where values are not finite
 
     A constant prediction has correlation 0. Of a channel whose target is constant it is not defined: it is left out of
-    the mean, which is 0 where there is no other.
+    the mean, which is 0 where all targets are constant.
 
     Raises ValueError when the shapes differ, naming both.
     """
@@ -233,8 +234,8 @@ def correlation_time(times: Any, correlation: Any, threshold: float = 0.8) -> np
 
     Of the mean correlation of the samples, ``correlation.mean(0)``, it is what Lippe et al. (arXiv:2308.05732) report
     with 0.8 and 0.9, and Kochkov et al. (doi:10.1073/pnas.2101784118) with 0.95, there as the first stored time below.
-    Where the first value is below already, the first time; where a value is NaN, the last time before it (the first
-    time, if there is none).
+    Where the first value is below already, the first time; where a value is NaN, the last time before it (or the first
+    time).
     """
     for name, values in (("times", times), ("correlation", correlation)):
         refuse_masked(values, name)
@@ -269,7 +270,7 @@ def window_errors(errors: Any, windows: Sequence[tuple[int, int]] = ((6, 12), (1
 
 
 def persistence(*, channels: int = 1, history: int = 1, steps: int = 1) -> Stepper:
-    """u_{k+1} = u_k: the stepper that any other has to beat. channels, history, steps : as in `Stepper`."""
+    """The stepper u_{k+1} = u_k, a baseline for any other. channels, history, steps : as in `Stepper`."""
     return Stepper(_NoIncrement(channels), channels=channels, history=history, steps=steps)
 
 

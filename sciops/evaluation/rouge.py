@@ -1,4 +1,4 @@
-"""ROUGE: how many words, pairs of words and common subsequences a summary shares with a reference."""
+"""ROUGE: the words, pairs of words and common subsequences that a summary shares with a reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mean and spread of one score over training seeds, printed in one way everywhere."""
+"""Mean and spread of a score over training seeds, and their common printed form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Spread:
     deviation : sample standard deviation (divisor seeds − 1); None with one seed, which has no spread;
         infinite where a training diverged
     low, high : smallest and largest
-    seeds : how many
+    seeds : number of seeds
 
     ``f"{spread:.3f}"`` is "0.512 ± 0.004", and with one seed "0.512 (one seed)".
     """

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from sciops.training.checkpoints import load_checkpoint, load_model_tensors, save_checkpoint
 from sciops.training.config import TrainConfig
-from sciops.training.data.batches import Batch
+from sciops.training.data import Batch
 from sciops.training.evaluation import evaluate, predict
 from sciops.training.gradients import GRADIENTS
-from sciops.training.loop import NonFiniteLoss, Run, fit
+from sciops.training.loop import fit
 from sciops.training.objectives import OBJECTIVES
 from sciops.training.schedule import rate_factor
+from sciops.training.state import NonFiniteLoss, Run
 
 __all__ = [
     "GRADIENTS",

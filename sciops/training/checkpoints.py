@@ -16,7 +16,7 @@ from sciops.files.digest import is_sealed, is_whole, sealed
 from sciops.files.tensor_files import DamagedTensors, opened_tensors
 from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import replacing
-from sciops.training.parallel.sharding import like
+from sciops.training.parallel import like
 
 _FORMAT, _BEFORE = "sciops.checkpoint.2", "sciops.checkpoint.1"
 
@@ -24,10 +24,10 @@ _FORMAT, _BEFORE = "sciops.checkpoint.2", "sciops.checkpoint.1"
 def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> Path:
     """Writes tensors and a JSON-able state; the file appears under its name only when it is whole and on disk.
 
-    A process killed at any moment leaves the old file or the new one, besides a hidden file ending in ``.tmp`` that
-    the next write of the same name removes. The header holds a digest of all that is read back, tensors and state
-    (SHA-256). Complex tensors are stored as real ones with a last axis (real part, imaginary part), since safetensors
-    has no complex128; the header names them.
+    The write is atomic: a killed process leaves the old file or the new one, and possibly a hidden file ending in
+    ``.tmp``, which the next write of the same name removes. The header holds a digest of tensors and state (SHA-256).
+    Complex tensors are stored as real ones with a last axis (real part, imaginary part), since safetensors has no
+    complex128; the header names them.
 
     Raises OSError, naming the file, where it cannot be written, such as on a full disk.
     """
@@ -56,41 +56,38 @@ def load_checkpoint(path: str | Path, *, budget: Budget | None = None) -> tuple[
     short, or its tensors or its state are not those that were written. Files of format 1, from before there was a
     digest, hold a checksum of the tensors alone.
     """
+    path = Path(path)
     with opening_within(budget):
-        return _loaded(Path(path))
-
-
-def _loaded(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    try:
-        with opened_tensors(path) as file:
-            header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: no checkpoint here") from None
-    except DamagedTensors as error:
-        raise ValueError(f"{path} is damaged or no checkpoint ({error}); delete it to start anew") from None
-    if header.get("format") not in (_FORMAT, _BEFORE):
-        raise ValueError(f"{path}: {_what_else(header)}")
-    whole = (
-        is_whole(header, tensors) if is_sealed(header) or header["format"] == _FORMAT else _was_whole(header, tensors)
-    )
-    if not whole:
-        raise ValueError(f"{path} is damaged: it changed since it was written; delete it to start anew")
-    try:
-        for name in parse_json(
-            header.get("complex", "[]"), source=path
-        ):  # absent in files from before, which hold them as they are
-            # in memory of its own: a tensor lies at any multiple of 8 bytes of the file, complex128 is read at 16
-            tensors[name] = torch.view_as_complex(tensors[name].clone())
-        return tensors, parse_json(header["state"], source=path)
-    except OverBudget:
-        raise
-    except (ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise ValueError(f"{path} is no checkpoint that was saved ({' '.join(str(error).split())[:200]})") from None
+        try:
+            with opened_tensors(path) as file:
+                header = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{path}: no checkpoint here") from None
+        except DamagedTensors as error:
+            raise ValueError(f"{path} is damaged or no checkpoint ({error}); delete it to start anew") from None
+        if header.get("format") not in (_FORMAT, _BEFORE):
+            raise ValueError(f"{path}: {_what_else(header)}")
+        if is_sealed(header) or header["format"] == _FORMAT:
+            whole = is_whole(header, tensors)
+        else:  # format 1 has a checksum of its tensors
+            whole = header.get("checksum") == str(_checksum(tensors)) and "state" in header
+        if not whole:
+            raise ValueError(f"{path} is damaged: it changed since it was written; delete it to start anew")
+        try:
+            # absent in files from before, which hold complex tensors as they are
+            for name in parse_json(header.get("complex", "[]"), source=path):
+                # in memory of its own: a tensor lies at any multiple of 8 bytes of the file, complex128 is read at 16
+                tensors[name] = torch.view_as_complex(tensors[name].clone())
+            return tensors, parse_json(header["state"], source=path)
+        except OverBudget:
+            raise
+        except (ValueError, KeyError, TypeError, RuntimeError) as error:
+            raise ValueError(f"{path} is no checkpoint that was saved ({' '.join(str(error).split())[:200]})") from None
 
 
 def _what_else(header: Mapping[str, str]) -> str:
-    """What a safetensors file is that is no checkpoint of a format known here."""
+    """Describes a safetensors file that is not a checkpoint of a known format."""
     stated = header.get("format", "")
     if stated.startswith("sciops.checkpoint."):
         return (
@@ -99,11 +96,6 @@ def _what_else(header: Mapping[str, str]) -> str:
     if is_sealed(header) and "state" in header:
         return "the name of its format is damaged; delete it to start anew"
     return "a safetensors file, but no checkpoint of sciops.training; load it with load_model"
-
-
-def _was_whole(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> bool:
-    """What files of format 1 are asked for: the checksum of their tensors."""
-    return header.get("checksum") == str(_checksum(tensors)) and "state" in header
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:

@@ -11,17 +11,31 @@ import torch
 from torch import Tensor, nn
 
 from sciops.metrics import EVERY_POINT_ALIKE, METRICS
-from sciops.training.data.loader import Loader
+from sciops.models.apply import apply_model, evaluating, placed_for
+from sciops.training.data import Loader
 
 
 def predict(model: nn.Module, dataset: Any, *, batch_size: int = 64) -> Tensor:
-    """model(x) on every sample of `dataset`, in its order.
+    """Predictions of a model on every sample of a data set, in its order.
 
-    dataset : has ``len``, ``.batch(indices)`` and ``.grid`` (`sciops.datasets.FieldDataset`, `TensorFields`)
-    returns : (samples, channel, *grid) on the CPU, in the units the model was trained on
+    Parameters
+    ----------
+    model : torch.nn.Module
+        It runs in evaluation mode on the device of its parameters, to whose precision the fields are cast.
+    dataset : data set with ``len``, ``.batch(indices)`` and ``.grid``
+        Such as `sciops.datasets.FieldDataset` or `TensorFields`.
+    batch_size : int
+        Samples of a forward pass.
 
-    The model is put into evaluation mode for the time of the call, and runs on the device of its parameters, to whose
-    precision the fields are cast.
+    Returns
+    -------
+    torch.Tensor of shape (samples, channel, *grid)
+        On the CPU, in the units the model was trained on.
+
+    Raises
+    ------
+    ValueError
+        For a data set without samples.
     """
     return torch.cat([prediction.cpu() for prediction, _ in _batches(model, dataset, batch_size)])
 
@@ -34,13 +48,26 @@ def evaluate(
     batch_size: int = 64,
     weighted: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Errors per sample: metric name → (samples,) float64, in the dataset's order. Reduction is the caller's.
+    """Errors of a model on every sample of a data set, by metric.
 
+    Parameters
+    ----------
+    model, dataset, batch_size
+        As in `predict`.
     metrics : names in `sciops.metrics.METRICS`, or a dict of functions (prediction, target, grid) → (batch,)
-    weighted : use the grid's quadrature weights; False weighs every point alike, as published tables do ("h1", "nrmse"
-        and "vrmse" always need the grid and are always weighted, and functions of your own always get it)
+    weighted : bool
+        Use the grid's quadrature weights. False weighs every point alike, as published tables do; "h1", "nrmse" and
+        "vrmse" need the grid and are always weighted, and functions of your own always get the grid.
 
-    Raises ValueError for an unknown metric, naming the known ones.
+    Returns
+    -------
+    dict of numpy.ndarray
+        Metric name → (samples,) float64, in the order of the data set, not averaged.
+
+    Raises
+    ------
+    ValueError
+        For an unknown metric, naming the known ones.
     """
     if not isinstance(metrics, Mapping):
         for name in metrics:
@@ -56,8 +83,6 @@ def evaluate(
 
 
 def _batches(model: nn.Module, dataset: Any, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    from sciops.models.apply import apply_model, evaluating, placed_for
-
     if len(dataset) == 0:
         raise ValueError("the dataset holds no samples: there is nothing to predict")
     first = next(model.parameters(), None)

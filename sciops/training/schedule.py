@@ -9,14 +9,30 @@ _END = 1 / 250_000  # of the peak rate, when all is done
 
 
 def rate_factor(schedule: str, done: float, *, warmup: float = 0.3) -> float:
-    """Rate ÷ peak rate when the share `done` ∈ [0, 1] of the training lies behind.
+    """Learning rate ÷ peak learning rate, as a function of the share of the training that is over.
 
-    onecycle : half a cosine from 1/25 up to 1 over the share `warmup`, then half a cosine down to 1/250 000
-        (arXiv:1708.07120 with the constants of torch's OneCycleLR)
-    cosine   : half a cosine from 1 down to 0
-    constant : 1
+    Parameters
+    ----------
+    schedule : "onecycle", "cosine" or "constant"
+        "onecycle" is half a cosine from 1/25 up to 1 over the share `warmup`, then half a cosine down to 1/250 000
+        (arXiv:1708.07120, with the constants of torch's OneCycleLR); "cosine" half a cosine from 1 to 0; "constant" 1.
+    done : float
+        Share of the training that is over; values outside [0, 1] are clipped.
+    warmup : float
+        Share of the training in which the rate of "onecycle" rises.
 
-    A function of `done` alone keeps no state, so that a resumed run has the rates of one that never stopped.
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        For an unknown schedule.
+
+    Notes
+    -----
+    The rate has no state of its own, so that a resumed run has the rates of an uninterrupted one.
     """
     done = min(max(done, 0.0), 1.0)
     if schedule == "constant":

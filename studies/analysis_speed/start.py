@@ -22,7 +22,6 @@ HEAVY = (
     "zarr",
     "pooch",
     "tyro",
-    "accelerate",
     "pandas",
 )
 ROOMS = "import sciops; [getattr(sciops, name) for name in sciops.__all__]"

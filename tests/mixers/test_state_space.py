@@ -412,7 +412,7 @@ def test_half_precision_leaves_the_kernel_in_float32():
 
 def test_dynamics_are_not_decayed():
     from sciops.training import TrainConfig
-    from sciops.training.setup import make_optimizer
+    from sciops.training.optimization import make_optimizer
 
     mixer = made()
     dynamics = {id(p) for p in mixer.kernel.dynamics()}

@@ -31,19 +31,19 @@ def test_wrong_sums_are_noticed(monkeypatch):
     """In one process: without what the later processes send, gradients are those of another stack."""
     import torch.distributed as dist
 
-    from sciops.training.gradients.stacks import pipeline as _pipeline
+    from sciops.training.gradients.stacks import pipeline
 
     store = dist.HashStore()
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
         assert study.check_equal(study.Config()) < 1e-12
-        real = _pipeline.PlacedStack._behind
-        monkeypatch.setattr(_pipeline.PlacedStack, "_behind", lambda self, total, keep: real(self, total, keep) + 1e-3)
+        real = pipeline.PlacedStack._behind
+        monkeypatch.setattr(pipeline.PlacedStack, "_behind", lambda self, total, keep: real(self, total, keep) + 1e-3)
         with pytest.raises(RuntimeError, match="process 0, k = 1, γ = 0.0.*differs from its reference"):
             study.check_equal(study.Config())
         with pytest.raises(ValueError, match="at least one layer"):
-            _pipeline.PlacedStack([])
-        stack = _pipeline.PlacedStack([torch.nn.Linear(2, 2)])
+            pipeline.PlacedStack([])
+        stack = pipeline.PlacedStack([torch.nn.Linear(2, 2)])
         stack.forward(torch.ones(1, 2))
         with pytest.raises(ValueError, match="exact=True"):
             stack.backward(None)

@@ -15,7 +15,7 @@ from sciops.datasets import Splits
 from sciops.models import build_model
 from sciops.training import NonFiniteLoss, TrainConfig, evaluate, fit, load_checkpoint
 from sciops.training.averaging import Average
-from sciops.training.data import samples as _samples
+from sciops.training.data import samples
 
 AVERAGED = replace(QUIET, ema=0.9)
 
@@ -138,7 +138,7 @@ def test_without_it_files_hold_what_they_held(tmp_path):
 
 def test_a_loss_that_is_not_finite_leaves_the_last_good_average(monkeypatch):
     good = fit(network(), data(), replace(AVERAGED, keep="last", stop_after=2))
-    validate, calls = _samples.validate, []
+    validate, calls = samples.validate, []
 
     def poison(model, *arguments):
         calls.append(validate(model, *arguments))
@@ -148,9 +148,9 @@ def test_a_loss_that_is_not_finite_leaves_the_last_good_average(monkeypatch):
         loss = real(model, loss_fn, batch)
         return loss * float("inf") if len(calls) == 2 else loss
 
-    real = _samples.GRADIENTS["backprop"]
-    monkeypatch.setattr(_samples, "validate", poison)
-    monkeypatch.setitem(_samples.GRADIENTS, "backprop", interrupt)
+    real = samples.GRADIENTS["backprop"]
+    monkeypatch.setattr(samples, "validate", poison)
+    monkeypatch.setitem(samples.GRADIENTS, "backprop", interrupt)
     run = fit(network(), data(), replace(AVERAGED, keep="last", on_nonfinite="stop"))
     assert run.epochs == 2 and "state after epoch 2" in run.stopped
     for p, q in zip(run.model.state_dict().values(), good.model.state_dict().values()):

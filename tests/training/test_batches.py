@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sciops.training import TrainConfig
-from sciops.training.data.batches import batches_per_epoch, epoch_steps, part_of
+from sciops.training.data.batches import batches_per_epoch, epoch_steps, micro_batches
 
 
 @pytest.mark.parametrize("sizes", [(10,), (7, 12), (5, 1, 9)])
@@ -60,7 +60,7 @@ def test_sequential_grids_take_their_shares_of_the_epochs():
 def test_processes_divide_a_step_and_their_weighted_sums_average_to_the_mean(processes):
     values = np.random.default_rng(0).standard_normal(20)
     for step in epoch_steps((20,), TrainConfig(batch_size=4 if processes == 5 else 7), 0):
-        parts = [part_of(step, rank, processes) for rank in range(processes)]
+        parts = [piece for rank in range(processes) for piece in micro_batches(step, rank, processes)]
         average = sum(values[mine.indices].sum() * weight for mine, weight in parts) / processes
         assert average == pytest.approx(values[step.indices].mean(), rel=1e-14)
         used = np.concatenate([mine.indices for mine, weight in parts if weight > 0])

@@ -197,13 +197,13 @@ def test_digits_are_learned():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"gradient_weight": 0.1}, "gradient_weight=0.1: labels have no gradient"),
+        ({"gradient_weight": 0.1}, "gradient_weight=0.1 does nothing to labels .*: it is for fields; leave"),
         ({"augment": "square"}, "augment='square' moves fields with their targets.*none, crop, flip, crop_flip"),
         ({"crop_padding": 2}, "crop_padding=2 needs augment='crop'"),
         ({"label_smoothing": 1.0}, "label_smoothing=1.0: expected a share in"),
         ({"mixup": -1.0}, "mixup=-1.0: expected a number of at least 0"),
-        ({"objective": "mse", "mixup": 0.2}, "mixup=0.2 is for labels, objective='mse' for fields"),
-        ({"objective": "mse", "label_smoothing": 0.1}, "label_smoothing=0.1 is for labels"),
+        ({"objective": "mse", "mixup": 0.2}, "mixup=0.2 does nothing to fields .objective='mse'.: it is for labels"),
+        ({"objective": "mse", "label_smoothing": 0.1}, "label_smoothing=0.1 does .*: it is for labels and tokens"),
         ({"objective": "relative_l2", "augment": "flip"}, "augment='flip' moves images but not"),
     ],
     ids=lambda o: "-".join(o) if isinstance(o, dict) else "",

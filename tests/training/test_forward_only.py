@@ -19,7 +19,7 @@ from sciops.models import OrthogonalConvolution, OrthogonalNet, UnitarySpectral,
 from sciops.training import TrainConfig, fit
 from sciops.training.gradients import feedback_matrix, forward_only, project_
 from sciops.training.gradients.forward_only import random_feedback
-from sciops.training.gradients.stacks import projecting as _projecting
+from sciops.training.gradients.stacks import projecting
 
 EXACT = 1e-12
 
@@ -343,7 +343,7 @@ def test_projection_follows_its_options_and_leaves_other_rules_alone():
 def test_nothing_is_left_behind_when_the_model_goes():
     model = mlp(6, 6, 2)
     forward_only(model, squares, batch_of(vectors(3, 6), vectors(3, 2)))
-    keeper, gone = weakref.ref(_projecting._KEEPERS[model]), weakref.ref(model)
+    keeper, gone = weakref.ref(projecting._KEEPERS[model]), weakref.ref(model)
     del model
     gc.collect()
     assert gone() is None and keeper() is None  # torch holds the hook, which holds the keeper
@@ -445,7 +445,7 @@ def test_several_processes_average():
         (nn.LayerNorm(8), "LayerNorm: normalisation couples"),
         (nn.AvgPool1d(2), "AvgPool1d: pooling loses"),
         (nn.MultiheadAttention(8, 2), "MultiheadAttention: attention is not linear"),
-        (nn.Softmax(-1), "Softmax is none of them"),
+        (nn.Softmax(-1), "Softmax is neither"),
     ],
 )
 def test_what_is_no_stack_is_refused_with_the_reason(part, reason):

@@ -443,7 +443,7 @@ def test_what_cannot_be_is_refused_with_the_reason():
             highway_stack(layers, x, **options)
     with pytest.raises(ValueError, match="the states of a stack have one shape"):
         highway_stack([(nn.Linear(WIDTH, 2).double(), lambda h, z: z)], x)
-    with pytest.raises(ValueError, match="function is no layer"):
+    with pytest.raises(ValueError, match="function is not a layer"):
         highway_stack([lambda h: h], x)
     outer = draw(WIDTH, seed=3).requires_grad_()
     with pytest.raises(ValueError, match="its gradient would be lost"):

@@ -30,7 +30,7 @@ from sciops.datasets import (
 )
 from sciops.grids import Grid
 from sciops.training import evaluate, fit
-from sciops.training.data import checks as door
+from sciops.training.data import checks
 from sciops.training.data.loader import Loader
 from studies.kit.smooth_fields import write_fields
 
@@ -288,10 +288,10 @@ def test_an_interrupt_ends_it_at_once():
 def test_one_pass_in_blocks_checks_fingerprints_and_fits(path, monkeypatch):
     sets = splits(path).train
     with Loader(sets) as loader:
-        whole, normalizers = door.examine(sets, QUIET, loader, normalize=True)
-        monkeypatch.setattr(door, "_BLOCK", 3 * 2 * 4 * 81)
-        small, again = door.examine(sets, QUIET, loader, normalize=True)
-        unfitted, none = door.examine(sets, QUIET, loader, normalize=False)
+        whole, normalizers = checks.examine(sets, QUIET, loader, normalize=True)
+        monkeypatch.setattr(checks, "_BLOCK", 3 * 2 * 4 * 81)
+        small, again = checks.examine(sets, QUIET, loader, normalize=True)
+        unfitted, none = checks.examine(sets, QUIET, loader, normalize=False)
     assert whole == small == unfitted and none is None
     for key, a, b in zip(("x", "y"), normalizers, again):
         reference = Normalizer.fit([getattr(part, key) for part in sets])
@@ -299,9 +299,9 @@ def test_one_pass_in_blocks_checks_fingerprints_and_fits(path, monkeypatch):
             torch.testing.assert_close(getattr(b, name), getattr(reference, name), rtol=1e-12, atol=1e-13)
             torch.testing.assert_close(getattr(a, name), getattr(b, name), rtol=1e-12, atol=1e-13)
     counting = Slow()
-    monkeypatch.setattr(door, "_BLOCK", 5 * 2 * 4 * 16 + 7)
+    monkeypatch.setattr(checks, "_BLOCK", 5 * 2 * 4 * 16 + 7)
     with Loader([counting]) as loader:
-        door.examine([counting], QUIET, loader, normalize=True)
+        checks.examine([counting], QUIET, loader, normalize=True)
     assert counting.largest == 5
     # a value moved from one sample to the next, or from input to output, is another data set
     x = torch.arange(32.0).view(2, 1, 4, 4)
@@ -309,7 +309,7 @@ def test_one_pass_in_blocks_checks_fingerprints_and_fits(path, monkeypatch):
     for a, b in ((x, x + 1), (x + 1, x), (x.flip(0), x + 1), (x, (x + 1).flip(0))):
         fields = TensorFields(a, b, Grid((4, 4)))
         with Loader([fields]) as loader:
-            prints.add(door.examine([fields], QUIET, loader, normalize=False)[0])
+            prints.add(checks.examine([fields], QUIET, loader, normalize=False)[0])
     assert len(prints) == 4
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sciops.training.gradients.scans import scan as _scan
+from sciops.training.gradients.scans import scan
 from sciops.training.gradients.scans.scan import Diagonal, FourierDiagonal, Matrix, reverse_scan
 
 T, B, N, C = 7, 3, 5, 4
@@ -162,7 +162,7 @@ def test_without_associative_scan_doubling_gives_the_same(monkeypatch):
     expected = {name: reference(v, ALL[name]) for name in ALL}
     monkeypatch.setattr(builtins, "__import__", without)
     called = []
-    monkeypatch.setattr(_scan, "_doubling", lambda *a, _f=_scan._doubling: called.append(1) or _f(*a))
+    monkeypatch.setattr(scan, "_doubling", lambda *a, _f=scan._doubling: called.append(1) or _f(*a))
     for name in ALL:
         u = reverse_scan(v, ALL[name], kernel="associative")
         torch.testing.assert_close(u, expected[name], rtol=1e-11, atol=1e-11)

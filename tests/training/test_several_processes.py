@@ -19,7 +19,7 @@ from sciops.datasets import Splits, TensorFields
 from sciops.grids import Grid
 from sciops.models import Recurrent, build_model
 from sciops.training import evaluate, fit, load_checkpoint, load_model_tensors
-from sciops.training.parallel.processes import Processes
+from sciops.training.parallel import Processes
 
 
 def small() -> Splits:

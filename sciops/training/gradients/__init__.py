@@ -12,6 +12,10 @@ rule that fills ``.grad`` without ``loss.backward()`` has to average over the pr
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from torch import Tensor
+
 from sciops.training.gradients.backprop import backprop
 from sciops.training.gradients.diagnosis import compared, groups_of
 from sciops.training.gradients.forward_only import feedback_matrix, forward_only, project_
@@ -22,7 +26,7 @@ from sciops.training.gradients.stacks.layers import Layer, norm_after_sum, relu_
 from sciops.training.gradients.stacks.pipeline import PlacedStack
 from sciops.training.gradients.state_feedback import state_feedback
 
-GRADIENTS = {
+GRADIENTS: dict[str, Callable[..., Tensor]] = {
     "backprop": backprop,
     "highway": highway,
     "forward_only": forward_only,

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import reduce
 from typing import Any, Literal
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from sciops.arrays.compiling import kept
 from sciops.models.apply import apply_model, unwrapped
 from sciops.training.gradients.stacks.linear_stack import LinearStack, Pass, read_stack, run_stack
 from sciops.training.gradients.stacks.projecting import grid_of, keeper_of, project_
+from sciops.training.values import POSITIVE, WHOLE, one_of
 
 __all__ = ["feedback_matrix", "forward_only", "project_"]
 
 LARGEST_RANDOM = 10**8  # numbers of a random projection
+_CHECKS = {
+    "method": one_of(("foton", "pepita")),
+    "feedback": one_of(("exact", "random")),
+    "projection": one_of(("bjorck", "polar", "none")),
+    **dict.fromkeys(("amplitude", "temperature"), POSITIVE),
+    **dict.fromkeys(("feedback_every", "project_every", "iterations"), WHOLE),
+}
 FAR = 0.05  # relative defect from which a parametrised layer is not taken for orthogonal
 
 
 def forward_only(
-    model: Callable[..., Tensor],
+    model: nn.Module,
     loss_fn: Callable[[Tensor, Any], Tensor],
     batch: Any,
     *,
@@ -57,7 +66,7 @@ def forward_only(
     amplitude : ε. 1 is the paper's; as ε → 0 differences become derivatives
     temperature : T, the loss is that of T·(prediction), and its error is not multiplied by T
     feedback : "random" takes PEPITA's F for FOTON
-    feedback_every : F is kept for so many calls
+    feedback_every : number of calls for which F is kept
     projection : how hidden layers are made orthogonal in place after each optimiser step; the first call does so by
         itself, with singular values, where they are not yet. "none" leaves the weights to the caller
     iterations : of Björck's
@@ -69,13 +78,16 @@ def forward_only(
     scale, seed : F of PEPITA is Gaussian with this standard deviation
 
     Each layer's weights are differentiated alone. F e is computed from layer to layer, transposed, or, where all are
-    `nn.Linear`, as a matrix. The projection hangs on the optimiser's step (torch's global post hook), acts on steps
-    after a call of this rule alone, and ends with the model.
+    `nn.Linear`, as a matrix. The projection runs in a global hook of torch after optimiser steps: only after
+    steps that follow a call of this rule, and only as long as the model exists.
 
-    Raises TypeError, with the reason, for models that are no such stack; ValueError for widening layers, for a
+    Raises TypeError, with the reason, for models that are not such a stack; ValueError for widening layers, for a
     parametrised layer whose rows are not orthonormal, and for half precision.
     """
-    _check_options(method, amplitude, temperature, feedback, feedback_every, projection, project_every, iterations)
+    given = dict(method=method, feedback=feedback, projection=projection, amplitude=amplitude, temperature=temperature)
+    given |= dict(feedback_every=feedback_every, project_every=project_every, iterations=iterations)
+    for name, value in given.items():
+        _CHECKS[name](f"forward_only: {name}", value)
     inner = unwrapped(model)
     stack = read_stack(inner, lift)
     _check_precision(stack)
@@ -203,47 +215,20 @@ def _dense(stack: LinearStack) -> bool:
 
 @torch.no_grad()
 def _matrix(stack: LinearStack) -> Tensor:
-    head, *others = reversed([stack.steps[i][1].weight for i in stack.linear[stack.lift :]])
-    product = head
-    for weight in others:
-        product = product @ weight
-    return product.mT
+    weights: list[Any] = [stack.steps[i][1].weight for i in reversed(stack.linear[stack.lift :])]
+    return reduce(torch.matmul, weights).mT
 
 
 def _add(gradients: dict[nn.Parameter, Tensor]) -> None:
     """Adds to ``.grad``, the mean over the processes where there are several."""
     values = list(gradients.values())
-    if (
-        torch.distributed.is_available()
-        and torch.distributed.is_initialized()
-        and torch.distributed.get_world_size() > 1
-    ):
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         flat = torch.cat([value.flatten() for value in values])
-        torch.distributed.all_reduce(flat)
-        pieces = (flat / torch.distributed.get_world_size()).split([value.numel() for value in values])
+        dist.all_reduce(flat)
+        pieces = (flat / dist.get_world_size()).split([value.numel() for value in values])
         values = [piece.view_as(value) for piece, value in zip(pieces, values)]
     for p, value in zip(gradients, values):
         p.grad = value if p.grad is None else p.grad + value
-
-
-def _check_options(method, amplitude, temperature, feedback, feedback_every, projection, project_every, iterations):
-    for name, value, allowed in (
-        ("method", method, ("foton", "pepita")),
-        ("feedback", feedback, ("exact", "random")),
-        ("projection", projection, ("bjorck", "polar", "none")),
-    ):
-        if value not in allowed:
-            raise ValueError(f"forward_only: {name}={value!r}: expected {' or '.join(map(repr, allowed))}")
-    for name, value in (("amplitude", amplitude), ("temperature", temperature)):
-        if not (value > 0 and math.isfinite(value)):
-            raise ValueError(f"forward_only: {name}={value!r}: expected a positive number")
-    for name, value in (
-        ("feedback_every", feedback_every),
-        ("project_every", project_every),
-        ("iterations", iterations),
-    ):
-        if int(value) != value or value < 1:
-            raise ValueError(f"forward_only: {name}={value!r}: expected a whole number of at least 1")
 
 
 def _check_precision(stack: LinearStack) -> None:

@@ -17,13 +17,14 @@ from sciops.training.gradients.scans.sweeps import sweeps
 from sciops.training.gradients.stacks.batched import BatchedLayers
 from sciops.training.gradients.stacks.layers import Layer, layers_of, running_stacks
 from sciops.training.gradients.stacks.layerwise import LayerByLayer
+from sciops.training.values import COUNT, one_of
 
 Engine = Literal["loop", "batched"]
 ENGINES = {"loop": LayerByLayer, "batched": BatchedLayers}
 
 
 def highway(
-    model: Callable[..., Tensor],
+    model: nn.Module,
     loss_fn: Callable[[Tensor, Any], Tensor],
     batch: Any,
     *,
@@ -90,12 +91,10 @@ def highway_stack(
 
     Raises ValueError for bad options, and for layers whose gradients would be lost or that change the shape.
     """
-    if int(iterations) != iterations or iterations < 0:
-        raise ValueError(f"iterations={iterations!r}: expected a whole number of at least 0")
+    COUNT("iterations", iterations)
+    one_of(ENGINES)("engine", engine)
     if gamma != "hutchinson" and not (isinstance(gamma, (int, float)) and 0 <= gamma <= 1):
         raise ValueError(f"gamma={gamma!r}: expected a share in [0, 1] or 'hutchinson'")
-    if engine not in ENGINES:
-        raise ValueError(f"engine={engine!r}: expected one of {', '.join(ENGINES)}")
     layers = layers_of(layers)
     parameters = list(dict.fromkeys(p for layer in layers for p in layer.parameters()))
     if not torch.is_grad_enabled() or not layers or not (x.requires_grad or parameters):

@@ -66,7 +66,7 @@ def state_feedback(
             "gradients='state_feedback' replaces derivatives from one time to the next: expected one Stepper, or "
             f"Recurrent models, and found {found}; for blocks that differ with depth pass gradients='highway'"
         )
-    named = dict(
+    named: dict[str, Any] = dict(
         level=level, through_output=through_output, every=every, momentum=momentum, probes=probes, bounds=bounds
     )
     named |= dict(symbol=symbol, velocity=velocity, diffusivity=diffusivity, dt=dt)
@@ -74,8 +74,10 @@ def state_feedback(
     with ExitStack() as stack:
         if steppers:
             stack.enter_context(_stepping(steppers[0], "identity" if feedback is None else feedback, kernel, options))
+        for name in ("symbol", "velocity", "diffusivity", "dt"):
+            if recurrent and name in options:
+                raise ValueError(f"{name} is of feedback for a Stepper; the states of a Recurrent model are not fields")
         for one in recurrent:
-            _check_options(options)
             how = one.going_back(
                 "state_feedback", feedback="linspace" if feedback is None else feedback, kernel=kernel, **options
             )
@@ -118,7 +120,7 @@ def state_feedback_rnn(
         given = feedbacks if isinstance(feedbacks, Tensor) else feedbacks[i]
         z, end = _layer(layer, z, states[i], given, lengths, kernel)
         ends.append(end)
-    last = torch.stack(ends)
+    last: Any = torch.stack(ends)
     if isinstance(rnn, nn.LSTM):
         last = tuple(s.contiguous() for s in last.chunk(2, -1))
     return z.movedim(0, 1) if rnn.batch_first else z, last
@@ -129,8 +131,7 @@ def make_feedback(rnn: nn.Module, mode: str = "linspace", **options: Any) -> lis
 
     Their ``.value`` belong to the weights, unit by unit: register them as buffers to save them.
     """
-    place = lambda layer: dict(dtype=layer.weight.dtype, device=layer.weight.device)  # noqa: E731
-    return [Feedback(torch.zeros(one.state_size, **place(one)), mode=mode, **options) for one in layers_of(rnn)]
+    return [Feedback(one.weight.new_zeros(one.state_size), mode=mode, **options) for one in layers_of(rnn)]
 
 
 def with_feedback(
@@ -204,10 +205,10 @@ def _layer(
         steps = unfolded(layer, x, initial.to(x.dtype), apart=apart)
         states = steps.states
         if torch.is_grad_enabled() and states.requires_grad:
-            found = Diagonal(given) if given is feedback else feedback.coefficient(layer, x, steps, mask)
+            found = Diagonal(given) if isinstance(feedback, Tensor) else feedback.coefficient(layer, x, steps, mask)
             states = _fed_back(states, partial(_solve, found, steps.slope, mask, kernel))
     outputs = states[..., : layer.width]
-    if mask is None:
+    if mask is None or lengths is None:
         return outputs, states[-1]
     ends = lengths.to(x.device) - 1, torch.arange(x.shape[1], device=x.device)
     return outputs.masked_fill(~mask[..., None], 0), states[ends]
@@ -249,15 +250,9 @@ def _highway(
 ) -> tuple[Tensor, Tensor]:
     mask = None if lengths is None else torch.arange(len(x), device=x.device)[:, None] < lengths.to(x.device)
     lstm = isinstance(rnn, nn.LSTM)
-    first = tuple(s[None] for s in initial.chunk(2, -1)) if lstm else initial[None]
+    first: Any = tuple(s[None] for s in initial.chunk(2, -1)) if lstm else initial[None]
     outputs, last = highway_rnn(rnn, x, first, mask=mask, **options)
     return outputs, torch.cat(last, -1)[0] if lstm else last[0]
-
-
-def _check_options(options: dict[str, Any]) -> None:
-    of_fields = [name for name in ("symbol", "velocity", "diffusivity", "dt") if name in options]
-    if of_fields:
-        raise ValueError(f"{of_fields[0]} is of feedback for a Stepper; the states of a Recurrent model are no fields")
 
 
 @contextmanager

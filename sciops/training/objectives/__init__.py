@@ -10,12 +10,16 @@ Reduction over samples happens in one place, `sciops.training.fit`: the mean ove
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from torch import Tensor
+
 from sciops.training.objectives.classification import cross_entropy, error_rate
 from sciops.training.objectives.gradient import difference_energy, h1, relative_gradient
 from sciops.training.objectives.norms import mse, nrmse, relative_l2, relative_mse
 from sciops.training.objectives.tokens import token_cross_entropy
 
-OBJECTIVES = {
+OBJECTIVES: dict[str, Callable[..., Tensor]] = {
     "relative_l2": relative_l2,
     "h1": h1,
     "relative_gradient": relative_gradient,

@@ -63,4 +63,5 @@ def _root_of_means(parts: Sequence[Tensor], like: Tensor) -> Tensor:
         return like.new_zeros(len(like))
     # differences may be far smaller than the values that they are of
     unit = reduce(torch.maximum, [power_of_two(part, 1) for part in parts])
-    return root(sum((part / unit).square().mean(1) for part in parts)) * unit.flatten()
+    squares = [(part / unit).square().mean(1) for part in parts]
+    return root(sum(squares[1:], squares[0])) * unit.flatten()

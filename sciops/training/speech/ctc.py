@@ -39,7 +39,7 @@ def needed(target: Sequence[int]) -> int:
 
 
 def has_path(target: Sequence[int], frames: int) -> bool:
-    """Whether a recording of so many frames has a token for each that the target needs: CTC can learn no other.
+    """Whether a recording of `frames` frames is long enough for its target; CTC cannot learn from others.
 
     >>> has_path([1, 2, 2], 16), has_path([1, 2, 2], 12)
     (True, False)
@@ -48,7 +48,7 @@ def has_path(target: Sequence[int], frames: int) -> bool:
 
 
 def check_targets(targets: Sequence[Sequence[int]], tokens: Sequence[int], symbols: int, *, blank: int = 0) -> None:
-    """Raises the ValueError of `ctc_loss` for the first target that has no path in so many tokens."""
+    """Raises the ValueError of `ctc_loss` for the first target that has no path in its number of tokens."""
     for i, (target, count) in enumerate(zip(targets, tokens)):
         if not len(target) or min(target) < 0 or max(target) >= symbols or blank in target:
             raise ValueError(

@@ -31,7 +31,7 @@ class SpeechTraining:
     """How a model of speech is trained."""
 
     steps: int = 1000
-    """how many"""
+    """number of steps"""
     batch: int = 16
     """recordings a step"""
     rate: float = 1e-3
@@ -56,7 +56,7 @@ class SpeechTraining:
     checkpoint_every: int = 500
     """largest number of steps between two checkpoints"""
     device: str = "cpu"
-    """where"""
+    """device of the model and the batches"""
     progress: bool = False
     """show a bar"""
 

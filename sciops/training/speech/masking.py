@@ -1,4 +1,4 @@
-"""Which tokens are hidden in pre-training, and what stands in their place."""
+"""The tokens that are masked in pre-training, and the noise that replaces them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def span_mask(
         (arXiv:2603.00683): one mask for the whole batch, drawn for its shortest recording, so that the ends of longer
         ones are never hidden
 
-    Raises ValueError for a length that is no multiple of REDUCTION, a probability outside (0, 1), and no tokens.
+    Raises ValueError for a length that is not a multiple of REDUCTION, a probability outside (0, 1), and no tokens.
     """
     if length < REDUCTION or length % REDUCTION or not 0 < probability < 1:
         raise ValueError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -53,7 +53,7 @@ class BestRQ(nn.Module):
             REDUCTION * encoder.bins, codes=codes, code_channels=code_channels, seed=seed
         )
         self.head = nn.Linear(encoder.out_channels, codes)
-        self.masking = dict(probability=probability, length=length, per_sequence=per_sequence)
+        self.masking: dict[str, Any] = dict(probability=probability, length=length, per_sequence=per_sequence)
         self.deviation = deviation
 
     def forward(self, mel: Tensor, frames: Tensor, generator: torch.Generator | None = None) -> Masked:

@@ -19,7 +19,7 @@ def stacked(x: Tensor, count: int) -> Tensor:
 class RandomProjectionQuantizer(nn.Module):
     """k(x) = argmin_k ‖c_k − Px/‖Px‖‖ with a Xavier-uniform P and codes c_k on the unit sphere (arXiv:2202.01855).
 
-    channels : of x. codes : how many. code_channels : of a code. seed : of P and the codes, buffers that are saved
+    channels : of x. codes : number of codes. code_channels : of a code. seed : of P and the codes, saved buffers
 
     forward(x (…, channels)) → (…) int64, without a gradient. On a sphere the nearest code is that with the largest
     product, taken in float32 at least, under autocast too. x should have mean 0 and variance 1 by channel, or few codes

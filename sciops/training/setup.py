@@ -1,0 +1,88 @@
+"""What `fit` sets up before its loop: the model's precision and normalisers, compilation, the random state."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sciops.datasets import Normalizer
+from sciops.grids import Grid
+from sciops.models import Normalized, Stepper, apply_model
+from sciops.models.apply import in_precision
+from sciops.training.config import TrainConfig
+from sciops.training.tasks.tasks import task_of
+
+_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def wants_normalizers(model: nn.Module, config: TrainConfig) -> bool:
+    """Whether normalisers are to be fitted: not of tokens, nor where the config says no or the model has its own.
+
+    Raises ValueError for a `Stepper` without its own: around it they would be of windows in and of frames out, and the
+    frame it returns would not be in the units of the frames it takes, so that it could not be rolled out.
+    """
+    own = any(isinstance(module, Normalized) for module in model.modules())
+    wanted = config.normalize and bool(task_of(config).normalized) and not own
+    if wanted and any(isinstance(module, Stepper) for module in model.modules()):
+        raise ValueError(
+            "the Stepper has no statistics of its own: make it with Stepper.normalized(model, data.train), or train it "
+            "in the units of the fields with normalize=False"
+        )
+    return wanted
+
+
+def prepared(model: nn.Module, normalizers: tuple[Normalizer | None, ...] | None, config: TrainConfig) -> nn.Module:
+    """The model in the parameters' precision, wrapped in its normalisers."""
+    model = in_precision(model, config.dtype)
+    return model if normalizers is None else Normalized(model, *normalizers)
+
+
+def compiled(front: nn.Module, config: TrainConfig) -> nn.Module:
+    """`front`, whose forward is compiled where the config says so; parameters keep their names.
+
+    Raises ValueError for a string that is neither a mode nor a backend of torch.compile, naming those there are.
+    """
+    if config.compile is False:
+        return front
+    import torch._dynamo
+    import torch._inductor
+
+    modes, backends = torch._inductor.list_mode_options(), torch._dynamo.list_backends(exclude_tags=())
+    if config.compile is not True and config.compile not in (*modes, *backends):
+        raise ValueError(f"compile={config.compile!r}: expected true, false or one of {', '.join([*modes, *backends])}")
+    kind = "mode" if config.compile in modes else "backend"
+    front.compile(**({} if config.compile is True else {kind: config.compile}))
+    return front
+
+
+class OnGrid(nn.Module):
+    """Calls the model with or without its grid; DistributedDataParallel hides the signature that decides it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor, grid: Grid) -> Tensor:
+        return apply_model(self.model, x, grid)
+
+
+def autocast(config: TrainConfig, device: torch.device) -> contextlib.AbstractContextManager:
+    dtype = _AUTOCAST.get(config.precision)
+    return contextlib.nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)
+
+
+def own_random_state(device: torch.device) -> contextlib.AbstractContextManager:
+    """Restores torch's global random generators, which dropout uses, when training ends."""
+    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
+
+
+def seed_epoch(config: TrainConfig, epoch: int, rank: int, device: torch.device) -> None:
+    """Seeds the generators that dropout draws from by (seed, epoch, rank): a resumed run needs no stored state."""
+    seed = int(np.random.SeedSequence((config.seed, epoch, rank)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
