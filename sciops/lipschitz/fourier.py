@@ -16,8 +16,7 @@ from sciops.lipschitz import _fourier_map, _wall_map
 from sciops.lipschitz._as_written import changed_inside, exactly
 from sciops.lipschitz._parts import Setting
 from sciops.lipschitz.bracket import Bracket
-from sciops.mixers import _walls
-from sciops.mixers.spectral import FourierModes, SpectralMixer, WallModes, fit_modes
+from sciops.mixers.spectral import FourierModes, SpectralMixer, WallModes, fit_modes, walls
 
 _CONVS = {
     ("neuralop.layers.spectral_convolution", "SpectralConv"),
@@ -130,8 +129,8 @@ def _fourier_modes(part: Any, sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _wall_part(part: Any, grid: Grid, out_grid: Grid, w, v, dtype: torch.dtype) -> _wall_map.WallMap:
-    most = _walls.fitting_modes(grid, part.kind)
-    modes = fit_modes(part.modes, most, grid.shape, part.clip, _walls.least_points(grid, part.kind, part.modes))
+    most = walls.fitting_modes(grid, part.kind)
+    modes = fit_modes(part.modes, most, grid.shape, part.clip, walls.least_points(grid, part.kind, part.modes))
     return _wall_map.of_walls(part, modes, grid, out_grid, w, v, dtype)
 
 

@@ -1,11 +1,8 @@
 """Mixers: the parts of a model that move information between grid points, (batch, *grid, channels) → same."""
 
-from sciops.mixers.block_resolvent import BlockResolventAttention
 from sciops.mixers.convolution import Convolution
-from sciops.mixers.linear_attention import LinearAttention
-from sciops.mixers.polynomial import PolynomialMixer
 from sciops.mixers.pooling import MeanPool, NoMixer
-from sciops.mixers.recurrence import StructuredRecurrence
+from sciops.mixers.recurrence import StructuredRecurrence, solve_links, solve_mixing
 from sciops.mixers.registry import (
     MIXERS,
     default_options,
@@ -16,13 +13,18 @@ from sciops.mixers.registry import (
     resolved_options,
     traits_of,
 )
-from sciops.mixers.resolvent import ResolventAttention
-from sciops.mixers.self_attention import SelfAttention
-from sciops.mixers.sequence import SequenceMixer, copied, selected
+from sciops.mixers.resolvent import BlockResolventAttention, ResolventAttention
+from sciops.mixers.sequence import (
+    LinearAttention,
+    PolynomialMixer,
+    SelfAttention,
+    SequenceMixer,
+    StateSpaceMixer,
+    copied,
+    selected,
+)
 from sciops.mixers.slices import SliceAttention
 from sciops.mixers.spectral import SpectralMixer
-from sciops.mixers.state_space import StateSpaceMixer
-from sciops.mixers.token_mixing import solve_links, solve_mixing
 from sciops.mixers.traits import Traits
 from sciops.mixers.windows import FullAttention, MultipoleAttention, WindowAttention
 

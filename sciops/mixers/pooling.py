@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.mixers._bounds import UP
-from sciops.mixers._precision import working_dtype
-from sciops.mixers._quadrature import check_grid, quadrature
-from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens
+from sciops.mixers.bounds import UP
+from sciops.mixers.precision import working_dtype
+from sciops.mixers.quadrature import check_grid, quadrature
+from sciops.mixers.sequence.base import SequenceMixer, lengths_of, only_tokens
 
 
 class PoolState(NamedTuple):

@@ -11,21 +11,15 @@ from typing import Any
 from torch import nn
 
 from sciops._options import check_options, options_of
-from sciops.mixers.block_resolvent import BlockResolventAttention
 from sciops.mixers.convolution import Convolution
-from sciops.mixers.linear_attention import LinearAttention
-from sciops.mixers.polynomial import PolynomialMixer
 from sciops.mixers.pooling import MeanPool, NoMixer
 from sciops.mixers.recurrence import StructuredRecurrence
-from sciops.mixers.resolvent import ResolventAttention
-from sciops.mixers.self_attention import SelfAttention
+from sciops.mixers.resolvent import BlockResolventAttention, ResolventAttention
+from sciops.mixers.sequence import LinearAttention, PolynomialMixer, SelfAttention, StateSpaceMixer
 from sciops.mixers.slices import SliceAttention
 from sciops.mixers.spectral import SpectralMixer
-from sciops.mixers.state_space import StateSpaceMixer
 from sciops.mixers.traits import Traits
-from sciops.mixers.windows.full import FullAttention
-from sciops.mixers.windows.multipole import MultipoleAttention
-from sciops.mixers.windows.window import WindowAttention
+from sciops.mixers.windows import FullAttention, MultipoleAttention, WindowAttention
 
 MIXERS: dict[str, type[nn.Module]] = {
     "spectral": SpectralMixer,

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from sciops._compiling import kept, uncompiled
 from sciops.grids import Grid
-from sciops.mixers._bounds import UP, expect_linear
-from sciops.mixers._precision import full_precision
+from sciops.mixers.bounds import UP, expect_linear
+from sciops.mixers.precision import full_precision
 
 _EMPTY = 1e-8  # share of the points below which a slice counts as empty and its token goes to zero
 _TEMPERATURES = (0.1, 5.0)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops._compiling import constant, kept
-from sciops.mixers._precision import full_precision
+from sciops.mixers.precision import full_precision
 from sciops.models.apply import check_tensor
 
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from sciops.mixers import BlockResolventAttention, ResolventAttention
-from sciops.mixers._block_layout import block_size
-from sciops.mixers.block_resolvent import multiply_adds
+from sciops.mixers.resolvent.block_attention import multiply_adds
+from sciops.mixers.resolvent.block_layout import block_size
 from studies.kit.timing import interleaved, ratio, relative_difference
 
 CONTESTANTS: dict[str, dict[str, Any] | None] = {

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sciops.grids import Grid, restrict
 from sciops.metrics import relative_l2
 from sciops.mixers import StateSpaceMixer
-from sciops.mixers.state_space import state_space_groups
+from sciops.mixers.sequence.state_space import state_space_groups
 from sciops.models import Operator
 from sciops.models.fno import fno
 from sciops.pde import burgers

@@ -9,11 +9,11 @@ import torch
 
 from sciops.grids import Grid
 from sciops.mixers import BlockResolventAttention, ResolventAttention
-from sciops.mixers._block_exact import exact
-from sciops.mixers._block_layout import block_size, in_blocks, tile_order
-from sciops.mixers._block_routes import Blocks, routes_of
-from sciops.mixers._block_solve import applied, structured_solve
-from sciops.mixers.block_resolvent import multiply_adds
+from sciops.mixers.resolvent.block_attention import multiply_adds
+from sciops.mixers.resolvent.block_exact import exact
+from sciops.mixers.resolvent.block_layout import block_size, in_blocks, tile_order
+from sciops.mixers.resolvent.block_routes import Blocks, routes_of
+from sciops.mixers.resolvent.block_solve import applied, structured_solve
 from sciops.models import Operator
 
 HEADS, D = 2, 3

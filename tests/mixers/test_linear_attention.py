@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from sciops.grids import Grid
-from sciops.mixers import LinearAttention, MeanPool, NoMixer, linear_attention
+from sciops.mixers import LinearAttention, MeanPool, NoMixer
+from sciops.mixers.sequence import linear_attention
 from sciops.models import Operator
 from sciops.models.sequence import SequenceStack
 

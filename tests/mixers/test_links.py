@@ -7,7 +7,7 @@ from itertools import count, takewhile
 import pytest
 import torch
 
-from sciops.mixers._links import Links, lattice
+from sciops.mixers.recurrence.links import Links, lattice
 
 FORMULAS = {"powers": lambda k: 2**k, "squares": lambda k: k * k + 1, "dense": lambda k: k + 1}
 RISING = (1, 4, 5, 11, 100, 1000)

@@ -8,9 +8,9 @@ import torch
 
 from sciops.grids import Grid
 from sciops.mixers import PolynomialMixer
-from sciops.mixers._running_means import running_means
-from sciops.mixers.polynomial import PolynomialState
 from sciops.mixers.sequence import copied
+from sciops.mixers.sequence.polynomial import PolynomialState
+from sciops.mixers.sequence.running_means import running_means
 from sciops.models import Operator
 from sciops.models.sequence import SequenceStack
 
@@ -157,7 +157,7 @@ def test_a_block_sees_itself_whole(options, block):
 @pytest.mark.parametrize("rope", [False, True])
 @pytest.mark.parametrize("chunk", [2, None])
 def test_blocks_go_on_a_whole_number_at_a_time(rope, chunk, monkeypatch):
-    monkeypatch.setattr("sciops.mixers.polynomial._LEAST", 1)
+    monkeypatch.setattr("sciops.mixers.sequence.polynomial._LEAST", 1)
     x, mixer = tokens(3), made(causal=True, block=4, rope=rope, chunk=chunk)
     expected = mixer(x)
     state, parts = None, []
@@ -329,7 +329,7 @@ def test_clipped_units_have_gradients_off_their_kinks():
 @pytest.mark.parametrize("block", [None, 3])
 def test_long_sequences_by_stretches_are_the_same(options, block, monkeypatch):
     """Outputs and gradients, of second order too, whatever is worked on at a time and computed again."""
-    monkeypatch.setattr("sciops.mixers.polynomial._LEAST", 1)
+    monkeypatch.setattr("sciops.mixers.sequence.polynomial._LEAST", 1)
     x = tokens(n=N).requires_grad_()
     mask = torch.arange(N) < torch.tensor([[N], [8]])
     for causal in (True,) if block else (False, True):

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from sciops.mixers import StructuredRecurrence
-from sciops.mixers._linked import linked_products, products
-from sciops.mixers._links import Links
+from sciops.mixers.recurrence.linked import linked_products, products
+from sciops.mixers.recurrence.links import Links
 from sciops.models import Operator
 
 PATTERNS = [
@@ -171,7 +171,7 @@ def test_a_sparse_pattern_of_all_tokens_is_the_dense_one():
 
 @pytest.mark.parametrize("tile", [64, 0])
 def test_products_along_links_have_the_right_gradients(tile, monkeypatch):
-    monkeypatch.setattr("sciops.mixers._linked._TILE", tile)
+    monkeypatch.setattr("sciops.mixers.recurrence.linked._TILE", tile)
     q, keys = drawn(2, 2, 5, 3).requires_grad_(), drawn(2, 2, 7, 3, seed=2).requires_grad_()
     for links in (torch.tensor([[-1, 0], [6, 2], [1, 1], [-1, -1], [3, 5]]), torch.randint(-1, 7, (2, 5, 2))):
         assert torch.autograd.gradcheck(linked_products, (q, keys, links))

@@ -7,7 +7,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 from sciops.mixers import ResolventAttention, SelfAttention
-from sciops.mixers._resolvent import iterations, resolvent
+from sciops.mixers.resolvent.dense import iterations, resolvent
 from sciops.models import Operator
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sciops.mixers import MIXERS, BlockResolventAttention, StructuredRecurrence, _linked, copied, recurrence
-from sciops.mixers._block_exact import exact
-from sciops.mixers._block_solve import Routes, structured_solve
-from sciops.mixers._linked import linked_products
-from sciops.mixers._resolvent import resolvent
-from sciops.mixers.token_mixing import linked_solution
+from sciops.mixers import MIXERS, BlockResolventAttention, StructuredRecurrence, copied
+from sciops.mixers.recurrence import linked, structured
+from sciops.mixers.recurrence.linked import linked_products
+from sciops.mixers.recurrence.token_mixing import linked_solution
+from sciops.mixers.resolvent.block_exact import exact
+from sciops.mixers.resolvent.block_solve import Routes, structured_solve
+from sciops.mixers.resolvent.dense import resolvent
 
 CHANNELS = 8
 CAUSAL = [
@@ -152,8 +153,8 @@ def test_a_dense_recurrence_goes_on_without_a_loop_over_tokens(coefficients, mon
     x, more, lengths = drawn(3, 140, CHANNELS), drawn(3, 70, CHANNELS, seed=2), (140, 1, 90)
     mask = torch.arange(140) < torch.tensor(lengths)[:, None]
     _, state = mixer.prefill(torch.where(mask[..., None], x, 1e3), mask=mask)
-    calls, gather = [], _linked.gathered
-    for module in (_linked, recurrence):
+    calls, gather = [], linked.gathered
+    for module in (linked, structured):
         monkeypatch.setattr(module, "gathered", lambda *args: calls.append(args) or gather(*args))
     y, after = mixer.prefill(more, copied(state))
     assert not calls

@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from sciops.mixers import solve_links, solve_mixing
-from sciops.mixers._links import Links
-from sciops.mixers.token_mixing import linked_matrix
+from sciops.mixers.recurrence.links import Links
+from sciops.mixers.recurrence.token_mixing import linked_matrix
 
 N, D = 23, 4
 

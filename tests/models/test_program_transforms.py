@@ -9,7 +9,7 @@ from torch.func import grad, vmap
 import sciops
 from sciops._compiling import kept
 from sciops.mixers import LinearAttention
-from sciops.mixers._block_layout import in_blocks
+from sciops.mixers.resolvent.block_layout import in_blocks
 from studies.program_transforms.cells import filled
 from studies.program_transforms.instances import subjects
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from sciops._compiling import transformed
-from sciops.mixers._precision import full_precision
+from sciops.mixers.precision import full_precision
 
 _TILE = 64  # keys up to which all products are cheaper than those along links, column by column
 

@@ -9,12 +9,12 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sciops.mixers._bounds import SCORES
-from sciops.mixers._linked import gathered, linked_products
-from sciops.mixers._links import Links, offsets_of, slots_of
-from sciops.mixers._precision import full_precision, working_dtype
-from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens, put
-from sciops.mixers.token_mixing import linked_solution, solve_mixing
+from sciops.mixers.bounds import SCORES
+from sciops.mixers.precision import full_precision, working_dtype
+from sciops.mixers.recurrence.linked import gathered, linked_products
+from sciops.mixers.recurrence.links import Links, offsets_of, slots_of
+from sciops.mixers.recurrence.token_mixing import linked_solution, solve_mixing
+from sciops.mixers.sequence.base import SequenceMixer, lengths_of, only_tokens, put
 
 _BIASES = 128  # offsets with a bias of their own; those after share the last
 

@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from sciops.mixers._linked import linked_solve
-from sciops.mixers._precision import full_precision, working_dtype
+from sciops.mixers.precision import full_precision, working_dtype
+from sciops.mixers.recurrence.linked import linked_solve
 
 
 def solve_mixing(

@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sciops.mixers._bounds import SCORES
-from sciops.mixers._precision import full_precision, working_dtype
-from sciops.mixers._resolvent import iterations, resolvent, solve
-from sciops.mixers.self_attention import alibi_slopes, check_heads, rotated
-from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens, put
+from sciops.mixers.bounds import SCORES
+from sciops.mixers.precision import full_precision, working_dtype
+from sciops.mixers.resolvent.dense import iterations, resolvent, solve
+from sciops.mixers.sequence.base import SequenceMixer, lengths_of, only_tokens, put
+from sciops.mixers.sequence.self_attention import alibi_slopes, check_heads, rotated
 
 LEARNED_LIMIT = 0.999  # of a learned γ, so that 1/(1 − γ), the condition number, stays bounded
 

@@ -9,16 +9,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.mixers._block_decoding import BlockState, prefilled, stepped
-from sciops.mixers._block_exact import exact
-from sciops.mixers._block_layout import backwards, block_size, in_blocks, tile_order
-from sciops.mixers._block_routes import Blocks, routes_of
-from sciops.mixers._block_solve import Routes, applied, lifted, reduced, spread, structured_solve, summaries
-from sciops.mixers._bounds import SCORES
-from sciops.mixers._precision import full_precision
-from sciops.mixers._resolvent import iterations, solve, unstable
-from sciops.mixers.resolvent import ResolventAttention, ResolventState
-from sciops.mixers.sequence import lengths_of
+from sciops.mixers.bounds import SCORES
+from sciops.mixers.precision import full_precision
+from sciops.mixers.resolvent.attention import ResolventAttention, ResolventState
+from sciops.mixers.resolvent.block_decoding import BlockState, prefilled, stepped
+from sciops.mixers.resolvent.block_exact import exact
+from sciops.mixers.resolvent.block_layout import backwards, block_size, in_blocks, tile_order
+from sciops.mixers.resolvent.block_routes import Blocks, routes_of
+from sciops.mixers.resolvent.block_solve import Routes, applied, lifted, reduced, spread, structured_solve, summaries
+from sciops.mixers.resolvent.dense import iterations, solve, unstable
+from sciops.mixers.sequence.base import lengths_of
 
 
 class BlockResolventAttention(ResolventAttention):

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from sciops.mixers._block_layout import block_size
-from sciops.mixers._block_routes import Before, Blocks, routes_of
-from sciops.mixers._precision import full_precision
-from sciops.mixers._resolvent import unstable
-from sciops.mixers.sequence import lengths_of, only_tokens, put
+from sciops.mixers.precision import full_precision
+from sciops.mixers.resolvent.block_layout import block_size
+from sciops.mixers.resolvent.block_routes import Before, Blocks, routes_of
+from sciops.mixers.resolvent.dense import unstable
+from sciops.mixers.sequence.base import lengths_of, only_tokens, put
 
 
 class BlockState(NamedTuple):

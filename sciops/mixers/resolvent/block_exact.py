@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from sciops._compiling import transformed
-from sciops.mixers._precision import full_precision
-from sciops.mixers._resolvent import resolvent, solve
+from sciops.mixers.precision import full_precision
+from sciops.mixers.resolvent.dense import resolvent, solve
 
 
 def exact(

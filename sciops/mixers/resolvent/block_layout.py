@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sciops.mixers._padding import padded
+from sciops.mixers.padding import padded
 
 
 def block_size(block: int | str, level: int, n: int) -> int:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sciops.mixers._block_solve import Routes, summaries
+from sciops.mixers.resolvent.block_solve import Routes, summaries
 
 
 class Blocks(NamedTuple):

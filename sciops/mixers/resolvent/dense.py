@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sciops._compiling import transformed
-from sciops.mixers._precision import full_precision
+from sciops.mixers.precision import full_precision
 
 _SMALL = 0.1  # below, (X − V)/γ would lose digits to cancellation
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.mixers._exponential_sums import expm1, exponential_sum, phi
+from sciops.mixers.sequence.exponential_sums import expm1, exponential_sum, phi
 
 _STEEPEST = 50.0  # |a| ≤ 50: Re A = −e^a stays below 0 and finite in float32
 

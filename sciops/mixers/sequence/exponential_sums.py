@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from sciops._compiling import transformed
-from sciops.mixers._padding import padded
+from sciops.mixers.padding import padded
 
 
 def exponential_sum(coefficients: Tensor, rates: Tensor, length: int) -> Tensor:

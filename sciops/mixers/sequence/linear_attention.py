@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from sciops._compiling import constant, kept, transformed
-from sciops.mixers._bounds import PRODUCTS
-from sciops.mixers._padding import padded
-from sciops.mixers._precision import full_precision, working_dtype
-from sciops.mixers._quadrature import check_grid, quadrature
-from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens
+from sciops.mixers.bounds import PRODUCTS
+from sciops.mixers.padding import padded
+from sciops.mixers.precision import full_precision, working_dtype
+from sciops.mixers.quadrature import check_grid, quadrature
+from sciops.mixers.sequence.base import SequenceMixer, lengths_of, only_tokens
 
 _CHUNK = 64  # tokens whose scores with one another are computed
 _STRETCH = 64 * _CHUNK  # tokens whose chunks are computed at once

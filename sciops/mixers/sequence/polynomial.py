@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from sciops.grids import Grid
-from sciops.mixers._bounds import PRODUCTS
-from sciops.mixers._padding import padded
-from sciops.mixers._polynomial_features import PolynomialFeatures
-from sciops.mixers._precision import full_precision, working_dtype
-from sciops.mixers._quadrature import check_grid, quadrature
-from sciops.mixers._running_means import running_means
-from sciops.mixers._stretches import in_stretches
-from sciops.mixers.self_attention import rotated
-from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens
+from sciops.mixers.bounds import PRODUCTS
+from sciops.mixers.padding import padded
+from sciops.mixers.precision import full_precision, working_dtype
+from sciops.mixers.quadrature import check_grid, quadrature
+from sciops.mixers.sequence.base import SequenceMixer, lengths_of, only_tokens
+from sciops.mixers.sequence.polynomial_features import PolynomialFeatures
+from sciops.mixers.sequence.running_means import running_means
+from sciops.mixers.sequence.segments import in_stretches
+from sciops.mixers.sequence.self_attention import rotated
 
 # torch's own hardsigmoid has no second derivative
 _GATES = {"sigmoid": torch.sigmoid, "hardsigmoid": lambda x: (x / 6 + 0.5).clamp(0, 1)}

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.mixers._precision import working_dtype
+from sciops.mixers.precision import working_dtype
 
 
 class PolynomialFeatures(nn.Module):

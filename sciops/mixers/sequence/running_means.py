@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sciops.mixers._padding import padded
+from sciops.mixers.padding import padded
 
 _BLOCK = 32  # tokens summed by one triangle
 

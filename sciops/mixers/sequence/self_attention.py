@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.mixers._bounds import UP, expect_linear
-from sciops.mixers._padding import padded
-from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens, put, tail
+from sciops.mixers.bounds import UP, expect_linear
+from sciops.mixers.padding import padded
+from sciops.mixers.sequence.base import SequenceMixer, lengths_of, only_tokens, put, tail
 from sciops.mixers.softmax_attention import attended
 
 _WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once

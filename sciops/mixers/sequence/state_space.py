@@ -8,13 +8,13 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sciops.mixers._bounds import PRODUCTS
-from sciops.mixers._diagonal_kernel import DiagonalKernel, circular
-from sciops.mixers._exponential_sums import exponential_sum, weighted_past
-from sciops.mixers._long_convolution import convolved, fast_length
-from sciops.mixers._precision import full_precision, working_dtype
-from sciops.mixers._quadrature import check_grid
-from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens
+from sciops.mixers.bounds import PRODUCTS
+from sciops.mixers.precision import full_precision, working_dtype
+from sciops.mixers.quadrature import check_grid
+from sciops.mixers.sequence.base import SequenceMixer, lengths_of, only_tokens
+from sciops.mixers.sequence.diagonal_kernel import DiagonalKernel, circular
+from sciops.mixers.sequence.exponential_sums import exponential_sum, weighted_past
+from sciops.mixers.sequence.long_convolution import convolved, fast_length
 
 _CHUNK = 16_384  # tokens of a prefill that are convolved at once; a state joins the chunks
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from sciops._compiling import exporting
 from sciops.grids import Grid
-from sciops.mixers import _fourier, _walls
-from sciops.mixers._precision import full_precision, working_dtype
+from sciops.mixers.precision import full_precision, working_dtype
+from sciops.mixers.spectral import fourier, walls
 from sciops.mixers.traits import Traits
 
 _GAIN = 0.1  # root-mean-square gain per mode at the start
@@ -182,7 +182,7 @@ class SpectralMixer(nn.Module):
 class FourierModes(nn.Module):
     """irfft(R · rfft(x)) on the kept modes."""
 
-    method: _fourier.Method = "auto"
+    method: fourier.Method = "auto"
 
     def __init__(self, channels, out_channels, modes, diagonal, clip, compat_shift) -> None:
         super().__init__()
@@ -207,14 +207,14 @@ class FourierModes(nn.Module):
         weight = weight.to(x.dtype)
         # ONNX has no complex numbers: exported programs hold products alone
         place = x.dtype, x.device, "product" if exporting() else self.method
-        leading, analysis, synthesis = _fourier.tables(sizes, modes, *place)
-        z = _fourier.transform(x, leading, analysis)
+        leading, analysis, synthesis = fourier.tables(sizes, modes, *place)
+        z = fourier.transform(x, leading, analysis)
         shape = z.shape[:-1]
         z = z.flatten(2, -2)
         if self.shared is None:
-            z = _fourier.multiply(z, weight.reshape(z.shape[2], x.shape[-1], -1))
+            z = fourier.multiply(z, weight.reshape(z.shape[2], x.shape[-1], -1))
         else:
-            z = _fourier.scale(z @ self.shared.to(x.dtype), weight.reshape(z.shape[2], 2, -1))
+            z = fourier.scale(z @ self.shared.to(x.dtype), weight.reshape(z.shape[2], 2, -1))
         z = z.reshape(*shape, z.shape[-1])
         if self.compat_shift:
             shifted = list(modes)
@@ -222,8 +222,8 @@ class FourierModes(nn.Module):
                 if n % 2:
                     z = _lowered(z, axis + 2, k)
                     shifted[axis] = k + 1
-            leading, _, synthesis = _fourier.tables(sizes, tuple(shifted), *place)
-        return _fourier.transpose(z, sizes, leading, synthesis)
+            leading, _, synthesis = fourier.tables(sizes, tuple(shifted), *place)
+        return fourier.transpose(z, sizes, leading, synthesis)
 
 
 class WallModes(nn.Module):
@@ -238,18 +238,18 @@ class WallModes(nn.Module):
         self.shared = nn.Parameter(torch.randn(channels, out_channels) / math.sqrt(channels)) if diagonal else None
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
-        most = _walls.fitting_modes(grid, self.kind)
-        modes = fit_modes(self.modes, most, grid.shape, self.clip, _walls.least_points(grid, self.kind, self.modes))
+        most = walls.fitting_modes(grid, self.kind)
+        modes = fit_modes(self.modes, most, grid.shape, self.clip, walls.least_points(grid, self.kind, self.modes))
         weight = self.weight if modes == self.modes else self.weight[tuple(slice(k) for k in modes)]
         weight = weight.to(x.dtype)
-        tables = _walls.wall_tables(grid, self.kind, modes, x.dtype, x.device)
-        z = _walls.analyse(x, tables)
+        tables = walls.wall_tables(grid, self.kind, modes, x.dtype, x.device)
+        z = walls.analyse(x, tables)
         if self.shared is None:
             flat = z.flatten(1, -2).transpose(0, 1)
             z = torch.bmm(flat, weight.reshape(flat.shape[0], x.shape[-1], -1)).transpose(0, 1)
         else:
             z = (z @ self.shared.to(x.dtype)) * weight
-        return _walls.synthesise(z.reshape(x.shape[0], *modes, z.shape[-1]), tables)
+        return walls.synthesise(z.reshape(x.shape[0], *modes, z.shape[-1]), tables)
 
 
 def fit_modes(modes, most, sizes, clip: bool, least) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sciops.mixers._bounds import UP
+from sciops.mixers.bounds import UP
 from sciops.mixers.windows.cpu.attention import Work
 from sciops.mixers.windows.cpu.pyramid import Pyramid, banded_pyramid
 from sciops.mixers.windows.sampling import averaged, coarsened, copied, refined, rows_of

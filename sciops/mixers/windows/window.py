@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops._compiling import symbolic, transformed
-from sciops.mixers._bounds import UP, expect_linear
+from sciops.mixers.bounds import UP, expect_linear
 from sciops.mixers.traits import Traits
 from sciops.mixers.windows.cpu.attention import Work, banded_attention
 from sciops.mixers.windows.cpu.memory import cells_in_cache

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from sciops.mixers._precision import full_precision, working_dtype
+from sciops.mixers.precision import full_precision, working_dtype
 
 
 def stacked(x: Tensor, count: int) -> Tensor:
