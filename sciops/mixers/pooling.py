@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sciops.mixers.bounds import UP
 from sciops.mixers.precision import working_dtype
-from sciops.mixers.quadrature import check_grid, quadrature
+from sciops.mixers.quadrature import quadrature
 from sciops.mixers.sequence.base import SequenceMixer, lengths_of, only_tokens
 
 
@@ -43,8 +43,7 @@ class MeanPool(SequenceMixer):
 
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
         if self.causal:
-            return self._causal(x, mask, None)[0]
-        check_grid(x, grid)
+            return self.extend(x, None, mask)[0]
         s = self._summaries(x, mask)
         weights = quadrature(grid, s.dtype, s.device)
         if weights is None:
@@ -56,20 +55,7 @@ class MeanPool(SequenceMixer):
             mean = (weights @ s).unsqueeze(1) / torch.where(size > 0, size, 1.0)
         return self._read(x, mean)
 
-    def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
-        check_grid(x, grid)
-        return super().mix_grid(x, grid)
-
-    def prefill(
-        self, x: Tensor, state: PoolState | None = None, *, mask: Tensor | None = None
-    ) -> tuple[Tensor, PoolState]:
-        if not self.causal:
-            return super().prefill(x, state, mask=mask)
-        mask = self.check_stretch(x, mask, state)
-        y, state = self._causal(x, mask, state)
-        return only_tokens(y, mask), state
-
-    def _causal(self, x: Tensor, mask: Tensor | None, state: PoolState | None) -> tuple[Tensor, PoolState]:
+    def extend(self, x: Tensor, state: PoolState | None, mask: Tensor | None) -> tuple[Tensor, PoolState]:
         s, lengths = self._summaries(x, mask), lengths_of(x, mask)
         if state is None:
             state = PoolState(s.new_zeros(s.shape[0], s.shape[-1]), torch.zeros_like(lengths))
@@ -79,8 +65,7 @@ class MeanPool(SequenceMixer):
         return self._read(x, sums[:, 1:] / at.unsqueeze(-1)), after
 
     def _summaries(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        s = F.gelu(self.of_summary(x)).to(working_dtype(x))
-        return only_tokens(s, mask)
+        return only_tokens(F.gelu(self.of_summary(x)).to(working_dtype(x)), mask)
 
     def _read(self, x: Tensor, mean: Tensor) -> Tensor:
         return self.out(F.gelu(self.of_token(x) + self.of_mean(mean.to(x.dtype))))
@@ -123,7 +108,5 @@ class NoMixer(SequenceMixer):
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
         return 0 * x
 
-    def prefill(self, x: Tensor, state: NoState | None = None, *, mask: Tensor | None = None) -> tuple[Tensor, NoState]:
-        if not self.causal:
-            return super().prefill(x, state, mask=mask)
-        return 0 * only_tokens(x, self.check_stretch(x, mask, state)), NoState()
+    def extend(self, x: Tensor, state: NoState | None, mask: Tensor | None) -> tuple[Tensor, NoState]:
+        return 0 * x, NoState()

@@ -183,7 +183,7 @@ def test_tokens_that_do_not_fit_are_named(name, options):
         mixer.step(x)
     with pytest.raises(ValueError, match="expected one token"):
         mixer.step(x[:, 0, :4], state)
-    with pytest.raises(ValueError, match=r"expected a stretch \(batch, n, 8 channels\)"):
+    with pytest.raises(ValueError, match=r"expected a segment \(batch, n, 8 channels\)"):
         mixer.prefill(x.reshape(3, 2, 3, CHANNELS), state)
     for call in (lambda: mixer.step(x[:2, 0], state), lambda: mixer.prefill(x[:2], state)):
         with pytest.raises(ValueError, match="x has 2 sequences, the state 3: .*`selected`"):

@@ -10,13 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from sciops.mixers.bounds import SCORES
+from sciops.mixers.checks import check_choice, check_heads
 from sciops.mixers.precision import full_precision, working_dtype
 from sciops.mixers.recurrence.linked import gathered, linked_products
 from sciops.mixers.recurrence.links import Links, offsets_of, slots_of
 from sciops.mixers.recurrence.token_mixing import linked_solution, solve_mixing
-from sciops.mixers.sequence.base import SequenceMixer, lengths_of, only_tokens, put
+from sciops.mixers.sequence.base import SequenceMixer, lengths_of, put
 
 _BIASES = 128  # offsets with a bias of their own; those after share the last
+
+Coefficients = Literal["softmax", "chacal"]
+Merge = Literal["sum", "concatenate"]
 
 
 class RecurrenceState(NamedTuple):
@@ -79,21 +83,18 @@ class StructuredRecurrence(SequenceMixer):
         pattern: str | Sequence[int] = "powers",
         order: int = 4,
         cache_efficient: bool = False,
-        coefficients: Literal["softmax", "chacal"] = "softmax",
+        coefficients: Coefficients = "softmax",
         gamma: float = 0.9,
         causal: bool = False,
-        merge: Literal["sum", "concatenate"] = "sum",
+        merge: Merge = "sum",
         rows: bool = True,
     ) -> None:
         super().__init__(channels, causal=causal)
-        if heads < 1 or channels % heads:
-            raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
-        if coefficients not in ("softmax", "chacal"):
-            raise ValueError(f"coefficients={coefficients!r}: expected 'softmax' or 'chacal'")
+        check_heads(channels, heads)
+        check_choice("coefficients", coefficients, Coefficients)
         if not 0.05 <= gamma < 1:
             raise ValueError(f"gamma={gamma}: expected 0.05 ≤ γ < 1")
-        if merge not in ("sum", "concatenate"):
-            raise ValueError(f"merge={merge!r}: expected 'sum' or 'concatenate'")
+        check_choice("merge", merge, Merge)
         if pattern == "dense" and cache_efficient:
             raise ValueError("pattern='dense' is linked to all tokens: cache_efficient=True needs another pattern")
         offsets = offsets_of(pattern, order)
@@ -115,13 +116,8 @@ class StructuredRecurrence(SequenceMixer):
     def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
         return self._both(x.flatten(1, -2), None, x.shape[-2] if self.rows else None).reshape(x.shape)
 
-    def prefill(
-        self, x: Tensor, state: RecurrenceState | None = None, *, mask: Tensor | None = None
-    ) -> tuple[Tensor, RecurrenceState]:
-        if not self.causal:
-            return super().prefill(x, state, mask=mask)
-        mask, n = self.check_stretch(x, mask, state), x.shape[1]
-        x, lengths = only_tokens(x, mask), lengths_of(x, mask)
+    def extend(self, x: Tensor, state: RecurrenceState | None, mask: Tensor | None) -> tuple[Tensor, RecurrenceState]:
+        n, lengths = x.shape[1], lengths_of(x, mask)
         q, k, v, itself = self._projected(x)
         itself = itself[0]
         if state is None:
@@ -147,14 +143,11 @@ class StructuredRecurrence(SequenceMixer):
                 gathered(part, slots).masked_fill((slots < 0)[:, None, :, None], 0).transpose(1, 2)
                 for part in (keys, outputs)
             )
-        out = self._merged(y, x.dtype)
-        out = only_tokens(out, mask)
-        return out, RecurrenceState(keys, outputs, kept, new_count, longest)
+        return self._merged(y, x.dtype), RecurrenceState(keys, outputs, kept, new_count, longest)
 
-    def step(self, x: Tensor, state: RecurrenceState | None = None) -> tuple[Tensor, RecurrenceState]:
-        if state is None or not self.causal:
-            return super().step(x, state)
-        self.check_step(x, state)
+    def advance(self, x: Tensor, state: RecurrenceState | None) -> tuple[Tensor, RecurrenceState]:
+        if state is None:
+            return super().advance(x, state)
         q, k, v, itself = self._projected(x.unsqueeze(1))
         linked = self.links.table(state.count[:, None], state.longest)
         slots = slots_of(linked, state.at, state.count, state.keys.shape[1])

@@ -7,13 +7,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from sciops.mixers.checks import check_choice
 from sciops.mixers.precision import full_precision, working_dtype
 from sciops.mixers.recurrence.linked import linked_solve
 
+Method = Literal["solve", "powers"]
 
-def solve_mixing(
-    a: Tensor, b: Tensor, x: Tensor, *, method: Literal["solve", "powers"] = "solve", diagonal: bool = False
-) -> Tensor:
+
+def solve_mixing(a: Tensor, b: Tensor, x: Tensor, *, method: Method = "solve", diagonal: bool = False) -> Tensor:
     """Y = (I − B)^{-1} A X, that is y_i = Σ_j α_{ij} x_j + Σ_{j<i} β_{ij} y_j.
 
     a : (…, n, n), or with diagonal=True (…, n), the diagonal of A
@@ -32,8 +33,7 @@ def solve_mixing(
             f"a {tuple(a.shape)}, b {tuple(b.shape)}, x {tuple(x.shape)}: expected b (…, n, n) for x (…, n, d), and a "
             "(…, n, n), or (…, n) with diagonal=True"
         )
-    if method not in ("solve", "powers"):
-        raise ValueError(f"method={method!r}: expected 'solve' or 'powers'")
+    check_choice("method", method, Method)
     if (a.is_complex() or b.is_complex()) and not x.is_complex():
         both = torch.promote_types(a.dtype, b.dtype)
         raise TypeError(f"a of {a.dtype} and b of {b.dtype} with x of {x.dtype}: expected a complex x, x.to({both})")
@@ -85,11 +85,3 @@ def linked_solution(alpha: Tensor, weights: Tensor, links: Tensor, x: Tensor, ch
     dtype = working_dtype(x)
     with full_precision(x):
         return linked_solve(alpha.to(dtype), weights.to(dtype), links, x.to(dtype), chunk).to(x.dtype)
-
-
-def linked_matrix(weights: Tensor, links: Tensor) -> Tensor:
-    """B (batch, heads, n, n) of weights (batch, heads, n, r) at links (n, r) or (batch, n, r), −1 left out."""
-    n = weights.shape[-2]
-    links = (links if links.ndim == 2 else links.unsqueeze(1)).expand_as(weights)
-    b = weights.new_zeros(*weights.shape[:-1], n)
-    return b.scatter_add(-1, links.clamp(min=0), weights.masked_fill(links < 0, 0))

@@ -9,12 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from sciops.mixers.bounds import SCORES
+from sciops.mixers.checks import check_choice
 from sciops.mixers.precision import full_precision, working_dtype
 from sciops.mixers.resolvent.dense import iterations, resolvent, solve
-from sciops.mixers.sequence.base import SequenceMixer, lengths_of, only_tokens, put
-from sciops.mixers.sequence.self_attention import alibi_slopes, check_heads, rotated
+from sciops.mixers.sequence.base import SequenceMixer, lengths_of, put
+from sciops.mixers.sequence.self_attention import Positions, alibi_slopes, check_positions, rotated
 
 LEARNED_LIMIT = 0.999  # of a learned γ, so that 1/(1 − γ), the condition number, stays bounded
+
+Bidirectional = Literal["sum", "fixed_point", "dense"]
 
 
 class ResolventState(NamedTuple):
@@ -60,18 +63,23 @@ class ResolventAttention(SequenceMixer):
         gamma: float | Literal["learned"] = 0.9,
         causal: bool = False,
         strict: bool = False,
-        positions: Literal["none", "rope", "alibi"] = "none",
-        bidirectional: Literal["sum", "fixed_point", "dense"] = "sum",
+        positions: Positions = "none",
+        bidirectional: Bidirectional = "sum",
         tolerance: float = 1e-6,
     ) -> None:
         super().__init__(channels, causal=causal)
-        check_options(channels, heads, gamma, positions, bidirectional, tolerance)
+        check_positions(channels, heads, positions)
+        check_choice("bidirectional", bidirectional, Bidirectional)
+        if gamma != "learned" and (isinstance(gamma, str) or not 0 <= gamma < 1):
+            raise ValueError(f"gamma={gamma!r}: expected 0 ≤ γ < 1 or 'learned'")
+        if not 0 < tolerance < 1:
+            raise ValueError(f"tolerance={tolerance}: expected 0 < tolerance < 1")
         self.heads, self.gamma, self.strict, self.positions = heads, gamma, strict, positions
         self.bidirectional, self.tolerance = bidirectional, tolerance
         self.qkv = nn.Linear(channels, 3 * channels, bias=False)
         self.out = nn.Linear(channels, channels)
         if gamma == "learned":
-            self.gate = nn.Parameter(first_gate(heads))
+            self.gate = nn.Parameter(torch.full((heads, 1, 1), math.log(0.9 / (LEARNED_LIMIT - 0.9))))
         if positions == "alibi":
             self.register_buffer("slopes", alibi_slopes(heads), persistent=False)
 
@@ -94,13 +102,8 @@ class ResolventAttention(SequenceMixer):
                 y = resolvent(A, v, gamma, how)
         return self._merged(y, x)
 
-    def prefill(
-        self, x: Tensor, state: ResolventState | None = None, *, mask: Tensor | None = None
-    ) -> tuple[Tensor, ResolventState]:
-        if not self.causal:
-            return super().prefill(x, state, mask=mask)
-        mask = self.check_stretch(x, mask, state)
-        x, lengths, n = only_tokens(x, mask), lengths_of(x, mask), x.shape[1]
+    def extend(self, x: Tensor, state: Any, mask: Tensor | None) -> tuple[Tensor, Any]:
+        lengths, n = lengths_of(x, mask), x.shape[1]
         count = torch.zeros_like(lengths) if state is None else state.count
         longest = 0 if state is None else state.longest
         q, k, v = self._projected(x, count)
@@ -113,18 +116,16 @@ class ResolventAttention(SequenceMixer):
                 before = torch.arange(longest, device=x.device).expand(x.shape[0], -1)
                 known = (before < count[:, None])[:, None].expand(-1, n, -1)
                 seen = torch.cat([known, past.expand(x.shape[0], n, n)], -1)
-                keys = torch.cat([heads_first(state.keys[:, :longest]).to(k.dtype), k], 2)
+                keys = torch.cat([state.keys[:, :longest].transpose(1, 2).to(k.dtype), k], 2)
                 A = self._attention(q, keys, at[..., None], torch.cat([before, at], -1)[:, None], seen)
-                A, known = A[..., longest:], A[..., :longest] @ heads_first(state.z[:, :longest]).to(v.dtype)
+                A, known = A[..., longest:], A[..., :longest] @ state.z[:, :longest].transpose(1, 2).to(v.dtype)
                 y = solve(A, known + (1 - gamma) * (A @ v), gamma, "lower")
             else:
                 y = self._past(q, k, v, gamma)
             z = gamma * y + (1 - gamma) * v
         old = (None, None) if state is None else (state.keys, state.z)
-        keys, z = (put(before, heads_last(new), count, longest) for before, new in zip(old, (k, z)))
-        y = self._merged(y, x)
-        y = only_tokens(y, mask)
-        return y, ResolventState(keys, z, count + lengths, longest + n)
+        keys, z = (put(before, new.transpose(1, 2), count, longest) for before, new in zip(old, (k, z)))
+        return self._merged(y, x), ResolventState(keys, z, count + lengths, longest + n)
 
     def _past(self, q: Tensor, k: Tensor, v: Tensor, gamma: Tensor | float) -> Tensor:
         """Y with A over the tokens up to i, (batch, heads, n, d)."""
@@ -146,7 +147,7 @@ class ResolventAttention(SequenceMixer):
             at = torch.arange(x.shape[1], device=x.device)
             at = at if first is None else at + first[:, None]
             q, k = rotated(q, at), rotated(k, at)
-        return [heads_first(z) for z in (q, k, v)]
+        return [z.transpose(1, 2) for z in (q, k, v)]
 
     def _attention(self, q: Tensor, k: Tensor, i: Tensor, j: Tensor, seen: Tensor) -> Tensor:
         """softmax_j(q_i·k_j/√d − slope·|i − j|) over the j that i sees, 0 elsewhere: (batch, heads, n, m).
@@ -161,7 +162,7 @@ class ResolventAttention(SequenceMixer):
         return A * seen.any(-1, keepdim=True) if self.strict else A  # a row that sees none is 0
 
     def _merged(self, y: Tensor, x: Tensor) -> Tensor:
-        return self.out(heads_last(y).flatten(-2).to(x.dtype))
+        return self.out(y.transpose(1, 2).flatten(-2).to(x.dtype))
 
     def extra_repr(self) -> str:
         direction = "causal" if self.causal else self.bidirectional
@@ -173,31 +174,3 @@ def with_tokens(seen: Tensor, mask: Tensor | None, itself: Tensor) -> Tensor:
     if mask is None:
         return seen
     return torch.where(mask[:, :, None], seen & mask[:, None, :], itself)
-
-
-def heads_first(z: Tensor) -> Tensor:
-    """(batch, n, heads, d) → (batch, heads, n, d)."""
-    return z.transpose(1, 2)
-
-
-def heads_last(z: Tensor) -> Tensor:
-    """(batch, heads, n, d) → (batch, n, heads, d)."""
-    return z.transpose(1, 2)
-
-
-def first_gate(heads: int) -> Tensor:
-    """(heads, 1, 1) g with 0.999·sigmoid(g) = 0.9."""
-    return torch.full((heads, 1, 1), math.log(0.9 / (LEARNED_LIMIT - 0.9)))
-
-
-def check_options(
-    channels: int, heads: int, gamma: float | str, positions: str, bidirectional: str, tolerance: float
-) -> None:
-    """Raises ValueError for options that `ResolventAttention` refuses."""
-    check_heads(channels, heads, positions)
-    if gamma != "learned" and (isinstance(gamma, str) or not 0 <= gamma < 1):
-        raise ValueError(f"gamma={gamma!r}: expected 0 ≤ γ < 1 or 'learned'")
-    if bidirectional not in ("sum", "fixed_point", "dense"):
-        raise ValueError(f"bidirectional={bidirectional!r}: expected 'sum', 'fixed_point' or 'dense'")
-    if not 0 < tolerance < 1:
-        raise ValueError(f"tolerance={tolerance}: expected 0 < tolerance < 1")

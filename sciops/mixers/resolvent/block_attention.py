@@ -10,15 +10,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.mixers.bounds import SCORES
+from sciops.mixers.checks import check_choice
 from sciops.mixers.precision import full_precision
-from sciops.mixers.resolvent.attention import ResolventAttention, ResolventState
-from sciops.mixers.resolvent.block_decoding import BlockState, prefilled, stepped
+from sciops.mixers.resolvent.attention import Bidirectional, ResolventAttention
+from sciops.mixers.resolvent.block_decoding import prefilled, stepped
 from sciops.mixers.resolvent.block_exact import exact
 from sciops.mixers.resolvent.block_layout import backwards, block_size, in_blocks, tile_order
 from sciops.mixers.resolvent.block_routes import Blocks, routes_of
 from sciops.mixers.resolvent.block_solve import Routes, applied, lifted, reduced, spread, structured_solve, summaries
 from sciops.mixers.resolvent.dense import iterations, solve, unstable
 from sciops.mixers.sequence.base import lengths_of
+from sciops.mixers.sequence.self_attention import Positions
+
+Level = Literal[0, 1, 2]
+Combine = Literal["woodbury", "additive"]
+Query = Literal["first", "prev", "mean", None]
+Summary = Literal["mean", "learned"]
 
 
 class BlockResolventAttention(ResolventAttention):
@@ -58,15 +65,15 @@ class BlockResolventAttention(ResolventAttention):
         *,
         heads: int = 4,
         gamma: float | Literal["learned"] = 0.9,
-        level: Literal[0, 1, 2] = 1,
+        level: Level = 1,
         block: int | Literal["auto"] = "auto",
         overlap: bool = False,
-        combine: Literal["woodbury", "additive"] = "woodbury",
-        query: Literal["first", "prev", "mean"] | None = None,
-        summary: Literal["mean", "learned"] = "mean",
+        combine: Combine = "woodbury",
+        query: Query = None,
+        summary: Summary = "mean",
         causal: bool = False,
-        positions: Literal["none", "rope", "alibi"] = "none",
-        bidirectional: Literal["sum", "fixed_point", "dense"] = "sum",
+        positions: Positions = "none",
+        bidirectional: Bidirectional = "sum",
         tolerance: float = 1e-6,
     ) -> None:
         super().__init__(
@@ -78,7 +85,19 @@ class BlockResolventAttention(ResolventAttention):
             bidirectional=bidirectional,
             tolerance=tolerance,
         )
-        _check(level, block, combine, query, summary, causal, overlap, bidirectional)
+        for name, value, choices in (
+            ("level", level, Level),
+            ("combine", combine, Combine),
+            ("query", query, Query),
+            ("summary", summary, Summary),
+        ):
+            check_choice(name, value, choices)
+        if block != "auto" and (not isinstance(block, Integral) or block < 1):
+            raise ValueError(f"block={block!r}: expected a positive whole number of tokens or 'auto'")
+        if causal and query == "mean":
+            raise ValueError("query='mean' lets a token see later ones of its block: pass 'first' or 'prev'")
+        if overlap and not causal and bidirectional != "sum":
+            raise ValueError(f"overlap=True goes block after block: pass bidirectional='sum', not {bidirectional!r}")
         self.level, self.block, self.overlap, self.combine = level, block, overlap, combine
         self.query, self.summary = query or ("first" if causal else "mean"), summary
         if level == 1:
@@ -116,18 +135,11 @@ class BlockResolventAttention(ResolventAttention):
         places = order.flatten().argsort()[-shape.numel() :]  # −1 comes first
         return y[:, places].reshape(x.shape)
 
-    def prefill(
-        self, x: Tensor, state: Any = None, *, mask: Tensor | None = None
-    ) -> tuple[Tensor, BlockState | ResolventState]:
-        if self.level == 0 or not self.causal:
-            return super().prefill(x, state, mask=mask)
-        return prefilled(self, x, state, self.check_stretch(x, mask, state))
+    def extend(self, x: Tensor, state: Any, mask: Tensor | None) -> tuple[Tensor, Any]:
+        return super().extend(x, state, mask) if self.level == 0 else prefilled(self, x, state, mask)
 
-    def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, BlockState | ResolventState]:
-        if self.level == 0 or not self.causal or state is None:
-            return super().step(x, state)
-        self.check_step(x, state)
-        return stepped(self, x, state)
+    def advance(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        return super().advance(x, state) if self.level == 0 or state is None else stepped(self, x, state)
 
     def _mixed(self, x: Tensor, mask: Tensor | None, m: int, there: Tensor | None = None) -> Tensor:
         """there : (1, 1, K, m), which of the tokens stand for one, where they are tiles; with a mask they are all."""
@@ -253,31 +265,3 @@ def multiply_adds(
             parts = {"scores": (seen * m * m + rows * pairs) * d, "local": local, "blocks": far + reduced_system}
     counted = {name: heads * count for name, count in parts.items()}
     return counted | {"total": sum(counted.values())}
-
-
-def _check(
-    level: int,
-    block: int | str,
-    combine: str,
-    query: str | None,
-    summary: str,
-    causal: bool,
-    overlap: bool,
-    bidirectional: str,
-) -> None:
-    if level not in (0, 1, 2):
-        raise ValueError(f"level={level!r}: expected 0, 1 or 2")
-    if block != "auto" and (not isinstance(block, Integral) or block < 1):
-        raise ValueError(f"block={block!r}: expected a positive whole number of tokens or 'auto'")
-    if combine not in ("woodbury", "additive"):
-        raise ValueError(f"combine={combine!r}: expected 'woodbury' or 'additive'")
-    if query not in (None, "first", "prev", "mean"):
-        raise ValueError(f"query={query!r}: expected 'first', 'prev' or 'mean'")
-    if summary not in ("mean", "learned"):
-        raise ValueError(f"summary={summary!r}: expected 'mean' or 'learned'")
-    if causal and query == "mean":
-        raise ValueError(
-            "query='mean' lets a token see later ones of its block: pass 'first' or 'prev' with causal=True"
-        )
-    if overlap and not causal and bidirectional != "sum":
-        raise ValueError(f"overlap=True goes block after block: pass bidirectional='sum', not {bidirectional!r}")

@@ -11,7 +11,7 @@ from sciops.mixers.precision import full_precision
 from sciops.mixers.resolvent.block_layout import block_size
 from sciops.mixers.resolvent.block_routes import Before, Blocks, routes_of
 from sciops.mixers.resolvent.dense import unstable
-from sciops.mixers.sequence.base import lengths_of, only_tokens, put
+from sciops.mixers.sequence.base import lengths_of, put
 
 
 class BlockState(NamedTuple):
@@ -51,7 +51,7 @@ def empty_state(mixer: Any, x: Tensor, dtype: torch.dtype) -> BlockState:
 
 def prefilled(mixer: Any, x: Tensor, state: BlockState | None, mask: Tensor | None) -> tuple[Tensor, BlockState]:
     """A stretch: the unfinished blocks (and, with `overlap`, those before them) are taken up again, their x known."""
-    x, lengths, n = only_tokens(x, mask), lengths_of(x, mask), x.shape[1]
+    lengths, n = lengths_of(x, mask), x.shape[1]
     count = torch.zeros_like(lengths) if state is None else state.count
     q, k, v = mixer._projected(x, count)
     gates = mixer.gates(x, v.dtype)
@@ -93,7 +93,6 @@ def prefilled(mixer: Any, x: Tensor, state: BlockState | None, mask: Tensor | No
     at = (known[:, None] + torch.arange(n, device=x.device)).clamp(max=blocks * m - 1)
     y = y.flatten(2, 3).transpose(1, 2)
     y = mixer._merged(y.gather(1, _wide(at, y)).transpose(1, 2), x)
-    y = only_tokens(y, mask)
     kept = torch.cat([q, k, solved, u, rest[..., 1:]], -1).flatten(2, 3).transpose(1, 2)
     slots = torch.arange(ring.shape[1], device=x.device)
     position = after[:, None] - 1 - (after[:, None] - 1 - slots) % ring.shape[1]

@@ -9,18 +9,21 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.mixers.bounds import PRODUCTS
+from sciops.mixers.checks import check_choice
 from sciops.mixers.padding import padded
 from sciops.mixers.precision import full_precision, working_dtype
-from sciops.mixers.quadrature import check_grid, quadrature
+from sciops.mixers.quadrature import quadrature
 from sciops.mixers.sequence.base import SequenceMixer, lengths_of, only_tokens
-from sciops.mixers.sequence.polynomial_features import PolynomialFeatures
+from sciops.mixers.sequence.polynomial_features import Activation, PolynomialFeatures, Variant
 from sciops.mixers.sequence.running_means import running_means
-from sciops.mixers.sequence.segments import in_stretches
+from sciops.mixers.sequence.segments import in_segments
 from sciops.mixers.sequence.self_attention import rotated
 
 # torch's own hardsigmoid has no second derivative
 _GATES = {"sigmoid": torch.sigmoid, "hardsigmoid": lambda x: (x / 6 + 0.5).clamp(0, 1)}
-_LEAST = 256  # tokens of a stretch, however large the batch
+_LEAST = 256  # tokens of a segment, however large the batch
+
+Gate = Literal["sigmoid", "hardsigmoid"]
 
 
 class PolynomialState(NamedTuple):
@@ -69,11 +72,11 @@ class PolynomialMixer(SequenceMixer):
         *,
         degree: int = 2,
         expansion: float = 2,
-        variant: Literal["branch", "coefficients"] = "branch",
+        variant: Variant = "branch",
         causal: bool = False,
         block: int | None = None,
-        activation: Literal["gelu", "clipped", "identity"] | None = None,
-        gate: Literal["sigmoid", "hardsigmoid"] = "sigmoid",
+        activation: Activation = None,
+        gate: Gate = "sigmoid",
         gate_heads: int | None = None,
         groups: int = 1,
         rope: bool = False,
@@ -86,8 +89,7 @@ class PolynomialMixer(SequenceMixer):
                 raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
         if block is not None and not causal:
             raise ValueError(f"block={block}: blocks follow one another in time, pass causal=True")
-        if gate not in _GATES:
-            raise ValueError(f"gate={gate!r}: expected one of {', '.join(_GATES)}")
+        check_choice("gate", gate, Gate)
         width = round(expansion * channels)
         self.polynomial = PolynomialFeatures(
             channels, width, degree=degree, variant=variant, activation=activation, groups=groups
@@ -106,13 +108,12 @@ class PolynomialMixer(SequenceMixer):
 
     def mix(self, x: Tensor, mask: Tensor | None, grid: Grid | None) -> Tensor:
         if self.causal:
-            return self._scan(x, mask, None)[0]
+            return self.extend(x, None, mask)[0]
         return self._read(x, self._means(x, self._quadrature(x, mask, grid)))
 
     def mix_grid(self, x: Tensor, grid: Grid | None) -> Tensor:
         if self.rope:
             raise ValueError(f"rope=True counts tokens along one axis; x has shape {tuple(x.shape)}: pass rope=False")
-        check_grid(x, grid)
         return super().mix_grid(x, grid)
 
     def cross(self, x: Tensor, context: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -140,27 +141,13 @@ class PolynomialMixer(SequenceMixer):
             weights = mask.to(working_dtype(context))
         return self._read(x, self._means(context, weights))
 
-    def prefill(
-        self, x: Tensor, state: PolynomialState | None = None, *, mask: Tensor | None = None
-    ) -> tuple[Tensor, PolynomialState]:
-        if not self.causal:
-            return super().prefill(x, state, mask=mask)
-        mask = self.check_stretch(x, mask, state)
+    def extend(self, x: Tensor, state: PolynomialState | None, mask: Tensor | None) -> tuple[Tensor, PolynomialState]:
         if self.block and state is not None and (state.count % self.block).any():
             within = state.count[state.count % self.block > 0][0]
             raise ValueError(
-                f"a stretch begins at token {int(within)}, within a block of {self.block}: end every stretch but the "
+                f"a segment begins at token {int(within)}, within a block of {self.block}: end every segment but the "
                 "last with a whole block"
             )
-        y, state = self._scan(only_tokens(x, mask), mask, state)
-        return only_tokens(y, mask), state
-
-    def step(self, x: Tensor, state: PolynomialState | None = None) -> tuple[Tensor, PolynomialState]:
-        if self.block:
-            raise ValueError(f"block={self.block} tokens see one another: pass a whole block to prefill")
-        return super().step(x, state)
-
-    def _scan(self, x: Tensor, mask: Tensor | None, state: PolynomialState | None) -> tuple[Tensor, PolynomialState]:
         n, block = x.shape[1], self.block or 1
         if state is None:
             total = x.new_zeros(x.shape[0], self.features, dtype=working_dtype(x))
@@ -170,18 +157,23 @@ class PolynomialMixer(SequenceMixer):
         at = torch.arange(n, device=x.device)
         # all up to the end of its block, as far as there are tokens
         seen = torch.minimum(count[:, None] + (at // block + 1) * block, after[:, None]).clamp(min=1)
-        y, total = in_stretches(
+        y, total = in_segments(
             self,
             self._scanned,
             x,
-            size=max(1, self._stretch(x) // block) * block,
+            size=max(1, self._segment(x) // block) * block,
             carry=total,
             along=(mask, seen, count[:, None] + at if self.rope else None),
         )
         return y, PolynomialState(total, after)
 
+    def advance(self, x: Tensor, state: PolynomialState | None) -> tuple[Tensor, PolynomialState]:
+        if self.block:
+            raise ValueError(f"block={self.block} tokens see one another: pass a whole block to prefill")
+        return super().advance(x, state)
+
     def _scanned(self, x: Tensor, total: Tensor, along: Any, shared: Any) -> tuple[Tensor, Tensor]:
-        """y of a stretch of whole blocks after tokens with the sum `total`, and the sum after it."""
+        """y of a segment of whole blocks after tokens with the sum `total`, and the sum after it."""
         (mask, seen, at), block = along, self.block or 1
         f = self.polynomial.combined(self.polynomial.powers(x))
         f = f if at is None else _turned(f, at)
@@ -195,7 +187,6 @@ class PolynomialMixer(SequenceMixer):
 
     def _quadrature(self, x: Tensor, mask: Tensor | None, grid: Grid | None) -> Tensor:
         """(batch or 1, 1, n) weights of the tokens."""
-        check_grid(x, grid)
         dtype = working_dtype(x)
         weights = quadrature(grid, dtype, x.device)
         weights = x.new_ones(1, 1, x.shape[1], dtype=dtype) if weights is None else weights.view(1, 1, -1)
@@ -207,7 +198,7 @@ class PolynomialMixer(SequenceMixer):
         weights = (weights / torch.where(size > 0, size, 1.0)).mT
         start = x.new_zeros(x.shape[0], weights.shape[2], self.features, dtype=weights.dtype)
         at = _places(x) if self.rope else None
-        return in_stretches(self, self._averaged, x, size=self._stretch(x), carry=start, along=(weights, at))[1]
+        return in_segments(self, self._averaged, x, size=self._segment(x), carry=start, along=(weights, at))[1]
 
     def _averaged(self, x: Tensor, before: Tensor, along: Any, shared: Any) -> tuple[None, Tensor]:
         weights, at = along
@@ -223,12 +214,12 @@ class PolynomialMixer(SequenceMixer):
         if mean.shape[1] > 1 or at is not None or x.shape[1] < self.channels:
             each = mean if mean.shape[1] > 1 else None
             one = () if mean.shape[1] > 1 else (mean,)
-            return in_stretches(self, self._gated, x, size=self._stretch(x), along=(each, at), shared=one)[0]
+            return in_segments(self, self._gated, x, size=self._segment(x), along=(each, at), shared=one)[0]
         # W_o (S ⊙ H) = (W_o diag H) S spares an array of the features of every token
         heads = mean.unflatten(-1, (self.gate_heads, -1)).squeeze(1)
         with full_precision(mean):
             read = torch.einsum("bgc,ogc->bgo", heads, self.out.weight.to(heads.dtype).unflatten(1, heads.shape[1:]))
-        return in_stretches(self, self._folded, x, size=self._stretch(x), shared=(read,))[0]
+        return in_segments(self, self._folded, x, size=self._segment(x), shared=(read,))[0]
 
     def _folded(self, x: Tensor, carry: None, along: Any, shared: Any) -> tuple[Tensor, None]:
         gates = self._gates(x)
@@ -245,7 +236,7 @@ class PolynomialMixer(SequenceMixer):
     def _gates(self, x: Tensor) -> Tensor:
         return _GATES[self.gate](self.to_gate(x))
 
-    def _stretch(self, x: Tensor) -> int:
+    def _segment(self, x: Tensor) -> int:
         return max(1, x.shape[1]) if self.chunk is None else max(_LEAST, self.chunk // max(1, x.shape[0]))
 
     def extra_repr(self) -> str:

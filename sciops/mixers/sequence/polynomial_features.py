@@ -9,7 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops.mixers.checks import check_choice
 from sciops.mixers.precision import working_dtype
+
+Variant = Literal["branch", "coefficients"]
+Activation = Literal["gelu", "clipped", "identity", None]
 
 
 class PolynomialFeatures(nn.Module):
@@ -26,15 +30,13 @@ class PolynomialFeatures(nn.Module):
         width: int,
         *,
         degree: int,
-        variant: Literal["branch", "coefficients"],
-        activation: str | None,
+        variant: Variant,
+        activation: Activation,
         groups: int,
     ) -> None:
         super().__init__()
-        if variant not in ("branch", "coefficients"):
-            raise ValueError(f"variant={variant!r}: expected 'branch' or 'coefficients'")
-        if activation not in (None, *_ACTIVATIONS):
-            raise ValueError(f"activation={activation!r}: expected None or one of {', '.join(_ACTIVATIONS)}")
+        check_choice("variant", variant, Variant)
+        check_choice("activation", activation, Activation)
         if width < 1:
             raise ValueError(f"expansion·channels={width}: expected at least 1, pass a larger expansion")
         if channels % groups or width % groups:
@@ -80,8 +82,8 @@ class PolynomialFeatures(nn.Module):
         )
 
 
-def _clipped(x: Tensor) -> Tensor:
-    return F.leaky_relu(x, 0.01).clamp(-0.1, 6.0)
-
-
-_ACTIVATIONS = {"gelu": F.gelu, "clipped": _clipped, "identity": lambda x: x}
+_ACTIVATIONS = {
+    "gelu": F.gelu,
+    "clipped": lambda x: F.leaky_relu(x, 0.01).clamp(-0.1, 6.0),
+    "identity": lambda x: x,
+}

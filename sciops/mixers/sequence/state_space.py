@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from sciops.mixers.bounds import PRODUCTS
+from sciops.mixers.checks import check_choice, check_heads
 from sciops.mixers.precision import full_precision, working_dtype
-from sciops.mixers.quadrature import check_grid
-from sciops.mixers.sequence.base import SequenceMixer, lengths_of, only_tokens
-from sciops.mixers.sequence.diagonal_kernel import DiagonalKernel, circular
+from sciops.mixers.sequence.base import SequenceMixer, lengths_of
+from sciops.mixers.sequence.diagonal_kernel import DiagonalKernel, Hold, circular
 from sciops.mixers.sequence.exponential_sums import exponential_sum, weighted_past
 from sciops.mixers.sequence.long_convolution import convolved, fast_length
 
@@ -64,7 +64,7 @@ class StateSpaceMixer(SequenceMixer):
         heads: int = 1,
         causal: bool = False,
         gate: bool = True,
-        hold: Literal["zero", "first"] = "zero",
+        hold: Hold = "zero",
         dt_min: float = 1e-3,
         dt_max: float = 0.1,
         dt_scale: float = 1.0,
@@ -76,16 +76,13 @@ class StateSpaceMixer(SequenceMixer):
         super().__init__(channels, causal=causal)
         if state < 2 or state % 2:
             raise ValueError(f"state={state}: expected an even number, real and imaginary parts of state/2 modes")
-        if heads < 1 or channels % heads:
-            raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
-        if hold not in ("zero", "first"):
-            raise ValueError(f"hold={hold!r}: expected 'zero' or 'first'")
+        check_heads(channels, heads)
+        check_choice("hold", hold, Hold)
         if not 0 < dt_min <= dt_max:
             raise ValueError(f"dt_min={dt_min}, dt_max={dt_max}: expected 0 < dt_min ≤ dt_max")
         if not dt_scale > 0:
             raise ValueError(f"dt_scale={dt_scale}: expected a positive factor")
-        if periodic not in ("auto", True, False):
-            raise ValueError(f"periodic={periodic!r}: expected 'auto', True or False")
+        check_choice("periodic", periodic, Literal["auto", True, False])
         if periodic is True and causal:
             raise ValueError("periodic=True with causal=True: on a ring every point is before every other; drop one")
         if axes < 1 or (axes > 1 and flatten):
@@ -103,14 +100,12 @@ class StateSpaceMixer(SequenceMixer):
 
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
         self._check_axes(1)
-        check_grid(x, grid)
         if mask is not None and self.periodic is True:
             raise ValueError("a mask with periodic=True: padding would lie on the ring; pass periodic=False or 'auto'")
         ring = mask is None and self._on_ring(grid)
         return self._output(x, self._convolved(self._input(x, mask), 0, self._scale(grid, -1), ring))
 
     def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
-        check_grid(x, grid)
         if self.flatten:
             z = self._input(x.flatten(1, -2), None)
             return self._output(x, self._convolved(z, 0, self._scale(grid, -1), self.periodic is True).view(x.shape))
@@ -121,13 +116,7 @@ class StateSpaceMixer(SequenceMixer):
             y = y + self._convolved(z, axis, self._scale(grid, axis), ring)
         return self._output(x, y)
 
-    def prefill(
-        self, x: Tensor, state: StateSpaceState | None = None, *, mask: Tensor | None = None
-    ) -> tuple[Tensor, StateSpaceState]:
-        if not self.causal:
-            return super().prefill(x, state, mask=mask)
-        mask = self.check_stretch(x, mask, state)
-        x = only_tokens(x, mask)
+    def extend(self, x: Tensor, state: StateSpaceState | None, mask: Tensor | None) -> tuple[Tensor, StateSpaceState]:
         z, past, parts, kernels = self._input(x, mask), None if state is None else state.past, [], {}
         with full_precision(x):
             rates, now, before = self.kernel.discretised(0, scale=self.dt_scale, dtype=z.dtype)
@@ -144,13 +133,9 @@ class StateSpaceMixer(SequenceMixer):
                 past = self._after(past, piece, None if mask is None else mask[:, start : start + _CHUNK], rates)
             if past is None:
                 past = torch.zeros(x.shape[0], self.channels, self.state // 2, dtype=rates.dtype, device=x.device)
-        y = self._output(x, torch.cat(parts, 1) if parts else z)
-        return only_tokens(y, mask), StateSpaceState(past)
+        return self._output(x, torch.cat(parts, 1) if parts else z), StateSpaceState(past)
 
-    def step(self, x: Tensor, state: StateSpaceState | None = None) -> tuple[Tensor, StateSpaceState]:
-        if not self.causal:
-            return super().step(x, state)
-        self.check_step(x, state)
+    def advance(self, x: Tensor, state: StateSpaceState | None) -> tuple[Tensor, StateSpaceState]:
         z = self._input(x, None)
         with full_precision(x):
             rates, now, before = self.kernel.discretised(0, scale=self.dt_scale, dtype=z.dtype)

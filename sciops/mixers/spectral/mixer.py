@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from sciops._compiling import exporting
 from sciops.grids import Grid
+from sciops.mixers.checks import check_choice, check_field
 from sciops.mixers.precision import full_precision, working_dtype
 from sciops.mixers.spectral import fourier, walls
 from sciops.mixers.traits import Traits
@@ -19,6 +20,7 @@ from sciops.mixers.traits import Traits
 _GAIN = 0.1  # root-mean-square gain per mode at the start
 
 Basis = Literal["fourier", "sine", "cosine", "sine-cosine"]
+Weights = Literal["dense", "diagonal"]
 
 
 class SpectralMixer(nn.Module):
@@ -65,7 +67,7 @@ class SpectralMixer(nn.Module):
         modes: int | Sequence[int] = (12, 12),
         *,
         basis: Basis = "fourier",
-        weights: Literal["dense", "diagonal"] = "dense",
+        weights: Weights = "dense",
         out_channels: int | None = None,
         bias: bool = False,
         clip_modes: bool = False,
@@ -75,10 +77,8 @@ class SpectralMixer(nn.Module):
         self.modes = (modes,) if isinstance(modes, int) else tuple(int(k) for k in modes)
         self.channels, self.out_channels = channels, channels if out_channels is None else out_channels
         self.basis, self.weights, self.compat_shift = basis, weights, compat_shift
-        if basis not in ("fourier", "sine", "cosine", "sine-cosine"):
-            raise ValueError(f"basis={basis!r}: expected 'fourier', 'sine', 'cosine' or 'sine-cosine'")
-        if weights not in ("dense", "diagonal"):
-            raise ValueError(f"weights={weights!r}: expected 'dense' or 'diagonal'")
+        check_choice("basis", basis, Basis)
+        check_choice("weights", weights, Weights)
         if self.out_channels < 1:
             raise ValueError(f"out_channels={out_channels!r}: expected a positive whole number")
         if not 1 <= len(self.modes) <= 3 or min(self.modes) < 1:
@@ -109,10 +109,7 @@ class SpectralMixer(nn.Module):
         return Traits(coordinates="none" if basis == "sine" else "wall", least_points=2)
 
     def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
-        if x.ndim != len(self.modes) + 2 or x.shape[-1] != self.channels:
-            raise ValueError(
-                f"x has shape {tuple(x.shape)}; expected (batch, {len(self.modes)} grid axes, {self.channels} channels)"
-            )
+        check_field(x, self.channels, len(self.modes))
         if grid is None and self.basis != "fourier":
             grid = Grid(tuple(x.shape[1:-1]))
         if grid is not None and grid.shape != tuple(x.shape[1:-1]):

@@ -11,12 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from sciops.mixers.bounds import UP
+from sciops.mixers.checks import check_choice, check_field
 from sciops.mixers.windows.cpu.attention import Work
 from sciops.mixers.windows.cpu.pyramid import Pyramid, banded_pyramid
 from sciops.mixers.windows.sampling import averaged, coarsened, copied, refined, rows_of
-from sciops.mixers.windows.window import WindowAttention
+from sciops.mixers.windows.window import Relative, WindowAttention
 
 _MOST_LEVELS = 24
+
+Aggregate = Literal["sum", "vcycle_damped", "learned_per_level"]
+Sampler = Literal["conv", "average"]
 
 
 class MultipoleAttention(nn.Module):
@@ -65,22 +69,20 @@ class MultipoleAttention(nn.Module):
         rate: int = 2,
         levels: int | Literal["auto"] = "auto",
         stride: int | None = None,
-        aggregate: Literal["sum", "vcycle_damped", "learned_per_level"] = "sum",
-        sampler: Literal["conv", "average"] = "conv",
+        aggregate: Aggregate = "sum",
+        sampler: Sampler = "conv",
         axes: int = 2,
         norm: bool = True,
         recompute: bool = False,
         shift: int = 0,
         qkv_bias: bool = False,
-        relative: Literal["none", "table", "continuous"] = "none",
+        relative: Relative = "none",
         relative_window: int | None = None,
         cosine: bool = False,
     ) -> None:
         super().__init__()
-        if aggregate not in ("sum", "vcycle_damped", "learned_per_level"):
-            raise ValueError(f"aggregate={aggregate!r}: expected 'sum', 'vcycle_damped' or 'learned_per_level'")
-        if sampler not in ("conv", "average"):
-            raise ValueError(f"sampler={sampler!r}: expected 'conv' or 'average'")
+        check_choice("aggregate", aggregate, Aggregate)
+        check_choice("sampler", sampler, Sampler)
         if rate < 2:
             raise ValueError(f"rate={rate}: expected at least 2, or no level is coarser than the last")
         if levels != "auto" and not (isinstance(levels, int) and levels >= 1):
@@ -110,10 +112,9 @@ class MultipoleAttention(nn.Module):
             self.level_weights = nn.Parameter(torch.ones(_MOST_LEVELS))
 
     def forward(self, x: Tensor, grid: Any = None) -> Tensor:
-        if self.attention.check(x).ndim != self.axes + 2:
-            raise ValueError(
-                f"x has {x.ndim - 2} grid axes but the layer was built for {self.axes}: pass axes={x.ndim - 2}"
-            )
+        check_field(x, self.channels)
+        if x.ndim != self.axes + 2:
+            raise ValueError(f"x has {x.ndim - 2} grid axes, the layer {self.axes}: pass axes={x.ndim - 2}")
         count = self.level_count(tuple(x.shape[1:-1]))
         factors = self._factors(count, x)
         if self.sampler == "conv" and self.attention.in_bands(x):

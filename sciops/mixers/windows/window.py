@@ -13,7 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from sciops._compiling import symbolic, transformed
-from sciops.mixers.bounds import UP, expect_linear
+from sciops.mixers.bounds import softmax_attention
+from sciops.mixers.checks import check_choice, check_field, check_heads
+from sciops.mixers.softmax_attention import LARGEST_BATCH
 from sciops.mixers.traits import Traits
 from sciops.mixers.windows.cpu.attention import Work, banded_attention
 from sciops.mixers.windows.cpu.memory import cells_in_cache
@@ -22,8 +24,9 @@ from sciops.mixers.windows.plain import plain_attention
 from sciops.mixers.windows.relative_position import ContinuousBias, TableBias
 from sciops.mixers.windows.tiling import Tiling
 
-_WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once
 _CELLS_TO_RECOMPUTE = 2**17  # enough to fill a GPU
+
+Relative = Literal["none", "table", "continuous"]
 
 
 class WindowAttention(nn.Module):
@@ -71,15 +74,14 @@ class WindowAttention(nn.Module):
         norm: bool = True,
         recompute: bool = False,
         qkv_bias: bool = False,
-        relative: Literal["none", "table", "continuous"] = "none",
+        relative: Relative = "none",
         relative_window: int | None = None,
         cosine: bool = False,
         axes: int = 2,
     ) -> None:
         super().__init__()
         stride = window if stride is None else stride
-        if heads < 1 or channels % heads:
-            raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
+        check_heads(channels, heads)
         if window < 1 or not 1 <= stride <= window:
             raise ValueError(
                 f"window={window}, stride={stride}: expected 1 ≤ stride ≤ window, or some cells are missed"
@@ -88,8 +90,7 @@ class WindowAttention(nn.Module):
             raise ValueError(
                 f"shift={shift}, window={window}, stride={stride}: expected 0 ≤ shift < window; 0 where windows overlap"
             )
-        if relative not in ("none", "table", "continuous"):
-            raise ValueError(f"relative={relative!r}: expected 'none', 'table' or 'continuous'")
+        check_choice("relative", relative, Relative)
         if relative_window is not None and relative != "continuous":
             raise ValueError(
                 f"relative_window={relative_window} with relative={relative!r}: only 'continuous' takes it"
@@ -114,8 +115,7 @@ class WindowAttention(nn.Module):
 
     def check(self, x: Tensor) -> Tensor:
         """x, or ValueError when it is not (batch, *grid, channels)."""
-        if x.ndim < 3 or x.shape[-1] != self.channels:
-            raise ValueError(f"x has shape {tuple(x.shape)}; expected (batch, *grid, {self.channels} channels)")
+        check_field(x, self.channels)
         if self.relative is not None and x.ndim != self.axes + 2:
             raise ValueError(f"x has {x.ndim - 2} grid axes, the relative bias {self.axes}: pass axes={x.ndim - 2}")
         return x
@@ -133,7 +133,7 @@ class WindowAttention(nn.Module):
             groups = open_groups(sizes, self.window, self.stride, self.shift)
         else:
             cells = _CELLS_TO_RECOMPUTE if self.recompute else sys.maxsize
-            groups = self._groups(_shapes(fields), cells, _WINDOWS_OF_A_CALL)
+            groups = self._groups(_shapes(fields), cells, LARGEST_BATCH)
         return plain_attention(self, groups, True, *self.weights(), *fields)
 
     def in_bands(self, x: Tensor) -> bool:
@@ -190,29 +190,20 @@ class WindowAttention(nn.Module):
 
     def bound(self, setting: Any, sizes: tuple[int, ...], radius: Any) -> tuple[Tensor, Any, int]:
         """(Lipschitz bound on a grid of these sizes, radius of the tokens, tokens of a window)."""
-        expect_linear(self, setting, "out")
-        if self.relative is not None:
-            setting.expect(self.relative, TableBias, ContinuousBias, place="relative")
         slope, ball = setting.norm(self.norm)
         radius = radius if ball is None else ball
-        if radius is None:
-            setting.refuse(
-                "softmax attention has no global bound: its slope grows with the square of its tokens; pass radius= "
-                "for tokens that stay in a ball"
-            )
         if self.cosine:
             setting.refuse("cosine attention: the directions of queries and keys have no bounded slope near zero")
-        tiling, spread = Tiling(tuple(sizes), self.window, self.stride), 0.0
+        tiling, options = Tiling(tuple(sizes), self.window, self.stride), {}
         if self.relative is not None:
+            setting.expect(self.relative, TableBias, ContinuousBias, place="relative")
             with torch.no_grad():
                 bias = self.relative(tiling.shape)
-            spread = float(bias.max() - bias.min()) * (1 + 1e-6)
-        options = dict(heads=self.heads, output=setting.cast(self.out.weight), score_range=spread)
+            options["score_range"] = float(bias.max() - bias.min()) * (1 + 1e-6)
         if self.qv_bias is not None:
             options["query_bias"] = setting.cast(self.qv_bias[0])
-        qkv = setting.cast(self.qkv.weight).chunk(3)
-        value = setting.attention(*qkv, tokens=tiling.tokens, radius=radius, **options)
-        return value * slope * (tiling.copies * UP), radius, tiling.tokens
+        value = softmax_attention(self, setting, tiling.tokens, radius, **options)
+        return value * slope * tiling.copies, radius, tiling.tokens
 
     def extra_repr(self) -> str:
         shift = f", shift={self.shift}" if self.shift else ""
