@@ -25,7 +25,7 @@ from sciops.mixers.sequence import (
 )
 from sciops.mixers.slices import SliceAttention
 from sciops.mixers.spectral import SpectralMixer
-from sciops.mixers.traits import Traits
+from sciops.mixers.traits import Matrices, Traits
 from sciops.mixers.windows import FullAttention, MultipoleAttention, WindowAttention
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "Convolution",
     "FullAttention",
     "LinearAttention",
+    "Matrices",
     "MeanPool",
     "MultipoleAttention",
     "NoMixer",

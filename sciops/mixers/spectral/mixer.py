@@ -15,7 +15,8 @@ from sciops.grids import Grid
 from sciops.mixers.checks import check_choice, check_field
 from sciops.mixers.precision import full_precision, working_dtype
 from sciops.mixers.spectral import fourier, walls
-from sciops.mixers.traits import Traits
+from sciops.mixers.spectral.mode_matrices import mode_matrices
+from sciops.mixers.traits import Matrices, Traits
 
 _GAIN = 0.1  # root-mean-square gain per mode at the start
 
@@ -125,6 +126,36 @@ class SpectralMixer(nn.Module):
                 y = y + self.bias.to(y.dtype)
             return y.to(x.dtype)
 
+    lipschitz_quadrature = True
+
+    def lipschitz_rule(self, setting: Any) -> tuple[Tensor, str]:
+        """max_m ‖R_m‖, times the factor by which modes of grids that end at walls are not orthogonal."""
+        return setting.spectral(self), f"{self.basis} layer, mode by mode"
+
+    def lipschitz_rule_with_skip(self, skip: Tensor, setting: Any) -> tuple[Tensor, str] | None:
+        """The rule of x ↦ S x + mixer(x), mode by mode; None where modes are not orthogonal."""
+        value = setting.spectral(self, skip)
+        return None if value is None else (value, f"max(‖W‖, ‖W + R(k)‖) over the modes, {self.basis}")
+
+    def linear_matrices(self, shape: Sequence[int] | None, *, passes: bool = False) -> list[Matrices]:
+        """The matrices R_m of dense Fourier or sine weights, in- by out-channels, as real fields meet them.
+
+        Parameters
+        ----------
+        shape : sequence of int or None
+            Points per axis, which Fourier layers depend on; None for a grid finer than the modes need.
+        passes : bool
+            Other modes meet the identity, not zero.
+
+        Raises
+        ------
+        TypeError
+            For other bases and weights, and with `compat_shift`.
+        ValueError
+            For modes that do not fit the grid.
+        """
+        return mode_matrices(self, shape, passes)
+
     def extra_repr(self) -> str:
         return f"{self.channels}, modes={self.modes}, basis={self.basis!r}, weights={self.weights!r}"
 
@@ -192,10 +223,7 @@ class FourierModes(nn.Module):
 
     def forward(self, x: Tensor, grid: Grid | None) -> Tensor:
         sizes = tuple(operator.index(n) for n in x.shape[1:-1])  # a compiler must not make symbols of them
-        most = (*(n // 2 for n in sizes[:-1]), sizes[-1] // 2 + 1)
-        least = (*(2 * k for k in self.modes[:-1]), max(2 * self.modes[-1] - 2, 1))
-        modes = fit_modes(self.modes, most, sizes, self.clip, least)
-        weight = self.weight
+        modes, weight = self.modes_on(sizes), self.weight
         for axis, (k, full) in enumerate(zip(modes[:-1], self.modes[:-1])):
             if k < full:
                 weight = torch.cat([weight.narrow(axis, 0, k), weight.narrow(axis, full, k)], axis)
@@ -222,6 +250,12 @@ class FourierModes(nn.Module):
             leading, _, synthesis = fourier.tables(sizes, tuple(shifted), *place)
         return fourier.transpose(z, sizes, leading, synthesis)
 
+    def modes_on(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """The modes in use on a grid of these sizes."""
+        most = (*(n // 2 for n in sizes[:-1]), sizes[-1] // 2 + 1)
+        least = (*(2 * k for k in self.modes[:-1]), max(2 * self.modes[-1] - 2, 1))
+        return _fitting(self.modes, most, sizes, self.clip, least)
+
 
 class WallModes(nn.Module):
     """S · R · P x with P the analysis and S the synthesis in sines or cosines of the domain."""
@@ -235,8 +269,7 @@ class WallModes(nn.Module):
         self.shared = nn.Parameter(torch.randn(channels, out_channels) / math.sqrt(channels)) if diagonal else None
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
-        most = walls.fitting_modes(grid, self.kind)
-        modes = fit_modes(self.modes, most, grid.shape, self.clip, walls.least_points(grid, self.kind, self.modes))
+        modes = self.modes_on(grid)
         weight = self.weight if modes == self.modes else self.weight[tuple(slice(k) for k in modes)]
         weight = weight.to(x.dtype)
         tables = walls.wall_tables(grid, self.kind, modes, x.dtype, x.device)
@@ -248,8 +281,13 @@ class WallModes(nn.Module):
             z = (z @ self.shared.to(x.dtype)) * weight
         return walls.synthesise(z.reshape(x.shape[0], *modes, z.shape[-1]), tables)
 
+    def modes_on(self, grid: Grid) -> tuple[int, ...]:
+        """The modes in use on this grid."""
+        most, least = walls.fitting_modes(grid, self.kind), walls.least_points(grid, self.kind, self.modes)
+        return _fitting(self.modes, most, grid.shape, self.clip, least)
 
-def fit_modes(modes, most, sizes, clip: bool, least) -> tuple[int, ...]:
+
+def _fitting(modes, most, sizes, clip: bool, least) -> tuple[int, ...]:
     """The modes that are used on this grid; `least`: the grid that would hold them all, None when not known."""
     fitting = tuple(min(k, m) for k, m in zip(modes, most))
     if fitting == modes or (clip and min(fitting) > 0):
