@@ -15,16 +15,31 @@ Padding = Literal["replicate", "zeros"]
 
 
 class Convolution(nn.Module):
-    """y_j = Σ_{|i|∞ ≤ (size−1)/2} W_i x_{j+i} + b: a convolution over the grid with full channel matrices W_i.
+    """Convolution over the grid with full channel matrices: every point reads its neighbours.
 
-    x : (batch, *grid, channels), one to three grid axes of any sizes → same
+    y_j = Σ_{|i|∞ ≤ (size−1)/2} W_i x_{j+i} + b; x : (batch, *grid, channels), one to three grid axes of any sizes →
+    same.
 
-    size : points per axis that W spans, odd
-    padding : the field outside the grid: "replicate", the nearest point's value, or "zeros"; periodic grids wrap
-    axes : grid axes of x
+    Parameters
+    ----------
+    channels : int
+        Number of channels.
+    size : int
+        Points per axis of the kernel W, odd.
+    padding : {"replicate", "zeros"}
+        The field outside the grid: the value of the nearest point, or 0. Periodic grids wrap around instead.
+    axes : {1, 2, 3}
+        Number of grid axes of x.
 
-    The reach is counted in points, so that on a finer grid it is physically shorter. `grid` says whether the axes wrap.
-    Weights start Gaussian with unit gain. Raises ValueError for an even size, unknown padding and x of another rank.
+    Raises
+    ------
+    ValueError
+        For an even size, other options, x of another rank, and a kernel that reaches around a periodic grid.
+
+    Notes
+    -----
+    The kernel spans a number of points, so on a finer grid it is physically smaller. Weights start Gaussian with unit
+    gain.
     """
 
     def __init__(self, channels: int, *, size: int = 3, padding: Padding = "replicate", axes: int = 2) -> None:

@@ -1,4 +1,4 @@
-"""`MeanPool`: tokens that hear of each other through one mean; `NoMixer`: not at all."""
+"""`MeanPool`: tokens read each other through one mean; `NoMixer`: tokens do not read each other."""
 
 from __future__ import annotations
 
@@ -23,13 +23,28 @@ class PoolState(NamedTuple):
 
 
 class MeanPool(SequenceMixer):
-    """y_i = W_o GELU(W_l x_i + W_m s̄), s̄ = mean_j GELU(W_s x_j): SummaryMixing in one layer (arXiv:2307.07421).
+    """SummaryMixing in one layer: tokens read each other through one mean.
 
-    hidden : size of the summary, `channels` where None; then as many weights as self-attention of the same channels
-    causal : the mean over j ≤ i
-    On a grid, without causal, the mean is that of its quadrature weights.
+    y_i = W_o GELU(W_l x_i + W_m s̄), s̄ = mean_j GELU(W_s x_j); x : (batch, n, channels) → same, in O(n) time with a
+    state of one vector. A field of more axes has one mean over all points, with the quadrature weights of its grid.
 
-    x : (batch, n, channels) → same; a field of more axes has one mean over all. O(n) time, and a state of one vector.
+    Parameters
+    ----------
+    channels : int
+        Number of channels.
+    hidden : int, optional
+        Size of the summary; `channels` by default, which gives as many weights as self-attention has.
+    causal : bool
+        The mean is taken over j ≤ i.
+
+    Raises
+    ------
+    ValueError
+        For a size below 1 and shapes that do not fit.
+
+    References
+    ----------
+    SummaryMixing, arXiv:2307.07421.
     """
 
     def __init__(self, channels: int, *, hidden: int | None = None, causal: bool = False) -> None:
@@ -96,11 +111,11 @@ class MeanPool(SequenceMixer):
 
 
 class NoState(NamedTuple):
-    """What a token that hears of nothing has to remember."""
+    """The empty state of `NoMixer`."""
 
 
 class NoMixer(SequenceMixer):
-    """y = 0·x: in a residual block tokens pass as they are, each by itself. The baseline without mixing."""
+    """The baseline without mixing, y = 0·x: in a residual block tokens pass unchanged."""
 
     def lipschitz_rule(self, setting: Any) -> tuple[float, str]:
         return 0.0, "nothing moves"

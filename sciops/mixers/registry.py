@@ -71,7 +71,8 @@ def register(name: str, kind: type[nn.Module] | None = None) -> Any:
     * options: the parameters of its constructor. A model gives one called ``axes`` its number of axes, and one called
       ``modes`` a number for each of them
     * ``traits``, see `Traits`: default coordinates, periodicity
-    * ``lipschitz_rule(self, setting)``: how far it can stretch its input, see `sciops.lipschitz.register`
+    * ``lipschitz_rule(self, setting)``: a bound on its Lipschitz constant, see `sciops.lipschitz.register`
+    * ``linear_matrices(self, shape)``: the `Matrices` of a linear mixer, which `sciops.models.orthogonalize_` takes
     * a subclass of `SequenceMixer` with the option ``causal`` works in models of sequences too
 
     A saved model names its mixers: register them before `load_model`. ``del MIXERS[name]`` takes a mixer back.

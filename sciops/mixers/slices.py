@@ -19,27 +19,44 @@ _TEMPERATURES = (0.1, 5.0)
 
 
 class SliceAttention(nn.Module):
-    """Physics attention: every point belongs to M soft slices, and only slices attend to each other. Per head,
+    """Physics attention: every point belongs to M soft slices, and only slices attend to each other.
+
+    Per head,
 
         (z, f)ₙ = W xₙ + b,    wₙ = softmaxₘ((S zₙ + s)/τ),    tₘ = Σₙ wₙₘ fₙ / (εN + Σₙ wₙₘ),
         (q, k, v)ₘ = A tₘ,     oₘ = Σₗ softmaxₗ(qₘ·kₗ/√d) vₗ,    yₙ = Σₘ wₙₘ oₘ,
 
-    then the heads are joined and W_o y + b_o. S, s and A are shared by the heads, τ is learned per head and held
-    in [0.1, 5]; ε = 1e-8 is for slices without points. arXiv:2402.02366 (Transolver), whose εN is 1e-5: a share of
-    the N points means the same on every grid.
+    then the heads are concatenated and mapped by W_o y + b_o. The heads share S, s and A; τ is learned per head and
+    clamped to [0.1, 5]; ε = 1e-8 is for slices without points. x : (batch, *grid, channels), any number of axes → same.
 
-    x : (batch, *grid, channels), any number of axes and any sizes → same
+    Parameters
+    ----------
+    channels : int
+        Number of channels, a multiple of `heads`; d = channels / heads.
+    heads : int
+        Number of heads.
+    slices : int
+        M. Time and memory are proportional to points · slices; attention itself costs slices² only.
+    local : bool
+        W is a 3×3 convolution with zeros outside the grid, for two axes. It spans points, so it is physically smaller
+        on a finer grid. Without it the points are a set: permuting them permutes the result.
+    weighted : bool
+        Σₙ takes the quadrature weights of the grid, divided by their mean, so that tokens on a finer grid approach
+        those of the integral; False weighs every point alike, as in the paper. This is the only use of `grid`.
 
-    channels : a multiple of `heads`; d = channels / heads
-    slices : M. Time and memory are proportional to points · slices, and attention itself costs slices² only
-    local : W is a 3×3 convolution with zeros outside the grid, for two axes. It counts points, so on a finer grid it
-        reaches less far; without it the points are a set, and permuting them permutes the result
-    weighted : Σₙ takes the grid's quadrature weights, divided by their mean, so that tokens on a finer grid approach
-        those of the integral; False counts every point alike, as in the paper. The only use made of `grid`
+    Raises
+    ------
+    ValueError
+        When heads do not divide channels, for x that does not fit, and when `weighted` gets no grid.
 
-    Derivatives exist to every order. There is no positional term: positions enter as channels of x.
+    Notes
+    -----
+    Derivatives of every order exist. There is no positional term: positions enter as channels of x. The paper has
+    εN = 1e-5; a share of the N points means the same on every grid.
 
-    Raises ValueError when heads do not divide channels, for x that does not fit, and when `weighted` gets no grid.
+    References
+    ----------
+    Transolver, arXiv:2402.02366.
     """
 
     def __init__(

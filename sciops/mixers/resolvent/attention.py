@@ -31,26 +31,45 @@ class ResolventState(NamedTuple):
 
 
 class ResolventAttention(SequenceMixer):
-    """Y = (1−γ) A (I − γA)⁻¹ V = (1−γ) Σ_{ℓ≥1} γ^{ℓ−1} A^ℓ V with A the matrix of softmax attention (arXiv:2410.05565).
+    """Attention that follows chains of any length in one layer, by solving a linear system with its own matrix.
 
-    A^ℓ counts paths of ℓ links: to follow a chain through n tokens, which takes log₂ n layers of attention, one is
-    enough. The weight of a chain's end falls as γ^ℓ. The rows of the whole operator sum to 1.
+    Y = (1−γ) A (I − γA)⁻¹ V = (1−γ) Σ_{ℓ≥1} γ^{ℓ−1} A^ℓ V with A the matrix of softmax attention. A^ℓ counts paths of ℓ
+    links: following a chain through n tokens takes log₂ n layers of attention, and one of these. The weight of the end
+    of a chain falls as γ^ℓ; the rows of the whole operator sum to 1. x : (batch, n, channels) → same, in
+    O(n²·channels). A field of more axes is read row by row. Half precision is solved in float32.
 
-    channels : a multiple of `heads`
-    gamma : 0 ≤ γ < 1, 0 is softmax attention; or "learned", one a head, 0.999·sigmoid(g), from 0.9
-    causal : A_{ij} = 0 for j > i; one triangular solve
-    strict : A_{ii} = 0 as well. Rows then sum to less than 1, and the first token's y is 0
-    positions : "none", "rope" or "alibi", as in `SelfAttention`
-    bidirectional : what a mixer that is not causal does
-        "sum", ½(Y_past + Y_future), A over the tokens up to i and from i on: two triangular solves
-        "fixed_point", A over all tokens, by Z ← A(γZ + (1−γ)V) until γ^T ≤ tolerance: then ‖Y − Z‖ ≤ tolerance·‖Y‖ in
-            the largest entry; T = 132 for γ = 0.9 and 1e-6
-        "dense", A over all tokens, by an LU decomposition: O(n³)
+    Parameters
+    ----------
+    channels : int
+        Number of channels, a multiple of `heads`.
+    heads : int
+        Number of heads.
+    gamma : float or "learned"
+        0 ≤ γ < 1, where 0 is softmax attention; "learned": one per head, 0.999·sigmoid(g), starting at 0.9.
+    causal : bool
+        A_{ij} = 0 for j > i; one triangular solve.
+    strict : bool
+        A_{ii} = 0 as well. Rows then sum to less than 1, and y of the first token is 0.
+    positions : {"none", "rope", "alibi"}
+        As in `SelfAttention`.
+    bidirectional : {"sum", "fixed_point", "dense"}
+        What a mixer computes that is not causal.
 
-    x : (batch, n, channels) → same, O(n²·channels). A field of more axes is read row by row.
+        * "sum": ½(Y_past + Y_future), A over the tokens up to i and from i on: two triangular solves
+        * "fixed_point": A over all tokens, by Z ← A(γZ + (1−γ)V) until γ^T ≤ tolerance, so that ‖Y − Z‖ ≤ tolerance·‖Y‖
+          in the largest entry; T = 132 for γ = 0.9 and 1e-6
+        * "dense": A over all tokens, by an LU decomposition: O(n³)
+    tolerance : float
+        Of "fixed_point".
 
-    Half precision is solved in float32.
-    Raises ValueError when heads do not divide channels, for γ outside [0, 1), and for unknown names.
+    Raises
+    ------
+    ValueError
+        When heads do not divide channels, for γ outside [0, 1), and for other options.
+
+    References
+    ----------
+    ChaCAL, arXiv:2410.05565.
     """
 
     lipschitz_rule = SCORES
@@ -170,7 +189,7 @@ class ResolventAttention(SequenceMixer):
 
 
 def with_tokens(seen: Tensor, mask: Tensor | None, itself: Tensor) -> Tensor:
-    """seen (n, n) of the tokens that there are; what stands for none sees itself alone."""
+    """seen (n, n) among tokens; padding reads itself alone, so that its row is no softmax of nothing."""
     if mask is None:
         return seen
     return torch.where(mask[:, :, None], seen & mask[:, None, :], itself)

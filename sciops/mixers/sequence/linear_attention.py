@@ -31,17 +31,33 @@ class LinearState(NamedTuple):
 
 
 class LinearAttention(SequenceMixer):
-    """y_i = W_o Σ_j γ^{|i−j|} (φ(q_i)·φ(k_j)) v_j / c_i, over j ≤ i where causal (arXiv:2006.16236).
+    """Attention whose scores are products of features, so that one d×d matrix per head holds the past.
 
-    channels : a multiple of `heads`
-    features : "elu", φ = elu + 1 and c_i = Σ_j γ^{|i−j|} φ(q_i)·φ(k_j), an average of values; "identity", φ(u) = u and
-        c_i = √d Σ_j γ^{|i−j|}, signed weights (Galerkin attention without its norms, arXiv:2105.14995)
-    decay : γ in 0 … 1, one for all heads or one each (retention, arXiv:2307.08621); None: 1
+    y_i = W_o Σ_j γ^{|i−j|} (φ(q_i)·φ(k_j)) v_j / c_i, over j ≤ i where causal; x : (batch, n, channels) → same, in O(n
+    d²) per head. On a grid, without causal, sums over j carry its quadrature weights.
 
-    x : (batch, n, channels) → same, O(n d²) a head; on a grid, without causal, sums over j carry its quadrature
-    weights. The causal state is one d×d matrix and one vector a head.
+    Parameters
+    ----------
+    channels : int
+        Number of channels, a multiple of `heads`.
+    heads : int
+        Number of heads.
+    features : {"elu", "identity"}
+        "elu": φ = elu + 1 and c_i = Σ_j γ^{|i−j|} φ(q_i)·φ(k_j), an average of values. "identity": φ(u) = u and
+        c_i = √d Σ_j γ^{|i−j|}, signed weights (Galerkin attention without its norms).
+    decay : float or sequence of float, optional
+        γ in 0 < γ ≤ 1, one for all heads or one each; 1 by default.
+    causal : bool
+        j ≤ i, with a state of one d×d matrix and one vector per head.
 
-    Raises ValueError for heads that do not divide channels, unknown features, and decays outside 0 < γ ≤ 1.
+    Raises
+    ------
+    ValueError
+        When heads do not divide channels, for other features, and for a decay outside 0 < γ ≤ 1.
+
+    References
+    ----------
+    Linear attention, arXiv:2006.16236; Galerkin attention, arXiv:2105.14995; retention, arXiv:2307.08621.
     """
 
     lipschitz_rule = PRODUCTS
@@ -90,7 +106,7 @@ class LinearAttention(SequenceMixer):
         q, k, v, ones = self._projected(x, mask)
         with full_precision(x):
             num, norm, after = self._scan(q, k, v, ones, state)
-            if mask is not None and self.decays is not None:  # a sequence does not fade while others go on
+            if mask is not None and self.decays is not None:  # a sequence must not decay while longer ones continue
                 after = self._at_lengths(k, v, ones, lengths_of(x, mask), state)
             return self._merged(num, norm, x.dtype), after
 

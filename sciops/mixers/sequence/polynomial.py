@@ -34,34 +34,61 @@ class PolynomialState(NamedTuple):
 
 
 class PolynomialMixer(SequenceMixer):
-    """y_i = W_o (S_i ⊙ H_i) + b_o,  S_i = σ(W_s x_i + b_s),  H_i = Σ_j w_ij F(x_j) / Σ_j w_ij: O(n) in time and memory.
+    """Every token reads one mean of polynomial features of all tokens through a gate of its own.
 
-    variant : F of degree k = `degree`, with m = `expansion`·channels,
-        "branch" (arXiv:2411.12663, 2603.00683): g = φ(W_p x + b_p) cut into g_1 … g_k of m channels each,
-            F = (g_1, g_1 g_2, …, g_1 ⋯ g_k) of k·m channels, φ = GELU
-        "coefficients" (arXiv:2604.06129): z = φ(W_h x) of m channels, F = Σ_p α_p ⊙ z^p, φ = leaky ReLU clamped to
-            −0.1 … 6, no b_o; α starts within ±0.001 and b_s at 0, so that the mixer starts near 0
-    activation : φ, "gelu", "clipped" or "identity"; None for the variant's
-    gate : σ, "sigmoid" or "hardsigmoid", clamp(x/6 + ½, 0, 1)
-    gate_heads : numbers S that a token has, each for as many neighbouring features; None for one a feature
-    groups : W_p or W_h have so many diagonal blocks
-    causal : j ≤ i, every token weighing alike, whatever the grid; w is else the grid's quadrature, so that H is a mean
-        over the domain on any grid of any number of axes, and the order of the points does not matter
-    block : with causal=True, i also sees the rest of its own block, tokens q·block … (q + 1)·block − 1: frames
-    rope : F(x_j) is turned by angles that grow with j − i (arXiv:2104.09864), features c and c + half a pair. Turning
-        the mean back by i before the gate makes y depend on j − i alone, which a gate turned by i, as in the authors'
-        code, does not unless W_o weighs both of a pair alike. Counts tokens, so one axis only
-    chunk : tokens of a batch that are worked on at a time (256 a sequence at least); of longer ones training keeps
-        the inputs alone and computes the features again on the way back. None: everything at once, as `torch.func`
-        needs it
+    y_i = W_o (S_i ⊙ H_i) + b_o,  S_i = σ(W_s x_i + b_s),  H_i = Σ_j w_ij F(x_j) / Σ_j w_ij; x : (batch, n, channels) →
+    same, in O(n) time and memory. Sums are taken in float32 at least. `cross` reads another sequence.
 
-    The causal state is (ΣF, count), O(channels) whatever was seen. With `block`, stretches given to `prefill` begin
-    where a block does, so that all but the last hold whole blocks, and there is no `step`.
+    Parameters
+    ----------
+    channels : int
+        Number of channels.
+    degree : int
+        Degree k of F.
+    expansion : float
+        m = expansion·channels features per degree.
+    variant : {"branch", "coefficients"}
+        "branch": g = φ(W_p x + b_p) is cut into g_1 … g_k of m channels each, F = (g_1, g_1 g_2, …, g_1 ⋯ g_k) of k·m
+        channels, φ = GELU. "coefficients": z = φ(W_h x) of m channels, F = Σ_p α_p ⊙ z^p, φ = leaky ReLU clamped to
+        −0.1 … 6, no b_o; α starts within ±0.001 and b_s at 0, so that the mixer starts near 0.
+    causal : bool
+        j ≤ i, all tokens weighing alike on any grid. Otherwise w is the quadrature of the grid: H is a mean over the
+        domain on any grid of any number of axes, and the order of the points does not matter.
+    block : int, optional
+        With causal=True, i also reads the rest of its own block, tokens q·block … (q + 1)·block − 1: frames. Segments
+        given to `prefill` then start where a block does, so all but the last hold whole blocks, and `step` is not
+        available.
+    activation : {"gelu", "clipped", "identity"}, optional
+        φ; by default that of the variant.
+    gate : {"sigmoid", "hardsigmoid"}
+        σ; hardsigmoid is clamp(x/6 + ½, 0, 1).
+    gate_heads : int, optional
+        Number of gates S per token, each for a group of neighbouring features; by default one per feature.
+    groups : int
+        Number of diagonal blocks of W_p or W_h.
+    rope : bool
+        Rotates F(x_j), features c and c + half a pair, by angles that grow with j − i. The mean is rotated back by i
+        before the gate, so that y depends on j − i alone; a gate rotated by i, as in the authors' code, does so only if
+        W_o weighs both of a pair alike. Positions count tokens, so x has one axis.
+    chunk : int, optional
+        Number of tokens of a batch that are processed at a time (256 per sequence at least). For longer input, training
+        keeps only the inputs and recomputes the features in the backward pass. None: everything at once, which
+        `torch.func` needs.
 
-    x : (batch, n, channels) → same; `cross` for a context that is not x. Sums are taken in float32 at least.
+    Raises
+    ------
+    ValueError
+        For sizes below 1, gate_heads that do not divide the features, groups that do not divide channels and m, an odd
+        number of features with rope, and a block without causal.
 
-    Raises ValueError for sizes below 1, gate_heads that do not divide the features, groups that do not divide channels
-    and m, an odd number of features with rope, and a block without causal.
+    Notes
+    -----
+    The causal state is (ΣF, count), of O(channels) numbers for any number of tokens.
+
+    References
+    ----------
+    "branch", arXiv:2411.12663 and arXiv:2603.00683; "coefficients", arXiv:2604.06129; rotary positions,
+    arXiv:2104.09864.
     """
 
     lipschitz_rule = PRODUCTS
@@ -117,12 +144,22 @@ class PolynomialMixer(SequenceMixer):
         return super().mix_grid(x, grid)
 
     def cross(self, x: Tensor, context: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Each token of x (batch, m, channels) reads the mean over what it may see of context (batch, n, channels).
+        """Each token of x (batch, m, channels) reads the mean over the part of context (batch, n, channels) that it may
+        read.
 
-        mask : booleans (batch, m, n), or (batch, 1, n), the same for every token of x; it alone says what is seen,
-            causal or not. A token that sees nothing has H = 0. Work O(m + n), and O(mn) where the mask differs by token
+        Parameters
+        ----------
+        x, context : Tensor
+            The tokens that read, and those that are read.
+        mask : Tensor, optional
+            Booleans (batch, m, n), or (batch, 1, n) for a mask that all tokens of x share. It alone decides what is
+            read, causal or not; a token that reads nothing has H = 0. Work is O(m + n), and O(mn) where the mask
+            differs by token.
 
-        Raises ValueError for shapes that do not fit.
+        Raises
+        ------
+        ValueError
+            For shapes that do not fit.
         """
         self.check(x), self.check(context)
         shapes = [(x.shape[0], rows, context.shape[1]) for rows in (x.shape[1], 1)]

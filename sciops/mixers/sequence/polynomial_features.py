@@ -17,11 +17,11 @@ Activation = Literal["gelu", "clipped", "identity", None]
 
 
 class PolynomialFeatures(nn.Module):
-    """F(x) of degree k as `PolynomialMixer` states it, x (…, channels) → k arrays (…, width), combined linearly.
+    """The features F(x) of degree k of `PolynomialMixer`: k arrays (…, width) that are combined linearly.
 
-    powers(x) : g_1, g_1 g_2, … ("branch") or z, z², … ("coefficients"), in float32 at least: a product of k may leave
-        the range of half precision
-    combined(powers) : F of them, or the mean of F of their means, (…, features)
+    `powers` gives g_1, g_1 g_2, … ("branch") or z, z², … ("coefficients") of x (…, channels), in float32 at least,
+    since a product of k may leave the range of half precision. `combined` gives F of them, or the mean of F of their
+    means.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Working along a sequence segment by segment, of which training keeps the inputs alone."""
+"""Processes a sequence segment by segment; training keeps only the inputs and recomputes the rest backwards."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def in_segments(
     along: Sequence[Tensor | None] = (),
     shared: Sequence[Tensor] = (),
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The y of all segments, one after the other, and the last carry, of step(x, carry, along, shared) → y, carry.
+    """The y of all segments in turn, and the last carry, of step(x, carry, along, shared) → y, carry.
 
     step : reads no parameters but those of `module`
-    x : (batch, n, …), cut into segments of `size` tokens, and with it what is `along`, each with n on axis 1
-    shared : what every segment sees whole
+    x : (batch, n, …), cut into segments of `size` tokens, together with the tensors `along`, each with n on axis 1
+    shared : tensors that every step gets whole
 
-    Of several segments the way back keeps the arguments and carries, and takes each step again (arXiv:1604.06174);
+    With several segments the backward pass keeps the arguments and carries, and repeats each step (arXiv:1604.06174);
     gradients of second order, torch.func and compiled graphs keep everything. torch's own checkpoint loads the compiler
     at its first call.
     """
@@ -124,7 +124,7 @@ class _Segments(torch.autograd.Function):
                 leaves[i] = leaf if leaf is None else leaf.detach().requires_grad_(leaf.is_floating_point())
             with torch.enable_grad(), ctx.autocast():
                 outputs = step(*_named(leaves, ctx.counts))
-            # the carry of a segment hands the gradient on, whether the first one needs it or not
+            # the carry of a segment passes the gradient on, whether the first one needs it or not
             asked = [i for i in wanted if i != 1] + ([] if carries is None else [1])
             found = dict(zip(asked, _gradients(outputs, [leaves[i] for i in asked], (_at(dy, here), dcarry))))
             dcarry = found.pop(1, None)
@@ -152,7 +152,7 @@ class _Called(nn.Module):
 
 
 def _with(ctx: Any, tensors: Sequence[Any]) -> Callable[..., Any]:
-    """The step with the parameters in `tensors`: on the way back the module may hold others, as after
+    """The step with the parameters in `tensors`: in the backward pass the module may hold others, as after
     `torch.func.functional_call`."""
     whole = _Called(ctx.module, ctx.step)
     names = [name for name, _ in whole.named_parameters()]

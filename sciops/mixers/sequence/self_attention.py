@@ -28,18 +28,37 @@ class AttentionState(NamedTuple):
 
 
 class SelfAttention(SequenceMixer):
-    """y_i = W_o Σ_j softmax_j(q_i·k_j/√d + b_{ij}) v_j over the tokens j that i may see (arXiv:1706.03762).
+    """Softmax attention along a sequence, over all tokens or in a window, bidirectional or causal.
 
-    channels : a multiple of `heads`
-    causal : j ≤ i
-    window : |i − j| < window as well: O(n·window) time and memory, and a state of window − 1 tokens
-    positions : "none"; "rope", queries and keys turned by angles that grow with their position (arXiv:2104.09864);
-        "alibi", b_{ij} = −m_h·|i − j| with slopes m_h = 2^{−8(h+1)/heads} (arXiv:2108.12409)
+    y_i = W_o Σ_j softmax_j(q_i·k_j/√d + b_{ij}) v_j over the tokens j that i may read; x : (batch, n, channels) → same.
 
-    x : (batch, n, channels) → same. No LayerNorm inside; torch's fused kernel for what it can do, whose second
-    derivative exists only under ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)``.
+    Parameters
+    ----------
+    channels : int
+        Number of channels, a multiple of `heads`; d = channels / heads.
+    heads : int
+        Number of heads.
+    causal : bool
+        j ≤ i.
+    window : int, optional
+        Also |i − j| < window: O(n·window) time and memory, and a state of window − 1 tokens.
+    positions : {"none", "rope", "alibi"}
+        "rope": queries and keys are rotated by angles proportional to their position. "alibi": b_{ij} = −m_h·|i − j|
+        with slopes m_h = 2^{−8(h+1)/heads}.
 
-    Raises ValueError when heads do not divide channels, for an odd d with "rope", and for a window below 1.
+    Raises
+    ------
+    ValueError
+        When heads do not divide channels, for an odd d with "rope", and for a window below 1.
+
+    Notes
+    -----
+    There is no LayerNorm inside. Torch's fused kernel is used where it applies; its second derivative exists only under
+    ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)``.
+
+    References
+    ----------
+    Attention, arXiv:1706.03762; rotary positions, arXiv:2104.09864; ALiBi, arXiv:2108.12409.
     """
 
     def __init__(

@@ -25,41 +25,59 @@ Weights = Literal["dense", "diagonal"]
 
 
 class SpectralMixer(nn.Module):
-    """y = Σ_m φ_m · R_m x̂_m,  x̂ = the coefficients of x in the modes φ_m that are kept.
+    """Linear map between the low modes of a field, one channel matrix per mode, in a Fourier, sine or cosine basis.
 
-    x : (batch, *grid, channels), one to three grid axes of any sizes → (batch, *grid, out_channels)
+    y = Σ_m φ_m · R_m x̂_m, with x̂ the coefficients of x in the kept modes φ_m; x : (batch, *grid, channels), one to
+    three grid axes of any sizes → (batch, *grid, out_channels).
 
-    channels : channels of x; `out_channels` of the result, the same unless given
-    modes : one number per grid axis (an int means one axis)
+    Parameters
+    ----------
+    channels : int
+        Number of channels of x.
+    modes : int or sequence of int
+        One number per grid axis; an int means one axis.
 
         * ``fourier`` with modes (kx, ky): rows −kx … kx−1 of every leading axis and columns 0 … ky−1 of the half
           spectrum of the last one, as `torch.fft.rfft2` orders them. The result is ``irfft2(R · rfft2(x))`` with all
-          other modes zero; what irfft2 ignores (after the inverse along the leading axes, the imaginary part of
-          column 0 and, at even n, of column n/2) is ignored here too. neuraloperator's ``n_modes=(2·kx, 2·(ky−1))``
-          keeps the same modes.
+          other modes zero; what irfft2 ignores (after the inverse along the leading axes, the imaginary part of column
+          0 and, at even n, of column n/2) is ignored here too. neuraloperator's ``n_modes=(2·kx, 2·(ky−1))`` keeps the
+          same modes.
         * ``sine``: sin(kπ(x − lo)/L), k = 1 … K, per axis; the result vanishes on the walls of the domain
         * ``cosine``: cos(kπ(x − lo)/L), k = 0 … K−1; the normal derivative of the result vanishes there
-        * ``sine-cosine``: the first half of the channels through the sines, the rest through the cosines
+        * ``sine-cosine``: the first half of the channels in sines, the rest in cosines
+    basis : {"fourier", "sine", "cosine", "sine-cosine"}
+        The modes φ_m.
+    weights : {"dense", "diagonal"}
+        ``dense``: R_m is a full channel matrix, complex for Fourier. ``diagonal``: R_m = diag(r_m)·M, one weight per
+        mode and channel after one linear map M that all modes share.
+    out_channels : int, optional
+        Number of channels of the result; `channels` by default.
+    bias : bool
+        Adds one number per output channel.
+    clip_modes : bool
+        On grids too coarse for the modes, uses the ones that fit instead of raising.
+    compat_shift : bool
+        On odd sizes of a leading axis, moves the output down by one mode along it, as neuraloperator 2.0.0 does (its
+        second fftshift should be an ifftshift); for networks trained there. Fourier only.
 
-    weights : ``dense``: R_m is a full channel matrix (complex for Fourier). ``diagonal``: R_m = diag(r_m)·M, one
-        weight per mode and channel after one linear map M that all modes share.
-    bias : adds one number per output channel
-    clip_modes : on grids too coarse for the modes use the ones that fit instead of raising
-    compat_shift : on odd sizes of a leading axis move the output down by one mode along it, as neuraloperator 2.0.0
-        does (its second fftshift should be an ifftshift); for networks trained there. Fourier only.
+    Raises
+    ------
+    ValueError
+        For options outside these, modes that do not fit the grid, and a grid that is not that of x.
 
+    Notes
+    -----
     The sine and cosine layers act on the function, not on the array: modes are evaluated at the positions of `grid` in
-    its `domain`, coefficients are trapezoid sums on nodes that reach the walls (DST-I, DCT-I) and least squares
-    elsewhere, so that a function of these modes gives the same result on every grid. `grid=None` is the unit box of
-    nodes. The Fourier layer knows no positions and takes n points as one period, also on nodes that include both ends,
-    where the true period is n − 1 spacings.
+    its `domain`, and coefficients are trapezoid sums on nodes that reach the walls (DST-I, DCT-I) and least squares
+    elsewhere. A function of these modes therefore gives the same result on every grid. `grid=None` means nodes on the
+    unit box. The Fourier layer does not read positions and takes n points as one period, also on nodes that include
+    both ends, where the true period is n − 1 spacings.
 
-    Weights are real parameters, mode-major, (*modes, channels, 2, out) for Fourier with [Re, Im] in the second-last
-    axis and leading modes in the order 0 … k−1, −1 … −k. They start Gaussian with gain 0.1 per mode,
-    E‖R_m v‖² = 0.01·‖v‖² for as many channels out as in (in column 0 half of that is what irfft2 ignores): residual
-    networks with gain 1 trained more slowly. Half precision and autocast compute in float32 and return x's dtype.
-
-    Raises ValueError when the modes do not fit the grid or the grid is not that of x.
+    Weights are real parameters, mode-major: (*modes, channels, 2, out) for Fourier, with [Re, Im] in the second-last
+    axis and leading modes in the order 0 … k−1, −1 … −k. They start Gaussian with gain 0.1 per mode, E‖R_m v‖² =
+    0.01·‖v‖² for as many channels out as in (in column 0 half of that is ignored by irfft2): residual networks trained
+    more slowly with gain 1. Under half precision and autocast, the layer computes in float32 and returns the dtype of
+    x.
     """
 
     def __init__(
@@ -161,13 +179,23 @@ class SpectralMixer(nn.Module):
 
     @classmethod
     def from_neuralop(cls, conv: Any, *, compat_shift: bool = False, clip_modes: bool = False) -> SpectralMixer:
-        """A mixer with the weights of a neuraloperator `SpectralConv` (real data, any factorization, up to three axes).
+        """A mixer with the weights of a neuraloperator `SpectralConv` for real data, of any factorization.
 
         Both keep frequencies centred on 0; an odd n_modes has one negative row less, which becomes a row of zeros here.
-        neuraloperator 2.0.0 shifts its output at odd leading sizes by one mode: pass ``compat_shift=True`` to reproduce
-        that.
 
-        Raises ValueError for complex data or built-in resolution scaling.
+        Parameters
+        ----------
+        conv : neuralop.layers.spectral_convolution.SpectralConv
+            One to three axes.
+        compat_shift : bool
+            Reproduces the output of neuraloperator 2.0.0 at odd leading sizes, which is shifted by one mode.
+        clip_modes : bool
+            As in the constructor.
+
+        Raises
+        ------
+        ValueError
+            For complex data and for built-in resolution scaling.
         """
         if getattr(conv, "complex_data", False) or getattr(conv, "resolution_scaling_factor", None) is not None:
             raise ValueError("from_neuralop: expected a SpectralConv for real data without resolution_scaling_factor")

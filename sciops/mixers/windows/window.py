@@ -30,35 +30,60 @@ Relative = Literal["none", "table", "continuous"]
 
 
 class WindowAttention(nn.Module):
-    """y = W_o · softmax(q kᵀ/√d) v + b_o inside every window, with (q, k, v) = W_qkv · LayerNorm(x).
+    """Multi-head attention inside windows of the grid.
 
-    x : (batch, *grid, channels), any number of axes and any sizes → same
+    y = W_o · softmax(q kᵀ/√d) v + b_o inside every window, with (q, k, v) = W_qkv · LayerNorm(x);
+    x : (batch, *grid, channels), any number of axes and any sizes → same.
 
-    channels : a multiple of `heads`
-    window : cells per axis of a window; one that is larger than the grid holds the whole grid
-    stride : distance between neighbouring windows, `window` unless given; a smaller one makes windows overlap, and a
-        cell gets the mean of the windows that hold it. Every cell is in at least one window: where the sizes do not
-        fit, the last window reaches beyond the grid and the cells missing there are masked.
-    shift : the first window ends after so many cells of every axis that is longer than a window, so that the windows of
-        two layers cross each other's borders. The same as Swin's cyclic shift with its mask: cells of opposite borders
-        of the grid never meet
-    norm : whether LayerNorm over the channels comes first, as in MANO (arXiv:2507.02748)
-    recompute : keep nothing but x for the backward pass and compute it again there: less memory, somewhat more time
-    qkv_bias : adds biases to the queries and values. One for the keys would add the same to all scores of a query,
-        which the softmax does not see
-    relative : what scores get for the offset between two cells: "none"; "table", one learned number per offset and head
-        (Swin); "continuous", a learned function of it (Swin V2), for windows of pretraining of `relative_window` cells
-    cosine : scores are exp(min(s, log 100))·cos(q, k) with one learned s per head, instead of q·k/√d (Swin V2)
-    axes : grid axes of x; only needed for `relative`
+    Parameters
+    ----------
+    channels : int
+        Number of channels, a multiple of `heads`.
+    heads : int
+        Number of heads.
+    window : int
+        Cells per axis of a window; one that is larger than the grid holds the whole grid.
+    stride : int, optional
+        Distance between neighbouring windows, `window` by default; a smaller one makes windows overlap, and a cell gets
+        the mean of the windows that hold it. Every cell is in at least one window: where the sizes do not fit, the last
+        window reaches beyond the grid and the cells missing there are masked.
+    shift : int
+        Size of the first window on every axis that is longer than a window, so that the windows of two layers cross
+        each other's borders. The same as Swin's cyclic shift with its mask: cells of opposite borders never meet.
+    norm : bool
+        LayerNorm over the channels comes first, as in MANO.
+    recompute : bool
+        Keeps only x for the backward pass and recomputes the rest there: less memory, somewhat more time.
+    qkv_bias : bool
+        Adds biases to the queries and values. One for the keys would add the same to all scores of a query, which the
+        softmax does not depend on.
+    relative : {"none", "table", "continuous"}
+        Term of the scores that depends on the offset between two cells: "table", one learned number per offset and head
+        (Swin); "continuous", a learned function of it (Swin V2).
+    relative_window : int, optional
+        Cells per axis of the windows in pretraining, for "continuous".
+    cosine : bool
+        Scores are exp(min(s, log 100))·cos(q, k) with one learned s per head, instead of q·k/√d (Swin V2).
+    axes : int
+        Number of grid axes of x; only needed for `relative`.
 
-    By default W_qkv has no bias and there is no positional term: positions enter as channels of x. Windows count cells,
+    Raises
+    ------
+    ValueError
+        When heads do not divide channels, stride is not in 1 … window, or shift not in 0 … window − 1.
+
+    Notes
+    -----
+    By default W_qkv has no bias and there is no positional term: positions enter as channels of x. Windows span cells,
     so on a finer grid they are physically smaller. `grid` is accepted and not used.
 
-    On CPUs, windows without overlap, qkv_bias, relative and cosine are worked on in bands that stay in the cache and
+    On CPUs, windows without overlap, qkv_bias, relative and cosine are processed in bands that stay in the cache and
     have derivatives of every order. Otherwise torch's fused kernel is used, whose second derivative exists only under
     ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)``.
 
-    Raises ValueError when heads do not divide channels, stride is not in 1 … window, or shift not in 0 … window − 1.
+    References
+    ----------
+    MANO, arXiv:2507.02748; Swin, arXiv:2103.14030; Swin V2, arXiv:2111.09883.
     """
 
     traits = Traits(shifts=True)
