@@ -110,6 +110,14 @@ class Setting:
         """The norm of a convolution on the grid from above, counting every point alike; see `convolution_norm`."""
         return convolution_norm(self.cast(weight), grid=self.grid.shape, lower_iterations=0, **options).upper
 
+    def spectral(self, layer: nn.Module, skip: Tensor | None = None) -> Tensor | None:
+        """The norm of a spectral layer, or of x ↦ S x + layer(x), from above; None where that is not known by modes."""
+        from sciops.lipschitz.norms.fourier import spectral_map_norm
+
+        skip = None if skip is None else self.cast(skip)
+        bracket = spectral_map_norm(layer, self.grid, self.grid, weighted=self.weighted, skip=skip, dtype=self.dtype)
+        return None if bracket is None else bracket.upper
+
     def slope(self, activation: Any) -> float | Tensor:
         """The largest slope of an activation: a function of torch with its default options, or a module."""
         from sciops.lipschitz.bounds.pointwise import of_activation

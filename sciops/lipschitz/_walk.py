@@ -52,7 +52,8 @@ def _rule_of(kind: type, rules: Mapping[type, Declared]) -> Declared | None:
     own = vars(kind).get("lipschitz_rule")
     if kind in rules or own is None:
         return rules.get(kind)
-    return Declared(own, "other", vars(kind).get("lipschitz_quadrature", False), kind.forward)
+    quadrature, with_skip = (vars(kind).get(f"lipschitz_{name}") for name in ("quadrature", "rule_with_skip"))
+    return Declared(own, "other", bool(quadrature), kind.forward, with_skip)
 
 
 def measure(module: nn.Module, setting: Setting) -> tuple[float | Tensor, str]:

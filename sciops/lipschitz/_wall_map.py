@@ -20,7 +20,7 @@ from sciops.bases import functions
 from sciops.grids import Grid
 from sciops.lipschitz.norms.block_map import largest
 from sciops.lipschitz.norms.bracket import Bracket
-from sciops.mixers.spectral import walls as _walls
+from sciops.mixers.spectral import walls
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def of_walls(
 def _tables(grid: Grid, kind: str, modes: Sequence[int], which: int) -> list[np.ndarray]:
     if which == 1:  # the functions at the points, on any grid
         return [functions(kind, s, k) for s, k in zip(grid.fractions(), modes)]
-    tables = _walls.wall_tables(grid, kind, tuple(modes), torch.float64, torch.device("cpu"))
+    tables = walls.wall_tables(grid, kind, tuple(modes), torch.float64, torch.device("cpu"))
     return [analysis.numpy() for analysis, _ in tables]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,12 +12,10 @@ from torch import Tensor, nn
 from sciops.bases import waves
 from sciops.grids import Grid
 from sciops.lipschitz.as_written import changed_inside, exactly
-from sciops.lipschitz.bounds.parts import Setting
 from sciops.lipschitz.norms import fourier_map as _fourier_map
 from sciops.lipschitz.norms import wall_map as _wall_map
 from sciops.lipschitz.norms.bracket import Bracket
-from sciops.mixers.spectral import FourierModes, SpectralMixer, WallModes, fit_modes
-from sciops.mixers.spectral import walls as _walls
+from sciops.mixers.spectral import FourierModes, SpectralMixer, WallModes
 
 _CONVS = {
     ("neuralop.layers.spectral_convolution", "SpectralConv"),
@@ -69,7 +66,7 @@ def spectral_map_norm(
     if ours and not all(exactly(p, FourierModes if module.basis == "fourier" else WallModes) for p in module.parts):
         raise ValueError(f"{type(module).__name__} with parts that are not those of basis={module.basis!r}: no rule")
     if ours and module.basis != "fourier":
-        maps = [_wall_part(part, grid, out_grid, w, v, dtype) for part in module.parts]
+        maps = [_wall_map.of_walls(p, p.modes_on(grid), grid, out_grid, w, v, dtype) for p in module.parts]
         if skip is None:
             brackets = [one.bracket() for one in maps]
             return Bracket(
@@ -79,8 +76,7 @@ def spectral_map_norm(
     if ours:
         part = module.parts[0]
         sizes = grid.shape
-        modes = _fourier_modes(part, sizes)
-        layer = _fourier_map.of_mixer(part, modes, sizes, out_grid.shape, dtype)
+        layer = _fourier_map.of_mixer(part, part.modes_on(sizes), sizes, out_grid.shape, dtype)
     elif is_neuralop_conv(module):
         layer = _fourier_map.of_neuralop(module, grid.shape, out_grid.shape, dtype)
     else:
@@ -93,20 +89,6 @@ def spectral_map_norm(
     if not one.diagonal or high > 1:
         return None
     return one.bracket_with(skip)
-
-
-def of_spectral(mixer: SpectralMixer, setting: Setting) -> tuple[Tensor, str]:
-    """The rule of a spectral mixer."""
-    bracket = spectral_map_norm(mixer, setting.grid, setting.grid, weighted=setting.weighted, dtype=setting.dtype)
-    return bracket.upper, f"{mixer.basis} layer, mode by mode"
-
-
-def of_spectral_with_skip(mixer: SpectralMixer, skip: Tensor, setting: Setting) -> tuple[Tensor, str] | None:
-    """The rule of x ↦ S x + mixer(x), mode by mode; None where modes are not orthogonal."""
-    bracket = spectral_map_norm(
-        mixer, setting.grid, setting.grid, weighted=setting.weighted, skip=setting.cast(skip), dtype=setting.dtype
-    )
-    return None if bracket is None else (bracket.upper, f"max(‖W‖, ‖W + R(k)‖) over the modes, {mixer.basis}")
 
 
 def is_neuralop_conv(module: nn.Module) -> bool:
@@ -122,18 +104,6 @@ def axis_weights(grid: Grid, weighted: bool) -> list[np.ndarray]:
     """Quadrature weights per axis, or their mean on every point of it."""
     weights = [axis.weights() for axis in grid.axes]
     return weights if weighted else [np.full(w.size, w.mean()) for w in weights]
-
-
-def _fourier_modes(part: Any, sizes: Sequence[int]) -> tuple[int, ...]:
-    most = (*(n // 2 for n in sizes[:-1]), sizes[-1] // 2 + 1)
-    least = (*(2 * k for k in part.modes[:-1]), max(2 * part.modes[-1] - 2, 1))
-    return fit_modes(part.modes, most, sizes, part.clip, least)
-
-
-def _wall_part(part: Any, grid: Grid, out_grid: Grid, w, v, dtype: torch.dtype) -> _wall_map.WallMap:
-    most = _walls.fitting_modes(grid, part.kind)
-    modes = fit_modes(part.modes, most, grid.shape, part.clip, _walls.least_points(grid, part.kind, part.modes))
-    return _wall_map.of_walls(part, modes, grid, out_grid, w, v, dtype)
 
 
 def _end_factors(

@@ -11,8 +11,6 @@ from sciops.lipschitz.bounds import models as _models
 from sciops.lipschitz.bounds import torch_layers as _torch_layers
 from sciops.lipschitz.bounds.parts import Declared, Setting
 from sciops.lipschitz.bounds.pointwise import ELEMENTWISE
-from sciops.lipschitz.norms.fourier import of_spectral, of_spectral_with_skip
-from sciops.mixers import SpectralMixer
 
 Rule = Callable[[Any, Setting], Any]
 
@@ -24,7 +22,6 @@ def _elementwise(slope: Callable[[Any], Any]) -> Rule:
 RULES: dict[type[nn.Module], Declared] = {
     **{k: Declared(_elementwise(slope), "layer", True, k.forward) for k, slope in ELEMENTWISE.items()},
     **{k: Declared(rule, "layer", False, k.forward) for k, rule in _torch_layers.RULES.items()},
-    SpectralMixer: Declared(of_spectral, "other", True, SpectralMixer.forward, of_spectral_with_skip),
     **{k: Declared(rule, "model", True, k.forward) for k, rule in _models.RULES.items()},
 }
 """Rules by the class of a module. `register` adds to them; mixers bring theirs as a method, ``lipschitz_rule``."""

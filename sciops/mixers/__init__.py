@@ -2,8 +2,7 @@
 
 from sciops.mixers.convolution import Convolution
 from sciops.mixers.pooling import MeanPool, NoMixer
-from sciops.mixers.recurrence import StructuredRecurrence
-from sciops.mixers.recurrence.token_mixing import solve_links, solve_mixing
+from sciops.mixers.recurrence import StructuredRecurrence, solve_links, solve_mixing
 from sciops.mixers.registry import (
     MIXERS,
     default_options,
@@ -14,16 +13,19 @@ from sciops.mixers.registry import (
     resolved_options,
     traits_of,
 )
-from sciops.mixers.resolvent import ResolventAttention
-from sciops.mixers.resolvent.block_attention import BlockResolventAttention
-from sciops.mixers.sequence import SequenceMixer, copied, selected
-from sciops.mixers.sequence.linear_attention import LinearAttention
-from sciops.mixers.sequence.polynomial import PolynomialMixer
-from sciops.mixers.sequence.self_attention import SelfAttention
-from sciops.mixers.sequence.state_space import StateSpaceMixer
+from sciops.mixers.resolvent import BlockResolventAttention, ResolventAttention
+from sciops.mixers.sequence import (
+    LinearAttention,
+    PolynomialMixer,
+    SelfAttention,
+    SequenceMixer,
+    StateSpaceMixer,
+    copied,
+    selected,
+)
 from sciops.mixers.slices import SliceAttention
 from sciops.mixers.spectral import SpectralMixer
-from sciops.mixers.traits import Traits
+from sciops.mixers.traits import Matrices, Traits
 from sciops.mixers.windows import FullAttention, MultipoleAttention, WindowAttention
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "Convolution",
     "FullAttention",
     "LinearAttention",
+    "Matrices",
     "MeanPool",
     "MultipoleAttention",
     "NoMixer",

@@ -9,40 +9,52 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops.mixers.checks import check_choice, check_field
+
+Padding = Literal["replicate", "zeros"]
+
 
 class Convolution(nn.Module):
-    """y_j = Σ_{|i|∞ ≤ (size−1)/2} W_i x_{j+i} + b: a convolution over the grid with full channel matrices W_i.
+    """Convolution over the grid with full channel matrices: every point reads its neighbours.
 
-    x : (batch, *grid, channels), one to three grid axes of any sizes → same
+    y_j = Σ_{|i|∞ ≤ (size−1)/2} W_i x_{j+i} + b; x : (batch, *grid, channels), one to three grid axes of any sizes →
+    same.
 
-    size : points per axis that W spans, odd
-    padding : the field outside the grid: "replicate", the nearest point's value, or "zeros"; periodic grids wrap
-    axes : grid axes of x
+    Parameters
+    ----------
+    channels : int
+        Number of channels.
+    size : int
+        Points per axis of the kernel W, odd.
+    padding : {"replicate", "zeros"}
+        The field outside the grid: the value of the nearest point, or 0. Periodic grids wrap around instead.
+    axes : {1, 2, 3}
+        Number of grid axes of x.
 
-    The reach is counted in points, so that on a finer grid it is physically shorter. `grid` says whether the axes wrap.
-    Weights start Gaussian with unit gain. Raises ValueError for an even size, unknown padding and x of another rank.
+    Raises
+    ------
+    ValueError
+        For an even size, other options, x of another rank, and a kernel that reaches around a periodic grid.
+
+    Notes
+    -----
+    The kernel spans a number of points, so on a finer grid it is physically smaller. Weights start Gaussian with unit
+    gain.
     """
 
-    def __init__(
-        self, channels: int, *, size: int = 3, padding: Literal["replicate", "zeros"] = "replicate", axes: int = 2
-    ) -> None:
+    def __init__(self, channels: int, *, size: int = 3, padding: Padding = "replicate", axes: int = 2) -> None:
         super().__init__()
         if size < 1 or size % 2 == 0:
             raise ValueError(f"size={size}: expected an odd number of points, so that every point is in the middle")
-        if padding not in ("replicate", "zeros"):
-            raise ValueError(f"padding={padding!r}: expected 'replicate' or 'zeros'")
-        if axes not in (1, 2, 3):
-            raise ValueError(f"axes={axes}: expected 1, 2 or 3")
+        check_choice("padding", padding, Padding)
+        check_choice("axes", axes, Literal[1, 2, 3])
         self.channels, self.size, self.padding, self.axes = channels, size, padding, axes
         gain = 1 / math.sqrt(channels * size**axes)
         self.weight = nn.Parameter(gain * torch.randn(channels, channels, *(size,) * axes))
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor, grid: Any = None) -> Tensor:
-        if x.ndim != self.axes + 2 or x.shape[-1] != self.channels:
-            raise ValueError(
-                f"x has shape {tuple(x.shape)}; expected (batch, {self.axes} grid axes, {self.channels} channels)"
-            )
+        check_field(x, self.channels, self.axes)
         periodic = getattr(grid, "centering", None) == "periodic"
         reach = self.size // 2
         if periodic and reach > min(x.shape[1:-1]):
@@ -51,12 +63,11 @@ class Convolution(nn.Module):
             )
         # the channel-last memory is what the convolution wants: no copy is made
         z = x.movedim(-1, 1)
-        pad = 0
-        if periodic or self.padding == "replicate":
-            z = F.pad(z, (reach,) * (2 * self.axes), mode="circular" if periodic else "replicate")
-        else:
-            pad = reach
+        mode = "circular" if periodic else self.padding
+        if mode != "zeros":
+            z = F.pad(z, (reach,) * (2 * self.axes), mode=mode)
         convolve = (F.conv1d, F.conv2d, F.conv3d)[self.axes - 1]
+        pad = reach if mode == "zeros" else 0
         return convolve(z, self.weight.to(z.dtype), self.bias.to(z.dtype), padding=pad).movedim(1, -1)
 
     def lipschitz_rule(self, setting: Any) -> tuple[Tensor, str]:

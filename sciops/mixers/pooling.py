@@ -1,4 +1,4 @@
-"""`MeanPool`: tokens that hear of each other through one mean; `NoMixer`: not at all."""
+"""`MeanPool`: tokens read each other through one mean; `NoMixer`: tokens do not read each other."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from sciops.mixers.bounds import UP
 from sciops.mixers.precision import working_dtype
-from sciops.mixers.quadrature import check_grid, quadrature
-from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens
+from sciops.mixers.quadrature import quadrature
+from sciops.mixers.sequence.base import SequenceMixer, lengths_of, only_tokens
 
 
 class PoolState(NamedTuple):
@@ -23,13 +23,28 @@ class PoolState(NamedTuple):
 
 
 class MeanPool(SequenceMixer):
-    """y_i = W_o GELU(W_l x_i + W_m s̄), s̄ = mean_j GELU(W_s x_j): SummaryMixing in one layer (arXiv:2307.07421).
+    """SummaryMixing in one layer: tokens read each other through one mean.
 
-    hidden : size of the summary, `channels` where None; then as many weights as self-attention of the same channels
-    causal : the mean over j ≤ i
-    On a grid, without causal, the mean is that of its quadrature weights.
+    y_i = W_o GELU(W_l x_i + W_m s̄), s̄ = mean_j GELU(W_s x_j); x : (batch, n, channels) → same, in O(n) time with a
+    state of one vector. A field of more axes has one mean over all points, with the quadrature weights of its grid.
 
-    x : (batch, n, channels) → same; a field of more axes has one mean over all. O(n) time, and a state of one vector.
+    Parameters
+    ----------
+    channels : int
+        Number of channels.
+    hidden : int, optional
+        Size of the summary; `channels` by default, which gives as many weights as self-attention has.
+    causal : bool
+        The mean is taken over j ≤ i.
+
+    Raises
+    ------
+    ValueError
+        For a size below 1 and shapes that do not fit.
+
+    References
+    ----------
+    SummaryMixing, arXiv:2307.07421.
     """
 
     def __init__(self, channels: int, *, hidden: int | None = None, causal: bool = False) -> None:
@@ -43,8 +58,7 @@ class MeanPool(SequenceMixer):
 
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
         if self.causal:
-            return self._causal(x, mask, None)[0]
-        check_grid(x, grid)
+            return self.extend(x, None, mask)[0]
         s = self._summaries(x, mask)
         weights = quadrature(grid, s.dtype, s.device)
         if weights is None:
@@ -56,20 +70,7 @@ class MeanPool(SequenceMixer):
             mean = (weights @ s).unsqueeze(1) / torch.where(size > 0, size, 1.0)
         return self._read(x, mean)
 
-    def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
-        check_grid(x, grid)
-        return super().mix_grid(x, grid)
-
-    def prefill(
-        self, x: Tensor, state: PoolState | None = None, *, mask: Tensor | None = None
-    ) -> tuple[Tensor, PoolState]:
-        if not self.causal:
-            return super().prefill(x, state, mask=mask)
-        mask = self.check_stretch(x, mask, state)
-        y, state = self._causal(x, mask, state)
-        return only_tokens(y, mask), state
-
-    def _causal(self, x: Tensor, mask: Tensor | None, state: PoolState | None) -> tuple[Tensor, PoolState]:
+    def extend(self, x: Tensor, state: PoolState | None, mask: Tensor | None) -> tuple[Tensor, PoolState]:
         s, lengths = self._summaries(x, mask), lengths_of(x, mask)
         if state is None:
             state = PoolState(s.new_zeros(s.shape[0], s.shape[-1]), torch.zeros_like(lengths))
@@ -79,8 +80,7 @@ class MeanPool(SequenceMixer):
         return self._read(x, sums[:, 1:] / at.unsqueeze(-1)), after
 
     def _summaries(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        s = F.gelu(self.of_summary(x)).to(working_dtype(x))
-        return only_tokens(s, mask)
+        return only_tokens(F.gelu(self.of_summary(x)).to(working_dtype(x)), mask)
 
     def _read(self, x: Tensor, mean: Tensor) -> Tensor:
         return self.out(F.gelu(self.of_token(x) + self.of_mean(mean.to(x.dtype))))
@@ -111,11 +111,11 @@ class MeanPool(SequenceMixer):
 
 
 class NoState(NamedTuple):
-    """What a token that hears of nothing has to remember."""
+    """The empty state of `NoMixer`."""
 
 
 class NoMixer(SequenceMixer):
-    """y = 0·x: in a residual block tokens pass as they are, each by itself. The baseline without mixing."""
+    """The baseline without mixing, y = 0·x: in a residual block tokens pass unchanged."""
 
     def lipschitz_rule(self, setting: Any) -> tuple[float, str]:
         return 0.0, "nothing moves"
@@ -123,7 +123,5 @@ class NoMixer(SequenceMixer):
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
         return 0 * x
 
-    def prefill(self, x: Tensor, state: NoState | None = None, *, mask: Tensor | None = None) -> tuple[Tensor, NoState]:
-        if not self.causal:
-            return super().prefill(x, state, mask=mask)
-        return 0 * only_tokens(x, self.check_stretch(x, mask, state)), NoState()
+    def extend(self, x: Tensor, state: NoState | None, mask: Tensor | None) -> tuple[Tensor, NoState]:
+        return 0 * x, NoState()

@@ -13,18 +13,12 @@ from torch import nn
 from sciops.mixers.convolution import Convolution
 from sciops.mixers.pooling import MeanPool, NoMixer
 from sciops.mixers.recurrence import StructuredRecurrence
-from sciops.mixers.resolvent import ResolventAttention
-from sciops.mixers.resolvent.block_attention import BlockResolventAttention
-from sciops.mixers.sequence.linear_attention import LinearAttention
-from sciops.mixers.sequence.polynomial import PolynomialMixer
-from sciops.mixers.sequence.self_attention import SelfAttention
-from sciops.mixers.sequence.state_space import StateSpaceMixer
+from sciops.mixers.resolvent import BlockResolventAttention, ResolventAttention
+from sciops.mixers.sequence import LinearAttention, PolynomialMixer, SelfAttention, StateSpaceMixer
 from sciops.mixers.slices import SliceAttention
 from sciops.mixers.spectral import SpectralMixer
 from sciops.mixers.traits import Traits
-from sciops.mixers.windows.full import FullAttention
-from sciops.mixers.windows.multipole import MultipoleAttention
-from sciops.mixers.windows.window import WindowAttention
+from sciops.mixers.windows import FullAttention, MultipoleAttention, WindowAttention
 from sciops.options import check_options, options_of
 
 MIXERS: dict[str, type[nn.Module]] = {
@@ -77,7 +71,8 @@ def register(name: str, kind: type[nn.Module] | None = None) -> Any:
     * options: the parameters of its constructor. A model gives one called ``axes`` its number of axes, and one called
       ``modes`` a number for each of them
     * ``traits``, see `Traits`: default coordinates, periodicity
-    * ``lipschitz_rule(self, setting)``: how far it can stretch its input, see `sciops.lipschitz.register`
+    * ``lipschitz_rule(self, setting)``: a bound on its Lipschitz constant, see `sciops.lipschitz.register`
+    * ``linear_matrices(self, shape)``: the `Matrices` of a linear mixer, which `sciops.models.orthogonalize_` takes
     * a subclass of `SequenceMixer` with the option ``causal`` works in models of sequences too
 
     A saved model names its mixers: register them before `load_model`. ``del MIXERS[name]`` takes a mixer back.

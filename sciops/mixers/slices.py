@@ -8,45 +8,62 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciops.arrays.compiling import kept, uncompiled
 from sciops.grids import Grid
 from sciops.mixers.bounds import UP, expect_linear
+from sciops.mixers.checks import check_field, check_grid, check_heads
 from sciops.mixers.precision import full_precision
+from sciops.mixers.quadrature import quadrature
 
 _EMPTY = 1e-8  # share of the points below which a slice counts as empty and its token goes to zero
 _TEMPERATURES = (0.1, 5.0)
 
 
 class SliceAttention(nn.Module):
-    """Physics attention: every point belongs to M soft slices, and only slices attend to each other. Per head,
+    """Physics attention: every point belongs to M soft slices, and only slices attend to each other.
+
+    Per head,
 
         (z, f)ₙ = W xₙ + b,    wₙ = softmaxₘ((S zₙ + s)/τ),    tₘ = Σₙ wₙₘ fₙ / (εN + Σₙ wₙₘ),
         (q, k, v)ₘ = A tₘ,     oₘ = Σₗ softmaxₗ(qₘ·kₗ/√d) vₗ,    yₙ = Σₘ wₙₘ oₘ,
 
-    then the heads are joined and W_o y + b_o. S, s and A are shared by the heads, τ is learned per head and held
-    in [0.1, 5]; ε = 1e-8 is for slices without points. arXiv:2402.02366 (Transolver), whose εN is 1e-5: a share of
-    the N points means the same on every grid.
+    then the heads are concatenated and mapped by W_o y + b_o. The heads share S, s and A; τ is learned per head and
+    clamped to [0.1, 5]; ε = 1e-8 is for slices without points. x : (batch, *grid, channels), any number of axes → same.
 
-    x : (batch, *grid, channels), any number of axes and any sizes → same
+    Parameters
+    ----------
+    channels : int
+        Number of channels, a multiple of `heads`; d = channels / heads.
+    heads : int
+        Number of heads.
+    slices : int
+        M. Time and memory are proportional to points · slices; attention itself costs slices² only.
+    local : bool
+        W is a 3×3 convolution with zeros outside the grid, for two axes. It spans points, so it is physically smaller
+        on a finer grid. Without it the points are a set: permuting them permutes the result.
+    weighted : bool
+        Σₙ takes the quadrature weights of the grid, divided by their mean, so that tokens on a finer grid approach
+        those of the integral; False weighs every point alike, as in the paper. This is the only use of `grid`.
 
-    channels : a multiple of `heads`; d = channels / heads
-    slices : M. Time and memory are proportional to points · slices, and attention itself costs slices² only
-    local : W is a 3×3 convolution with zeros outside the grid, for two axes. It counts points, so on a finer grid it
-        reaches less far; without it the points are a set, and permuting them permutes the result
-    weighted : Σₙ takes the grid's quadrature weights, divided by their mean, so that tokens on a finer grid approach
-        those of the integral; False counts every point alike, as in the paper. The only use made of `grid`
+    Raises
+    ------
+    ValueError
+        When heads do not divide channels, for x that does not fit, and when `weighted` gets no grid.
 
-    Derivatives exist to every order. There is no positional term: positions enter as channels of x.
+    Notes
+    -----
+    Derivatives of every order exist. There is no positional term: positions enter as channels of x. The paper has
+    εN = 1e-5; a share of the N points means the same on every grid.
 
-    Raises ValueError when heads do not divide channels, for x that does not fit, and when `weighted` gets no grid.
+    References
+    ----------
+    Transolver, arXiv:2402.02366.
     """
 
     def __init__(
         self, channels: int, *, heads: int = 4, slices: int = 64, local: bool = False, weighted: bool = False
     ) -> None:
         super().__init__()
-        if heads < 1 or channels % heads:
-            raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
+        check_heads(channels, heads)
         if slices < 1:
             raise ValueError(f"slices={slices}: expected a whole number of at least 1")
         self.channels, self.heads, self.slices, self.local, self.weighted = channels, heads, slices, local, weighted
@@ -59,33 +76,31 @@ class SliceAttention(nn.Module):
         self.out = nn.Linear(channels, channels)
 
     def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
+        if self.weighted and grid is None:
+            raise ValueError("weighted=True needs the grid, got None: pass grid=Grid(...) or weighted=False")
+        check_grid(x, grid)
         z, f = self._projected(x)
         # dividing the few weights by τ, not the many scores; batched products beat einsum 1.6-fold on a CPU
         sharpness = 1 / self.temperature.clamp(*_TEMPERATURES)[:, None, None]
         w = (z @ (self.slice.weight.t() * sharpness) + self.slice.bias * sharpness).softmax(-1)
-        o = self._attended(self._tokens(w, f, grid, x))
+        o = self._attended(self._tokens(w, f, grid))
         y = (w.to(o.dtype) @ o).transpose(1, 2).reshape(x.shape)
         return self.out(y)
 
     def _projected(self, x: Tensor) -> Tensor:
         """(z, f), each (batch, head, point, d)."""
-        axes = "2 grid axes" if self.local else "*grid"
-        if x.ndim < 3 or x.shape[-1] != self.channels or (self.local and x.ndim != 4):
-            raise ValueError(f"x has shape {tuple(x.shape)}; expected (batch, {axes}, {self.channels} channels)")
+        check_field(x, self.channels, 2 if self.local else None)
         both = self.project(x.movedim(-1, 1)).movedim(1, -1) if self.local else self.project(x)
         return both.flatten(1, -2).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
 
-    def _tokens(self, w: Tensor, f: Tensor, grid: Grid | None, x: Tensor) -> Tensor:
+    def _tokens(self, w: Tensor, f: Tensor, grid: Grid | None) -> Tensor:
         """Means of f over the slices, (batch, head, slice, d); sums over very many points overflow half precision."""
         with full_precision(f):
             f, empty = f.to(w.dtype), _EMPTY * w.shape[2]
-            if not self.weighted:
+            weights = quadrature(grid, w.dtype, w.device) if self.weighted else None
+            if weights is None:
                 return w.mT @ f / (w.sum(2)[..., None] + empty)
-            if grid is None:
-                raise ValueError("weighted=True needs the grid, got None: pass grid=Grid(...) or weighted=False")
-            if tuple(grid.shape) != tuple(x.shape[1:-1]):
-                raise ValueError(f"x has shape {tuple(x.shape)}, but the grid is {grid.shape}: pass the grid of x")
-            weights = _weights(grid, w.dtype, w.device)
+            weights = weights.unsqueeze(-1)
             return w.mT @ (f * weights) / (w.mT @ weights + empty)
 
     def _attended(self, tokens: Tensor) -> Tensor:
@@ -111,9 +126,8 @@ class SliceAttention(nn.Module):
         weight, bias = (setting.cast(w).unflatten(0, (2, heads, -1)) for w in (project.weight, project.bias))
         s, shift = setting.cast(self.slice.weight), setting.cast(self.slice.bias)
         q, k, v = setting.cast(self.qkv.weight).chunk(3)
-        most = 1.0
-        if self.weighted:
-            most = float(_weights(setting.grid, torch.float64, torch.device("cpu")).max())
+        weights = quadrature(setting.grid, torch.float64, torch.device("cpu")) if self.weighted else None
+        most = 1.0 if weights is None else float(weights.max())
 
         def reached(w: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
             """(norm, largest value) of a linear map of channels, or of a 3×3 convolution with zeros outside."""
@@ -135,11 +149,3 @@ class SliceAttention(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.channels}, heads={self.heads}, slices={self.slices}, weighted={self.weighted}"
-
-
-@uncompiled
-@kept(16)
-def _weights(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Quadrature weights over their mean, (point, 1)."""
-    weights = grid.weights().reshape(-1, 1)
-    return torch.as_tensor(weights / weights.mean(), dtype=dtype, device=device)

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from sciops.arrays.compiling import functional
 
+LARGEST_BATCH = 2**15  # of windows in one call: fused kernels of GPUs launch fewer than 2¹⁶ at once
+
 
 def attended(
     q: Tensor,

@@ -1,8 +1,11 @@
-"""`Traits`: what a mixer declares about itself to the models that use it."""
+"""What a mixer declares about itself to the code that uses it: `Traits`, and its `Matrices` where it is linear."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -29,3 +32,22 @@ class Traits:
     periodic: bool = False
     least_points: int = 1
     shifts: bool = False
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """Matrices by which a linear layer acts, between orthonormal bases: what ``linear_matrices(shape)`` returns.
+
+    Parameters
+    ----------
+    read : callable
+        read() returns them, (count, rows, columns).
+    write : callable
+        write(new) replaces them by as many of the same shape, in place.
+    rounds : int
+        How often they have to be written and read again until what is read is what was written.
+    """
+
+    read: Callable[[], Tensor]
+    write: Callable[[Tensor], None]
+    rounds: int = 1

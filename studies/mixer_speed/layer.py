@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops.mixers import SpectralMixer
-from sciops.mixers.spectral import fourier as _fourier
+from sciops.mixers.spectral import fourier
 from sciops.models.operators.neuralop_spectral import computes
 from studies.kit.timing import device_peak, interleaved, peak_memory, ratio, require_equal, threads
 
@@ -172,15 +172,13 @@ def _crossing(kind: str, n: int, k: int, rounds: int, count: int, device: str) -
         x = torch.randn(max(1, 4 * 10**6 // (n * 1024)), n, 2, 512, device=device)
 
     def there_and_back(method: str) -> Callable[[], Tensor]:
-        leading, _, last = _fourier.tables(
+        leading, _, last = fourier.tables(
             (n,) if kind == "last" else (n, 1), (k,) if kind == "last" else (k, 1), *place, method
         )
         if kind == "last":
-            return lambda: _fourier._last_transposed(_fourier._last(x, last).reshape(len(x), 2, k, 32), last, n)
+            return lambda: fourier._last_transposed(fourier._last(x, last).reshape(len(x), 2, k, 32), last, n)
         table = leading[0]
-        return lambda: _fourier._leading_transposed(
-            _fourier._leading(x, table).reshape(len(x), 2, 2 * k, 512), table, n
-        )
+        return lambda: fourier._leading_transposed(fourier._leading(x, table).reshape(len(x), 2, 2 * k, 512), table, n)
 
     calls = {method: there_and_back(method) for method in ("product", "fft")}
     with threads(count), torch.no_grad():

@@ -59,7 +59,7 @@ def test_it_is_the_sum_over_pairs(causal, features, decay):
 @pytest.mark.parametrize("stretch", [64, 128, 4096])
 def test_chunks_and_stretches_do_not_show(features, decay, stretch, monkeypatch):
     """150 tokens are three chunks, in one to three stretches; one token at a time has none."""
-    monkeypatch.setattr(linear_attention, "_STRETCH", stretch)
+    monkeypatch.setattr(linear_attention, "_SEGMENT", stretch)
     torch.manual_seed(0)
     mixer = LinearAttention(8, heads=2, features=features, decay=decay, causal=True).double()
     x = drawn(2, 150, 8)

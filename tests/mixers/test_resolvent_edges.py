@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sciops.mixers import MIXERS, BlockResolventAttention, StructuredRecurrence, copied, recurrence
-from sciops.mixers.recurrence import linked as _linked
+from sciops.mixers import MIXERS, BlockResolventAttention, StructuredRecurrence, copied
+from sciops.mixers.recurrence import linked, structured
 from sciops.mixers.recurrence.linked import linked_products
 from sciops.mixers.recurrence.token_mixing import linked_solution
 from sciops.mixers.resolvent.block_exact import exact
@@ -153,8 +153,8 @@ def test_a_dense_recurrence_goes_on_without_a_loop_over_tokens(coefficients, mon
     x, more, lengths = drawn(3, 140, CHANNELS), drawn(3, 70, CHANNELS, seed=2), (140, 1, 90)
     mask = torch.arange(140) < torch.tensor(lengths)[:, None]
     _, state = mixer.prefill(torch.where(mask[..., None], x, 1e3), mask=mask)
-    calls, gather = [], _linked.gathered
-    for module in (_linked, recurrence):
+    calls, gather = [], linked.gathered
+    for module in (linked, structured):
         monkeypatch.setattr(module, "gathered", lambda *args: calls.append(args) or gather(*args))
     y, after = mixer.prefill(more, copied(state))
     assert not calls
@@ -183,7 +183,7 @@ def test_tokens_that_do_not_fit_are_named(name, options):
         mixer.step(x)
     with pytest.raises(ValueError, match="expected one token"):
         mixer.step(x[:, 0, :4], state)
-    with pytest.raises(ValueError, match=r"expected a stretch \(batch, n, 8 channels\)"):
+    with pytest.raises(ValueError, match=r"expected a segment \(batch, n, 8 channels\)"):
         mixer.prefill(x.reshape(3, 2, 3, CHANNELS), state)
     for call in (lambda: mixer.step(x[:2, 0], state), lambda: mixer.prefill(x[:2], state)):
         with pytest.raises(ValueError, match="x has 2 sequences, the state 3: .*`selected`"):

@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from sciops.grids import Grid
 from sciops.mixers import SpectralMixer
-from sciops.mixers.spectral import fourier as _fourier
+from sciops.mixers.spectral import fourier
 from sciops.models import build_model
 
 
@@ -110,7 +110,7 @@ def test_ffts_are_taken_where_many_modes_are_kept_and_change_nothing():
     place = torch.float64, torch.device("cpu")
 
     def kinds(sizes, modes):
-        leading, analysis, synthesis = _fourier.tables(sizes, modes, *place)
+        leading, analysis, synthesis = fourier.tables(sizes, modes, *place)
         return ["fft" if table.ndim == 1 else "product" for table in (*leading, analysis, synthesis)]
 
     assert kinds((421, 421), (12, 12)) == ["product"] * 3

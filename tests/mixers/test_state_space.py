@@ -11,8 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from sciops.grids import Grid
 from sciops.mixers import StateSpaceMixer
-from sciops.mixers.sequence import long_convolution as _long_convolution
-from sciops.mixers.sequence import state_space
+from sciops.mixers.sequence import long_convolution, state_space
 from sciops.mixers.sequence.exponential_sums import exponential_sum, phi, weighted_past
 from sciops.mixers.sequence.long_convolution import convolved, fast_length
 from sciops.mixers.sequence.state_space import state_space_groups
@@ -118,7 +117,7 @@ def test_an_fft_without_padding_wraps_around():
 @pytest.mark.parametrize("at_once", [1, 10**9])
 @pytest.mark.parametrize("n, lags", [(9, 5), (12, 12), (5, 5)])
 def test_derivatives_of_the_convolution(monkeypatch, at_once, n, lags):
-    monkeypatch.setitem(_long_convolution._AT_ONCE, "cpu", at_once)
+    monkeypatch.setitem(long_convolution._AT_ONCE, "cpu", at_once)
     z, k = field(2, 5)[..., :3].mT.requires_grad_(), field(lags, seed=1)[..., :3].mT.requires_grad_()
     table = torch.zeros(5, 5, n, dtype=torch.float64)
     for i in range(5):

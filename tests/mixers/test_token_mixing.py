@@ -6,9 +6,15 @@ import torch.nn.functional as F
 
 from sciops.mixers import solve_links, solve_mixing
 from sciops.mixers.recurrence.links import Links
-from sciops.mixers.recurrence.token_mixing import linked_matrix
 
 N, D = 23, 4
+
+
+def linked_matrix(weights, links):
+    """B (batch, heads, n, n) of weights (batch, heads, n, r) at links (n, r) or (batch, n, r), −1 left out."""
+    links = (links if links.ndim == 2 else links.unsqueeze(1)).expand_as(weights)
+    b = weights.new_zeros(*weights.shape[:-1], weights.shape[-2])
+    return b.scatter_add(-1, links.clamp(min=0), weights.masked_fill(links < 0, 0))
 
 
 def drawn(*shape, seed=0, dtype=torch.float64):

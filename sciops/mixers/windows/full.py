@@ -10,11 +10,15 @@ from sciops.mixers.windows.window import WindowAttention
 class FullAttention(WindowAttention):
     """`WindowAttention` with one window that holds the whole grid: O(N²) time, memory linear in N where fused.
 
-    x : (batch, *grid, channels) → same
+    Parameters
+    ----------
+    channels, heads, norm, recompute, qkv_bias
+        As in `WindowAttention`.
 
-    heads, norm, recompute, qkv_bias : see `WindowAttention`
-
-    Raises ValueError when heads do not divide channels.
+    Raises
+    ------
+    ValueError
+        When heads do not divide channels.
     """
 
     def __init__(

@@ -101,12 +101,12 @@ def groups_of(
     whole: bool = False,
     shift: int = 0,
 ) -> tuple[Group, ...]:
-    """All windows of fields with these shapes (batch, *sizes), in groups of at most about so many cells and windows.
+    """All windows of fields with these shapes (batch, *sizes), in groups of at most about `cells` and `windows`.
 
     Windows that overlap need their neighbours: such a field is one band. Samples of a batch lie on top of each other
     where no window would hold cells of two, otherwise each has bands of its own. whole : see `Tiling`
 
-    shift : the first window ends after so many cells of every axis that is longer than a window
+    shift : size of the first window on every axis that is longer than a window
     """
     filled: dict[int, int] = {}
     latest: dict[int, list[Band]] = {}

@@ -11,49 +11,67 @@ import torch
 from torch import Tensor, nn
 
 from sciops.mixers.bounds import UP
+from sciops.mixers.checks import check_choice, check_field
 from sciops.mixers.windows.cpu.attention import Work
 from sciops.mixers.windows.cpu.pyramid import Pyramid, banded_pyramid
 from sciops.mixers.windows.sampling import averaged, coarsened, copied, refined, rows_of
-from sciops.mixers.windows.window import WindowAttention
+from sciops.mixers.windows.window import Relative, WindowAttention
 
 _MOST_LEVELS = 24
 
+Aggregate = Literal["sum", "vcycle_damped", "learned_per_level"]
+Sampler = Literal["conv", "average"]
+
 
 class MultipoleAttention(nn.Module):
-    """Attention on a pyramid, merged from coarse to fine (MANO, arXiv:2507.02748).
+    """Attention on a pyramid of grids, merged from coarse to fine, with cost linear in the number of points.
 
         X_{l+1} = D X_l,   O_l = A X_l,   R_{L−1} = O_{L−1},   R_l = O_l + a_l · U R_{l+1},   y = R_0
 
     A is one `WindowAttention`, D one convolution with kernel and stride `rate`, U one transposed convolution, both
-    without bias; all three are shared by all levels, so no parameter shape depends on their number. Near points meet on
-    the fine grid, far ones on a coarse grid; cost is at most 1/(1 − rate^−axes) times that of the finest level.
+    without bias; all levels share the three, so no parameter shape depends on their number. Near points meet on the
+    fine grid, far ones on a coarse grid; cost is at most 1/(1 − rate^−axes) times that of the finest level.
+    x : (batch, *grid, channels) with `axes` grid axes of any sizes → same.
 
-    x : (batch, *grid, channels) with `axes` grid axes of any sizes → same
+    Parameters
+    ----------
+    channels, heads, window, stride, shift, norm, recompute, qkv_bias, relative, relative_window, cosine
+        Of the attention, see `WindowAttention`; the same on all levels.
+    rate : int
+        Cells per axis that become one on the next level.
+    levels : int or "auto"
+        "auto" adds levels until one window holds the whole coarsest grid, so that every point depends on every other; a
+        number is an upper limit. Levels stop at a single cell.
+    aggregate : {"sum", "vcycle_damped", "learned_per_level"}
+        a_l.
 
-    heads, window, stride, shift, norm, recompute, qkv_bias, relative, relative_window, cosine : of the attention, see
-        `WindowAttention`; the same on all levels
-    rate : cells per axis that become one on the next level
-    levels : "auto" adds levels until one window holds the whole coarsest grid, which gives every point sight of every
-        other; a number stops there at the latest. Levels below a single cell do not exist.
-    aggregate : a_l
-
-        * ``sum`` (default): 1. The weight of a level depends on neither L nor the grid, so a network meets the same
-          coarse field when a finer grid adds a level below
-        * ``vcycle_damped``: 1/(L − 1 − l), as the authors' code has it: level l enters with (L − 1 − l)!/(L − 1)!,
-          which turns the far field down to 1/120 at six levels and changes with the grid
+        * ``sum``: 1. The weight of a level depends on neither L nor the grid, so a network meets the same coarse field
+          when a finer grid adds a level below
+        * ``vcycle_damped``: 1/(L − 1 − l), as in the authors' code: level l enters with (L − 1 − l)!/(L − 1)!, which
+          damps the far field to 1/120 at six levels and changes with the grid
         * ``learned_per_level``: one number per merge, counted from the coarse end and starting at 1; the last of 24
           serves all further ones
+    sampler : {"conv", "average"}
+        ``conv``: D and U are learned and start Gaussian with unit gain, so that all levels enter with equal size
+        (started as the mean and the copy, networks train markedly more slowly). ``average``: the mean of the children
+        and the copy to them, without parameters.
+    axes : int
+        Number of grid axes of x, which sets the shape of the kernels of ``conv``.
 
-    sampler : ``conv``: D and U are learned and start Gaussian with unit gain, so that all levels enter with equal size
-        (started as the mean and the copy, networks train markedly slower). ``average``: the mean of the children and
-        the copy to them, without parameters
-    axes : grid axes of x, which the kernels of ``conv`` need to know
+    Raises
+    ------
+    ValueError
+        For other options, rate < 2, levels < 1 and x of another rank.
 
+    Notes
+    -----
     Sizes that do not divide: cells beyond the grid count as zero for D (the mean is taken over real ones only), are
     masked as keys, and are cropped: the same as padding x once to a multiple of rate^(L−1)·window. Windows and levels
     count cells, so the layer is not the same map on another grid. `grid` is accepted and not used.
 
-    Raises ValueError for unknown names, rate < 2, levels < 1 and x of another rank.
+    References
+    ----------
+    MANO, arXiv:2507.02748.
     """
 
     def __init__(
@@ -65,22 +83,20 @@ class MultipoleAttention(nn.Module):
         rate: int = 2,
         levels: int | Literal["auto"] = "auto",
         stride: int | None = None,
-        aggregate: Literal["sum", "vcycle_damped", "learned_per_level"] = "sum",
-        sampler: Literal["conv", "average"] = "conv",
+        aggregate: Aggregate = "sum",
+        sampler: Sampler = "conv",
         axes: int = 2,
         norm: bool = True,
         recompute: bool = False,
         shift: int = 0,
         qkv_bias: bool = False,
-        relative: Literal["none", "table", "continuous"] = "none",
+        relative: Relative = "none",
         relative_window: int | None = None,
         cosine: bool = False,
     ) -> None:
         super().__init__()
-        if aggregate not in ("sum", "vcycle_damped", "learned_per_level"):
-            raise ValueError(f"aggregate={aggregate!r}: expected 'sum', 'vcycle_damped' or 'learned_per_level'")
-        if sampler not in ("conv", "average"):
-            raise ValueError(f"sampler={sampler!r}: expected 'conv' or 'average'")
+        check_choice("aggregate", aggregate, Aggregate)
+        check_choice("sampler", sampler, Sampler)
         if rate < 2:
             raise ValueError(f"rate={rate}: expected at least 2, or no level is coarser than the last")
         if levels != "auto" and not (isinstance(levels, int) and levels >= 1):
@@ -110,10 +126,9 @@ class MultipoleAttention(nn.Module):
             self.level_weights = nn.Parameter(torch.ones(_MOST_LEVELS))
 
     def forward(self, x: Tensor, grid: Any = None) -> Tensor:
-        if self.attention.check(x).ndim != self.axes + 2:
-            raise ValueError(
-                f"x has {x.ndim - 2} grid axes but the layer was built for {self.axes}: pass axes={x.ndim - 2}"
-            )
+        check_field(x, self.channels)
+        if x.ndim != self.axes + 2:
+            raise ValueError(f"x has {x.ndim - 2} grid axes, the layer {self.axes}: pass axes={x.ndim - 2}")
         count = self.level_count(tuple(x.shape[1:-1]))
         factors = self._factors(count, x)
         if self.sampler == "conv" and self.attention.in_bands(x):

@@ -53,7 +53,7 @@ class Tiling:
 
     @property
     def copies(self) -> float:
-        """√(most windows that hold a cell / fewest), what `cut` and then `join` can stretch by."""
+        """√(most windows that hold a cell / fewest), the Lipschitz constant of `cut` and then `join`."""
         if not self.overlapping:
             return 1.0
         most = fewest = 1

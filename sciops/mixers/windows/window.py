@@ -13,7 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from sciops.arrays.compiling import symbolic, transformed
-from sciops.mixers.bounds import UP, expect_linear
+from sciops.mixers.bounds import softmax_attention
+from sciops.mixers.checks import check_choice, check_field, check_heads
+from sciops.mixers.softmax_attention import LARGEST_BATCH
 from sciops.mixers.traits import Traits
 from sciops.mixers.windows.cpu.attention import Work, banded_attention
 from sciops.mixers.windows.cpu.memory import cells_in_cache
@@ -22,40 +24,66 @@ from sciops.mixers.windows.plain import plain_attention
 from sciops.mixers.windows.relative_position import ContinuousBias, TableBias
 from sciops.mixers.windows.tiling import Tiling
 
-_WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once
 _CELLS_TO_RECOMPUTE = 2**17  # enough to fill a GPU
+
+Relative = Literal["none", "table", "continuous"]
 
 
 class WindowAttention(nn.Module):
-    """y = W_o · softmax(q kᵀ/√d) v + b_o inside every window, with (q, k, v) = W_qkv · LayerNorm(x).
+    """Multi-head attention inside windows of the grid.
 
-    x : (batch, *grid, channels), any number of axes and any sizes → same
+    y = W_o · softmax(q kᵀ/√d) v + b_o inside every window, with (q, k, v) = W_qkv · LayerNorm(x);
+    x : (batch, *grid, channels), any number of axes and any sizes → same.
 
-    channels : a multiple of `heads`
-    window : cells per axis of a window; one that is larger than the grid holds the whole grid
-    stride : distance between neighbouring windows, `window` unless given; a smaller one makes windows overlap, and a
-        cell gets the mean of the windows that hold it. Every cell is in at least one window: where the sizes do not
-        fit, the last window reaches beyond the grid and the cells missing there are masked.
-    shift : the first window ends after so many cells of every axis that is longer than a window, so that the windows of
-        two layers cross each other's borders. The same as Swin's cyclic shift with its mask: cells of opposite borders
-        of the grid never meet
-    norm : whether LayerNorm over the channels comes first, as in MANO (arXiv:2507.02748)
-    recompute : keep nothing but x for the backward pass and compute it again there: less memory, somewhat more time
-    qkv_bias : adds biases to the queries and values. One for the keys would add the same to all scores of a query,
-        which the softmax does not see
-    relative : what scores get for the offset between two cells: "none"; "table", one learned number per offset and head
-        (Swin); "continuous", a learned function of it (Swin V2), for windows of pretraining of `relative_window` cells
-    cosine : scores are exp(min(s, log 100))·cos(q, k) with one learned s per head, instead of q·k/√d (Swin V2)
-    axes : grid axes of x; only needed for `relative`
+    Parameters
+    ----------
+    channels : int
+        Number of channels, a multiple of `heads`.
+    heads : int
+        Number of heads.
+    window : int
+        Cells per axis of a window; one that is larger than the grid holds the whole grid.
+    stride : int, optional
+        Distance between neighbouring windows, `window` by default; a smaller one makes windows overlap, and a cell gets
+        the mean of the windows that hold it. Every cell is in at least one window: where the sizes do not fit, the last
+        window reaches beyond the grid and the cells missing there are masked.
+    shift : int
+        Size of the first window on every axis that is longer than a window, so that the windows of two layers cross
+        each other's borders. The same as Swin's cyclic shift with its mask: cells of opposite borders never meet.
+    norm : bool
+        LayerNorm over the channels comes first, as in MANO.
+    recompute : bool
+        Keeps only x for the backward pass and recomputes the rest there: less memory, somewhat more time.
+    qkv_bias : bool
+        Adds biases to the queries and values. One for the keys would add the same to all scores of a query, which the
+        softmax does not depend on.
+    relative : {"none", "table", "continuous"}
+        Term of the scores that depends on the offset between two cells: "table", one learned number per offset and head
+        (Swin); "continuous", a learned function of it (Swin V2).
+    relative_window : int, optional
+        Cells per axis of the windows in pretraining, for "continuous".
+    cosine : bool
+        Scores are exp(min(s, log 100))·cos(q, k) with one learned s per head, instead of q·k/√d (Swin V2).
+    axes : int
+        Number of grid axes of x; only needed for `relative`.
 
-    By default W_qkv has no bias and there is no positional term: positions enter as channels of x. Windows count cells,
+    Raises
+    ------
+    ValueError
+        When heads do not divide channels, stride is not in 1 … window, or shift not in 0 … window − 1.
+
+    Notes
+    -----
+    By default W_qkv has no bias and there is no positional term: positions enter as channels of x. Windows span cells,
     so on a finer grid they are physically smaller. `grid` is accepted and not used.
 
-    On CPUs, windows without overlap, qkv_bias, relative and cosine are worked on in bands that stay in the cache and
+    On CPUs, windows without overlap, qkv_bias, relative and cosine are processed in bands that stay in the cache and
     have derivatives of every order. Otherwise torch's fused kernel is used, whose second derivative exists only under
     ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)``.
 
-    Raises ValueError when heads do not divide channels, stride is not in 1 … window, or shift not in 0 … window − 1.
+    References
+    ----------
+    MANO, arXiv:2507.02748; Swin, arXiv:2103.14030; Swin V2, arXiv:2111.09883.
     """
 
     traits = Traits(shifts=True)
@@ -71,15 +99,14 @@ class WindowAttention(nn.Module):
         norm: bool = True,
         recompute: bool = False,
         qkv_bias: bool = False,
-        relative: Literal["none", "table", "continuous"] = "none",
+        relative: Relative = "none",
         relative_window: int | None = None,
         cosine: bool = False,
         axes: int = 2,
     ) -> None:
         super().__init__()
         stride = window if stride is None else stride
-        if heads < 1 or channels % heads:
-            raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
+        check_heads(channels, heads)
         if window < 1 or not 1 <= stride <= window:
             raise ValueError(
                 f"window={window}, stride={stride}: expected 1 ≤ stride ≤ window, or some cells are missed"
@@ -88,8 +115,7 @@ class WindowAttention(nn.Module):
             raise ValueError(
                 f"shift={shift}, window={window}, stride={stride}: expected 0 ≤ shift < window; 0 where windows overlap"
             )
-        if relative not in ("none", "table", "continuous"):
-            raise ValueError(f"relative={relative!r}: expected 'none', 'table' or 'continuous'")
+        check_choice("relative", relative, Relative)
         if relative_window is not None and relative != "continuous":
             raise ValueError(
                 f"relative_window={relative_window} with relative={relative!r}: only 'continuous' takes it"
@@ -114,8 +140,7 @@ class WindowAttention(nn.Module):
 
     def check(self, x: Tensor) -> Tensor:
         """x, or ValueError when it is not (batch, *grid, channels)."""
-        if x.ndim < 3 or x.shape[-1] != self.channels:
-            raise ValueError(f"x has shape {tuple(x.shape)}; expected (batch, *grid, {self.channels} channels)")
+        check_field(x, self.channels)
         if self.relative is not None and x.ndim != self.axes + 2:
             raise ValueError(f"x has {x.ndim - 2} grid axes, the relative bias {self.axes}: pass axes={x.ndim - 2}")
         return x
@@ -133,7 +158,7 @@ class WindowAttention(nn.Module):
             groups = open_groups(sizes, self.window, self.stride, self.shift)
         else:
             cells = _CELLS_TO_RECOMPUTE if self.recompute else sys.maxsize
-            groups = self._groups(_shapes(fields), cells, _WINDOWS_OF_A_CALL)
+            groups = self._groups(_shapes(fields), cells, LARGEST_BATCH)
         return plain_attention(self, groups, True, *self.weights(), *fields)
 
     def in_bands(self, x: Tensor) -> bool:
@@ -190,29 +215,20 @@ class WindowAttention(nn.Module):
 
     def bound(self, setting: Any, sizes: tuple[int, ...], radius: Any) -> tuple[Tensor, Any, int]:
         """(Lipschitz bound on a grid of these sizes, radius of the tokens, tokens of a window)."""
-        expect_linear(self, setting, "out")
-        if self.relative is not None:
-            setting.expect(self.relative, TableBias, ContinuousBias, place="relative")
         slope, ball = setting.norm(self.norm)
         radius = radius if ball is None else ball
-        if radius is None:
-            setting.refuse(
-                "softmax attention has no global bound: its slope grows with the square of its tokens; pass radius= "
-                "for tokens that stay in a ball"
-            )
         if self.cosine:
             setting.refuse("cosine attention: the directions of queries and keys have no bounded slope near zero")
-        tiling, spread = Tiling(tuple(sizes), self.window, self.stride), 0.0
+        tiling, options = Tiling(tuple(sizes), self.window, self.stride), {}
         if self.relative is not None:
+            setting.expect(self.relative, TableBias, ContinuousBias, place="relative")
             with torch.no_grad():
                 bias = self.relative(tiling.shape)
-            spread = float(bias.max() - bias.min()) * (1 + 1e-6)
-        options = dict(heads=self.heads, output=setting.cast(self.out.weight), score_range=spread)
+            options["score_range"] = float(bias.max() - bias.min()) * (1 + 1e-6)
         if self.qv_bias is not None:
             options["query_bias"] = setting.cast(self.qv_bias[0])
-        qkv = setting.cast(self.qkv.weight).chunk(3)
-        value = setting.attention(*qkv, tokens=tiling.tokens, radius=radius, **options)
-        return value * slope * (tiling.copies * UP), radius, tiling.tokens
+        value = softmax_attention(self, setting, tiling.tokens, radius, **options)
+        return value * slope * tiling.copies, radius, tiling.tokens
 
     def extra_repr(self) -> str:
         shift = f", shift={self.shift}" if self.shift else ""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops.mixers import SpectralMixer
-from sciops.models.orthogonal.layer_matrices import spectral_matrices
+from sciops.mixers.traits import Matrices
 from sciops.models.orthogonal.matrices import polar
 
 
@@ -55,9 +55,13 @@ class UnitarySpectral(nn.Module):
         unit = torch.stack([eye, torch.zeros_like(eye)], -2) if basis == "fourier" else eye
         self.register_buffer("identity", unit, persistent=False)
         with torch.no_grad():
-            weight.mul_(spread * 10).add_(unit)  # a mixer is initialised with gain 1/10
-            for part in spectral_matrices(self.mixer, None, passes=outside == "identity"):
+            weight.mul_(spread * 10).add_(unit)  # a mixer starts with gain 1/10
+            for part in self.linear_matrices(None):
                 part.write(polar(part.read()))
+
+    def linear_matrices(self, shape: Sequence[int] | None) -> list[Matrices]:
+        """The matrices R_m, on a grid of this shape."""
+        return self.mixer.linear_matrices(shape, passes=self.outside == "identity")
 
     def forward(self, x: Tensor, grid: Any = None) -> Tensor:
         if self.outside == "zero":
@@ -100,6 +104,11 @@ class OrthogonalConvolution(nn.Module):
             nn.init.orthogonal_(basis)
         self.bases = nn.Parameter(bases)
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
+
+    def linear_matrices(self, shape: Sequence[int] | None) -> list[Matrices]:
+        """Q, and the bases V_j, on any grid."""
+        weights = [self.mix[None], *([self.bases] if len(self.bases) else [])]
+        return [Matrices(lambda w=w: w, w.copy_) for w in weights]
 
     def forward(self, x: Tensor, grid: Any = None) -> Tensor:
         if x.ndim != self.axes + 2 or x.shape[1] != self.channels:

@@ -5,16 +5,14 @@ A linear layer W is orthogonal here where W Wᵀ = I on its outputs, so that it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from sciops.mixers import SpectralMixer
-from sciops.models.orthogonal.layer_matrices import convolution_matrices, spectral_matrices
-from sciops.models.orthogonal.layers import OrthogonalConvolution, UnitarySpectral
+from sciops.mixers.traits import Matrices
+from sciops.models.orthogonal.layer_matrices import convolution_matrices
 from sciops.models.orthogonal.matrices import bjorck, polar
 
 Method = Literal["polar", "bjorck"]
@@ -39,7 +37,8 @@ def orthogonalize_(
     ----------
     layers : iterable of nn.Module
         `nn.Linear`; `SpectralMixer` with dense Fourier or sine weights, and `UnitarySpectral`, mode by mode;
-        `OrthogonalConvolution`; `nn.Conv1d` … `nn.Conv3d` with circular padding, frequency by frequency.
+        `OrthogonalConvolution`; `nn.Conv1d` … `nn.Conv3d` with circular padding, frequency by frequency; and
+        any layer with a method ``linear_matrices(shape)`` that returns a list of `sciops.mixers.Matrices`.
     shapes : iterable of sequences, optional
         Grid points per axis of each layer's input, which Fourier layers and convolutions need; for a spectral layer
         None means a grid finer than its modes need.
@@ -63,17 +62,17 @@ def orthogonalize_(
     given = list(shapes) if shapes is not None else [None] * len(layers)
     if len(given) != len(layers):
         raise ValueError(f"{len(given)} shapes for {len(layers)} layers: expected one each")
-    alike: dict[tuple, list[_Job]] = {}
+    alike: dict[tuple, list[Matrices]] = {}
     for layer, shape in zip(layers, given):
-        for job in _jobs(layer, shape):
-            key = (*job.values.shape[1:], job.values.dtype, job.values.device, job.rounds)
-            alike.setdefault(key, []).append(job)
-    for jobs in alike.values():
+        for part in _matrices(layer, shape):
+            w = part.read()
+            alike.setdefault((*w.shape[1:], w.dtype, w.device, part.rounds), []).append(part)
+    for parts in alike.values():
         # layers of one shape go through the factorisation together
-        for turn in range(jobs[0].rounds):
-            stack = torch.cat([job.values if turn == 0 else job.again() for job in jobs])
-            for job, piece in zip(jobs, factor(stack).split([len(job.values) for job in jobs])):
-                job.write(piece)
+        for _ in range(parts[0].rounds):
+            stacks = [part.read() for part in parts]
+            for part, piece in zip(parts, factor(torch.cat(stacks)).split([len(w) for w in stacks])):
+                part.write(piece)
 
 
 @torch.no_grad()
@@ -83,8 +82,9 @@ def orthogonality_defect(layer: nn.Module, shape: Sequence[int] | None = None) -
     layer, shape : as for `orthogonalize_`
     """
     worst = 0.0
-    for job in _jobs(layer, shape):
-        w = job.values.mH if job.values.shape[-2] > job.values.shape[-1] else job.values
+    for part in _matrices(layer, shape):
+        w = part.read()
+        w = w.mH if w.shape[-2] > w.shape[-1] else w
         eye = torch.eye(w.shape[-2], dtype=w.dtype, device=w.device)
         worst = max(worst, float(torch.linalg.matrix_norm(w @ w.mH - eye, 2).max()))
     return worst
@@ -92,35 +92,15 @@ def orthogonality_defect(layer: nn.Module, shape: Sequence[int] | None = None) -
 
 def can_be_projected(layer: nn.Module) -> bool:
     """Whether `orthogonalize_` supports this layer; parametrised weights are not supported."""
-    kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, SpectralMixer, UnitarySpectral, OrthogonalConvolution)
-    return isinstance(layer, kinds) and not torch.nn.utils.parametrize.is_parametrized(layer)
+    known = hasattr(layer, "linear_matrices") or isinstance(layer, (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d))
+    return known and not torch.nn.utils.parametrize.is_parametrized(layer)
 
 
-@dataclass(frozen=True)
-class _Job:
-    """Matrices (count, rows, columns) of one parameter, how to read them again, and how to write them back."""
-
-    values: Tensor
-    write: Callable[[Tensor], None]
-    again: Callable[[], Tensor]
-    rounds: int = 1
-
-
-def _jobs(layer: nn.Module, shape: Sequence[int] | None) -> list[_Job]:
+def _matrices(layer: nn.Module, shape: Sequence[int] | None) -> list[Matrices]:
     if not can_be_projected(layer):
         raise TypeError(f"{type(layer).__name__} cannot be projected: expected nn.Linear, nn.Conv or a spectral layer")
-    if isinstance(layer, OrthogonalConvolution):
-        return [_dense(layer.mix[None]), *([_dense(layer.bases)] if len(layer.bases) else [])]
+    if hasattr(layer, "linear_matrices"):
+        return layer.linear_matrices(shape)
     if isinstance(layer, nn.Linear):
-        return [_dense(layer.weight[None])]
-    if isinstance(layer, UnitarySpectral):
-        found = spectral_matrices(layer.mixer, shape, passes=layer.outside == "identity")
-    elif isinstance(layer, SpectralMixer):
-        found = spectral_matrices(layer, shape)
-    else:
-        found = convolution_matrices(layer, shape)
-    return [_Job(part.read(), part.write, part.read, part.rounds) for part in found]
-
-
-def _dense(weight: Tensor) -> _Job:
-    return _Job(weight, lambda new: weight.copy_(new), lambda: weight)
+        return [Matrices(lambda: layer.weight[None], layer.weight[None].copy_)]
+    return convolution_matrices(layer, shape)

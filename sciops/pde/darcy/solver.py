@@ -94,7 +94,8 @@ def solve(
         send in where they differ from their midrange. Driven by values alone, b is larger than a source would make it:
         1e-10 then gives u as closely as 1e-8 does for f = 1
     backend : "numba" (compiled, CPU), "torch" (any device), "direct" (sparse LU, CPU); "auto" takes numba for CPU data
-        between walls where it is installed
+        between walls where it is installed. numba compiles the solver at its first use, which takes 20 to 40 s of one
+        core; later processes read it from numba's cache on disk in about 1 s
     on_failure : "raise" SolverError, or "flag" the sample: status "failed", u = NaN, the others untouched
     threads : samples solved at a time by "numba"; default torch.get_num_threads()
     max_iterations : of conjugate gradients, before the direct solve takes over

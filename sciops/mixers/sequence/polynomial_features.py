@@ -9,15 +9,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciops.mixers.checks import check_choice
 from sciops.mixers.precision import working_dtype
+
+Variant = Literal["branch", "coefficients"]
+Activation = Literal["gelu", "clipped", "identity", None]
 
 
 class PolynomialFeatures(nn.Module):
-    """F(x) of degree k as `PolynomialMixer` states it, x (…, channels) → k arrays (…, width), combined linearly.
+    """The features F(x) of degree k of `PolynomialMixer`: k arrays (…, width) that are combined linearly.
 
-    powers(x) : g_1, g_1 g_2, … ("branch") or z, z², … ("coefficients"), in float32 at least: a product of k may leave
-        the range of half precision
-    combined(powers) : F of them, or the mean of F of their means, (…, features)
+    `powers` gives g_1, g_1 g_2, … ("branch") or z, z², … ("coefficients") of x (…, channels), in float32 at least,
+    since a product of k may leave the range of half precision. `combined` gives F of them, or the mean of F of their
+    means.
     """
 
     def __init__(
@@ -26,15 +30,13 @@ class PolynomialFeatures(nn.Module):
         width: int,
         *,
         degree: int,
-        variant: Literal["branch", "coefficients"],
-        activation: str | None,
+        variant: Variant,
+        activation: Activation,
         groups: int,
     ) -> None:
         super().__init__()
-        if variant not in ("branch", "coefficients"):
-            raise ValueError(f"variant={variant!r}: expected 'branch' or 'coefficients'")
-        if activation not in (None, *_ACTIVATIONS):
-            raise ValueError(f"activation={activation!r}: expected None or one of {', '.join(_ACTIVATIONS)}")
+        check_choice("variant", variant, Variant)
+        check_choice("activation", activation, Activation)
         if width < 1:
             raise ValueError(f"expansion·channels={width}: expected at least 1, pass a larger expansion")
         if channels % groups or width % groups:
@@ -80,8 +82,8 @@ class PolynomialFeatures(nn.Module):
         )
 
 
-def _clipped(x: Tensor) -> Tensor:
-    return F.leaky_relu(x, 0.01).clamp(-0.1, 6.0)
-
-
-_ACTIVATIONS = {"gelu": F.gelu, "clipped": _clipped, "identity": lambda x: x}
+_ACTIVATIONS = {
+    "gelu": F.gelu,
+    "clipped": lambda x: F.leaky_relu(x, 0.01).clamp(-0.1, 6.0),
+    "identity": lambda x: x,
+}

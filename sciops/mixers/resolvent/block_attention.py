@@ -10,44 +10,74 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.mixers.bounds import SCORES
+from sciops.mixers.checks import check_choice
 from sciops.mixers.precision import full_precision
-from sciops.mixers.resolvent import ResolventAttention, ResolventState
-from sciops.mixers.resolvent.block_decoding import BlockState, prefilled, stepped
+from sciops.mixers.resolvent.attention import Bidirectional, ResolventAttention
+from sciops.mixers.resolvent.block_decoding import prefilled, stepped
 from sciops.mixers.resolvent.block_exact import exact
 from sciops.mixers.resolvent.block_layout import backwards, block_size, in_blocks, tile_order
 from sciops.mixers.resolvent.block_routes import Blocks, routes_of
 from sciops.mixers.resolvent.block_solve import Routes, applied, lifted, reduced, spread, structured_solve, summaries
 from sciops.mixers.resolvent.dense import iterations, solve, unstable
-from sciops.mixers.sequence import lengths_of
+from sciops.mixers.sequence.base import lengths_of
+from sciops.mixers.sequence.self_attention import Positions
+
+Level = Literal[0, 1, 2]
+Combine = Literal["woodbury", "additive"]
+Query = Literal["first", "prev", "mean", None]
+Summary = Literal["mean", "learned"]
 
 
 class BlockResolventAttention(ResolventAttention):
-    """Y = (1−γ) A (I − γA)⁻¹ V in blocks of m tokens, with A that of softmax attention or a structured one.
+    """`ResolventAttention` block by block, exact at level 0, or with a structured attention matrix that is cheaper to
+    solve.
 
-    level 0 : A in full, solved block after block: `ResolventAttention`'s numbers for half its work and memory O(mn)
-    level 1 : A = D + ρ C W. D, (1−ρ)·softmax over the tokens of the own block; W, the mean of a block; C, softmax of a
-        block's query over the keys of earlier blocks; ρ = sigmoid, a gate by token and head, 0 where there are none.
-        O(nmd + (n/m)²d), n^{4/3}d for m = n^{1/3}
-    level 2 : A = D + E W with one softmax over own tokens and earlier blocks. O(nmd + n²d/m), n^{3/2}d for m = √n
+    Y = (1−γ) A (I − γA)⁻¹ V in blocks of m tokens, with the rows of every A summing to 1:
 
-    Rows of every A sum to 1. Levels 1 and 2 are solved exactly by Woodbury's formula through one system a block.
-    The split into blocks and a reduced system is that of arXiv:2605.22476; the algebra is not taken from it.
+    * level 0: A in full, solved block after block: the numbers of `ResolventAttention` for half its work and O(mn)
+      memory
+    * level 1: A = D + ρ C W. D is (1−ρ)·softmax over the tokens of the own block; W, the mean of a block; C, softmax of
+      the query of a block over the keys of earlier blocks; ρ = sigmoid, a gate per token and head, 0 where there are no
+      earlier blocks. O(nmd + (n/m)²d), that is n^{4/3}d for m = n^{1/3}
+    * level 2: A = D + E W with one softmax over own tokens and earlier blocks. O(nmd + n²d/m), n^{3/2}d for m = √n
 
-    channels, heads, gamma, causal, positions, tolerance : as in `ResolventAttention`
-    block : m, or "auto": n^{1/3} at level 1, √n at level 2, 128 to 256 at level 0. At levels 1 and 2 what a token gets
-        then depends on the length of its sequence too, and a mixer that decodes needs a number
-    overlap : the block before is seen token by token as well: links up to m tokens back are exact wherever the borders
-        are. Solved block after block, at the same order of work
-    combine : "woodbury"; or "additive", S_γ(D) V + the part of blocks alone, without paths that go through both
-    query : of a block at level 1: "first" of its tokens, the default where causal; "prev", the mean of the block
-        before; "mean", of its own tokens, which shows a token later ones: for bidirectional mixers, their default
-    summary : W "mean", or "learned", softmax of a linear score of the tokens
-    bidirectional : "sum", ½(past + future), each causal; "fixed_point" and "dense", D of whole tiles by LU and all
-        other blocks in C or E, the reduced system by iterations or by LU
+    Parameters
+    ----------
+    channels, heads, gamma, causal, positions, tolerance
+        As in `ResolventAttention`.
+    level : {0, 1, 2}
+        Structure of A.
+    block : int or "auto"
+        m; "auto" is n^{1/3} at level 1, √n at level 2, 128 to 256 at level 0. At levels 1 and 2 the result for a token
+        then depends on the length of its sequence too, and decoding needs a number.
+    overlap : bool
+        Tokens of the block before are read one by one as well: links up to m tokens back are exact wherever the borders
+        of blocks lie. Solved block after block, at the same order of work.
+    combine : {"woodbury", "additive"}
+        "additive": S_γ(D) V plus the part of blocks alone, without paths that go through both.
+    query : {"first", "prev", "mean"}, optional
+        Query of a block at level 1: "first", of its first token, the default where causal; "prev", the mean of the
+        block before; "mean", of its own tokens, which lets a token read later ones: for bidirectional mixers, their
+        default.
+    summary : {"mean", "learned"}
+        W; "learned" is the softmax of a linear score of the tokens.
+    bidirectional : {"sum", "fixed_point", "dense"}
+        "sum": ½(past + future), each causal. "fixed_point" and "dense": D has whole tiles, inverted by LU, C or E have
+        all other blocks, and the reduced system is solved by iterations or by LU.
 
-    Fields of more axes are cut into tiles, and their tokens ordered tile by tile; positions count along that order.
+    Raises
+    ------
+    ValueError
+        As `ResolventAttention`, and for options that exclude each other.
 
-    Raises ValueError as `ResolventAttention`, and for options that do not go together.
+    Notes
+    -----
+    Levels 1 and 2 are solved exactly by Woodbury's formula through a system with one row per block. Fields of more axes
+    are cut into tiles, and their tokens ordered tile by tile; positions count along that order.
+
+    References
+    ----------
+    The split into blocks and a reduced system, arXiv:2605.22476; the algebra is not taken from it.
     """
 
     lipschitz_rule = SCORES
@@ -58,15 +88,15 @@ class BlockResolventAttention(ResolventAttention):
         *,
         heads: int = 4,
         gamma: float | Literal["learned"] = 0.9,
-        level: Literal[0, 1, 2] = 1,
+        level: Level = 1,
         block: int | Literal["auto"] = "auto",
         overlap: bool = False,
-        combine: Literal["woodbury", "additive"] = "woodbury",
-        query: Literal["first", "prev", "mean"] | None = None,
-        summary: Literal["mean", "learned"] = "mean",
+        combine: Combine = "woodbury",
+        query: Query = None,
+        summary: Summary = "mean",
         causal: bool = False,
-        positions: Literal["none", "rope", "alibi"] = "none",
-        bidirectional: Literal["sum", "fixed_point", "dense"] = "sum",
+        positions: Positions = "none",
+        bidirectional: Bidirectional = "sum",
         tolerance: float = 1e-6,
     ) -> None:
         super().__init__(
@@ -78,7 +108,19 @@ class BlockResolventAttention(ResolventAttention):
             bidirectional=bidirectional,
             tolerance=tolerance,
         )
-        _check(level, block, combine, query, summary, causal, overlap, bidirectional)
+        for name, value, choices in (
+            ("level", level, Level),
+            ("combine", combine, Combine),
+            ("query", query, Query),
+            ("summary", summary, Summary),
+        ):
+            check_choice(name, value, choices)
+        if block != "auto" and (not isinstance(block, Integral) or block < 1):
+            raise ValueError(f"block={block!r}: expected a positive whole number of tokens or 'auto'")
+        if causal and query == "mean":
+            raise ValueError("query='mean' lets a token see later ones of its block: pass 'first' or 'prev'")
+        if overlap and not causal and bidirectional != "sum":
+            raise ValueError(f"overlap=True goes block after block: pass bidirectional='sum', not {bidirectional!r}")
         self.level, self.block, self.overlap, self.combine = level, block, overlap, combine
         self.query, self.summary = query or ("first" if causal else "mean"), summary
         if level == 1:
@@ -116,18 +158,11 @@ class BlockResolventAttention(ResolventAttention):
         places = order.flatten().argsort()[-shape.numel() :]  # −1 comes first
         return y[:, places].reshape(x.shape)
 
-    def prefill(
-        self, x: Tensor, state: Any = None, *, mask: Tensor | None = None
-    ) -> tuple[Tensor, BlockState | ResolventState]:
-        if self.level == 0 or not self.causal:
-            return super().prefill(x, state, mask=mask)
-        return prefilled(self, x, state, self.check_stretch(x, mask, state))
+    def extend(self, x: Tensor, state: Any, mask: Tensor | None) -> tuple[Tensor, Any]:
+        return super().extend(x, state, mask) if self.level == 0 else prefilled(self, x, state, mask)
 
-    def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, BlockState | ResolventState]:
-        if self.level == 0 or not self.causal or state is None:
-            return super().step(x, state)
-        self.check_step(x, state)
-        return stepped(self, x, state)
+    def advance(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        return super().advance(x, state) if self.level == 0 or state is None else stepped(self, x, state)
 
     def _mixed(self, x: Tensor, mask: Tensor | None, m: int, there: Tensor | None = None) -> Tensor:
         """there : (1, 1, K, m), which of the tokens stand for one, where they are tiles; with a mask they are all."""
@@ -230,11 +265,16 @@ class BlockResolventAttention(ResolventAttention):
 def multiply_adds(
     n: int, *, channels: int, heads: int, level: int, block: int, overlap: bool = False
 ) -> dict[str, int]:
-    """Multiplications with an addition of one causal forward pass of a sequence by the formulas, without projections.
+    """Number of multiply-adds of one causal forward pass over a sequence, by the formulas, without projections.
 
-    Keys: "scores", queries with keys; "local", solving with the tiles; "blocks", summaries and the reduced system;
-    "total". level −1 counts `ResolventAttention`: all scores of the matrix, AV left out, one triangular solve.
-    Blocks are whole, the last one too.
+    Blocks count as whole, the last one too. level −1 counts `ResolventAttention`: all scores of the matrix, AV left
+    out, and one triangular solve.
+
+    Returns
+    -------
+    dict
+        "scores", queries with keys; "local", solving with the tiles; "blocks", summaries and the reduced system;
+        "total".
     """
     d = channels // heads
     if level == -1:
@@ -253,31 +293,3 @@ def multiply_adds(
             parts = {"scores": (seen * m * m + rows * pairs) * d, "local": local, "blocks": far + reduced_system}
     counted = {name: heads * count for name, count in parts.items()}
     return counted | {"total": sum(counted.values())}
-
-
-def _check(
-    level: int,
-    block: int | str,
-    combine: str,
-    query: str | None,
-    summary: str,
-    causal: bool,
-    overlap: bool,
-    bidirectional: str,
-) -> None:
-    if level not in (0, 1, 2):
-        raise ValueError(f"level={level!r}: expected 0, 1 or 2")
-    if block != "auto" and (not isinstance(block, Integral) or block < 1):
-        raise ValueError(f"block={block!r}: expected a positive whole number of tokens or 'auto'")
-    if combine not in ("woodbury", "additive"):
-        raise ValueError(f"combine={combine!r}: expected 'woodbury' or 'additive'")
-    if query not in (None, "first", "prev", "mean"):
-        raise ValueError(f"query={query!r}: expected 'first', 'prev' or 'mean'")
-    if summary not in ("mean", "learned"):
-        raise ValueError(f"summary={summary!r}: expected 'mean' or 'learned'")
-    if causal and query == "mean":
-        raise ValueError(
-            "query='mean' lets a token see later ones of its block: pass 'first' or 'prev' with causal=True"
-        )
-    if overlap and not causal and bidirectional != "sum":
-        raise ValueError(f"overlap=True goes block after block: pass bidirectional='sum', not {bidirectional!r}")

@@ -7,24 +7,46 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from sciops.mixers.checks import check_choice
 from sciops.mixers.precision import full_precision, working_dtype
 from sciops.mixers.recurrence.linked import linked_solve
 
+Method = Literal["solve", "powers"]
 
-def solve_mixing(
-    a: Tensor, b: Tensor, x: Tensor, *, method: Literal["solve", "powers"] = "solve", diagonal: bool = False
-) -> Tensor:
-    """Y = (I − B)^{-1} A X, that is y_i = Σ_j α_{ij} x_j + Σ_{j<i} β_{ij} y_j.
 
-    a : (…, n, n), or with diagonal=True (…, n), the diagonal of A
-    b : (…, n, n); what is on and above its diagonal is not read
-    x : (…, n, d) → same
-    method : "solve", one triangular solve; "powers", (I − B)^{-1} = Π_s (I + B^{2^s}) over 2^s < n, exact since
-        B^n = 0: products of matrices alone, for short sequences
+def solve_mixing(a: Tensor, b: Tensor, x: Tensor, *, method: Method = "solve", diagonal: bool = False) -> Tensor:
+    """Solves Y = A X + B Y, that is y_i = Σ_j α_{ij} x_j + Σ_{j<i} β_{ij} y_j, for Y = (I − B)^{-1} A X.
 
-    Half precisions are solved in float32. A system of real attention has a = softmax(QKᵀ), b = 0; a gated recurrence
-    a diagonal and b below it alone; ChaCAL (arXiv:2410.05565) a = (1 − γ)P/(1 − γp_ii), b = γP/(1 − γp_ii).
-    Raises ValueError for shapes that do not fit and unknown methods, TypeError for complex a or b with a real x.
+    Parameters
+    ----------
+    a : Tensor
+        (…, n, n), or with diagonal=True the diagonal of A, (…, n).
+    b : Tensor
+        (…, n, n); entries on and above the diagonal are not read.
+    x : Tensor
+        (…, n, d).
+    method : {"solve", "powers"}
+        "solve", one triangular solve; "powers", (I − B)^{-1} = Π_s (I + B^{2^s}) over 2^s < n, exact since B^n = 0:
+        matrix products alone, for short sequences.
+    diagonal : bool
+        A is diagonal.
+
+    Returns
+    -------
+    Tensor
+        Y, like x. Half precision is solved in float32.
+
+    Raises
+    ------
+    ValueError
+        For shapes that do not fit and other methods.
+    TypeError
+        For complex a or b with a real x.
+
+    Notes
+    -----
+    Softmax attention has a = softmax(QKᵀ), b = 0; a gated recurrence has a diagonal and b on the first subdiagonal;
+    ChaCAL (arXiv:2410.05565) has a = (1 − γ)P/(1 − γp_ii), b = γP/(1 − γp_ii).
     """
     n = x.shape[-2] if x.ndim > 1 else -1
     if b.shape[-2:] != (n, n) or a.shape[-1:] != (n,) or (not diagonal and a.shape[-2:] != (n, n)):
@@ -32,8 +54,7 @@ def solve_mixing(
             f"a {tuple(a.shape)}, b {tuple(b.shape)}, x {tuple(x.shape)}: expected b (…, n, n) for x (…, n, d), and a "
             "(…, n, n), or (…, n) with diagonal=True"
         )
-    if method not in ("solve", "powers"):
-        raise ValueError(f"method={method!r}: expected 'solve' or 'powers'")
+    check_choice("method", method, Method)
     if (a.is_complex() or b.is_complex()) and not x.is_complex():
         both = torch.promote_types(a.dtype, b.dtype)
         raise TypeError(f"a of {a.dtype} and b of {b.dtype} with x of {x.dtype}: expected a complex x, x.to({both})")
@@ -52,17 +73,33 @@ def solve_mixing(
 
 
 def solve_links(alpha: Tensor, weights: Tensor, links: Tensor, x: Tensor, *, chunk: int = 64) -> Tensor:
-    """y_i = α_i x_i + Σ_k w_{ik} y_{links(i,k)}: `solve_mixing` with a diagonal A and r entries in a row of B.
+    """Solves y_i = α_i x_i + Σ_k w_{ik} y_{links(i,k)}: `solve_mixing` with a diagonal A and r entries per row of B.
 
-    alpha : (batch, heads, n); weights : (batch, heads, n, r); x : (batch, heads, n, d) → same
-    links : (n, r) or (batch, n, r) int64, positions below i; −1 is no link, whatever its weight
-    chunk : tokens solved at once: n/chunk steps one after the other, O(n (r + chunk) d) work, O(n r) memory. The result
-        does not depend on it but for round-off
+    Parameters
+    ----------
+    alpha : Tensor
+        (batch, heads, n).
+    weights : Tensor
+        (batch, heads, n, r).
+    links : Tensor
+        (n, r) or (batch, n, r) int64, positions below i; −1 stands for a missing link, whatever its weight.
+    x : Tensor
+        (batch, heads, n, d).
+    chunk : int
+        Number of tokens solved at once: n/chunk sequential steps, O(n (r + chunk) d) work, O(n r) memory. The result
+        depends on it by round-off only.
 
-    Half precisions are solved in float32; gradients of first order, of any order under torch.func.
+    Returns
+    -------
+    Tensor
+        y, like x. Half precision is solved in float32; gradients of first order, of any order under torch.func.
 
-    Raises ValueError for shapes that do not fit, for links at or after their token, and for a chunk below 1; TypeError
-    for links that are not int64.
+    Raises
+    ------
+    ValueError
+        For shapes that do not fit, for links at or after their token, and for a chunk below 1.
+    TypeError
+        For links that are not int64.
     """
     batch = x.shape[:1] if links.ndim == 3 else ()
     table = (*batch, *weights.shape[2:])
@@ -85,11 +122,3 @@ def linked_solution(alpha: Tensor, weights: Tensor, links: Tensor, x: Tensor, ch
     dtype = working_dtype(x)
     with full_precision(x):
         return linked_solve(alpha.to(dtype), weights.to(dtype), links, x.to(dtype), chunk).to(x.dtype)
-
-
-def linked_matrix(weights: Tensor, links: Tensor) -> Tensor:
-    """B (batch, heads, n, n) of weights (batch, heads, n, r) at links (n, r) or (batch, n, r), −1 left out."""
-    n = weights.shape[-2]
-    links = (links if links.ndim == 2 else links.unsqueeze(1)).expand_as(weights)
-    b = weights.new_zeros(*weights.shape[:-1], n)
-    return b.scatter_add(-1, links.clamp(min=0), weights.masked_fill(links < 0, 0))

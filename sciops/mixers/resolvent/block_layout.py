@@ -36,7 +36,7 @@ def backwards(z: Tensor, lengths: Tensor) -> Tensor:
 
 
 def tile_order(shape: tuple[int, ...], tokens: int, device: torch.device) -> Tensor:
-    """(K, m) places of the points of a grid tile by tile, row by row in both; −1 for what a tile at the rim lacks.
+    """(K, m) places of the points of a grid tile by tile, row by row in both; −1 where a tile extends beyond the grid.
 
     tokens : about as many points a tile; tiles are cubes of round(tokens^{1/axes}) points
     """

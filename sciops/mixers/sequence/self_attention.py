@@ -8,12 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciops.mixers.bounds import UP, expect_linear
+from sciops.mixers.bounds import softmax_attention
+from sciops.mixers.checks import check_choice, check_heads
 from sciops.mixers.padding import padded
-from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens, put, tail
-from sciops.mixers.softmax_attention import attended
+from sciops.mixers.sequence.base import SequenceMixer, lengths_of, put, tail
+from sciops.mixers.softmax_attention import LARGEST_BATCH, attended
 
-_WINDOWS_OF_A_CALL = 2**15  # fused kernels of GPUs launch fewer than 2¹⁶ at once
+Positions = Literal["none", "rope", "alibi"]
 
 
 class AttentionState(NamedTuple):
@@ -27,18 +28,37 @@ class AttentionState(NamedTuple):
 
 
 class SelfAttention(SequenceMixer):
-    """y_i = W_o Σ_j softmax_j(q_i·k_j/√d + b_{ij}) v_j over the tokens j that i may see (arXiv:1706.03762).
+    """Softmax attention along a sequence, over all tokens or in a window, bidirectional or causal.
 
-    channels : a multiple of `heads`
-    causal : j ≤ i
-    window : |i − j| < window as well: O(n·window) time and memory, and a state of window − 1 tokens
-    positions : "none"; "rope", queries and keys turned by angles that grow with their position (arXiv:2104.09864);
-        "alibi", b_{ij} = −m_h·|i − j| with slopes m_h = 2^{−8(h+1)/heads} (arXiv:2108.12409)
+    y_i = W_o Σ_j softmax_j(q_i·k_j/√d + b_{ij}) v_j over the tokens j that i may read; x : (batch, n, channels) → same.
 
-    x : (batch, n, channels) → same. No LayerNorm inside; torch's fused kernel for what it can do, whose second
-    derivative exists only under ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)``.
+    Parameters
+    ----------
+    channels : int
+        Number of channels, a multiple of `heads`; d = channels / heads.
+    heads : int
+        Number of heads.
+    causal : bool
+        j ≤ i.
+    window : int, optional
+        Also |i − j| < window: O(n·window) time and memory, and a state of window − 1 tokens.
+    positions : {"none", "rope", "alibi"}
+        "rope": queries and keys are rotated by angles proportional to their position. "alibi": b_{ij} = −m_h·|i − j|
+        with slopes m_h = 2^{−8(h+1)/heads}.
 
-    Raises ValueError when heads do not divide channels, for an odd d with "rope", and for a window below 1.
+    Raises
+    ------
+    ValueError
+        When heads do not divide channels, for an odd d with "rope", and for a window below 1.
+
+    Notes
+    -----
+    There is no LayerNorm inside. Torch's fused kernel is used where it applies; its second derivative exists only under
+    ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)``.
+
+    References
+    ----------
+    Attention, arXiv:1706.03762; rotary positions, arXiv:2104.09864; ALiBi, arXiv:2108.12409.
     """
 
     def __init__(
@@ -48,10 +68,10 @@ class SelfAttention(SequenceMixer):
         heads: int = 4,
         causal: bool = False,
         window: int | None = None,
-        positions: Literal["none", "rope", "alibi"] = "none",
+        positions: Positions = "none",
     ) -> None:
         super().__init__(channels, causal=causal)
-        check_heads(channels, heads, positions)
+        check_positions(channels, heads, positions)
         if window is not None and window < 1:
             raise ValueError(f"window={window}: expected at least 1 token")
         self.heads, self.window, self.positions = heads, window, positions
@@ -63,13 +83,8 @@ class SelfAttention(SequenceMixer):
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
         return self._merged(self._attended(*self._projected(x, None), mask))
 
-    def prefill(
-        self, x: Tensor, state: AttentionState | None = None, *, mask: Tensor | None = None
-    ) -> tuple[Tensor, AttentionState]:
-        if not self.causal:
-            return super().prefill(x, state, mask=mask)
-        mask, n = self.check_stretch(x, mask, state), x.shape[1]
-        x, lengths = only_tokens(x, mask), lengths_of(x, mask)
+    def extend(self, x: Tensor, state: AttentionState | None, mask: Tensor | None) -> tuple[Tensor, AttentionState]:
+        n, lengths = x.shape[1], lengths_of(x, mask)
         count = torch.zeros_like(lengths) if state is None else state.count
         q, k, v = self._projected(x, count)
         seen = 0 if state is None else state.longest
@@ -88,7 +103,7 @@ class SelfAttention(SequenceMixer):
             y = _attend(q, k, v, self._bias(at, of_keys, q.dtype, None))
         else:
             y = self._attended_after(q, k, v, old, count)
-        return only_tokens(self._merged(y), mask), AttentionState(keys, values, count + lengths, seen + n)
+        return self._merged(y), AttentionState(keys, values, count + lengths, seen + n)
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """What the heads give for whole sequences, (batch, n, heads, d)."""
@@ -155,21 +170,15 @@ class SelfAttention(SequenceMixer):
             there = there & padded(mask, (0, blocks * w - n))[:, of_keys.clamp(0, blocks * w - 1)]
         bias = self._bias(at, of_keys, q.dtype, there).expand(batch, -1, -1, -1, -1)
         # the fused kernels take one batch axis
-        windows = (z.flatten(0, 1).split(_WINDOWS_OF_A_CALL) for z in (q, k, v, bias))
+        windows = (z.flatten(0, 1).split(LARGEST_BATCH) for z in (q, k, v, bias))
         y = torch.cat([_attend(*part) for part in zip(*windows)])
         return y.unflatten(0, (batch, blocks)).flatten(1, 2)[:, :n]
 
     def lipschitz_rule(self, setting: Any) -> tuple[Tensor, str]:
         if self.causal or self.window is not None or self.positions != "none":
             setting.refuse("SelfAttention: a rule exists for whole, bidirectional attention without positions")
-        expect_linear(self, setting, "out")
-        radius = setting.radius
-        if radius is None:
-            setting.refuse("softmax attention has no global bound: its slope grows with its tokens; pass radius=")
-        q, k, v = setting.cast(self.qkv.weight).chunk(3)
-        tokens, out = setting.grid.size, setting.cast(self.out.weight)
-        value = setting.attention(q, k, v, tokens=tokens, radius=float(radius), heads=self.heads, output=out)
-        return value * UP, f"tokens of norm ≤ {setting.shown(radius)}, {tokens} of them"
+        value = softmax_attention(self, setting, setting.grid.size, setting.radius)
+        return value, f"tokens of norm ≤ {setting.shown(setting.radius)}, {setting.grid.size} of them"
 
     def extra_repr(self) -> str:
         window = "" if self.window is None else f", window={self.window}"
@@ -191,12 +200,10 @@ def alibi_slopes(heads: int) -> Tensor:
     return (2.0 ** (-8 * torch.arange(1, heads + 1) / heads)).view(heads, 1, 1)
 
 
-def check_heads(channels: int, heads: int, positions: str) -> None:
+def check_positions(channels: int, heads: int, positions: str) -> None:
     """Raises ValueError when heads do not divide channels, for unknown positions, and for an odd d with "rope"."""
-    if heads < 1 or channels % heads:
-        raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
-    if positions not in ("none", "rope", "alibi"):
-        raise ValueError(f"positions={positions!r}: expected 'none', 'rope' or 'alibi'")
+    check_heads(channels, heads)
+    check_choice("positions", positions, Positions)
     if positions == "rope" and (channels // heads) % 2:
         raise ValueError(f"positions='rope' turns pairs of channels: {channels // heads} a head is odd")
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from sciops.mixers.bounds import PRODUCTS
+from sciops.mixers.checks import check_choice, check_heads
 from sciops.mixers.precision import full_precision, working_dtype
-from sciops.mixers.quadrature import check_grid
-from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens
-from sciops.mixers.sequence.diagonal_kernel import DiagonalKernel, circular
+from sciops.mixers.sequence.base import SequenceMixer, lengths_of
+from sciops.mixers.sequence.diagonal_kernel import DiagonalKernel, Hold, circular
 from sciops.mixers.sequence.exponential_sums import exponential_sum, weighted_past
 from sciops.mixers.sequence.long_convolution import convolved, fast_length
 
@@ -27,31 +27,54 @@ class StateSpaceState(NamedTuple):
 
 
 class StateSpaceMixer(SequenceMixer):
-    """y = W_o(g ⊙ (K ⊛ z + D ⊙ z)) + b_o with z = W_k x + b_k, masked, and g = W_q x + b_q (S4D: arXiv:2206.11893,
-    both ways and gated: LOCOST, arXiv:2401.17919).
+    """Gated long convolutions with the kernels of a diagonal state space, bidirectional or causal.
 
-    Both ways,  (K ⊛ z)_i = Σ_{j≤i} K→_{i−j} z_j + Σ_{j≥i} K←_{j−i} z_j: lag 0 receives both kernels, and D. Causal, the
-    first sum alone, which is s_t = e^{ΔA} s_{t−1} + z_t with (K ⊛ z)_t = 2 Re Σ_n C̄_n s_{t,n}, a state of fixed size.
-    K is that of `DiagonalKernel`. O(n log n) time, O(n) memory on the way there and back; no positions are added, and n
-    may be larger than in training.
+    y = W_o(g ⊙ (K ⊛ z + D ⊙ z)) + b_o with z = W_k x + b_k, masked, and g = W_q x + b_q; K is that of `DiagonalKernel`,
+    and
 
-    state : N, real numbers a channel, N/2 complex modes; even
-    heads : channels that share a kernel, c with c mod (channels/heads); 1 gives each its own
-    causal : output t depends on inputs up to t alone
-    gate : False leaves g out
-    hold : "zero", as published, or "first": finer grids then agree to second order in the spacing, not to first
-    dt_min, dt_max : range of Δ at the start
-    dt_scale : factor on Δ; 1/r on a grid refined by r
-    reference_spacing : does so by itself: Δ is multiplied by the grid's spacing over this one, a length or one an axis
-    periodic : convolves around the ring of points with the periodised kernel; "auto" on periodic grids, unless there is
-        a mask. Not for causal ones
-    axes : of the grid, each with kernels of its own along its lines, the results summed; 1 uses the same for all
-    flatten : reads a grid of more axes row by row instead, as one sequence
+        bidirectional  (K ⊛ z)_i = Σ_{j≤i} K→_{i−j} z_j + Σ_{j≥i} K←_{j−i} z_j    (both kernels at lag 0, and D)
+        causal         (K ⊛ z)_t = 2 Re Σ_n C̄_n s_{t,n},  s_t = e^{ΔA} s_{t−1} + z_t, a state of fixed size.
 
-    x : (batch, *grid, channels) → same
+    x : (batch, *grid, channels) → same, in O(n log n) time and O(n) memory, forward and backward. No positions are
+    added, and n may be larger than in training.
 
-    Raises ValueError for an odd state, heads that do not divide channels, an empty range of Δ, a periodic causal one, a
-    mask on a ring, and a grid that x is not on or whose number of axes is not `axes`.
+    Parameters
+    ----------
+    channels : int
+        Number of channels.
+    state : int
+        N, real numbers per channel, that is, N/2 complex modes; even.
+    heads : int
+        Number of channels that share a kernel, c with c mod (channels/heads); 1 gives each channel its own.
+    causal : bool
+        Output t depends on the inputs up to t alone.
+    gate : bool
+        Multiplies by g.
+    hold : {"zero", "first"}
+        "zero", as published, or "first": finer grids then agree to second order in the spacing instead of first.
+    dt_min, dt_max : float
+        Range of Δ at the start.
+    dt_scale : float
+        Factor on Δ; 1/r on a grid refined by r.
+    reference_spacing : float or sequence of float, optional
+        Sets that factor from the grid: Δ is multiplied by the grid's spacing over this one, a length or one per axis.
+    periodic : {"auto", True, False}
+        Convolves around the ring of points with the periodised kernel; "auto" does so on periodic grids without a mask.
+        Not for causal mixers.
+    axes : int
+        Number of grid axes, each with kernels of its own along its lines, the results summed; 1 shares one set by all.
+    flatten : bool
+        Reads a grid of more axes row by row instead, as one sequence.
+
+    Raises
+    ------
+    ValueError
+        For an odd state, heads that do not divide channels, an empty range of Δ, a periodic causal mixer, a mask on a
+        ring, and a grid that is not that of x or whose number of axes is not `axes`.
+
+    References
+    ----------
+    S4D, arXiv:2206.11893; bidirectional and gated, LOCOST, arXiv:2401.17919.
     """
 
     lipschitz_rule = PRODUCTS
@@ -64,7 +87,7 @@ class StateSpaceMixer(SequenceMixer):
         heads: int = 1,
         causal: bool = False,
         gate: bool = True,
-        hold: Literal["zero", "first"] = "zero",
+        hold: Hold = "zero",
         dt_min: float = 1e-3,
         dt_max: float = 0.1,
         dt_scale: float = 1.0,
@@ -76,16 +99,13 @@ class StateSpaceMixer(SequenceMixer):
         super().__init__(channels, causal=causal)
         if state < 2 or state % 2:
             raise ValueError(f"state={state}: expected an even number, real and imaginary parts of state/2 modes")
-        if heads < 1 or channels % heads:
-            raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
-        if hold not in ("zero", "first"):
-            raise ValueError(f"hold={hold!r}: expected 'zero' or 'first'")
+        check_heads(channels, heads)
+        check_choice("hold", hold, Hold)
         if not 0 < dt_min <= dt_max:
             raise ValueError(f"dt_min={dt_min}, dt_max={dt_max}: expected 0 < dt_min ≤ dt_max")
         if not dt_scale > 0:
             raise ValueError(f"dt_scale={dt_scale}: expected a positive factor")
-        if periodic not in ("auto", True, False):
-            raise ValueError(f"periodic={periodic!r}: expected 'auto', True or False")
+        check_choice("periodic", periodic, Literal["auto", True, False])
         if periodic is True and causal:
             raise ValueError("periodic=True with causal=True: on a ring every point is before every other; drop one")
         if axes < 1 or (axes > 1 and flatten):
@@ -103,14 +123,12 @@ class StateSpaceMixer(SequenceMixer):
 
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
         self._check_axes(1)
-        check_grid(x, grid)
         if mask is not None and self.periodic is True:
             raise ValueError("a mask with periodic=True: padding would lie on the ring; pass periodic=False or 'auto'")
         ring = mask is None and self._on_ring(grid)
         return self._output(x, self._convolved(self._input(x, mask), 0, self._scale(grid, -1), ring))
 
     def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
-        check_grid(x, grid)
         if self.flatten:
             z = self._input(x.flatten(1, -2), None)
             return self._output(x, self._convolved(z, 0, self._scale(grid, -1), self.periodic is True).view(x.shape))
@@ -121,13 +139,7 @@ class StateSpaceMixer(SequenceMixer):
             y = y + self._convolved(z, axis, self._scale(grid, axis), ring)
         return self._output(x, y)
 
-    def prefill(
-        self, x: Tensor, state: StateSpaceState | None = None, *, mask: Tensor | None = None
-    ) -> tuple[Tensor, StateSpaceState]:
-        if not self.causal:
-            return super().prefill(x, state, mask=mask)
-        mask = self.check_stretch(x, mask, state)
-        x = only_tokens(x, mask)
+    def extend(self, x: Tensor, state: StateSpaceState | None, mask: Tensor | None) -> tuple[Tensor, StateSpaceState]:
         z, past, parts, kernels = self._input(x, mask), None if state is None else state.past, [], {}
         with full_precision(x):
             rates, now, before = self.kernel.discretised(0, scale=self.dt_scale, dtype=z.dtype)
@@ -144,13 +156,9 @@ class StateSpaceMixer(SequenceMixer):
                 past = self._after(past, piece, None if mask is None else mask[:, start : start + _CHUNK], rates)
             if past is None:
                 past = torch.zeros(x.shape[0], self.channels, self.state // 2, dtype=rates.dtype, device=x.device)
-        y = self._output(x, torch.cat(parts, 1) if parts else z)
-        return only_tokens(y, mask), StateSpaceState(past)
+        return self._output(x, torch.cat(parts, 1) if parts else z), StateSpaceState(past)
 
-    def step(self, x: Tensor, state: StateSpaceState | None = None) -> tuple[Tensor, StateSpaceState]:
-        if not self.causal:
-            return super().step(x, state)
-        self.check_step(x, state)
+    def advance(self, x: Tensor, state: StateSpaceState | None) -> tuple[Tensor, StateSpaceState]:
         z = self._input(x, None)
         with full_precision(x):
             rates, now, before = self.kernel.discretised(0, scale=self.dt_scale, dtype=z.dtype)
@@ -236,11 +244,19 @@ class StateSpaceMixer(SequenceMixer):
 
 
 def state_space_groups(model: nn.Module, *, weight_decay: float, rate: float | None = None) -> list[dict[str, Any]]:
-    """Groups for `torch.optim.AdamW`: matrices with weight decay; vectors without; A, B and Δ of every
-    `StateSpaceMixer` without, and with a learning rate of their own where `rate` is given.
+    """Parameter groups for `torch.optim.AdamW`: weight decay for matrices alone, and a learning rate for A, B and Δ.
 
-    Decay pulls A and Δ towards another memory, and a rate that suits matrices makes it jump. `sciops.training` decays
-    matrices alone, and these are vectors, so it needs no groups.
+    Weight decay pulls A and Δ of a `StateSpaceMixer` towards another memory, and a learning rate that suits matrices
+    makes it jump. `sciops.training` decays matrices alone, and these are vectors, so it needs no groups.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Any model; parameters without a gradient are left out.
+    weight_decay : float
+        Of matrices; vectors have none.
+    rate : float, optional
+        Learning rate of A, B and Δ.
     """
     dynamics = {id(p) for m in model.modules() if isinstance(m, DiagonalKernel) for p in m.dynamics()}
     trained = [p for p in model.parameters() if p.requires_grad]

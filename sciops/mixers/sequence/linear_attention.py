@@ -10,13 +10,16 @@ from torch import Tensor, nn
 
 from sciops.arrays.compiling import constant, kept, transformed
 from sciops.mixers.bounds import PRODUCTS
+from sciops.mixers.checks import check_choice, check_heads
 from sciops.mixers.padding import padded
 from sciops.mixers.precision import full_precision, working_dtype
-from sciops.mixers.quadrature import check_grid, quadrature
-from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens
+from sciops.mixers.quadrature import quadrature
+from sciops.mixers.sequence.base import SequenceMixer, lengths_of
 
 _CHUNK = 64  # tokens whose scores with one another are computed
-_STRETCH = 64 * _CHUNK  # tokens whose chunks are computed at once
+_SEGMENT = 64 * _CHUNK  # tokens whose chunks are computed at once
+
+Features = Literal["elu", "identity"]
 
 
 class LinearState(NamedTuple):
@@ -28,17 +31,33 @@ class LinearState(NamedTuple):
 
 
 class LinearAttention(SequenceMixer):
-    """y_i = W_o Σ_j γ^{|i−j|} (φ(q_i)·φ(k_j)) v_j / c_i, over j ≤ i where causal (arXiv:2006.16236).
+    """Attention whose scores are products of features, so that one d×d matrix per head holds the past.
 
-    channels : a multiple of `heads`
-    features : "elu", φ = elu + 1 and c_i = Σ_j γ^{|i−j|} φ(q_i)·φ(k_j), an average of values; "identity", φ(u) = u and
-        c_i = √d Σ_j γ^{|i−j|}, signed weights (Galerkin attention without its norms, arXiv:2105.14995)
-    decay : γ in 0 … 1, one for all heads or one each (retention, arXiv:2307.08621); None: 1
+    y_i = W_o Σ_j γ^{|i−j|} (φ(q_i)·φ(k_j)) v_j / c_i, over j ≤ i where causal; x : (batch, n, channels) → same, in O(n
+    d²) per head. On a grid, without causal, sums over j carry its quadrature weights.
 
-    x : (batch, n, channels) → same, O(n d²) a head; on a grid, without causal, sums over j carry its quadrature
-    weights. The causal state is one d×d matrix and one vector a head.
+    Parameters
+    ----------
+    channels : int
+        Number of channels, a multiple of `heads`.
+    heads : int
+        Number of heads.
+    features : {"elu", "identity"}
+        "elu": φ = elu + 1 and c_i = Σ_j γ^{|i−j|} φ(q_i)·φ(k_j), an average of values. "identity": φ(u) = u and
+        c_i = √d Σ_j γ^{|i−j|}, signed weights (Galerkin attention without its norms).
+    decay : float or sequence of float, optional
+        γ in 0 < γ ≤ 1, one for all heads or one each; 1 by default.
+    causal : bool
+        j ≤ i, with a state of one d×d matrix and one vector per head.
 
-    Raises ValueError for heads that do not divide channels, unknown features, and decays outside 0 < γ ≤ 1.
+    Raises
+    ------
+    ValueError
+        When heads do not divide channels, for other features, and for a decay outside 0 < γ ≤ 1.
+
+    References
+    ----------
+    Linear attention, arXiv:2006.16236; Galerkin attention, arXiv:2105.14995; retention, arXiv:2307.08621.
     """
 
     lipschitz_rule = PRODUCTS
@@ -48,18 +67,14 @@ class LinearAttention(SequenceMixer):
         channels: int,
         *,
         heads: int = 4,
-        features: Literal["elu", "identity"] = "elu",
+        features: Features = "elu",
         decay: float | Sequence[float] | None = None,
         causal: bool = False,
     ) -> None:
         super().__init__(channels, causal=causal)
-        if heads < 1 or channels % heads:
-            raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
-        if features not in ("elu", "identity"):
-            raise ValueError(f"features={features!r}: expected 'elu' or 'identity'")
-        decays = (
-            (1.0 if decay is None else decay,) * heads if decay is None or isinstance(decay, (int, float)) else decay
-        )
+        check_heads(channels, heads)
+        check_choice("features", features, Features)
+        decays = decay if isinstance(decay, Sequence) else (1.0 if decay is None else decay,) * heads
         if len(decays) != heads or not all(0 < gamma <= 1 for gamma in decays):
             raise ValueError(f"decay={decay}: expected a number in 0 < γ ≤ 1, or one for each of {heads} heads")
         self.heads, self.features = heads, features
@@ -68,8 +83,6 @@ class LinearAttention(SequenceMixer):
         self.out = nn.Linear(channels, channels)
 
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
-        if not self.causal:
-            check_grid(x, grid)
         q, k, v, ones = self._projected(x, mask)
         with full_precision(x):
             if self.causal:
@@ -77,7 +90,7 @@ class LinearAttention(SequenceMixer):
                 return self._merged(num, norm, x.dtype)
             weights = quadrature(grid, q.dtype, q.device)
             if weights is not None:
-                weights = (weights / weights.mean()).unsqueeze(-1)
+                weights = weights.unsqueeze(-1)
                 k, ones = k * weights, ones * weights
             if self.decays is None:
                 num, norm = q @ (k.mT @ v), self._product(q, (k if self.features == "elu" else ones).sum(2))
@@ -89,28 +102,15 @@ class LinearAttention(SequenceMixer):
                 norm = forward[1] + backward[1].flip(2) - (own if self.features == "elu" else ones.squeeze(-1))
             return self._merged(num, norm, x.dtype)
 
-    def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
-        check_grid(x, grid)
-        return super().mix_grid(x, grid)
-
-    def prefill(
-        self, x: Tensor, state: LinearState | None = None, *, mask: Tensor | None = None
-    ) -> tuple[Tensor, LinearState]:
-        if not self.causal:
-            return super().prefill(x, state, mask=mask)
-        mask = self.check_stretch(x, mask, state)
+    def extend(self, x: Tensor, state: LinearState | None, mask: Tensor | None) -> tuple[Tensor, LinearState]:
         q, k, v, ones = self._projected(x, mask)
         with full_precision(x):
             num, norm, after = self._scan(q, k, v, ones, state)
-            if mask is not None and self.decays is not None:  # a sequence does not fade while others go on
+            if mask is not None and self.decays is not None:  # a sequence must not decay while longer ones continue
                 after = self._at_lengths(k, v, ones, lengths_of(x, mask), state)
-            y = self._merged(num, norm, x.dtype)
-        return only_tokens(y, mask), after
+            return self._merged(num, norm, x.dtype), after
 
-    def step(self, x: Tensor, state: LinearState | None = None) -> tuple[Tensor, LinearState]:
-        if not self.causal:
-            return super().step(x, state)
-        self.check_step(x, state)
+    def advance(self, x: Tensor, state: LinearState | None) -> tuple[Tensor, LinearState]:
         q, k, v, ones = self._projected(x.unsqueeze(1), None)
         with full_precision(x):
             s, z = self._empty(q, v) if state is None else state
@@ -140,22 +140,22 @@ class LinearAttention(SequenceMixer):
     def _scan(
         self, q: Tensor, k: Tensor, v: Tensor, ones: Tensor, state: LinearState | None
     ) -> tuple[Tensor, Tensor, LinearState]:
-        """Sums over j ≤ i of weights times values, and of the weights, stretch by stretch; and the state after all."""
+        """Sums over j ≤ i of weights times values, and of the weights, segment by segment; and the state after all."""
         state = self._empty(q, v) if state is None else state
         if not q.shape[2]:
             return v, v.sum(-1), state
         gamma, numerators, norms = self._gamma(q), [], []
         # split, and no slices: the gradient of a slice is as long as the sequence
-        for parts in zip(*(part.split(_STRETCH, 2) for part in (q, k, v, ones))):
-            num, norm, state = self._stretch(*parts, gamma, state)
+        for parts in zip(*(part.split(_SEGMENT, 2) for part in (q, k, v, ones))):
+            num, norm, state = self._segment(*parts, gamma, state)
             numerators.append(num)
             norms.append(norm)
         return torch.cat(numerators, 2), torch.cat(norms, 2), state
 
-    def _stretch(
+    def _segment(
         self, q: Tensor, k: Tensor, v: Tensor, ones: Tensor, gamma: Tensor, state: LinearState
     ) -> tuple[Tensor, Tensor, LinearState]:
-        """The same of one stretch: by scores within its chunks, by the state before each for what came earlier."""
+        """The same of one segment: by scores within its chunks, by the state before each for what came earlier."""
         # a compiler that takes the length for a symbol must not meet it in the size of a chunk
         n, c = q.shape[2], _CHUNK if transformed() else min(_CHUNK, q.shape[2])
         chunks, elu = -(-n // c), self.features == "elu"

@@ -1,4 +1,4 @@
-"""What mixers along a sequence share: their door, padding, and the states from which decoding goes on."""
+"""Base class of the mixers along a sequence: input checks, padding masks, decoding states."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ import torch
 from torch import Tensor, nn
 
 from sciops.arrays.compiling import symbolic
+from sciops.mixers.checks import check_field, check_grid
 
 
 class SequenceMixer(nn.Module):
-    """A mixer along a sequence, (batch, n, channels) → same; a grid of more axes is read row by row.
+    """Base class of mixers along a sequence, (batch, n, channels) → same; fields of more axes are read row by row.
 
-    channels, causal : with causal=True output t depends on the inputs up to t alone
+    Causal mixers also decode from a state, a named tuple of tensors with the batch first: ``prefill(x[:, :k])``
+    followed by `prefill` or `step` through ``x[:, k:]`` gives ``forward(x)``. A state passed in may be overwritten in
+    place; `copied` keeps one.
 
-    forward(x, grid=None, *, mask=None)
-        mask : (batch, n), True where there is a token; padding stands at the end of a sequence. It is not read, outputs
-            there are 0, and nothing else depends on how much of it there is
+    Parameters
+    ----------
+    channels : int
+        Number of channels of x and of the result.
+    causal : bool
+        Output t depends on the inputs up to t alone.
 
-    Causal mixers go on from a state, a named tuple of tensors with the batch first:
-
-    prefill(x, state=None, *, mask=None) → y, state : a stretch of any length after what the state has seen
-    step(x, state=None) → y, state : one token, x and y (batch, channels)
-
-    so that prefill(x[:, :k]) and then prefill or steps through x[:, k:] give forward(x). A state that was passed on is
-    spent: outside of autograd its memory is written over. `copied` keeps one.
-
-    A mixer gives `mix(x, mask, grid)` and, where causal, `prefill`; `step` where that is cheaper than a stretch of one.
+    Notes
+    -----
+    A subclass defines `mix` and, where it has a causal form, `extend`; also `advance`, where one token costs less than
+    a segment of length 1, and `mix_grid`, where fields of several axes are not read row by row. These methods get
+    checked inputs, with 0 at padding, and what they return at padding is dropped.
     """
 
     def __init__(self, channels: int, *, causal: bool = False) -> None:
@@ -37,13 +39,31 @@ class SequenceMixer(nn.Module):
         self.channels, self.causal = channels, causal
 
     def forward(self, x: Tensor, grid: Any = None, *, mask: Tensor | None = None) -> Tensor:
+        """y of a sequence (batch, n, channels), or of a field (batch, *grid, channels).
+
+        Parameters
+        ----------
+        x : Tensor
+            Input.
+        grid : Grid, optional
+            Where x was sampled.
+        mask : Tensor, optional
+            Booleans (batch, n), True for tokens; padding stands at the end of a sequence. It is not read, the result
+            there is 0, and nothing else depends on its length.
+
+        Raises
+        ------
+        ValueError
+            For shapes that do not fit, and for tokens after padding.
+        """
         mask = self.check(x, mask)
+        check_grid(x, grid)
         if x.ndim > 3:
             return self.mix_grid(x, grid)
         return only_tokens(self.mix(only_tokens(x, mask), mask, grid), mask)
 
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
-        """y of a sequence x (batch, n, channels), 0 at padding; what it gives there is dropped."""
+        """y of a sequence x (batch, n, channels)."""
         raise NotImplementedError
 
     def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
@@ -51,32 +71,35 @@ class SequenceMixer(nn.Module):
         return self.mix(x.flatten(1, -2), None, grid).reshape(x.shape)
 
     def prefill(self, x: Tensor, state: Any = None, *, mask: Tensor | None = None) -> tuple[Tensor, Any]:
-        raise ValueError(f"{type(self).__name__} with causal={self.causal} has no states: pass causal=True")
+        """y of a segment x (batch, n, channels) that follows what the state has seen, and the state after it."""
+        if x.ndim != 3:
+            raise ValueError(f"x has shape {tuple(x.shape)}; expected a segment (batch, n, {self.channels} channels)")
+        self._check_state(x, state)
+        mask = self.check(x, mask)
+        y, state = self.extend(only_tokens(x, mask), state, mask)
+        return only_tokens(y, mask), state
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        self.check_step(x, state)
-        y, state = self.prefill(x.unsqueeze(1), state)
-        return y.squeeze(1), state
-
-    def check_step(self, x: Tensor, state: Any) -> None:
-        """Raises ValueError unless x is one token of every sequence, and the state, if any, one of as many."""
+        """y of one token x (batch, channels) that follows what the state has seen, and the state after it."""
         if x.ndim != 2 or x.shape[-1] != self.channels:
             raise ValueError(
                 f"x has shape {tuple(x.shape)}; expected one token of every sequence, (batch, {self.channels} channels)"
             )
-        _check_batch(x, state)
+        self._check_state(x, state)
+        return self.advance(x, state)
 
-    def check_stretch(self, x: Tensor, mask: Tensor | None, state: Any) -> Tensor | None:
-        """`check` of a stretch (batch, n, channels), and of the state to go on from: None, or of as many sequences."""
-        if x.ndim != 3:
-            raise ValueError(f"x has shape {tuple(x.shape)}; expected a stretch (batch, n, {self.channels} channels)")
-        _check_batch(x, state)
-        return self.check(x, mask)
+    def extend(self, x: Tensor, state: Any, mask: Tensor | None) -> tuple[Tensor, Any]:
+        """What `prefill` returns for checked inputs."""
+        raise NotImplementedError
+
+    def advance(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """What `step` returns for checked inputs."""
+        y, state = self.prefill(x.unsqueeze(1), state)
+        return y.squeeze(1), state
 
     def check(self, x: Tensor, mask: Tensor | None = None) -> Tensor | None:
         """The mask, None where nothing is masked; raises ValueError for shapes that do not fit and gaps in the mask."""
-        if x.ndim < 3 or x.shape[-1] != self.channels:
-            raise ValueError(f"x has shape {tuple(x.shape)}; expected (batch, *grid, {self.channels} channels)")
+        check_field(x, self.channels)
         if mask is None:
             return None
         if x.ndim != 3 or mask.shape != x.shape[:2] or mask.dtype != torch.bool:
@@ -88,14 +111,15 @@ class SequenceMixer(nn.Module):
             raise ValueError("mask has tokens after padding: put the padding at the end of every sequence")
         return mask
 
-
-def _check_batch(x: Tensor, state: Any) -> None:
-    part = next((part for part in state or () if isinstance(part, Tensor)), None)
-    if part is not None and part.shape[0] != x.shape[0]:
-        raise ValueError(
-            f"x has {x.shape[0]} sequences, the state {part.shape[0]}: go on with all of them, or pick some with "
-            "`selected`"
-        )
+    def _check_state(self, x: Tensor, state: Any) -> None:
+        if not self.causal:
+            raise ValueError(f"{type(self).__name__} with causal=False has no states: pass causal=True")
+        part = next((part for part in state or () if isinstance(part, Tensor)), None)
+        if part is not None and part.shape[0] != x.shape[0]:
+            raise ValueError(
+                f"x has {x.shape[0]} sequences, the state {part.shape[0]}: pass all of them, or pick states with "
+                "`selected`"
+            )
 
 
 def only_tokens(x: Tensor, mask: Tensor | None) -> Tensor:

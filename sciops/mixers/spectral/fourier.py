@@ -4,7 +4,7 @@ With n points along an axis and θ = 2π/n the kept coefficients are
 
     X(k, l) = 1/N · Σ x(i, j) exp(−iθ₀ki − iθ₁lj),     k = −K … K−1 (leading axes),  l = 0 … M−1 (last axis)
 
-and the way back is y(i, j) = Re Σ c_l Z(k, l) exp(iθ₀ki + iθ₁lj) with c_l = 1 at l = 0 and at the Nyquist column
+and the synthesis is y(i, j) = Re Σ c_l Z(k, l) exp(iθ₀ki + iθ₁lj) with c_l = 1 at l = 0 and at the Nyquist column
 l = n/2, 2 elsewhere. Both are one linear map T and its transpose, which differ only in the scaling of the last axis:
 each is the other's derivative, so derivatives of every order exist.
 

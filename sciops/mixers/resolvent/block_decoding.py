@@ -1,4 +1,4 @@
-"""Going on from a state with structured attention: tokens of the current block, one summary of every earlier one."""
+"""Decoding with structured attention: the state holds tokens of the current block and a summary of each earlier one."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from sciops.mixers.precision import full_precision
 from sciops.mixers.resolvent.block_layout import block_size
 from sciops.mixers.resolvent.block_routes import Before, Blocks, routes_of
 from sciops.mixers.resolvent.dense import unstable
-from sciops.mixers.sequence import lengths_of, only_tokens, put
+from sciops.mixers.sequence.base import lengths_of, put
 
 
 class BlockState(NamedTuple):
-    """What a `BlockResolventAttention` of levels 1 and 2 goes on from.
+    """The decoding state of a `BlockResolventAttention` of levels 1 and 2.
 
     ring : (batch, R, heads, 4d + 1), the last R = m (2m with `overlap`) tokens, that at position p in place p mod R:
-        its query, key, x, u (what its block's summary averages) and score
+    its
+        query, key, x, u (what the summary of its block averages) and score
     keys, summaries : (batch, capacity, heads, d), of finished blocks
     query : (batch, heads, d), mean query of the last finished block
     gained : (batch, heads, d), C s of the current block at level 1, once it has begun
-    count : (batch,) tokens seen. longest : largest count
+    count : (batch,), number of tokens seen. longest : largest count
     """
 
     ring: Tensor
@@ -36,7 +37,7 @@ class BlockState(NamedTuple):
 
 def empty_state(mixer: Any, x: Tensor, dtype: torch.dtype) -> BlockState:
     if mixer.block == "auto":
-        # going on with the block of a first stretch would be another operator than that of the whole sequence
+        # the block of a first segment would be another operator than that of the whole sequence
         raise ValueError(
             "block='auto' follows from the whole length, which decoding does not know: pass the number that it was in "
             f"training, block={block_size('auto', mixer.level, 512)} for 512 tokens; the weights are the same"
@@ -50,8 +51,8 @@ def empty_state(mixer: Any, x: Tensor, dtype: torch.dtype) -> BlockState:
 
 
 def prefilled(mixer: Any, x: Tensor, state: BlockState | None, mask: Tensor | None) -> tuple[Tensor, BlockState]:
-    """A stretch: the unfinished blocks (and, with `overlap`, those before them) are taken up again, their x known."""
-    x, lengths, n = only_tokens(x, mask), lengths_of(x, mask), x.shape[1]
+    """A segment: unfinished blocks (with `overlap`, also those before them) are processed again, with their x known."""
+    lengths, n = lengths_of(x, mask), x.shape[1]
     count = torch.zeros_like(lengths) if state is None else state.count
     q, k, v = mixer._projected(x, count)
     gates = mixer.gates(x, v.dtype)
@@ -62,7 +63,7 @@ def prefilled(mixer: Any, x: Tensor, state: BlockState | None, mask: Tensor | No
     m, d, ring = mixer.block, v.shape[-1], state.ring
     finished = count // m
     first = (finished - int(mixer.overlap)).clamp_min(0)
-    known = count - first * m  # tokens taken up again
+    known = count - first * m  # tokens processed again
     longest_known = min(int(known.max()), ring.shape[1])
     blocks = -(-(longest_known + n) // m)
     with full_precision(x):
@@ -93,7 +94,6 @@ def prefilled(mixer: Any, x: Tensor, state: BlockState | None, mask: Tensor | No
     at = (known[:, None] + torch.arange(n, device=x.device)).clamp(max=blocks * m - 1)
     y = y.flatten(2, 3).transpose(1, 2)
     y = mixer._merged(y.gather(1, _wide(at, y)).transpose(1, 2), x)
-    y = only_tokens(y, mask)
     kept = torch.cat([q, k, solved, u, rest[..., 1:]], -1).flatten(2, 3).transpose(1, 2)
     slots = torch.arange(ring.shape[1], device=x.device)
     position = after[:, None] - 1 - (after[:, None] - 1 - slots) % ring.shape[1]

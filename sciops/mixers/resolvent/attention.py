@@ -9,12 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from sciops.mixers.bounds import SCORES
+from sciops.mixers.checks import check_choice
 from sciops.mixers.precision import full_precision, working_dtype
 from sciops.mixers.resolvent.dense import iterations, resolvent, solve
-from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens, put
-from sciops.mixers.sequence.self_attention import alibi_slopes, check_heads, rotated
+from sciops.mixers.sequence.base import SequenceMixer, lengths_of, put
+from sciops.mixers.sequence.self_attention import Positions, alibi_slopes, check_positions, rotated
 
 LEARNED_LIMIT = 0.999  # of a learned γ, so that 1/(1 − γ), the condition number, stays bounded
+
+Bidirectional = Literal["sum", "fixed_point", "dense"]
 
 
 class ResolventState(NamedTuple):
@@ -28,26 +31,45 @@ class ResolventState(NamedTuple):
 
 
 class ResolventAttention(SequenceMixer):
-    """Y = (1−γ) A (I − γA)⁻¹ V = (1−γ) Σ_{ℓ≥1} γ^{ℓ−1} A^ℓ V with A the matrix of softmax attention (arXiv:2410.05565).
+    """Attention that follows chains of any length in one layer, by solving a linear system with its own matrix.
 
-    A^ℓ counts paths of ℓ links: to follow a chain through n tokens, which takes log₂ n layers of attention, one is
-    enough. The weight of a chain's end falls as γ^ℓ. The rows of the whole operator sum to 1.
+    Y = (1−γ) A (I − γA)⁻¹ V = (1−γ) Σ_{ℓ≥1} γ^{ℓ−1} A^ℓ V with A the matrix of softmax attention. A^ℓ counts paths of ℓ
+    links: following a chain through n tokens takes log₂ n layers of attention, and one of these. The weight of the end
+    of a chain falls as γ^ℓ; the rows of the whole operator sum to 1. x : (batch, n, channels) → same, in
+    O(n²·channels). A field of more axes is read row by row. Half precision is solved in float32.
 
-    channels : a multiple of `heads`
-    gamma : 0 ≤ γ < 1, 0 is softmax attention; or "learned", one a head, 0.999·sigmoid(g), from 0.9
-    causal : A_{ij} = 0 for j > i; one triangular solve
-    strict : A_{ii} = 0 as well. Rows then sum to less than 1, and the first token's y is 0
-    positions : "none", "rope" or "alibi", as in `SelfAttention`
-    bidirectional : what a mixer that is not causal does
-        "sum", ½(Y_past + Y_future), A over the tokens up to i and from i on: two triangular solves
-        "fixed_point", A over all tokens, by Z ← A(γZ + (1−γ)V) until γ^T ≤ tolerance: then ‖Y − Z‖ ≤ tolerance·‖Y‖ in
-            the largest entry; T = 132 for γ = 0.9 and 1e-6
-        "dense", A over all tokens, by an LU decomposition: O(n³)
+    Parameters
+    ----------
+    channels : int
+        Number of channels, a multiple of `heads`.
+    heads : int
+        Number of heads.
+    gamma : float or "learned"
+        0 ≤ γ < 1, where 0 is softmax attention; "learned": one per head, 0.999·sigmoid(g), starting at 0.9.
+    causal : bool
+        A_{ij} = 0 for j > i; one triangular solve.
+    strict : bool
+        A_{ii} = 0 as well. Rows then sum to less than 1, and y of the first token is 0.
+    positions : {"none", "rope", "alibi"}
+        As in `SelfAttention`.
+    bidirectional : {"sum", "fixed_point", "dense"}
+        What a mixer computes that is not causal.
 
-    x : (batch, n, channels) → same, O(n²·channels). A field of more axes is read row by row.
+        * "sum": ½(Y_past + Y_future), A over the tokens up to i and from i on: two triangular solves
+        * "fixed_point": A over all tokens, by Z ← A(γZ + (1−γ)V) until γ^T ≤ tolerance, so that ‖Y − Z‖ ≤ tolerance·‖Y‖
+          in the largest entry; T = 132 for γ = 0.9 and 1e-6
+        * "dense": A over all tokens, by an LU decomposition: O(n³)
+    tolerance : float
+        Of "fixed_point".
 
-    Half precision is solved in float32.
-    Raises ValueError when heads do not divide channels, for γ outside [0, 1), and for unknown names.
+    Raises
+    ------
+    ValueError
+        When heads do not divide channels, for γ outside [0, 1), and for other options.
+
+    References
+    ----------
+    ChaCAL, arXiv:2410.05565.
     """
 
     lipschitz_rule = SCORES
@@ -60,18 +82,23 @@ class ResolventAttention(SequenceMixer):
         gamma: float | Literal["learned"] = 0.9,
         causal: bool = False,
         strict: bool = False,
-        positions: Literal["none", "rope", "alibi"] = "none",
-        bidirectional: Literal["sum", "fixed_point", "dense"] = "sum",
+        positions: Positions = "none",
+        bidirectional: Bidirectional = "sum",
         tolerance: float = 1e-6,
     ) -> None:
         super().__init__(channels, causal=causal)
-        check_options(channels, heads, gamma, positions, bidirectional, tolerance)
+        check_positions(channels, heads, positions)
+        check_choice("bidirectional", bidirectional, Bidirectional)
+        if gamma != "learned" and (isinstance(gamma, str) or not 0 <= gamma < 1):
+            raise ValueError(f"gamma={gamma!r}: expected 0 ≤ γ < 1 or 'learned'")
+        if not 0 < tolerance < 1:
+            raise ValueError(f"tolerance={tolerance}: expected 0 < tolerance < 1")
         self.heads, self.gamma, self.strict, self.positions = heads, gamma, strict, positions
         self.bidirectional, self.tolerance = bidirectional, tolerance
         self.qkv = nn.Linear(channels, 3 * channels, bias=False)
         self.out = nn.Linear(channels, channels)
         if gamma == "learned":
-            self.gate = nn.Parameter(first_gate(heads))
+            self.gate = nn.Parameter(torch.full((heads, 1, 1), math.log(0.9 / (LEARNED_LIMIT - 0.9))))
         if positions == "alibi":
             self.register_buffer("slopes", alibi_slopes(heads), persistent=False)
 
@@ -94,13 +121,8 @@ class ResolventAttention(SequenceMixer):
                 y = resolvent(A, v, gamma, how)
         return self._merged(y, x)
 
-    def prefill(
-        self, x: Tensor, state: ResolventState | None = None, *, mask: Tensor | None = None
-    ) -> tuple[Tensor, ResolventState]:
-        if not self.causal:
-            return super().prefill(x, state, mask=mask)
-        mask = self.check_stretch(x, mask, state)
-        x, lengths, n = only_tokens(x, mask), lengths_of(x, mask), x.shape[1]
+    def extend(self, x: Tensor, state: Any, mask: Tensor | None) -> tuple[Tensor, Any]:
+        lengths, n = lengths_of(x, mask), x.shape[1]
         count = torch.zeros_like(lengths) if state is None else state.count
         longest = 0 if state is None else state.longest
         q, k, v = self._projected(x, count)
@@ -113,18 +135,16 @@ class ResolventAttention(SequenceMixer):
                 before = torch.arange(longest, device=x.device).expand(x.shape[0], -1)
                 known = (before < count[:, None])[:, None].expand(-1, n, -1)
                 seen = torch.cat([known, past.expand(x.shape[0], n, n)], -1)
-                keys = torch.cat([heads_first(state.keys[:, :longest]).to(k.dtype), k], 2)
+                keys = torch.cat([state.keys[:, :longest].transpose(1, 2).to(k.dtype), k], 2)
                 A = self._attention(q, keys, at[..., None], torch.cat([before, at], -1)[:, None], seen)
-                A, known = A[..., longest:], A[..., :longest] @ heads_first(state.z[:, :longest]).to(v.dtype)
+                A, known = A[..., longest:], A[..., :longest] @ state.z[:, :longest].transpose(1, 2).to(v.dtype)
                 y = solve(A, known + (1 - gamma) * (A @ v), gamma, "lower")
             else:
                 y = self._past(q, k, v, gamma)
             z = gamma * y + (1 - gamma) * v
         old = (None, None) if state is None else (state.keys, state.z)
-        keys, z = (put(before, heads_last(new), count, longest) for before, new in zip(old, (k, z)))
-        y = self._merged(y, x)
-        y = only_tokens(y, mask)
-        return y, ResolventState(keys, z, count + lengths, longest + n)
+        keys, z = (put(before, new.transpose(1, 2), count, longest) for before, new in zip(old, (k, z)))
+        return self._merged(y, x), ResolventState(keys, z, count + lengths, longest + n)
 
     def _past(self, q: Tensor, k: Tensor, v: Tensor, gamma: Tensor | float) -> Tensor:
         """Y with A over the tokens up to i, (batch, heads, n, d)."""
@@ -146,7 +166,7 @@ class ResolventAttention(SequenceMixer):
             at = torch.arange(x.shape[1], device=x.device)
             at = at if first is None else at + first[:, None]
             q, k = rotated(q, at), rotated(k, at)
-        return [heads_first(z) for z in (q, k, v)]
+        return [z.transpose(1, 2) for z in (q, k, v)]
 
     def _attention(self, q: Tensor, k: Tensor, i: Tensor, j: Tensor, seen: Tensor) -> Tensor:
         """softmax_j(q_i·k_j/√d − slope·|i − j|) over the j that i sees, 0 elsewhere: (batch, heads, n, m).
@@ -161,7 +181,7 @@ class ResolventAttention(SequenceMixer):
         return A * seen.any(-1, keepdim=True) if self.strict else A  # a row that sees none is 0
 
     def _merged(self, y: Tensor, x: Tensor) -> Tensor:
-        return self.out(heads_last(y).flatten(-2).to(x.dtype))
+        return self.out(y.transpose(1, 2).flatten(-2).to(x.dtype))
 
     def extra_repr(self) -> str:
         direction = "causal" if self.causal else self.bidirectional
@@ -169,35 +189,7 @@ class ResolventAttention(SequenceMixer):
 
 
 def with_tokens(seen: Tensor, mask: Tensor | None, itself: Tensor) -> Tensor:
-    """seen (n, n) of the tokens that there are; what stands for none sees itself alone."""
+    """seen (n, n) among tokens; padding reads itself alone, so that its row is no softmax of nothing."""
     if mask is None:
         return seen
     return torch.where(mask[:, :, None], seen & mask[:, None, :], itself)
-
-
-def heads_first(z: Tensor) -> Tensor:
-    """(batch, n, heads, d) → (batch, heads, n, d)."""
-    return z.transpose(1, 2)
-
-
-def heads_last(z: Tensor) -> Tensor:
-    """(batch, heads, n, d) → (batch, n, heads, d)."""
-    return z.transpose(1, 2)
-
-
-def first_gate(heads: int) -> Tensor:
-    """(heads, 1, 1) g with 0.999·sigmoid(g) = 0.9."""
-    return torch.full((heads, 1, 1), math.log(0.9 / (LEARNED_LIMIT - 0.9)))
-
-
-def check_options(
-    channels: int, heads: int, gamma: float | str, positions: str, bidirectional: str, tolerance: float
-) -> None:
-    """Raises ValueError for options that `ResolventAttention` refuses."""
-    check_heads(channels, heads, positions)
-    if gamma != "learned" and (isinstance(gamma, str) or not 0 <= gamma < 1):
-        raise ValueError(f"gamma={gamma!r}: expected 0 ≤ γ < 1 or 'learned'")
-    if bidirectional not in ("sum", "fixed_point", "dense"):
-        raise ValueError(f"bidirectional={bidirectional!r}: expected 'sum', 'fixed_point' or 'dense'")
-    if not 0 < tolerance < 1:
-        raise ValueError(f"tolerance={tolerance}: expected 0 < tolerance < 1")

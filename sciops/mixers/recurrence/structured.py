@@ -10,13 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from sciops.mixers.bounds import SCORES
+from sciops.mixers.checks import check_choice, check_heads
 from sciops.mixers.precision import full_precision, working_dtype
 from sciops.mixers.recurrence.linked import gathered, linked_products
 from sciops.mixers.recurrence.links import Links, offsets_of, slots_of
 from sciops.mixers.recurrence.token_mixing import linked_solution, solve_mixing
-from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens, put
+from sciops.mixers.sequence.base import SequenceMixer, lengths_of, put
 
 _BIASES = 128  # offsets with a bias of their own; those after share the last
+
+Coefficients = Literal["softmax", "chacal"]
+Merge = Literal["sum", "concatenate"]
 
 
 class RecurrenceState(NamedTuple):
@@ -42,31 +46,48 @@ class DecodeCost(NamedTuple):
 
 
 class StructuredRecurrence(SequenceMixer):
-    """y_i = p_ii v_i + Σ_{j ∈ links(i)} p_ij y_j in every head, then W_o y: Y = (I − B)^{-1} diag(p_ii) V.
+    """Linear recurrence in which a token reads the outputs of earlier tokens along a chosen pattern of links.
 
-    p_i = softmax over {i} ∪ links(i) of w·x_i for the token itself and q_i·k_j/√d + b_k − log r_i for the link of index
-    k among r_i, so that a token starts with half of its weight on itself, and rows of (I − B)^{-1} A are averages: no
-    output is larger than the largest value (arXiv:2605.31367 with coefficients of our own).
+    y_i = p_ii v_i + Σ_{j ∈ links(i)} p_ij y_j in every head, then W_o y, that is Y = (I − B)^{-1} diag(p_ii) V. p_i is
+    the softmax over {i} ∪ links(i) of w·x_i for the token itself and of q_i·k_j/√d + b_k − log r_i for the link of
+    index k among r_i: a token starts with half of its weight on itself, and no output is larger than the largest value.
+    x : (batch, n, channels) → same, in O(n r d) time and O(n r) memory for r links per token; "dense" O(n² d) and
+    O(n²). Half precision is solved in float32.
 
-    channels : a multiple of `heads`
-    pattern : links to i − f(k): "powers" f = 2^k, "squares" k² + 1, "dense" all earlier tokens, "first_order" i − 1
-        alone, a gated recurrence, "order" the last `order` tokens; or a tuple of rising offsets
-    cache_efficient : f(k) is rounded to a lattice, so that the cache holds the links of the next token and no more;
-        O(log n) tokens for "powers", O(√n) for "squares". Without it they keep all tokens, other patterns the last
-        max f
-    coefficients : "softmax", above; "chacal", Y = (1 − γ)P(I − γP)^{-1}V for the same P = (p_ij), the links of
-        arXiv:2410.05565 thinned out
-    gamma : γ of "chacal"
-    causal : without it a second recurrence, with biases and w of its own, runs from the end
-    merge : of the two directions: "sum", or "concatenate" before W_o
-    rows : on grids of more axes, which are read row by row, a token is linked to the one a row before it as well
+    Parameters
+    ----------
+    channels : int
+        Number of channels, a multiple of `heads`.
+    heads : int
+        Number of heads.
+    pattern : str or sequence of int
+        Links to i − f(k): "powers" f = 2^k, "squares" k² + 1, "dense" all earlier tokens, "first_order" i − 1 alone, a
+        gated recurrence, "order" the last `order` tokens; or a tuple of rising offsets.
+    order : int
+        Of the pattern "order".
+    cache_efficient : bool
+        f(k) is rounded to a lattice, so that the cache holds the links of the next token and no others: O(log n) tokens
+        for "powers", O(√n) for "squares". Without it these patterns keep all tokens, and others the last max f.
+    coefficients : {"softmax", "chacal"}
+        "softmax", above; "chacal": Y = (1 − γ)P(I − γP)^{-1}V for the same P = (p_ij), with fewer links than published.
+    gamma : float
+        γ of "chacal".
+    causal : bool
+        Without it a second recurrence, with biases and w of its own, runs from the end.
+    merge : {"sum", "concatenate"}
+        Of the two directions, before W_o.
+    rows : bool
+        On grids of more axes, which are read row by row, a token is also linked to the one in the row before.
 
-    x : (batch, n, channels) → same. O(n r d) time and O(n r) memory for r links a token; "dense" O(n² d) and O(n²).
-    Half precisions are solved in float32.
+    Raises
+    ------
+    ValueError
+        For heads that do not divide channels, other options, offsets that do not rise from at least 1 (from 1 with
+        cache_efficient), an order below 1, γ outside 0.05 ≤ γ < 1, and a cache-efficient "dense" pattern.
 
-    Raises ValueError for heads that do not divide channels, unknown patterns, coefficients and merges, offsets that do
-    not rise from at least 1 (from 1 where cache_efficient), an order below 1, γ outside 0.05 … 1, and a "dense" cache
-    that should be small.
+    References
+    ----------
+    The recurrence, arXiv:2605.31367, here with other coefficients; ChaCAL, arXiv:2410.05565.
     """
 
     lipschitz_rule = SCORES
@@ -79,21 +100,18 @@ class StructuredRecurrence(SequenceMixer):
         pattern: str | Sequence[int] = "powers",
         order: int = 4,
         cache_efficient: bool = False,
-        coefficients: Literal["softmax", "chacal"] = "softmax",
+        coefficients: Coefficients = "softmax",
         gamma: float = 0.9,
         causal: bool = False,
-        merge: Literal["sum", "concatenate"] = "sum",
+        merge: Merge = "sum",
         rows: bool = True,
     ) -> None:
         super().__init__(channels, causal=causal)
-        if heads < 1 or channels % heads:
-            raise ValueError(f"heads={heads} do not divide channels={channels}: pass heads with channels % heads == 0")
-        if coefficients not in ("softmax", "chacal"):
-            raise ValueError(f"coefficients={coefficients!r}: expected 'softmax' or 'chacal'")
+        check_heads(channels, heads)
+        check_choice("coefficients", coefficients, Coefficients)
         if not 0.05 <= gamma < 1:
             raise ValueError(f"gamma={gamma}: expected 0.05 ≤ γ < 1")
-        if merge not in ("sum", "concatenate"):
-            raise ValueError(f"merge={merge!r}: expected 'sum' or 'concatenate'")
+        check_choice("merge", merge, Merge)
         if pattern == "dense" and cache_efficient:
             raise ValueError("pattern='dense' is linked to all tokens: cache_efficient=True needs another pattern")
         offsets = offsets_of(pattern, order)
@@ -115,13 +133,8 @@ class StructuredRecurrence(SequenceMixer):
     def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
         return self._both(x.flatten(1, -2), None, x.shape[-2] if self.rows else None).reshape(x.shape)
 
-    def prefill(
-        self, x: Tensor, state: RecurrenceState | None = None, *, mask: Tensor | None = None
-    ) -> tuple[Tensor, RecurrenceState]:
-        if not self.causal:
-            return super().prefill(x, state, mask=mask)
-        mask, n = self.check_stretch(x, mask, state), x.shape[1]
-        x, lengths = only_tokens(x, mask), lengths_of(x, mask)
+    def extend(self, x: Tensor, state: RecurrenceState | None, mask: Tensor | None) -> tuple[Tensor, RecurrenceState]:
+        n, lengths = x.shape[1], lengths_of(x, mask)
         q, k, v, itself = self._projected(x)
         itself = itself[0]
         if state is None:
@@ -147,14 +160,11 @@ class StructuredRecurrence(SequenceMixer):
                 gathered(part, slots).masked_fill((slots < 0)[:, None, :, None], 0).transpose(1, 2)
                 for part in (keys, outputs)
             )
-        out = self._merged(y, x.dtype)
-        out = only_tokens(out, mask)
-        return out, RecurrenceState(keys, outputs, kept, new_count, longest)
+        return self._merged(y, x.dtype), RecurrenceState(keys, outputs, kept, new_count, longest)
 
-    def step(self, x: Tensor, state: RecurrenceState | None = None) -> tuple[Tensor, RecurrenceState]:
-        if state is None or not self.causal:
-            return super().step(x, state)
-        self.check_step(x, state)
+    def advance(self, x: Tensor, state: RecurrenceState | None) -> tuple[Tensor, RecurrenceState]:
+        if state is None:
+            return super().advance(x, state)
         q, k, v, itself = self._projected(x.unsqueeze(1))
         linked = self.links.table(state.count[:, None], state.longest)
         slots = slots_of(linked, state.at, state.count, state.keys.shape[1])

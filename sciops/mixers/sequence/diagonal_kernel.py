@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.mixers.sequence.exponential_sums import expm1, exponential_sum, phi
+
+Hold = Literal["zero", "first"]
 
 _STEEPEST = 50.0  # |a| ≤ 50: Re A = −e^a stays below 0 and finite in float32
 
@@ -33,7 +36,7 @@ class DiagonalKernel(nn.Module):
     """
 
     def __init__(
-        self, kernels: int, modes: int, *, directions: int, axes: int, dt_min: float, dt_max: float, hold: str
+        self, kernels: int, modes: int, *, directions: int, axes: int, dt_min: float, dt_max: float, hold: Hold
     ) -> None:
         super().__init__()
         self.hold, self.shape = hold, (axes, kernels, modes)

@@ -9,18 +9,21 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.mixers.bounds import PRODUCTS
+from sciops.mixers.checks import check_choice
 from sciops.mixers.padding import padded
 from sciops.mixers.precision import full_precision, working_dtype
-from sciops.mixers.quadrature import check_grid, quadrature
-from sciops.mixers.sequence import SequenceMixer, lengths_of, only_tokens
-from sciops.mixers.sequence.polynomial_features import PolynomialFeatures
+from sciops.mixers.quadrature import quadrature
+from sciops.mixers.sequence.base import SequenceMixer, lengths_of, only_tokens
+from sciops.mixers.sequence.polynomial_features import Activation, PolynomialFeatures, Variant
 from sciops.mixers.sequence.running_means import running_means
-from sciops.mixers.sequence.segments import in_stretches
+from sciops.mixers.sequence.segments import in_segments
 from sciops.mixers.sequence.self_attention import rotated
 
 # torch's own hardsigmoid has no second derivative
 _GATES = {"sigmoid": torch.sigmoid, "hardsigmoid": lambda x: (x / 6 + 0.5).clamp(0, 1)}
-_LEAST = 256  # tokens of a stretch, however large the batch
+_LEAST = 256  # tokens of a segment, however large the batch
+
+Gate = Literal["sigmoid", "hardsigmoid"]
 
 
 class PolynomialState(NamedTuple):
@@ -31,34 +34,61 @@ class PolynomialState(NamedTuple):
 
 
 class PolynomialMixer(SequenceMixer):
-    """y_i = W_o (S_i ⊙ H_i) + b_o,  S_i = σ(W_s x_i + b_s),  H_i = Σ_j w_ij F(x_j) / Σ_j w_ij: O(n) in time and memory.
+    """Every token reads one mean of polynomial features of all tokens through a gate of its own.
 
-    variant : F of degree k = `degree`, with m = `expansion`·channels,
-        "branch" (arXiv:2411.12663, 2603.00683): g = φ(W_p x + b_p) cut into g_1 … g_k of m channels each,
-            F = (g_1, g_1 g_2, …, g_1 ⋯ g_k) of k·m channels, φ = GELU
-        "coefficients" (arXiv:2604.06129): z = φ(W_h x) of m channels, F = Σ_p α_p ⊙ z^p, φ = leaky ReLU clamped to
-            −0.1 … 6, no b_o; α starts within ±0.001 and b_s at 0, so that the mixer starts near 0
-    activation : φ, "gelu", "clipped" or "identity"; None for the variant's
-    gate : σ, "sigmoid" or "hardsigmoid", clamp(x/6 + ½, 0, 1)
-    gate_heads : numbers S that a token has, each for as many neighbouring features; None for one a feature
-    groups : W_p or W_h have so many diagonal blocks
-    causal : j ≤ i, every token weighing alike, whatever the grid; w is else the grid's quadrature, so that H is a mean
-        over the domain on any grid of any number of axes, and the order of the points does not matter
-    block : with causal=True, i also sees the rest of its own block, tokens q·block … (q + 1)·block − 1: frames
-    rope : F(x_j) is turned by angles that grow with j − i (arXiv:2104.09864), features c and c + half a pair. Turning
-        the mean back by i before the gate makes y depend on j − i alone, which a gate turned by i, as in the authors'
-        code, does not unless W_o weighs both of a pair alike. Counts tokens, so one axis only
-    chunk : tokens of a batch that are worked on at a time (256 a sequence at least); of longer ones training keeps
-        the inputs alone and computes the features again on the way back. None: everything at once, as `torch.func`
-        needs it
+    y_i = W_o (S_i ⊙ H_i) + b_o,  S_i = σ(W_s x_i + b_s),  H_i = Σ_j w_ij F(x_j) / Σ_j w_ij; x : (batch, n, channels) →
+    same, in O(n) time and memory. Sums are taken in float32 at least. `cross` reads another sequence.
 
-    The causal state is (ΣF, count), O(channels) whatever was seen. With `block`, stretches given to `prefill` begin
-    where a block does, so that all but the last hold whole blocks, and there is no `step`.
+    Parameters
+    ----------
+    channels : int
+        Number of channels.
+    degree : int
+        Degree k of F.
+    expansion : float
+        m = expansion·channels features per degree.
+    variant : {"branch", "coefficients"}
+        "branch": g = φ(W_p x + b_p) is cut into g_1 … g_k of m channels each, F = (g_1, g_1 g_2, …, g_1 ⋯ g_k) of k·m
+        channels, φ = GELU. "coefficients": z = φ(W_h x) of m channels, F = Σ_p α_p ⊙ z^p, φ = leaky ReLU clamped to
+        −0.1 … 6, no b_o; α starts within ±0.001 and b_s at 0, so that the mixer starts near 0.
+    causal : bool
+        j ≤ i, all tokens weighing alike on any grid. Otherwise w is the quadrature of the grid: H is a mean over the
+        domain on any grid of any number of axes, and the order of the points does not matter.
+    block : int, optional
+        With causal=True, i also reads the rest of its own block, tokens q·block … (q + 1)·block − 1: frames. Segments
+        given to `prefill` then start where a block does, so all but the last hold whole blocks, and `step` is not
+        available.
+    activation : {"gelu", "clipped", "identity"}, optional
+        φ; by default that of the variant.
+    gate : {"sigmoid", "hardsigmoid"}
+        σ; hardsigmoid is clamp(x/6 + ½, 0, 1).
+    gate_heads : int, optional
+        Number of gates S per token, each for a group of neighbouring features; by default one per feature.
+    groups : int
+        Number of diagonal blocks of W_p or W_h.
+    rope : bool
+        Rotates F(x_j), features c and c + half a pair, by angles that grow with j − i. The mean is rotated back by i
+        before the gate, so that y depends on j − i alone; a gate rotated by i, as in the authors' code, does so only if
+        W_o weighs both of a pair alike. Positions count tokens, so x has one axis.
+    chunk : int, optional
+        Number of tokens of a batch that are processed at a time (256 per sequence at least). For longer input, training
+        keeps only the inputs and recomputes the features in the backward pass. None: everything at once, which
+        `torch.func` needs.
 
-    x : (batch, n, channels) → same; `cross` for a context that is not x. Sums are taken in float32 at least.
+    Raises
+    ------
+    ValueError
+        For sizes below 1, gate_heads that do not divide the features, groups that do not divide channels and m, an odd
+        number of features with rope, and a block without causal.
 
-    Raises ValueError for sizes below 1, gate_heads that do not divide the features, groups that do not divide channels
-    and m, an odd number of features with rope, and a block without causal.
+    Notes
+    -----
+    The causal state is (ΣF, count), of O(channels) numbers for any number of tokens.
+
+    References
+    ----------
+    "branch", arXiv:2411.12663 and arXiv:2603.00683; "coefficients", arXiv:2604.06129; rotary positions,
+    arXiv:2104.09864.
     """
 
     lipschitz_rule = PRODUCTS
@@ -69,11 +99,11 @@ class PolynomialMixer(SequenceMixer):
         *,
         degree: int = 2,
         expansion: float = 2,
-        variant: Literal["branch", "coefficients"] = "branch",
+        variant: Variant = "branch",
         causal: bool = False,
         block: int | None = None,
-        activation: Literal["gelu", "clipped", "identity"] | None = None,
-        gate: Literal["sigmoid", "hardsigmoid"] = "sigmoid",
+        activation: Activation = None,
+        gate: Gate = "sigmoid",
         gate_heads: int | None = None,
         groups: int = 1,
         rope: bool = False,
@@ -86,8 +116,7 @@ class PolynomialMixer(SequenceMixer):
                 raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
         if block is not None and not causal:
             raise ValueError(f"block={block}: blocks follow one another in time, pass causal=True")
-        if gate not in _GATES:
-            raise ValueError(f"gate={gate!r}: expected one of {', '.join(_GATES)}")
+        check_choice("gate", gate, Gate)
         width = round(expansion * channels)
         self.polynomial = PolynomialFeatures(
             channels, width, degree=degree, variant=variant, activation=activation, groups=groups
@@ -106,22 +135,31 @@ class PolynomialMixer(SequenceMixer):
 
     def mix(self, x: Tensor, mask: Tensor | None, grid: Grid | None) -> Tensor:
         if self.causal:
-            return self._scan(x, mask, None)[0]
+            return self.extend(x, None, mask)[0]
         return self._read(x, self._means(x, self._quadrature(x, mask, grid)))
 
     def mix_grid(self, x: Tensor, grid: Grid | None) -> Tensor:
         if self.rope:
             raise ValueError(f"rope=True counts tokens along one axis; x has shape {tuple(x.shape)}: pass rope=False")
-        check_grid(x, grid)
         return super().mix_grid(x, grid)
 
     def cross(self, x: Tensor, context: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Each token of x (batch, m, channels) reads the mean over what it may see of context (batch, n, channels).
+        """Each token of x (batch, m, channels) reads the mean over the part of context (batch, n, channels) that it may
+        read.
 
-        mask : booleans (batch, m, n), or (batch, 1, n), the same for every token of x; it alone says what is seen,
-            causal or not. A token that sees nothing has H = 0. Work O(m + n), and O(mn) where the mask differs by token
+        Parameters
+        ----------
+        x, context : Tensor
+            The tokens that read, and those that are read.
+        mask : Tensor, optional
+            Booleans (batch, m, n), or (batch, 1, n) for a mask that all tokens of x share. It alone decides what is
+            read, causal or not; a token that reads nothing has H = 0. Work is O(m + n), and O(mn) where the mask
+            differs by token.
 
-        Raises ValueError for shapes that do not fit.
+        Raises
+        ------
+        ValueError
+            For shapes that do not fit.
         """
         self.check(x), self.check(context)
         shapes = [(x.shape[0], rows, context.shape[1]) for rows in (x.shape[1], 1)]
@@ -140,27 +178,13 @@ class PolynomialMixer(SequenceMixer):
             weights = mask.to(working_dtype(context))
         return self._read(x, self._means(context, weights))
 
-    def prefill(
-        self, x: Tensor, state: PolynomialState | None = None, *, mask: Tensor | None = None
-    ) -> tuple[Tensor, PolynomialState]:
-        if not self.causal:
-            return super().prefill(x, state, mask=mask)
-        mask = self.check_stretch(x, mask, state)
+    def extend(self, x: Tensor, state: PolynomialState | None, mask: Tensor | None) -> tuple[Tensor, PolynomialState]:
         if self.block and state is not None and (state.count % self.block).any():
             within = state.count[state.count % self.block > 0][0]
             raise ValueError(
-                f"a stretch begins at token {int(within)}, within a block of {self.block}: end every stretch but the "
+                f"a segment begins at token {int(within)}, within a block of {self.block}: end every segment but the "
                 "last with a whole block"
             )
-        y, state = self._scan(only_tokens(x, mask), mask, state)
-        return only_tokens(y, mask), state
-
-    def step(self, x: Tensor, state: PolynomialState | None = None) -> tuple[Tensor, PolynomialState]:
-        if self.block:
-            raise ValueError(f"block={self.block} tokens see one another: pass a whole block to prefill")
-        return super().step(x, state)
-
-    def _scan(self, x: Tensor, mask: Tensor | None, state: PolynomialState | None) -> tuple[Tensor, PolynomialState]:
         n, block = x.shape[1], self.block or 1
         if state is None:
             total = x.new_zeros(x.shape[0], self.features, dtype=working_dtype(x))
@@ -170,18 +194,23 @@ class PolynomialMixer(SequenceMixer):
         at = torch.arange(n, device=x.device)
         # all up to the end of its block, as far as there are tokens
         seen = torch.minimum(count[:, None] + (at // block + 1) * block, after[:, None]).clamp(min=1)
-        y, total = in_stretches(
+        y, total = in_segments(
             self,
             self._scanned,
             x,
-            size=max(1, self._stretch(x) // block) * block,
+            size=max(1, self._segment(x) // block) * block,
             carry=total,
             along=(mask, seen, count[:, None] + at if self.rope else None),
         )
         return y, PolynomialState(total, after)
 
+    def advance(self, x: Tensor, state: PolynomialState | None) -> tuple[Tensor, PolynomialState]:
+        if self.block:
+            raise ValueError(f"block={self.block} tokens see one another: pass a whole block to prefill")
+        return super().advance(x, state)
+
     def _scanned(self, x: Tensor, total: Tensor, along: Any, shared: Any) -> tuple[Tensor, Tensor]:
-        """y of a stretch of whole blocks after tokens with the sum `total`, and the sum after it."""
+        """y of a segment of whole blocks after tokens with the sum `total`, and the sum after it."""
         (mask, seen, at), block = along, self.block or 1
         f = self.polynomial.combined(self.polynomial.powers(x))
         f = f if at is None else _turned(f, at)
@@ -195,7 +224,6 @@ class PolynomialMixer(SequenceMixer):
 
     def _quadrature(self, x: Tensor, mask: Tensor | None, grid: Grid | None) -> Tensor:
         """(batch or 1, 1, n) weights of the tokens."""
-        check_grid(x, grid)
         dtype = working_dtype(x)
         weights = quadrature(grid, dtype, x.device)
         weights = x.new_ones(1, 1, x.shape[1], dtype=dtype) if weights is None else weights.view(1, 1, -1)
@@ -207,7 +235,7 @@ class PolynomialMixer(SequenceMixer):
         weights = (weights / torch.where(size > 0, size, 1.0)).mT
         start = x.new_zeros(x.shape[0], weights.shape[2], self.features, dtype=weights.dtype)
         at = _places(x) if self.rope else None
-        return in_stretches(self, self._averaged, x, size=self._stretch(x), carry=start, along=(weights, at))[1]
+        return in_segments(self, self._averaged, x, size=self._segment(x), carry=start, along=(weights, at))[1]
 
     def _averaged(self, x: Tensor, before: Tensor, along: Any, shared: Any) -> tuple[None, Tensor]:
         weights, at = along
@@ -223,12 +251,12 @@ class PolynomialMixer(SequenceMixer):
         if mean.shape[1] > 1 or at is not None or x.shape[1] < self.channels:
             each = mean if mean.shape[1] > 1 else None
             one = () if mean.shape[1] > 1 else (mean,)
-            return in_stretches(self, self._gated, x, size=self._stretch(x), along=(each, at), shared=one)[0]
+            return in_segments(self, self._gated, x, size=self._segment(x), along=(each, at), shared=one)[0]
         # W_o (S ⊙ H) = (W_o diag H) S spares an array of the features of every token
         heads = mean.unflatten(-1, (self.gate_heads, -1)).squeeze(1)
         with full_precision(mean):
             read = torch.einsum("bgc,ogc->bgo", heads, self.out.weight.to(heads.dtype).unflatten(1, heads.shape[1:]))
-        return in_stretches(self, self._folded, x, size=self._stretch(x), shared=(read,))[0]
+        return in_segments(self, self._folded, x, size=self._segment(x), shared=(read,))[0]
 
     def _folded(self, x: Tensor, carry: None, along: Any, shared: Any) -> tuple[Tensor, None]:
         gates = self._gates(x)
@@ -245,7 +273,7 @@ class PolynomialMixer(SequenceMixer):
     def _gates(self, x: Tensor) -> Tensor:
         return _GATES[self.gate](self.to_gate(x))
 
-    def _stretch(self, x: Tensor) -> int:
+    def _segment(self, x: Tensor) -> int:
         return max(1, x.shape[1]) if self.chunk is None else max(_LEAST, self.chunk // max(1, x.shape[0]))
 
     def extra_repr(self) -> str:

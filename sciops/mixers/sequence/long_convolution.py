@@ -39,8 +39,8 @@ def convolved(z: Tensor, kernel: Tensor, n: int) -> Tensor:
 
     z : (…, H, L ≤ n) real; kernel : (H, m ≤ n), lags 0 … m − 1, and negative lags −l at n − l; returns : like z
 
-    Only z and the kernel are kept for the way back, which transforms them again; torch.func and compiled graphs keep
-    the spectra. Derivatives of every order exist.
+    Only z and the kernel are kept for the backward pass, which transforms them again; torch.func and compiled graphs
+    keep the spectra. Derivatives of every order exist.
     """
     if not z.numel():  # which FFTs refuse
         return z * kernel.sum()

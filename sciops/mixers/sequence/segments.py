@@ -1,4 +1,4 @@
-"""Working along a sequence stretch by stretch, of which training keeps the inputs alone."""
+"""Processes a sequence segment by segment; training keeps only the inputs and recomputes the rest backwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sciops.arrays.compiling import transformed
 Step = Callable[[Tensor, Tensor | None, Sequence[Tensor | None], Sequence[Tensor]], tuple[Tensor | None, Tensor | None]]
 
 
-def in_stretches(
+def in_segments(
     module: nn.Module,
     step: Step,
     x: Tensor,
@@ -26,13 +26,13 @@ def in_stretches(
     along: Sequence[Tensor | None] = (),
     shared: Sequence[Tensor] = (),
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The y of all stretches, one after the other, and the last carry, of step(x, carry, along, shared) → y, carry.
+    """The y of all segments in turn, and the last carry, of step(x, carry, along, shared) → y, carry.
 
     step : reads no parameters but those of `module`
-    x : (batch, n, …), cut into stretches of `size` tokens, and with it what is `along`, each with n on axis 1
-    shared : what every stretch sees whole
+    x : (batch, n, …), cut into segments of `size` tokens, together with the tensors `along`, each with n on axis 1
+    shared : tensors that every step gets whole
 
-    Of several stretches the way back keeps the arguments and carries, and takes each step again (arXiv:1604.06174);
+    With several segments the backward pass keeps the arguments and carries, and repeats each step (arXiv:1604.06174);
     gradients of second order, torch.func and compiled graphs keep everything. torch's own checkpoint loads the compiler
     at its first call.
     """
@@ -43,7 +43,7 @@ def in_stretches(
     if not torch.is_grad_enabled():
         return _run(step, size, x, carry, along, shared)[:2]
     counts = (len(along), len(shared))
-    return _Stretches.apply(module, step, size, counts, x, carry, *along, *shared, *module.parameters())
+    return _Segments.apply(module, step, size, counts, x, carry, *along, *shared, *module.parameters())
 
 
 def _cut(values: Sequence[Tensor | None], here: slice) -> list[Tensor | None]:
@@ -57,7 +57,7 @@ def _slices(n: int, size: int) -> list[slice]:
 def _run(
     step: Step, size: int, x: Tensor, carry: Any, along: Sequence[Any], shared: Sequence[Tensor]
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """y, the last carry and the carry before each stretch, without a graph."""
+    """y, the last carry and the carry before each segment, without a graph."""
     slices = _slices(x.shape[1], size)
     # one array for all: small ones among the large that come and go would leave holes that nothing fits into
     y, carries = None, None if carry is None else carry.new_empty(len(slices), *carry.shape)
@@ -82,7 +82,7 @@ def _recorded(
     return (None if parts[0] is None else torch.cat(parts, dim=1)), carry
 
 
-class _Stretches(torch.autograd.Function):
+class _Segments(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, module: nn.Module, step: Step, size: int, counts: tuple[int, int], *tensors: Any
@@ -124,7 +124,7 @@ class _Stretches(torch.autograd.Function):
                 leaves[i] = leaf if leaf is None else leaf.detach().requires_grad_(leaf.is_floating_point())
             with torch.enable_grad(), ctx.autocast():
                 outputs = step(*_named(leaves, ctx.counts))
-            # the carry of a stretch hands the gradient on, whether the first one needs it or not
+            # the carry of a segment passes the gradient on, whether the first one needs it or not
             asked = [i for i in wanted if i != 1] + ([] if carries is None else [1])
             found = dict(zip(asked, _gradients(outputs, [leaves[i] for i in asked], (_at(dy, here), dcarry))))
             dcarry = found.pop(1, None)
@@ -152,7 +152,7 @@ class _Called(nn.Module):
 
 
 def _with(ctx: Any, tensors: Sequence[Any]) -> Callable[..., Any]:
-    """The step with the parameters in `tensors`: on the way back the module may hold others, as after
+    """The step with the parameters in `tensors`: in the backward pass the module may hold others, as after
     `torch.func.functional_call`."""
     whole = _Called(ctx.module, ctx.step)
     names = [name for name, _ in whole.named_parameters()]

@@ -12,52 +12,72 @@ from torch import Tensor, nn
 
 from sciops.arrays.compiling import exporting
 from sciops.grids import Grid
+from sciops.mixers.checks import check_choice, check_field
 from sciops.mixers.precision import full_precision, working_dtype
-from sciops.mixers.spectral import fourier as _fourier
-from sciops.mixers.spectral import walls as _walls
-from sciops.mixers.traits import Traits
+from sciops.mixers.spectral import fourier, walls
+from sciops.mixers.spectral.mode_matrices import mode_matrices
+from sciops.mixers.traits import Matrices, Traits
 
 _GAIN = 0.1  # root-mean-square gain per mode at the start
 
 Basis = Literal["fourier", "sine", "cosine", "sine-cosine"]
+Weights = Literal["dense", "diagonal"]
 
 
 class SpectralMixer(nn.Module):
-    """y = Σ_m φ_m · R_m x̂_m,  x̂ = the coefficients of x in the modes φ_m that are kept.
+    """Linear map between the low modes of a field, one channel matrix per mode, in a Fourier, sine or cosine basis.
 
-    x : (batch, *grid, channels), one to three grid axes of any sizes → (batch, *grid, out_channels)
+    y = Σ_m φ_m · R_m x̂_m, with x̂ the coefficients of x in the kept modes φ_m; x : (batch, *grid, channels), one to
+    three grid axes of any sizes → (batch, *grid, out_channels).
 
-    channels : channels of x; `out_channels` of the result, the same unless given
-    modes : one number per grid axis (an int means one axis)
+    Parameters
+    ----------
+    channels : int
+        Number of channels of x.
+    modes : int or sequence of int
+        One number per grid axis; an int means one axis.
 
         * ``fourier`` with modes (kx, ky): rows −kx … kx−1 of every leading axis and columns 0 … ky−1 of the half
           spectrum of the last one, as `torch.fft.rfft2` orders them. The result is ``irfft2(R · rfft2(x))`` with all
-          other modes zero; what irfft2 ignores (after the inverse along the leading axes, the imaginary part of
-          column 0 and, at even n, of column n/2) is ignored here too. neuraloperator's ``n_modes=(2·kx, 2·(ky−1))``
-          keeps the same modes.
+          other modes zero; what irfft2 ignores (after the inverse along the leading axes, the imaginary part of column
+          0 and, at even n, of column n/2) is ignored here too. neuraloperator's ``n_modes=(2·kx, 2·(ky−1))`` keeps the
+          same modes.
         * ``sine``: sin(kπ(x − lo)/L), k = 1 … K, per axis; the result vanishes on the walls of the domain
         * ``cosine``: cos(kπ(x − lo)/L), k = 0 … K−1; the normal derivative of the result vanishes there
-        * ``sine-cosine``: the first half of the channels through the sines, the rest through the cosines
+        * ``sine-cosine``: the first half of the channels in sines, the rest in cosines
+    basis : {"fourier", "sine", "cosine", "sine-cosine"}
+        The modes φ_m.
+    weights : {"dense", "diagonal"}
+        ``dense``: R_m is a full channel matrix, complex for Fourier. ``diagonal``: R_m = diag(r_m)·M, one weight per
+        mode and channel after one linear map M that all modes share.
+    out_channels : int, optional
+        Number of channels of the result; `channels` by default.
+    bias : bool
+        Adds one number per output channel.
+    clip_modes : bool
+        On grids too coarse for the modes, uses the ones that fit instead of raising.
+    compat_shift : bool
+        On odd sizes of a leading axis, moves the output down by one mode along it, as neuraloperator 2.0.0 does (its
+        second fftshift should be an ifftshift); for networks trained there. Fourier only.
 
-    weights : ``dense``: R_m is a full channel matrix (complex for Fourier). ``diagonal``: R_m = diag(r_m)·M, one
-        weight per mode and channel after one linear map M that all modes share.
-    bias : adds one number per output channel
-    clip_modes : on grids too coarse for the modes use the ones that fit instead of raising
-    compat_shift : on odd sizes of a leading axis move the output down by one mode along it, as neuraloperator 2.0.0
-        does (its second fftshift should be an ifftshift); for networks trained there. Fourier only.
+    Raises
+    ------
+    ValueError
+        For options outside these, modes that do not fit the grid, and a grid that is not that of x.
 
+    Notes
+    -----
     The sine and cosine layers act on the function, not on the array: modes are evaluated at the positions of `grid` in
-    its `domain`, coefficients are trapezoid sums on nodes that reach the walls (DST-I, DCT-I) and least squares
-    elsewhere, so that a function of these modes gives the same result on every grid. `grid=None` is the unit box of
-    nodes. The Fourier layer knows no positions and takes n points as one period, also on nodes that include both ends,
-    where the true period is n − 1 spacings.
+    its `domain`, and coefficients are trapezoid sums on nodes that reach the walls (DST-I, DCT-I) and least squares
+    elsewhere. A function of these modes therefore gives the same result on every grid. `grid=None` means nodes on the
+    unit box. The Fourier layer does not read positions and takes n points as one period, also on nodes that include
+    both ends, where the true period is n − 1 spacings.
 
-    Weights are real parameters, mode-major, (*modes, channels, 2, out) for Fourier with [Re, Im] in the second-last
-    axis and leading modes in the order 0 … k−1, −1 … −k. They start Gaussian with gain 0.1 per mode,
-    E‖R_m v‖² = 0.01·‖v‖² for as many channels out as in (in column 0 half of that is what irfft2 ignores): residual
-    networks with gain 1 trained more slowly. Half precision and autocast compute in float32 and return x's dtype.
-
-    Raises ValueError when the modes do not fit the grid or the grid is not that of x.
+    Weights are real parameters, mode-major: (*modes, channels, 2, out) for Fourier, with [Re, Im] in the second-last
+    axis and leading modes in the order 0 … k−1, −1 … −k. They start Gaussian with gain 0.1 per mode, E‖R_m v‖² =
+    0.01·‖v‖² for as many channels out as in (in column 0 half of that is ignored by irfft2): residual networks trained
+    more slowly with gain 1. Under half precision and autocast, the layer computes in float32 and returns the dtype of
+    x.
     """
 
     def __init__(
@@ -66,7 +86,7 @@ class SpectralMixer(nn.Module):
         modes: int | Sequence[int] = (12, 12),
         *,
         basis: Basis = "fourier",
-        weights: Literal["dense", "diagonal"] = "dense",
+        weights: Weights = "dense",
         out_channels: int | None = None,
         bias: bool = False,
         clip_modes: bool = False,
@@ -76,10 +96,8 @@ class SpectralMixer(nn.Module):
         self.modes = (modes,) if isinstance(modes, int) else tuple(int(k) for k in modes)
         self.channels, self.out_channels = channels, channels if out_channels is None else out_channels
         self.basis, self.weights, self.compat_shift = basis, weights, compat_shift
-        if basis not in ("fourier", "sine", "cosine", "sine-cosine"):
-            raise ValueError(f"basis={basis!r}: expected 'fourier', 'sine', 'cosine' or 'sine-cosine'")
-        if weights not in ("dense", "diagonal"):
-            raise ValueError(f"weights={weights!r}: expected 'dense' or 'diagonal'")
+        check_choice("basis", basis, Basis)
+        check_choice("weights", weights, Weights)
         if self.out_channels < 1:
             raise ValueError(f"out_channels={out_channels!r}: expected a positive whole number")
         if not 1 <= len(self.modes) <= 3 or min(self.modes) < 1:
@@ -110,10 +128,7 @@ class SpectralMixer(nn.Module):
         return Traits(coordinates="none" if basis == "sine" else "wall", least_points=2)
 
     def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
-        if x.ndim != len(self.modes) + 2 or x.shape[-1] != self.channels:
-            raise ValueError(
-                f"x has shape {tuple(x.shape)}; expected (batch, {len(self.modes)} grid axes, {self.channels} channels)"
-            )
+        check_field(x, self.channels, len(self.modes))
         if grid is None and self.basis != "fourier":
             grid = Grid(tuple(x.shape[1:-1]))
         if grid is not None and grid.shape != tuple(x.shape[1:-1]):
@@ -129,18 +144,58 @@ class SpectralMixer(nn.Module):
                 y = y + self.bias.to(y.dtype)
             return y.to(x.dtype)
 
+    lipschitz_quadrature = True
+
+    def lipschitz_rule(self, setting: Any) -> tuple[Tensor, str]:
+        """max_m ‖R_m‖, times the factor by which modes of grids that end at walls are not orthogonal."""
+        return setting.spectral(self), f"{self.basis} layer, mode by mode"
+
+    def lipschitz_rule_with_skip(self, skip: Tensor, setting: Any) -> tuple[Tensor, str] | None:
+        """The rule of x ↦ S x + mixer(x), mode by mode; None where modes are not orthogonal."""
+        value = setting.spectral(self, skip)
+        return None if value is None else (value, f"max(‖W‖, ‖W + R(k)‖) over the modes, {self.basis}")
+
+    def linear_matrices(self, shape: Sequence[int] | None, *, passes: bool = False) -> list[Matrices]:
+        """The matrices R_m of dense Fourier or sine weights, in- by out-channels, as real fields meet them.
+
+        Parameters
+        ----------
+        shape : sequence of int or None
+            Points per axis, which Fourier layers depend on; None for a grid finer than the modes need.
+        passes : bool
+            Other modes meet the identity, not zero.
+
+        Raises
+        ------
+        TypeError
+            For other bases and weights, and with `compat_shift`.
+        ValueError
+            For modes that do not fit the grid.
+        """
+        return mode_matrices(self, shape, passes)
+
     def extra_repr(self) -> str:
         return f"{self.channels}, modes={self.modes}, basis={self.basis!r}, weights={self.weights!r}"
 
     @classmethod
     def from_neuralop(cls, conv: Any, *, compat_shift: bool = False, clip_modes: bool = False) -> SpectralMixer:
-        """A mixer with the weights of a neuraloperator `SpectralConv` (real data, any factorization, up to three axes).
+        """A mixer with the weights of a neuraloperator `SpectralConv` for real data, of any factorization.
 
         Both keep frequencies centred on 0; an odd n_modes has one negative row less, which becomes a row of zeros here.
-        neuraloperator 2.0.0 shifts its output at odd leading sizes by one mode: pass ``compat_shift=True`` to reproduce
-        that.
 
-        Raises ValueError for complex data or built-in resolution scaling.
+        Parameters
+        ----------
+        conv : neuralop.layers.spectral_convolution.SpectralConv
+            One to three axes.
+        compat_shift : bool
+            Reproduces the output of neuraloperator 2.0.0 at odd leading sizes, which is shifted by one mode.
+        clip_modes : bool
+            As in the constructor.
+
+        Raises
+        ------
+        ValueError
+            For complex data and for built-in resolution scaling.
         """
         if getattr(conv, "complex_data", False) or getattr(conv, "resolution_scaling_factor", None) is not None:
             raise ValueError("from_neuralop: expected a SpectralConv for real data without resolution_scaling_factor")
@@ -183,7 +238,7 @@ class SpectralMixer(nn.Module):
 class FourierModes(nn.Module):
     """irfft(R · rfft(x)) on the kept modes."""
 
-    method: _fourier.Method = "auto"
+    method: fourier.Method = "auto"
 
     def __init__(self, channels, out_channels, modes, diagonal, clip, compat_shift) -> None:
         super().__init__()
@@ -196,10 +251,7 @@ class FourierModes(nn.Module):
 
     def forward(self, x: Tensor, grid: Grid | None) -> Tensor:
         sizes = tuple(operator.index(n) for n in x.shape[1:-1])  # a compiler must not make symbols of them
-        most = (*(n // 2 for n in sizes[:-1]), sizes[-1] // 2 + 1)
-        least = (*(2 * k for k in self.modes[:-1]), max(2 * self.modes[-1] - 2, 1))
-        modes = fit_modes(self.modes, most, sizes, self.clip, least)
-        weight = self.weight
+        modes, weight = self.modes_on(sizes), self.weight
         for axis, (k, full) in enumerate(zip(modes[:-1], self.modes[:-1])):
             if k < full:
                 weight = torch.cat([weight.narrow(axis, 0, k), weight.narrow(axis, full, k)], axis)
@@ -208,14 +260,14 @@ class FourierModes(nn.Module):
         weight = weight.to(x.dtype)
         # ONNX has no complex numbers: exported programs hold products alone
         place = x.dtype, x.device, "product" if exporting() else self.method
-        leading, analysis, synthesis = _fourier.tables(sizes, modes, *place)
-        z = _fourier.transform(x, leading, analysis)
+        leading, analysis, synthesis = fourier.tables(sizes, modes, *place)
+        z = fourier.transform(x, leading, analysis)
         shape = z.shape[:-1]
         z = z.flatten(2, -2)
         if self.shared is None:
-            z = _fourier.multiply(z, weight.reshape(z.shape[2], x.shape[-1], -1))
+            z = fourier.multiply(z, weight.reshape(z.shape[2], x.shape[-1], -1))
         else:
-            z = _fourier.scale(z @ self.shared.to(x.dtype), weight.reshape(z.shape[2], 2, -1))
+            z = fourier.scale(z @ self.shared.to(x.dtype), weight.reshape(z.shape[2], 2, -1))
         z = z.reshape(*shape, z.shape[-1])
         if self.compat_shift:
             shifted = list(modes)
@@ -223,8 +275,14 @@ class FourierModes(nn.Module):
                 if n % 2:
                     z = _lowered(z, axis + 2, k)
                     shifted[axis] = k + 1
-            leading, _, synthesis = _fourier.tables(sizes, tuple(shifted), *place)
-        return _fourier.transpose(z, sizes, leading, synthesis)
+            leading, _, synthesis = fourier.tables(sizes, tuple(shifted), *place)
+        return fourier.transpose(z, sizes, leading, synthesis)
+
+    def modes_on(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """The modes in use on a grid of these sizes."""
+        most = (*(n // 2 for n in sizes[:-1]), sizes[-1] // 2 + 1)
+        least = (*(2 * k for k in self.modes[:-1]), max(2 * self.modes[-1] - 2, 1))
+        return _fitting(self.modes, most, sizes, self.clip, least)
 
 
 class WallModes(nn.Module):
@@ -239,21 +297,25 @@ class WallModes(nn.Module):
         self.shared = nn.Parameter(torch.randn(channels, out_channels) / math.sqrt(channels)) if diagonal else None
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
-        most = _walls.fitting_modes(grid, self.kind)
-        modes = fit_modes(self.modes, most, grid.shape, self.clip, _walls.least_points(grid, self.kind, self.modes))
+        modes = self.modes_on(grid)
         weight = self.weight if modes == self.modes else self.weight[tuple(slice(k) for k in modes)]
         weight = weight.to(x.dtype)
-        tables = _walls.wall_tables(grid, self.kind, modes, x.dtype, x.device)
-        z = _walls.analyse(x, tables)
+        tables = walls.wall_tables(grid, self.kind, modes, x.dtype, x.device)
+        z = walls.analyse(x, tables)
         if self.shared is None:
             flat = z.flatten(1, -2).transpose(0, 1)
             z = torch.bmm(flat, weight.reshape(flat.shape[0], x.shape[-1], -1)).transpose(0, 1)
         else:
             z = (z @ self.shared.to(x.dtype)) * weight
-        return _walls.synthesise(z.reshape(x.shape[0], *modes, z.shape[-1]), tables)
+        return walls.synthesise(z.reshape(x.shape[0], *modes, z.shape[-1]), tables)
+
+    def modes_on(self, grid: Grid) -> tuple[int, ...]:
+        """The modes in use on this grid."""
+        most, least = walls.fitting_modes(grid, self.kind), walls.least_points(grid, self.kind, self.modes)
+        return _fitting(self.modes, most, grid.shape, self.clip, least)
 
 
-def fit_modes(modes, most, sizes, clip: bool, least) -> tuple[int, ...]:
+def _fitting(modes, most, sizes, clip: bool, least) -> tuple[int, ...]:
     """The modes that are used on this grid; `least`: the grid that would hold them all, None when not known."""
     fitting = tuple(min(k, m) for k, m in zip(modes, most))
     if fitting == modes or (clip and min(fitting) > 0):

@@ -1,4 +1,4 @@
-"""Sums of complex exponentials over long stretches, in blocks: never a table of all modes at all positions.
+"""Sums of complex exponentials over long sequences, in blocks: never a table of all modes at all positions.
 
 A position is l = m·p + q with q < m ≈ √L, and e^{rl} = e^{rmp}·e^{rq}: two tables of √L entries a mode, joined by one
 real matrix product, which autograd keeps. Memory and exponentials are O(M·√L) a kernel, where the table has M·L.
