@@ -1,18 +1,11 @@
 """How far a map can stretch: certified spectral norms of layers, 1-Lipschitz layers, bounds of whole models."""
 
-from sciops.lipschitz._parts import Setting, UnboundedError
-from sciops.lipschitz.attention import attention_bound
-from sciops.lipschitz.bounds import Block, Bound, lipschitz_bound
-from sciops.lipschitz.bracket import Bracket, largest_of
-from sciops.lipschitz.convolution import convolution_norm, kernel_gram_bound
-from sciops.lipschitz.dense import dense_norm
-from sciops.lipschitz.fourier import fourier_norm
-from sciops.lipschitz.gram import gram_bracket
-from sciops.lipschitz.norms import spectral_norm
-from sciops.lipschitz.penalty import log_lipschitz_penalty
-from sciops.lipschitz.power import power_iteration
-from sciops.lipschitz.registry import RULES, register
-from sciops.lipschitz.rescaling import (
+from sciops.lipschitz.bounds.attention import attention_bound
+from sciops.lipschitz.bounds.bound import Block, Bound, lipschitz_bound
+from sciops.lipschitz.bounds.parts import Setting, UnboundedError
+from sciops.lipschitz.bounds.penalty import log_lipschitz_penalty
+from sciops.lipschitz.bounds.registry import RULES, register
+from sciops.lipschitz.layers.rescaled import (
     RescaledConv,
     RescaledLinear,
     RescaledResidual,
@@ -20,6 +13,13 @@ from sciops.lipschitz.rescaling import (
     kernel_scales,
     row_scales,
 )
+from sciops.lipschitz.norms.bracket import Bracket, largest_of
+from sciops.lipschitz.norms.convolution import convolution_norm, kernel_gram_bound
+from sciops.lipschitz.norms.dense import dense_norm
+from sciops.lipschitz.norms.fourier import fourier_norm
+from sciops.lipschitz.norms.gram import gram_bracket
+from sciops.lipschitz.norms.layers import spectral_norm
+from sciops.lipschitz.norms.power import power_iteration
 
 __all__ = [
     "Block",

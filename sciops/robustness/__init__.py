@@ -1,9 +1,10 @@
 """How far a model can be pushed: certificates by noise, attacks from below, sets with a stated coverage."""
 
-from sciops.robustness.attacks import Attack, pgd, random_perturbations
-from sciops.robustness.center_smoothing import CenterCertificate, Centers, certify_centers, smooth_centers
-from sciops.robustness.certificate import ABSTAIN, Certificate, Interval, Prediction
-from sciops.robustness.coefficient_attacks import coefficient_attack
+from sciops.robustness.attacks.coefficients import coefficient_attack
+from sciops.robustness.attacks.fields import Attack, pgd, random_perturbations
+from sciops.robustness.attacks.images import ImageAttack, autoattack, foolbox_attack, image_pgd, robust_accuracy
+from sciops.robustness.attacks.objectives import Objective, distance_to, distance_to_solver, self_difference
+from sciops.robustness.attacks.phase_flip import phase_flip_attack
 from sciops.robustness.conformal import (
     Conformal,
     Coverage,
@@ -13,29 +14,24 @@ from sciops.robustness.conformal import (
     coverage,
     fraction_scores,
 )
-from sciops.robustness.counts import bounds_from_counts
 from sciops.robustness.darcy_stability import darcy_lipschitz, neighbour_ratio
 from sciops.robustness.field_norm import field_norm
-from sciops.robustness.image_attacks import ImageAttack, autoattack, foolbox_attack, image_pgd, robust_accuracy
-from sciops.robustness.intervals import (
-    clopper_pearson_lower,
-    clopper_pearson_upper,
-    empirical_bernstein_radius,
-    randomized_lower,
-)
 from sciops.robustness.jacobian import dense_jacobian_norm, jacobian_norm
-from sciops.robustness.map_choice import choose_map
-from sciops.robustness.mean_smoothing import (
+from sciops.robustness.smoothing.center import CenterCertificate, Centers, certify_centers, smooth_centers
+from sciops.robustness.smoothing.certificate import ABSTAIN, Certificate, Interval, Prediction
+from sciops.robustness.smoothing.classifier import certify, predict
+from sciops.robustness.smoothing.counts import bounds_from_counts
+from sciops.robustness.smoothing.map_choice import choose_map
+from sciops.robustness.smoothing.mean import (
     MeanSmoothed,
     mean_lipschitz,
     mean_sampling_error,
     mean_shift,
     mean_smoothing,
 )
-from sciops.robustness.median_smoothing import MedianBounds, median_smoothing
-from sciops.robustness.noise import GaussianFieldNoise, Noise, WhiteNoise
-from sciops.robustness.objectives import Objective, distance_to, distance_to_solver, self_difference
-from sciops.robustness.partitioning import (
+from sciops.robustness.smoothing.median import MedianBounds, median_smoothing
+from sciops.robustness.smoothing.noise import GaussianFieldNoise, Noise, WhiteNoise
+from sciops.robustness.smoothing.partitioning import (
     Partition,
     bucket_bounds,
     choose_partition,
@@ -43,8 +39,7 @@ from sciops.robustness.partitioning import (
     every_class,
     one_bucket,
 )
-from sciops.robustness.phase_flip import phase_flip_attack
-from sciops.robustness.radii import (
+from sciops.robustness.smoothing.radii import (
     Radius,
     cohen_radius,
     lipschitz_radius,
@@ -52,9 +47,14 @@ from sciops.robustness.radii import (
     paper_radius,
     smoothed_lipschitz,
 )
-from sciops.robustness.sequences import log_evidence, planned_lower, sequence_lower, sequence_upper
-from sciops.robustness.simplex_maps import SimplexMap, sparsemax
-from sciops.robustness.smoothing import certify, predict
+from sciops.robustness.smoothing.simplex_maps import SimplexMap, sparsemax
+from sciops.robustness.statistics.intervals import (
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+    empirical_bernstein_radius,
+    randomized_lower,
+)
+from sciops.robustness.statistics.sequences import log_evidence, planned_lower, sequence_lower, sequence_upper
 
 __all__ = [
     "ABSTAIN",

@@ -12,7 +12,7 @@ import torch
 from sciops._arrays import as_tensor
 from sciops._scale import widened
 from sciops.grids import Grid, check_on_grid
-from sciops.robustness._checks import check_level
+from sciops.robustness.checks import check_level
 from sciops.robustness.field_norm import field_norm
 
 __all__ = ["Conformal", "Coverage", "ball_scores", "band_scores", "calibrate", "coverage", "fraction_scores"]

@@ -7,9 +7,9 @@ from typing import Any, get_args
 import numpy as np
 from scipy import stats
 
-from sciops.robustness.certificate import Interval
-from sciops.robustness.counts import bounds_from_counts
-from sciops.robustness.radii import cohen_radius
+from sciops.robustness.smoothing.certificate import Interval
+from sciops.robustness.smoothing.counts import bounds_from_counts
+from sciops.robustness.smoothing.radii import cohen_radius
 
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
 BASELINES = ("clopper_pearson", "bonferroni", "cpm")

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from sciops.datasets.images.digits import LEVELS, read_digits
 from sciops.lipschitz import RescaledLinear, spectral_norm
-from sciops.robustness.attacks import pgd
-from sciops.robustness.certificate import Certificate
-from sciops.robustness.counts import bounds_from_counts
-from sciops.robustness.radii import cohen_radius, lipschitz_radius, paper_radius
-from sciops.robustness.simplex_maps import SimplexMap
-from sciops.robustness.smoothing import certify
+from sciops.robustness.attacks.fields import pgd
+from sciops.robustness.smoothing.certificate import Certificate
+from sciops.robustness.smoothing.classifier import certify
+from sciops.robustness.smoothing.counts import bounds_from_counts
+from sciops.robustness.smoothing.radii import cohen_radius, lipschitz_radius, paper_radius
+from sciops.robustness.smoothing.simplex_maps import SimplexMap
 from sciops.training import TrainConfig, fit
 from studies.randomized_smoothing.cases import INTERVALS
 

@@ -16,16 +16,16 @@ import torch
 from scipy import stats
 
 from sciops.grids import Grid
-from sciops.robustness.center_smoothing import certify_centers, smooth_centers
 from sciops.robustness.conformal import calibrate
-from sciops.robustness.counts import bounds_from_counts
 from sciops.robustness.field_norm import field_norm
-from sciops.robustness.mean_smoothing import mean_smoothing
-from sciops.robustness.median_smoothing import median_smoothing
-from sciops.robustness.partitioning import bucket_bounds, choose_partition
-from sciops.robustness.sequences import planned_lower
-from sciops.robustness.simplex_maps import SimplexMap
-from sciops.robustness.smoothing import certify
+from sciops.robustness.smoothing.center import certify_centers, smooth_centers
+from sciops.robustness.smoothing.classifier import certify
+from sciops.robustness.smoothing.counts import bounds_from_counts
+from sciops.robustness.smoothing.mean import mean_smoothing
+from sciops.robustness.smoothing.median import median_smoothing
+from sciops.robustness.smoothing.partitioning import bucket_bounds, choose_partition
+from sciops.robustness.smoothing.simplex_maps import SimplexMap
+from sciops.robustness.statistics.sequences import planned_lower
 from studies.randomized_smoothing.cases import INTERVALS
 
 Trial = Callable[[float, int, np.random.Generator], int]  # (α, trials, rng) → violations

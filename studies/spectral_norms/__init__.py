@@ -22,8 +22,8 @@ from torch.nn import functional
 from tqdm.auto import tqdm
 
 from sciops.lipschitz import kernel_gram_bound, power_iteration, spectral_norm
-from sciops.lipschitz._symbols import torus_norm
-from sciops.lipschitz.convolution import bridge_factor
+from sciops.lipschitz.norms.convolution import bridge_factor
+from sciops.lipschitz.norms.symbols import torus_norm
 from sciops.plotting import LINES, figure, series
 from sciops.runs import RunFolder
 from studies.kit.figures import panels, ticks

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sciops.lipschitz import dense_norm, gram_bracket
-from sciops.lipschitz._symbols import symbol
+from sciops.lipschitz.norms.symbols import symbol
 from studies.kit.timing import interleaved
 
 GRAM_STEPS = (1, 2, 3, 4, 6, 8, 10, 12)

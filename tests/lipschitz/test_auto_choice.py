@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sciops.lipschitz import dense_norm
-from sciops.lipschitz.dense import chosen_method
+from sciops.lipschitz.norms.dense import chosen_method
 
 
 def gaussian(*shape, seed=0):

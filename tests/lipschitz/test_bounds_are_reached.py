@@ -13,7 +13,7 @@ from torch import nn
 
 from sciops import Grid, build_model
 from sciops.lipschitz import lipschitz_bound
-from sciops.lipschitz._pointwise import GELU
+from sciops.lipschitz.bounds.pointwise import GELU
 from sciops.mixers import SpectralMixer
 from sciops.models.operator import Operator
 from sciops.models.stepper import Stepper

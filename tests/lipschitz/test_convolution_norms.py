@@ -9,8 +9,8 @@ from torch import nn
 
 from sciops.grids import Grid
 from sciops.lipschitz import convolution_norm, kernel_gram_bound, spectral_norm
-from sciops.lipschitz._symbols import dilated, polyphase, torus_norm
-from sciops.lipschitz.convolution import bridge_factor
+from sciops.lipschitz.norms.convolution import bridge_factor
+from sciops.lipschitz.norms.symbols import dilated, polyphase, torus_norm
 
 
 def dense(layer, shape, dtype):

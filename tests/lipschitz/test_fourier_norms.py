@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sciops.grids import Grid
-from sciops.lipschitz.fourier import fourier_norm
+from sciops.lipschitz.norms.fourier import fourier_norm
 from sciops.mixers import SpectralMixer
 from sciops.models.neuralop_spectral import computes
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sciops.lipschitz import Bracket, gram_bracket, largest_of
-from sciops.lipschitz.gram import product_loss
+from sciops.lipschitz.norms.gram import product_loss
 
 
 def gaussian(*shape, dtype=torch.float64, seed=0):

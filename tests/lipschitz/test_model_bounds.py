@@ -9,9 +9,9 @@ from stretching import louder, random_case, stretch, token_radius
 from torch import nn
 
 from sciops import Grid, build_model
-from sciops.lipschitz._mixing import of_finer_grid
-from sciops.lipschitz._parts import Setting
-from sciops.lipschitz.bounds import lipschitz_bound
+from sciops.lipschitz.bounds.bound import lipschitz_bound
+from sciops.lipschitz.bounds.mixing import of_finer_grid
+from sciops.lipschitz.bounds.parts import Setting
 from sciops.mixers import MIXERS
 from sciops.mixers.windows.tiling import Tiling
 from sciops.models.dealiasing import on_finer_grid

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from sciops.grids import Grid
-from sciops.lipschitz.fourier import fourier_norm
-from sciops.lipschitz.rescaling import (
+from sciops.lipschitz.layers.rescaled import (
     RescaledConv,
     RescaledLinear,
     RescaledResidual,
@@ -14,6 +13,7 @@ from sciops.lipschitz.rescaling import (
     kernel_scales,
     row_scales,
 )
+from sciops.lipschitz.norms.fourier import fourier_norm
 
 STEPS = (1, 2, 3, 4, 6, 10)
 

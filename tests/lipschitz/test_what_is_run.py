@@ -27,7 +27,7 @@ from sciops.lipschitz import (
     register,
     spectral_norm,
 )
-from sciops.lipschitz.registry import RULES as registry
+from sciops.lipschitz.bounds.registry import RULES as registry
 from sciops.mixers import SpectralMixer
 from sciops.models.blocks import ResidualBlock
 from sciops.models.normalized import Normalized

@@ -18,7 +18,7 @@ from sciops.robustness import (
     random_perturbations,
     self_difference,
 )
-from sciops.robustness._projection import project_l2, project_linf
+from sciops.robustness.attacks.projection import project_l2, project_linf
 from sciops.robustness.field_norm import weights_like
 
 GRIDS = [Grid((9,)), Grid((5, 4)), Grid((4, 6), centering="periodic"), Grid((7,), 2.0, "cell")]

@@ -21,7 +21,7 @@ from sciops.robustness import (
     median_smoothing,
     smooth_centers,
 )
-from sciops.robustness._order_statistics import lower_index, shifted, upper_index
+from sciops.robustness.statistics.order_statistics import lower_index, shifted, upper_index
 
 GRID = Grid((6,), centering="periodic")
 

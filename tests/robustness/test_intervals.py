@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sciops.robustness.intervals import (
+from sciops.robustness.statistics.intervals import (
     clopper_pearson_lower,
     clopper_pearson_upper,
     empirical_bernstein_radius,

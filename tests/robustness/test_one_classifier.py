@@ -12,9 +12,9 @@ from scipy import optimize, stats
 from torch import nn
 
 from sciops.robustness import SimplexMap, certify, choose_map, predict
-from sciops.robustness.certificate import Interval
-from sciops.robustness.map_choice import expected_radii
-from sciops.robustness.simplex_maps import default_maps
+from sciops.robustness.smoothing.certificate import Interval
+from sciops.robustness.smoothing.map_choice import expected_radii
+from sciops.robustness.smoothing.simplex_maps import default_maps
 
 SIGMA, SLOPE = 1.0, math.hypot(2.0, 0.8)  # of the ramp below, ℓ₂ of its two logits
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sciops.robustness.intervals import clopper_pearson_lower, clopper_pearson_upper
-from sciops.robustness.partitioning import (
+from sciops.robustness.smoothing.partitioning import (
     Partition,
     bucket_bounds,
     choose_partition,
@@ -15,7 +14,8 @@ from sciops.robustness.partitioning import (
     every_class,
     one_bucket,
 )
-from sciops.robustness.radii import cohen_radius
+from sciops.robustness.smoothing.radii import cohen_radius
+from sciops.robustness.statistics.intervals import clopper_pearson_lower, clopper_pearson_upper
 
 ALL = (one_bucket, every_class, class_partition, lambda counts: choose_partition(counts, 30, 0.05))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from sciops.robustness.radii import (
+from sciops.robustness.smoothing.radii import (
     cohen_radius,
     lipschitz_radius,
     margin_radius,

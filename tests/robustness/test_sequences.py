@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from sciops.robustness.intervals import clopper_pearson_lower
-from sciops.robustness.sequences import log_evidence, planned_lower, sequence_lower, sequence_upper
+from sciops.robustness.statistics.intervals import clopper_pearson_lower
+from sciops.robustness.statistics.sequences import log_evidence, planned_lower, sequence_lower, sequence_upper
 
 
 def crossing_probability(p, most, bad):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import optimize
 
-from sciops.robustness.simplex_maps import SimplexMap, soft_radius, sparsemax
+from sciops.robustness.smoothing.simplex_maps import SimplexMap, soft_radius, sparsemax
 
 
 def test_sparsemax_is_the_projection():

@@ -8,10 +8,10 @@ import pytest
 import torch
 from scipy import stats
 
-from sciops.robustness.certificate import Interval
-from sciops.robustness.radii import cohen_radius, lipschitz_radius
-from sciops.robustness.simplex_maps import SimplexMap
-from sciops.robustness.smoothing import certify, predict
+from sciops.robustness.smoothing.certificate import Interval
+from sciops.robustness.smoothing.classifier import certify, predict
+from sciops.robustness.smoothing.radii import cohen_radius, lipschitz_radius
+from sciops.robustness.smoothing.simplex_maps import SimplexMap
 
 INTERVALS = get_args(Interval)
 

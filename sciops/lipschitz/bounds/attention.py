@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciops.lipschitz.bracket import Bracket
-from sciops.lipschitz.dense import dense_norm
+from sciops.lipschitz.norms.bracket import Bracket
+from sciops.lipschitz.norms.dense import dense_norm
 
 _UP = 1 + 1e-12  # for the few roundings of the formula; norms arrive rounded already
 

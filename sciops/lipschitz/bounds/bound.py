@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from sciops.grids import Grid
-from sciops.lipschitz._parts import Part, Setting, ends_of, shown
-from sciops.lipschitz._walk import walk
-from sciops.lipschitz.registry import RULES
+from sciops.lipschitz.bounds.parts import Part, Setting, ends_of, shown
+from sciops.lipschitz.bounds.registry import RULES
+from sciops.lipschitz.bounds.walk import walk
 
 _UP = 1 + 1e-12  # products of some hundred factors; every factor is rounded up already
 

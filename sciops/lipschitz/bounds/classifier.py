@@ -7,11 +7,11 @@ import math
 from torch import Tensor, nn
 
 from sciops.grids import Grid
-from sciops.lipschitz._as_written import changed, exactly
-from sciops.lipschitz._parts import Part, Setting, chain, expect, no_bound, one, refuse
-from sciops.lipschitz._pointwise import of_norm
-from sciops.lipschitz._spine import of_block, of_last_norm
-from sciops.lipschitz._walk import itself_unchanged, unchanged
+from sciops.lipschitz.as_written import changed, exactly
+from sciops.lipschitz.bounds.parts import Part, Setting, chain, expect, no_bound, one, refuse
+from sciops.lipschitz.bounds.pointwise import of_norm
+from sciops.lipschitz.bounds.spine import of_block, of_last_norm
+from sciops.lipschitz.bounds.walk import itself_unchanged, unchanged
 from sciops.models.classifier import Classifier
 from sciops.models.stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
 

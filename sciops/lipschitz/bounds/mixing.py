@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from sciops.grids import Grid
-from sciops.lipschitz._parts import Setting, expect
-from sciops.lipschitz._walk import look_up, measure
-from sciops.lipschitz.fourier import axis_weights
+from sciops.lipschitz.bounds.parts import Setting, expect
+from sciops.lipschitz.bounds.walk import look_up, measure
+from sciops.lipschitz.norms.fourier import axis_weights
 from sciops.models.blocks import LocalKernel
 from sciops.models.dealiasing import finer_grid_tables
 

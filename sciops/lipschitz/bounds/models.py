@@ -12,16 +12,16 @@ from torch import Tensor, nn
 
 from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
-from sciops.lipschitz._as_written import changed, exactly
-from sciops.lipschitz._classifier_bounds import of_classifier
-from sciops.lipschitz._mixing import _sigma
-from sciops.lipschitz._neuralop_bounds import of_neuralop
-from sciops.lipschitz._parts import Part, Row, Setting, chain, inside, no_bound, one, shown
-from sciops.lipschitz._sequence import of_sequence
-from sciops.lipschitz._spine import of_operator
-from sciops.lipschitz._torch_layers import channels_of
-from sciops.lipschitz._walk import walk
-from sciops.lipschitz.fourier import axis_weights
+from sciops.lipschitz.as_written import changed, exactly
+from sciops.lipschitz.bounds.classifier import of_classifier
+from sciops.lipschitz.bounds.mixing import _sigma
+from sciops.lipschitz.bounds.neuralop import of_neuralop
+from sciops.lipschitz.bounds.parts import Part, Row, Setting, chain, inside, no_bound, one, shown
+from sciops.lipschitz.bounds.sequence import of_sequence
+from sciops.lipschitz.bounds.spine import of_operator
+from sciops.lipschitz.bounds.torch_layers import channels_of
+from sciops.lipschitz.bounds.walk import walk
+from sciops.lipschitz.norms.fourier import axis_weights
 from sciops.models.classifier import Classifier
 from sciops.models.corrector import Corrector
 from sciops.models.effective_coefficient import EffectiveCoefficient

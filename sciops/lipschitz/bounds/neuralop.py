@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.grids import Grid
-from sciops.lipschitz._as_written import exactly
-from sciops.lipschitz._mixing import _sigma
-from sciops.lipschitz._parts import Part, Setting, UnboundedError, chain, expect, no_bound, one, refuse
-from sciops.lipschitz._pointwise import of_activation, of_norm
-from sciops.lipschitz._walk import measure, unchanged
-from sciops.lipschitz.fourier import is_neuralop_conv, spectral_map_norm
+from sciops.lipschitz.as_written import exactly
+from sciops.lipschitz.bounds.mixing import _sigma
+from sciops.lipschitz.bounds.parts import Part, Setting, UnboundedError, chain, expect, no_bound, one, refuse
+from sciops.lipschitz.bounds.pointwise import of_activation, of_norm
+from sciops.lipschitz.bounds.walk import measure, unchanged
+from sciops.lipschitz.norms.fourier import is_neuralop_conv, spectral_map_norm
 
 _Sizes = tuple[int, ...]
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from sciops.grids import Grid
-from sciops.lipschitz._as_written import exactly
-from sciops.lipschitz._block_map import largest
-from sciops.lipschitz.attention import attention_bound
-from sciops.lipschitz.convolution import convolution_norm
+from sciops.lipschitz.as_written import exactly
+from sciops.lipschitz.bounds.attention import attention_bound
+from sciops.lipschitz.norms.block_map import largest
+from sciops.lipschitz.norms.convolution import convolution_norm
 
 
 class UnboundedError(Exception):
@@ -91,7 +91,7 @@ class Setting:
 
         Raises UnboundedError where it has none.
         """
-        from sciops.lipschitz._walk import walk
+        from sciops.lipschitz.bounds.walk import walk
 
         result = walk(part, replace(self, reused=reused))
         if result.value is None:
@@ -112,7 +112,7 @@ class Setting:
 
     def slope(self, activation: Any) -> float | Tensor:
         """The largest slope of an activation: a function of torch with its default options, or a module."""
-        from sciops.lipschitz._pointwise import of_activation
+        from sciops.lipschitz.bounds.pointwise import of_activation
 
         return of_activation(activation, self)
 
@@ -121,7 +121,7 @@ class Setting:
 
         Raises UnboundedError where norms do not count (`vacuous`).
         """
-        from sciops.lipschitz._pointwise import of_norm
+        from sciops.lipschitz.bounds.pointwise import of_norm
 
         return of_norm(norm, self)
 

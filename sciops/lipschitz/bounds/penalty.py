@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops.grids import Grid
-from sciops.lipschitz.bounds import best
+from sciops.lipschitz.bounds.bound import best
 from sciops.models.apply import real_dtype_of
 
 

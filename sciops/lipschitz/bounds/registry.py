@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import nn
 
-from sciops.lipschitz import _models, _torch_layers
-from sciops.lipschitz._parts import Declared, Setting
-from sciops.lipschitz._pointwise import ELEMENTWISE
-from sciops.lipschitz.fourier import of_spectral, of_spectral_with_skip
+from sciops.lipschitz.bounds import models, torch_layers
+from sciops.lipschitz.bounds.parts import Declared, Setting
+from sciops.lipschitz.bounds.pointwise import ELEMENTWISE
+from sciops.lipschitz.norms.fourier import of_spectral, of_spectral_with_skip
 from sciops.mixers import SpectralMixer
 
 Rule = Callable[[Any, Setting], Any]
@@ -22,9 +22,9 @@ def _elementwise(slope: Callable[[Any], Any]) -> Rule:
 
 RULES: dict[type[nn.Module], Declared] = {
     **{k: Declared(_elementwise(slope), "layer", True, k.forward) for k, slope in ELEMENTWISE.items()},
-    **{k: Declared(rule, "layer", False, k.forward) for k, rule in _torch_layers.RULES.items()},
+    **{k: Declared(rule, "layer", False, k.forward) for k, rule in torch_layers.RULES.items()},
     SpectralMixer: Declared(of_spectral, "other", True, SpectralMixer.forward, of_spectral_with_skip),
-    **{k: Declared(rule, "model", True, k.forward) for k, rule in _models.RULES.items()},
+    **{k: Declared(rule, "model", True, k.forward) for k, rule in models.RULES.items()},
 }
 """Rules by the class of a module. `register` adds to them; mixers bring theirs as a method, ``lipschitz_rule``."""
 

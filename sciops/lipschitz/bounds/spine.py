@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from sciops.lipschitz._as_written import changed, exactly, kind_of
-from sciops.lipschitz._mixing import of_finer_grid, of_local, of_mixer_with_skip
-from sciops.lipschitz._parts import Part, Setting, chain, expect, no_bound, one, refuse, shown
-from sciops.lipschitz._pointwise import GELU, of_gate, of_layers, of_norm
-from sciops.lipschitz._walk import measure, unchanged
+from sciops.lipschitz.as_written import changed, exactly, kind_of
+from sciops.lipschitz.bounds.mixing import of_finer_grid, of_local, of_mixer_with_skip
+from sciops.lipschitz.bounds.parts import Part, Setting, chain, expect, no_bound, one, refuse, shown
+from sciops.lipschitz.bounds.pointwise import GELU, of_gate, of_layers, of_norm
+from sciops.lipschitz.bounds.walk import measure, unchanged
 from sciops.models.blocks import ClassicBlock, ResidualBlock
 from sciops.models.operator import Operator
 

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciops.lipschitz._padding import pad_map_norm
-from sciops.lipschitz._parts import Setting, refuse
-from sciops.lipschitz._pointwise import of_norm
-from sciops.lipschitz.convolution import convolution_norm
-from sciops.lipschitz.norms import convolution_options
-from sciops.lipschitz.rescaling import RescaledConv, RescaledLinear, RescaledResidual
+from sciops.lipschitz.bounds.parts import Setting, refuse
+from sciops.lipschitz.bounds.pointwise import of_norm
+from sciops.lipschitz.layers.rescaled import RescaledConv, RescaledLinear, RescaledResidual
+from sciops.lipschitz.norms.convolution import convolution_norm
+from sciops.lipschitz.norms.layers import convolution_options
+from sciops.lipschitz.norms.padding import pad_map_norm
 from sciops.models.norms import InstanceNorm, RMSNorm
 
 Answer = tuple[Tensor | float, str]

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from sciops.lipschitz._as_written import changed, changed_inside, exactly, is_compiled, kind_of
-from sciops.lipschitz._parts import Declared, Part, Setting, UnboundedError, no_bound, number, one, refuse
-from sciops.lipschitz.fourier import fourier_norm, is_neuralop_conv
+from sciops.lipschitz.as_written import changed, changed_inside, exactly, is_compiled, kind_of
+from sciops.lipschitz.bounds.parts import Declared, Part, Setting, UnboundedError, no_bound, number, one, refuse
+from sciops.lipschitz.norms.fourier import fourier_norm, is_neuralop_conv
 
 _REMEDY = (
     "what is run is not what the class says; remove it, or make it the forward of a class of its own, whose rule "
@@ -85,7 +85,7 @@ def walk(model: nn.Module, setting: Setting) -> Part:
     except UnboundedError as error:
         return no_bound(name, str(error))
     if declared.role == "layer":
-        from sciops.lipschitz._sequence import of_sequence
+        from sciops.lipschitz.bounds.sequence import of_sequence
 
         return of_sequence(nn.Sequential(model), setting)
     return one(name, lambda: measure(model, setting))

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.lipschitz.bracket import Bracket
-from sciops.lipschitz.dense import dense_norm
+from sciops.lipschitz.norms.bracket import Bracket
+from sciops.lipschitz.norms.dense import dense_norm
 
 _DIRECT = 12  # sizes up to which singular values are as fast as eigenvalues of the Gram matrix
 

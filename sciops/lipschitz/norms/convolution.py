@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from sciops.lipschitz._padding import MODES, Pads, pad_amounts, pad_map_norm, per_axis
-from sciops.lipschitz._symbols import dilated, polyphase, torus_norm
-from sciops.lipschitz.bracket import Bracket, outward
-from sciops.lipschitz.gram import power_of_two, result_dtype
-from sciops.lipschitz.power import power_iteration
+from sciops.lipschitz.norms.bracket import Bracket, outward
+from sciops.lipschitz.norms.gram import power_of_two, result_dtype
+from sciops.lipschitz.norms.padding import MODES, Pads, pad_amounts, pad_map_norm, per_axis
+from sciops.lipschitz.norms.power import power_iteration
+from sciops.lipschitz.norms.symbols import dilated, polyphase, torus_norm
 
 PaddingMode = Literal["zeros", "circular", "reflect", "replicate"]
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from sciops._arrays import as_tensor
-from sciops.lipschitz.bracket import Bracket, outward
-from sciops.lipschitz.gram import (
+from sciops.lipschitz.norms.bracket import Bracket, outward
+from sciops.lipschitz.norms.gram import (
     Precision,
     check_matrix,
     gram_bracket,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,12 +12,14 @@ from torch import Tensor, nn
 
 from sciops.bases import waves
 from sciops.grids import Grid
-from sciops.lipschitz import _fourier_map, _wall_map
-from sciops.lipschitz._as_written import changed_inside, exactly
-from sciops.lipschitz._parts import Setting
-from sciops.lipschitz.bracket import Bracket
+from sciops.lipschitz.as_written import changed_inside, exactly
+from sciops.lipschitz.norms import fourier_map, wall_map
+from sciops.lipschitz.norms.bracket import Bracket
 from sciops.mixers import _walls
 from sciops.mixers.spectral import FourierModes, SpectralMixer, WallModes, fit_modes
+
+if TYPE_CHECKING:
+    from sciops.lipschitz.bounds.parts import Setting
 
 _CONVS = {
     ("neuralop.layers.spectral_convolution", "SpectralConv"),
@@ -79,9 +81,9 @@ def spectral_map_norm(
         part = module.parts[0]
         sizes = grid.shape
         modes = _fourier_modes(part, sizes)
-        layer = _fourier_map.of_mixer(part, modes, sizes, out_grid.shape, dtype)
+        layer = fourier_map.of_mixer(part, modes, sizes, out_grid.shape, dtype)
     elif is_neuralop_conv(module):
-        layer = _fourier_map.of_neuralop(module, grid.shape, out_grid.shape, dtype)
+        layer = fourier_map.of_neuralop(module, grid.shape, out_grid.shape, dtype)
     else:
         raise ValueError(f"{type(module).__name__}: expected a SpectralMixer or a neuraloperator SpectralConv")
     one = layer.map(grid.shape, out_grid.shape)
@@ -129,10 +131,10 @@ def _fourier_modes(part: Any, sizes: Sequence[int]) -> tuple[int, ...]:
     return fit_modes(part.modes, most, sizes, part.clip, least)
 
 
-def _wall_part(part: Any, grid: Grid, out_grid: Grid, w, v, dtype: torch.dtype) -> _wall_map.WallMap:
+def _wall_part(part: Any, grid: Grid, out_grid: Grid, w, v, dtype: torch.dtype) -> wall_map.WallMap:
     most = _walls.fitting_modes(grid, part.kind)
     modes = fit_modes(part.modes, most, grid.shape, part.clip, _walls.least_points(grid, part.kind, part.modes))
-    return _wall_map.of_walls(part, modes, grid, out_grid, w, v, dtype)
+    return wall_map.of_walls(part, modes, grid, out_grid, w, v, dtype)
 
 
 def _end_factors(

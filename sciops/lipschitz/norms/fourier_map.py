@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from sciops.bases import multiplicity
-from sciops.lipschitz._block_map import BlockMap, accumulate
+from sciops.lipschitz.norms.block_map import BlockMap, accumulate
 from sciops.models.neuralop_spectral import computes
 
 

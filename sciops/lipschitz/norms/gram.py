@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sciops._compiling import refuse_functional
-from sciops.lipschitz.bracket import Bracket, outward
+from sciops.lipschitz.norms.bracket import Bracket, outward
 
 Precision = Literal["double", "input"]
 

@@ -10,13 +10,13 @@ from torch import nn
 
 from sciops._arrays import as_tensor
 from sciops.grids import Grid
-from sciops.lipschitz import _fourier_map, fourier
-from sciops.lipschitz._as_written import changed_inside, exactly
-from sciops.lipschitz._padding import pad_amounts, per_axis
-from sciops.lipschitz.bracket import Bracket
-from sciops.lipschitz.convolution import convolution_norm
-from sciops.lipschitz.dense import Method, dense_norm
-from sciops.lipschitz.gram import Precision
+from sciops.lipschitz.as_written import changed_inside, exactly
+from sciops.lipschitz.norms import fourier, fourier_map
+from sciops.lipschitz.norms.bracket import Bracket
+from sciops.lipschitz.norms.convolution import convolution_norm
+from sciops.lipschitz.norms.dense import Method, dense_norm
+from sciops.lipschitz.norms.gram import Precision
+from sciops.lipschitz.norms.padding import pad_amounts, per_axis
 from sciops.mixers import SpectralMixer
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -122,10 +122,10 @@ def _spectral(module: nn.Module, grid: Grid | int | Sequence[int] | None) -> Bra
             raise ValueError(f"basis={module.basis!r}: the norm depends on where the points lie; pass grid=Grid(...)")
         kept = module.modes
         sizes = tuple(2 * k + 2 for k in kept)
-        layer = _fourier_map.of_mixer(module.parts[0], kept, sizes, sizes, torch.float64)
+        layer = fourier_map.of_mixer(module.parts[0], kept, sizes, sizes, torch.float64)
     else:
         sizes = tuple(2 * n + 2 for n in module.n_modes)
-        layer = _fourier_map.of_neuralop(module, sizes, sizes, torch.float64)
+        layer = fourier_map.of_neuralop(module, sizes, sizes, torch.float64)
     # real fields see the mean of R_k and a conjugate, or R_k itself: never more than the largest of the matrices
     lower = fourier.fourier_norm(module, Grid(sizes, centering="periodic")).lower
     return Bracket(lower, dense_norm(layer.blocks).largest().upper)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from sciops.lipschitz.bracket import Bracket
-from sciops.lipschitz.dense import dense_norm
-from sciops.lipschitz.gram import frobenius
+from sciops.lipschitz.norms.bracket import Bracket
+from sciops.lipschitz.norms.dense import dense_norm
+from sciops.lipschitz.norms.gram import frobenius
 
 _ENTRIES = 2**23  # complex numbers held at a time
 

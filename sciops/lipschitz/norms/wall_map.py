@@ -18,8 +18,8 @@ from torch import Tensor
 
 from sciops.bases import functions
 from sciops.grids import Grid
-from sciops.lipschitz._block_map import largest
-from sciops.lipschitz.bracket import Bracket
+from sciops.lipschitz.norms.block_map import largest
+from sciops.lipschitz.norms.bracket import Bracket
 from sciops.mixers import _walls
 
 

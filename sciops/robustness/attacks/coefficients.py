@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from sciops.grids import Grid, check_on_grid
-from sciops.robustness.attacks import Attack, pgd
-from sciops.robustness.noise import GaussianFieldNoise
-from sciops.robustness.objectives import Objective
+from sciops.robustness.attacks.fields import Attack, pgd
+from sciops.robustness.attacks.objectives import Objective
+from sciops.robustness.smoothing.noise import GaussianFieldNoise
 
 __all__ = ["coefficient_attack"]
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from sciops.grids import Grid, check_on_grid
-from sciops.robustness._checks import check_whole
-from sciops.robustness._projection import project_l2, project_linf
+from sciops.robustness.attacks.objectives import Objective
+from sciops.robustness.attacks.projection import project_l2, project_linf
+from sciops.robustness.checks import check_whole
 from sciops.robustness.field_norm import field_norm, weights_like
-from sciops.robustness.noise import Noise, WhiteNoise
-from sciops.robustness.objectives import Objective
+from sciops.robustness.smoothing.noise import Noise, WhiteNoise
 
 __all__ = ["Attack", "pgd", "random_perturbations"]
 

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.models.apply import evaluating
-from sciops.robustness._checks import check_images, check_labels, check_whole
-from sciops.robustness.attacks import Norm, pgd
+from sciops.robustness.attacks.fields import Norm, pgd
+from sciops.robustness.checks import check_images, check_labels, check_whole
 
 __all__ = ["ImageAttack", "autoattack", "foolbox_attack", "image_pgd", "robust_accuracy"]
 

@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sciops.grids import Grid, check_on_grid
-from sciops.robustness._checks import check_whole
-from sciops.robustness.attacks import Attack, _check_finite
+from sciops.robustness.attacks.fields import Attack, _check_finite
+from sciops.robustness.attacks.objectives import Objective
+from sciops.robustness.checks import check_whole
 from sciops.robustness.field_norm import field_norm, weights_like
-from sciops.robustness.objectives import Objective
 
 __all__ = ["phase_flip_attack"]
 

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from sciops._scale import widened
 from sciops.grids import Grid
-from sciops.robustness._noisy import batch_of_fields, check_smoothing, noisy_outputs
-from sciops.robustness._order_statistics import shifted, upper_index
 from sciops.robustness.field_norm import field_norm
-from sciops.robustness.noise import Noise
+from sciops.robustness.smoothing.noise import Noise
+from sciops.robustness.smoothing.noisy_fields import batch_of_fields, check_smoothing, noisy_outputs
+from sciops.robustness.statistics.order_statistics import shifted, upper_index
 
 __all__ = ["CenterCertificate", "Centers", "certify_centers", "smooth_centers"]
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sciops.robustness.simplex_maps import SimplexMap
+from sciops.robustness.smoothing.simplex_maps import SimplexMap
 
 ABSTAIN = -1
 

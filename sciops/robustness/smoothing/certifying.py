@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.robustness._noisy_outputs import NoisyOutputs
-from sciops.robustness._votes import Tally
-from sciops.robustness.certificate import ABSTAIN, Certificate, Interval
-from sciops.robustness.counts import count_bounds, partition_for
-from sciops.robustness.partitioning import Partition, bucket_bounds
-from sciops.robustness.radii import Radius, cohen_radius, paper_radius
-from sciops.robustness.sequences import planned_lower, sequence_upper
-from sciops.robustness.simplex_maps import SimplexMap, soft_radius
+from sciops.robustness.smoothing.certificate import ABSTAIN, Certificate, Interval
+from sciops.robustness.smoothing.counts import count_bounds, partition_for
+from sciops.robustness.smoothing.noisy_outputs import NoisyOutputs
+from sciops.robustness.smoothing.partitioning import Partition, bucket_bounds
+from sciops.robustness.smoothing.radii import Radius, cohen_radius, paper_radius
+from sciops.robustness.smoothing.simplex_maps import SimplexMap, soft_radius
+from sciops.robustness.smoothing.votes import Tally
+from sciops.robustness.statistics.sequences import planned_lower, sequence_upper
 
 
 @dataclass(frozen=True)

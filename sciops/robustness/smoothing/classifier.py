@@ -18,14 +18,14 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from sciops.robustness._certifying import Plan, certify_group
-from sciops.robustness._checks import check_certified, check_whole
-from sciops.robustness._noisy_outputs import NoisyOutputs, rows_at_a_time
-from sciops.robustness._votes import Tally
-from sciops.robustness.certificate import ABSTAIN, Certificate, Interval, Prediction, joined
-from sciops.robustness.map_choice import choose_map
-from sciops.robustness.radii import Radius
-from sciops.robustness.simplex_maps import SimplexMap
+from sciops.robustness.checks import check_certified, check_whole
+from sciops.robustness.smoothing.certificate import ABSTAIN, Certificate, Interval, Prediction, joined
+from sciops.robustness.smoothing.certifying import Plan, certify_group
+from sciops.robustness.smoothing.map_choice import choose_map
+from sciops.robustness.smoothing.noisy_outputs import NoisyOutputs, rows_at_a_time
+from sciops.robustness.smoothing.radii import Radius
+from sciops.robustness.smoothing.simplex_maps import SimplexMap
+from sciops.robustness.smoothing.votes import Tally
 
 
 def certify(

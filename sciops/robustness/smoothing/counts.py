@@ -6,9 +6,8 @@ from typing import Any, get_args
 
 import numpy as np
 
-from sciops.robustness.certificate import Interval
-from sciops.robustness.intervals import randomized_lower
-from sciops.robustness.partitioning import (
+from sciops.robustness.smoothing.certificate import Interval
+from sciops.robustness.smoothing.partitioning import (
     Partition,
     bucket_bounds,
     choose_partition,
@@ -16,7 +15,8 @@ from sciops.robustness.partitioning import (
     every_class,
     one_bucket,
 )
-from sciops.robustness.sequences import planned_lower
+from sciops.robustness.statistics.intervals import randomized_lower
+from sciops.robustness.statistics.sequences import planned_lower
 
 _FIXED = {
     "clopper_pearson": one_bucket,

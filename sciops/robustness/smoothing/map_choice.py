@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.robustness._checks import check_certified, check_whole
-from sciops.robustness._noisy_outputs import NoisyOutputs, rows_at_a_time
-from sciops.robustness.partitioning import bucket_bounds, choose_partition
-from sciops.robustness.simplex_maps import SimplexMap, default_maps, soft_radius
+from sciops.robustness.checks import check_certified, check_whole
+from sciops.robustness.smoothing.noisy_outputs import NoisyOutputs, rows_at_a_time
+from sciops.robustness.smoothing.partitioning import bucket_bounds, choose_partition
+from sciops.robustness.smoothing.simplex_maps import SimplexMap, default_maps, soft_radius
 
 _SEED = 0x5EED_0F_7E_C401CE  # the choice is a function of its arguments; no certificate draws from this seed by habit
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from sciops.grids import Grid
-from sciops.robustness._noisy import batch_of_fields, check_smoothing, noisy_outputs
 from sciops.robustness.field_norm import field_norm
-from sciops.robustness.noise import Noise
+from sciops.robustness.smoothing.noise import Noise
+from sciops.robustness.smoothing.noisy_fields import batch_of_fields, check_smoothing, noisy_outputs
 
 __all__ = ["MeanSmoothed", "mean_lipschitz", "mean_sampling_error", "mean_shift", "mean_smoothing"]
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from sciops.grids import Grid
-from sciops.robustness._noisy import batch_of_fields, check_smoothing, noisy_outputs
-from sciops.robustness._order_statistics import lower_index, shifted, upper_index
-from sciops.robustness.noise import Noise
+from sciops.robustness.smoothing.noise import Noise
+from sciops.robustness.smoothing.noisy_fields import batch_of_fields, check_smoothing, noisy_outputs
+from sciops.robustness.statistics.order_statistics import lower_index, shifted, upper_index
 
 __all__ = ["MedianBounds", "median_smoothing"]
 

@@ -25,8 +25,9 @@ from torch import Tensor
 from sciops._arrays import as_tensor
 from sciops._scale import norm_of, widened
 from sciops.grids import Grid, check_on_grid
-from sciops.robustness._checks import check_whole
-from sciops.robustness._eigenfunctions import (
+from sciops.robustness.checks import check_whole
+from sciops.robustness.field_norm import field_norm
+from sciops.robustness.smoothing.eigenfunctions import (
     Boundary,
     Eigenbasis,
     default_boundary,
@@ -34,7 +35,6 @@ from sciops.robustness._eigenfunctions import (
     outside_share,
     root_eigenvalues,
 )
-from sciops.robustness.field_norm import field_norm
 
 __all__ = ["GaussianFieldNoise", "Noise", "WhiteNoise"]
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from sciops._arrays import as_tensor
 from sciops.grids import Grid, check_on_grid
-from sciops.robustness._checks import check_evaluation_mode, check_level, check_whole
-from sciops.robustness.noise import Noise
+from sciops.robustness.checks import check_evaluation_mode, check_level, check_whole
+from sciops.robustness.smoothing.noise import Noise
 
 
 def noisy_outputs(

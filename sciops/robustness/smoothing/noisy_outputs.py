@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from sciops.robustness._checks import check_evaluation_mode
+from sciops.robustness.checks import check_evaluation_mode
 
 _BLOCK_NUMBERS = 1 << 21  # noise values drawn at a time for one input
 _BLOCK_SAMPLES = 512

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from sciops.robustness._partition_choice import best_shapes
-from sciops.robustness.intervals import (
+from sciops.robustness.smoothing.partition_choice import best_shapes
+from sciops.robustness.statistics.intervals import (
     clopper_pearson_lower,
     clopper_pearson_upper,
     empirical_bernstein_radius,

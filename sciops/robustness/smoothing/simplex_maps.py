@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.robustness.radii import lipschitz_radius, margin_radius
+from sciops.robustness.smoothing.radii import lipschitz_radius, margin_radius
 
 _NAMES = ("argmax", "softmax", "sparsemax", "probabilities")
 

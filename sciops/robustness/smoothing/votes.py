@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.robustness.simplex_maps import SimplexMap
+from sciops.robustness.smoothing.simplex_maps import SimplexMap
 
 
 class Tally:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops.robustness.intervals import clopper_pearson_lower, levels_of
+from sciops.robustness.statistics.intervals import clopper_pearson_lower, levels_of
 
 _HALVINGS = 60
 
