@@ -1,4 +1,4 @@
-"""How far a map can stretch: certified spectral norms of layers, 1-Lipschitz layers, bounds of whole models."""
+"""Lipschitz constants: certified spectral norms of layers, 1-Lipschitz layers, and bounds of whole models."""
 
 from sciops.lipschitz.bounds.attention import attention_bound
 from sciops.lipschitz.bounds.bound import Block, Bound, lipschitz_bound

@@ -1,7 +1,8 @@
-"""Whether calling a module runs what its class says, and nothing else: the condition of every rule.
+"""Checks whether calling a module runs the code of its class and nothing else, as every rule assumes.
 
-A rule reads the weights and options of a module of a known class. It speaks of what is run only where the class has
-the known forward, no hook or method of the instance comes between, and the weights read are those that are used.
+A rule reads the weights and options of a module of a known class. It is valid for the module that runs only where the
+class has the known forward, no hook and no method of the instance comes between, and the weights that are read are
+those that are used.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ _HOOKS = {
     "_backward_pre_hooks": "backward pre-hook",
     "_backward_hooks": "backward hook",
 }
-_GLOBAL_HOOKS = {f"_global{name}": kind for name, kind in _HOOKS.items()}
 # what a subclass may define and still run as its base class does; names that the base class lacks are harmless too
 _HARMLESS = frozenset(
     "__module__ __doc__ __qualname__ __init__ __annotations__ __annotate__ __annotate_func__ __annotations_cache__ "
@@ -36,10 +36,10 @@ _RUN = ("__call__", "_wrapped_call_impl", "_call_impl", "__getattr__", "forward"
 _OF_PARAMETRIZE = frozenset({"__getstate__", "__deepcopy__", "__setstate__"})
 
 
-def _all_of(kind: type) -> Iterator[type]:
+def _all_of(kind: Any) -> Iterator[type]:
     yield kind
-    for below in type.__subclasses__(kind):
-        yield from _all_of(below)
+    for subclass in type.__subclasses__(kind):
+        yield from _all_of(subclass)
 
 
 _WRITTEN = {kind: {name: vars(kind).get(name) for name in _RUN} for kind in _all_of(nn.Module)}
@@ -54,7 +54,7 @@ def kind_of(module: Any, known: Callable[[type], bool]) -> type | None:
     """
     mro, harmless = type(module).__mro__, _HARMLESS
     if isinstance(module, nn.Module) and parametrize.is_parametrized(module):
-        harmless = harmless | _OF_PARAMETRIZE | set(module.parametrizations)
+        harmless = harmless | _OF_PARAMETRIZE | set(vars(module)["_modules"]["parametrizations"])
     for place, kind in enumerate(mro):
         if known(kind):
             return kind
@@ -70,14 +70,13 @@ def exactly(module: Any, *kinds: type) -> bool:
 
 
 def changed(module: nn.Module) -> str | None:
-    """Why calling this module is not running its class alone, in a few words; None where it is."""
+    """Why calling this module does not run its class alone, in a few words; None where it does."""
     own = vars(module)
-    for name, kind in _HOOKS.items():
+    for name, hook in _HOOKS.items():
         if own.get(name):
-            return f"{_named(own[name])} as a {kind}"
-    for name, kind in _GLOBAL_HOOKS.items():
-        if getattr(torch_module, name):
-            return f"{_named(getattr(torch_module, name))} as a {kind} of all modules"
+            return f"{_named(own[name])} as a {hook}"
+        if getattr(torch_module, f"_global{name}"):
+            return f"{_named(getattr(torch_module, f'_global{name}'))} as a {hook} of all modules"
     compiled = own.get("_compiled_call_impl")
     if compiled is not None and getattr(compiled, "_torchdynamo_orig_callable", None) != module._call_impl:
         return "another _compiled_call_impl"
@@ -100,9 +99,9 @@ def changed(module: nn.Module) -> str | None:
 
 
 def _replaced(kind: type, name: str) -> bool:
-    """Whether the class runs other code than it did at first; one defined later, than its text says.
+    """Whether the class runs other code than it did at first or, for a class defined later, than its source says.
 
-    The latter of neuraloperator's classes and of those that declare their own rule.
+    The latter for neuraloperator's classes and for those that declare their own rule.
     """
     code = vars(kind).get(name)
     if kind in _WRITTEN:
@@ -142,8 +141,8 @@ def _named(hooks: Any) -> str:
     return getattr(hook, "__name__", type(hook).__name__)
 
 
-def _unsteady(module: nn.Module) -> str | None:
-    """Parametrized weights are read and used at different times: they must not change in between."""
+def _unsteady(module: Any) -> str | None:
+    """Why a parametrized weight may change between two reads of it; None where it cannot."""
     kept = [(buffer, buffer.clone()) for buffer in module.parametrizations.buffers()]
     with torch.no_grad():
         try:

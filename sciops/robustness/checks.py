@@ -1,11 +1,11 @@
-"""Checks of arguments that certificates and attacks share, and of what they are asked about."""
+"""Checks of arguments that certificates and attacks share."""
 
 from __future__ import annotations
 
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -30,29 +30,44 @@ def check_level(**levels: float) -> None:
             raise ValueError(f"{name}={level}: expected a probability between 0 and 1, such as 0.005")
 
 
+def check_positive(**values: float) -> None:
+    """Raises ValueError, naming the argument, for a value that is not positive and finite."""
+    for name, value in values.items():
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name}={value}: expected a positive finite number")
+
+
+def check_size(**sizes: float) -> None:
+    """Raises ValueError, naming the argument, for a value that is negative or not finite."""
+    for name, size in sizes.items():
+        if not 0 <= size < math.inf:
+            raise ValueError(f"{name}={size}: expected a finite size of at least 0")
+
+
+def check_choice(choices: Sequence[Any], **arguments: Any) -> None:
+    """Raises ValueError, naming the argument, for a value that is not among the choices."""
+    for name, value in arguments.items():
+        if value not in choices:
+            raise ValueError(f"{name}={value!r}: expected one of {', '.join(map(repr, choices))}")
+
+
 def check_certified(
     x: Tensor, sigma: float, samples: int, alpha: float, batch_size: int | None, name: str = "x"
 ) -> None:
-    """Raises ValueError for inputs, noise, sample size or level that a classifier cannot be certified with."""
-    if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim < 2 or not x.numel():
-        got = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
-        raise ValueError(f"{name} is {got}: expected a floating tensor (inputs, ...) with at least one input")
-    if not bool(x.isfinite().all()):
-        raise ValueError(f"{name} holds nan or inf: expected finite inputs")
-    if not 0 < sigma < math.inf:
-        raise ValueError(f"sigma={sigma}: expected a positive standard deviation of the noise, in units of x")
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha={alpha}: expected a level between 0 and 1, such as 0.001")
+    """Raises ValueError for inputs, noise, sample size or level with which a classifier cannot be certified."""
+    _check_batch(x, name, "a floating tensor (inputs, ...) with at least one input")
+    check_positive(sigma=sigma)
+    check_level(alpha=alpha)
     check_whole(2, samples=samples)
     if batch_size is not None:
         check_whole(batch_size=batch_size)
 
 
 def check_evaluation_mode(function: Callable, name: str) -> None:
-    """Raises ValueError where a module behind the function, at any depth, is in training mode.
+    """Raises ValueError where a module that the function calls, or a part of it, is in training mode.
 
-    Dropout then draws, and batch norm mixes the rows of a batch: what is certified would not be a function of the
-    input. Looks through bound methods and `functools.partial`; modules that a function calls by name are not seen.
+    There dropout is random and batch norm depends on the other rows of the batch, so that outputs are not a function
+    of the input. Bound methods and `functools.partial` are followed; modules that a function calls by name are not.
     """
     for module in _modules(function):
         for path, part in module.named_modules():
@@ -65,18 +80,12 @@ def check_evaluation_mode(function: Callable, name: str) -> None:
 
 def check_images(x: Tensor, y: Tensor, epsilon: float, norm: str, bounds: tuple[float, float]) -> None:
     """Raises ValueError for images, labels, a size or bounds with which an attack would find too little."""
-    if norm not in ("l2", "linf"):
-        raise ValueError(f"norm={norm!r}: expected 'l2' or 'linf'")
-    if not 0 <= epsilon < math.inf:
-        raise ValueError(f"epsilon={epsilon}: expected a finite size of at least 0")
+    check_choice(("l2", "linf"), norm=norm)
+    check_size(epsilon=epsilon)
     low, high = bounds
     if not low < high:
         raise ValueError(f"bounds={bounds}: expected (lower, upper) with lower < upper")
-    if not (isinstance(x, Tensor) and x.is_floating_point() and x.ndim >= 2 and len(x)):
-        got = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
-        raise ValueError(f"x is {got}: expected floating images (batch, channels, height, width)")
-    if not bool(x.isfinite().all()):
-        raise ValueError("x holds nan or inf: expected finite images")
+    _check_batch(x, "x", "floating images (batch, channels, height, width)")
     for value, wrong, word in (
         (low, float(x.min()) < low, "below lower"),
         (high, float(x.max()) > high, "above upper"),
@@ -84,8 +93,18 @@ def check_images(x: Tensor, y: Tensor, epsilon: float, norm: str, bounds: tuple[
         if wrong:
             raise ValueError(f"x has values {word}={value:g}: pass bounds that hold the unperturbed images")
     if not (isinstance(y, Tensor) and y.shape == x.shape[:1] and y.dtype in _LABELS):
-        got = f"{y.dtype} of shape {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
-        raise ValueError(f"y is {got}: expected integer labels ({len(x)},)")
+        raise ValueError(f"y is {_described(y)}: expected integer labels ({len(x)},)")
+
+
+def _check_batch(x: Any, name: str, expected: str) -> None:
+    if not (isinstance(x, Tensor) and x.is_floating_point() and x.ndim >= 2 and x.numel()):
+        raise ValueError(f"{name} is {_described(x)}: expected {expected}")
+    if not bool(x.isfinite().all()):
+        raise ValueError(f"{name} holds nan or inf: expected finite values")
+
+
+def _described(value: Any) -> str:
+    return f"{value.dtype} of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
 
 
 def check_labels(logits: Tensor, y: Tensor) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sciops.grids import Grid
 from sciops.robustness.checks import check_whole
-from sciops.robustness.field_norm import field_norm, weights_like
+from sciops.robustness.field_norm import field_norm, per_sample, unit, weights_like
 from sciops.robustness.smoothing.noise import WhiteNoise
 
 __all__ = ["dense_jacobian_norm", "jacobian_norm"]
@@ -41,16 +41,16 @@ def jacobian_norm(
         dual = torch.zeros_like(y, requires_grad=True)
         (transposed,) = torch.autograd.grad(y, x, dual, create_graph=True)
     inner, outer = weights_like(grid, a), weights_like(target, y)
-    start = WhiteNoise(1.0).draw(grid, a[:, 0].shape[0] * a.shape[1], seed=seed).to(a).reshape(a.shape)
-    v, best, direction = _unit(start, grid), a.new_zeros(len(a)), torch.zeros_like(a)
+    start = WhiteNoise(1.0).draw(grid, a.shape[0] * a.shape[1], seed=seed).to(a).reshape(a.shape)
+    v, best, direction = unit(start, grid), a.new_zeros(len(a)), torch.zeros_like(a)
     for _ in range(iterations):
         (jv,) = torch.autograd.grad(transposed, dual, v, retain_graph=True)
         size = field_norm(jv, target)
         better = size > best
         best = torch.where(better, size, best)
-        direction = torch.where(better.reshape(-1, *(1,) * (a.ndim - 1)), v, direction)
+        direction = torch.where(per_sample(better, a), v, direction)
         (back,) = torch.autograd.grad(y, x, outer * jv, retain_graph=True)
-        v = _unit(back / inner, grid)
+        v = unit(back / inner, grid)
     return best.detach(), direction.detach()
 
 
@@ -80,8 +80,3 @@ def dense_jacobian_norm(
         outer = weights_like(target, y).expand(y[0].shape).flatten()
         norms.append(torch.linalg.matrix_norm(torch.cat(parts) * outer.sqrt()[:, None] / inner.sqrt(), 2))
     return torch.stack(norms)
-
-
-def _unit(v: Tensor, grid: Grid) -> Tensor:
-    size = field_norm(v, grid).reshape(-1, *(1,) * (v.ndim - 1))
-    return v / torch.where(size > 0, size, 1.0)

@@ -1,4 +1,4 @@
-"""`attention_bound`: how far softmax attention can stretch tokens that stay in a ball."""
+"""A Lipschitz bound of softmax attention on tokens that lie in a ball."""
 
 from __future__ import annotations
 
@@ -27,26 +27,53 @@ def attention_bound(
     query_bias: Any = None,
     score_range: float = 0.0,
 ) -> Tensor:
-    """Lipschitz constant, in Frobenius norms, of self-attention on N tokens with ‖x_i‖ ≤ R, from above. One head:
+    """An upper bound of the Lipschitz constant of softmax self-attention on tokens in a ball, in Frobenius norms.
+
+    One head on N tokens with ‖x_i‖ ≤ R has
 
         ‖V‖ (√c + a (1 + √c)),   a = ‖A‖ R²,   A = s·QᵀK,   c = N / (1 + (N − 1) e^{−2a})
 
-    query, key, value : (heads·d, channels) maps Q, K, V of a token, heads one after the other
-    tokens : N, at most so many attend to each other; several windows side by side have the same bound
-    radius : R; beyond it there is none: the constant grows like R² and softmax attention is not Lipschitz on the space
-    output : (out, heads·d) W_o after the heads are joined; the identity unless given
-    scale : s, 1/√d unless given
-    query_bias : b, (heads·d,), added to the queries: a becomes a' = (‖A‖ R + s‖Kᵀb‖) R wherever keys are varied
-    score_range : max − min of what is added to the scores, such as a relative bias; it adds to 2a in c
+    Parameters
+    ----------
+    query, key, value : array (heads·d, channels)
+        The maps Q, K, V of a token, heads one after the other.
+    tokens : int
+        N, the most tokens that attend to each other; windows side by side have the same bound.
+    radius : float
+        R. Outside a ball there is no bound: the constant grows like R².
+    heads : int
+        Number of heads.
+    output : array (out, heads·d), optional
+        W_o, applied after the heads are joined; the identity unless given.
+    scale : float, optional
+        s; 1/√d unless given.
+    query_bias : array (heads·d,), optional
+        b, added to the queries: a becomes a' = (‖A‖ R + s‖Kᵀb‖) R wherever keys are varied.
+    score_range : float
+        max − min of what is added to the scores, such as a relative bias; it adds to 2a in c.
 
+    Returns
+    -------
+    Tensor
+        A number, differentiable with respect to the maps.
+
+    Raises
+    ------
+    ValueError
+        For a negative or infinite radius, fewer than one token, and heads that do not divide the rows.
+
+    Notes
+    -----
     The derivative of y_i = V Σ_j P_ij x_j has three parts. The values: ‖P‖₂ ≤ √c, as rows of P add up to 1 and columns
     to at most c, since scores differ by at most 2a. The queries: V C_i Aᵀ dx_i with C_i the covariance of tokens under
-    row i, ‖C_i‖ ≤ R². The keys: Σ_j P_ij V(x_j − x̄_i) x_iᵀA dx_j, by Cauchy and Schwarz at most
-    ‖V‖ R ‖A‖ R (Σ_j P_ij ‖dx_j‖²)^½ in row i. With c = N this is nowhere above √3 ‖V‖ (‖A‖² R⁴ (4N + 1) + N)^½ (Castin,
-    Ablin, Peyré, arXiv:2312.14820), and it does not grow with N for small a. Balls are convex: it holds for any two
-    inputs. Heads add as √ΣL_h² before W_o or as ΣL_h with W_o inside, whichever is smaller.
+    row i, ‖C_i‖ ≤ R². The keys: Σ_j P_ij V(x_j − x̄_i) x_iᵀA dx_j, by Cauchy and Schwarz at most ‖V‖ R ‖A‖ R (Σ_j P_ij
+    ‖dx_j‖²)^½ in row i. With c = N this is nowhere above √3 ‖V‖ (‖A‖² R⁴ (4N + 1) + N)^½, and it does not grow with N
+    for small a. Balls are convex: the bound holds for any two inputs. Heads add as √ΣL_h² before W_o or as ΣL_h with
+    W_o inside, whichever is smaller.
 
-    Raises ValueError for a radius or a number of tokens that is none, and heads that do not divide the rows.
+    References
+    ----------
+    Castin, Ablin, Peyré (arXiv:2312.14820).
     """
     query, key, value = (torch.as_tensor(w) for w in (query, key, value))
     if not 0 <= radius < math.inf:

@@ -1,4 +1,4 @@
-"""`lipschitz_bound`: how far a whole model can stretch a change of its input, part by part with the reasons."""
+"""Lipschitz bounds of whole models, part by part with the reasons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UP = 1 + 1e-12  # products of some hundred factors; every factor is rounded up 
 
 
 class Block(NamedTuple):
-    """A part of a model: its bound, None where there is none, and why."""
+    """A part of a model: its name, its bound (None where there is none), and the reason."""
 
     name: str
     value: float | None
@@ -26,11 +26,11 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Bound:
-    """‖G(a + δ) − G(a)‖ ≤ value · ‖δ‖; `str()` prints the table.
+    """A Lipschitz bound of a model, ‖G(a + δ) − G(a)‖ ≤ value · ‖δ‖; `str()` prints it as a table.
 
     value : None where a part has no finite bound; the rows say which and why
     blocks : (name, value, reason), in the order of the model; parts that lie in another are named "outer · inner"
-    norm : what both sides are measured in
+    norm : in which both sides are measured
     """
 
     value: float | None
@@ -45,28 +45,46 @@ class Bound:
 
 
 def lipschitz_bound(model: nn.Module, grid: Grid, *, radius: float | None = None, vacuous: bool = False) -> Bound:
-    """L with ‖G(a + δ) − G(a)‖_h ≤ L ‖δ‖_h for all a and δ, as a product over the parts of the model.
+    """An upper bound of a model's Lipschitz constant on a grid, as a product over its parts.
 
-    ‖u‖_h² = Σ_j w_j |u_j|² over points and channels, w the quadrature weights of the grid. Where the output is no field
-    (a classifier), Euclidean norms on both sides.
+    ‖G(a + δ) − G(a)‖_h ≤ L ‖δ‖_h for all a and δ, with ‖u‖_h² = Σ_j w_j |u_j|² over points and channels, w the
+    quadrature weights of the grid. Where the output is not a field (a classifier), both norms are Euclidean.
 
-    model : any model of `sciops.build_model`, its wrappers, mixers, and nn.Sequential of torch's layers
-    grid : that the inputs lie on
-    radius : what attention and gated maps see is assumed to lie in a ball, every token ‖x_i‖ ≤ radius; the bound is
-        local then, and holds for a pair of inputs for which that is so
-    vacuous : count RMSNorm, LayerNorm, GroupNorm and InstanceNorm with their largest slope max|w|/√ε: a true bound of
-        no use, which shows what else there is; tokens that leave a norm are in a ball and need no radius
+    Parameters
+    ----------
+    model : nn.Module
+        A model of `sciops.build_model`, its wrappers, mixers, nn.Sequential of torch's layers, and any module whose
+        class has a rule (`register`).
+    grid : Grid
+        Of the inputs.
+    radius : float, optional
+        Assumes that every token which attention and gated maps see lies in a ball, ‖x_i‖ ≤ radius. The bound is then
+        local: it holds for a pair of inputs for which this is true.
+    vacuous : bool
+        Include RMSNorm, LayerNorm, GroupNorm and InstanceNorm with their largest slope max|w|/√ε. The bound is valid
+        but too large to be useful; it shows the size of the other parts. Tokens after a norm are in a ball and need no
+        radius.
 
-    No finite bound: softmax attention and gated maps without a ball, cosine attention, norms (unless vacuous), solvers
-    inside the model, whose coefficient may be close to zero, and modules without a rule. Their rows say so.
+    Returns
+    -------
+    Bound
+
+    Raises
+    ------
+    ValueError
+        Where the model does not fit the grid, and for a radius that is not positive and finite.
+
+    Notes
+    -----
+    There is no finite bound for softmax attention and gated maps without a ball, cosine attention, norms (unless
+    vacuous), solvers inside the model, whose coefficient may be close to zero, and modules without a rule. Their rows
+    say so.
 
     Parts are bounded by ‖W‖₂ in float64, rounded up; spectral layers mode by mode, together with the linear map beside
-    them; GELU by 1.1289; residuals by 1 + L. On nodes both the quadrature norm and one that counts every point alike
-    are carried through, and the smaller result counts; they differ by √(max w / min w) at most.
+    them; GELU by 1.1289; residuals by 1 + L. On nodes the product is computed both in the quadrature norm and in one
+    that gives every point the same weight, and the smaller result is taken; they differ by at most √(max w / min w).
 
     For float32 models the bound is that of the map with these weights in exact arithmetic.
-
-    Raises ValueError where the model does not fit the grid, and for a radius that is none.
     """
     if radius is not None and not 0 < radius < float("inf"):
         raise ValueError(f"radius={radius!r}: expected a positive finite number, or None")

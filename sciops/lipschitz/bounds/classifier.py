@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from functools import partial
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -10,23 +12,25 @@ from sciops.grids import Grid
 from sciops.lipschitz.as_written import changed, exactly
 from sciops.lipschitz.bounds.parts import Part, Setting, chain, expect, no_bound, one, refuse
 from sciops.lipschitz.bounds.pointwise import of_norm
-from sciops.lipschitz.bounds.spine import of_block, of_last_norm
-from sciops.lipschitz.bounds.walk import itself_unchanged, unchanged
+from sciops.lipschitz.bounds.spine import of_blocks, of_last_norm
+from sciops.lipschitz.bounds.walk import unchanged
 from sciops.models.classifier import Classifier
 from sciops.models.stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
 
 
 def of_classifier(model: Classifier, setting: Setting) -> Part:
     """Patches and merged cells do not overlap, so ways in have the norm of their matrix; a mean over P cells 1/√P."""
-    if not exactly(model.stages, nn.ModuleList) or changed(model.stages):
+    stages: Any = model.stages
+    if not exactly(stages, nn.ModuleList) or changed(stages):
         return no_bound("stages", "no rule: the list of stages was changed")
-    parts, sizes = [], tuple(setting.grid.shape)
-    for i, stage in enumerate(model.stages):
+    parts: list[Part] = []
+    sizes = tuple(setting.grid.shape)
+    for i, stage in enumerate(stages):
         step = getattr(stage.enter, "patch", 2)
-        parts.append(one(f"stage {i} way in", lambda stage=stage: _way_in(stage, setting)))
+        parts.append(one(f"stage {i} way in", partial(_way_in, stage, setting)))
         sizes = tuple(max(-(-n // step), stage.least) for n in sizes)
         here = setting.on(Grid(sizes, centering="cell"))
-        parts += [of_block(f"stage {i} block {j}", b, here, (1,) * len(sizes)) for j, b in enumerate(stage.blocks)]
+        parts += of_blocks(f"stage {i} block", stage.blocks, here, (1,) * len(sizes))
     parts += of_last_norm(model.norm, setting)
     cells = math.prod(sizes)
     parts.append(one("mean", lambda: (1 / math.sqrt(cells) * (1 + 1e-15), f"over {cells} cells")))
@@ -35,11 +39,9 @@ def of_classifier(model: Classifier, setting: Setting) -> Part:
     return Part(part.value, part.rows, flat=True)
 
 
-def _way_in(stage: Stage, setting: Setting) -> tuple[Tensor, str]:
+def _way_in(stage: Any, setting: Setting) -> tuple[Tensor, str]:
     expect(stage, Stage, place="a stage")
-    itself_unchanged(stage)
-    if not exactly(stage.blocks, nn.ModuleList):
-        refuse("no rule: the list of blocks was changed")
+    unchanged(stage, inside=False)
     enter = stage.enter
     expect(enter, PatchEmbedding, PatchMerging, place="the way in")
     unchanged(enter)
@@ -61,7 +63,7 @@ def _way_in(stage: Stage, setting: Setting) -> tuple[Tensor, str]:
     return setting.sigma(weight) * slope, "a linear map of cells that do not overlap"
 
 
-def _head(head: nn.Module, setting: Setting) -> tuple[Tensor, str]:
+def _head(head: Any, setting: Setting) -> tuple[Tensor, str]:
     expect(head, nn.Linear, place="head")
     unchanged(head)
     return setting.sigma(head.weight), "a linear map"

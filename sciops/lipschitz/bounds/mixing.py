@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -10,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sciops.bases import Centering
 from sciops.grids import Grid
-from sciops.lipschitz.bounds.parts import Setting, expect
+from sciops.lipschitz.bounds.parts import Setting, expect, matrix_norm
 from sciops.lipschitz.bounds.walk import look_up, measure
 from sciops.lipschitz.norms.fourier import axis_weights
 from sciops.models.blocks import LocalKernel
@@ -30,8 +30,8 @@ def of_local(kernel: LocalKernel, setting: Setting, dilation: Sequence[int]) -> 
     """‖LocalKernel‖."""
     expect(kernel, LocalKernel, place="a local kernel")
     mode = "circular" if setting.grid.centering == "periodic" else kernel.padding
-    options = dict(dilation=tuple(dilation), groups=len(kernel.weight), padding_mode=mode)
-    return setting.convolution(kernel.weight, **options) * setting.ends
+    groups, dilation = len(kernel.weight), tuple(dilation)
+    return setting.convolution(kernel.weight, dilation=dilation, groups=groups, padding_mode=mode) * setting.ends
 
 
 def of_finer_grid(factor: int, periodic: bool, setting: Setting) -> tuple[float, float]:
@@ -42,24 +42,18 @@ def of_finer_grid(factor: int, periodic: bool, setting: Setting) -> tuple[float,
     if factor == 1:
         return 1.0, 1.0
     grid = setting.grid
-    kind = "periodic" if periodic or grid.centering == "periodic" else grid.centering
+    kind = "periodic" if periodic else grid.centering
     gain = spread = 1.0
     for n, w in zip(grid.shape, axis_weights(grid, setting.weighted)):
         up, down, fine = _dealiasing_tables(int(n), factor, kind)
         root = np.sqrt(w / w.sum())
-        gain *= min(
-            _sigma(f[:, None] * up / root) * _sigma(root[:, None] * down / f) for f in (fine, np.ones_like(fine))
-        )
+        norms = ((f[:, None] * up / root, root[:, None] * down / f) for f in (fine, np.ones_like(fine)))
+        gain *= min(matrix_norm(there) * matrix_norm(back) for there, back in norms)
         spread *= float(np.abs(up).sum(1).max())
     return gain * (1 + 1e-12), spread * (1 + 1e-12)
 
 
 @lru_cache(maxsize=64)
-def _dealiasing_tables(n: int, factor: int, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _dealiasing_tables(n: int, factor: int, kind: Centering) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     up, down = (t.numpy() for t in finer_grid_tables(n, factor, kind, torch.float64, torch.device("cpu")))
-    fine = Grid((up.shape[0],), None, kind).weights()
-    return up, down, np.sqrt(fine)
-
-
-def _sigma(matrix: np.ndarray) -> float:
-    return float(np.linalg.norm(matrix, 2)) * (1 + 8 * math.prod(matrix.shape) ** 0.5 * 2.3e-16)
+    return up, down, np.sqrt(Grid((up.shape[0],), centering=kind).weights())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,19 @@ from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
 from sciops.lipschitz.as_written import changed, exactly
 from sciops.lipschitz.bounds.classifier import of_classifier
-from sciops.lipschitz.bounds.mixing import _sigma
 from sciops.lipschitz.bounds.neuralop import of_neuralop
-from sciops.lipschitz.bounds.parts import Part, Row, Setting, chain, inside, no_bound, one, shown
+from sciops.lipschitz.bounds.parts import (
+    Part,
+    Row,
+    Setting,
+    chain,
+    inside,
+    matrix_norm,
+    no_bound,
+    one,
+    shown,
+    with_ends,
+)
 from sciops.lipschitz.bounds.sequence import of_sequence
 from sciops.lipschitz.bounds.spine import of_operator
 from sciops.lipschitz.bounds.torch_layers import channels_of
@@ -41,25 +52,22 @@ _SOLVER = (
 
 def _of_wrapped_neuralop(model: NeuralopModel, setting: Setting) -> Part:
     """It knows no weights of points: the quadrature norm enters at the two ends."""
-    part = of_neuralop(model.model, setting)
-    if not setting.weighted or part.value is None:
-        return part
-    ends = setting.ends
-    return chain([part, one("norm", lambda: (ends, "√(max w / min w): every point counts alike inside"))])
+    return with_ends(of_neuralop(model.model, setting), setting)
 
 
 def _of_normalized(model: Normalized, setting: Setting) -> Part:
     parts = []
-    for side in (model.input, model.output):
+    inner, outer = model.input, model.output
+    for side in (inner, outer):
         if side is not None and (not exactly(side, Normalizer) or changed(side)):
             return no_bound(
                 "scale", f"no rule with {type(side).__name__} as a normaliser that is not as its class says"
             )
-    if model.input is not None:
-        parts.append(one("input scale", lambda: ((1 / model.input.std).abs().max() * (1 + 1e-15), "largest 1/std")))
+    if inner is not None:
+        parts.append(one("input scale", lambda: ((1 / inner.std).abs().max() * (1 + 1e-15), "largest 1/std")))
     parts.append(walk(model.model, setting))
-    if model.output is not None:
-        parts.append(one("output scale", lambda: (model.output.std.abs().max(), "largest std")))
+    if outer is not None:
+        parts.append(one("output scale", lambda: (outer.std.abs().max(), "largest std")))
     return chain(parts)
 
 
@@ -75,16 +83,12 @@ def _of_latent(model: Latent, setting: Setting) -> Part:
         return walk(model.model, setting)
     walls = model.wall == "zero" and "periodic" not in (latent.centering, outer.centering)
     known = walls and model.output_method in ("sine", "cubic", "linear")
-    there = one(
-        "to latent", lambda: (_resampling(model.input_method, outer, latent, False, setting), model.input_method)
-    )
-    back = one(
-        "from latent", lambda: (_resampling(model.output_method, latent, outer, known, setting), model.output_method)
-    )
+    there = one("to latent", partial(_resampling, model.input_method, outer, latent, False, setting))
+    back = one("from latent", partial(_resampling, model.output_method, latent, outer, known, setting))
     return chain([there, walk(model.model, setting.on(latent)), back])
 
 
-def _resampling(method: str, source: Grid, target: Grid, wall: bool, setting: Setting) -> float:
+def _resampling(method: Any, source: Grid, target: Grid, wall: bool, setting: Setting) -> tuple[float, str]:
     """‖V^½ P W^−½‖, axis by axis, with the weights of the two grids."""
     factor = 1.0
     axes = zip(source.axes, target.axes, axis_weights(source, setting.weighted), axis_weights(target, setting.weighted))
@@ -95,8 +99,8 @@ def _resampling(method: str, source: Grid, target: Grid, wall: bool, setting: Se
         if method == "fourier" and a.centering == "node":
             options["aligned"] = False
         matrix = resample(np.eye(a.size), a, b, method, **options).T
-        factor *= _sigma(np.sqrt(v)[:, None] * matrix / np.sqrt(w))
-    return factor
+        factor *= matrix_norm(np.sqrt(v)[:, None] * matrix / np.sqrt(w))
+    return factor, method
 
 
 def _of_stepper(model: Stepper, setting: Setting) -> Part:

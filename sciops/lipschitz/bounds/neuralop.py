@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,17 +13,26 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.lipschitz.as_written import exactly
-from sciops.lipschitz.bounds.mixing import _sigma
-from sciops.lipschitz.bounds.parts import Part, Setting, UnboundedError, chain, expect, no_bound, one, refuse
+from sciops.lipschitz.bounds.parts import (
+    Part,
+    Setting,
+    UnboundedError,
+    chain,
+    expect,
+    matrix_norm,
+    no_bound,
+    one,
+    refuse,
+)
 from sciops.lipschitz.bounds.pointwise import of_activation, of_norm
 from sciops.lipschitz.bounds.walk import measure, unchanged
-from sciops.lipschitz.norms.fourier import is_neuralop_conv, spectral_map_norm
+from sciops.lipschitz.norms.fourier import is_neuralop_conv, spectral_map_norm, spectral_map_norm_with_skip
 
 _Sizes = tuple[int, ...]
 
 
-def of_neuralop(model: nn.Module, setting: Setting) -> Part:
-    """Of the model inside a `NeuralopModel`; norms are means of squares over the points of whatever grid is at hand."""
+def of_neuralop(model: Any, setting: Setting) -> Part:
+    """The bound of the model inside a `NeuralopModel`; norms are mean squares over the points of each layer's grid."""
     name = type(model).__name__
     try:
         unchanged(model)
@@ -32,7 +42,7 @@ def of_neuralop(model: nn.Module, setting: Setting) -> Part:
             return _uno(model, setting)
         if _is(model, "models.fno.FNO"):
             return _fno(model, setting)
-        refuse(f"no rule for neuraloperator's {name}")
+        return no_bound(name, f"no rule for neuraloperator's {name}")
     except UnboundedError as error:
         return no_bound(name, str(error))
 
@@ -55,7 +65,7 @@ def _fno(model: Any, setting: Setting) -> Part:
     _expect(blocks, "layers.fno_block.FNOBlocks", "its blocks")
     for i in range(model.n_layers):
         after = _scaled_sizes(at, blocks.convs[i])
-        parts.append(one(f"block {i}", lambda i=i, a=at, b=after: _block(blocks, i, a, b, setting)))
+        parts.append(one(f"block {i}", partial(_block, blocks, i, at, after, setting)))
         at = after
     parts += _cropping(model, setting, start, at)
     parts.append(one("project", lambda: _channel_mlp(model.projection, setting)))
@@ -135,7 +145,7 @@ def _scaled_sizes(sizes: _Sizes, conv: Any) -> _Sizes:
     return sizes if factors is None else tuple(round(n * f) for n, f in zip(sizes, factors))
 
 
-def _block(blocks: Any, i: int, sizes: _Sizes, after: _Sizes, setting: Setting) -> tuple[Tensor, str]:
+def _block(blocks: Any, i: int, sizes: _Sizes, after: _Sizes, setting: Setting) -> tuple[Tensor | float, str]:
     """σ n'(mlp(σ(n K x + S x)) + S' x); with preactivation mlp(n'σ(K z + S z)) + S' z, z = n σ(x)."""
     act = of_activation(blocks.non_linearity, setting)
     between = 1.0 if i == blocks.n_layers - 1 else act
@@ -161,18 +171,17 @@ def _convolved(
     if not is_neuralop_conv(conv):
         refuse(f"no rule for the layer {type(conv).__name__}")
     grid, out = Grid(sizes, centering="periodic"), Grid(after, centering="periodic")
-    options = dict(weighted=False, dtype=setting.dtype)
     skip = None if blocks.fno_skips is None else _matrix(blocks.fno_skips[i], setting, blocks.in_channels)
     if skip is not None and blocks.norm is None and not blocks.stabilizer and sizes == after:
-        both = spectral_map_norm(conv, grid, out, skip=skip, **options)
+        both = spectral_map_norm_with_skip(conv, skip, grid, out, weighted=False, dtype=setting.dtype)
         if both is not None:
             return both.upper, "max(‖W‖, ‖W + R(k)‖) over the modes"
-    value = spectral_map_norm(conv, grid, out, **options).upper * norm
+    value = spectral_map_norm(conv, grid, out, weighted=False, dtype=setting.dtype).upper * norm
     return (value if skip is None else value + setting.sigma(skip) * moved), "‖W‖ + ‖K‖, mode by mode"
 
 
-def _matrix(skip: nn.Module, setting: Setting, channels: int) -> Tensor:
-    """Of a skip, which is linear in every point."""
+def _matrix(skip: Any, setting: Setting, channels: int) -> Tensor:
+    """The matrix of a skip, which is linear at every point."""
     if _is(skip, "layers.skip_connections.Flattened1dConv"):
         return setting.cast(_pointwise_conv(skip.conv))
     if _is(skip, "layers.skip_connections.SoftGating"):
@@ -202,7 +211,7 @@ def _norm(blocks: Any, index: int, setting: Setting) -> Tensor | float:
     return of_norm(norm, setting)[0]
 
 
-def _channel_mlp(mlp: Any, setting: Setting, inputs: int | None = None) -> tuple[Tensor, str]:
+def _channel_mlp(mlp: Any, setting: Setting, inputs: int | None = None) -> tuple[Tensor | float, str]:
     _expect(mlp, "layers.channel_mlp.ChannelMLP", "a pointwise map")
     for dropout in mlp.dropout or ():
         measure(dropout, setting.plain())
@@ -229,5 +238,5 @@ def _resampling(sizes: _Sizes, after: _Sizes) -> float:
         else:
             # along one axis with the other constant, which keeps its values
             matrix = F.interpolate(line[..., None], size=(m, 1), mode="bicubic", align_corners=True)[:, 0, :, 0]
-        factor *= _sigma(matrix.T.numpy()) * (n / m) ** 0.5
+        factor *= matrix_norm(matrix.T.numpy()) * (n / m) ** 0.5
     return factor * (1 + 1e-6)  # the layer computes it in float32

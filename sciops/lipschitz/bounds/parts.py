@@ -1,12 +1,13 @@
-"""What the rules of a model's bound share: the norms that are measured in, parts and chains of parts."""
+"""What the rules of a model's bound share: the setting of a part, parts and chains of parts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,10 +19,11 @@ from sciops.lipschitz.norms.convolution import convolution_norm
 
 
 class UnboundedError(Exception):
-    """There is no finite bound, or no rule; the message says why."""
+    """A module has no finite Lipschitz bound, or no rule; the message says why."""
 
 
-def refuse(reason: str) -> Any:
+def refuse(reason: str) -> NoReturn:
+    """Raises UnboundedError."""
     raise UnboundedError(reason)
 
 
@@ -33,21 +35,21 @@ def expect(module: Any, *kinds: type, place: str) -> None:
 
 
 def shown(value: float | Tensor) -> float:
-    """Three digits of it."""
+    """The value rounded to three digits."""
     return float(f"{float(value.detach() if isinstance(value, Tensor) else value):.3g}")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Where a part of a model works, how it is measured, and what rules compute bounds from.
+    """The grid and norm in which a part of a model is bounded, and the functions that its rule can call.
 
-    grid : of the field at hand
-    weighted : in the quadrature norm; otherwise every point counts alike
+    grid : of the field that the part sees
+    weighted : norms are those of the grid's quadrature; otherwise every point has the same weight
     dtype : of the computation
-    radius : ball that tokens are assumed to stay in, None for no assumption
-    vacuous : count norms with their largest slope, 1/√ε
-    rules : by class of module, what `register` knows
-    shape : of one input with a batch of 1, where that is known
+    radius : ball in which tokens are assumed to lie, None for no assumption
+    vacuous : include norms with their largest slope, 1/√ε
+    rules : by class of module, those of `register`
+    shape : of one input with a batch of 1, where it is known
     reused : the caller uses the input again, so that no layer may write to it
     """
 
@@ -69,11 +71,11 @@ class Setting:
         return replace(self, grid=grid)
 
     def plain(self, shape: tuple[int, ...] | None = None) -> Setting:
-        """In a norm that counts every point alike."""
+        """The same setting in a norm that gives every point the same weight."""
         return replace(self, weighted=False, shape=shape)
 
     def in_ball(self, ball: float | Tensor | None) -> Setting:
-        """With tokens that are known to lie in a ball, besides the radius assumed."""
+        """The same setting with tokens that are known to lie in a ball, besides the radius assumed."""
         if ball is None:
             return self
         known = [ball] if self.radius is None else [self.radius, ball]
@@ -81,15 +83,15 @@ class Setting:
 
     @property
     def ends(self) -> float:
-        """√(max w / min w): by how much a norm can differ from one that counts every point alike."""
+        """√(max w / min w): the most by which a norm can differ from one that gives every point the same weight."""
         return ends_of(self.grid) if self.weighted else 1.0
 
     def of(self, part: nn.Module, *, reused: bool = True) -> Tensor:
         """The bound of a part of the module that is called on the module's own input, or on one of its shape.
 
-        reused : that input is used again besides, as by a residual, so that no layer of the part may write to it
+        reused : that input is also used elsewhere, as in a residual, so that no layer of the part may write to it
 
-        Raises UnboundedError where it has none.
+        Raises UnboundedError where the part has none.
         """
         from sciops.lipschitz.bounds.walk import walk
 
@@ -98,17 +100,29 @@ class Setting:
             refuse("; ".join(f"{row.name}: {row.reason}" for row in result.rows if row.value is None))
         return result.value
 
+    def points(self, axes: int) -> tuple[int, ...]:
+        """The last `axes` sizes of the layer's input; raises UnboundedError where they are not known."""
+        if self.shape is None or len(self.shape) <= axes:
+            refuse(f"the input's {axes} grid axes are not known here")
+        return self.shape[-axes:]
+
     def cast(self, weight: Tensor) -> Tensor:
         """The weight in this precision; raises UnboundedError for a complex one, whose activations have no bound."""
-        return refuse("complex weights: no rule") if weight.is_complex() else weight.to(self.dtype)
+        if weight.is_complex():
+            refuse("complex weights: no rule")
+        return weight.to(self.dtype)
 
     def sigma(self, matrix: Tensor) -> Tensor:
-        """‖matrix‖₂ from above."""
+        """An upper bound of ‖matrix‖₂."""
         return largest(self.cast(matrix)[None]).upper
 
-    def convolution(self, weight: Tensor, **options: Any) -> Tensor:
-        """The norm of a convolution on the grid from above, counting every point alike; see `convolution_norm`."""
-        return convolution_norm(self.cast(weight), grid=self.grid.shape, lower_iterations=0, **options).upper
+    def convolution(self, weight: Tensor, *, grid: tuple[int, ...] | None = None, **options: Any) -> Tensor:
+        """An upper bound of a convolution's norm, counting every point alike; see `convolution_norm`.
+
+        grid : points per axis of the input; those of the setting's grid unless given
+        """
+        grid = self.grid.shape if grid is None else grid
+        return convolution_norm(self.cast(weight), grid=grid, lower_iterations=0, **options).upper
 
     def slope(self, activation: Any) -> float | Tensor:
         """The largest slope of an activation: a function of torch with its default options, or a module."""
@@ -131,11 +145,11 @@ Rule = Callable[[Any, Setting], Any]
 
 @dataclass(frozen=True)
 class Declared:
-    """How modules of one class are bounded.
+    """The rule of the modules of one class.
 
     rule : (module, setting) → a number, or (number, reason); for role "model" a `Part`
     role : "model", called with a grid; "layer", called without one, whose rule needs the setting's shape; "other"
-    quadrature : the rule looks at `setting.weighted`; otherwise its bound counts every point alike
+    quadrature : the rule uses `setting.weighted`; otherwise its bound gives every point the same weight
     forward : of the class when the rule was declared
     with_skip : (module, S, setting) → (number, reason) of x ↦ S x + module(x), S (out, in) at every point, or None
         where the two are only known apart
@@ -159,7 +173,7 @@ class Row:
 class Part:
     """The bound of a part of a model, None where there is none, and the rows that explain it.
 
-    flat : the output is no field on a grid any more
+    flat : the output is not a field on a grid
     """
 
     value: Tensor | None
@@ -169,6 +183,11 @@ class Part:
 
 def ends_of(grid: Grid) -> float:
     return 2 ** (grid.ndim / 2) * (1 + 1e-15) if grid.centering == "node" else 1.0
+
+
+def matrix_norm(matrix: np.ndarray) -> float:
+    """The largest singular value of a real matrix in float64, rounded up."""
+    return float(np.linalg.norm(matrix, 2)) * (1 + 8 * math.prod(matrix.shape) ** 0.5 * 2.3e-16)
 
 
 def number(value: float | Tensor) -> Tensor:
@@ -188,13 +207,20 @@ def one(name: str, rule: Callable[[], tuple[float | Tensor, str]]) -> Part:
 
 
 def chain(parts: Iterable[Part]) -> Part:
-    """One after the other."""
+    """The part that runs several parts one after the other."""
     parts = list(parts)
     rows = [row for part in parts for row in part.rows]
     value: Tensor | None = torch.ones((), dtype=torch.float64)
     for part in parts:
         value = None if value is None or part.value is None else value * part.value.to(value.device)
     return Part(value, rows, any(part.flat for part in parts))
+
+
+def with_ends(part: Part, setting: Setting) -> Part:
+    """The part in the setting's norm, for a part whose bound counts every point alike."""
+    if not setting.weighted or part.value is None or part.flat:
+        return part
+    return chain([part, one("norm", lambda: (setting.ends, "√(max w / min w): every point counts alike inside"))])
 
 
 def no_bound(name: str, reason: str) -> Part:

@@ -1,4 +1,4 @@
-"""`log_lipschitz_penalty`: the logarithm of a model's Lipschitz bound, to be made small in training."""
+"""The logarithm of a model's Lipschitz bound, as a penalty in training."""
 
 from __future__ import annotations
 
@@ -13,17 +13,29 @@ from sciops.models.apply import real_dtype_of
 def log_lipschitz_penalty(
     model: nn.Module, grid: Grid, *, radius: float | None = None, vacuous: bool = False
 ) -> Tensor:
-    """Σ_l log L_l over the parts of the model, differentiable: what `lipschitz_bound` multiplies, on the same grid.
+    """The logarithm of a model's Lipschitz bound, Σ_l log L_l over its parts, differentiable.
 
-    model, grid, radius, vacuous : as in `lipschitz_bound`
-    returns : a number in the dtype of the parameters, float64 or float32
+    Parameters
+    ----------
+    model, grid, radius, vacuous
+        As in `lipschitz_bound`.
 
+    Returns
+    -------
+    Tensor
+        A number in the dtype of the parameters, float64 or float32.
+
+    Raises
+    ------
+    ValueError
+        Where the model has no finite bound, naming the part.
+
+    Notes
+    -----
     The gradient of each log L is that of a largest singular value, uvᵀ/σ; where σ is repeated it is one of its
-    subgradients. Computed in float64: every call decomposes each spectral layer's matrices, mode by mode, on the
-    parameters' device. ``loss + 1e-3 * log_lipschitz_penalty(model, grid)`` weighs one e-fold of the bound like 1e-3 of
-    the loss.
-
-    Raises ValueError, naming the part, where the model has no finite bound.
+    subgradients. It is computed in float64 on the parameters' device: every call decomposes each spectral layer's
+    matrices, mode by mode. ``loss + 1e-3 * log_lipschitz_penalty(model, grid)`` weighs one e-fold of the bound like
+    1e-3 of the loss.
     """
     part, _ = best(model, grid, torch.float64, radius, vacuous)
     if part.value is None:

@@ -104,7 +104,7 @@ def of_activation(activation: Any, setting: Setting) -> float | Tensor:
     return constant
 
 
-def of_layers(layers: nn.Module, setting: Setting, inputs: int | None = None) -> tuple[Tensor | float, str]:
+def of_layers(layers: Any, setting: Setting, inputs: int | None = None) -> tuple[Tensor | float, str]:
     """Product over linear maps and activations; of the first map the first `inputs` columns alone."""
     unchanged(layers)
     expect(layers, nn.Sequential, place="a pointwise map")
@@ -128,7 +128,7 @@ def of_layers(layers: nn.Module, setting: Setting, inputs: int | None = None) ->
 _INSTANCE = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 
 
-def of_norm(norm: nn.Module, setting: Setting) -> tuple[Tensor | float, Tensor | None]:
+def of_norm(norm: Any, setting: Setting) -> tuple[Tensor | float, Tensor | None]:
     """(largest slope, radius of the ball that its values lie in or None).
 
     Raises UnboundedError where norms do not count (`vacuous`).
@@ -136,7 +136,7 @@ def of_norm(norm: nn.Module, setting: Setting) -> tuple[Tensor | float, Tensor |
     if exactly(norm, nn.Identity):
         return 1.0, None
     name = type(norm).__name__
-    weight = getattr(norm, "weight", None)
+    weight: Any = getattr(norm, "weight", None)
     gain = torch.ones((), dtype=torch.float64) if weight is None else setting.cast(weight).abs().max()
     ball: Tensor | None = None
     if exactly(norm, RMSNorm, nn.RMSNorm, nn.LayerNorm):

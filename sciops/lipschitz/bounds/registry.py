@@ -1,4 +1,4 @@
-"""`register`: the rule by which modules of one class are bounded, for our own layers and for a user's."""
+"""The table of rules by class of module, and `register`, which adds to it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import Any
 from torch import nn
 
 from sciops.lipschitz.bounds import models, torch_layers
-from sciops.lipschitz.bounds.parts import Declared, Setting
+from sciops.lipschitz.bounds.parts import Declared, Rule
 from sciops.lipschitz.bounds.pointwise import ELEMENTWISE
 from sciops.lipschitz.norms.fourier import of_spectral, of_spectral_with_skip
 from sciops.mixers import SpectralMixer
-
-Rule = Callable[[Any, Setting], Any]
 
 
 def _elementwise(slope: Callable[[Any], Any]) -> Rule:
@@ -30,23 +28,24 @@ RULES: dict[type[nn.Module], Declared] = {
 
 
 def register(kind: type[nn.Module], rule: Rule | None = None, *, quadrature: bool = False) -> Any:
-    """Declares how far modules of a class can stretch their input, so that `lipschitz_bound` can count them.
+    """Declares the Lipschitz bound of modules of a class, so that `lipschitz_bound` can include them.
 
-    The rule speaks for whatever ``kind.forward`` computes: nothing checks it. It is used wherever such a module is run:
+    The rule is not checked: it must hold for whatever ``kind.forward`` computes. It is used wherever such a module runs:
     as a model, within `nn.Sequential`, as a mixer or an activation of the spine, in wrappers.
 
     Parameters
     ----------
     kind : type
-        Class of the module. Subclasses count where they define a constructor alone. A class that has a rule gets the
-        new one; ``del sciops.lipschitz.RULES[kind]`` takes it back.
+        Class of the module. The rule also holds for subclasses that define a constructor alone. It replaces the rule
+        that the class had; ``del sciops.lipschitz.RULES[kind]`` removes it.
     rule : callable, optional
         ``rule(module, setting)`` returns L, or (L, reason), with ‖f(x) − f(y)‖ ≤ L ‖x − y‖ for all x and y: a number of
         at least 0, or a tensor with a gradient. It raises `UnboundedError` with the reason where there is none.
         Without a rule the function is a decorator.
     quadrature : bool
-        The rule looks at ``setting.weighted`` and then gives the bound in the quadrature norm of ``setting.grid``. By
-        default it gives the one that counts every point alike, and the change of norm is counted for it.
+        The rule uses ``setting.weighted`` and then returns the bound in the quadrature norm of ``setting.grid``. By
+        default a rule returns the bound in the norm that gives every point the same weight, and `lipschitz_bound`
+        multiplies by the change of norm.
 
     Returns
     -------
@@ -60,8 +59,9 @@ def register(kind: type[nn.Module], rule: Rule | None = None, *, quadrature: boo
 
     Notes
     -----
-    A class may bring its rule along as a method instead, ``lipschitz_rule(self, setting)``, as mixers do, with the
-    class attribute ``lipschitz_quadrature = True`` for `quadrature`. A rule registered for the class comes first.
+    A class may declare its rule itself, as a method ``lipschitz_rule(self, setting)``, as mixers and 1-Lipschitz layers
+    do, with the class attribute ``lipschitz_quadrature = True`` for `quadrature`, and ``lipschitz_role = "layer"`` where
+    the rule needs the shape of the input. A rule registered for the class comes first.
 
     `Setting` says where the module works: ``grid``; ``shape`` of one input with a batch of 1, within `nn.Sequential`;
     ``radius`` of the ball that tokens are assumed to stay in, or None. ``setting.of(part)`` is the bound of a part of

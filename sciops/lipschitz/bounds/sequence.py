@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import takewhile
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.lipschitz.as_written import changed, exactly
-from sciops.lipschitz.bounds.parts import Part, Setting, UnboundedError, chain, no_bound, one
+from sciops.lipschitz.bounds.parts import Part, Setting, UnboundedError, chain, no_bound, one, with_ends
 from sciops.lipschitz.bounds.torch_layers import channels_of
 from sciops.lipschitz.bounds.walk import look_up, measure
 from sciops.lipschitz.layers.rescaled import RescaledLinear, RescaledResidual
@@ -26,30 +26,26 @@ def of_sequence(model: nn.Sequential, setting: Setting) -> Part:
 
     `flat` when the grid does not survive. Layers count every point alike: the quadrature norm enters at the two ends.
     """
-    part = _plain(model, setting)
-    if not setting.weighted or part.value is None or part.flat:
-        return part
-    ends = setting.ends
-    return chain([part, one("norm", lambda: (ends, "√(max w / min w): every point counts alike inside"))])
+    return with_ends(_plain(model, setting), setting)
 
 
 def _plain(model: nn.Sequential, setting: Setting) -> Part:
-    first = _first(model)
-    if first is None and setting.shape is not None:
+    first, flattened = _first(model)
+    channels = None if first is None else channels_of(first)
+    if channels is None and setting.shape is not None:
         x = placed_for(model, torch.zeros(setting.shape))
         return _run(model, x, x.shape[1:-1] == setting.grid.shape, setting)[0]
-    if first is None:
+    if channels is None:
         try:
             for _, layer in _layers(model):
                 look_up(layer, setting.rules)
         except UnboundedError as error:
             return no_bound("layers", str(error))
         return no_bound("layers", "the number of channels is not known: no layer says how many it takes")
-    channels = channels_of(first)
-    last = isinstance(first, (*_CHANNELS_LAST, *MIXERS.values())) and not _flattened(model)
+    last = isinstance(first, (*_CHANNELS_LAST, *MIXERS.values())) and not flattened
     sizes = setting.grid.shape
-    shapes = [(1, *sizes, channels) if last else (1, channels, *sizes)]
-    if _flattened(model) and channels % math.prod(sizes) == 0:
+    shapes: list[tuple[int, ...]] = [(1, *sizes, channels) if last else (1, channels, *sizes)]
+    if flattened and channels % math.prod(sizes) == 0:
         shapes.insert(0, (1, channels // math.prod(sizes), *sizes))
     if setting.shape is not None:
         shapes.insert(0, setting.shape)
@@ -86,9 +82,10 @@ def _run(model: nn.Sequential, x: Tensor, last: bool, setting: Setting) -> tuple
     return chain(parts), x
 
 
-def _layers(model: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """(name, layer) as they are run; `named_children` would leave out repeats."""
-    for name, layer in model._modules.items():
+def _layers(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """(name, layer) in the order in which they are run."""
+    modules: Any = model._modules  # not `named_children`, which leaves out repeats
+    for name, layer in modules.items():
         if exactly(layer, nn.Sequential) and changed(layer) is None:
             yield from _layers(layer, f"{prefix}{name}.")
         else:
@@ -104,14 +101,12 @@ def _at(layer: nn.Module, shape: tuple[int, ...], last: bool, setting: Setting) 
     return setting.plain(shape)
 
 
-def _first(model: nn.Sequential) -> nn.Module | None:
-    """The first layer, or part of one, that says how many channels it takes."""
-    parts = (part for _, layer in _layers(model) for part in layer.modules())
-    return next((part for part in parts if channels_of(part) is not None), None)
-
-
-def _flattened(model: nn.Sequential) -> bool:
-    """Whether the field is flattened before that layer."""
-    first = _first(model)
-    before = takewhile(lambda one: first not in one[1].modules(), _layers(model))
-    return any(isinstance(layer, nn.Flatten) for _, layer in before)
+def _first(model: nn.Sequential) -> tuple[nn.Module | None, bool]:
+    """The first layer, or part of one, that says how many channels it takes; whether the field is flattened before."""
+    flattened = False
+    for _, layer in _layers(model):
+        for part in layer.modules():
+            if channels_of(part) is not None:
+                return part, flattened
+        flattened |= isinstance(layer, nn.Flatten)
+    return None, flattened

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,10 +21,8 @@ def of_operator(model: Operator, setting: Setting) -> Part:
     """Lift of the field's own channels, since coordinates do not vary with it; blocks; norm; projection; wall."""
     grid = model.grid_for(torch.empty(1, model.in_channels, *setting.grid.shape, device="meta"), setting.grid)
     dilation = model.dilation(grid)
-    if not exactly(model.blocks, nn.ModuleList) or changed(model.blocks):
-        return no_bound("blocks", "no rule: the list of blocks was changed")
     parts = [one("lift", lambda: of_layers(model.lift, setting, model.in_channels))]
-    parts += [of_block(f"block {i}", block, setting, dilation) for i, block in enumerate(model.blocks)]
+    parts += of_blocks("block", model.blocks, setting, dilation)
     parts += of_last_norm(model.norm, setting)
     parts.append(one("project", lambda: of_layers(model.project, setting)))
     if model.wall == "zero":
@@ -32,6 +31,8 @@ def of_operator(model: Operator, setting: Setting) -> Part:
 
 
 def of_last_norm(norm: nn.Module, setting: Setting) -> list[Part]:
+    """The part of the norm after the blocks; none for an identity."""
+
     def rule() -> tuple[Tensor | float, str]:
         unchanged(norm)
         return of_norm(norm, setting)[0], "largest slope, vacuous"
@@ -39,18 +40,25 @@ def of_last_norm(norm: nn.Module, setting: Setting) -> list[Part]:
     return [] if exactly(norm, nn.Identity) and not changed(norm) else [one("norm", rule)]
 
 
-def of_block(name: str, block: nn.Module, setting: Setting, dilation: Sequence[int]) -> Part:
+def of_blocks(name: str, blocks: Any, setting: Setting, dilation: Sequence[int]) -> list[Part]:
+    """The parts of a list of blocks; the rule of each is that of its class."""
+    if not exactly(blocks, nn.ModuleList) or changed(blocks):
+        return [no_bound(name, "no rule: the list of blocks was changed")]
+    return [_of_block(f"{name} {i}", block, setting, dilation) for i, block in enumerate(blocks)]
+
+
+def _of_block(name: str, block: nn.Module, setting: Setting, dilation: Sequence[int]) -> Part:
     def rule() -> tuple[Tensor, str]:
         unchanged(block)
         kind = kind_of(block, _BLOCKS.__contains__)
-        return (
-            _BLOCKS[kind](block, setting, dilation) if kind else refuse(f"no rule for a block {type(block).__name__}")
-        )
+        if kind is None:
+            refuse(f"no rule for a block {type(block).__name__}")
+        return _BLOCKS[kind](block, setting, dilation)
 
     return one(name, rule)
 
 
-def _classic(block: ClassicBlock, setting: Setting, dilation: Sequence[int]) -> tuple[Tensor, str]:
+def _classic(block: Any, setting: Setting, dilation: Sequence[int]) -> tuple[Tensor, str]:
     """σ ∘ norm ∘ (W + K + local)."""
     expect(block.skip, nn.Linear, place="skip")
     value, reason = of_mixer_with_skip(block.mixer, block.skip.weight, setting)
@@ -63,7 +71,7 @@ def _classic(block: ClassicBlock, setting: Setting, dilation: Sequence[int]) -> 
     return value, reason
 
 
-def _residual(block: ResidualBlock, setting: Setting, dilation: Sequence[int]) -> tuple[Tensor, str]:
+def _residual(block: Any, setting: Setting, dilation: Sequence[int]) -> tuple[Tensor, str]:
     """(1 + mixing)(1 + mlp)."""
     if block.training and block.drop_path:
         refuse("stochastic depth in training: call model.eval()")
@@ -75,10 +83,10 @@ def _residual(block: ResidualBlock, setting: Setting, dilation: Sequence[int]) -
     return mixed * (1 + fed), f"{shown(mixed)} of mixing ({reason}) · (1 + {shown(fed)} of the mlp)"
 
 
-def _mixing(block: ResidualBlock, setting: Setting, dilation: Sequence[int]) -> tuple[Tensor, str]:
+def _mixing(block: Any, setting: Setting, dilation: Sequence[int]) -> tuple[Tensor, str]:
     slope, ball = of_norm(block.norm1, setting)
-    bare = exactly(block.norm1, nn.Identity) and block.after_mixer is None and block.scale1 is None
-    if bare:
+    value: Any
+    if exactly(block.norm1, nn.Identity) and block.after_mixer is None and block.scale1 is None:
         identity = torch.eye(block.mlp_in.in_features, dtype=setting.dtype, device=block.mlp_in.weight.device)
         value, reason = of_mixer_with_skip(block.mixer, identity, setting)
         if block.local is not None:
@@ -96,7 +104,7 @@ def _mixing(block: ResidualBlock, setting: Setting, dilation: Sequence[int]) -> 
     return 1 + value, f"1 + {reason}"
 
 
-def _feeding(block: ResidualBlock, setting: Setting) -> Tensor:
+def _feeding(block: Any, setting: Setting) -> Tensor:
     slope, ball = of_norm(block.norm2, setting)
     ball = None if block.post else ball
     gain, spread = of_finer_grid(block.dealias, block.periodic, setting)
@@ -108,9 +116,12 @@ def _feeding(block: ResidualBlock, setting: Setting) -> Tensor:
     return value * setting.cast(block.scale2).abs().max() if block.scale2 is not None and block.post else value
 
 
-def _scaled(weight: Tensor, block: ResidualBlock, scale: Tensor | None) -> Tensor:
+def _scaled(weight: Tensor, block: Any, scale: Tensor | None) -> Tensor:
     """diag(γ) W, where no norm comes between them."""
     return weight if scale is None or block.post else scale[:, None] * weight
 
 
-_BLOCKS = {ClassicBlock: _classic, ResidualBlock: _residual}
+_BLOCKS: dict[type, Callable[[Any, Setting, Sequence[int]], tuple[Tensor, str]]] = {
+    ClassicBlock: _classic,
+    ResidualBlock: _residual,
+}

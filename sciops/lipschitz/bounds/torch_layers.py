@@ -1,4 +1,4 @@
-"""Rules for torch's own layers and for sequences of them, in Euclidean norms."""
+"""Rules for torch's own layers, in Euclidean norms."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from sciops.lipschitz.bounds.parts import Setting, refuse
 from sciops.lipschitz.bounds.pointwise import of_norm
-from sciops.lipschitz.layers.rescaled import RescaledConv, RescaledLinear, RescaledResidual
-from sciops.lipschitz.norms.convolution import convolution_norm
 from sciops.lipschitz.norms.layers import convolution_options
 from sciops.lipschitz.norms.padding import pad_map_norm
 from sciops.models.norms import InstanceNorm, RMSNorm
@@ -26,34 +24,20 @@ _REARRANGE = (nn.Flatten, nn.Unflatten, nn.PixelShuffle, nn.PixelUnshuffle, nn.C
 _NEVER_LARGER = (nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d, nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d)
 
 
-def points(setting: Setting, axes: int) -> tuple[int, ...]:
-    """The last `axes` sizes of the layer's input; raises UnboundedError where they are not known."""
-    if setting.shape is None or len(setting.shape) <= axes:
-        refuse(f"the input's {axes} grid axes are not known here")
-    return setting.shape[-axes:]
-
-
 def _linear(layer: nn.Linear, setting: Setting) -> Answer:
     return setting.sigma(layer.weight), "largest singular value"
 
 
 def _convolution(axes: int) -> Callable[[Any, Setting], Answer]:
     def rule(layer: Any, setting: Setting) -> Answer:
-        weight, grid = setting.cast(layer.weight), points(setting, axes)
+        grid = setting.points(axes)
         try:
-            options = convolution_options(layer)
-            bracket = convolution_norm(weight, grid=grid, method="svdvals", lower_iterations=0, **options)
-        except ValueError as error:  # options that do not serve, or a grid that leaves no output
+            norm = setting.convolution(layer.weight, grid=grid, method="svdvals", **convolution_options(layer))
+        except ValueError as error:  # unsupported options, or a grid that leaves no output
             refuse(str(error))
-        return bracket.upper, f"convolution, {layer.padding_mode} padding"
+        return norm, f"convolution, {layer.padding_mode} padding"
 
     return rule
-
-
-def _rescaled_convolution(layer: RescaledConv, setting: Setting) -> Answer:
-    grid = points(setting, layer.axes)
-    bracket = convolution_norm(setting.cast(layer.weight), grid=grid, padding_mode=layer.padding, lower_iterations=0)
-    return bracket.upper, f"convolution, {layer.padding} padding"
 
 
 def _batch_norm(layer: Any, setting: Setting) -> Answer:
@@ -91,7 +75,7 @@ def _window(layer: Any, axes: int) -> tuple[tuple[int, ...], tuple[int, ...], fl
 
 def _largest_of(axes: int) -> Callable[[Any, Setting], Answer]:
     def rule(layer: Any, setting: Setting) -> Answer:
-        sizes = points(setting, axes)
+        sizes = setting.points(axes)
         if layer.return_indices:
             refuse("max pooling that returns indices: no rule")
         windows = _window(layer, axes)[2]
@@ -109,7 +93,7 @@ def _largest_of(axes: int) -> Callable[[Any, Setting], Answer]:
 def _average(axes: int) -> Callable[[Any, Setting], Answer]:
     def rule(layer: Any, setting: Setting) -> Answer:
         """√(row sum · column sum) of k/D and held/D, D the divisor."""
-        points(setting, axes)
+        setting.points(axes)
         size, _, held = _window(layer, axes)
         if any(_each(layer.padding, axes)) and not layer.count_include_pad or layer.ceil_mode:
             refuse("average pooling that counts other than its kernel: no rule")
@@ -124,7 +108,7 @@ def _global_average(axes: int) -> Callable[[Any, Setting], Answer]:
     def rule(layer: Any, setting: Setting) -> Answer:
         if set(_each(layer.output_size, axes)) != {1}:
             refuse(f"{type(layer).__name__} to {layer.output_size}: only a mean over everything has a rule")
-        return 1 / math.sqrt(math.prod(points(setting, axes))) * (1 + 1e-15), "mean over the grid"
+        return 1 / math.sqrt(math.prod(setting.points(axes))) * (1 + 1e-15), "mean over the grid"
 
     return rule
 
@@ -132,10 +116,10 @@ def _global_average(axes: int) -> Callable[[Any, Setting], Answer]:
 def _pad(axes: int, mode: str) -> Callable[[Any, Setting], Answer]:
     def rule(layer: Any, setting: Setting) -> Answer:
         amounts = _each(layer.padding, 2 * axes)
-        pads = tuple(tuple(amounts[i : i + 2]) for i in range(2 * axes - 2, -1, -2))
+        pads = tuple((amounts[i], amounts[i + 1]) for i in range(2 * axes - 2, -1, -2))
         if min(amounts) < 0:
             refuse(f"{type(layer).__name__} that crops: no rule")
-        return pad_map_norm(points(setting, axes), pads, mode), "√(most copies of a point)"
+        return pad_map_norm(setting.points(axes), pads, mode), "√(most copies of a point)"
 
     return rule
 
@@ -154,9 +138,6 @@ def _by_axes(make: Callable[[int], Any], *kinds: type) -> dict[type, Any]:
 
 RULES: dict[type[nn.Module], Callable[[Any, Setting], Any]] = {
     nn.Linear: _linear,
-    RescaledLinear: _linear,
-    RescaledConv: _rescaled_convolution,
-    RescaledResidual: lambda layer, setting: (1.0, "x − 2Wᵀ D⁻¹ σ(Wx + b) with W Wᵀ ≤ D"),
     **_by_axes(_convolution, nn.Conv1d, nn.Conv2d, nn.Conv3d),
     **_by_axes(_convolution, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
     **_by_axes(_largest_of, nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d),

@@ -1,4 +1,4 @@
-"""Layers that cannot stretch: weights divided, row by row, by what their Gram matrix says."""
+"""1-Lipschitz layers: each row of the weight is divided by a bound from its Gram matrix."""
 
 from __future__ import annotations
 
@@ -18,13 +18,35 @@ _MONOTONE: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh": 
 
 
 def row_scales(weight: Tensor, steps: int = 4) -> Tensor:
-    """r_i = (Σ_j |(W W*)^{2^{t−1}}|_ij)^{2^{−t}}: ‖diag(1/r) W‖₂ ≤ 1, and W/σ₁ in the limit t → ∞.
+    """Factors of the rows of a matrix that make it 1-Lipschitz: ‖diag(1/r) W‖₂ ≤ 1.
 
-    weight : (..., m, n), real or complex; steps : t ≥ 1 → (..., m), zero for zero rows
+    r_i = (Σ_j |(W W*)^{2^{t−1}}|_ij)^{2^{−t}}, which tends to σ₁ for t → ∞.
 
-    With p = 2^{t−1}, diag(r^{2p}) − (W W*)^p is diagonally dominant and so not negative; the p-th root keeps the order
-    (Löwner and Heinz), which leaves W W* ≤ diag(r²). t = 1 is AOL (arXiv:2208.03160), later steps are tighter and cost
-    one product of m × m matrices each. Raises ValueError for t < 1.
+    Parameters
+    ----------
+    weight : Tensor (..., m, n)
+        Real or complex.
+    steps : int
+        t ≥ 1. t = 1 is AOL; each further step is tighter and costs one product of m × m matrices.
+
+    Returns
+    -------
+    Tensor (..., m)
+        0 for rows that are 0.
+
+    Raises
+    ------
+    ValueError
+        For t < 1.
+
+    Notes
+    -----
+    With p = 2^{t−1}, diag(r^{2p}) − (W W*)^p is diagonally dominant and so positive semidefinite; the p-th root keeps
+    the order (Löwner and Heinz), which gives W W* ≤ diag(r²).
+
+    References
+    ----------
+    AOL: arXiv:2208.03160.
     """
     _check_steps(steps)
     scale = _size(weight, (-2, -1))
@@ -37,12 +59,30 @@ def row_scales(weight: Tensor, steps: int = 4) -> Tensor:
 
 
 def kernel_scales(kernel: Tensor, steps: int = 3) -> Tensor:
-    """r_i = (Σ_{j,x} |K_t|_ij(x))^{2^{−t}} with K_t the kernel of (W W*)^{2^{t−1}}, W the convolution: (out,).
+    """Factors of the output channels of a convolution that make it 1-Lipschitz on every grid.
 
-    kernel : (out, in, *size). The norm of the convolution with diag(1/r) K is at most 1 on the whole lattice, hence on
-    every finite grid with zeros outside (a compression) or wrapped (folding a kernel adds up its entries). K_t spans
-    2^t (size − 1) + 1 points per axis and comes from the symbol on so many points, which is exact. Raises ValueError
-    for t < 1.
+    r_i = (Σ_{j,x} |K_t|_ij(x))^{2^{−t}} with K_t the kernel of (W W*)^{2^{t−1}}, W the convolution.
+
+    Parameters
+    ----------
+    kernel : Tensor (out, in, *size)
+    steps : int
+        t ≥ 1.
+
+    Returns
+    -------
+    Tensor (out,)
+
+    Raises
+    ------
+    ValueError
+        For t < 1.
+
+    Notes
+    -----
+    The convolution with diag(1/r) K has norm at most 1 on the whole lattice, hence on every finite grid with zeros
+    outside (a compression) or wrapped around (folding a kernel adds up its entries). K_t covers 2^t (size − 1) + 1
+    points per axis and is computed exactly from the symbol on that number of points.
     """
     _check_steps(steps)
     scale = _size(kernel, tuple(range(kernel.ndim)))
@@ -58,15 +98,28 @@ def kernel_scales(kernel: Tensor, steps: int = 3) -> Tensor:
 
 
 class RescaledLinear(nn.Module):
-    """y = diag(1/r) W x + b with r = `row_scales`(W, t): 1-Lipschitz whatever W is.
+    """A linear layer that is 1-Lipschitz for every weight: y = diag(1/r) W x + b with r = `row_scales`(W, t).
 
     x : (..., in_features) → (..., out_features)
 
-    steps : t. 1 is AOL; from 4 on the norm is within about one per cent of 1
-    shrink : divide by max(r, 1), so that a W which is small already is left as it is; otherwise always by r
+    Parameters
+    ----------
+    steps : int
+        t. 1 is AOL; from 4 on the norm is within about one per cent of 1.
+    shrink : bool
+        Divide by max(r, 1), which leaves small weights as they are; otherwise always by r.
 
-    arXiv:2305.16173. Raises ValueError for steps < 1.
+    Raises
+    ------
+    ValueError
+        For steps < 1.
+
+    References
+    ----------
+    arXiv:2305.16173.
     """
+
+    lipschitz_role = "layer"
 
     def __init__(
         self, in_features: int, out_features: int, *, bias: bool = True, steps: int = 4, shrink: bool = False
@@ -76,6 +129,9 @@ class RescaledLinear(nn.Module):
         self.steps, self.shrink = steps, shrink
         self.raw = nn.Parameter(torch.randn(out_features, in_features) / math.sqrt(in_features))
         self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
+
+    def lipschitz_rule(self, setting: Any) -> tuple[Tensor, str]:
+        return setting.sigma(self.weight), "largest singular value"
 
     @property
     def weight(self) -> Tensor:
@@ -87,17 +143,30 @@ class RescaledLinear(nn.Module):
 
 
 class RescaledConv(nn.Module):
-    """Convolution with the kernel diag(1/r) K, r = `kernel_scales`(K, t): 1-Lipschitz on every grid.
+    """A convolution that is 1-Lipschitz on every grid: its kernel is diag(1/r) K with r = `kernel_scales`(K, t).
 
     x : (batch, in_channels, *grid) with `axes` grid axes of any sizes → (batch, out_channels, *grid)
 
-    size : points per axis, odd
-    padding : outside the grid: "zeros", or "circular"
-    steps : t; kernels of 3 points serve t = 3, larger t cost symbols on 2^t (size − 1) + 1 points per axis
-    shrink : as in `RescaledLinear`
+    Parameters
+    ----------
+    size : int
+        Points per axis, odd.
+    axes : int
+        Number of grid axes, 1 to 3.
+    padding : str
+        Values outside the grid: "zeros" or "circular".
+    steps : int
+        t; 3 is enough for kernels of 3 points. Larger t cost symbols on 2^t (size − 1) + 1 points per axis.
+    shrink : bool
+        As in `RescaledLinear`.
 
-    Raises ValueError for an even size, another padding, steps < 1.
+    Raises
+    ------
+    ValueError
+        For an even size, another padding, steps < 1.
     """
+
+    lipschitz_role = "layer"
 
     def __init__(
         self,
@@ -124,6 +193,10 @@ class RescaledConv(nn.Module):
         self.raw = nn.Parameter(gain * torch.randn(out_channels, in_channels, *(size,) * axes))
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
 
+    def lipschitz_rule(self, setting: Any) -> tuple[Tensor, str]:
+        norm = setting.convolution(self.weight, grid=setting.points(self.axes), padding_mode=self.padding)
+        return norm, f"convolution, {self.padding} padding"
+
     @property
     def weight(self) -> Tensor:
         """diag(1/r) K."""
@@ -142,17 +215,30 @@ class RescaledConv(nn.Module):
 
 
 class RescaledResidual(nn.Module):
-    """y = x − 2 Wᵀ D⁻¹ σ(W x + b), D = diag(r²) with r = `row_scales`(W, t): 1-Lipschitz.
+    """A residual layer that is 1-Lipschitz: y = x − 2 Wᵀ D⁻¹ σ(W x + b), D = diag(r²) with r = `row_scales`(W, t).
 
     x : (..., channels) → same
 
-    hidden : rows of W; the number of channels unless given
-    activation : "relu", "tanh" or "softsign": increasing with slopes up to 1, as the proof needs
-    steps : t; 1 is SLL with unit weights (arXiv:2303.03169), later steps make D smaller and the layer larger
+    Parameters
+    ----------
+    hidden : int, optional
+        Rows of W; the number of channels unless given.
+    activation : str
+        "relu", "tanh" or "softsign": increasing with slopes up to 1, as the proof needs.
+    steps : int
+        t; 1 is SLL with unit weights. Later steps make D smaller and the layer's correction larger.
 
-    With slopes S the Jacobian I − 2WᵀD⁻¹SW has JᵀJ ≤ I − 4WᵀD⁻¹(S − S²)W ≤ I, since W Wᵀ ≤ D. The identity keeps
-    gradients alive, where products of plain 1-Lipschitz layers lose them.
+    Notes
+    -----
+    With slopes S the Jacobian I − 2WᵀD⁻¹SW has JᵀJ ≤ I − 4WᵀD⁻¹(S − S²)W ≤ I, since W Wᵀ ≤ D. The identity prevents
+    gradients from vanishing, as they do in products of plain 1-Lipschitz layers.
+
+    References
+    ----------
+    SLL: arXiv:2303.03169.
     """
+
+    lipschitz_role = "layer"
 
     def __init__(self, channels: int, *, hidden: int | None = None, activation: str = "relu", steps: int = 4) -> None:
         super().__init__()
@@ -173,20 +259,34 @@ class RescaledResidual(nn.Module):
         z = _MONOTONE[self.activation](F.linear(x, self.raw, self.bias)) / d
         return x - 2 * z @ self.raw
 
+    def lipschitz_rule(self, setting: Any) -> tuple[float, str]:
+        return 1.0, "x − 2Wᵀ D⁻¹ σ(Wx + b) with W Wᵀ ≤ D"
+
 
 class RescaledSpectral(SpectralMixer):
-    """`SpectralMixer` whose modes are diag(1/r_k) R_k with r_k = `row_scales`(R_k, t): no mode stretches.
+    """A spectral mixer with modes of norm at most 1: `SpectralMixer` with diag(1/r_k) R_k, r_k = `row_scales`(R_k, t).
 
     x : (batch, *grid, channels) → same, or (…, out_channels)
 
-    steps : t; shrink : divide by max(r_k, 1), so that modes may damp; False makes every mode as large as it can be
-    other arguments : those of `SpectralMixer`, with dense weights
+    Parameters
+    ----------
+    steps : int
+        t.
+    shrink : bool
+        Divide by max(r_k, 1), so that modes may damp; False makes every mode as large as it can be.
+    **options
+        Those of `SpectralMixer`, with dense weights.
 
+    Raises
+    ------
+    ValueError
+        For diagonal weights and steps < 1.
+
+    Notes
+    -----
     The Hermitian part that real fields see in column 0, and n/2 for even n, is the mean of two matrices of norm at most
     1, or half of one. So the layer is 1-Lipschitz in the norm of periodic and cell grids; sines and cosines in the
-    trapezoid norm of nodes that reach the walls. A layer of this kind serves wherever a mixer does.
-
-    Raises ValueError for diagonal weights and steps < 1.
+    trapezoid norm of nodes that reach the walls. It can be used wherever a mixer can.
     """
 
     def __init__(

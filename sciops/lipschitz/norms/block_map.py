@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.lipschitz.norms.bracket import Bracket
+from sciops.lipschitz.norms.bracket import Bracket, largest_of
 from sciops.lipschitz.norms.dense import dense_norm
 
 _DIRECT = 12  # sizes up to which singular values are as fast as eigenvalues of the Gram matrix
@@ -21,12 +21,15 @@ class BlockMap:
     rows, columns : (pairs,) the coefficients i and j, as numbers without meaning
     blocks : (pairs, out, in), real or complex
     complete : every coefficient of the input is a j, and i = j throughout
+    low, high : factors between the norm of the blocks and that of the map, 1 in orthonormal systems
     """
 
     rows: np.ndarray
     columns: np.ndarray
     blocks: Tensor
     complete: bool = False
+    low: float = 1.0
+    high: float = 1.0
 
     @property
     def diagonal(self) -> bool:
@@ -34,15 +37,16 @@ class BlockMap:
 
     def bracket(self) -> Bracket:
         """σ₁ = the largest over the connected parts, each a small dense matrix."""
-        return largest(self.blocks) if self.diagonal else _by_parts(self)
+        one = largest(self.blocks) if self.diagonal else _by_parts(self)
+        return Bracket(one.lower * self.low, one.upper * self.high)
 
-    def bracket_with(self, skip: Tensor) -> Bracket:
+    def bracket_with(self, skip: Tensor) -> Bracket | None:
         """σ₁ of x ↦ S x + B x with the same S (out, in) in every coefficient, those that B leaves out included.
 
-        Raises ValueError for a map that is not diagonal.
+        None for a map that is not diagonal in orthonormal systems.
         """
-        if not self.diagonal:
-            raise ValueError("a map between different coefficients cannot be added to a skip mode by mode")
+        if not self.diagonal or self.high > 1:
+            return None
         skip = skip.to(self.blocks)
         blocks = self.blocks + skip
         if not self.complete:
@@ -52,8 +56,8 @@ class BlockMap:
 
 def accumulate(rows: np.ndarray, columns: np.ndarray, blocks: Tensor, complete: bool = False) -> BlockMap:
     """The map whose blocks at equal (row, column) add up."""
-    pairs, index = np.unique(np.stack([rows, columns]), axis=1, return_inverse=True)
-    index = torch.from_numpy(index.reshape(-1)).to(blocks.device)
+    pairs, inverse = np.unique(np.stack([rows, columns]), axis=1, return_inverse=True)
+    index = torch.from_numpy(inverse.reshape(-1)).to(blocks.device)
     total = blocks.new_zeros(pairs.shape[1], *blocks.shape[1:]).index_add(0, index, blocks)
     return BlockMap(pairs[0], pairs[1], total, complete)
 
@@ -61,8 +65,7 @@ def accumulate(rows: np.ndarray, columns: np.ndarray, blocks: Tensor, complete: 
 def largest(blocks: Tensor) -> Bracket:
     """The bracket of the largest σ₁ of a batch of matrices (batch, out, in), in float64."""
     wide = blocks.to(torch.complex128 if blocks.is_complex() else torch.float64)
-    method = "svdvals" if min(wide.shape[-2:]) <= _DIRECT else "eigvalsh"
-    return dense_norm(wide, method=method).largest()
+    return dense_norm(wide, method="svdvals" if min(wide.shape[-2:]) <= _DIRECT else "eigvalsh").largest()
 
 
 def _by_parts(one: BlockMap) -> Bracket:
@@ -85,4 +88,4 @@ def _by_parts(one: BlockMap) -> Bracket:
         dense = one.blocks.new_zeros(len(r) * len(c), out, into)
         dense = dense.index_add(0, index, one.blocks[torch.from_numpy(members)])
         brackets.append(largest(dense.view(len(r), len(c), out, into).transpose(1, 2).reshape(1, len(r) * out, -1)))
-    return Bracket(torch.stack([b.lower for b in brackets]).max(), torch.stack([b.upper for b in brackets]).max())
+    return largest_of(brackets)

@@ -1,9 +1,10 @@
-"""`Bracket`: two numbers with the true one between them."""
+"""`Bracket`: a lower and an upper bound of a spectral norm."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Bracket:
-    """lower ≤ σ₁ ≤ upper, rounding included.
+    """Two numbers that enclose a spectral norm: lower ≤ σ₁ ≤ upper, rounding included.
 
-    lower, upper : tensors of one shape (a batch has one bracket an item), or numpy arrays or floats where those were
-        given. `upper` carries the graph of what it was computed from; `lower` never does.
+    lower, upper : tensors of one shape (one bracket per item of a batch), or numpy arrays or floats where those were
+        given. `upper` has the graph of what it was computed from; `lower` has none.
     """
 
     lower: Any
@@ -26,8 +27,7 @@ class Bracket:
     def gap(self) -> Any:
         """upper/lower − 1, the most by which `upper` can exceed the true value; 0 where both are 0."""
         if isinstance(self.upper, Tensor):
-            upper = self.upper.detach()
-            return torch.where(upper == 0, 0, upper / self.lower - 1)
+            return torch.where(self.upper.detach() == 0, 0, self.upper.detach() / self.lower - 1)
         lower, upper = np.asarray(self.lower, float), np.asarray(self.upper, float)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(upper == 0, 0, upper / lower - 1)[()]
@@ -39,27 +39,22 @@ class Bracket:
         return (self.lower <= value) & (value <= self.upper)
 
     def largest(self) -> Bracket:
-        """Of the largest of a batch: (max lower, max upper)."""
+        """The bracket of the largest norm of a batch: (max lower, max upper)."""
         return Bracket(self.lower.max(), self.upper.max())
 
     def floats(self) -> Bracket:
-        """As two floats, without a graph."""
+        """The same bracket with two floats, without a graph."""
         ends = (end.detach() if isinstance(end, Tensor) else end for end in (self.lower, self.upper))
         return Bracket(*map(float, ends))
 
 
 def largest_of(brackets: Iterable[Bracket]) -> Bracket:
-    """Of max σ₁ over several maps, (max lower, max upper), as the norm of a block-diagonal map."""
+    """The bracket of the largest norm of several maps, that of their block-diagonal map: (max lower, max upper)."""
     brackets = list(brackets)
     if not brackets:
         raise ValueError("largest_of: got no bracket; expected at least one")
-    lower, upper = brackets[0].lower, brackets[0].upper
-    for bracket in brackets[1:]:
-        if isinstance(upper, Tensor):
-            lower, upper = torch.maximum(lower, bracket.lower), torch.maximum(upper, bracket.upper)
-        else:
-            lower, upper = max(lower, bracket.lower), max(upper, bracket.upper)
-    return Bracket(lower, upper)
+    larger = torch.maximum if isinstance(brackets[0].upper, Tensor) else max
+    return Bracket(reduce(larger, (b.lower for b in brackets)), reduce(larger, (b.upper for b in brackets)))
 
 
 def outward(lower: Tensor, upper: Tensor, dtype: torch.dtype) -> Bracket:

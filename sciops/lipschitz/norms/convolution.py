@@ -1,4 +1,4 @@
-"""σ₁ of convolutions: exact on a torus, certified bounds for every other padding, with or without a grid."""
+"""Norms of convolutions: exact on a torus, certified bounds for other padding, with or without a grid."""
 
 from __future__ import annotations
 
@@ -36,29 +36,50 @@ def convolution_norm(
     lower_iterations: int = 30,
     **how: Any,
 ) -> Bracket:
-    """σ₁ of x ↦ W ∗ pad(x) as torch's convolutions of 1 to 3 axes compute it, in a bracket.
+    """The spectral norm of a convolution with its padding, as a certified bracket.
 
-    weight : (out, in/groups, *kernel), for a transposed convolution (in, out/groups, *kernel)
-    grid : points per axis of the input; None bounds the norms on all grids at once that torch pads
-    padding : ``same``, ``valid`` or points per axis on either side; padding_mode : as in torch
-    lower_iterations : steps of power iteration where the lower end needs it; 0 leaves it at 0
-    how : method, tolerance and precision of `dense_norm`
+    σ₁ of x ↦ W ∗ pad(x), as torch's convolutions of 1 to 3 axes compute it.
 
+    Parameters
+    ----------
+    weight : Tensor
+        (out, in/groups, *kernel); for a transposed convolution (in, out/groups, *kernel).
+    grid : sequence of int or None
+        Points per axis of the input; None bounds the norms on all grids that torch pads.
+    padding : str, int or sequence of int
+        ``same``, ``valid`` or points per axis on either side.
+    padding_mode : str
+        As in torch.
+    stride, dilation, groups, transposed, output_padding
+        As in torch.
+    lower_iterations : int
+        Steps of power iteration for the lower end where it is not exact; 0 sets it to 0.
+    **how
+        `method`, `tolerance` and `precision` of `dense_norm`.
+
+    Returns
+    -------
+    Bracket
+
+    Raises
+    ------
+    ValueError
+        For a shape that is not a kernel, options that do not fit it, or a grid smaller than the kernel needs.
+
+    Notes
+    -----
     With F(ω) the symbol (of the polyphase kernel when strided) and d = ⌊k/2⌋:
 
-    * circular, dk − d = all the padding, stride | n: max over the torus n of ‖F‖₂, exact
-    * circular, padding that falls short: the same from above; more: times √(the most copies of an output)
-    * circular, stride ∤ n or no grid: that of stride 1 from above
+    * circular, padding in all dk − d, stride divides n: max over the torus n of ‖F‖₂, exact
+    * circular, less padding: the same as an upper bound; more padding: times √(the most copies of an output)
+    * circular, stride does not divide n, or no grid: bounded by the norm of stride 1
     * zeros, valid: max over the torus n + p or n + d·(k − 1), whichever is less (rounded up to the stride): the zeros
-      fill the gap, so that nothing wraps
+      fill the gap, so that nothing wraps around
     * reflect, replicate: norm of the pad map times that of ``valid`` on the padded grid
     * no grid: sup_ω ‖F‖₂ ≤ max over an N-point torus · Π cos(π d/N)^{-1}, per axis (Ehlich & Zeller 1964)
-    * groups: the largest; transposed: that of its adjoint
+    * groups: the largest of the groups; transposed: that of the adjoint
 
-    A bound on a torus lies below sup_ω ‖F‖₂, so that the bridge and `kernel_gram_bound` never improve on it.
-
-    Raises ValueError for a shape that is no kernel, options that do not fit it, or a grid smaller than the kernel
-    needs.
+    A bound on a torus lies below sup_ω ‖F‖₂, so that `kernel_gram_bound` never improves on it.
     """
     axes, dtype = weight.ndim - 2, result_dtype(weight)
     if not 1 <= axes <= 3 or 0 in weight.shape:
@@ -74,15 +95,14 @@ def convolution_norm(
         raise ValueError(f"padding_mode={padding_mode!r} of a transposed convolution: expected 'zeros'")
     reach = [d * (k - 1) for k, d in zip(kernel, dilation)]
     if grid is not None:
-        grid = per_axis(grid, axes, "grid", 1)
+        sizes = per_axis(grid, axes, "grid", 1)
         if transposed:
             extra = per_axis(output_padding, axes, "output_padding", 0)
-            grid = tuple((n - 1) * s - sum(p) + r + e + 1 for n, s, p, r, e in zip(grid, stride, pads, reach, extra))
-            if min(grid) < 1:
+            sizes = tuple((n - 1) * s - sum(p) + r + e + 1 for n, s, p, r, e in zip(sizes, stride, pads, reach, extra))
+            if min(sizes) < 1:
                 raise ValueError(f"padding={padding!r} leaves nothing of the output of a transposed convolution")
-        outputs = [n + sum(p) - r for n, p, r in zip(grid, pads, reach)]
-        if min(outputs) < 1:
-            raise ValueError(f"a kernel of {kernel} with padding={padding!r} has no output on a grid of {grid}")
+        if min(n + sum(p) - r for n, p, r in zip(sizes, pads, reach)) < 1:
+            raise ValueError(f"a kernel of {kernel} with padding={padding!r} has no output on a grid of {sizes}")
         if transposed and any(e >= t for e, t in zip(extra, stride)):
             lower_iterations = 0  # the adjoint has outputs that the layer has no input for
     scale = power_of_two(weight.flatten(1))
@@ -91,37 +111,55 @@ def convolution_norm(
     if grid is None:
         bracket, exact = _everywhere(blocks, pads, padding_mode, reach, stride, dilation, how), True
     elif padding_mode == "circular":
-        bracket, exact = _circular(blocks, grid, pads, reach, stride, dilation, how)
+        bracket, exact = _circular(blocks, sizes, pads, reach, stride, dilation, how)
     elif padding_mode == "zeros":
-        bracket = _flat(blocks, grid, pads, reach, stride, dilation, how)
+        bracket = _flat(blocks, sizes, pads, reach, stride, dilation, how)
         exact = math.prod(kernel) == 1 and (max(stride) == 1 or not any(map(sum, pads)))
     else:
-        padded = tuple(n + sum(p) for n, p in zip(grid, pads))
+        padded = tuple(n + sum(p) for n, p in zip(sizes, pads))
         bracket = _flat(blocks, padded, ((0, 0),) * axes, reach, stride, dilation, how)
-        bracket = _times(bracket, pad_map_norm(grid, pads, padding_mode))
+        bracket = _times(bracket, pad_map_norm(sizes, pads, padding_mode))
         exact = math.prod(kernel) == 1 and not any(map(sum, pads))
     if not exact:
         lower = torch.zeros_like(bracket.lower)
-        if lower_iterations and (padding_mode != "circular" or all(max(p) <= n for p, n in zip(pads, grid))):
-            lower = _from_below(weight, grid, pads, padding_mode, stride, dilation, groups, lower_iterations)
+        if lower_iterations and (padding_mode != "circular" or all(max(p) <= n for p, n in zip(pads, sizes))):
+            lower = _from_below(weight, sizes, pads, padding_mode, stride, dilation, groups, lower_iterations)
         bracket = Bracket(lower, bracket.upper)
     return outward(bracket.lower * scale, bracket.upper * scale, dtype)
 
 
 def kernel_gram_bound(weight: Tensor, *, steps: int = 3) -> Tensor:
-    """(max_i Σ_{j,x} |K⁽ᵗ⁾_{ij}(x)|)^{1/2^t},  K⁽ᵗ⁺¹⁾ = K⁽ᵗ⁾ ⋆ K⁽ᵗ⁾*: an upper bound on every grid, zeros or circular.
+    """An upper bound of a convolution's norm on every grid, with zero or circular padding, from the kernel alone.
 
-    Zeros may be of any number. Circular padding must leave at most as many outputs as the grid has points, 2p ≤ k − 1:
-    wider padding repeats outputs, which multiplies the bound by √⌈outputs/points⌉ per axis, and `convolution_norm`
-    counts it. Strides and dilations leave the bound as it is. It does not hold for reflect and replicate padding.
+    (max_i Σ_{j,x} |K⁽ᵗ⁾_{ij}(x)|)^{1/2^t} with K⁽ᵗ⁺¹⁾ = K⁽ᵗ⁾ ⋆ K⁽ᵗ⁾*.
 
-    weight : (out, in, *kernel), real; the kernel of step t has 2^t (k − 1) + 1 points per axis, so that cost explodes
-    returns : a number, float64, rounding included
+    Parameters
+    ----------
+    weight : Tensor (out, in, *kernel)
+        Real.
+    steps : int
+        t, from 1 to 3. The kernel of step t has 2^t (k − 1) + 1 points per axis.
 
-    An ∞-norm of the 2^t-th power in the space of kernels, loose for random filters. Delattre et al. 2024
-    (arXiv:2402.00240).
+    Returns
+    -------
+    Tensor
+        A number, float64, rounding included.
 
-    Raises ValueError for steps outside 1 … 3 or a complex weight.
+    Raises
+    ------
+    ValueError
+        For steps outside 1 … 3 or a complex weight.
+
+    Notes
+    -----
+    It holds for any amount of zero padding, strides and dilations. Circular padding must leave at most as many outputs
+    as the grid has points, 2p ≤ k − 1: wider padding repeats outputs, which multiplies the bound by √⌈outputs/points⌉
+    per axis (`convolution_norm` includes this factor). It does not hold for reflect and replicate padding. It is an
+    ∞-norm of the 2^t-th power in the space of kernels, and loose for random filters.
+
+    References
+    ----------
+    Delattre et al. 2024 (arXiv:2402.00240).
     """
     if not 1 <= steps <= 3:
         raise ValueError(f"steps={steps}: expected 1 to 3, the kernel grows as 2^steps")
@@ -138,10 +176,10 @@ def kernel_gram_bound(weight: Tensor, *, steps: int = 3) -> Tensor:
         size = torch.where(size > 0, size, 1)
         kernel, lost = kernel / size, lost / float(size)
         log = 2 * (log + size.log())
-        sums = kernel.detach().abs().flatten(2).sum(-1)
-        sums = float(torch.maximum(sums.sum(1).max(), sums.sum(0).max()))
+        mass = kernel.detach().abs().flatten(2).sum(-1)
+        most = float(torch.maximum(mass.sum(1).max(), mass.sum(0).max()))
         inner = kernel.shape[1] * kernel[0, 0].numel()
-        lost = 2 * lost * sums + lost**2 + (inner + 16) * 2.3e-16 * sums**2
+        lost = 2 * lost * most + lost**2 + (inner + 16) * 2.3e-16 * most**2
         kernel = convolve(kernel, kernel, padding=[k - 1 for k in kernel.shape[2:]])
     rows = kernel.abs().flatten(1).sum(-1).max()
     present = rows > 0

@@ -29,17 +29,36 @@ _ONE, _MANY, _LOOK = 64, 12, 200
 def dense_norm(
     matrix: Any, *, method: Method = "auto", tolerance: float = 1e-3, precision: Precision = "double"
 ) -> Bracket:
-    """σ₁ = max ‖Av‖/‖v‖ of every matrix of a batch, in a bracket that holds it.
+    """The largest singular value of every matrix of a batch, as a certified bracket.
 
-    matrix : (..., m, n), numpy or torch, real or complex → bracket of (...), the same kind
-    method : ``gram`` (`gram_bracket`: to `tolerance`, smooth in the matrix), ``eigvalsh`` (√λ₁(A*A)) and ``svdvals``
-        (to round-off; subgradients where σ₁ is repeated), ``auto`` by `chosen_method`
-    precision : ``double`` computes in float64 whatever the dtype, ``input`` in that of the matrix with a wider bracket
+    σ₁ = max ‖Av‖/‖v‖.
 
-    The two direct methods are widened by the rounding of the products, as `gram_bracket` is, and by four times
-    (m + n)·ε of σ₁ for LAPACK's backward-stable eigenvalues and singular values.
+    Parameters
+    ----------
+    matrix : array (..., m, n)
+        numpy or torch, real or complex.
+    method : str
+        ``gram`` (`gram_bracket`: to `tolerance`, smooth in the matrix), ``eigvalsh`` (√λ₁(A*A)), ``svdvals`` (both to
+        round-off, with subgradients where σ₁ is repeated), or ``auto`` (`chosen_method`).
+    tolerance : float
+        Relative width of the bracket at which ``gram`` stops.
+    precision : str
+        ``double`` computes in float64 whatever the dtype, ``input`` in that of the matrix with a wider bracket.
 
-    Raises ValueError for an unknown method, an empty matrix or entries that are not finite.
+    Returns
+    -------
+    Bracket
+        Ends of shape (...), of the same kind as `matrix`.
+
+    Raises
+    ------
+    ValueError
+        For an unknown method, an empty matrix or entries that are not finite.
+
+    Notes
+    -----
+    The two direct methods are widened by the rounding of the products, as in `gram_bracket`, and by four times (m +
+    n)·ε of σ₁ for LAPACK's backward-stable eigenvalues and singular values.
     """
     matrix, hand_back = as_tensor(matrix, "matrix")
     largest = check_matrix(matrix)
@@ -54,13 +73,14 @@ def dense_norm(
 
 
 def chosen_method(matrix: Tensor) -> str:
-    """What ``auto`` takes for a matrix or batch: by device, size and count, as measured by ``studies.spectral_norms``.
+    """The method that ``auto`` uses for a matrix or batch, by device, size and count.
 
-    * CUDA: ``gram``, matrix products alone
-    * CPU, a short side of at most 64 of one matrix, of at most 12 in a batch: ``svdvals``, the fewest calls
-    * CPU, else: ``eigvalsh``, one product and an eigenvalue problem of the short side. From 200 on the product is
-      looked at first: where it brings the Schatten-4 norm within the tolerance, one singular value stands out and
-      nothing is left to do.
+    The limits were measured by ``studies.spectral_norms``.
+
+    * CUDA: ``gram``, which uses matrix products alone
+    * CPU, shorter side at most 64 for one matrix, at most 12 in a batch: ``svdvals``, which needs the fewest calls
+    * CPU otherwise: ``eigvalsh``, one product and an eigenvalue problem of the shorter side. From 200 on the product is
+      tried first: where it brings the Schatten-4 norm within the tolerance, the eigenvalue problem is not solved.
     """
     if matrix.device.type != "cpu":
         return "gram"

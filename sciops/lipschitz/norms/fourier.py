@@ -1,9 +1,10 @@
-"""`fourier_norm`: the norm of a spectral layer, mode by mode, between the quadrature norms of its grids."""
+"""Norms of spectral layers, mode by mode, between the quadrature norms of their grids."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from sciops.bases import waves
 from sciops.grids import Grid
 from sciops.lipschitz.as_written import changed_inside, exactly
 from sciops.lipschitz.norms import fourier_map, wall_map
-from sciops.lipschitz.norms.bracket import Bracket
+from sciops.lipschitz.norms.block_map import BlockMap
+from sciops.lipschitz.norms.bracket import Bracket, largest_of
 from sciops.mixers import _walls
 from sciops.mixers.spectral import FourierModes, SpectralMixer, WallModes, fit_modes
 
@@ -28,25 +30,42 @@ _CONVS = {
 
 
 def fourier_norm(module: nn.Module, grid: Grid, out_grid: Grid | None = None, *, weighted: bool = True) -> Bracket:
-    """max ‖y‖_h / ‖x‖_h of a spectral layer, with ‖u‖_h² = Σ_j w_j |u_j|² and w the grid's quadrature weights.
+    """The norm of a spectral layer between the quadrature norms of two grids, as a certified bracket.
 
-    module : `SpectralMixer` in any basis, or a neuraloperator `SpectralConv` (dense, factorized or separable weights)
-    grid : where x lies
-    out_grid : where y lies, default `grid`. A `SpectralConv` is called with its shape as output_shape; of a
-        `SpectralMixer` the same modes are evaluated there, without those that a coarser Fourier grid cannot hold
-    weighted : False takes w = the mean weight on every point, a multiple of the Euclidean norm
+    max ‖y‖_h / ‖x‖_h with ‖u‖_h² = Σ_j w_j |u_j|², w the grid's quadrature weights.
 
+    Parameters
+    ----------
+    module : nn.Module
+        `SpectralMixer` in any basis, or a neuraloperator `SpectralConv` (dense, factorized or separable weights).
+    grid : Grid
+        Of the input.
+    out_grid : Grid or None
+        Of the output; default `grid`. A `SpectralConv` is called with its shape as output_shape; a `SpectralMixer`
+        evaluates the same modes there, without those that a coarser Fourier grid cannot hold.
+    weighted : bool
+        False gives every point the mean weight, a multiple of the Euclidean norm.
+
+    Returns
+    -------
+    Bracket
+        `upper` has the graph of the weights.
+
+    Raises
+    ------
+    ValueError
+        When the modes do not fit the grid, for complex data and for other modules.
+
+    Notes
+    -----
     Fourier: max_k ‖R_k‖₂, to round-off, where R is what real fields see of the weights: in column 0, and n/2 for even
-    n, the Hermitian part (R(k₁) + conj R(−k₁))/2. On grids without ends it does not depend on the number of points.
-    Grids of nodes weigh their ends by ½, and modes are not orthogonal in that norm: the bracket then holds
+    n, the Hermitian part (R(k₁) + conj R(−k₁))/2. On grids without end points it does not depend on the number of
+    points. Node grids weigh their ends by ½, and modes are not orthogonal in that norm: the bracket then holds
     √(λ(F*WF)·λ(F*W⁻¹F)), least and largest, F the modes in use; both tend to 1 as the grid is refined.
 
-    Sine and cosine on nodes that reach the walls are exact per mode with ``weighted=True``, since the trapezoid rule
+    Sines and cosines on nodes that reach the walls are exact per mode with ``weighted=True``, since the trapezoid rule
     keeps their modes orthogonal; elsewhere the bracket holds the same two factors. The two norms differ by at most
-    √(max w / min w), 2^(axes/2) on nodes and nothing elsewhere.
-
-    The graph of the weights hangs on `upper`. Raises ValueError when the modes do not fit the grid, and for complex
-    data or other modules.
+    √(max w/min w), which is 2^(axes/2) on nodes and 1 elsewhere.
     """
     problem = changed_inside(module)
     if problem is not None:
@@ -56,27 +75,36 @@ def fourier_norm(module: nn.Module, grid: Grid, out_grid: Grid | None = None, *,
 
 
 def spectral_map_norm(
+    module: nn.Module, grid: Grid, out_grid: Grid, *, weighted: bool, dtype: torch.dtype = torch.float64
+) -> Bracket:
+    """The bracket of `fourier_norm`, for a module that runs what its class says."""
+    return largest_of(one.bracket() for one in _maps(module, grid, out_grid, weighted, dtype))
+
+
+def spectral_map_norm_with_skip(
     module: nn.Module,
+    skip: Tensor,
     grid: Grid,
     out_grid: Grid,
     *,
     weighted: bool,
-    skip: Tensor | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> Bracket | None:
-    """The bracket of `fourier_norm`, or of x ↦ S x + layer(x) for a skip S (out, in); None where that is not known."""
+    """The bracket of x ↦ S x + layer(x) for a skip S (out, in); None where the two are only known apart."""
+    maps = _maps(module, grid, out_grid, weighted, dtype)
+    return maps[0].bracket_with(skip) if len(maps) == 1 else None
+
+
+def _maps(
+    module: Any, grid: Grid, out_grid: Grid, weighted: bool, dtype: torch.dtype
+) -> Sequence[BlockMap | wall_map.WallMap]:
+    """The layer as maps between independent sets of coefficients, one for each basis that it works in."""
     w, v = axis_weights(grid, weighted), axis_weights(out_grid, weighted)
     ours = exactly(module, SpectralMixer)
     if ours and not all(exactly(p, FourierModes if module.basis == "fourier" else WallModes) for p in module.parts):
         raise ValueError(f"{type(module).__name__} with parts that are not those of basis={module.basis!r}: no rule")
     if ours and module.basis != "fourier":
-        maps = [_wall_part(part, grid, out_grid, w, v, dtype) for part in module.parts]
-        if skip is None:
-            brackets = [one.bracket() for one in maps]
-            return Bracket(
-                torch.stack([b.lower for b in brackets]).max(), torch.stack([b.upper for b in brackets]).max()
-            )
-        return maps[0].bracket_with(skip) if len(maps) == 1 else None
+        return [_wall_part(part, grid, out_grid, w, v, dtype) for part in module.parts]
     if ours:
         part = module.parts[0]
         sizes = grid.shape
@@ -86,14 +114,8 @@ def spectral_map_norm(
         layer = fourier_map.of_neuralop(module, grid.shape, out_grid.shape, dtype)
     else:
         raise ValueError(f"{type(module).__name__}: expected a SpectralMixer or a neuraloperator SpectralConv")
-    one = layer.map(grid.shape, out_grid.shape)
     low, high = _end_factors(layer.frequencies, w, v, grid.shape, out_grid.shape, layer.targets[layer.kept])
-    if skip is None:
-        bracket = one.bracket()
-        return Bracket(bracket.lower * low, bracket.upper * high)
-    if not one.diagonal or high > 1:
-        return None
-    return one.bracket_with(skip)
+    return [replace(layer.map(grid.shape, out_grid.shape), low=low, high=high)]
 
 
 def of_spectral(mixer: SpectralMixer, setting: Setting) -> tuple[Tensor, str]:
@@ -104,13 +126,13 @@ def of_spectral(mixer: SpectralMixer, setting: Setting) -> tuple[Tensor, str]:
 
 def of_spectral_with_skip(mixer: SpectralMixer, skip: Tensor, setting: Setting) -> tuple[Tensor, str] | None:
     """The rule of x ↦ S x + mixer(x), mode by mode; None where modes are not orthogonal."""
-    bracket = spectral_map_norm(
-        mixer, setting.grid, setting.grid, weighted=setting.weighted, skip=setting.cast(skip), dtype=setting.dtype
+    bracket = spectral_map_norm_with_skip(
+        mixer, setting.cast(skip), setting.grid, setting.grid, weighted=setting.weighted, dtype=setting.dtype
     )
     return None if bracket is None else (bracket.upper, f"max(‖W‖, ‖W + R(k)‖) over the modes, {mixer.basis}")
 
 
-def is_neuralop_conv(module: nn.Module) -> bool:
+def is_neuralop_conv(module: Any) -> bool:
     """Whether this runs neuraloperator's Fourier layer for real data, as it is or as `NeuralopModel` corrects it."""
     if not exactly(module, *(kind for kind in type(module).__mro__ if (kind.__module__, kind.__name__) in _CONVS)):
         return False

@@ -110,10 +110,8 @@ def of_neuralop(conv: Any, sizes: Sequence[int], out_sizes: Sequence[int], dtype
     positions = [np.arange(n)[n // 2 - k // 2 : n // 2 + k // 2 + k % 2] for n, k in zip(spectrum[:-1], kept[:-1])]
     positions.append(np.arange(kept[-1]))
     f = [p - n // 2 for p, n in zip(positions[:-1], sizes)] + [positions[-1]]
-    targets = (
-        f if computed == "sum" else [_unmatched(p, n, m) for p, n, m in zip(positions[:-1], sizes, out_sizes)] + [f[-1]]
-    )
-    frequencies, targets = _product(f), _product(targets)
+    t = f if computed == "sum" else [*map(_unmatched, positions[:-1], sizes, out_sizes), f[-1]]
+    frequencies, targets = _product(f), _product(t)
     wide = torch.complex128 if dtype == torch.float64 else torch.complex64
     flat = (
         weight.to(wide)

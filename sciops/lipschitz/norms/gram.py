@@ -22,21 +22,42 @@ def gram_bracket(
     iterations: int = LIMIT,
     precision: Precision = "double",
 ) -> Bracket:
-    """σ₁ ≤ μ_t = ‖G_t‖_F^{1/2^t},  G₀ = A,  G_{t+1} = G_t* G_t:  the Schatten norm (Σ σᵢ^p)^{1/p} with p = 2^{t+1}.
+    """The largest singular value by Gram iteration: an upper bound that converges to it, with a certified lower end.
 
-    matrix : (..., m, n), real or complex; each matrix of the batch is scaled on its own
-    tolerance : steps end when upper/lower − 1 is at most this for every matrix; None takes all `iterations`
-    precision : ``double`` computes in float64 whatever the dtype; ``input`` in that of the matrix, and widens the
-        bracket by what its products may have lost: always valid, and by far wider in float32
-    returns : tensors (...), float64 for double input and float32 otherwise. `upper` has the exact gradient of μ_t,
+    σ₁ ≤ μ_t = ‖G_t‖_F^{1/2^t} with G₀ = A, G_{t+1} = G_t* G_t. This is the Schatten norm (Σ σᵢ^p)^{1/p} with p =
+    2^{t+1}.
+
+    Parameters
+    ----------
+    matrix : Tensor (..., m, n)
+        Real or complex; each matrix of the batch is scaled on its own.
+    tolerance : float or None
+        Iteration stops when upper/lower − 1 is at most this for every matrix; None takes all `iterations`.
+    iterations : int
+        The largest number of steps.
+    precision : str
+        ``double`` computes in float64 whatever the dtype; ``input`` computes in that of the matrix and widens the
+        bracket by what its products may have lost, which is valid but much wider in float32.
+
+    Returns
+    -------
+    Bracket
+        Tensors (...), float64 for double input and float32 otherwise. `upper` has the exact gradient of μ_t,
         A (A*A)^{p/2−1} / μ_t^{p−1}, which tends to u₁v₁*; it can be differentiated twice.
 
-    The lower end is the larger of (S_2p/S_p)^{1/p}, S_p = Σ σᵢ^p, exact for orthogonal matrices, and of ‖Av‖/‖v‖ with
-    v the largest column of G_t. Convergence of μ_t is quadratic behind a gap σ₂ < σ₁; where σ₁ has multiplicity r the
-    error ln(r)/p only halves per step. Zero matrices give (0, 0); entries from 1e-300 to 1e300 serve.
+    Raises
+    ------
+    ValueError
+        For fewer than two axes, an empty matrix, or entries that are not finite.
 
-    Raises ValueError for less than two axes, an empty matrix, or entries that are not finite.
+    Notes
+    -----
+    The lower end is the larger of (S_2p/S_p)^{1/p}, S_p = Σ σᵢ^p, which is exact for orthogonal matrices, and ‖Av‖/‖v‖
+    with v the largest column of G_t. μ_t converges quadratically when σ₂ < σ₁; where σ₁ has multiplicity r the error
+    ln(r)/p halves per step. Zero matrices give (0, 0); entries from 1e-300 to 1e300 are supported.
 
+    References
+    ----------
     Delattre et al. 2023 (arXiv:2305.16173).
     """
     refuse_functional("gram_bracket", "differentiate it with backward() or torch.autograd.grad")
@@ -134,12 +155,10 @@ def _root(norms: list[Tensor]) -> Tensor:
 def _enclose(norms: list[Tensor], losses: list[float], slack: float) -> tuple[Tensor, Tensor]:
     """(lower, upper) of σ₁(Ĝ₀), going back through σ₁(Ĝ_s)² = c_{s+1} σ₁(Ĝ_{s+1}) ± loss."""
     upper = torch.full_like(norms[-1], 1 + slack)
-    lower = None
-    for norm, loss in zip(reversed(norms), reversed(losses)):
+    lower = (norms[-1] * (1 - 2 * slack) - losses[-1]).clamp_min(0)  # ‖Ĝ*Ĝ‖_F / ‖Ĝ‖_F ≤ σ₁(Ĝ)
+    for step, (norm, loss) in enumerate(zip(reversed(norms), reversed(losses))):
         upper = (norm * upper * (1 + slack) + loss).sqrt() * (1 + slack)
-        if lower is None:  # ‖Ĝ*Ĝ‖_F / ‖Ĝ‖_F ≤ σ₁(Ĝ)
-            lower = (norm * (1 - 2 * slack) - loss).clamp_min(0)
-        else:
+        if step:
             lower = (norm * lower * (1 - slack) - loss).clamp_min(0).sqrt() * (1 - slack)
     return lower, upper
 

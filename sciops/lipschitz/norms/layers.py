@@ -1,4 +1,4 @@
-"""`spectral_norm`: one door for layers and weights."""
+"""The spectral norm of a layer or a weight, by the method for its kind."""
 
 from __future__ import annotations
 
@@ -33,23 +33,42 @@ def spectral_norm(
     lower_iterations: int = 30,
     **convolution: Any,
 ) -> Bracket:
-    """σ₁ = max ‖Wx‖/‖x‖ of the linear part of a layer, lower ≤ σ₁ ≤ upper with rounding included.
+    """The spectral norm of a linear layer or of a weight, as a certified bracket.
 
-    module_or_weight : nn.Linear, nn.Conv1d … 3d, nn.ConvTranspose1d … 3d, SpectralMixer, a neuraloperator SpectralConv;
-        or a weight, numpy or torch: (out, in) of a dense map, (out, in/groups, *kernel) of a convolution
-    grid : points of the layer's input; None bounds all grids at once (dense layers need none). A spectral layer is
-        measured in the quadrature norm of the grid, by numbers of points that of periodic ones
-    method, tolerance, precision : as in `dense_norm`; lower_iterations : as in `convolution_norm`
-    convolution : for the weight of a convolution alone: padding, padding_mode, stride, dilation, groups, transposed,
-        output_padding, as in torch; zeros that keep the size by default
-    returns : two numbers, tensors or (for numpy) numpy scalars; `upper` can be differentiated by the weight
+    lower ≤ σ₁ = max ‖Wx‖/‖x‖ ≤ upper, rounding included.
 
-    Raises TypeError for a module of another kind, ValueError for weights that are not finite or do not fit.
+    Parameters
+    ----------
+    module_or_weight : nn.Module or array
+        nn.Linear, nn.Conv1d … 3d, nn.ConvTranspose1d … 3d, SpectralMixer, a neuraloperator SpectralConv; or a weight,
+        numpy or torch: (out, in) of a dense map, (out, in/groups, *kernel) of a convolution.
+    grid : Grid, int or sequence of int, optional
+        Points of the layer's input; None bounds all grids at once (dense layers need none). A spectral layer is
+        measured in the quadrature norm of the grid; numbers of points stand for a periodic one.
+    method, tolerance, precision
+        As in `dense_norm`.
+    lower_iterations : int
+        As in `convolution_norm`.
+    **convolution
+        For the weight of a convolution: padding, padding_mode, stride, dilation, groups, transposed, output_padding, as
+        in torch; the default is zero padding that keeps the size.
+
+    Returns
+    -------
+    Bracket
+        Two numbers, tensors or (for numpy) numpy scalars; `upper` can be differentiated with respect to the weight.
+
+    Raises
+    ------
+    TypeError
+        For a module of another kind.
+    ValueError
+        For weights that are not finite or do not fit.
     """
-    how = {"method": method, "tolerance": tolerance, "precision": precision}
-    shape = _shape(grid)
+    how: dict[str, Any] = {"method": method, "tolerance": tolerance, "precision": precision}
+    shape: Any = grid.shape if isinstance(grid, Grid) else grid
     if isinstance(module_or_weight, nn.Module):
-        module = module_or_weight
+        module: Any = module_or_weight
         if convolution:
             raise TypeError(f"{', '.join(convolution)}: a module brings these along; pass them with a weight only")
         problem = changed_inside(module)
@@ -83,12 +102,8 @@ def spectral_norm(
     return Bracket(hand_back(bracket.lower), hand_back(bracket.upper))
 
 
-def _shape(grid: Grid | int | Sequence[int] | None) -> tuple[int, ...] | int | None:
-    return grid.shape if isinstance(grid, Grid) else grid
-
-
-def convolution_options(module: nn.Module) -> dict[str, Any]:
-    """What `convolution_norm` takes, of one of torch's convolutions as it is run.
+def convolution_options(module: Any) -> dict[str, Any]:
+    """The options of `convolution_norm` that describe one of torch's convolutions as it is run.
 
     Raises ValueError for a module whose padding was set after it was built, since torch keeps a second copy, or is not
     one number per axis where the mode is not zeros: torch then pads the last axis alone.
@@ -113,10 +128,9 @@ def _for_all(value: Any) -> Any:
     return value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value
 
 
-def _spectral(module: nn.Module, grid: Grid | int | Sequence[int] | None) -> Bracket:
+def _spectral(module: Any, grid: Any) -> Bracket:
     if grid is not None:
-        grid = grid if isinstance(grid, Grid) else Grid(grid, centering="periodic")
-        return fourier.fourier_norm(module, grid)
+        return fourier.fourier_norm(module, grid if isinstance(grid, Grid) else Grid(grid, centering="periodic"))
     if exactly(module, SpectralMixer):
         if module.basis != "fourier":
             raise ValueError(f"basis={module.basis!r}: the norm depends on where the points lie; pass grid=Grid(...)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -47,6 +48,7 @@ def pad_map_norm(grid: Sequence[int] | None, pads: Pads, mode: str) -> float:
         n = grid[axis]
         if mode == "reflect" and max(before, after) >= n:
             raise ValueError(f"reflect padding of {max(before, after)} needs more than {n} points along axis {axis}")
-        index = np.pad(np.arange(n), (before, after), mode={"reflect": "reflect", "circular": "wrap"}.get(mode, "edge"))
+        how: Any = {"reflect": "reflect", "circular": "wrap"}.get(mode, "edge")
+        index = np.pad(np.arange(n), (before, after), mode=how)
         copies *= int(np.bincount(index).max())
     return math.sqrt(copies) * (1 + 4e-16)

@@ -1,4 +1,4 @@
-"""Power iteration: σ₁ from below. It never certifies anything from above."""
+"""Power iteration: lower bounds of the largest singular value. It certifies nothing from above."""
 
 from __future__ import annotations
 
@@ -20,19 +20,38 @@ def power_iteration(
     generator: torch.Generator | None = None,
     like: Tensor | None = None,
 ) -> Tensor:
-    """‖Av‖/‖v‖ ≤ σ₁ with v ← A*Av/‖A*Av‖: a lower bound at every step, and nothing else.
+    """A lower bound of the largest singular value of a linear map, by power iteration.
 
-    linear : a matrix (m, n), or a map of (1, *shape) that is linear or affine; its adjoint comes from automatic
-        differentiation. A module's own dtype is used; for a bound worth its digits hand over one in float64.
-    shape : of one input, without the batch; not needed for a matrix
-    generator : of the start; a fixed seed of its own when None
-    like : dtype and device of the start; by default those of the matrix, or the real precision of the module. A module
-        of complex vectors needs a complex one
-    returns : a number without a graph, float64
+    ‖Av‖/‖v‖ ≤ σ₁ with v ← A*Av/‖A*Av‖.
 
-    From a random start the error shrinks like (σ₂/σ₁)^{2k}; a start orthogonal to v₁ never finds it.
+    Parameters
+    ----------
+    linear : Tensor (m, n), module or function
+        A matrix, or a linear or affine map of (1, *shape), whose adjoint comes from automatic differentiation. A module
+        is evaluated in its own dtype: use float64 for an accurate bound.
+    shape : sequence of int
+        Shape of one input, without the batch; not needed for a matrix.
+    iterations : int
+        Number of steps.
+    generator : torch.Generator or None
+        Of the random start; None uses a fixed seed.
+    like : Tensor or None
+        Gives the dtype and device of the start. Default: those of the matrix or of the module's parameters. A module of
+        complex vectors needs a complex one.
 
-    Raises ValueError when a map comes without a shape.
+    Returns
+    -------
+    Tensor
+        A number without a graph, float64.
+
+    Raises
+    ------
+    ValueError
+        For a map without a shape.
+
+    Notes
+    -----
+    From a random start the error decreases like (σ₂/σ₁)^{2k}; a start orthogonal to v₁ never finds σ₁.
     """
     if isinstance(linear, Tensor):
         matrix = linear.detach().to(torch.complex128 if linear.is_complex() else torch.float64)

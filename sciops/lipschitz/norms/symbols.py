@@ -58,15 +58,16 @@ def torus_norm(weight: Tensor, torus: Sequence[int], dilation: Sequence[int], **
     sizes = [n // 2 + 1 if half and axis == len(torus) - 1 else n for axis, n in enumerate(torus)]
     count = math.prod(sizes)
     at_once = max(1, _ENTRIES // max(1, math.prod(rows.shape[1:])))
-    lower, upper, best, where = None, None, -1.0, 0
+    lower = upper = double.new_full((), -1.0, dtype=torch.float64)
+    where = 0
     with torch.no_grad():
         for start in range(0, count, at_once):
             chunk = torch.arange(start, min(start + at_once, count), device=weight.device)
             bracket = dense_norm(symbol(rows, chunk, sizes, torus, kernel, dilation), **how)
-            if float(bracket.upper.max()) > best:
-                best, upper = float(bracket.upper.max()), bracket.upper.max()
+            if bool(bracket.upper.max() > upper):
+                upper = bracket.upper.max()
                 where = start + int(bracket.upper.amax(-1).argmax())
-            lower = bracket.lower.max() if lower is None else torch.maximum(lower, bracket.lower.max())
+            lower = torch.maximum(lower, bracket.lower.max())
     # what the sums of the symbol lost, entry by entry
     loss = (len(rows) + 40) * 2.3e-16 * frobenius(double.detach().abs().flatten(3).sum(-1)).max()
     lower, upper = (lower - loss).clamp_min(0), upper + loss
@@ -79,7 +80,7 @@ def torus_norm(weight: Tensor, torus: Sequence[int], dilation: Sequence[int], **
 
 def symbol(rows: Tensor, chunk: Tensor, sizes, torus, kernel, dilation) -> Tensor:
     """(frequencies, groups, out, in), complex128; whole turns are taken out of the angles as integers."""
-    frequency = []
+    frequency: list[Tensor] = []
     for n in reversed(sizes):
         frequency.insert(0, chunk % n)
         chunk = chunk // n

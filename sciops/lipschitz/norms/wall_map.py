@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.bases import functions
+from sciops.bases import Kind, functions
 from sciops.grids import Grid
 from sciops.lipschitz.norms.block_map import largest
 from sciops.lipschitz.norms.bracket import Bracket
@@ -86,7 +86,7 @@ def of_walls(
     )
 
 
-def _tables(grid: Grid, kind: str, modes: Sequence[int], which: int) -> list[np.ndarray]:
+def _tables(grid: Grid, kind: Kind, modes: Sequence[int], which: int) -> list[np.ndarray]:
     if which == 1:  # the functions at the points, on any grid
         return [functions(kind, s, k) for s, k in zip(grid.fractions(), modes)]
     tables = _walls.wall_tables(grid, kind, tuple(modes), torch.float64, torch.device("cpu"))

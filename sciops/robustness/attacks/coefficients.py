@@ -10,6 +10,7 @@ from torch import Tensor
 from sciops.grids import Grid, check_on_grid
 from sciops.robustness.attacks.fields import Attack, pgd
 from sciops.robustness.attacks.objectives import Objective
+from sciops.robustness.field_norm import per_sample
 from sciops.robustness.smoothing.noise import GaussianFieldNoise
 
 __all__ = ["coefficient_attack"]
@@ -58,7 +59,7 @@ def coefficient_attack(
             return delta
         room = (wide - lower) / (-delta).clamp_min(torch.finfo(torch.float64).tiny)
         share = torch.where(delta < 0, room, torch.inf).flatten(1).amin(1).clamp(max=1.0)
-        return delta * share.reshape(-1, *(1,) * (delta.ndim - 1))
+        return delta * per_sample(share, delta)
 
     def shifted(z: Tensor) -> Tensor:
         x = (wide + field(z)).to(latent.dtype)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from sciops.grids import Grid, check_on_grid
-from sciops.robustness.attacks.objectives import Objective
+from sciops.robustness.attacks.objectives import Objective, check_values, value_and_gradient
 from sciops.robustness.attacks.projection import project_l2, project_linf
-from sciops.robustness.checks import check_whole
-from sciops.robustness.field_norm import field_norm, weights_like
+from sciops.robustness.checks import check_choice, check_positive, check_whole
+from sciops.robustness.field_norm import field_norm, per_sample, unit, weights_like
 from sciops.robustness.smoothing.noise import Noise, WhiteNoise
 
 __all__ = ["Attack", "pgd", "random_perturbations"]
@@ -78,11 +78,11 @@ def pgd(
     check_whole(0, restarts=restarts)
     if restarts + len(starts) < 1:
         raise ValueError(f"steps={steps}, restarts={restarts}: expected at least one step from at least one start")
-    if step is not None and not 0 < step < float("inf"):
-        raise ValueError(f"step={step}: expected a positive number, or None for a step that adapts")
+    if step is not None:
+        check_positive(step=step)
     ball = _Ball(a, grid, epsilon, norm, lower, upper)
-    column = (-1, *(1,) * (a.ndim - 1))
-    history, best = [], None
+    history: list[Tensor] = []
+    best: Any = None
     begins = [ball.direction(r, seed, start_noise) for r in range(restarts)]
     for begin in [*begins, *(s.double().to(a.device) for s in starts)]:
         delta = ball.project(begin)
@@ -90,13 +90,13 @@ def pgd(
         best, values = ball.better(best, x, value), [value]
         eta = ball.epsilon * (1.0 if step is None else step)
         for _ in range(steps):
-            trial = ball.project(delta + eta.reshape(column) * ascent)
+            trial = ball.project(delta + per_sample(eta, delta) * ascent)
             x, new, direction = ball.climb(objective, trial)
             best = ball.better(best, x, new)
             wins = torch.ones_like(new, dtype=torch.bool) if step is not None else new > value
             if step is None:
                 eta = torch.where(wins, (1.5 * eta).minimum(2 * ball.epsilon), 0.5 * eta)
-            take = wins.reshape(column)
+            take = per_sample(wins, delta)
             delta, ascent = torch.where(take, trial, delta), torch.where(take, direction, ascent)
             value = torch.where(wins, new, value)
             values.append(value)
@@ -124,12 +124,13 @@ def random_perturbations(
     """
     check_whole(samples=samples)
     ball = _Ball(a, grid, epsilon, norm, lower, upper)
-    values, best = [], None
+    values: list[Tensor] = []
+    best: Any = None
     with torch.no_grad():
         for i in range(samples):
             x = ball.shifted(ball.project(ball.direction(i, seed, noise)))
             value = objective(x)
-            _check_finite(value)
+            check_values(value)
             values.append(value.double())
             best = ball.better(best, x, values[-1])
     return ball.attack(best, torch.stack(values))
@@ -139,8 +140,7 @@ class _Ball:
     """{‖δ‖ ≤ ε, lower ≤ a + δ ≤ upper}, its projection and its steepest directions."""
 
     def __init__(self, a: Tensor, grid: Grid | None, epsilon: Any, norm: str, lower: Any, upper: Any) -> None:
-        if norm not in ("l2", "linf"):
-            raise ValueError(f"norm={norm!r}: expected 'l2' or 'linf'")
+        check_choice(("l2", "linf"), norm=norm)
         if not a.is_floating_point():
             raise TypeError(f"a has dtype {a.dtype}; expected floating point")
         if grid is not None:
@@ -183,19 +183,13 @@ class _Ball:
         """The direction of length 1 in which the objective grows fastest; 0 where the gradient vanishes."""
         if self.norm == "linf":
             return gradient.sign()
-        if self.weights is not None:
-            gradient = gradient / self.weights
-        size = field_norm(gradient, self.grid).reshape(-1, *(1,) * (gradient.ndim - 1))
-        return gradient / torch.where(size > 0, size, 1.0)
+        return unit(gradient if self.weights is None else gradient / self.weights, self.grid)
 
     def climb(self, objective: Objective, delta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """a + δ, the objective there and its steepest direction."""
-        x = self.shifted(delta).requires_grad_(True)
-        with torch.enable_grad():
-            value = objective(x)
-            _check_finite(value)
-            (gradient,) = torch.autograd.grad(value.sum(), x)
-        return x.detach(), value.detach().double(), self.steepest(gradient.double())
+        x = self.shifted(delta)
+        value, gradient = value_and_gradient(objective, x)
+        return x, value, self.steepest(gradient.double())
 
     def direction(self, index: int, seed: int, noise: Noise | None) -> Tensor:
         """The index-th random δ on the sphere."""
@@ -204,14 +198,14 @@ class _Ball:
         noise = WhiteNoise(1.0) if noise is None else noise
         xi = noise.draw(grid, count, seed=seed, first=index * count).to(self.a.device).reshape(self.a.shape)
         if self.norm == "linf":
-            return xi.sign() * self.epsilon.reshape(-1, *(1,) * (xi.ndim - 1))
-        return xi * (self.epsilon / self.size(xi)).reshape(-1, *(1,) * (xi.ndim - 1))
+            return xi.sign() * per_sample(self.epsilon, xi)
+        return xi * per_sample(self.epsilon / self.size(xi), xi)
 
     def better(self, best: tuple[Tensor, Tensor] | None, x: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         if best is None:
             return x, value
         wins = value > best[1]
-        return torch.where(wins.reshape(-1, *(1,) * (x.ndim - 1)), x, best[0]), torch.where(wins, value, best[1])
+        return torch.where(per_sample(wins, x), x, best[0]), torch.where(wins, value, best[1])
 
     def attack(self, best: tuple[Tensor, Tensor], history: Tensor) -> Attack:
         delta = best[0].double() - self.wide
@@ -221,10 +215,3 @@ class _Ball:
         if bool((size > self.epsilon * (1 + _ROUNDING) + slack).any()):
             raise ArithmeticError("the perturbation is longer than epsilon")
         return Attack(delta, best[1], size, history)
-
-
-def _check_finite(value: Tensor) -> None:
-    if value.ndim != 1:
-        raise ValueError(f"the objective returned shape {tuple(value.shape)}; expected one number a sample, (batch,)")
-    if not bool(value.isfinite().all()):
-        raise ValueError("the objective is not finite: check the operator on this input")

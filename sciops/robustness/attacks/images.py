@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from sciops.models.apply import evaluating
 from sciops.robustness.attacks.fields import Norm, pgd
-from sciops.robustness.checks import check_images, check_labels, check_whole
+from sciops.robustness.checks import check_choice, check_images, check_labels, check_whole
+from sciops.robustness.field_norm import per_sample
 
 __all__ = ["ImageAttack", "autoattack", "foolbox_attack", "image_pgd", "robust_accuracy"]
 
@@ -64,9 +65,7 @@ def image_pgd(
 
     Raises ValueError for numbers out of range, images outside the bounds and labels that are none of the classifier's.
     """
-    if loss not in ("cross_entropy", "margin"):
-        raise ValueError(f"loss={loss!r}: expected 'cross_entropy' or 'margin'")
-
+    check_choice(get_args(Loss), loss=loss)
     check_images(x, y, epsilon, norm, bounds)
     y = y.long()
 
@@ -124,12 +123,10 @@ def foolbox_attack(
     }
     prefix = {"l2": "L2", "linf": "Linf"}[norm]
     if isinstance(attack, str):
-        if attack not in names:
-            raise ValueError(f"attack={attack!r}: expected one of {tuple(names)}, or a foolbox attack")
-        name = names[attack]
-        kind = getattr(foolbox.attacks, prefix + name, None)
+        check_choice(tuple(names), attack=attack)
+        kind = getattr(foolbox.attacks, prefix + names[attack], None)
         if kind is None:
-            raise ValueError(f"attack={attack!r}: foolbox has no {prefix + name}")
+            raise ValueError(f"attack={attack!r}: foolbox has no {prefix + names[attack]}")
         attack = kind(**options)
     with evaluating(classifier), torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -213,7 +210,7 @@ def _attack(
     allowed = size <= epsilon * (1 + _ROUNDING) + 8 * rounding * math.sqrt(delta.shape[1])
     slack = 8 * rounding * max(map(abs, bounds))
     allowed &= ((images >= bounds[0] - slack) & (images <= bounds[1] + slack)).flatten(1).all(1)
-    images = torch.where(allowed.reshape(-1, *(1,) * (x.ndim - 1)), images, x).clamp(*bounds)
+    images = torch.where(per_sample(allowed, x), images, x).clamp(*bounds)
     with torch.no_grad():
         logits, clean = classifier(images), classifier(x)
     if bool(logits.isnan().any() or clean.isnan().any()):
@@ -222,7 +219,7 @@ def _attack(
         )
     already, fooled = clean.argmax(1) != y, allowed & (logits.argmax(1) != y)
     unchanged = ~allowed | (already & ~fooled)
-    images = torch.where(unchanged.reshape(-1, *(1,) * (x.ndim - 1)), x, images)
+    images = torch.where(per_sample(unchanged, x), x, images)
     return ImageAttack(images, fooled | already, torch.where(unchanged, 0.0, size))
 
 

@@ -18,6 +18,27 @@ __all__ = ["Objective", "distance_to", "distance_to_solver", "self_difference"]
 Objective = Callable[[Tensor], Tensor]
 
 
+def value_and_gradient(objective: Objective, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The objective in float64, (batch,), and its gradient, like x.
+
+    Raises ValueError as `check_values` does.
+    """
+    x = x.detach().requires_grad_(True)
+    with torch.enable_grad():
+        value = objective(x)
+        check_values(value)
+        (gradient,) = torch.autograd.grad(value.sum(), x)
+    return value.detach().double(), gradient
+
+
+def check_values(value: Tensor) -> None:
+    """Raises ValueError unless an objective returned one finite number a sample."""
+    if value.ndim != 1:
+        raise ValueError(f"the objective returned shape {tuple(value.shape)}; expected one number a sample, (batch,)")
+    if not bool(value.isfinite().all()):
+        raise ValueError("the objective is not finite: check the operator on this input")
+
+
 def self_difference(operator: Callable[[Tensor], Tensor], a: Tensor, target: Grid | None) -> Objective:
     """x ↦ ‖G(x) − G(a)‖_h: what a Lipschitz certificate bounds. Its gradient at x = a is 0.
 

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sciops.grids import Grid, check_on_grid
-from sciops.robustness.attacks.fields import Attack, _check_finite
-from sciops.robustness.attacks.objectives import Objective
+from sciops.robustness.attacks.fields import Attack
+from sciops.robustness.attacks.objectives import Objective, value_and_gradient
 from sciops.robustness.checks import check_whole
 from sciops.robustness.field_norm import field_norm, weights_like
 
@@ -56,12 +56,8 @@ def phase_flip_attack(
     allowed = (_at_interface(a, grid) if interface_only else torch.ones_like(a, dtype=torch.bool)).flatten(1)
 
     def evaluate(flipped: Tensor) -> tuple[Tensor, Tensor]:
-        x = torch.where(flipped.reshape(a.shape), other, a).requires_grad_(True)
-        with torch.enable_grad():
-            value = objective(x)
-        _check_finite(value)
-        (gradient,) = torch.autograd.grad(value.sum(), x)
-        return value.detach().double(), ((other - a) * gradient).flatten(1).double()
+        value, gradient = value_and_gradient(objective, torch.where(flipped.reshape(a.shape), other, a))
+        return value, ((other - a) * gradient).flatten(1).double()
 
     current = torch.zeros_like(allowed)
     value, promise = evaluate(current)
@@ -113,9 +109,7 @@ def _exchanged(
 def _first_promise(objective: Objective, a: Tensor, other: Tensor, grid: Grid) -> Tensor:
     """Gradient a little way from a, along the flip of every second point."""
     pattern = torch.as_tensor(sum(torch.meshgrid(*map(torch.arange, grid.shape), indexing="ij")) % 2, device=a.device)
-    x = (a + 1e-3 * pattern.to(a) * (other - a)).requires_grad_(True)
-    with torch.enable_grad():
-        (gradient,) = torch.autograd.grad(objective(x).sum(), x)
+    _, gradient = value_and_gradient(objective, a + 1e-3 * pattern.to(a) * (other - a))
     return ((other - a) * gradient).flatten(1).double()
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from sciops._scale import norm_of
+from sciops.robustness.field_norm import per_sample
 
 _BISECTIONS = 80
 
@@ -21,7 +22,6 @@ def project_l2(
     y (batch, ...), epsilon (batch,), weights broadcast against a sample
     """
     root = 1.0 if weights is None else weights.sqrt()
-    column = (-1, *(1,) * (y.ndim - 1))
 
     def norm(v: Tensor) -> Tensor:
         return norm_of((v * root).flatten(1), 1)
@@ -29,12 +29,12 @@ def project_l2(
     size = norm(y)
     low = torch.where(size > epsilon, epsilon / size.clamp_min(torch.finfo(y.dtype).tiny), torch.ones_like(size))
     if lower is None and upper is None:
-        return y * low.reshape(column)
+        return y * per_sample(low, y)
 
     def clipped(s: Tensor) -> Tensor:
-        return (y * s.reshape(column)).clamp(lower, upper)
+        return torch.clamp(y * per_sample(s, y), lower, upper)
 
-    radial = y * low.reshape(column)
+    radial = y * per_sample(low, y)
     boxed = clipped(low)
     if torch.equal(radial, boxed):
         return radial
@@ -50,6 +50,6 @@ def project_l2(
 
 def project_linf(y: Tensor, epsilon: Tensor, lower: Tensor | None = None, upper: Tensor | None = None) -> Tensor:
     """The nearest δ with |δ_j| ≤ ε and lower ≤ δ ≤ upper, in every norm at once: both sets are boxes around 0."""
-    bound = epsilon.reshape(-1, *(1,) * (y.ndim - 1))
+    bound = per_sample(epsilon, y)
     y = torch.minimum(torch.maximum(y, -bound), bound)
     return y if lower is None and upper is None else y.clamp(lower, upper)

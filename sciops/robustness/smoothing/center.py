@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from sciops._scale import widened
 from sciops.grids import Grid
+from sciops.robustness.checks import check_choice, check_whole
 from sciops.robustness.field_norm import field_norm
 from sciops.robustness.smoothing.noise import Noise
 from sciops.robustness.smoothing.noisy_fields import batch_of_fields, check_smoothing, noisy_outputs
@@ -78,8 +80,8 @@ def smooth_centers(
 
     Raises ValueError when n is too small for any field to pass: Δ₁ ≥ slack. Source: arXiv:2102.09701.
     """
-    check_smoothing(radius=0.0, samples=samples, alpha=alpha)
-    check_smoothing(radius=0.0, samples=candidates)
+    check_smoothing(samples=samples, alpha=alpha)
+    check_whole(candidates=candidates)
     _check_slack(slack)
     doubt = math.sqrt(math.log(2 / alpha) / (2 * samples))
     if doubt >= slack:
@@ -88,22 +90,16 @@ def smooth_centers(
     fields, restore = batch_of_fields(a, grid)
     distance = metric or _l2(grid if target is None else target)
     total = candidates + 2 * samples
+    draw = partial(noisy_outputs, operator, grid=grid, noise=noise, seed=seed, batch_size=batch_size)
     centers, radii, shares = [], [], []
     for i, field in enumerate(fields):
-        start = i * total
-
-        def outputs(first: int, count: int, field: Tensor = field, start: int = start):
-            return noisy_outputs(
-                operator, field, grid, noise, count, seed=seed, first=start + first, batch_size=batch_size
-            )
-
-        proposals = torch.cat(list(outputs(0, candidates)))
-        columns = [torch.stack([distance(y, c) for c in proposals]) for y in outputs(candidates, samples)]
+        start = i * total + candidates
+        proposals = torch.cat(list(draw(field, candidates, first=i * total)))
+        columns = [torch.stack([distance(y, c) for c in proposals]) for y in draw(field, samples, first=start)]
         distances = torch.cat(columns, 1).sort(1).values[:, (samples + 1) // 2 - 1]
         best = int(distances.argmin())
-        inside = sum(
-            int((distance(y, proposals[best]) <= distances[best]).sum()) for y in outputs(total - samples, samples)
-        )
+        fresh = draw(field, samples, first=start + samples)
+        inside = sum(int((distance(y, proposals[best]) <= distances[best]).sum()) for y in fresh)
         centers.append(proposals[best])
         radii.append(distances[best])
         shares.append(inside / samples)
@@ -149,8 +145,7 @@ def certify_centers(
     """
     check_smoothing(radius=radius, samples=samples, alpha=alpha)
     _check_slack(slack)
-    if interval not in ("exact", "hoeffding"):
-        raise ValueError(f"interval={interval!r}: expected 'exact' or 'hoeffding'")
+    check_choice(("exact", "hoeffding"), interval=interval)
     fields, restore = batch_of_fields(a, grid)
     distance = metric or _l2(grid if target is None else target)
     q = shifted(0.5 + slack, radius)
@@ -160,15 +155,14 @@ def certify_centers(
         index = min(math.ceil((q + math.sqrt(math.log(1 / alpha) / (2 * samples))) * samples), samples + 1)
     if len(centers.center) != len(fields):
         raise ValueError(f"{len(centers.center)} centers for {len(fields)} fields: expected those of the same fields")
+    draw = partial(noisy_outputs, operator, grid=grid, noise=noise, seed=seed, batch_size=batch_size)
     epsilon = torch.full((len(fields),), torch.inf, dtype=fields.dtype, device=fields.device)
     abstained = torch.as_tensor(centers.abstained)
     middle = torch.as_tensor(centers.center, dtype=fields.dtype, device=fields.device)
     for i, field in enumerate(fields):
         if bool(abstained[i]) or index > samples:
             continue
-        outputs = noisy_outputs(
-            operator, field, grid, noise, samples, seed=seed, first=_STREAM + i * samples, batch_size=batch_size
-        )
+        outputs = draw(field, samples, first=_STREAM + i * samples)
         distances = torch.cat([distance(y, middle[i]) for y in outputs])
         epsilon[i] = (1 + _BETA) * distances.kthvalue(index).values
     return CenterCertificate(restore(epsilon), q, index)

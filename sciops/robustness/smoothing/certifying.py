@@ -11,7 +11,7 @@ from torch import Tensor
 from sciops.robustness.smoothing.certificate import ABSTAIN, Certificate, Interval
 from sciops.robustness.smoothing.counts import count_bounds, partition_for
 from sciops.robustness.smoothing.noisy_outputs import NoisyOutputs
-from sciops.robustness.smoothing.partitioning import Partition, bucket_bounds
+from sciops.robustness.smoothing.partitioning import Partition, bucket_bounds, expected_bounds
 from sciops.robustness.smoothing.radii import Radius, cohen_radius, paper_radius
 from sciops.robustness.smoothing.simplex_maps import SimplexMap, soft_radius
 from sciops.robustness.smoothing.votes import Tally
@@ -37,15 +37,14 @@ def certify_group(source: NoisyOutputs, x: Tensor, plan: Plan) -> Certificate:
     """The certificates of a group of inputs: choices on their selection samples, bounds on fresh ones."""
     inputs = len(x)
     everyone = list(range(inputs))
-    selecting, estimating, drawing = source.streams(inputs, x.device, 3)
+    selecting, estimating, drawing = source.streams(inputs, 3)
     outputs = torch.cat([out for _, out in source.blocks(x, selecting, plan.selection_samples, everyone)], 1)
     classes = outputs.shape[-1]
     selected = Tally(plan.simplex, inputs, classes, x.device, drawing=drawing)
     selected.add(everyone, outputs)
-    partition = _partition_of(plan, selected)
-    pooled = partition.pooled_classes()
-    bernstein = _bernstein(plan, selected, partition, pooled, outputs)
-    tally = Tally(plan.simplex, inputs, classes, x.device, drawing=drawing, pooled=pooled)
+    partition = partition_for(plan.interval, selected.sums(), plan.samples, plan.alpha)
+    bernstein = _bernstein(plan, selected, partition, outputs)
+    tally = Tally(plan.simplex, inputs, classes, x.device, drawing=drawing, pooled=partition.pooled_classes())
     candidate = partition.order[:, 0]
     uniform = np.array([float(torch.rand(1, generator=g, device=g.device, dtype=torch.float64)) for g in drawing])
     active = list(everyone)
@@ -74,21 +73,11 @@ def certify_group(source: NoisyOutputs, x: Tensor, plan: Plan) -> Certificate:
     )
 
 
-def _partition_of(plan: Plan, selected: Tally) -> Partition:
-    return partition_for(plan.interval, selected.sums(), plan.samples, plan.alpha)
-
-
-def _bernstein(plan: Plan, selected: Tally, partition: Partition, pooled: np.ndarray, outputs: Tensor) -> np.ndarray:
+def _bernstein(plan: Plan, selected: Tally, partition: Partition, outputs: Tensor) -> np.ndarray:
     """Which inputs get empirical Bernstein: all, none, or those to which the selection sample promises more by it."""
-    inputs = len(partition.order)
     if plan.interval != "auto" or not selected.soft:
-        return np.full(inputs, plan.interval == "empirical_bernstein")
-    grow = plan.samples / plan.selection_samples
-    mask = torch.from_numpy(pooled).to(outputs.device)[:, None]
-    rest = (plan.simplex(outputs) * mask).sum(-1).square().sum(1).cpu().numpy()
-    shared = (partition, np.minimum(grow * selected.sums(), plan.samples), plan.samples, plan.alpha)
-    by_counts = bucket_bounds(*shared)
-    by_sums = bucket_bounds(*shared, squares=grow * selected.squares(), pooled_squares=grow * rest)
+        return np.full(len(partition.order), plan.interval == "empirical_bernstein")
+    by_counts, by_sums = expected_bounds(partition, plan.simplex(outputs), plan.samples, plan.alpha)
     return cohen_radius(*by_sums, sigma=1.0) > cohen_radius(*by_counts, sigma=1.0)
 
 

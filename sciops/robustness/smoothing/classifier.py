@@ -16,13 +16,12 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
-from sciops.robustness.checks import check_certified, check_whole
+from sciops.robustness.checks import check_certified, check_choice, check_whole
 from sciops.robustness.smoothing.certificate import ABSTAIN, Certificate, Interval, Prediction, joined
 from sciops.robustness.smoothing.certifying import Plan, certify_group
 from sciops.robustness.smoothing.map_choice import choose_map
-from sciops.robustness.smoothing.noisy_outputs import NoisyOutputs, rows_at_a_time
+from sciops.robustness.smoothing.noisy_outputs import NoisyOutputs
 from sciops.robustness.smoothing.radii import Radius
 from sciops.robustness.smoothing.simplex_maps import SimplexMap
 from sciops.robustness.smoothing.votes import Tally
@@ -73,38 +72,37 @@ def certify(
     """
     check_certified(x, sigma, samples, alpha, batch_size)
     check_whole(selection_samples=selection_samples)
-    if interval not in get_args(Interval):
-        raise ValueError(f"interval={interval!r}: expected one of {', '.join(get_args(Interval))}")
-    if radius not in get_args(Radius):
-        raise ValueError(f"radius={radius!r}: expected one of {', '.join(get_args(Radius))}")
+    check_choice(get_args(Interval), interval=interval)
+    check_choice(get_args(Radius), radius=radius)
     if target is not None and (interval != "sequence" or not target > 0):
         raise ValueError(f"target={target} with interval={interval!r}: expected a radius > 0 and interval='sequence'")
     if not isinstance(simplex, SimplexMap) and simplex not in ("argmax", "probabilities", "choose"):
         raise ValueError(f"simplex={simplex!r}: expected a SimplexMap, 'argmax', 'probabilities' or 'choose'")
     if not lipschitz > 0:
         raise ValueError(f"lipschitz={lipschitz}: expected a bound above 0, or inf where none is known")
-    if (held_out is not None) != (simplex == "choose"):
-        raise ValueError(
-            "simplex='choose' needs held_out, inputs that are not certified, to choose one map for all of x: pass "
-            "held_out=x_validation, or a map by its name"
-            if held_out is None
-            else f"held_out with simplex={simplex!r}: expected simplex='choose', which takes its one map from them"
-        )
     if simplex == "choose":
-        fitted = {"sigma": sigma, "samples": samples, "alpha": alpha, "selection_samples": selection_samples}
-        simplex = choose_map(classifier, held_out, **fitted, lipschitz=lipschitz, batch_size=batch_size)
+        if held_out is None:
+            raise ValueError(
+                "simplex='choose' needs held_out, inputs that are not certified, to choose one map for all of x: pass "
+                "held_out=x_validation, or a map by its name"
+            )
+        simplex = choose_map(
+            classifier,
+            held_out,
+            sigma=sigma,
+            samples=samples,
+            alpha=alpha,
+            selection_samples=selection_samples,
+            lipschitz=lipschitz,
+            batch_size=batch_size,
+        )
+    elif held_out is not None:
+        raise ValueError(f"held_out with simplex={simplex!r}: expected simplex='choose', which chooses a map by them")
     elif isinstance(simplex, str):
         simplex = SimplexMap(simplex)
     plan = Plan(sigma, samples, alpha, interval, selection_samples, simplex, lipschitz, radius, target)
-    source = NoisyOutputs(classifier, sigma, batch_size or rows_at_a_time(x), generator)
-    parts = []
-    with tqdm(total=len(x), unit="input", desc="certifying", disable=None if progress else True, leave=False) as bar:
-        step = source.group(x, samples)
-        for first in range(0, len(x), step):
-            some = x[first : first + step]
-            parts.append(certify_group(source, some, plan))
-            bar.update(len(some))
-    return joined(parts)
+    source = NoisyOutputs(classifier, x, sigma=sigma, batch_size=batch_size, generator=generator)
+    return joined([certify_group(source, some, plan) for some in source.groups(samples, "certifying", progress)])
 
 
 def predict(
@@ -132,18 +130,16 @@ def predict(
     if not isinstance(simplex, SimplexMap) and simplex not in ("argmax", "probabilities"):
         raise ValueError(f"simplex={simplex!r}: expected a SimplexMap, 'argmax' or 'probabilities'")
     simplex = simplex if isinstance(simplex, SimplexMap) else SimplexMap(simplex)
-    source = NoisyOutputs(classifier, sigma, batch_size or rows_at_a_time(x), generator)
-    counted = []
-    step = source.group(x, samples)
-    for first in tqdm(range(0, len(x), step), unit="batch", desc="predicting", disable=None if progress else True):
-        some = x[first : first + step]
-        voting, drawing = source.streams(len(some), x.device, 2)
-        tally = None
-        for now, outputs in source.blocks(some, voting, samples, list(range(len(some)))):
-            tally = tally or Tally(simplex, len(some), outputs.shape[-1], x.device, drawing=drawing)
-            tally.add(now, outputs)
-        counted.append(tally.counts)
-    counts = torch.cat(counted)
+    source = NoisyOutputs(classifier, x, sigma=sigma, batch_size=batch_size, generator=generator)
+    tallies = []
+    for some in source.groups(samples, "predicting", progress):
+        voting, drawing = source.streams(len(some), 2)
+        everyone = list(range(len(some)))
+        for number, (_, outputs) in enumerate(source.blocks(some, voting, samples, everyone)):
+            if not number:
+                tallies.append(Tally(simplex, len(some), outputs.shape[-1], x.device, drawing=drawing))
+            tallies[-1].add(everyone, outputs)
+    counts = torch.cat([tally.counts for tally in tallies])
     top = counts.topk(2, -1).values.cpu().numpy().astype(np.float64)
     # P(Binomial(k₁ + k₂, ½) ≥ k₁), doubled: the two tails are alike
     p_value = np.minimum(1.0, 2 * special.betainc(top[:, 0], top[:, 1] + 1, 0.5))

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from sciops.robustness.checks import check_choice
 from sciops.robustness.smoothing.certificate import Interval
 from sciops.robustness.smoothing.partitioning import (
     Partition,
@@ -40,16 +41,17 @@ def bounds_from_counts(
     Raises ValueError for shapes that differ, counts that are not whole numbers (sums of soft outputs are none), an
     unknown interval, and for "randomized" without an rng.
     """
-    if interval not in get_args(Interval):
-        raise ValueError(f"interval={interval!r}: expected one of {', '.join(get_args(Interval))}")
+    check_choice(get_args(Interval), interval=interval)
     selection, counts = np.asarray(selection, dtype=np.float64), np.asarray(counts, dtype=np.float64)
     if selection.shape != counts.shape or counts.ndim != 2:
         raise ValueError(f"selection {selection.shape} and counts {counts.shape}: expected one shape (inputs, classes)")
     if not ((counts >= 0) & (counts == np.rint(counts)) & np.isfinite(counts)).all():
         raise ValueError("counts that are not whole numbers of at least 0: expected votes, not sums or shares")
-    if interval == "randomized" and rng is None:
-        raise ValueError("interval='randomized' draws: pass rng=np.random.default_rng(seed)")
-    uniform = rng.uniform(size=len(counts)) if interval == "randomized" else None
+    uniform = None
+    if interval == "randomized":
+        if rng is None:
+            raise ValueError("interval='randomized' draws: pass rng=np.random.default_rng(seed)")
+        uniform = rng.uniform(size=len(counts))
     n = counts.sum(1)
     partition = partition_for(interval, selection, float(n.max()), alpha)
     if interval == "empirical_bernstein":

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from sciops.robustness.checks import check_certified, check_whole
-from sciops.robustness.smoothing.noisy_outputs import NoisyOutputs, rows_at_a_time
-from sciops.robustness.smoothing.partitioning import bucket_bounds, choose_partition
+from sciops.robustness.smoothing.noisy_outputs import NoisyOutputs
+from sciops.robustness.smoothing.partitioning import choose_partition, expected_bounds
 from sciops.robustness.smoothing.simplex_maps import SimplexMap, default_maps, soft_radius
 
 _SEED = 0x5EED_0F_7E_C401CE  # the choice is a function of its arguments; no certificate draws from this seed by habit
@@ -61,11 +61,10 @@ def choose_map(
     if not candidates:
         raise ValueError("maps is empty: expected at least one SimplexMap, or None for the default ones")
     generator = torch.Generator().manual_seed(_SEED)
-    source = NoisyOutputs(classifier, sigma, batch_size or rows_at_a_time(held_out), generator)
+    source = NoisyOutputs(classifier, held_out, sigma=sigma, batch_size=batch_size, generator=generator)
     total = np.zeros(len(candidates))
-    for i in range(len(held_out)):
-        one = held_out[i : i + 1]
-        (stream,) = source.streams(1, held_out.device, 1)
+    for one in held_out.split(1):
+        (stream,) = source.streams(1, 1)
         outputs = torch.cat([out[0] for _, out in source.blocks(one, stream, selection_samples, [0])])
         total += expected_radii(outputs, candidates, sigma=sigma, samples=samples, alpha=alpha, lipschitz=lipschitz)
     return candidates[int(total.argmax())] if total.max() > 0 else SimplexMap()
@@ -85,18 +84,11 @@ def expected_radii(
     Bounds are those of `samples` samples that are like the n₀: empirical Bernstein's, for argmax Clopper–Pearson's.
     0 for maps whose class is not that of the votes.
     """
-    drawn, classes = outputs.shape
+    classes = outputs.shape[1]
     soft = torch.stack([candidate(outputs) for candidate in maps])
     vote = int(SimplexMap()(outputs).sum(0).argmax())
     sums = soft.sum(1).cpu().numpy()
-    partition = choose_partition(sums, samples, alpha)
-    rest = torch.from_numpy(partition.pooled_classes()).to(soft)
-    pooled = (soft * rest[:, None]).sum(-1).square().sum(1).cpu().numpy()
-    squares = soft.square().sum(1).cpu().numpy()
-    grow = samples / drawn
-    expected = np.minimum(grow * sums, samples)
-    by_sums = bucket_bounds(partition, expected, samples, alpha, squares=grow * squares, pooled_squares=grow * pooled)
-    by_counts = bucket_bounds(partition, expected, samples, alpha)
+    by_counts, by_sums = expected_bounds(choose_partition(sums, samples, alpha), soft, samples, alpha)
     radii = np.zeros(len(maps))
     for i, candidate in enumerate(maps):
         if int(sums[i].argmax()) == vote:

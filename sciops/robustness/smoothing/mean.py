@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from sciops.grids import Grid
-from sciops.robustness.field_norm import field_norm
+from sciops.robustness.checks import check_positive, check_size
+from sciops.robustness.field_norm import field_norm, per_sample
 from sciops.robustness.smoothing.noise import Noise
 from sciops.robustness.smoothing.noisy_fields import batch_of_fields, check_smoothing, noisy_outputs
 
@@ -64,7 +66,7 @@ def mean_sampling_error(bound: float, samples: int, alpha: float) -> float:
     The expected distance is at most B/√N; McDiarmid's inequality with differences 2B/N bounds the rest.
     """
     _check(bound, None)
-    check_smoothing(radius=0.0, samples=samples, alpha=alpha)
+    check_smoothing(samples=samples, alpha=alpha)
     return bound / math.sqrt(samples) * (1 + math.sqrt(2 * math.log(1 / alpha)))
 
 
@@ -96,17 +98,16 @@ def mean_smoothing(
     _check(bound, lipschitz)
     fields, restore = batch_of_fields(a, grid)
     target = grid if target is None else target
+    draw = partial(noisy_outputs, operator, grid=grid, noise=noise, seed=seed, batch_size=batch_size)
     means, shares = [], []
     for i, field in enumerate(fields):
-        total, clipped = 0.0, 0
-        for y in noisy_outputs(
-            operator, field, grid, noise, samples, seed=seed, first=i * samples, batch_size=batch_size
-        ):
+        total: Any = 0.0
+        clipped = 0
+        for y in draw(field, samples, first=i * samples):
             size = field_norm(y.double(), target)
             if not bool(size.isfinite().all()):
                 raise ValueError("the operator returned inf on a noisy field: no bound clips it; check it there")
-            factor = (bound / size.clamp_min(bound)).to(torch.float64)
-            total = total + (y.double() * factor.reshape(-1, *(1,) * (y.ndim - 1))).sum(0)
+            total = total + (y.double() * per_sample(bound / size.clamp_min(bound), y)).sum(0)
             clipped += int((size > bound).sum())
         means.append(total / samples)
         shares.append(clipped / samples)
@@ -119,7 +120,6 @@ def mean_smoothing(
 
 
 def _check(bound: float, lipschitz: float | None) -> None:
-    if not 0 < bound < math.inf:
-        raise ValueError(f"bound={bound}: expected the largest norm of an output, a positive number")
-    if lipschitz is not None and not 0 <= lipschitz < math.inf:
-        raise ValueError(f"lipschitz={lipschitz}: expected a finite constant of at least 0, or None")
+    check_positive(bound=bound)
+    if lipschitz is not None:
+        check_size(lipschitz=lipschitz)

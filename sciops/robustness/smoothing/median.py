@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -63,13 +64,9 @@ def median_smoothing(
     """
     check_smoothing(radius=radius, samples=samples, alpha=alpha, quantile=quantile)
     fields, restore = batch_of_fields(a, grid)
-    rows = []
-    for i, field in enumerate(fields):
-        outputs = noisy_outputs(
-            quantity, field, grid, noise, samples, seed=seed, first=i * samples, batch_size=batch_size
-        )
-        rows.append(torch.cat(list(outputs)).sort(0).values)
-    values = torch.stack(rows)  # (batch, samples) or (batch, samples, m)
+    draw = partial(noisy_outputs, quantity, grid=grid, noise=noise, seed=seed, batch_size=batch_size)
+    outputs = (draw(field, samples, first=i * samples) for i, field in enumerate(fields))
+    values = torch.stack([torch.cat(list(parts)).sort(0).values for parts in outputs])  # (batch, samples[, m])
     if values.ndim not in (2, 3):
         raise ValueError(
             f"quantity returned {tuple(values.shape[2:])} per sample; expected one number, or (m,) numbers"

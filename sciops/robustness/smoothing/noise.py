@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from torch import Tensor
 from sciops._arrays import as_tensor
 from sciops._scale import norm_of, widened
 from sciops.grids import Grid, check_on_grid
-from sciops.robustness.checks import check_whole
+from sciops.robustness.checks import check_choice, check_positive, check_size, check_whole
 from sciops.robustness.field_norm import field_norm
 from sciops.robustness.smoothing.eigenfunctions import (
     Boundary,
@@ -67,9 +67,8 @@ class WhiteNoise:
     scale: Literal["point", "field"] = "point"
 
     def __post_init__(self) -> None:
-        _check_positive(sigma=self.sigma)
-        if self.scale not in ("point", "field"):
-            raise ValueError(f"scale={self.scale!r}: expected 'point' or 'field'")
+        check_positive(sigma=self.sigma)
+        check_choice(("point", "field"), scale=self.scale)
 
     def draw(self, grid: Grid, samples: int, *, seed: int, first: int = 0) -> Tensor:
         """(samples, *grid) float64; sample i draws from ``SeedSequence(seed, spawn_key=(first + i,))``."""
@@ -118,15 +117,11 @@ class GaussianFieldNoise:
     boundary: Boundary | None = None
 
     def __post_init__(self) -> None:
-        _check_positive(sigma=self.sigma, tau=self.tau)
-        if not 0 <= self.smoothness < math.inf:
-            raise ValueError(
-                f"smoothness={self.smoothness}: expected a number of at least 0, more than d/2 for functions"
-            )
+        check_positive(sigma=self.sigma, tau=self.tau)
+        check_size(smoothness=self.smoothness)
         if self.modes is not None:
             check_whole(modes=self.modes)
-        if self.boundary not in (None, "neumann", "dirichlet", "periodic"):
-            raise ValueError(f"boundary={self.boundary!r}: expected 'neumann', 'dirichlet' or 'periodic'")
+        check_choice((None, *get_args(Boundary)), boundary=self.boundary)
 
     def draw(self, grid: Grid, samples: int, *, seed: int, first: int = 0) -> Tensor:
         """(samples, *grid) float64; sample i draws from ``SeedSequence(seed, spawn_key=(first + i,))``."""
@@ -172,9 +167,3 @@ class GaussianFieldNoise:
     def _law(self, grid: Grid) -> tuple[Eigenbasis, Tensor]:
         basis = eigenbasis(grid, self.modes, self.boundary or default_boundary(grid))
         return basis, torch.from_numpy(self.sigma * root_eigenvalues(basis, self.tau, self.smoothness))
-
-
-def _check_positive(**values: float) -> None:
-    for name, value in values.items():
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name}={value}: expected a positive number")

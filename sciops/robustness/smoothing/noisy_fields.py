@@ -1,4 +1,4 @@
-"""What a function does to noisy copies of one field, batch by batch."""
+"""Outputs of a function on noisy copies of one field, batch by batch."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from torch import Tensor
 
 from sciops._arrays import as_tensor
 from sciops.grids import Grid, check_on_grid
-from sciops.robustness.checks import check_evaluation_mode, check_level, check_whole
+from sciops.robustness.checks import check_evaluation_mode, check_level, check_size, check_whole
 from sciops.robustness.smoothing.noise import Noise
 
 
 def noisy_outputs(
     function: Callable[[Tensor], Tensor],
     field: Tensor,
-    grid: Grid,
-    noise: Noise,
     samples: int,
     *,
+    grid: Grid,
+    noise: Noise,
     seed: int,
     first: int = 0,
-    batch_size: int = 256,
+    batch_size: int,
 ) -> Iterator[Tensor]:
     """function(a + ξ_i) for i = first … first + samples − 1, without gradients.
 
@@ -46,7 +46,7 @@ def noisy_outputs(
 
 
 def batch_of_fields(a: Any, grid: Grid) -> tuple[Tensor, Callable[[Tensor], Any]]:
-    """a as a tensor (batch, channels, *grid), and the way back to its kind."""
+    """`a` as a tensor (batch, channels, *grid), and the function that converts results to the kind of `a`."""
     tensor, restore = as_tensor(a, "a")
     check_on_grid(tensor, grid, "a")
     if tensor.ndim != grid.ndim + 2:
@@ -56,9 +56,8 @@ def batch_of_fields(a: Any, grid: Grid) -> tuple[Tensor, Callable[[Tensor], Any]
     return tensor.detach(), restore
 
 
-def check_smoothing(*, radius: float, samples: int, **alphas: float) -> None:
+def check_smoothing(*, radius: float = 0.0, samples: int, **alphas: float) -> None:
     """Raises ValueError for a negative radius, no samples, or a probability outside (0, 1)."""
-    if not 0 <= radius < float("inf"):
-        raise ValueError(f"radius={radius}: expected a size in the noise's norm, 0 or more")
+    check_size(radius=radius)
     check_whole(samples=samples)
     check_level(**alphas)

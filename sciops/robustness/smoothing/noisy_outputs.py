@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
+from tqdm.auto import tqdm
 
 from sciops.robustness.checks import check_evaluation_mode
 
@@ -18,20 +19,29 @@ _REPEATED = 0.01  # of the largest output: what other batches and low-precision 
 class NoisyOutputs:
     """Each input has its own stream of noise, so that neither batch size nor the other inputs change its samples.
 
+    batch_size : rows given to the classifier at a time; None: 4096 small inputs, or 2²³ numbers
+
     Raises ValueError for a classifier in training mode, one whose outputs for the same rows differ between two
     calls (dropout, or rows that see each other), one that returns nan, and shapes other than (rows, classes).
     """
 
     def __init__(
-        self, classifier: Callable[[Tensor], Tensor], sigma: float, batch_size: int, generator: torch.Generator | None
+        self,
+        classifier: Callable[[Tensor], Tensor],
+        x: Tensor,
+        *,
+        sigma: float,
+        batch_size: int | None,
+        generator: torch.Generator | None,
     ) -> None:
         check_evaluation_mode(classifier, "the classifier")
-        self.classifier, self.sigma, self.batch_size, self.generator = classifier, sigma, batch_size, generator
+        self.classifier, self.x, self.sigma, self.generator = classifier, x, sigma, generator
+        self.batch_size = batch_size or max(1, min(4096, (1 << 23) // x[0].numel()))
         self._repeats = False
 
-    def streams(self, inputs: int, device: torch.device, each: int) -> list[list[torch.Generator]]:
+    def streams(self, inputs: int, each: int) -> list[list[torch.Generator]]:
         """`each` lists of one new generator an input, seeded input by input from the caller's, on its device or x's."""
-        place = self.generator.device if self.generator is not None else device
+        place = self.generator.device if self.generator is not None else self.x.device
         by_input = [[self._stream(place) for _ in range(each)] for _ in range(inputs)]
         return [[streams[j] for streams in by_input] for j in range(each)]
 
@@ -40,9 +50,12 @@ class NoisyOutputs:
         seed = int(torch.randint(1 << 62, (1,), generator=self.generator, device=at))
         return torch.Generator(device=place).manual_seed(seed)
 
-    def group(self, x: Tensor, samples: int) -> int:
-        """How many inputs fill a batch when each brings a block of samples."""
-        return max(1, self.batch_size // min(block_size(x), samples))
+    def groups(self, samples: int, desc: str, progress: bool) -> Iterator[Tensor]:
+        """x in parts whose inputs fill a batch when each brings a block of samples."""
+        with tqdm(total=len(self.x), unit="input", desc=desc, disable=None if progress else True, leave=False) as bar:
+            for some in self.x.split(max(1, self.batch_size // min(block_size(self.x), samples))):
+                yield some
+                bar.update(len(some))
 
     def blocks(
         self, x: Tensor, streams: Sequence[torch.Generator], samples: int, active: list[int]
@@ -97,8 +110,3 @@ class NoisyOutputs:
 def block_size(x: Tensor) -> int:
     """Samples drawn at a time: a function of the input's shape alone."""
     return max(1, min(_BLOCK_SAMPLES, _BLOCK_NUMBERS // max(1, x[0].numel())))
-
-
-def rows_at_a_time(x: Tensor) -> int:
-    """Rows given to a classifier where the caller names none: 4096 small inputs, or 2²³ numbers."""
-    return max(1, min(4096, (1 << 23) // x[0].numel()))

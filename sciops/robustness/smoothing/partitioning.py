@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from sciops.robustness.smoothing.partition_choice import best_shapes
 from sciops.robustness.statistics.intervals import (
@@ -140,6 +142,20 @@ def bucket_bounds(
             upper_rest = np.where(pool, pooled_total / n + spread, upper_rest)
     upper = np.maximum(np.where(single.any(1), upper_single, 0.0), np.where(rest.any(1), upper_rest, 0.0))
     return lower, np.minimum(upper, 1 - lower)
+
+
+def expected_bounds(
+    partition: Partition, soft: Tensor, samples: int, alpha: float
+) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """`bucket_bounds` by counts, and by sums, of `samples` samples that are like those given.
+
+    soft : (inputs, n₀, classes) outputs in the simplex
+    """
+    rest = torch.from_numpy(partition.pooled_classes()).to(soft)[:, None]
+    statistics = (soft.sum(1), soft.square().sum(1), (soft * rest).sum(-1).square().sum(1))
+    sums, squares, pooled = (samples / soft.shape[1] * value.cpu().numpy() for value in statistics)
+    shared = (partition, np.minimum(sums, samples), samples, alpha)
+    return bucket_bounds(*shared), bucket_bounds(*shared, squares=squares, pooled_squares=pooled)
 
 
 def _counts(selection: Any) -> np.ndarray:

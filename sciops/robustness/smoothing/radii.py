@@ -18,6 +18,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from sciops.robustness.checks import check_positive
+
 Radius = Literal["exact", "paper", "cohen"]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)  # to round-off for windows up to 1
@@ -166,7 +168,6 @@ def _probability(p: Any) -> np.ndarray:
 
 
 def _check(sigma: float, lipschitz: float) -> None:
-    if not 0 < sigma < math.inf:
-        raise ValueError(f"sigma={sigma}: expected a positive standard deviation of the noise, in units of x")
+    check_positive(sigma=sigma)
     if not lipschitz > 0:
         raise ValueError(f"lipschitz={lipschitz}: expected a constant above 0, or inf where none is known")

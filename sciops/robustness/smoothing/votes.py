@@ -37,7 +37,8 @@ class Tally:
         self._sums = torch.zeros(shape, dtype=torch.float64, device=device)
         self._squares = torch.zeros_like(self._sums)
         self._pooled = torch.zeros(inputs, dtype=torch.float64, device=device)
-        self._mask = None if pooled is None else torch.from_numpy(pooled).to(device)
+        none = np.zeros(shape, dtype=bool)
+        self._mask = torch.from_numpy(none if pooled is None else pooled).to(device)
 
     def add(self, inputs: list[int], outputs: Tensor) -> None:
         """Counts outputs (len(inputs), block, classes)."""
@@ -48,8 +49,7 @@ class Tally:
             votes = _drawn(f, [self.drawing[i] for i in inputs])
             self._sums[rows] += f.sum(1)
             self._squares[rows] += f.square().sum(1)
-            if self._mask is not None:
-                self._pooled[rows] += (f * self._mask[rows, None]).sum(-1).square().sum(1)
+            self._pooled[rows] += (f * self._mask[rows, None]).sum(-1).square().sum(1)
         else:
             votes = outputs.argmax(-1)
         ones = torch.ones_like(votes)

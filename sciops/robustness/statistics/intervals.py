@@ -5,6 +5,7 @@ All take and return numpy float64 and broadcast. A lower and an upper bound hold
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,13 +54,22 @@ def randomized_lower(successes: Any, trials: Any, alpha: Any, uniform: Any) -> n
     if ((u < 0) | (u > 1)).any():
         raise ValueError(f"uniform={u.min():g} … {u.max():g}: expected draws between 0 and 1")
     k, n, level, u = np.broadcast_arrays(k, n, level, u)
-    low, high = np.zeros(k.shape), np.ones(k.shape)
-    for _ in range(_HALVINGS):
-        p = (low + high) / 2
+
+    def rejected(p: np.ndarray) -> np.ndarray:
         more = np.where(k < n, special.betainc(k + 1, np.maximum(n - k, 1.0), p), 0.0)
         at_least = np.where(k > 0, special.betainc(np.maximum(k, 1.0), n - k + 1, p), 1.0)
-        reject = (1 - u) * more + u * at_least <= level
-        low, high = np.where(reject, p, low), np.where(reject, high, p)
+        return (1 - u) * more + u * at_least <= level
+
+    return bisected(rejected, np.ones(k.shape))
+
+
+def bisected(rejected: Callable[[np.ndarray], np.ndarray], high: np.ndarray) -> np.ndarray:
+    """The end of the rejected values in [0, high], rounded down: values up to some point are rejected, others not."""
+    low = np.zeros(high.shape)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        out = rejected(middle)
+        low, high = np.where(out, middle, low), np.where(out, high, middle)
     return low
 
 

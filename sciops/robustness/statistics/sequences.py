@@ -16,9 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops.robustness.statistics.intervals import clopper_pearson_lower, levels_of
-
-_HALVINGS = 60
+from sciops.robustness.statistics.intervals import bisected, clopper_pearson_lower, levels_of
 
 
 def log_evidence(total: Any, samples: Any, claim: Any) -> np.ndarray:
@@ -50,12 +48,7 @@ def sequence_lower(total: Any, samples: Any, alpha: Any) -> np.ndarray:
     with np.errstate(divide="ignore"):
         goal = -np.log(levels_of(alpha))
     s, t, goal = np.broadcast_arrays(s, t, goal)
-    low, high = np.zeros(s.shape), s / (t + 1)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        refuted = (middle > 0) & (log_evidence(s, t, middle) >= goal)
-        low, high = np.where(refuted, middle, low), np.where(refuted, high, middle)
-    return low
+    return bisected(lambda p: (p > 0) & (log_evidence(s, t, p) >= goal), s / (t + 1))
 
 
 def sequence_upper(total: Any, samples: Any, alpha: Any) -> np.ndarray:
