@@ -1,4 +1,4 @@
-"""How far a model can be pushed: certificates by noise, attacks from below, sets with a stated coverage."""
+"""Robustness of models: certificates by random noise, attacks, and prediction sets with a stated coverage."""
 
 from sciops.robustness.attacks.coefficients import coefficient_attack
 from sciops.robustness.attacks.fields import Attack, pgd, random_perturbations

@@ -48,7 +48,8 @@ def check_choice(choices: Sequence[Any], **arguments: Any) -> None:
     """Raises ValueError, naming the argument, for a value that is not among the choices."""
     for name, value in arguments.items():
         if value not in choices:
-            raise ValueError(f"{name}={value!r}: expected one of {', '.join(map(repr, choices))}")
+            *others, last = map(repr, choices)
+            raise ValueError(f"{name}={value!r}: expected {', '.join(others)} or {last}")
 
 
 def check_certified(

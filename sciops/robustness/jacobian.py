@@ -1,4 +1,4 @@
-"""The slope of an operator at a field: a lower estimate of its local Lipschitz constant."""
+"""The norm of an operator's Jacobian at a field: a lower estimate of its local Lipschitz constant."""
 
 from __future__ import annotations
 
@@ -24,14 +24,29 @@ def jacobian_norm(
     iterations: int = 50,
     seed: int,
 ) -> tuple[Tensor, Tensor]:
-    """max_v ‖Jv‖_h/‖v‖_h by power iteration on W_in^{−1}Jᵀ W_out J, J = DG(a): never above the norm of J.
+    """The norm of an operator's Jacobian at a field by power iteration, from below.
 
-    Jv is the derivative of u ↦ Jᵀu, so that only reverse derivatives are needed, of second order.
+    max_v ‖Jv‖_h/‖v‖_h, J = DG(a), by iteration on W_in^{−1}Jᵀ W_out J. Jv is the derivative of u ↦ Jᵀu, so that only
+    reverse derivatives are needed, of second order.
 
-    operator : (batch, channels, *grid) → (batch, channels, *target), each sample by itself
-    returns : (batch,) norms, and the directions v like a with ‖v‖_h = 1, good starts for `pgd`
+    Parameters
+    ----------
+    operator : callable
+        (batch, channels, *grid) → (batch, channels, *target), each sample by itself.
+    a : Tensor (batch, channels, *grid)
+        Fields at which the Jacobian is taken.
+    grid, target : Grid
+        Of inputs and outputs; `target` is `grid` unless given.
+    iterations : int
+        Steps.
+    seed : int
+        Of the start.
 
-    A lower estimate at one point: neither a certificate nor, where G curves, a bound on a ball.
+    Returns
+    -------
+    tuple of Tensor
+        (batch,) norms, and the directions v like a with ‖v‖_h = 1, good starts for `pgd`. The norms are lower estimates
+        at one point: neither a certificate nor, where G curves, a bound on a ball.
     """
     check_whole(iterations=iterations)
     target = grid if target is None else target
@@ -57,9 +72,12 @@ def jacobian_norm(
 def dense_jacobian_norm(
     operator: Callable[[Tensor], Tensor], a: Tensor, grid: Grid, *, target: Grid | None = None, rows: int = 64
 ) -> Tensor:
-    """‖W_out^{1/2} J W_in^{−1/2}‖₂ at each field by all rows of J and a full SVD: the norm itself, for small grids.
+    """The norm of an operator's Jacobian at each field by all its rows and a full SVD, for small grids.
 
-    a : (batch, channels, *grid); takes outputs × inputs numbers per sample. `rows` are made at a time
+    ‖W_out^{1/2} J W_in^{−1/2}‖₂.
+
+    a : (batch, channels, *grid); needs outputs × inputs numbers per sample
+    rows : rows of J that are computed at a time
     """
     check_whole(rows=rows)
     target = grid if target is None else target

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.nn.functional as F
@@ -19,23 +19,11 @@ from sciops.models.norms import InstanceNorm, RMSNorm
 GELU, GELU_TANH, SILU, MISH = 1.1289041452, 1.1289930687, 1.0998393202, 1.0884981613
 
 
-def _elu(m: nn.ELU) -> float:
-    return max(1.0, abs(m.alpha))
-
-
-def _celu(m: nn.CELU) -> float:
-    return 1.0 if m.alpha > 0 else refuse(f"CELU with alpha={m.alpha}: its slope grows like an exponential")
-
-
 def _softplus(m: nn.Softplus) -> float:
     """Above the threshold it is x: a step of log(1 + e^−threshold)/β, round-off of float32 from 20 on."""
     if m.threshold < 20 or m.beta == 0:
         refuse(f"Softplus with beta={m.beta}, threshold={m.threshold}: it jumps where it becomes linear")
     return 1.0
-
-
-def _threshold(m: nn.Threshold) -> float:
-    return 1.0 if m.value == m.threshold else refuse("Threshold: it jumps at its threshold unless value=threshold")
 
 
 def _rrelu(m: nn.RReLU) -> float:
@@ -44,24 +32,18 @@ def _rrelu(m: nn.RReLU) -> float:
     return max(1.0, abs(m.lower + m.upper) / 2)
 
 
-def _jumps(m: nn.Module) -> float:
-    return refuse(f"{type(m).__name__}: it jumps, and has no Lipschitz constant")
+def _jumps(m: nn.Module) -> NoReturn:
+    refuse(f"{type(m).__name__}: it jumps, and has no Lipschitz constant")
 
 
 # options that leave the slope alone, such as inplace, are not read
 ELEMENTWISE: dict[type[nn.Module], Callable[[Any], Any]] = {
-    nn.Identity: lambda m: 1.0,
-    nn.ReLU: lambda m: 1.0,
-    nn.ReLU6: lambda m: 1.0,
-    nn.Tanh: lambda m: 1.0,
-    nn.Tanhshrink: lambda m: 1.0,
-    nn.Hardtanh: lambda m: 1.0,
-    nn.Softsign: lambda m: 1.0,
+    **dict.fromkeys((nn.Identity, nn.ReLU, nn.ReLU6, nn.LogSigmoid, nn.Softsign), lambda m: 1.0),
+    **dict.fromkeys((nn.Tanh, nn.Tanhshrink, nn.Hardtanh), lambda m: 1.0),
     nn.Softplus: _softplus,
     nn.Softshrink: lambda m: 1.0 if m.lambd == 0 or m.lambd > 0 else _jumps(m),
     nn.Hardshrink: _jumps,
-    nn.Threshold: _threshold,
-    nn.LogSigmoid: lambda m: 1.0,
+    nn.Threshold: lambda m: 1.0 if m.value == m.threshold else _jumps(m),
     nn.Sigmoid: lambda m: 0.25,
     nn.Hardsigmoid: lambda m: 0.1666666716337204,  # 1/6 in float32, which torch takes for the gradient in float64 too
     nn.GELU: lambda m: GELU_TANH if m.approximate == "tanh" else GELU,
@@ -71,25 +53,17 @@ ELEMENTWISE: dict[type[nn.Module], Callable[[Any], Any]] = {
     nn.LeakyReLU: lambda m: max(1.0, abs(m.negative_slope)),
     nn.PReLU: lambda m: m.weight.double().abs().max().clamp_min(1.0),
     nn.RReLU: _rrelu,
-    nn.ELU: _elu,
-    nn.CELU: _celu,
+    nn.ELU: lambda m: max(1.0, abs(m.alpha)),
+    nn.CELU: lambda m: 1.0 if m.alpha > 0 else refuse(f"CELU with alpha={m.alpha}: its slope has no bound"),
     nn.SELU: lambda m: 1.7580993409,
 }
 _FUNCTIONS: dict[Any, float] = {
     F.gelu: GELU,
     F.silu: SILU,
     F.mish: MISH,
-    F.relu: 1.0,
-    torch.relu: 1.0,
-    F.tanh: 1.0,
-    torch.tanh: 1.0,
-    torch.sin: 1.0,
-    torch.cos: 1.0,
-    F.softplus: 1.0,
-    F.elu: 1.0,
-    F.leaky_relu: 1.0,
-    torch.sigmoid: 0.25,
-    F.sigmoid: 0.25,
+    **dict.fromkeys((F.relu, F.tanh, F.softplus, F.elu, F.leaky_relu), 1.0),
+    **dict.fromkeys((torch.relu, torch.tanh, torch.sin, torch.cos), 1.0),
+    **dict.fromkeys((torch.sigmoid, F.sigmoid), 0.25),
 }  # with their default options
 
 
@@ -164,6 +138,11 @@ def of_norm(norm: Any, setting: Setting) -> tuple[Tensor | float, Tensor | None]
             "norm='none', or count it with vacuous=True"
         )
     return gain * (slope * factor * (1 + 1e-12)), ball
+
+
+def of_norm_alone(norm: nn.Module, setting: Setting) -> tuple[Tensor | float, str]:
+    """The largest slope of a norm, and the reason."""
+    return of_norm(norm, setting)[0], "largest slope, vacuous"
 
 
 def of_gate(first: nn.Linear, gate: nn.Linear, setting: Setting, ball: Tensor | float | None, spread: float) -> Tensor:

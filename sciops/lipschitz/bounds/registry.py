@@ -30,8 +30,8 @@ RULES: dict[type[nn.Module], Declared] = {
 def register(kind: type[nn.Module], rule: Rule | None = None, *, quadrature: bool = False) -> Any:
     """Declares the Lipschitz bound of modules of a class, so that `lipschitz_bound` can include them.
 
-    The rule is not checked: it must hold for whatever ``kind.forward`` computes. It is used wherever such a module runs:
-    as a model, within `nn.Sequential`, as a mixer or an activation of the spine, in wrappers.
+    The rule is not checked: it must hold for whatever ``kind.forward`` computes. It is used wherever such a module is
+    called: as a model, within `nn.Sequential`, as a mixer or an activation of the spine, in wrappers.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ def register(kind: type[nn.Module], rule: Rule | None = None, *, quadrature: boo
     Notes
     -----
     A class may declare its rule itself, as a method ``lipschitz_rule(self, setting)``, as mixers and 1-Lipschitz layers
-    do, with the class attribute ``lipschitz_quadrature = True`` for `quadrature`, and ``lipschitz_role = "layer"`` where
-    the rule needs the shape of the input. A rule registered for the class comes first.
+    do. The class attribute ``lipschitz_quadrature = True`` stands for `quadrature`; ``lipschitz_role = "layer"`` means
+    that the rule needs the shape of the input. A rule registered for the class comes first.
 
     `Setting` says where the module works: ``grid``; ``shape`` of one input with a batch of 1, within `nn.Sequential`;
     ``radius`` of the ball that tokens are assumed to stay in, or None. ``setting.of(part)`` is the bound of a part of

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sciops.lipschitz.as_written import changed, exactly, kind_of
 from sciops.lipschitz.bounds.mixing import of_finer_grid, of_local, of_mixer_with_skip
 from sciops.lipschitz.bounds.parts import Part, Setting, chain, expect, no_bound, one, refuse, shown
-from sciops.lipschitz.bounds.pointwise import GELU, of_gate, of_layers, of_norm
+from sciops.lipschitz.bounds.pointwise import GELU, of_gate, of_layers, of_norm, of_norm_alone
 from sciops.lipschitz.bounds.walk import measure, unchanged
 from sciops.models.blocks import ClassicBlock, ResidualBlock
 from sciops.models.operator import Operator
@@ -35,7 +35,7 @@ def of_last_norm(norm: nn.Module, setting: Setting) -> list[Part]:
 
     def rule() -> tuple[Tensor | float, str]:
         unchanged(norm)
-        return of_norm(norm, setting)[0], "largest slope, vacuous"
+        return of_norm_alone(norm, setting)
 
     return [] if exactly(norm, nn.Identity) and not changed(norm) else [one("norm", rule)]
 

@@ -92,7 +92,7 @@ def _direct(matrix: Tensor, largest: Tensor, method: str, precision: Precision, 
     tall = matrix if matrix.shape[-2] >= matrix.shape[-1] else matrix.mH
     if precision == "double" or tall.dtype.itemsize < 4:
         tall = tall.to(torch.complex128 if tall.is_complex() else torch.float64)
-    real = tall.real.dtype if tall.is_complex() else tall.dtype
+    real = tall.real.dtype
     most = 2.0 ** (200 if real is torch.float64 else 30)  # squares of such entries neither overflow nor vanish
     scale = None
     if not bool(((largest > 1 / most) & (largest < most)).all()):
@@ -137,5 +137,5 @@ def _root(square: Tensor, value: Tensor) -> Tensor:
 
 def _solver_loss(tall: Tensor) -> float:
     """Relative to σ₁: LAPACK's solvers are backward stable with a modest factor of the dimensions."""
-    real = tall.real.dtype if tall.is_complex() else tall.dtype
+    real = tall.real.dtype
     return 4 * (tall.shape[-2] + tall.shape[-1]) * torch.finfo(real).eps

@@ -82,13 +82,7 @@ def spectral_map_norm(
 
 
 def spectral_map_norm_with_skip(
-    module: nn.Module,
-    skip: Tensor,
-    grid: Grid,
-    out_grid: Grid,
-    *,
-    weighted: bool,
-    dtype: torch.dtype = torch.float64,
+    module: nn.Module, skip: Tensor, grid: Grid, out_grid: Grid, *, weighted: bool, dtype: torch.dtype
 ) -> Bracket | None:
     """The bracket of x ↦ S x + layer(x) for a skip S (out, in); None where the two are only known apart."""
     maps = _maps(module, grid, out_grid, weighted, dtype)

@@ -93,7 +93,7 @@ def product_loss(inner: int, matrix: Tensor) -> float:
 
     Higham 2002, (3.13), with twice the unit round-off; complex products take 2γ; tensor cores round their inputs.
     """
-    real = matrix.real.dtype if matrix.is_complex() else matrix.dtype
+    real = matrix.real.dtype
     loss = (inner + 8) * torch.finfo(real).eps * (2 if matrix.is_complex() else 1)
     if real is torch.float32 and matrix.is_cuda and torch.get_float32_matmul_precision() != "highest":
         loss += 2.0**-9 if torch.get_float32_matmul_precision() == "high" else 2.0**-6
@@ -130,7 +130,7 @@ def power_of_two(matrix: Tensor) -> Tensor:
 
 def _unit(matrix: Tensor, norm: Tensor) -> Tensor:
     safe = torch.where(norm > 0, norm, torch.ones_like(norm))
-    return matrix / safe.to(matrix.real.dtype if matrix.is_complex() else matrix.dtype)[..., None, None]
+    return matrix / safe.to(matrix.real.dtype)[..., None, None]
 
 
 def _chain(matrix: Tensor, steps: int) -> tuple[list[Tensor], list[Tensor]]:
@@ -202,7 +202,7 @@ class _Schatten(torch.autograd.Function):
         ctx.steps = len(losses)
         # the division by the first norm rounds once more per entry
         size = first_norm * scale
-        edge = 4 * torch.finfo(first.real.dtype if first.is_complex() else first.dtype).eps + 2 * slack
+        edge = 4 * torch.finfo(first.real.dtype).eps + 2 * slack
         lower, upper = lower * size * (1 - edge), upper * size * (1 + edge)
         if ctx.needs_input_grad[0]:
             ctx.save_for_backward(matrix, torch.where(present, _root(norms[1:]), 0), *chain)

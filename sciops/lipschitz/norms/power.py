@@ -88,6 +88,6 @@ def power_iteration(
         size = torch.linalg.vector_norm(w.to(torch.complex128 if w.is_complex() else torch.float64))
         length = torch.linalg.vector_norm(v.to(torch.complex128 if v.is_complex() else torch.float64))
         best = torch.maximum(best, size / length)
-        v = adjoint(v, w / size.clamp_min(1e-300).to(w.real.dtype if w.is_complex() else w.dtype)).detach()
+        v = adjoint(v, w / size.clamp_min(1e-300).to(w.real.dtype)).detach()
     loss = _ROUNDING + 64 * torch.finfo(like.dtype).eps
     return best * (1 - loss)

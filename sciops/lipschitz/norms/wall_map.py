@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.bases import Kind, functions
+from sciops.bases import functions
 from sciops.grids import Grid
 from sciops.lipschitz.norms.block_map import largest
 from sciops.lipschitz.norms.bracket import Bracket
@@ -69,8 +69,9 @@ def of_walls(
         blocks = weight.reshape(-1, *weight.shape[-2:]).transpose(1, 2)
     else:
         blocks = weight.reshape(-1, weight.shape[-1])[:, :, None] * part.shared.to(dtype).t()
-    analysis = _tables(grid, part.kind, modes, 0)
-    here, synthesis = _tables(grid, part.kind, modes, 1), _tables(out_grid, part.kind, modes, 1)
+    tables = _walls.wall_tables(grid, part.kind, tuple(modes), torch.float64, torch.device("cpu"))
+    analysis = [table.numpy() for table, _ in tables]
+    here, synthesis = ([functions(part.kind, s, k) for s, k in zip(g.fractions(), modes)] for g in (grid, out_grid))
     left = [s.T @ (v[:, None] * s) for s, v in zip(synthesis, out_weights)]
     right = [(a / w) @ a.T for a, w in zip(analysis, weights)]
     (d, low_left, high_left), (e, low_right, high_right) = _split(left), _split(right)
@@ -84,13 +85,6 @@ def of_walls(
         projects=one,
         complete=all(k == n for k, n in zip(modes, grid.shape)),
     )
-
-
-def _tables(grid: Grid, kind: Kind, modes: Sequence[int], which: int) -> list[np.ndarray]:
-    if which == 1:  # the functions at the points, on any grid
-        return [functions(kind, s, k) for s, k in zip(grid.fractions(), modes)]
-    tables = _walls.wall_tables(grid, kind, tuple(modes), torch.float64, torch.device("cpu"))
-    return [analysis.numpy() for analysis, _ in tables]
 
 
 def _split(grams: Sequence[np.ndarray]) -> tuple[np.ndarray, float, float]:

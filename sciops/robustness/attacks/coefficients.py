@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,19 +31,40 @@ def coefficient_attack(
     step: float | None = None,
     seed: int,
 ) -> Attack:
-    """max J(T(g + δ)) over δ = C^{1/2}z, ‖z‖₂ ≤ R: PGD in the Karhunen–Loève coefficients z of δ.
+    """Projected gradient ascent in the Karhunen–Loève coefficients of a smooth perturbation.
 
-    The ball is that of the Cameron–Martin norm of the law N(0, C): with smoothness 0, that of ‖·‖_h among fields of
-    law.modes modes per axis. Both are the same set of functions on every grid.
+    max J(T(g + δ)) over δ = C^{1/2}z, ‖z‖₂ ≤ R. The ball is that of the Cameron–Martin norm of the law N(0, C): with
+    smoothness 0, that of ‖·‖_h among fields of law.modes modes per axis. Both are the same set of functions on every
+    grid.
 
-    objective : (batch, channels, *grid) → (batch,)
-    latent : g (batch, channels, *grid), the field itself, or what T makes it of: T = exp for log-normal fields
-    transform : T; default the identity
-    law : with modes given, so that all grids share them
-    lower : with T the identity, keeps g + δ ≥ lower: δ is shortened where it would not be, which stays in the ball
+    Parameters
+    ----------
+    objective : callable
+        J: (batch, channels, *grid) → (batch,).
+    latent : Tensor (batch, channels, *grid)
+        g, the field itself, or what T makes it of: T = exp for log-normal fields.
+    grid : Grid
+        Of the fields.
+    law : GaussianFieldNoise
+        With modes given, so that all grids share them.
+    radius : float or Tensor (batch,)
+        R.
+    transform : callable, optional
+        T; default the identity.
+    lower : float, optional
+        With T the identity, keeps g + δ ≥ lower: δ is shortened where it would not be, which stays in the ball.
+    steps, restarts, step, seed
+        As for `pgd`.
 
-    returns : delta and size (its Cameron–Martin norm) of g, value of J
-    Raises ValueError for a law without modes, and a latent field below `lower`.
+    Returns
+    -------
+    Attack
+        delta and size (its Cameron–Martin norm) of g, value of J.
+
+    Raises
+    ------
+    ValueError
+        For a law without modes, and a latent field below `lower`.
     """
     check_on_grid(latent, grid, "latent")
     if law.modes is None:
@@ -66,18 +88,8 @@ def coefficient_attack(
         x = x if lower is None else x.clamp_min(lower)  # rounding may not cross the bound
         return x if transform is None else transform(x)
 
-    centre = torch.zeros(
-        *latent.shape[: -grid.ndim], *(law.modes,) * grid.ndim, dtype=torch.float64, device=latent.device
-    )
-    found = pgd(
-        lambda z: objective(shifted(z)),
-        centre,
-        None,
-        epsilon=radius,
-        steps=steps,
-        restarts=restarts,
-        step=step,
-        seed=seed,
-    )
+    centre = wide.new_zeros(*latent.shape[: -grid.ndim], *(law.modes,) * grid.ndim)
+    how: dict[str, Any] = dict(steps=steps, restarts=restarts, step=step, seed=seed)
+    found = pgd(lambda z: objective(shifted(z)), centre, None, epsilon=radius, **how)
     delta = field(found.delta).detach()
     return Attack(delta, found.value, law.norm(delta, grid), found.history)

@@ -1,4 +1,4 @@
-"""Perturbations of a field that change an operator's output most: lower bounds of the worst case in a ball."""
+"""Attacks on operators: perturbations of a field that change the output most, lower bounds of the worst case."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _ROUNDING = 1e-12  # of a feasible δ's size, in float64
 
 @dataclass(frozen=True)
 class Attack:
-    """The best perturbation that was found.
+    """The result of an attack: the best perturbation that was found.
 
     delta : like a, float64: what was added, as the operator saw it after rounding to a's dtype
     value : (batch,) of the objective at a + δ
     size : (batch,) norm of δ, at most ε
-    history : (restarts, steps + 1, batch) values along the way; (samples, batch) of random perturbations
+    history : (restarts, steps + 1, batch) values at each step; (samples, batch) of random perturbations
     """
 
     delta: Tensor
@@ -55,24 +55,53 @@ def pgd(
     start_noise: Noise | None = None,
     seed: int,
 ) -> Attack:
-    """Projected gradient ascent:  δ ← Π(δ + η g/‖g‖),  Π onto {‖δ‖ ≤ ε} ∩ {lower ≤ a + δ ≤ upper}.
+    """Projected gradient ascent of an objective over perturbations in a ball.
 
-    "l2": ‖·‖_h with quadrature weights w; g is the gradient in that norm, w^{−1}∂J/∂δ. "linf": max|δ|, and sign(∂J/∂δ)
-    for g/‖g‖. Π is the nearest point of the intersection, not one projection after the other. Every δ is checked to be
-    feasible in float64.
+    δ ← Π(δ + η g/‖g‖), Π the projection onto {‖δ‖ ≤ ε} ∩ {lower ≤ a + δ ≤ upper}.
 
-    objective : (batch, channels, *grid) → (batch,)
-    a : (batch, channels, *grid), within the bounds; computations of δ are float64 whatever its dtype
-    grid : None for weights 1, the Euclidean norm
-    epsilon : a number, or (batch,)
-    step : a constant η/ε, such as 2.5/steps. Default: η starts at ε; where a step does not raise the value it is taken
-        back and η halved, elsewhere η grows by half up to 2ε. Constant steps reach even a linear functional only to
-        about 2 % in 50 steps of 2.5/steps
-    lower, upper : bounds on a + δ, such as lower=a_min for coefficients that must stay positive
-    restarts : random starts on the sphere; `starts` adds some of one's own, each like a
-    start_noise : direction of the random starts; default white noise, which excites all frequencies alike
+    Parameters
+    ----------
+    objective : callable
+        (batch, channels, *grid) → (batch,).
+    a : Tensor (batch, channels, *grid)
+        Within the bounds; δ is computed in float64 whatever its dtype.
+    grid : Grid or None
+        None for weights 1, the Euclidean norm.
+    epsilon : float or Tensor (batch,)
+        ε.
+    norm : str
+        "l2": ‖·‖_h with quadrature weights w; g is the gradient in that norm, w^{−1}∂J/∂δ. "linf": max|δ|, with
+        sign(∂J/∂δ) for g/‖g‖.
+    steps : int
+        Steps from each start.
+    restarts : int
+        Random starts on the sphere.
+    step : float, optional
+        A constant η/ε, such as 2.5/steps. Default: η starts at ε; a step that does not raise the value is taken back
+        and η halved, otherwise η grows by half up to 2ε. Constant steps reach even a linear functional only to about 2
+        % in 50 steps of 2.5/steps.
+    lower, upper : float or Tensor, optional
+        Bounds on a + δ, such as lower=a_min for coefficients that must stay positive.
+    starts : sequence of Tensor
+        Further starts, each like a.
+    start_noise : Noise, optional
+        Direction of the random starts; default white noise, which excites all frequencies equally.
+    seed : int
+        Of the random starts.
 
-    Raises ValueError for numbers out of range, when a is outside the bounds and for an objective that is not finite.
+    Returns
+    -------
+    Attack
+
+    Raises
+    ------
+    ValueError
+        For numbers out of range, when a is outside the bounds and for an objective that is not finite.
+
+    Notes
+    -----
+    Π is the nearest point of the intersection, not one projection after the other. Every δ is checked to be feasible in
+    float64.
     """
     check_whole(steps=steps)
     check_whole(0, restarts=restarts)
@@ -117,10 +146,20 @@ def random_perturbations(
     noise: Noise | None = None,
     seed: int,
 ) -> Attack:
-    """The best of random directions scaled to the sphere ‖δ‖ = ε, brought to the bounds as in `pgd`.
+    """The best of random perturbations on the sphere ‖δ‖ = ε, projected to the bounds as in `pgd`.
 
-    noise : law of the direction; default white noise. "linf" takes its signs
-    Other arguments, checks and errors as for `pgd`.
+    Parameters
+    ----------
+    objective, a, grid, epsilon, norm, lower, upper, seed
+        As for `pgd`, with the same checks and errors.
+    samples : int
+        Number of perturbations.
+    noise : Noise, optional
+        Law of the direction; default white noise. "linf" takes its signs.
+
+    Returns
+    -------
+    Attack
     """
     check_whole(samples=samples)
     ball = _Ball(a, grid, epsilon, norm, lower, upper)

@@ -1,4 +1,4 @@
-"""Attacks on image classifiers: a PGD of our own, and the attacks of foolbox and AutoAttack behind one signature."""
+"""Attacks on image classifiers: projected gradient ascent, and those of foolbox and AutoAttack, with one signature."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ROUNDING = 1e-5  # of ε, what float32 arithmetic of other packages may add to 
 
 @dataclass(frozen=True)
 class ImageAttack:
-    """What an attack returns.
+    """The result of an attack on an image classifier.
 
     images : (batch, channels, height, width), within the bounds
     fooled : (batch,) bool, whether the classifier is wrong on them; True where it already was on the clean image
@@ -56,14 +56,34 @@ def image_pgd(
     bounds: tuple[float, float] = (0.0, 1.0),
     seed: int,
 ) -> ImageAttack:
-    """max loss(f(x + δ), y) over ‖δ‖ ≤ ε (all channels together) and bounds ≤ x + δ ≤ bounds, by `pgd`.
+    """Projected gradient ascent (`pgd`) of a classifier's loss: max loss(f(x + δ), y) over ‖δ‖ ≤ ε within the bounds.
 
-    x (batch, channels, height, width), y (batch,) labels; a classifier in evaluation mode maps x to logits
-    loss : "margin", max_{j≠y} f_j − f_y, which is positive exactly where the classifier is wrong and does not saturate;
-        or "cross_entropy"
-    step : η/ε; default adapted
+    Parameters
+    ----------
+    classifier : nn.Module
+        Maps x to logits; it is evaluated in evaluation mode.
+    x : Tensor (batch, channels, height, width)
+        Images; the norm is over all channels together.
+    y : Tensor (batch,)
+        Integer labels.
+    epsilon, norm, steps, restarts, seed
+        As for `pgd`.
+    step : float, optional
+        η/ε; default adaptive.
+    loss : str
+        "margin", max_{j≠y} f_j − f_y, which is positive exactly where the classifier is wrong and does not saturate; or
+        "cross_entropy".
+    bounds : tuple of float
+        Lower and upper bound of x + δ.
 
-    Raises ValueError for numbers out of range, images outside the bounds and labels that are none of the classifier's.
+    Returns
+    -------
+    ImageAttack
+
+    Raises
+    ------
+    ValueError
+        For numbers out of range, images outside the bounds and labels that are not among the classifier's.
     """
     check_choice(get_args(Loss), loss=loss)
     check_images(x, y, epsilon, norm, bounds)
@@ -75,19 +95,8 @@ def image_pgd(
 
     with evaluating(classifier):
         _check_classes(classifier, x, y)
-        found = pgd(
-            objective,
-            x,
-            None,
-            epsilon=epsilon,
-            norm=norm,
-            steps=steps,
-            restarts=restarts,
-            step=step,
-            lower=bounds[0],
-            upper=bounds[1],
-            seed=seed,
-        )
+        how: dict[str, Any] = dict(norm=norm, steps=steps, restarts=restarts, step=step, seed=seed)
+        found = pgd(objective, x, None, epsilon=epsilon, lower=bounds[0], upper=bounds[1], **how)
         images = (x.double() + found.delta).to(x.dtype)
         return _attack(classifier, x, y, images, epsilon, norm, bounds)
 
@@ -184,7 +193,7 @@ def autoattack(
 
 
 def robust_accuracy(attacks: Sequence[ImageAttack]) -> float:
-    """Share of images that none of the attacks fooled: an upper bound on the accuracy in the worst case."""
+    """The share of images that none of the attacks fooled: an upper bound on the worst-case accuracy."""
     if not attacks:
         raise ValueError("no attacks: expected at least one")
     sizes = sorted({len(attack.fooled) for attack in attacks})
@@ -195,13 +204,7 @@ def robust_accuracy(attacks: Sequence[ImageAttack]) -> float:
 
 
 def _attack(
-    classifier: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    images: Tensor,
-    epsilon: float,
-    norm: str,
-    bounds: tuple[float, float],
+    classifier: nn.Module, x: Tensor, y: Tensor, images: Tensor, epsilon: float, norm: str, bounds: tuple[float, float]
 ) -> ImageAttack:
     # an attack that looks for the smallest perturbation may return a longer one, or none: it does not count
     delta = (images.double() - x.double()).flatten(1)

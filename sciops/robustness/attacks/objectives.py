@@ -1,4 +1,4 @@
-"""What an attack on an operator maximises: one number a sample, differentiable in the perturbed input."""
+"""Objectives of attacks on operators: one number per sample, differentiable in the perturbed input."""
 
 from __future__ import annotations
 
@@ -40,9 +40,12 @@ def check_values(value: Tensor) -> None:
 
 
 def self_difference(operator: Callable[[Tensor], Tensor], a: Tensor, target: Grid | None) -> Objective:
-    """x ↦ ‖G(x) − G(a)‖_h: what a Lipschitz certificate bounds. Its gradient at x = a is 0.
+    """The distance of the output from the unperturbed one: x ↦ ‖G(x) − G(a)‖_h. Its gradient at x = a is 0.
 
-    operator : (batch, channels, *grid) → (batch, channels, *target); target : grid of the outputs, None for Euclidean
+    It is the quantity that a Lipschitz certificate bounds.
+
+    operator : (batch, channels, *grid) → (batch, channels, *target)
+    target : grid of the outputs, None for Euclidean
     """
     with torch.no_grad():
         reference = operator(a)
@@ -50,7 +53,7 @@ def self_difference(operator: Callable[[Tensor], Tensor], a: Tensor, target: Gri
 
 
 def distance_to(operator: Callable[[Tensor], Tensor], truth: Tensor, target: Grid | None) -> Objective:
-    """x ↦ ‖G(x) − u‖_h for a fixed u, such as the true solution of the unperturbed input.
+    """The distance of the output from a fixed u, such as the true solution of the unperturbed input: x ↦ ‖G(x) − u‖_h.
 
     The true solution moves with the input as well: a large value need not be an error of G at x.
     """
@@ -64,13 +67,25 @@ def distance_to(operator: Callable[[Tensor], Tensor], truth: Tensor, target: Gri
 def distance_to_solver(
     operator: Callable[[Tensor], Tensor], grid: Grid, *, forcing: Any = 1.0, tol: float = 1e-10
 ) -> Objective:
-    """x ↦ ‖G(x) − S(x)‖_h, S the Darcy solver: the error of G at the perturbed input itself.
+    """The error of an operator at the perturbed input itself: x ↦ ‖G(x) − S(x)‖_h, S the Darcy solver.
 
+    Parameters
+    ----------
+    operator : callable
+        (batch, 1, nx, ny) → the same on the same grid, in physical units.
+    grid : Grid
+        Nodes that reach the walls.
+    forcing, tol
+        Of the solver.
+
+    Notes
+    -----
     With K(a)u = b the discrete problem, J = ‖G − u‖_h² and Kλ = 2w(u − G):  ∂J/∂a through S is −λᵀ(∂K/∂a)u, one more
     solve with the same matrix (`sciops.pde.adjoint`).
 
-    operator : (batch, 1, nx, ny) → the same on the same grid, in physical units; grid : nodes that reach the walls
-    Source: arXiv:2510.18989.
+    References
+    ----------
+    arXiv:2510.18989.
     """
 
     def objective(x: Tensor) -> Tensor:

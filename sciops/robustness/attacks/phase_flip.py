@@ -1,4 +1,4 @@
-"""An attack on two-phase coefficients: flips the phase at some points, so that the field stays two-valued."""
+"""An attack on two-phase coefficients that flips the phase at some points, so that the field stays two-valued."""
 
 from __future__ import annotations
 
@@ -25,19 +25,36 @@ def phase_flip_attack(
     swaps: int = 10,
     interface_only: bool = False,
 ) -> Attack:
-    """max J over fields that differ from a by flips low ↔ high on a set of measure at most `budget` of the domain.
+    """The largest objective over fields that differ from a by phase flips on at most a given share of the domain.
 
     A flip at j promises g_j(b_j − a_j), b the other phase and g = ∂J/∂a. The set grows in `steps` parts by the largest
     promises, with new gradients each time; then the worst members are exchanged for the best outsiders, in blocks that
     halve whenever a sample does not improve.
 
-    objective : (batch, 1, *grid) → (batch,)
-    a : (batch, 1, *grid) of two values, the same for the batch
-    budget : share of the domain's measure, between 0 and 1; ‖δ‖_h = |high − low|√measure
-    interface_only : flips only points with a neighbour of the other phase in a, a move of the interface by one point
+    Parameters
+    ----------
+    objective : callable
+        (batch, 1, *grid) → (batch,).
+    a : Tensor (batch, 1, *grid)
+        Of two values, the same for the batch.
+    grid : Grid
+        Of a.
+    budget : float
+        Share of the domain's measure, between 0 and 1; ‖δ‖_h = |high − low|√measure.
+    steps, swaps : int
+        Parts in which the set grows; exchanges after that.
+    interface_only : bool
+        Flip only points with a neighbour of the other phase in a, a move of the interface by one point.
 
-    returns : delta, value, size ‖δ‖_h; history (steps + swaps + 1, batch)
-    Raises ValueError for fields of another number of values than two.
+    Returns
+    -------
+    Attack
+        delta, value, size ‖δ‖_h; history (steps + swaps + 1, batch).
+
+    Raises
+    ------
+    ValueError
+        For fields that do not have exactly two values.
     """
     check_on_grid(a, grid, "a")
     phases = a.unique()

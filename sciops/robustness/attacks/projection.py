@@ -1,4 +1,4 @@
-"""Nearest points of a ball intersected with a box."""
+"""Projections onto the intersection of a ball and a box."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ _BISECTIONS = 80
 def project_l2(
     y: Tensor, epsilon: Tensor, weights: Tensor | None = None, lower: Tensor | None = None, upper: Tensor | None = None
 ) -> Tensor:
-    """argmin ‖δ − y‖_w over ‖δ‖_w ≤ ε and lower ≤ δ ≤ upper, per sample, for lower ≤ 0 ≤ upper.
+    """The nearest point of a weighted ball intersected with a box, per sample.
+
+    argmin ‖δ − y‖_w over ‖δ‖_w ≤ ε and lower ≤ δ ≤ upper.
 
     The multiplier μ of the ball gives δ = clip(y/(1 + μ), lower, upper): one number s = 1/(1 + μ) per sample, in which
     the norm is monotone, found by bisection from the feasible side. Without an active bound s = ε/‖y‖.
 
-    y (batch, ...), epsilon (batch,), weights broadcast against a sample
+    y (batch, ...), epsilon (batch,), weights broadcast against a sample; lower ≤ 0 ≤ upper
     """
     root = 1.0 if weights is None else weights.sqrt()
 

@@ -29,12 +29,13 @@ _STREAM = 1 << 40  # certification draws noise that smoothing never drew
 
 @dataclass(frozen=True)
 class Centers:
-    """Smoothed outputs ḡ(a).
+    """The result of `smooth_centers`: smoothed outputs ḡ(a).
 
     center : (batch, channels, *target)
     radius : (batch,) holds half of the first noisy outputs around the center
     enclosed : (batch,) share of fresh noisy outputs within that radius
-    abstained : (batch,) bool, the ball may hold less than ½ − slack of the outputs: no certificate speaks of this field
+    abstained : (batch,) bool, the ball may hold less than ½ − slack of the outputs, so that this field has no
+    certificate
     """
 
     center: Any
@@ -45,7 +46,7 @@ class Centers:
 
 @dataclass(frozen=True)
 class CenterCertificate:
-    """What `certify_centers` returns.
+    """The result of `certify_centers`.
 
     epsilon : (batch,) bound on d(ḡ(a), ḡ(a + δ)); inf where the smoothing abstained or samples do not suffice
     quantile : q = Φ(Φ^{−1}(½ + slack) + radius)
@@ -72,13 +73,39 @@ def smooth_centers(
     seed: int,
     batch_size: int = 256,
 ) -> Centers:
-    """ḡ(a): of some noisy outputs, the one with the smallest median distance to n others; then n fresh ones count.
+    """The smoothed output ḡ(a): among some noisy outputs, the one with the smallest median distance to n others.
 
-    operator : (batch, channels, *grid) → (batch, channels, *target)
-    metric : d(outputs (n, ...), center (...)) → (n,), any metric; default ‖· − ·‖_h on the grid of the outputs
-    slack, alpha : abstains unless max(Δ₁, ½ − (enclosed − Δ₁)) < slack, Δ₁ = √(ln(2/α)/(2n))
+    Then n fresh outputs are counted in the ball around it.
 
-    Raises ValueError when n is too small for any field to pass: Δ₁ ≥ slack. Source: arXiv:2102.09701.
+    Parameters
+    ----------
+    operator : callable
+        (batch, channels, *grid) → (batch, channels, *target).
+    a, grid, noise, seed, batch_size
+        As in `median_smoothing`.
+    samples : int
+        n.
+    candidates : int
+        Noisy outputs among which the center is chosen.
+    slack, alpha : float
+        A field abstains unless max(Δ₁, ½ − (enclosed − Δ₁)) < slack, Δ₁ = √(ln(2/α)/(2n)).
+    target : Grid, optional
+        Of the outputs; default `grid`.
+    metric : callable, optional
+        d(outputs (n, ...), center (...)) → (n,), any metric; default ‖· − ·‖_h on the grid of the outputs.
+
+    Returns
+    -------
+    Centers
+
+    Raises
+    ------
+    ValueError
+        When n is so small that every field abstains: Δ₁ ≥ slack.
+
+    References
+    ----------
+    arXiv:2102.09701.
     """
     check_smoothing(samples=samples, alpha=alpha)
     check_whole(candidates=candidates)
@@ -129,19 +156,38 @@ def certify_centers(
     seed: int,
     batch_size: int = 256,
 ) -> CenterCertificate:
-    """ε_out = 3 R_q, R_q a bound on the q-quantile of d(ḡ(a), G(a + ξ)), q = Φ(Φ^{−1}(½ + slack) + r).
+    """Bounds on how far smoothed outputs move under perturbations, in any metric.
 
-    For every δ of norm at most r, d(ḡ(a), ḡ(a + δ)) ≤ ε_out, or the smoothing at a + δ abstains, with probability at
-    least 1 − α − α' − (½ − slack)^candidates, α' the alpha of `smooth_centers` with the same slack and metric. ḡ(a + δ)
-    takes another seed than ḡ(a): its noise must know nothing of the ball.
+    ε_out = 3 R_q, R_q a bound on the q-quantile of d(ḡ(a), G(a + ξ)), q = Φ(Φ^{−1}(½ + slack) + r). For every δ of norm
+    at most r, d(ḡ(a), ḡ(a + δ)) ≤ ε_out, or the smoothing at a + δ abstains, with probability at least 1 − α − α' − (½
+    − slack)^candidates, α' the alpha of `smooth_centers` with the same slack and metric. ḡ(a + δ) must be computed with
+    another seed than ḡ(a): its noise must be independent of the ball.
 
+    Parameters
+    ----------
+    operator, a, grid, noise, seed, batch_size, target, metric, slack
+        As in `smooth_centers`.
+    centers : Centers
+        Of the same fields.
+    radius : float
+        r, in the norm of the noise.
+    samples : int
+        n, noisy outputs of each field.
+    alpha : float
+        α.
+    interval : str
+        The order statistic of the distances: "exact", the smallest k with P(Bin(n, q) ≥ k) ≤ α, or "hoeffding",
+        ⌈(q + √(ln(1/α)/(2n)))·n⌉ as in the paper, which is never smaller.
+
+    Returns
+    -------
+    CenterCertificate
+
+    Notes
+    -----
     The ball of radius R_q around ḡ(a) keeps the mass ½ + slack when a moves by δ; so it holds half of what is sampled
     there, some candidate lies in it and reaches all of it with 2R_q, and the ball of the chosen candidate, which holds
     more than ½ − slack, meets it.
-
-    radius : r, in the norm of the noise
-    interval : the order statistic of the distances: "exact", the smallest k with P(Bin(n, q) ≥ k) ≤ α, or
-        "hoeffding", ⌈(q + √(ln(1/α)/(2n)))·n⌉ as in the paper, which is never smaller
     """
     check_smoothing(radius=radius, samples=samples, alpha=alpha)
     _check_slack(slack)

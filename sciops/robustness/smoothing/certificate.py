@@ -1,4 +1,4 @@
-"""What a certification returns."""
+"""Results of a certification."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Interval = Literal["auto", "clopper_pearson", "randomized", "bonferroni", "cpm",
 
 @dataclass(frozen=True)
 class Certificate:
-    """What `certify` found; tensors on the device of x, one entry an input.
+    """The result of `certify`: tensors on the device of x, one entry per input.
 
     label : int64                   the certified class, −1 where it abstains
     radius : float64                no ‖δ‖₂ < radius changes the class, with probability 1 − α; 0 where it abstains
     lower, upper : float64          bounds on p_A and on every other p_c, together at level α
-    candidate : int64               the class of the selection sample that was put to the test
+    candidate : int64               the class of the selection sample that was tested
     intervals : tuple of str        the interval used for each input; with "auto", what it chose
-    simplex : SimplexMap            the one map into the simplex: all entries speak of the same smoothed classifier
+    simplex : SimplexMap            the map into the simplex, the same for all inputs
     counts, selection : (inputs, classes) int64    votes of the estimation and of the selection sample; for a soft f,
                                     labels drawn with its probabilities
     samples : int64                 estimation samples taken, fewer than asked for where a sequence stopped early
@@ -45,7 +45,12 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What `predict` found: label (−1 where it abstains), counts (inputs, classes), and the p-value of the top two."""
+    """The result of `predict`.
+
+    label : the class, −1 where it abstains
+    counts : (inputs, classes) votes
+    p_value : of the test between the two classes with the most votes
+    """
 
     label: Tensor
     counts: Tensor
@@ -53,7 +58,7 @@ class Prediction:
 
 
 def joined(parts: Sequence[Certificate]) -> Certificate:
-    """The certificates of all inputs in one."""
+    """Concatenates the certificates of groups of inputs."""
 
     def column(name: str) -> Any:
         values = [getattr(part, name) for part in parts]

@@ -1,4 +1,4 @@
-"""From two samples of an input to its certificate."""
+"""The certificates of a group of inputs, from a selection sample and an estimation sample of each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Plan:
 
 
 def certify_group(source: NoisyOutputs, x: Tensor, plan: Plan) -> Certificate:
-    """The certificates of a group of inputs: choices on their selection samples, bounds on fresh ones."""
+    """The certificates of a group of inputs: choices from their selection samples, bounds from fresh ones."""
     inputs = len(x)
     everyone = list(range(inputs))
     selecting, estimating, drawing = source.streams(inputs, 3)

@@ -4,14 +4,14 @@ g(x) = argmax_c p_c(x), p_c(x) = E f_c(x + ε), ε ~ N(0, σ²I), with f the uni
 outputs mapped softly into the simplex, by one map for all inputs. A selection sample picks the class and the interval;
 a fresh sample bounds the probabilities; the radius follows. (arXiv:1902.02918, 2309.16883, 2504.02412, 2406.17830.)
 
-What the level does not cover: noise and forward passes carry the rounding of their dtype (arXiv:2207.07209).
+The level does not include the rounding of noise and forward passes in their dtype (arXiv:2207.07209).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -45,30 +45,60 @@ def certify(
     generator: torch.Generator | None = None,
     progress: bool = False,
 ) -> Certificate:
-    """R with: ‖δ‖₂ < R ⇒ g(x + δ) = g(x), for each input with probability at least 1 − α.
+    """Certified ℓ₂ radii of the smoothed classifier g at a batch of inputs.
 
-    classifier : (rows, *shape) → (rows, classes), logits or probabilities, deterministic; a module must be in eval mode
-    x : (inputs, *shape), floating, on the classifier's device
-    sigma : σ, in units of x; samples : n; selection_samples : n₀, drawn apart, 100 in the literature; 1000 tell tails
-    interval : "clopper_pearson" (p_A alone, p_B = 1 − p_A), "randomized" (the same with Stevens' bound),
-        "bonferroni", "cpm", "empirical_bernstein" (on the buckets of `choose_partition`),
-        "sequence" (p_A alone, valid after every block of samples), "auto" (`choose_partition` with Clopper–Pearson, or,
-        for a soft f, with empirical Bernstein where the selection sample promises more)
-    simplex : "argmax" (votes), a `SimplexMap` of the outputs, "probabilities" (the outputs are simplex-valued),
-        or "choose" (`choose_map` on `held_out`). One map for all inputs, so that all certificates are of one g: balls
-        of different labels do not overlap. Count intervals see a soft f through labels drawn with its probabilities.
-    lipschitz : an upper bound on L, ℓ₂ to ℓ₂, of the outputs with respect to x, normalisation included; with
-        "probabilities", of every component. Of no use for argmax.
-    radius : "exact" for the Lipschitz constant, "paper" (arXiv:2504.02412) or "cohen" (L = ∞)
-    held_out : (others, *shape), inputs that are not certified, for "choose": the map must not depend on an input that
-        may be perturbed. The same ones give the same map in every call
-    target : r of the question "is R ≥ r?", for "sequence": an input is left as soon as that is certified or refuted
-    batch_size : rows given to the classifier at a time; None: 4096 small inputs, or 2²³ numbers
-    generator : of the noise, on any device; None seeds from torch's own. Results do not depend on batch_size, but for
-        the rounding of the classifier's arithmetic.
+    With probability at least 1 − α for each input, ‖δ‖₂ < R implies g(x + δ) = g(x).
 
-    Raises ValueError for arguments that do not fit and for a classifier that is not a function of each row by itself
-    (a part of it in training mode, outputs that differ between two calls) or returns nan.
+    Parameters
+    ----------
+    classifier : callable
+        (rows, *shape) → (rows, classes), logits or probabilities, deterministic; a module must be in evaluation mode.
+    x : Tensor (inputs, *shape)
+        Floating, on the classifier's device.
+    sigma : float
+        σ, the standard deviation of the noise, in units of x.
+    samples : int
+        n, noisy copies of each input from which the bounds are estimated.
+    alpha : float
+        α.
+    interval : str
+        "clopper_pearson" (p_A alone, p_B = 1 − p_A), "randomized" (the same with Stevens' bound), "bonferroni", "cpm",
+        "empirical_bernstein" (on the buckets of `choose_partition`), "sequence" (p_A alone, valid after every block of
+        samples), or "auto" (`choose_partition` with Clopper–Pearson, or, for a soft f, with empirical Bernstein where
+        the selection sample promises more).
+    selection_samples : int
+        n₀, separate noisy copies that select the class; 100 in the literature, 1000 also resolve rare classes.
+    simplex : SimplexMap or str
+        "argmax" (votes), a `SimplexMap` of the outputs, "probabilities" (the outputs lie in the simplex), or "choose"
+        (`choose_map` on `held_out`). One map for all inputs, so that all certificates are of one g: balls of different
+        labels do not overlap. Count intervals use labels drawn with the probabilities of a soft f.
+    lipschitz : float
+        An upper bound on L, ℓ₂ to ℓ₂, of the outputs with respect to x, normalisation included; with "probabilities",
+        of every component. Not used for argmax.
+    radius : str
+        "exact" for the Lipschitz constant, "paper" (arXiv:2504.02412) or "cohen" (L = ∞).
+    held_out : Tensor (others, *shape), optional
+        Inputs that are not certified, for "choose": the map must not depend on an input that may be perturbed. The same
+        held-out inputs give the same map in every call.
+    target : float, optional
+        r, for "sequence": sampling of an input stops as soon as R ≥ r is certified or refuted.
+    batch_size : int, optional
+        Rows given to the classifier at a time; default 4096 small inputs, or 2²³ numbers. Results do not depend on it,
+        up to the rounding of the classifier's arithmetic.
+    generator : torch.Generator, optional
+        Of the noise, on any device; None seeds from torch's own.
+    progress : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    Certificate
+
+    Raises
+    ------
+    ValueError
+        For arguments that do not fit, for a classifier that is not a function of each row by itself (a part of it in
+        training mode, outputs that differ between two calls), and for outputs that are nan.
     """
     check_certified(x, sigma, samples, alpha, batch_size)
     check_whole(selection_samples=selection_samples)
@@ -86,16 +116,8 @@ def certify(
                 "simplex='choose' needs held_out, inputs that are not certified, to choose one map for all of x: pass "
                 "held_out=x_validation, or a map by its name"
             )
-        simplex = choose_map(
-            classifier,
-            held_out,
-            sigma=sigma,
-            samples=samples,
-            alpha=alpha,
-            selection_samples=selection_samples,
-            lipschitz=lipschitz,
-            batch_size=batch_size,
-        )
+        how: dict[str, Any] = dict(sigma=sigma, samples=samples, alpha=alpha, lipschitz=lipschitz)
+        simplex = choose_map(classifier, held_out, selection_samples=selection_samples, batch_size=batch_size, **how)
     elif held_out is not None:
         raise ValueError(f"held_out with simplex={simplex!r}: expected simplex='choose', which chooses a map by them")
     elif isinstance(simplex, str):
@@ -117,11 +139,25 @@ def predict(
     generator: torch.Generator | None = None,
     progress: bool = False,
 ) -> Prediction:
-    """The most voted class of n noisy copies where it beats the second, two-sided binomial test at ½, p ≤ α; else −1.
+    """The smoothed classifier's label at each input by a majority vote, or −1 where the vote is not significant.
 
-    The label differs from g(x) with probability at most α. Arguments as for `certify`.
-    simplex : the map of the g that was certified, `Certificate.simplex`; another map is another classifier
-    Source: arXiv:1902.02918.
+    The class with the most votes of n noisy copies is returned where a two-sided binomial test of the top two classes
+    at ½ has p ≤ α. The label then differs from g(x) with probability at most α.
+
+    Parameters
+    ----------
+    classifier, x, sigma, samples, alpha, batch_size, generator, progress
+        As for `certify`.
+    simplex : SimplexMap or str
+        The map of the g that was certified, `Certificate.simplex`; another map makes another classifier.
+
+    Returns
+    -------
+    Prediction
+
+    References
+    ----------
+    arXiv:1902.02918.
     """
 
     from scipy import special

@@ -1,4 +1,4 @@
-"""From logged votes to bounds: every interval on the same counts, without the classifier."""
+"""Bounds on class probabilities from logged votes, without the classifier."""
 
 from __future__ import annotations
 
@@ -31,15 +31,30 @@ _FIXED = {
 def bounds_from_counts(
     selection: Any, counts: Any, *, alpha: float, interval: Interval = "auto", rng: np.random.Generator | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(class put to the test, lower bound on its p_A, upper bound on every other p_c), together at level α.
+    """Bounds on class probabilities from logged votes, by any of the intervals of `certify`.
 
-    selection, counts : (inputs, classes) votes of two independent samples, such as the logged ones of a long run; the
-        bounds go into `cohen_radius`
-    interval : as in `certify`; empirical Bernstein sees the votes as 0 and 1
-    rng : needed for "randomized" alone
+    Parameters
+    ----------
+    selection, counts : array (inputs, classes)
+        Votes of two independent samples, such as the logged ones of a long run.
+    alpha : float
+        Level at which both bounds hold together.
+    interval : str
+        As in `certify`; empirical Bernstein takes the votes as 0 and 1.
+    rng : numpy.random.Generator, optional
+        Needed for "randomized" alone.
 
-    Raises ValueError for shapes that differ, counts that are not whole numbers (sums of soft outputs are none), an
-    unknown interval, and for "randomized" without an rng.
+    Returns
+    -------
+    tuple of arrays (inputs,)
+        The class that is tested, a lower bound on its p_A, and an upper bound on every other p_c. The bounds are
+        arguments of `cohen_radius`.
+
+    Raises
+    ------
+    ValueError
+        For shapes that differ, counts that are not whole numbers (such as sums of soft outputs), an unknown interval,
+        and for "randomized" without an rng.
     """
     check_choice(get_args(Interval), interval=interval)
     selection, counts = np.asarray(selection, dtype=np.float64), np.asarray(counts, dtype=np.float64)

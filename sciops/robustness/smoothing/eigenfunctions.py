@@ -1,4 +1,4 @@
-"""Eigenfunctions of the Laplacian at the points of a grid: synthesis, and coefficients of what lies in their span."""
+"""Eigenfunctions of the Laplacian at the points of a grid: synthesis, and coefficients of functions in their span."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which map into the simplex a smoothed classifier should have: one for all inputs, chosen before any is certified."""
+"""Choice of the map into the simplex: one for all inputs, before any input is certified."""
 
 from __future__ import annotations
 
@@ -29,31 +29,37 @@ def choose_map(
     maps: Sequence[SimplexMap] | None = None,
     batch_size: int | None = None,
 ) -> SimplexMap:
-    """The map with the largest mean radius to be expected, judged on inputs that are not to be certified.
-
-    A certificate speaks of one smoothed classifier g, and g includes the map. Chosen input by input, as in
-    arXiv:2309.16883, the map makes as many classifiers as there are inputs: two of their certificates can promise
-    different labels for the same point, and none of them is that of a classifier that could be used. (That procedure
-    also takes the largest of some 409 radii on the samples that it certifies with, without a union bound.) So the map
-    is chosen once, from held-out inputs: it is fixed before a certificate draws its samples, which keeps the level at
-    α however many maps are tried, and no perturbation of a certified input can change it.
+    """The map into the simplex with the largest expected mean radius, estimated on inputs that will not be certified.
 
     Parameters
     ----------
-    classifier : (rows, *shape) → (rows, classes), as for `certify`
-    held_out : (inputs, *shape), such as 50 validation inputs that will not be certified
-    sigma, samples, alpha, lipschitz, batch_size : of the certificates to come, as for `certify`
-    selection_samples : noisy copies of each held-out input
-    maps : candidates; default `default_maps`
+    classifier : callable
+        (rows, *shape) → (rows, classes), as for `certify`.
+    held_out : Tensor (inputs, *shape)
+        Such as 50 validation inputs that will not be certified.
+    sigma, samples, alpha, lipschitz, batch_size
+        Of the certificates to come, as for `certify`.
+    selection_samples : int
+        Noisy copies of each held-out input.
+    maps : sequence of SimplexMap, optional
+        Candidates; default `default_maps`.
 
     Returns
     -------
     SimplexMap
         The candidate with the largest mean of max(R, 0), R the radius at the bounds that `samples` samples would give
-        if they were like the selection sample. An input counts as 0 for maps whose class is not that of the votes.
-        The first of equal ones; argmax where no map certifies anything.
+        if they were like the selection sample. An input counts as 0 for maps whose class is not that of the votes. The
+        first of equal ones; argmax where no map certifies anything.
 
-    The noise of the choice is always the same, so that every call with the same arguments finds the same map.
+    Notes
+    -----
+    All certificates must be of one smoothed classifier g, and g includes the map. If the map is chosen input by input,
+    as in arXiv:2309.16883, there are as many classifiers as inputs: two certificates can promise different labels for
+    the same point. (That procedure also takes the largest of some 409 radii on the samples that it certifies with,
+    without a union bound.) Here the map is chosen once, from held-out inputs, before a certificate draws its samples.
+    This keeps the level at α however many maps are tried, and no perturbation of a certified input can change the map.
+
+    The noise of the choice has a fixed seed, so that every call with the same arguments finds the same map.
     """
     check_certified(held_out, sigma, samples, alpha, batch_size, "held_out")
     check_whole(selection_samples=selection_samples)
@@ -79,10 +85,10 @@ def expected_radii(
     alpha: float,
     lipschitz: float = math.inf,
 ) -> np.ndarray:
-    """max(R, 0) of each map at one input, (maps,), from the classifier's outputs (n₀, classes) on noisy copies of it.
+    """The expected radius max(R, 0) of each map at one input, from outputs (n₀, classes) on noisy copies of it.
 
-    Bounds are those of `samples` samples that are like the n₀: empirical Bernstein's, for argmax Clopper–Pearson's.
-    0 for maps whose class is not that of the votes.
+    Bounds are those of `samples` samples that are like the n₀: by empirical Bernstein, for argmax by Clopper–Pearson.
+    The radius is 0 for maps whose class is not that of the votes.
     """
     classes = outputs.shape[1]
     soft = torch.stack([candidate(outputs) for candidate in maps])

@@ -1,4 +1,4 @@
-"""The mean of an operator over Gaussian noise: how far it can move, and how well a sample mean knows it."""
+"""The mean of an operator over Gaussian noise: bounds on its change under perturbations and on its sampling error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["MeanSmoothed", "mean_lipschitz", "mean_sampling_error", "mean_shift"
 
 @dataclass(frozen=True)
 class MeanSmoothed:
-    """What `mean_smoothing` returns.
+    """The result of `mean_smoothing`.
 
     mean : (batch, channels, *grid), sample mean of the clipped outputs
     shift : bound on ‖E G(a + δ + ξ) − E G(a + ξ)‖_h in the ball
@@ -37,11 +37,10 @@ class MeanSmoothed:
 
 
 def mean_lipschitz(bound: float, lipschitz: float | None = None) -> float:
-    """Lipschitz constant of a ↦ E G(a + ξ), ‖G‖ ≤ B, per unit of the noise's norm:
+    """Lipschitz constant of a ↦ E G(a + ξ) for ‖G‖ ≤ B, per unit of the noise's norm.
 
-        B√(2/π),   and   L·erf(B/(L√2)) when G itself is L-Lipschitz in that norm (smaller, and at most L).
-
-    For noise of std σ divide by σ, with L·σ for L. L in ‖·‖_h becomes ``L * noise.reach(grid)``.
+    It is B√(2/π), and L·erf(B/(L√2)) where G itself is L-Lipschitz in that norm (smaller, and at most L). For noise of
+    standard deviation σ divide by σ, and use L·σ for L. L in ‖·‖_h becomes ``L * noise.reach(grid)``.
     """
     _check(bound, lipschitz)
     if lipschitz is None:
@@ -50,9 +49,10 @@ def mean_lipschitz(bound: float, lipschitz: float | None = None) -> float:
 
 
 def mean_shift(bound: float, radius: float, *, lipschitz: float | None = None) -> float:
-    """sup ‖E G(a + δ + ξ) − E G(a + ξ)‖ over norm(δ) ≤ r, ‖G‖ ≤ B:  min(2B·erf(r/(2√2)), r·`mean_lipschitz`).
+    """Bound on the change of the smoothed output of an operator with ‖G‖ ≤ B in a ball of radius r.
 
-    The first is 2B times the total variation between N(0, 1) and N(r, 1); it saturates at 2B.
+    sup ‖E G(a + δ + ξ) − E G(a + ξ)‖ over norm(δ) ≤ r is at most min(2B·erf(r/(2√2)), r·`mean_lipschitz`). The first is
+    2B times the total variation between N(0, 1) and N(r, 1), and at most 2B.
     """
     _check(bound, lipschitz)
     if not radius >= 0:
@@ -61,9 +61,10 @@ def mean_shift(bound: float, radius: float, *, lipschitz: float | None = None) -
 
 
 def mean_sampling_error(bound: float, samples: int, alpha: float) -> float:
-    """(B/√N)(1 + √(2 ln(1/α))): exceeded by ‖mean of N − expectation‖ with probability at most α, ‖G‖ ≤ B.
+    """Bound on ‖mean of N samples − expectation‖ that is exceeded with probability at most α, for ‖G‖ ≤ B.
 
-    The expected distance is at most B/√N; McDiarmid's inequality with differences 2B/N bounds the rest.
+    (B/√N)(1 + √(2 ln(1/α))): the expected distance is at most B/√N; McDiarmid's inequality with differences 2B/N bounds
+    the rest.
     """
     _check(bound, None)
     check_smoothing(samples=samples, alpha=alpha)
@@ -85,14 +86,29 @@ def mean_smoothing(
     seed: int,
     batch_size: int = 256,
 ) -> MeanSmoothed:
-    """E[clip_B G(a + ξ)] by N samples, with the bounds of `mean_shift` and `mean_sampling_error`.
+    """The mean of an operator over Gaussian noise, with bounds on its change in a ball and on its sampling error.
 
-    operator : (batch, channels, *grid) → (batch, channels, *target)
-    bound : B; outputs longer than B in ‖·‖_h are scaled to it, which keeps a Lipschitz constant
-    lipschitz : of G, from the noise's norm to ‖·‖_h
-    target : grid of the outputs; default that of a
+    E[clip_B G(a + ξ)] by N samples, with the bounds of `mean_shift` and `mean_sampling_error`.
 
-    Two smoothed fields differ by at most shift + 2·sampling_error with probability 1 − 2α.
+    Parameters
+    ----------
+    operator : callable
+        (batch, channels, *grid) → (batch, channels, *target).
+    a, grid, noise, radius, samples, seed, batch_size
+        As in `median_smoothing`.
+    bound : float
+        B; outputs longer than B in ‖·‖_h are scaled to it, which keeps a Lipschitz constant.
+    lipschitz : float, optional
+        Of G, from the noise's norm to ‖·‖_h.
+    alpha : float
+        Level of the sampling error.
+    target : Grid, optional
+        Of the outputs; default `grid`.
+
+    Returns
+    -------
+    MeanSmoothed
+        Two smoothed fields differ by at most shift + 2·sampling_error with probability 1 − 2α.
     """
     check_smoothing(radius=radius, samples=samples, alpha=alpha)
     _check(bound, lipschitz)

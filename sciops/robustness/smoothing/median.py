@@ -1,4 +1,4 @@
-"""Bounds on a scalar quantity of an operator's output under perturbations, by the quantiles of its noisy values."""
+"""Bounds on a scalar quantity of an operator's output under perturbations, by quantiles of its noisy values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["MedianBounds", "median_smoothing"]
 
 @dataclass(frozen=True)
 class MedianBounds:
-    """What `median_smoothing` returns; value, lower and upper are (batch,) or (batch, quantities).
+    """The result of `median_smoothing`; value, lower and upper are (batch,) or (batch, quantities).
 
     value : sample quantile of q(a + ξ), an estimate of the smoothed quantity
     lower, upper : bounds on the smoothed quantity at every a + δ in the ball; −inf, inf where samples do not suffice
@@ -47,20 +47,51 @@ def median_smoothing(
     seed: int,
     batch_size: int = 256,
 ) -> MedianBounds:
-    """Q_{Φ(z−r)}(q(a + ξ)) ≤ Q_p(q(a + δ + ξ)) ≤ Q_{Φ(z+r)}(q(a + ξ)) for all δ of norm at most r, z = Φ^{−1}(p).
+    """Bounds on the smoothed value of a scalar quantity for all perturbations in a ball.
 
-    quantity : (batch, channels, *grid) → (batch,), or (batch, m) for m numbers bounded at once, such as a field's
-        values at m points
-    a : (batch, channels, *grid)   numpy or torch
-    noise, radius : r in the norm of the noise: ε/σ for WhiteNoise(σ) and Euclidean ε
-    samples : n noisy copies per field
-    alpha : both bounds of all m quantities hold with probability 1 − α per field: each has the share α/(2m)
-    quantile : p; the median is the smoothed quantity of Chiang et al. (arXiv:2007.03730)
+    Q_{Φ(z−r)}(q(a + ξ)) ≤ Q_p(q(a + δ + ξ)) ≤ Q_{Φ(z+r)}(q(a + ξ)) for all δ of norm at most r, z = Φ^{−1}(p).
 
+    Parameters
+    ----------
+    quantity : callable
+        q: (batch, channels, *grid) → (batch,), or (batch, m) for m numbers bounded at once, such as a field's values at
+        m points.
+    a : array (batch, channels, *grid)
+        numpy or torch.
+    grid : Grid
+        Of a.
+    noise : Noise
+        Law of ξ.
+    radius : float
+        r, in the norm of the noise: ε/σ for WhiteNoise(σ) and Euclidean ε.
+    samples : int
+        n, noisy copies of each field.
+    alpha : float
+        Both bounds of all m quantities hold with probability 1 − α per field: each has the share α/(2m).
+    quantile : float
+        p; the median is the smoothed quantity of Chiang et al.
+    seed : int
+        Of the noise.
+    batch_size : int
+        Noisy fields evaluated at a time.
+
+    Returns
+    -------
+    MedianBounds
+
+    Raises
+    ------
+    ValueError
+        For a negative radius and probabilities outside (0, 1).
+
+    Notes
+    -----
     The bounds are of the smoothed quantity a ↦ Q_p(q(a + ξ)), not of q. They are order statistics: the largest k with
     P(Bin(n, p_low) ≤ k − 1) and the smallest with P(Bin(n, p_high) ≥ k) at most the share of α.
 
-    Raises ValueError for a negative radius and probabilities outside (0, 1).
+    References
+    ----------
+    Chiang et al. (arXiv:2007.03730).
     """
     check_smoothing(radius=radius, samples=samples, alpha=alpha, quantile=quantile)
     fields, restore = batch_of_fields(a, grid)

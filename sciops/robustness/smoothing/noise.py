@@ -1,7 +1,8 @@
-"""Gaussian noise for fields, and the norm in which a certificate by that noise speaks.
+"""Gaussian noise for fields, and the norm in which its certificates are stated.
 
-Adding ξ ~ N(0, C) to a and to a + δ gives two laws that differ as N(0, 1) and N(r, 1) do, r = ‖C^{−1/2}δ‖: r, the norm
-of the noise, is all that randomized smoothing knows of δ. What r means for the function δ depends on C:
+Adding ξ ~ N(0, C) to a and to a + δ gives two laws that differ as N(0, 1) and N(r, 1) do, r = ‖C^{−1/2}δ‖. A
+certificate by randomised smoothing depends on δ only through r, the norm of the noise. What r means for the function δ
+depends on C:
 
 ==============================  ===================================  =================================================
 noise                           r = norm(δ)                          under refinement, for a fixed function δ
@@ -42,7 +43,7 @@ _IN_SPAN = 1e-9  # what round-off leaves outside the span of the modes, as a sha
 
 
 class Noise(Protocol):
-    """What smoothing asks of a noise."""
+    """The methods that smoothing needs of a noise."""
 
     def draw(self, grid: Grid, samples: int, *, seed: int, first: int = 0) -> Tensor:
         """(samples, *grid) float64; sample i depends on (seed, i) alone."""
@@ -51,12 +52,12 @@ class Noise(Protocol):
         """‖C^{−1/2}δ‖ per sample, (batch,); channels carry independent noise."""
 
     def reach(self, grid: Grid) -> float:
-        """sup ‖δ‖_h over norm(δ) ≤ 1: what turns a Lipschitz constant in ‖·‖_h into one in the noise's norm."""
+        """sup ‖δ‖_h over norm(δ) ≤ 1: multiplies a Lipschitz constant in ‖·‖_h to give one in the noise's norm."""
 
 
 @dataclass(frozen=True)
 class WhiteNoise:
-    """Independent N(0, σ_j²) at every point.
+    """White noise: independent N(0, σ_j²) at every point.
 
     sigma : σ > 0, in units of the field for "point", of field × length^{d/2} for "field"
     scale : "point", σ_j = σ on every grid, norm(δ) = ‖δ‖₂/σ;
@@ -90,24 +91,32 @@ class WhiteNoise:
 
 @dataclass(frozen=True)
 class GaussianFieldNoise:
-    """ξ ~ N(0, C), C = σ² τ^{2s} (−Δ + τ²)^{−s}:  ξ = σ Σ_k (1 + λ_k/τ²)^{−s/2} z_k φ_k,  z_k iid N(0, 1).
+    """A Gaussian random field as noise: ξ ~ N(0, C), C = σ² τ^{2s} (−Δ + τ²)^{−s}.
 
-    The random fields of `sciops.random_fields` with the constant kept: the same seed gives the same z on every grid,
-    so that all grids see one random function. The norm is the Cameron–Martin norm
+    ξ = σ Σ_k (1 + λ_k/τ²)^{−s/2} z_k φ_k with z_k iid N(0, 1): the random fields of `sciops.random_fields` including
+    the constant. The same seed gives the same z on every grid, so that all grids see one random function. The norm is
+    the Cameron–Martin norm
 
         norm(δ)² = σ^{−2} Σ_k (1 + λ_k/τ²)^s δ_k²,      δ = Σ_k δ_k φ_k,
 
     the same number on every grid that holds δ. It is at least ‖δ‖_h/σ; a δ outside the span of the modes has norm inf,
-    for its law and that of the noise have no common support.
+    because its law and that of the noise have no common support.
 
-    sigma : σ > 0, standard deviation of the coefficient of the constant, and the largest of all; s = 0 is
-        WhiteNoise(sigma, "field")
-    tau : τ > 0, inverse correlation length
-    smoothness : s ≥ 0; for s > d/2 samples are functions, with a variance that stays under refinement
-    modes : eigenfunctions per axis; None takes all that the grid tells apart: then every δ that meets the boundary
+    Parameters
+    ----------
+    sigma : float
+        σ > 0, standard deviation of the coefficient of the constant, the largest of all; s = 0 is WhiteNoise(sigma,
+        "field").
+    tau : float
+        τ > 0, inverse correlation length.
+    smoothness : float
+        s ≥ 0; for s > d/2 samples are functions, with a variance that stays under refinement.
+    modes : int, optional
+        Eigenfunctions per axis; None takes all that the grid tells apart: then every δ that meets the boundary
         condition has a finite norm, but finer grids add detail to a sample. An even number of cells holds the sine of
-        its Nyquist frequency, which periodic noise with None leaves out
-    boundary : "neumann" cosines, "dirichlet" sines, "periodic" waves; default periodic on periodic grids, else neumann
+        its Nyquist frequency, which periodic noise with None leaves out.
+    boundary : str, optional
+        "neumann" cosines, "dirichlet" sines, "periodic" waves; default periodic on periodic grids, else neumann.
     """
 
     sigma: float
@@ -139,7 +148,7 @@ class GaussianFieldNoise:
         return basis.analyse(delta) / deviation.to(delta)
 
     def norm(self, delta: Any, grid: Grid) -> Any:
-        """`cameron_martin_norm`."""
+        """The Cameron–Martin norm of each sample; see `cameron_martin_norm`."""
         return self.cameron_martin_norm(delta, grid)
 
     def cameron_martin_norm(self, delta: Any, grid: Grid) -> Any:

@@ -1,4 +1,4 @@
-"""Outputs of a classifier on Gaussian copies of its inputs, the same however they are batched."""
+"""Outputs of a classifier on Gaussian copies of its inputs, independent of how they are batched."""
 
 from __future__ import annotations
 

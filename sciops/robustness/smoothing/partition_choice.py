@@ -1,8 +1,10 @@
-"""Which partition promises the largest radius, judged by the selection sample alone."""
+"""Expected radii of partitions, from the selection sample alone."""
 
 from __future__ import annotations
 
 import numpy as np
+
+_Candidate = tuple[int, bool, tuple[float, float, float]]  # singles, pooled, shares
 
 _HEAD = 16  # classes looked at one by one; the others enter by their sum and their largest
 _DRAWS = 16
@@ -20,8 +22,9 @@ def best_shapes(ranked: np.ndarray, samples: float, alpha: float) -> tuple[np.nd
     probabilities, largest_beyond = _likely(ranked)
     best = np.full(inputs, -1.0)
     singles, pooled, shares = np.ones(inputs, int), np.ones(inputs, bool), np.tile([1.0, 0.0, 0.0], (inputs, 1))
-    for m, pool, share in _candidates(classes):
-        value = _mean_radius(probabilities, largest_beyond, m, pool, share, classes, samples, alpha)
+    for candidate in _candidates(classes):
+        value = _mean_radius(probabilities, largest_beyond, candidate, classes, samples, alpha)
+        m, pool, share = candidate
         better = value > best * (1 + 1e-9)
         best = np.where(better, value, best)
         singles, pooled = np.where(better, m, singles), np.where(better, pool, pooled)
@@ -29,9 +32,9 @@ def best_shapes(ranked: np.ndarray, samples: float, alpha: float) -> tuple[np.nd
     return singles, pooled, shares
 
 
-def _candidates(classes: int) -> list[tuple[int, bool, tuple[float, float, float]]]:
+def _candidates(classes: int) -> list[_Candidate]:
     """(singles, pooled, shares): one bucket, all alike, and half to the first class with a small part for the rest."""
-    found: list[tuple[int, bool, tuple[float, float, float]]] = [(1, True, (1.0, 0.0, 0.0))]
+    found: list[_Candidate] = [(1, True, (1.0, 0.0, 0.0))]
     if classes == 2:
         return found
     found.append((1, False, (1 / classes, 0.0, 1 / classes)))
@@ -72,17 +75,11 @@ def _likely(ranked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mean_radius(
-    p: np.ndarray,
-    largest_beyond: np.ndarray,
-    singles: int,
-    pooled: bool,
-    shares: tuple[float, float, float],
-    classes: int,
-    samples: float,
-    alpha: float,
+    p: np.ndarray, largest_beyond: np.ndarray, candidate: _Candidate, classes: int, samples: float, alpha: float
 ) -> np.ndarray:
     from scipy import special
 
+    singles, pooled, shares = candidate
     head = p.shape[-1] - 1
     lower = _wilson(p[..., 0], samples, alpha * shares[0], -1)
     upper = np.zeros_like(lower)

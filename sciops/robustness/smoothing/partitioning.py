@@ -48,13 +48,16 @@ class Partition:
 
 
 def one_bucket(selection: Any) -> Partition:
-    """{first class} and all of α for it, p_B = 1 − p_A (Cohen). selection : counts (inputs, classes)"""
+    """One bucket for the first class, with all of α, and p_B = 1 − p_A (Cohen).
+
+    selection : counts (inputs, classes)
+    """
     order = _order(selection)
     return _partition(order, np.ones(len(order), int), True, (1.0, 0.0, 0.0))
 
 
 def every_class(selection: Any) -> Partition:
-    """Every class a bucket, α/K for each (Bonferroni). With two classes p_B = 1 − p_A costs no share."""
+    """A bucket for every class, with α/K each (Bonferroni). With two classes p_B = 1 − p_A costs no share."""
     order = _order(selection)
     classes = order.shape[1]
     if classes <= 2:
@@ -63,9 +66,10 @@ def every_class(selection: Any) -> Partition:
 
 
 def class_partition(selection: Any) -> Partition:
-    """CPM: first and second class, more classes while the rest has more counts than the second, and the rest as one.
+    """Class partitioning (CPM): buckets for the first classes, and one for the rest.
 
-    α is shared alike. Two buckets need no share for the second.
+    The first and second class have a bucket each, and further classes while the rest has more counts than the second. α
+    is shared equally. Two buckets need no share for the second.
     """
     counts = _counts(selection)
     order = _order(counts)
@@ -81,12 +85,12 @@ def class_partition(selection: Any) -> Partition:
 
 
 def choose_partition(selection: Any, samples: float, alpha: float) -> Partition:
-    """The partition with the largest radius to be expected of `samples` estimation samples at level α.
+    """The partition with the largest expected radius for `samples` estimation samples at level α.
 
     Candidates: `one_bucket`; `every_class`; and 2, 3, 4, 6 or 10 singles with half of α to the first class, a small
-    part (0.02 or 0.2) to the rest, as one bucket or one each, and what is left to the other singles alike. Each is
-    judged by its mean radius over class probabilities that the selection counts make likely, with mass for classes
-    not seen; the choice is a function of the counts, and valid because the estimation sample is fresh.
+    part (0.02 or 0.2) to the rest, as one bucket or one each, and what is left to the other singles equally. Each is
+    judged by its mean radius over class probabilities that the selection counts make likely, with mass for classes not
+    seen. The choice is a function of the counts, and valid because the estimation sample is fresh.
     """
     counts = _counts(selection)
     order = _order(counts)

@@ -27,18 +27,39 @@ _STEPS = 100  # of Newton, which takes 5 to 15; up to 60 far out in the tail of 
 
 
 def cohen_radius(p_top: Any, p_other: Any = None, *, sigma: float) -> np.ndarray:
-    """(σ/2)(Φ⁻¹(p_A) − Φ⁻¹(p_B)); without p_B, σΦ⁻¹(p_A), the same with p_B = 1 − p_A. Source: arXiv:1902.02918."""
+    """Radius of a smoothed classifier of which nothing is known: (σ/2)(Φ⁻¹(p_A) − Φ⁻¹(p_B)).
+
+    Without p_B it is σΦ⁻¹(p_A), the same with p_B = 1 − p_A. Source: arXiv:1902.02918.
+    """
     return lipschitz_radius(p_top, p_other, sigma=sigma, lipschitz=math.inf)
 
 
 def lipschitz_radius(p_top: Any, p_other: Any = None, *, sigma: float, lipschitz: float) -> np.ndarray:
-    """(σ/2)(P_w⁻¹(p_A) − P_w⁻¹(p_B)), w = 1/(Lσ); without p_B, σP_w⁻¹(p_A): exact for L-Lipschitz f_c ∈ [0, 1].
+    """Radius of a smoothed classifier with L-Lipschitz components f_c ∈ [0, 1].
 
-    p_top : lower bounds on p_A; p_other : upper bounds on every other p_c
-    lipschitz : L of each component f_c, ℓ₂, with respect to the noised input; inf gives Cohen's radius, and σ → 0
-        gives (p_A − ½)/L and (p_A − p_B)/(2L)
-    Solved by Newton's method to round-off.
-    Raises ValueError for probabilities outside [0, 1] and for σ or L not above 0.
+    (σ/2)(P_w⁻¹(p_A) − P_w⁻¹(p_B)) with w = 1/(Lσ). No larger radius holds for every such f.
+
+    Without p_B it is σP_w⁻¹(p_A).
+
+    Parameters
+    ----------
+    p_top, p_other : array
+        Lower bounds on p_A, upper bounds on every other p_c.
+    sigma : float
+        σ.
+    lipschitz : float
+        L of each component f_c, ℓ₂, with respect to the noised input; inf gives Cohen's radius, and σ → 0 gives (p_A −
+        ½)/L and (p_A − p_B)/(2L).
+
+    Returns
+    -------
+    array
+        By Newton's method to round-off.
+
+    Raises
+    ------
+    ValueError
+        For probabilities outside [0, 1] and for σ or L not above 0.
     """
     _check(sigma, lipschitz)
     top = sigma * window_quantile(p_top, 1 / (lipschitz * sigma))
@@ -48,13 +69,20 @@ def lipschitz_radius(p_top: Any, p_other: Any = None, *, sigma: float, lipschitz
 
 
 def paper_radius(p_top: Any, p_other: Any = None, *, sigma: float, lipschitz: float) -> np.ndarray:
-    """½[Φ⁻¹(p_A)/ℓ(p_A) − Φ⁻¹(p_B)/ℓ(p_B)], ℓ(p) the slope of Φ⁻¹∘p at level p; without p_B, Φ⁻¹(p_A)/ℓ(p_A).
+    """Radius of a smoothed L-Lipschitz classifier by slopes, as published: ½[Φ⁻¹(p_A)/ℓ(p_A) − Φ⁻¹(p_B)/ℓ(p_B)].
 
-    ℓ(p) = L[Φ(r + w/2) − Φ(r − w/2)]/φ(Φ⁻¹(p)), r = P_w⁻¹(p), the largest slope that an L-Lipschitz f allows at
-    that level, and never more than `lipschitz_radius`, which it meets where L → ∞. The slope is larger further out, so
-    that the form is safe where p_A ≥ ½ ≥ p_B; elsewhere, not being monotone in p, it would certify p_A < p_B, and the
-    exact radius takes its place where that is smaller.
-    Source: arXiv:2504.02412 and its code, with the slope taken at the point itself. Arguments as for the exact radius.
+    ℓ(p) is the slope of Φ⁻¹∘p at level p. Without p_B it is Φ⁻¹(p_A)/ℓ(p_A). Arguments as for `lipschitz_radius`.
+
+    Notes
+    -----
+    ℓ(p) = L[Φ(r + w/2) − Φ(r − w/2)]/φ(Φ⁻¹(p)), r = P_w⁻¹(p), is the largest slope that an L-Lipschitz f allows at that
+    level, and never more than that of `lipschitz_radius`, which it meets where L → ∞. The slope is larger further out,
+    so that the form is safe where p_A ≥ ½ ≥ p_B. Elsewhere it is not monotone in p and would certify p_A < p_B; there
+    the exact radius is returned where it is smaller.
+
+    References
+    ----------
+    arXiv:2504.02412 and its code, with the slope taken at the point itself.
     """
 
     from scipy import special
@@ -77,9 +105,12 @@ def paper_radius(p_top: Any, p_other: Any = None, *, sigma: float, lipschitz: fl
 
 
 def margin_radius(p_top: Any, p_other: Any, *, sigma: float, lipschitz: float = math.inf) -> np.ndarray:
-    """(p_A − p_B)/(√2·Lip(p)), Lip(p) = L erf(1/(2Lσ)) that of the smoothed map; σ√(π/2)(p_A − p_B) where L = ∞.
+    """Radius from the margin and the Lipschitz constant of the smoothed map: (p_A − p_B)/(√2·Lip(p)).
+
+    Lip(p) = L erf(1/(2Lσ)); the radius is σ√(π/2)(p_A − p_B) where L = ∞.
 
     lipschitz : L of the whole map x ↦ f(x) into the probability simplex, ℓ₂ to ℓ₂
+
     Source: arXiv:2309.16883.
     """
     gap = _probability(p_top) - _probability(p_other)
@@ -87,9 +118,10 @@ def margin_radius(p_top: Any, p_other: Any, *, sigma: float, lipschitz: float = 
 
 
 def smoothed_lipschitz(lipschitz: float, *, sigma: float, span: float = 1.0) -> float:
-    """L erf(b/(2√2 Lσ)): a Lipschitz constant of E f(x + ε) for every L-Lipschitz f with values in [0, b].
+    """A Lipschitz constant of E f(x + ε) for every L-Lipschitz f with values in [0, b]: L erf(b/(2√2 Lσ)).
 
     span : b; √2, the diameter of the simplex, for a map into it from ℓ₂ to ℓ₂. A ramp attains it.
+
     σ → 0 gives L, L → ∞ gives b/(σ√(2π)).
     """
     _check(sigma, lipschitz)
@@ -99,7 +131,7 @@ def smoothed_lipschitz(lipschitz: float, *, sigma: float, span: float = 1.0) -> 
 
 
 def window_probability(radius: Any, window: float) -> np.ndarray:
-    """P_w(r) = (1/w) ∫_{r−w/2}^{r+w/2} Φ(v) dv: a ramp of width wσ, smoothed, at rσ from its middle."""
+    """P_w(r) = (1/w) ∫_{r−w/2}^{r+w/2} Φ(v) dv: a smoothed ramp of width wσ, at the distance rσ from its middle."""
 
     from scipy import special
 
@@ -107,7 +139,7 @@ def window_probability(radius: Any, window: float) -> np.ndarray:
 
 
 def window_quantile(p: Any, window: float) -> np.ndarray:
-    """P_w⁻¹(p); −∞ and ∞ at 0 and 1, Φ⁻¹ for w = 0."""
+    """The inverse P_w⁻¹(p); −∞ and ∞ at 0 and 1, Φ⁻¹ for w = 0."""
 
     from scipy import special
 

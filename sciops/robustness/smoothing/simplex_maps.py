@@ -1,4 +1,4 @@
-"""From a classifier's outputs into the probability simplex, with Lipschitz constants: softmax, sparsemax, argmax.
+"""Maps from a classifier's outputs into the probability simplex, with Lipschitz constants: softmax, sparsemax, argmax.
 
 A larger scale brings the map closer to argmax: the margin of the smoothed classifier and its variance grow, and with
 them the Lipschitz constant (the trade-off of arXiv:2309.16883).
@@ -21,12 +21,13 @@ _NAMES = ("argmax", "softmax", "sparsemax", "probabilities")
 
 @dataclass(frozen=True)
 class SimplexMap:
-    """z ↦ softmax(s·z), the projection of s·z on the simplex (sparsemax), the unit vector of the argmax, or z.
+    """A map into the simplex: softmax(s·z), the projection of s·z (sparsemax), the unit vector of the argmax, or z.
 
-    name : "softmax", "sparsemax", "argmax" (the first of equal outputs) or "probabilities", for outputs that are
-        simplex-valued already
+    name : "softmax", "sparsemax", "argmax" (the first of equal outputs) or "probabilities", for outputs that lie in the
+        simplex already
     scale : s > 0, an inverse temperature, of softmax and sparsemax
-    Called with (..., classes), it returns the same shape in float64. Raises ValueError where "probabilities" meets
+
+    Called with (..., classes), it returns the same shape in float64. It raises ValueError for "probabilities" with
     outputs that are negative or do not sum to 1 (to 1e-4; the rest is divided out), and where s·z has no largest finite
     entry in a row, so that softmax and sparsemax have no value; −∞ excludes a class.
     """
@@ -64,16 +65,16 @@ class SimplexMap:
 
     @property
     def lipschitz(self) -> float:
-        """ℓ₂ to ℓ₂: s/2 for softmax (Jacobian diag(p) − ppᵀ), s for sparsemax (a projection), ∞ for argmax.
+        """Lipschitz constant, ℓ₂ to ℓ₂; ∞ for argmax, and for "probabilities", whose constant is given by component.
 
-        ∞ for "probabilities" too, whose constant is given by component.
+        s/2 for softmax, with the Jacobian diag(p) − ppᵀ, and s for sparsemax, a projection.
         """
         return {"softmax": self.scale / 2, "sparsemax": self.scale}.get(self.name, math.inf)
 
     def component_lipschitz(self, classes: int) -> float:
-        """Of each component: s√2/4 for softmax (‖p_c(e_c − p)‖ ≤ √2 p_c(1 − p_c)), s√(1 − 1/K) for sparsemax.
+        """Lipschitz constant of each component; 1 for "probabilities", ∞ for argmax.
 
-        1 for "probabilities", ∞ for argmax.
+        s√2/4 for softmax, as ‖p_c(e_c − p)‖ ≤ √2 p_c(1 − p_c), and s√(1 − 1/K) for sparsemax.
         """
         if self.name == "probabilities":
             return 1.0
@@ -90,9 +91,9 @@ def _known_false(condition: Tensor) -> bool:
 
 
 def sparsemax(outputs: Tensor) -> Tensor:
-    """argmin_{p in simplex} ‖p − z‖₂ along the last dim: (z − τ)₊ with τ such that it sums to 1.
+    """The nearest point of the simplex to the outputs: argmin_{p in simplex} ‖p − z‖₂ along the last axis.
 
-    Source: Martins & Astudillo 2016 (arXiv:1602.02068).
+    It is (z − τ)₊ with τ such that the sum is 1. Source: Martins & Astudillo 2016 (arXiv:1602.02068).
     """
     shifted = outputs - outputs.amax(-1, keepdim=True)  # the projection is the same, and nothing cancels
     ordered = shifted.sort(-1, descending=True).values
@@ -104,7 +105,7 @@ def sparsemax(outputs: Tensor) -> Tensor:
 
 
 def default_maps() -> tuple[SimplexMap, ...]:
-    """Argmax, and softmax and sparsemax with scales from 1 to 500."""
+    """The maps that `choose_map` tries: argmax, and softmax and sparsemax with scales from 1 to 500."""
     scales = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
     return (SimplexMap(), *(SimplexMap(name, s) for name in ("softmax", "sparsemax") for s in scales))
 

@@ -14,11 +14,13 @@ _HALVINGS = 60  # of [0, 1]: to 1e-18, below the spacing of doubles
 
 
 def clopper_pearson_lower(successes: Any, trials: Any, alpha: Any) -> np.ndarray:
-    """inf{p : P(Binomial(n, p) ≥ k) > α}: the α quantile of Beta(k, n − k + 1), 0 for k = 0.
+    """Clopper–Pearson lower bound on a probability: inf{p : P(Binomial(n, p) ≥ k) > α}.
+
+    It is the α quantile of Beta(k, n − k + 1), and 0 for k = 0.
 
     successes, trials, alpha : broadcastable; level 0 gives 0
-    Raises ValueError for successes outside 0 … trials or a level outside [0, 1).
-    Source: Clopper & Pearson 1934.
+
+    Raises ValueError for successes outside 0 … trials or a level outside [0, 1). Source: Clopper & Pearson 1934.
     """
 
     from scipy import special
@@ -29,7 +31,10 @@ def clopper_pearson_lower(successes: Any, trials: Any, alpha: Any) -> np.ndarray
 
 
 def clopper_pearson_upper(successes: Any, trials: Any, alpha: Any) -> np.ndarray:
-    """sup{p : P(Binomial(n, p) ≤ k) > α}: the 1 − α quantile of Beta(k + 1, n − k), 1 for k = n."""
+    """Clopper–Pearson upper bound on a probability: sup{p : P(Binomial(n, p) ≤ k) > α}.
+
+    It is the 1 − α quantile of Beta(k + 1, n − k), and 1 for k = n. Arguments as for `clopper_pearson_lower`.
+    """
 
     from scipy import special
 
@@ -39,12 +44,15 @@ def clopper_pearson_upper(successes: Any, trials: Any, alpha: Any) -> np.ndarray
 
 
 def randomized_lower(successes: Any, trials: Any, alpha: Any, uniform: Any) -> np.ndarray:
-    """The p with P_p(X > k) + u·P_p(X = k) = α, X ~ Binomial(n, p): missing p with probability α.
+    """Randomised lower bound on a probability, whose level is α exactly: the p with P_p(X > k) + u·P_p(X = k) = α.
 
-    A lower bound whose level is α exactly, not at most.
-    uniform : u ~ U(0, 1), drawn apart from the data, one for each count; u = 1 is Clopper–Pearson's bound, any other
+    X ~ Binomial(n, p). Solved by bisection and rounded down.
+
+    uniform : u ~ U(0, 1), drawn independently of the data, one for each count; u = 1 is Clopper–Pearson's bound, any
+    other
         u gives a larger one
-    Solved by bisection and rounded down. Source: Stevens 1950; arXiv:2406.17830 uses it for smoothing.
+
+    Source: Stevens 1950; arXiv:2406.17830 uses it for smoothing.
     """
 
     from scipy import special
@@ -74,11 +82,14 @@ def bisected(rejected: Callable[[np.ndarray], np.ndarray], high: np.ndarray) -> 
 
 
 def empirical_bernstein_radius(variance: Any, samples: Any, alpha: Any, *, scale: float = 1.0) -> np.ndarray:
-    """√(2 V̂ ln(2/α)/n) + 7 b ln(2/α)/(3(n − 1)): by how much a mean of [0, b] samples may err to one side.
+    """Empirical Bernstein bound on the one-sided error of a mean of samples in [0, b].
+
+    √(2 V̂ ln(2/α)/n) + 7 b ln(2/α)/(3(n − 1)).
 
     variance : V̂, with n − 1 in the denominator
     samples : n ≥ 2; fewer raise ValueError
     scale : b
+
     Level 0 gives ∞. Source: Maurer & Pontil 2009 (arXiv:0907.3740), theorem 4.
     """
     n = np.asarray(samples, dtype=np.float64)
@@ -94,10 +105,10 @@ def empirical_bernstein_radius(variance: Any, samples: Any, alpha: Any, *, scale
 
 
 def sample_variance(total: Any, squares: Any, samples: Any) -> np.ndarray:
-    """(Σx² − (Σx)²/n)/(n − 1), never below 0.
+    """The sample variance (Σx² − (Σx)²/n)/(n − 1) from sums, rounded up.
 
-    The subtraction loses digits where the spread is far below the mean; the loss, at most a few ε·Σx²/(n − 1) for
-    n terms added pairwise, is added back so that what rests on the variance stays a bound.
+    The subtraction loses digits where the spread is far below the mean. The loss, at most a few ε·Σx²/(n − 1) for n
+    terms added pairwise, is added back so that bounds from this variance remain valid.
     """
     s, q, n = (np.asarray(v, dtype=np.float64) for v in (total, squares, samples))
     raw = (q - s * s / n) / (n - 1)
@@ -115,7 +126,7 @@ def _counts(successes: Any, trials: Any, alpha: Any) -> tuple[np.ndarray, np.nda
 
 
 def levels_of(alpha: Any) -> np.ndarray:
-    """`alpha` as float64; raises ValueError unless all of it lies in [0, 1)."""
+    """`alpha` as float64. Raises ValueError unless all levels lie in [0, 1)."""
     level = np.asarray(alpha, dtype=np.float64)
     if not ((level >= 0) & (level < 1)).all():
         raise ValueError(f"alpha={level.min():g} … {level.max():g}: expected levels from 0 to below 1, such as 0.001")

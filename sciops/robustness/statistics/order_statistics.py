@@ -1,10 +1,13 @@
-"""Which order statistics of n samples bound quantiles of their law, by exact binomial probabilities."""
+"""Order statistics of n samples that bound quantiles of their law, by exact binomial probabilities."""
 
 from __future__ import annotations
 
 
 def lower_index(n: int, p: float, alpha: float) -> int:
-    """The largest k ≥ 0 with P(Bin(n, p) ≤ k − 1) ≤ α:  P(X_(k) > Q_p) ≤ α.  0 where no sample is low enough."""
+    """The order statistic that bounds the p-quantile from below: the largest k ≥ 0 with P(Bin(n, p) ≤ k − 1) ≤ α.
+
+    P(X_(k) > Q_p) ≤ α. It is 0 where no sample is low enough.
+    """
 
     from scipy.stats import binom
 
@@ -19,12 +22,18 @@ def lower_index(n: int, p: float, alpha: float) -> int:
 
 
 def upper_index(n: int, p: float, alpha: float) -> int:
-    """The smallest k with P(Bin(n, p) ≥ k) ≤ α:  P(X_(k) < Q_p) ≤ α.  n + 1 where no sample is high enough."""
+    """The order statistic that bounds the p-quantile from above: the smallest k with P(Bin(n, p) ≥ k) ≤ α.
+
+    P(X_(k) < Q_p) ≤ α. It is n + 1 where no sample is high enough.
+    """
     return n + 1 - lower_index(n, 1 - p, alpha)  # Bin(n, p) ≥ k exactly when the misses Bin(n, 1 − p) are ≤ n − k
 
 
 def shifted(p: float, shift: float) -> float:
-    """Φ(Φ^{−1}(p) + shift): the most that an event of probability p can have after the mean moved by `shift` σ."""
+    """The largest probability of an event of probability p after the mean moved by `shift` standard deviations.
+
+    Φ(Φ^{−1}(p) + shift).
+    """
 
     from scipy.stats import norm
 

@@ -20,10 +20,13 @@ from sciops.robustness.statistics.intervals import bisected, clopper_pearson_low
 
 
 def log_evidence(total: Any, samples: Any, claim: Any) -> np.ndarray:
-    """log E_t(p₀) against "the mean is at most p₀"; above log(1/α) the claim is refuted at level α, whenever one looks.
+    """The logarithm of the evidence E_t(p₀) against "the mean is at most p₀".
+
+    Above log(1/α) the claim is refuted at level α, whenever it is looked at.
 
     total : s, sum of the values so far (successes, or soft outputs in [0, 1]); samples : t; claim : p₀ ∈ [0, 1]
     returns : float64, broadcast; ∞ for p₀ = 0 and s > 0, −∞ for p₀ = 1
+
     Raises ValueError where s lies outside 0 … t.
     """
 
@@ -40,9 +43,11 @@ def log_evidence(total: Any, samples: Any, claim: Any) -> np.ndarray:
 
 
 def sequence_lower(total: Any, samples: Any, alpha: Any) -> np.ndarray:
-    """The smallest p₀ with E_t(p₀) < 1/α: below the mean for all t at once with probability 1 − α.
+    """A lower bound on the mean that holds for all t at once with probability 1 − α.
 
-    E_t decreases in p₀ up to s/(t + 1), where the search ends; it is rounded down.
+    It is the smallest p₀ with E_t(p₀) < 1/α.
+
+    E_t decreases in p₀ up to s/(t + 1), where the search ends; the bound is rounded down.
     """
     s, t = _sums(total, samples)
     with np.errstate(divide="ignore"):
@@ -52,17 +57,18 @@ def sequence_lower(total: Any, samples: Any, alpha: Any) -> np.ndarray:
 
 
 def sequence_upper(total: Any, samples: Any, alpha: Any) -> np.ndarray:
-    """1 − `sequence_lower` of t − s: above the mean for all t at once with probability 1 − α."""
+    """An upper bound on the mean that holds for all t at once with probability 1 − α: 1 − `sequence_lower` of t − s."""
     s, t = _sums(total, samples)
     return 1 - sequence_lower(t - s, t, alpha)
 
 
 def planned_lower(successes: Any, trials: Any, alpha: float, *, most: int, share: float = 0.5) -> np.ndarray:
-    """A lower bound valid at every n ≤ `most`, nearly Clopper–Pearson's at n = `most`.
+    """A lower bound that is valid at every n ≤ `most`, and close to Clopper–Pearson's at n = `most`.
 
-    share : of α goes to the sequence; the rest to one Clopper–Pearson bound that is read only at n = `most`. The
-        larger of the two counts, by the union bound.
     successes : integers; trials : n, up to `most`
+    share : of α for the sequence; the rest is for one Clopper–Pearson bound that is used only at n = `most`. The larger
+    of
+        the two is returned, by the union bound.
     """
     k, n = _sums(successes, trials)
     bound = sequence_lower(k, n, share * alpha)
