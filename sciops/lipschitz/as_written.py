@@ -47,10 +47,10 @@ _WRITTEN = {kind: {name: vars(kind).get(name) for name in _RUN} for kind in _all
 
 
 def kind_of(module: Any, known: Callable[[type], bool]) -> type | None:
-    """The known class whose code calling the module runs, None where another class has a say.
+    """The known class whose code runs when the module is called, None where another class changes it.
 
     That is the module's own class, or a base class where those before it add a constructor, texts and names that the
-    base class does not know. The class that `torch.nn.utils.parametrize` puts before a layer's is passed over.
+    base class does not know. The class that `torch.nn.utils.parametrize` puts before a layer's is skipped.
     """
     mro, harmless = type(module).__mro__, _HARMLESS
     if isinstance(module, nn.Module) and parametrize.is_parametrized(module):

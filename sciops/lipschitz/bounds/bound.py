@@ -108,7 +108,7 @@ def best(
     converted = None if plain.value is None else plain.value * ends
     if converted is None or (weighted.value is not None and bool(weighted.value <= converted)):
         return weighted, []
-    row = Block("norm", ends, "√(max w / min w), from a norm that counts every point alike")
+    row = Block("norm", ends, "√(max w / min w), from a norm that gives every point the same weight")
     return Part(converted, plain.rows), [row]
 
 

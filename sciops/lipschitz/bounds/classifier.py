@@ -19,7 +19,11 @@ from sciops.models.stages import PatchEmbedding, PatchMerging, SinCosPosition, S
 
 
 def of_classifier(model: Classifier, setting: Setting) -> Part:
-    """Patches and merged cells do not overlap, so ways in have the norm of their matrix; a mean over P cells 1/√P."""
+    """The parts of the classifier, by stage.
+
+    Patches and merged cells do not overlap, so that the entry of a stage has the norm of its matrix. The mean over P
+    cells has the norm 1/√P.
+    """
     stages: Any = model.stages
     if not exactly(stages, nn.ModuleList) or changed(stages):
         return no_bound("stages", "no rule: the list of stages was changed")
@@ -27,7 +31,7 @@ def of_classifier(model: Classifier, setting: Setting) -> Part:
     sizes = tuple(setting.grid.shape)
     for i, stage in enumerate(stages):
         step = getattr(stage.enter, "patch", 2)
-        parts.append(one(f"stage {i} way in", partial(_way_in, stage, setting)))
+        parts.append(one(f"stage {i} entry", partial(_entry, stage, setting)))
         sizes = tuple(max(-(-n // step), stage.least) for n in sizes)
         here = setting.on(Grid(sizes, centering="cell"))
         parts += of_blocks(f"stage {i} block", stage.blocks, here, (1,) * len(sizes))
@@ -39,11 +43,11 @@ def of_classifier(model: Classifier, setting: Setting) -> Part:
     return Part(part.value, part.rows, flat=True)
 
 
-def _way_in(stage: Any, setting: Setting) -> tuple[Tensor, str]:
+def _entry(stage: Any, setting: Setting) -> tuple[Tensor, str]:
     expect(stage, Stage, place="a stage")
     unchanged(stage, inside=False)
     enter = stage.enter
-    expect(enter, PatchEmbedding, PatchMerging, place="the way in")
+    expect(enter, PatchEmbedding, PatchMerging, place="the entry of a stage")
     unchanged(enter)
     if stage.position is not None:
         expect(stage.position, SinCosPosition, place="position")

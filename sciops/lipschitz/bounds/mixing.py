@@ -19,7 +19,7 @@ from sciops.models.dealiasing import finer_grid_tables
 
 
 def of_mixer_with_skip(mixer: nn.Module, skip: Tensor, setting: Setting) -> tuple[Tensor, str]:
-    """‖x ↦ S x + mixer(x)‖ with S (out, in) at every point."""
+    """The bound of x ↦ S x + mixer(x) with S (out, in) at every point."""
     apart, reason = measure(mixer, setting)
     together = look_up(mixer, setting.rules).with_skip
     known = None if together is None else together(mixer, skip, setting)
@@ -27,7 +27,7 @@ def of_mixer_with_skip(mixer: nn.Module, skip: Tensor, setting: Setting) -> tupl
 
 
 def of_local(kernel: LocalKernel, setting: Setting, dilation: Sequence[int]) -> Tensor:
-    """‖LocalKernel‖."""
+    """The bound of a `LocalKernel`."""
     expect(kernel, LocalKernel, place="a local kernel")
     mode = "circular" if setting.grid.centering == "periodic" else kernel.padding
     groups, dilation = len(kernel.weight), tuple(dilation)
@@ -35,9 +35,9 @@ def of_local(kernel: LocalKernel, setting: Setting, dilation: Sequence[int]) -> 
 
 
 def of_finer_grid(factor: int, periodic: bool, setting: Setting) -> tuple[float, float]:
-    """Of `on_finer_grid`: (‖down‖·‖up‖, by how much `up` can exceed the largest value).
+    """Factors of `on_finer_grid`: (‖down‖·‖up‖, the largest factor by which `up` increases the largest value).
 
-    Between the two the map is pointwise, so the norm on the finer grid may be any: the better of two.
+    Between the two the map is pointwise, so that any norm can be used on the finer grid: the better of two is taken.
     """
     if factor == 1:
         return 1.0, 1.0

@@ -45,13 +45,13 @@ from sciops.models.symmetry import SymmetryAveraged
 from sciops.resampling import resample
 
 _SOLVER = (
-    "a solver inside: its solution is no Lipschitz function of the coefficient from L² to L², and varies without limit "
+    "a solver inside: its solution is not Lipschitz in the coefficient from L² to L², and varies without limit "
     "where the coefficient nears zero"
 )
 
 
 def _of_wrapped_neuralop(model: NeuralopModel, setting: Setting) -> Part:
-    """It knows no weights of points: the quadrature norm enters at the two ends."""
+    """neuraloperator gives every point the same weight: the change to the quadrature norm is a factor at the ends."""
     return with_ends(of_neuralop(model.model, setting), setting)
 
 
@@ -104,7 +104,10 @@ def _resampling(method: Any, source: Grid, target: Grid, wall: bool, setting: Se
 
 
 def _of_stepper(model: Stepper, setting: Setting) -> Part:
-    """f_{k+1} = last + S(x_k), ‖f_{k+1}‖ ≤ ℓ‖x_k‖, with the window x_k of at most √(1 + Σ f²) (1 for what stays)."""
+    """The bound of a rollout from that of a step, ‖f_{k+1}‖ ≤ ℓ‖x_k‖ with f_{k+1} = last + S(x_k).
+
+    Windows x_k have at most the norm √(1 + Σ f²), where 1 is for channels that stay constant and for the first frames.
+    """
     inner = walk(model.model, replace(setting, reused=True))
     rows = inside("step", inner)
     if inner.value is None:
@@ -128,7 +131,7 @@ def _of_stepper(model: Stepper, setting: Setting) -> Part:
 
 
 def _constants(model: Stepper) -> bool:
-    """Whether there may be channels beside the frames, as far as the layers that read them say."""
+    """Whether the input may have channels besides the frames, as far as the layers that read them say."""
     inner: Any = model.model
     while isinstance(inner, (Normalized, Latent, SymmetryAveraged, Stepper)):
         inner = inner.model
@@ -155,4 +158,4 @@ RULES: dict[type[nn.Module], Callable[[Any, Setting], Part]] = {
     EffectiveCoefficient: _of_corrector,
     nn.Sequential: of_sequence,
 }
-"""Models, which are called with a grid, and sequences of layers, by class."""
+"""The rules of models, which are called with a grid, and of sequences, by class."""

@@ -1,4 +1,4 @@
-"""Bounds of neuraloperator's FNO, TFNO and UNO, every point counted alike."""
+"""Bounds of neuraloperator's FNO, TFNO and UNO, with the same weight for every point."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _fno(model: Any, setting: Setting) -> Part:
 
 
 def _uno(model: Any, setting: Setting) -> Part:
-    """Blocks with joined skips: how much each result can change per unit of change of the first input."""
+    """The parts of a UNO: joined skips add as √(x² + skip²) of changes per unit of change of the first input."""
     start = _padded(model, setting.grid.shape)
     end = tuple(int(round(n * f)) for n, f in zip(start, model.end_to_end_scaling_factor))
 
@@ -124,7 +124,7 @@ def _padding(model: Any, sizes: Sequence[int]) -> _Sizes:
 
 
 def _cropping(model: Any, setting: Setting, start: _Sizes, end: _Sizes) -> list[Part]:
-    """Means of squares are over all points at hand: how their numbers change from input to output."""
+    """The factor of padding and cropping, since mean squares are over all points of each grid."""
     sizes, result = tuple(setting.grid.shape), end
     if model.domain_padding is not None:
         factors = model.domain_padding.resolution_scaling_factor
@@ -166,7 +166,7 @@ def _block(blocks: Any, i: int, sizes: _Sizes, after: _Sizes, setting: Setting) 
 def _convolved(
     blocks: Any, i: int, sizes: _Sizes, after: _Sizes, moved: float, norm: Any, setting: Setting
 ) -> tuple[Tensor, str]:
-    """‖n K + S‖: mode by mode in one where nothing stands between the two."""
+    """‖n K + S‖: mode by mode, together where there is nothing between the two."""
     conv = blocks.convs[i]
     if not is_neuralop_conv(conv):
         refuse(f"no rule for the layer {type(conv).__name__}")
@@ -225,7 +225,7 @@ def _channel_mlp(mlp: Any, setting: Setting, inputs: int | None = None) -> tuple
 
 
 def _resampling(sizes: _Sizes, after: _Sizes) -> float:
-    """Of neuraloperator's `resample`, in means of squares over the points."""
+    """The norm of neuraloperator's `resample`, in mean squares over the points."""
     if sizes == after:
         return 1.0
     if len(sizes) > 2:

@@ -117,7 +117,7 @@ class Setting:
         return largest(self.cast(matrix)[None]).upper
 
     def convolution(self, weight: Tensor, *, grid: tuple[int, ...] | None = None, **options: Any) -> Tensor:
-        """An upper bound of a convolution's norm, counting every point alike; see `convolution_norm`.
+        """An upper bound of a convolution's norm, with the same weight for every point; see `convolution_norm`.
 
         grid : points per axis of the input; those of the setting's grid unless given
         """
@@ -217,10 +217,12 @@ def chain(parts: Iterable[Part]) -> Part:
 
 
 def with_ends(part: Part, setting: Setting) -> Part:
-    """The part in the setting's norm, for a part whose bound counts every point alike."""
+    """The part in the setting's norm, for a part whose bound gives every point the same weight."""
     if not setting.weighted or part.value is None or part.flat:
         return part
-    return chain([part, one("norm", lambda: (setting.ends, "√(max w / min w): every point counts alike inside"))])
+    return chain(
+        [part, one("norm", lambda: (setting.ends, "√(max w / min w): every point has the same weight inside"))]
+    )
 
 
 def no_bound(name: str, reason: str) -> Part:

@@ -1,4 +1,4 @@
-"""Lipschitz constants of what works point by point: activations, norms, linear maps of channels."""
+"""Lipschitz constants of pointwise maps: activations, norms, linear maps of channels."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _FUNCTIONS: dict[Any, float] = {
 
 
 def of_activation(activation: Any, setting: Setting) -> float | Tensor:
-    """Its largest slope, of a function with its default options or of a module."""
+    """The largest slope of an activation: of a function with its default options, or of a module."""
     if isinstance(activation, nn.Module):
         return measure(activation, setting)[0]
     constant = _FUNCTIONS.get(activation) if isinstance(activation, Hashable) else None
@@ -79,7 +79,7 @@ def of_activation(activation: Any, setting: Setting) -> float | Tensor:
 
 
 def of_layers(layers: Any, setting: Setting, inputs: int | None = None) -> tuple[Tensor | float, str]:
-    """Product over linear maps and activations; of the first map the first `inputs` columns alone."""
+    """Product over linear maps and activations; of the first map only the first `inputs` columns."""
     unchanged(layers)
     expect(layers, nn.Sequential, place="a pointwise map")
     value: Tensor | float = 1.0
@@ -146,9 +146,10 @@ def of_norm_alone(norm: nn.Module, setting: Setting) -> tuple[Tensor | float, st
 
 
 def of_gate(first: nn.Linear, gate: nn.Linear, setting: Setting, ball: Tensor | float | None, spread: float) -> Tensor:
-    """u·GELU(v) with u = Wz + b, v = W'z + b' and ‖z‖ ≤ R: ‖diag(v̄)W‖ + Lip(GELU)·‖diag(ū)W'‖.
+    """The bound of a gated map u·GELU(v) on a ball ‖z‖ ≤ R, with u = Wz + b, v = W'z + b'.
 
-    ū, v̄ : what |u|, |v| ≥ |GELU(v)| reach per channel, ‖row‖R + |bias|, times `spread` on a finer grid
+    ‖diag(v̄)W‖ + Lip(GELU)·‖diag(ū)W'‖, where ū, v̄ bound |u|, |v| ≥ |GELU(v)| per channel: ‖row‖R + |bias|, times
+    `spread` on a finer grid.
     """
     if ball is None:
         refuse(

@@ -1,4 +1,4 @@
-"""Rule for `nn.Sequential`: layer by layer as its forward runs them, repeats counted, shapes from a run on zeros."""
+"""Rule for `nn.Sequential`: layer by layer as its forward runs them, with repeats, shapes from a run on zeros."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _CHANNELS_LAST = (nn.Linear, RescaledLinear, RescaledResidual)
 
 
 def of_sequence(model: nn.Sequential, setting: Setting) -> Part:
-    """Of (batch, channels, *grid), or of (batch, *grid, channels) where the first layer with channels is one for those.
+    """The bound of a sequence on (batch, channels, *grid), or on (batch, *grid, channels) where its first layer expects it.
 
-    `flat` when the grid does not survive. Layers count every point alike: the quadrature norm enters at the two ends.
+    `flat` where the output is not on the grid. Every point has the same weight inside: the change to the quadrature
+    norm is a factor at the two ends.
     """
     return with_ends(_plain(model, setting), setting)
 
@@ -60,7 +61,7 @@ def _plain(model: nn.Sequential, setting: Setting) -> Part:
 
 
 def _run(model: nn.Sequential, x: Tensor, last: bool, setting: Setting) -> tuple[Part, Tensor | None]:
-    """(part, output for x); no output where the layers do not run on x."""
+    """(part, output for x); no output where a layer does not run on x."""
     parts: list[Part] = []
     reused = setting.reused
     for name, layer in _layers(model):
@@ -93,7 +94,7 @@ def _layers(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module
 
 
 def _at(layer: nn.Module, shape: tuple[int, ...], last: bool, setting: Setting) -> Setting:
-    """Where a layer with an input of this shape works: sequences call their layers without a grid."""
+    """The setting of a layer with an input of this shape; sequences call their layers without a grid."""
     mixer = exactly(layer, *MIXERS.values())
     sizes = shape[1:-1] if last or mixer else shape[2:]
     if sizes and (mixer or sizes != setting.grid.shape):
@@ -102,7 +103,7 @@ def _at(layer: nn.Module, shape: tuple[int, ...], last: bool, setting: Setting) 
 
 
 def _first(model: nn.Sequential) -> tuple[nn.Module | None, bool]:
-    """The first layer, or part of one, that says how many channels it takes; whether the field is flattened before."""
+    """The first layer, or part of one, with a known number of channels; whether the field is flattened before it."""
     flattened = False
     for _, layer in _layers(model):
         for part in layer.modules():

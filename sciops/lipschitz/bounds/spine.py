@@ -18,7 +18,7 @@ from sciops.models.operator import Operator
 
 
 def of_operator(model: Operator, setting: Setting) -> Part:
-    """Lift of the field's own channels, since coordinates do not vary with it; blocks; norm; projection; wall."""
+    """The parts of the spine; of the lift only the field's own channels, since coordinates do not vary with it."""
     grid = model.grid_for(torch.empty(1, model.in_channels, *setting.grid.shape, device="meta"), setting.grid)
     dilation = model.dilation(grid)
     parts = [one("lift", lambda: of_layers(model.lift, setting, model.in_channels))]
@@ -41,7 +41,7 @@ def of_last_norm(norm: nn.Module, setting: Setting) -> list[Part]:
 
 
 def of_blocks(name: str, blocks: Any, setting: Setting, dilation: Sequence[int]) -> list[Part]:
-    """The parts of a list of blocks; the rule of each is that of its class."""
+    """The parts of a list of blocks, each by the rule of its class."""
     if not exactly(blocks, nn.ModuleList) or changed(blocks):
         return [no_bound(name, "no rule: the list of blocks was changed")]
     return [_of_block(f"{name} {i}", block, setting, dilation) for i, block in enumerate(blocks)]

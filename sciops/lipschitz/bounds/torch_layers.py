@@ -69,7 +69,7 @@ def _largest_of(axes: int, layer: Any, setting: Setting) -> Answer:
         refuse(f"max pooling has no output on a grid of shape {sizes}: {str(error).splitlines()[0]}")
     if not pooled.isfinite().all():
         refuse(f"max pooling of windows that lie in the padding alone, at {sizes}, gives −∞")
-    return math.sqrt(windows) * (1 + 1e-15), "a point is in at most so many windows"
+    return math.sqrt(windows) * (1 + 1e-15), "√(most windows that contain a point)"
 
 
 def _average(axes: int, layer: Any, setting: Setting) -> Answer:
@@ -80,7 +80,7 @@ def _average(axes: int, layer: Any, setting: Setting) -> Answer:
         refuse("average pooling that counts other than its kernel: no rule")
     divisor = getattr(layer, "divisor_override", None) or math.prod(size)
     value = math.sqrt(math.prod(size) * held) / abs(divisor)
-    return value * (1 + 1e-15), "means; a point is in at most so many windows"
+    return value * (1 + 1e-15), "means over windows"
 
 
 def _global_average(axes: int, layer: Any, setting: Setting) -> Answer:

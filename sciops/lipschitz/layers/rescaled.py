@@ -329,13 +329,13 @@ def _check_steps(steps: int) -> None:
 
 
 def _size(array: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """max |a| over the axes, kept; 1 where all are zero. It cancels in what it scales, so no gradient passes it."""
+    """max |a| over the axes, kept; 1 where all are zero. It cancels in what it scales, so that it needs no gradient."""
     size = array.detach().abs().amax(axes, keepdim=True)
     return torch.where(size > 0, size, 1)
 
 
 def _squared(gram: Tensor, times: int, axes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """(X, ℓ) with exp(ℓ)·X = the gram matrices, squared so many times; ℓ keeps `axes` as ones."""
+    """(X, ℓ) with exp(ℓ)·X = the gram matrices, squared `times` times; ℓ keeps `axes` as ones."""
     log = torch.zeros_like(_size(gram, axes))
     for _ in range(times):
         size = _size(gram, axes)

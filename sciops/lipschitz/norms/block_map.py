@@ -1,4 +1,4 @@
-"""Maps between the coefficients of two orthonormal systems that are nearly diagonal: blocks by output and input."""
+"""Maps between the coefficients of two orthonormal systems that are nearly diagonal, as sparse blocks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _DIRECT = 12  # sizes up to which singular values are as fast as eigenvalues of 
 
 @dataclass(frozen=True)
 class BlockMap:
-    """y_i = Σ_j B_ij x_j for the pairs (i, j) that are given, every pair once; all other blocks are zero.
+    """A map y_i = Σ_j B_ij x_j with given blocks for some pairs (i, j), every pair once; all other blocks are zero.
 
-    rows, columns : (pairs,) the coefficients i and j, as numbers without meaning
+    rows, columns : (pairs,) labels of the coefficients i and j
     blocks : (pairs, out, in), real or complex
     complete : every coefficient of the input is a j, and i = j throughout
     low, high : factors between the norm of the blocks and that of the map, 1 in orthonormal systems
@@ -55,7 +55,7 @@ class BlockMap:
 
 
 def accumulate(rows: np.ndarray, columns: np.ndarray, blocks: Tensor, complete: bool = False) -> BlockMap:
-    """The map whose blocks at equal (row, column) add up."""
+    """The map with the sum of the blocks at equal (row, column)."""
     pairs, inverse = np.unique(np.stack([rows, columns]), axis=1, return_inverse=True)
     index = torch.from_numpy(inverse.reshape(-1)).to(blocks.device)
     total = blocks.new_zeros(pairs.shape[1], *blocks.shape[1:]).index_add(0, index, blocks)

@@ -213,7 +213,7 @@ def _circular(blocks, grid, pads: Pads, reach, stride, dilation, how) -> tuple[B
 
 
 def _flat(blocks, grid, pads: Pads, reach, stride, dilation, how) -> Bracket:
-    """Zero padding: on a torus with room for the zeros nothing wraps, whatever its size; the better of two."""
+    """Zero padding: the better of two tori that are so large that nothing wraps around."""
     gap = [min(max(p), r) for p, r in zip(pads, reach)]
     tori = {tuple(-(-(n + g) // s) for n, g, s in zip(grid, room, stride)) for room in (gap, reach)}
     brackets = [_on_torus(blocks, torus, stride, dilation, how) for torus in sorted(tori)]

@@ -25,10 +25,10 @@ from sciops.models.neuralop_spectral import computes
 
 @dataclass(frozen=True)
 class FourierLayer:
-    """What a Fourier layer does to coefficients.
+    """A Fourier layer as a map between coefficients.
 
     frequencies : (modes, axes) whole numbers, the last axis ≥ 0
-    targets : (modes, axes) frequencies at which the result of each mode appears, the same for a sound layer
+    targets : (modes, axes) frequencies at which the result of each mode appears, the same for a correct layer
     kept : (modes,) whether that frequency exists on the output's grid
     blocks : (modes, out, in) complex R_k
     """
@@ -39,7 +39,7 @@ class FourierLayer:
     blocks: Tensor
 
     def map(self, sizes: Sequence[int], out_sizes: Sequence[int]) -> BlockMap:
-        """Between the coefficients on the two grids, in their mean-square norms."""
+        """The map between the coefficients on the two grids, in their mean-square norms."""
         f, t, blocks = self.frequencies, self.targets, self.blocks
         if not self.kept.all():
             keep = np.flatnonzero(self.kept)
@@ -128,7 +128,7 @@ _GONE = np.iinfo(np.int64).max // 4
 
 
 def _unmatched(positions: np.ndarray, n: int, m: int) -> np.ndarray:
-    """Where fftshift, taken for its own inverse, and an inverse transform of m points put the centred positions."""
+    """Frequencies after fftshift as its own inverse and an inverse transform of m points; `_GONE` where cut off."""
     index = (positions + n // 2) % n
     return np.where(index < m, np.where(index < m - m // 2, index, index - m), _GONE)
 

@@ -1,4 +1,4 @@
-"""What padding does to a norm: amounts per side, and the norm of the pad map itself."""
+"""Padding: amounts per side, and the norm of the pad map."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Pads = tuple[tuple[int, int], ...]
 
 
 def per_axis(value: int | Sequence[int], axes: int, name: str, least: int) -> tuple[int, ...]:
-    """One whole number per axis; ValueError in one line otherwise."""
+    """One whole number per axis. Raises ValueError for anything else."""
     values = (value,) * axes if isinstance(value, int) else tuple(value)
     if len(values) != axes or any(int(v) != v or v < least for v in values):
         raise ValueError(f"{name}={value!r}: expected one whole number ≥ {least} per axis, {axes} in all")
@@ -33,9 +33,9 @@ def pad_amounts(padding: int | str | Sequence[int], kernel: Sequence[int], dilat
 
 
 def pad_map_norm(grid: Sequence[int] | None, pads: Pads, mode: str) -> float:
-    """√(the most copies that the pad map makes of one point), a product over the axes.
+    """The norm of the pad map: √(the most copies that it makes of one point), a product over the axes.
 
-    The columns of the map are orthogonal, so that this is its norm, not a bound of it. Without a grid: the largest
+    The columns of the map are orthogonal, so that this is its norm, not only a bound. Without a grid it is the largest
     over all grids that torch pads: 3 copies where mirror images from both sides meet, 2p + 1 of a single point.
     """
     copies = 1

@@ -16,7 +16,10 @@ _ENTRIES = 2**23  # complex numbers held at a time
 
 
 def polyphase(weight: Tensor, stride: Sequence[int]) -> Tensor:
-    """(g, o, c, *k) with a stride as (g, o, c·Πs, *⌈k/s⌉) without: y_t = Σ_a Σ_b W_{sa+b} x_{s(t+a)+b}."""
+    """The polyphase kernel of a strided convolution: y_t = Σ_a Σ_b W_{sa+b} x_{s(t+a)+b}.
+
+    (g, o, c, *k) with a stride → (g, o, c·Πs, *⌈k/s⌉) without
+    """
     for axis, s in enumerate(stride):
         if s == 1:
             continue
@@ -32,7 +35,7 @@ def polyphase(weight: Tensor, stride: Sequence[int]) -> Tensor:
 
 
 def dilated(weight: Tensor, dilation: Sequence[int]) -> Tensor:
-    """The kernel with its zeros written out."""
+    """The kernel of a dilated convolution, zeros included."""
     for axis, d in enumerate(dilation):
         if d == 1:
             continue
@@ -44,9 +47,9 @@ def dilated(weight: Tensor, dilation: Sequence[int]) -> Tensor:
 
 
 def torus_norm(weight: Tensor, torus: Sequence[int], dilation: Sequence[int], **how) -> Bracket:
-    """max_ω ‖F(ω)‖₂ over the frequencies of a torus: the exact norm of the convolution on it, of any kernel size.
+    """The norm of a convolution on a torus, for any kernel size: max_ω ‖F(ω)‖₂ over the frequencies of the torus.
 
-    weight : (groups, out, in, *kernel); a group is a block, and the largest of the blocks' norms counts
+    weight : (groups, out, in, *kernel); the largest norm of the groups' blocks is returned
     how : method, tolerance and precision of `dense_norm`
 
     The gradient is that of the largest matrix alone, which is computed once more for it.
@@ -79,7 +82,7 @@ def torus_norm(weight: Tensor, torus: Sequence[int], dilation: Sequence[int], **
 
 
 def symbol(rows: Tensor, chunk: Tensor, sizes, torus, kernel, dilation) -> Tensor:
-    """(frequencies, groups, out, in), complex128; whole turns are taken out of the angles as integers."""
+    """The symbol (frequencies, groups, out, in), complex128; whole turns are removed from the angles as integers."""
     frequency: list[Tensor] = []
     for n in reversed(sizes):
         frequency.insert(0, chunk % n)

@@ -25,9 +25,9 @@ from sciops.mixers import _walls
 
 @dataclass(frozen=True)
 class WallMap:
-    """y = S R A x per mode.
+    """A sine or cosine layer, y = S R A x per mode.
 
-    gains : (modes,) √(G_mm H_mm), what the two tables do to mode m
+    gains : (modes,) √(G_mm H_mm), the factor of the two tables for mode m
     blocks : (modes, out, in) R_m
     low, high : the factors between the largest gain·‖R_m‖ and the norm
     projects : A S = 1, so that in orthonormal modes S R A is R itself
@@ -46,7 +46,7 @@ class WallMap:
         return Bracket(one.lower * self.low, one.upper * self.high)
 
     def bracket_with(self, skip: Tensor) -> Bracket | None:
-        """σ₁ of x ↦ S x + this with one S (out, in) at every point; None where modes are not orthogonal."""
+        """σ₁ of x ↦ S x + this with one S (out, in) at every point; None where the modes are not orthogonal."""
         if not self.projects or self.high > 1 + 1e-9:
             return None
         skip = skip.to(self.blocks)
@@ -62,7 +62,10 @@ class WallMap:
 def of_walls(
     part, modes: Sequence[int], grid: Grid, out_grid: Grid, weights: Sequence[np.ndarray], out_weights, dtype
 ) -> WallMap:
-    """Of a sine or cosine part of a `SpectralMixer`; weights : quadrature weights per axis, of input and output."""
+    """The map of a sine or cosine part of a `SpectralMixer`.
+
+    weights, out_weights : quadrature weights per axis, of input and output
+    """
     cut = tuple(slice(k) for k in modes)
     weight = part.weight.to(dtype)[cut]
     if part.shared is None:

@@ -177,7 +177,7 @@ def predict(
             tallies[-1].add(everyone, outputs)
     counts = torch.cat([tally.counts for tally in tallies])
     top = counts.topk(2, -1).values.cpu().numpy().astype(np.float64)
-    # P(Binomial(k₁ + k₂, ½) ≥ k₁), doubled: the two tails are alike
+    # P(Binomial(k₁ + k₂, ½) ≥ k₁), doubled: the two tails are equal
     p_value = np.minimum(1.0, 2 * special.betainc(top[:, 0], top[:, 1] + 1, 0.5))
     p_value = torch.from_numpy(p_value).to(x.device)
     return Prediction(torch.where(p_value <= alpha, counts.argmax(-1), ABSTAIN), counts, p_value)

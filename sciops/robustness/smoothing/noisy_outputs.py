@@ -94,7 +94,7 @@ class NoisyOutputs:
         return outputs
 
     def _check_repeats(self, rows: Tensor, outputs: Tensor) -> None:
-        """Dropout draws anew and batch norm sees another batch: then most rows differ. A vote at a tie may, too."""
+        """Raises ValueError where most rows differ in a second call, as with dropout and batch norm in training."""
         first = outputs[:_PROBED].double()
         again = self.classifier(rows[:_PROBED]).double()
         change = torch.where(again == first, 0.0, (again - first).abs()).nan_to_num(nan=torch.inf).amax(1)

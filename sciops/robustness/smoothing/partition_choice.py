@@ -33,7 +33,7 @@ def best_shapes(ranked: np.ndarray, samples: float, alpha: float) -> tuple[np.nd
 
 
 def _candidates(classes: int) -> list[_Candidate]:
-    """(singles, pooled, shares): one bucket, all alike, and half to the first class with a small part for the rest."""
+    """One bucket; equal shares; and half of α for the first class, with a small part for the rest."""
     found: list[_Candidate] = [(1, True, (1.0, 0.0, 0.0))]
     if classes == 2:
         return found
