@@ -1,7 +1,7 @@
-"""How far a map can stretch: certified spectral norms of layers, 1-Lipschitz layers, bounds of whole models."""
+"""Lipschitz constants: certified spectral norms of layers, 1-Lipschitz layers, and bounds of whole models."""
 
-from sciops.lipschitz.bounds import Block, Bound, lipschitz_bound
 from sciops.lipschitz.bounds.attention import attention_bound
+from sciops.lipschitz.bounds.bound import Block, Bound, lipschitz_bound
 from sciops.lipschitz.bounds.parts import Setting, UnboundedError
 from sciops.lipschitz.bounds.penalty import log_lipschitz_penalty
 from sciops.lipschitz.bounds.registry import RULES, register
@@ -13,12 +13,12 @@ from sciops.lipschitz.layers.rescaled import (
     kernel_scales,
     row_scales,
 )
-from sciops.lipschitz.norms import spectral_norm
 from sciops.lipschitz.norms.bracket import Bracket, largest_of
 from sciops.lipschitz.norms.convolution import convolution_norm, kernel_gram_bound
 from sciops.lipschitz.norms.dense import dense_norm
 from sciops.lipschitz.norms.fourier import fourier_norm
 from sciops.lipschitz.norms.gram import gram_bracket
+from sciops.lipschitz.norms.layers import spectral_norm
 from sciops.lipschitz.norms.power import power_iteration
 
 __all__ = [

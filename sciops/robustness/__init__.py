@@ -1,7 +1,7 @@
-"""How far a model can be pushed: certificates by noise, attacks from below, sets with a stated coverage."""
+"""Robustness of models: certificates by random noise, attacks, and prediction sets with a stated coverage."""
 
-from sciops.robustness.attacks import Attack, pgd, random_perturbations
 from sciops.robustness.attacks.coefficients import coefficient_attack
+from sciops.robustness.attacks.fields import Attack, pgd, random_perturbations
 from sciops.robustness.attacks.images import ImageAttack, autoattack, foolbox_attack, image_pgd, robust_accuracy
 from sciops.robustness.attacks.objectives import Objective, distance_to, distance_to_solver, self_difference
 from sciops.robustness.attacks.phase_flip import phase_flip_attack
@@ -17,9 +17,9 @@ from sciops.robustness.conformal import (
 from sciops.robustness.darcy_stability import darcy_lipschitz, neighbour_ratio
 from sciops.robustness.field_norm import field_norm
 from sciops.robustness.jacobian import dense_jacobian_norm, jacobian_norm
-from sciops.robustness.smoothing import certify, predict
 from sciops.robustness.smoothing.center import CenterCertificate, Centers, certify_centers, smooth_centers
 from sciops.robustness.smoothing.certificate import ABSTAIN, Certificate, Interval, Prediction
+from sciops.robustness.smoothing.classifier import certify, predict
 from sciops.robustness.smoothing.counts import bounds_from_counts
 from sciops.robustness.smoothing.map_choice import choose_map
 from sciops.robustness.smoothing.mean import (

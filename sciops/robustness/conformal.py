@@ -1,4 +1,4 @@
-"""Split conformal prediction for fields: sets that hold the true solution with a stated probability."""
+"""Split conformal prediction for fields: sets that contain the true solution with a stated probability."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Conformal:
         """The set with threshold q + (L_G + L_S) ε, which covers the truth S(a + δ) around G(a + δ) for all ‖δ‖ ≤ ε.
 
         For scores that are a norm of u − G(a), such as `ball_scores`, and both constants from the norm of δ to that
-        norm. A weighted norm ‖(u − G)/E‖ multiplies them by 1/min E, for an E that does not move with a.
-        Coverage is over a; the perturbation may be the worst one.
+        norm. A weighted norm ‖(u − G)/E‖ multiplies them by 1/min E, for an E that does not move with a. Coverage is
+        over a; the perturbation may be the worst one.
         """
         for name, value in dict(
             epsilon=epsilon, lipschitz_model=lipschitz_model, lipschitz_truth=lipschitz_truth
@@ -52,9 +52,9 @@ class Conformal:
         return replace(self, threshold=self.threshold + (lipschitz_model + lipschitz_truth) * epsilon)
 
     def coverage_law(self) -> tuple[int, int]:
-        """(k, n + 1 − k): given the calibration set, the coverage is Beta-distributed so, for continuous scores.
+        """The parameters (k, n + 1 − k) of the Beta law of the coverage, given the calibration set.
 
-        Raises ValueError for an infinite threshold, whose coverage is 1.
+        The law is that for continuous scores. Raises ValueError for an infinite threshold, whose coverage is 1.
         """
         if self.index > self.samples:
             raise ValueError(f"{self.samples} samples give no threshold at alpha={self.alpha}: the set is everything")
@@ -63,12 +63,12 @@ class Conformal:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What `coverage` returns.
+    """The result of `coverage`.
 
     share : of the test samples that are covered
     expected : k/(n + 1), the mean over calibration sets
-    low, high : what the share of so many test samples lies in with the given probability, if all are exchangeable
-    test_samples : how many
+    low, high : interval of the share for this number of test samples at the given probability, if all are exchangeable
+    test_samples : their number
     """
 
     share: float
@@ -79,11 +79,24 @@ class Coverage:
 
 
 def calibrate(scores: Any, *, alpha: float) -> Conformal:
-    """q = s_(k), k = ⌈(n + 1)(1 − α)⌉; q = ∞ when k > n. No interpolation between scores.
+    """The conformal threshold from the scores of calibration pairs: q = s_(k), k = ⌈(n + 1)(1 − α)⌉; q = ∞ when k > n.
 
-    scores : (n,) of calibration pairs that the model was not trained on
-    Coverage of an exchangeable new pair is in [1 − α, 1 − α + 1/(n + 1)], the upper end for continuous scores.
-    Raises ValueError for NaN scores, which have no order, and for alpha outside (0, 1).
+    Parameters
+    ----------
+    scores : array (n,)
+        Of calibration pairs that the model was not trained on.
+    alpha : float
+        1 − the coverage asked for.
+
+    Returns
+    -------
+    Conformal
+        Coverage of an exchangeable new pair is in [1 − α, 1 − α + 1/(n + 1)], the upper end for continuous scores.
+
+    Raises
+    ------
+    ValueError
+        For NaN scores, which have no order, and for alpha outside (0, 1).
     """
     tensor, _ = as_tensor(scores, "scores")
     if tensor.ndim != 1:
@@ -99,10 +112,11 @@ def calibrate(scores: Any, *, alpha: float) -> Conformal:
 
 
 def coverage(conformal: Conformal, scores: Any, *, probability: float = 0.95) -> Coverage:
-    """The share of test scores within the threshold beside what the Beta–binomial law allows.
+    """The share of test scores within the threshold, and the interval in which the Beta–binomial law expects it.
 
     scores : (m,) of test pairs. Given a calibration set the share is Beta(k, n + 1 − k); m test pairs make it
-    Beta–binomial, whose central interval is returned.
+    Beta–binomial,
+        whose central interval is returned.
     """
     from scipy.stats import betabinom
 
@@ -122,13 +136,13 @@ def coverage(conformal: Conformal, scores: Any, *, probability: float = 0.95) ->
 
 
 def ball_scores(prediction: Any, truth: Any, grid: Grid) -> Any:
-    """‖u − G(a)‖_h per sample, (batch, ..., *grid) → (batch,): the set is a ball in L²."""
+    """Scores of a ball in L²: ‖u − G(a)‖_h per sample, (batch, ..., *grid) → (batch,)."""
     p, t, restore = _pair(prediction, truth, grid)
     return restore(field_norm(t - p, grid))
 
 
 def band_scores(prediction: Any, truth: Any, grid: Grid, *, scale: Any = 1.0) -> Any:
-    """max_x |u − G(a)|/E(x) per sample: the set is a band G ± qE that holds u at all points at once.
+    """Scores of a band that contains u at all points at once: max_x |u − G(a)|/E(x) per sample. The set is G ± qE.
 
     scale : E > 0, a number or anything that broadcasts against the fields, such as a spread learnt on training data
     """
@@ -137,10 +151,11 @@ def band_scores(prediction: Any, truth: Any, grid: Grid, *, scale: Any = 1.0) ->
 
 
 def fraction_scores(prediction: Any, truth: Any, grid: Grid, *, fraction: float, scale: Any = 1.0) -> Any:
-    """The smallest t with |u − G(a)| ≤ tE on at least the given fraction of the domain's measure, per sample.
+    """Scores of a band that contains u on a given fraction of the domain's measure.
 
-    With probability 1 − α the calibrated band then holds u on that fraction of the domain: the (α, δ) statement of
-    UQNO (arXiv:2402.01960), δ = 1 − fraction. fraction = 1 gives `band_scores`.
+    The smallest t with |u − G(a)| ≤ tE on at least that fraction, per sample. With probability 1 − α the calibrated
+    band then contains u on that fraction of the domain: the (α, δ) statement of UQNO (arXiv:2402.01960), δ = 1 −
+    fraction. fraction = 1 gives `band_scores`.
     """
     if not 0 < fraction <= 1:
         raise ValueError(f"fraction={fraction}: expected a share of the domain, above 0 and at most 1")

@@ -1,4 +1,4 @@
-"""How far the discrete Darcy solution moves when its coefficient does, in the worst case."""
+"""Lipschitz constant of the discrete Darcy solution with respect to its coefficient."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ __all__ = ["darcy_lipschitz", "neighbour_ratio"]
 
 
 def darcy_lipschitz(grid: Grid, least: float, ratio: float) -> float:
-    """sup ‖S(a₁) − S(a₂)‖_h/max|a₁ − a₂| of the discrete Darcy problem with f = 1, for coefficients ≥ `least`.
+    """A Lipschitz constant of the discrete Darcy solution with f = 1, for coefficients of at least `least`.
 
-    ‖u₁ − u₂‖_h ≤ κ‖f‖_{−1}/(√λ₁ a_min²): the energy estimate with λ₁ the least eigenvalue of the five-point Laplacian
-    and ‖f‖²_{−1} = ⟨f, (−Δ_h)^{−1}f⟩. Faces take harmonic means, which change by at most κ = 2(1 + ρ²)/(1 + ρ)² times
-    the change of the coefficient, ρ the largest ratio between neighbours.
+    sup ‖S(a₁) − S(a₂)‖_h/max|a₁ − a₂| ≤ κ‖f‖_{−1}/(√λ₁ a_min²): the energy estimate with λ₁ the least eigenvalue of the
+    five-point Laplacian and ‖f‖²_{−1} = ⟨f, (−Δ_h)^{−1}f⟩. Faces take harmonic means, which change by at most
+    κ = 2(1 + ρ²)/(1 + ρ)² times the change of the coefficient, ρ the largest ratio between neighbours.
+
+    ratio : ρ, such as that of `neighbour_ratio`
     """
     hx, hy = grid.spacing
     sines = [Basis("sine", n, grid.centering, b - a) for n, (a, b) in zip(grid.shape, grid.extent)]
@@ -30,7 +32,7 @@ def darcy_lipschitz(grid: Grid, least: float, ratio: float) -> float:
 
 
 def neighbour_ratio(a: Tensor, epsilon: float) -> float:
-    """The largest (a_P + ε)/(a_Q − ε) of neighbours, what a perturbation of size ε can make of their ratio."""
+    """The largest ratio between neighbours after a perturbation of size ε: (a_P + ε)/(a_Q − ε)."""
     ratios = []
     for axis in (-2, -1):
         n = a.shape[axis]

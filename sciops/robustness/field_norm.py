@@ -15,14 +15,30 @@ __all__ = ["field_norm"]
 
 
 def field_norm(v: Any, grid: Grid | None) -> Any:
-    """‖v‖_h = √(Σ_j w_j |v_j|²) per sample, w the grid's quadrature weights; channels are summed.
+    """The L² norm of each sample, by the quadrature of the grid.
 
-    v : (batch, ..., *grid)   numpy or torch
-    grid : None counts every number with weight 1, the Euclidean norm
-    returns : (batch,)        same kind, half precision in float32; the subgradient at v = 0 is 0
+    ‖v‖_h = √(Σ_j w_j |v_j|²), w the grid's quadrature weights, summed over the channels.
 
+    Parameters
+    ----------
+    v : array (batch, ..., *grid)
+        numpy or torch.
+    grid : Grid or None
+        None gives every value the weight 1, the Euclidean norm.
+
+    Returns
+    -------
+    array (batch,)
+        The same kind as `v`, in float32 for half precision; the subgradient at v = 0 is 0.
+
+    Raises
+    ------
+    ValueError
+        When the last axes of `v` are not those of the grid.
+
+    Notes
+    -----
     The norm of one function agrees between grids up to quadrature error; the Euclidean norm grows like h^{−d/2}.
-    Raises ValueError when v does not live on the grid.
     """
     tensor, restore = as_tensor(v, "v")
     if grid is not None:
@@ -30,6 +46,17 @@ def field_norm(v: Any, grid: Grid | None) -> Any:
         tensor = widened(tensor)
         tensor = tensor * weights_like(grid, tensor).sqrt()
     return restore(norm_of(tensor.flatten(1), 1))
+
+
+def per_sample(values: Tensor, like: Tensor) -> Tensor:
+    """(batch,) values in a shape that multiplies a tensor (batch, ...) sample by sample."""
+    return values.reshape(-1, *(1,) * (like.ndim - 1))
+
+
+def unit(v: Tensor, grid: Grid | None) -> Tensor:
+    """v/‖v‖_h per sample; a sample that is 0 stays 0."""
+    size = per_sample(field_norm(v, grid), v)
+    return v / torch.where(size > 0, size, 1.0)
 
 
 def weights_like(grid: Grid, tensor: Tensor) -> Tensor:

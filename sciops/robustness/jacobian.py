@@ -1,4 +1,4 @@
-"""The slope of an operator at a field: a lower estimate of its local Lipschitz constant."""
+"""The norm of an operator's Jacobian at a field: a lower estimate of its local Lipschitz constant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sciops.grids import Grid
 from sciops.robustness.checks import check_whole
-from sciops.robustness.field_norm import field_norm, weights_like
+from sciops.robustness.field_norm import field_norm, per_sample, unit, weights_like
 from sciops.robustness.smoothing.noise import WhiteNoise
 
 __all__ = ["dense_jacobian_norm", "jacobian_norm"]
@@ -24,14 +24,29 @@ def jacobian_norm(
     iterations: int = 50,
     seed: int,
 ) -> tuple[Tensor, Tensor]:
-    """max_v ‖Jv‖_h/‖v‖_h by power iteration on W_in^{−1}Jᵀ W_out J, J = DG(a): never above the norm of J.
+    """The norm of an operator's Jacobian at a field by power iteration, from below.
 
-    Jv is the derivative of u ↦ Jᵀu, so that only reverse derivatives are needed, of second order.
+    max_v ‖Jv‖_h/‖v‖_h, J = DG(a), by iteration on W_in^{−1}Jᵀ W_out J. Jv is the derivative of u ↦ Jᵀu, so that only
+    reverse derivatives are needed, of second order.
 
-    operator : (batch, channels, *grid) → (batch, channels, *target), each sample by itself
-    returns : (batch,) norms, and the directions v like a with ‖v‖_h = 1, good starts for `pgd`
+    Parameters
+    ----------
+    operator : callable
+        (batch, channels, *grid) → (batch, channels, *target), each sample by itself.
+    a : Tensor (batch, channels, *grid)
+        Fields at which the Jacobian is taken.
+    grid, target : Grid
+        Of inputs and outputs; `target` is `grid` unless given.
+    iterations : int
+        Steps.
+    seed : int
+        Of the start.
 
-    A lower estimate at one point: neither a certificate nor, where G curves, a bound on a ball.
+    Returns
+    -------
+    tuple of Tensor
+        (batch,) norms, and the directions v like a with ‖v‖_h = 1, good starts for `pgd`. The norms are lower estimates
+        at one point: neither a certificate nor, where G curves, a bound on a ball.
     """
     check_whole(iterations=iterations)
     target = grid if target is None else target
@@ -41,25 +56,28 @@ def jacobian_norm(
         dual = torch.zeros_like(y, requires_grad=True)
         (transposed,) = torch.autograd.grad(y, x, dual, create_graph=True)
     inner, outer = weights_like(grid, a), weights_like(target, y)
-    start = WhiteNoise(1.0).draw(grid, a[:, 0].shape[0] * a.shape[1], seed=seed).to(a).reshape(a.shape)
-    v, best, direction = _unit(start, grid), a.new_zeros(len(a)), torch.zeros_like(a)
+    start = WhiteNoise(1.0).draw(grid, a.shape[0] * a.shape[1], seed=seed).to(a).reshape(a.shape)
+    v, best, direction = unit(start, grid), a.new_zeros(len(a)), torch.zeros_like(a)
     for _ in range(iterations):
         (jv,) = torch.autograd.grad(transposed, dual, v, retain_graph=True)
         size = field_norm(jv, target)
         better = size > best
         best = torch.where(better, size, best)
-        direction = torch.where(better.reshape(-1, *(1,) * (a.ndim - 1)), v, direction)
+        direction = torch.where(per_sample(better, a), v, direction)
         (back,) = torch.autograd.grad(y, x, outer * jv, retain_graph=True)
-        v = _unit(back / inner, grid)
+        v = unit(back / inner, grid)
     return best.detach(), direction.detach()
 
 
 def dense_jacobian_norm(
     operator: Callable[[Tensor], Tensor], a: Tensor, grid: Grid, *, target: Grid | None = None, rows: int = 64
 ) -> Tensor:
-    """‖W_out^{1/2} J W_in^{−1/2}‖₂ at each field by all rows of J and a full SVD: the norm itself, for small grids.
+    """The norm of an operator's Jacobian at each field by all its rows and a full SVD, for small grids.
 
-    a : (batch, channels, *grid); takes outputs × inputs numbers per sample. `rows` are made at a time
+    ‖W_out^{1/2} J W_in^{−1/2}‖₂.
+
+    a : (batch, channels, *grid); needs outputs × inputs numbers per sample
+    rows : rows of J that are computed at a time
     """
     check_whole(rows=rows)
     target = grid if target is None else target
@@ -80,8 +98,3 @@ def dense_jacobian_norm(
         outer = weights_like(target, y).expand(y[0].shape).flatten()
         norms.append(torch.linalg.matrix_norm(torch.cat(parts) * outer.sqrt()[:, None] / inner.sqrt(), 2))
     return torch.stack(norms)
-
-
-def _unit(v: Tensor, grid: Grid) -> Tensor:
-    size = field_norm(v, grid).reshape(-1, *(1,) * (v.ndim - 1))
-    return v / torch.where(size > 0, size, 1.0)

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from sciops.datasets.images.digits import LEVELS, read_digits
 from sciops.lipschitz import RescaledLinear, spectral_norm
-from sciops.robustness.attacks import pgd
-from sciops.robustness.smoothing import certify
+from sciops.robustness.attacks.fields import pgd
 from sciops.robustness.smoothing.certificate import Certificate
+from sciops.robustness.smoothing.classifier import certify
 from sciops.robustness.smoothing.counts import bounds_from_counts
 from sciops.robustness.smoothing.radii import cohen_radius, lipschitz_radius, paper_radius
 from sciops.robustness.smoothing.simplex_maps import SimplexMap

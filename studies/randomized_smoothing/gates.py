@@ -18,8 +18,8 @@ from scipy import stats
 from sciops.grids import Grid
 from sciops.robustness.conformal import calibrate
 from sciops.robustness.field_norm import field_norm
-from sciops.robustness.smoothing import certify
 from sciops.robustness.smoothing.center import certify_centers, smooth_centers
+from sciops.robustness.smoothing.classifier import certify
 from sciops.robustness.smoothing.counts import bounds_from_counts
 from sciops.robustness.smoothing.mean import mean_smoothing
 from sciops.robustness.smoothing.median import median_smoothing

@@ -11,7 +11,7 @@ from torch import nn
 from sciops import Grid, build_model
 from sciops.datasets.fields.normalizers import Normalizer
 from sciops.lipschitz import RescaledConv, RescaledLinear, RescaledResidual, RescaledSpectral
-from sciops.lipschitz.bounds import lipschitz_bound
+from sciops.lipschitz.bounds.bound import lipschitz_bound
 from sciops.models.spine.operator import Operator
 from sciops.models.wrappers.latent import Latent
 from sciops.models.wrappers.normalized import Normalized

@@ -9,7 +9,7 @@ from stretching import louder, random_case, stretch, token_radius
 from torch import nn
 
 from sciops import Grid, build_model
-from sciops.lipschitz.bounds import lipschitz_bound
+from sciops.lipschitz.bounds.bound import lipschitz_bound
 from sciops.lipschitz.bounds.mixing import of_finer_grid
 from sciops.lipschitz.bounds.parts import Setting
 from sciops.mixers import MIXERS

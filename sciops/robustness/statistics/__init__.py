@@ -1,0 +1,1 @@
+"""Bounds on means and quantiles from samples, at a stated level."""
