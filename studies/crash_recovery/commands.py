@@ -145,7 +145,7 @@ def contents(folder: Path) -> dict[str, str]:
             found[name] = _hash(_tensors(path))
         elif path.suffix in (".json", ".jsonl") and path.name not in _OF_THE_RUN:
             read = read_jsonl(path) if path.suffix == ".jsonl" else json.loads(path.read_text())
-            found[name] = _hash([json.dumps(_timeless(read), sort_keys=True).encode()])
+            found[name] = _hash([json.dumps(timeless(read), sort_keys=True).encode()])
         else:
             found[name] = "" if path.suffix in _PICTURES or path.name in _OF_THE_RUN else _hash([path.read_bytes()])
     return found
@@ -160,10 +160,11 @@ def _outputs(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _timeless(value: Any) -> Any:
+def timeless(value: Any) -> Any:
+    """A value of a JSON file without what tells times and amounts of memory."""
     if isinstance(value, dict):
-        return {k: _timeless(v) for k, v in value.items() if not _OF_THE_TIME.search(k)}
-    return [_timeless(v) for v in value] if isinstance(value, list) else value
+        return {k: timeless(v) for k, v in value.items() if not _OF_THE_TIME.search(k)}
+    return [timeless(v) for v in value] if isinstance(value, list) else value
 
 
 def _tensors(path: Path) -> Iterator[bytes]:
