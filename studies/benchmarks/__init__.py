@@ -33,7 +33,7 @@ from sciops._writable import writable_file
 from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder, environment, plain, write_json
 from studies.benchmarks.docs_page import page
-from studies.kit.cells import fingerprint
+from studies.kit.cells import code_digest, fingerprint
 from studies.kit.timing import print_targets
 
 STUDIES = (
@@ -122,12 +122,16 @@ def _config_of(name: str, config: Config) -> Any:
 
 
 def _finished(asked: Any) -> dict[str, Any] | None:
-    """The record of a run that ended well with this configuration and version; None where there is none."""
+    """The record of a run that ended well with this configuration and code; None where there is none."""
     path = asked.output / "finished.json"
     if not path.exists():
         return None
     record = read_sealed(path)
-    return record if record.pop("made_by", None) == fingerprint(asked) else None
+    return record if record.pop("made_by", None) == _made_by(asked) else None
+
+
+def _made_by(asked: Any) -> str:
+    return fingerprint({"config": asked, "code": code_digest(type(asked).__module__)})
 
 
 def _run_study(name: str, asked: Any, config: Config) -> dict[str, Any]:
@@ -154,7 +158,7 @@ def _run_study(name: str, asked: Any, config: Config) -> dict[str, Any]:
         "environment": json.loads(_text(asked.output / "environment.json") or "{}"),
     }
     if not error:
-        write_json(asked.output / "finished.json", sealed({**record, "made_by": fingerprint(asked)}))
+        write_json(asked.output / "finished.json", sealed({**record, "made_by": _made_by(asked)}))
     return record
 
 

@@ -36,12 +36,11 @@ from typing import Any
 
 import numpy as np
 
-import sciops
 from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder
 from studies.crash_recovery.commands import Job, contents, jobs
 from studies.crash_recovery.explain import described, explain
-from studies.kit.cells import code_digest, kept
+from studies.kit.cells import kept
 from studies.kit.choices import require_known
 from studies.kit.tables import print_table
 
@@ -336,7 +335,6 @@ def _record(cells: Path, name: str, number: int, moment: Moment, trial: Trial) -
     made_by = {
         "moment": asdict(moment),
         "job": [trial.job.commands[0][:2], len(trial.job.commands)],
-        "code": code_digest(sciops.__file__, __file__),
     }
 
     def measured() -> dict[str, Any]:

@@ -30,11 +30,10 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-import sciops
 from sciops.lipschitz import Bound, lipschitz_bound
 from sciops.plotting import PALETTE, figure
 from sciops.runs import RunFolder
-from studies.kit.cells import code_digest, kept
+from studies.kit.cells import kept
 from studies.kit.tables import print_table
 from studies.kit.timing import threads
 from studies.lipschitz_fuzz import changes, models, own
@@ -137,7 +136,6 @@ def run(config: Config) -> dict[str, Any]:
     each = -(-config.models // len(kinds))
     wanted = [(kind, KINDS[kind], each) for kind in kinds]
     wanted += [(_planted(factor), own.planted(factor), config.plants) for factor in config.planted]
-    code = code_digest(sciops.__file__, __file__)
     cases: dict[str, list[dict[str, Any]]] = {}
     with threads(1), tqdm(total=sum(n for *_, n in wanted), unit="model", disable=None) as bar:
         for kind, build, count in wanted:
@@ -145,7 +143,7 @@ def run(config: Config) -> dict[str, Any]:
             for first in range(0, count, _CELL):
                 numbers = range(first, min(first + _CELL, count))
                 made_by = {"kind": kind, "numbers": [numbers.start, numbers.stop], "seed": config.seed}
-                made_by |= {"points": config.points, "code": code, "torch": torch.__version__}
+                made_by |= {"points": config.points, "torch": torch.__version__}
                 cell = kept(
                     folder.path / "cells",
                     f"{kind} {first}",
