@@ -27,8 +27,8 @@ from sciops.pde import navier_stokes as ns
 from sciops.pde import wave
 from sciops.plotting import draw_field, draw_spectra, figure, series
 from sciops.random_fields import gaussian_random_field
-from sciops.runs import RunFolder
 from sciops.spectral import power_spectrum
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 
 
@@ -72,8 +72,7 @@ def run(config: Config) -> dict[str, Any]:
     """Measures, prints, writes results.json and figures/; returns the results. RuntimeError where a budget is open."""
     if config.records < 6:
         raise ValueError(f"--records {config.records}: expected at least 6, for differences of fourth order")
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed], methods=["etdrk"])
+    folder = opened(config, seeds=[config.seed], methods=["etdrk"])
     grid = Grid((config.points,) * 2, centering="periodic")
     # no mode beyond those that the 2/3 rule keeps: what the truncated equation conserves is then E and Z themselves
     modes = min(64, 2 * ((config.points - 1) // 3))
@@ -96,14 +95,9 @@ def run(config: Config) -> dict[str, Any]:
         "wave": _waves(config),
     }
     results["checks"] = _checks(results, config)
-    folder.write_results(results)
-    _draw(forced, budgets, grid, folder)
-    _print(results)
-    print(f"\nresults.json and figures/ in {folder.path}")
-    failed = [row["what"] for row in results["checks"] if not row["met"]]
-    if failed:
-        raise RuntimeError(f"not within tolerance: {'; '.join(failed)}")
-    return results
+    failed = "; ".join(row["what"] for row in results["checks"] if not row["met"])
+    wrong = failed and f"not within tolerance: {failed}"
+    return finished(folder, results, lambda _, figures: _draw(forced, budgets, grid, figures), _print, wrong=wrong)
 
 
 def budgets_over_time(w: np.ndarray, times: np.ndarray, grid: Grid, config: Config) -> dict[str, dict[str, Any]]:
@@ -204,8 +198,8 @@ def _print(results: dict[str, Any]) -> None:
     print_table(results["checks"], met, "=what; value:.1e; at most=most:.0e", title="")
 
 
-def _draw(forced: Any, budgets: dict[str, dict[str, Any]], grid: Grid, folder: RunFolder) -> None:
-    with figure(folder.figures / "budgets.png", 1, 2, width=3.8, height=3.0) as (_, axes):
+def _draw(forced: Any, budgets: dict[str, dict[str, Any]], grid: Grid, folder: Path) -> None:
+    with figure(folder / "budgets.png", 1, 2, width=3.8, height=3.0) as (_, axes):
         for axis, (name, one) in zip(axes[0], budgets.items()):
             lines = one["lines"]
             for label, style in zip(("viscosity", "drag", "forcing", "sum"), series()):
@@ -221,7 +215,7 @@ def _draw(forced: Any, budgets: dict[str, dict[str, Any]], grid: Grid, folder: R
             )
             axis.set(xlabel="time", ylabel=f"rate of {name}", title=f"{name}: left open {one['closure']:.1e}")
             axis.legend()
-    with figure(folder.figures / "flow.png", 1, 3, width=3.4, height=2.9) as (fig, axes):
+    with figure(folder / "flow.png", 1, 3, width=3.4, height=2.9) as (fig, axes):
         first, last, spectrum = axes[0]
         draw_field(fig, first, forced.u[0, 0], grid, title="w, t = 0", signed=True)
         draw_field(fig, last, forced.u[0, -1], grid, title=f"w, t = {forced.times[-1]:g}", signed=True)

@@ -25,9 +25,9 @@ from sciops.grids import Grid
 from sciops.pde import advection, burgers, fisher_kpp, gray_scott, heat, kdv, kuramoto_sivashinsky, navier_stokes
 from sciops.plotting import series
 from sciops.random_fields import gaussian_random_field
-from sciops.runs import RunFolder
 from studies.kit.choices import require_known
 from studies.kit.figures import panels, ticks
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 
 
@@ -128,23 +128,16 @@ def run(config: Config) -> dict[str, Any]:
         raise ValueError(
             f"--halvings {config.halvings} --refinement {config.refinement}: expected at least 1 and at least 2"
         )
-    folder = RunFolder(config.output)
-    folder.describe(config, methods=["etdrk"])
+    folder = opened(config, methods=["etdrk"])
     orders = [row for name in config.equations for row in measure(name, known[name], config)]
     results = {"orders": orders, "exact": exact_checks(), "tolerance": config.tolerance}
-    folder.write_results(results)
-    _draw(results, folder.figures / "integrator_orders.png")
-    _print(results)
-    print(f"\nresults.json and figures/integrator_orders.png in {folder.path}")
     off = [
         f"{row['equation']} of order {row['order']} has slope {row['slope']:.2f}"
         for row in orders
         if not abs(row["slope"] - row["order"]) <= config.tolerance
     ]
     off += [f"{row['what']}: {row['error']:.1e} > {row['most']:.0e}" for row in results["exact"] if not row["met"]]
-    if off:
-        raise RuntimeError("; ".join(off))
-    return results
+    return finished(folder, results, _draw, _print, picture="integrator_orders.png", wrong="; ".join(off))
 
 
 def measure(name: str, case: Case, config: Config) -> list[dict[str, Any]]:

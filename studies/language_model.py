@@ -27,6 +27,7 @@ from sciops.plotting import figure, series
 from sciops.runs import RunFolder
 from studies.kit.cells import cell_name, kept
 from studies.kit.mixer_arms import ARMS, Arm, chosen_arms, matched_ratio, parameters_of
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 from studies.kit.text_training import TextData, text_data, train_language
 
@@ -102,8 +103,7 @@ def run(config: Config) -> dict[str, Any]:
     where a model is no better than the frequencies of tokens.
     """
     arms = chosen_arms(config.arms)
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=range(config.seeds))
+    folder = opened(config, seeds=range(config.seeds))
     data = text_data(config.corpus, kind=config.kind, size=config.vocabulary, folder=folder.path)
     print(
         f"{data.name}: {len(data.train):,} tokens to train on, {len(data.validation):,} to validate, "
@@ -113,14 +113,9 @@ def run(config: Config) -> dict[str, Any]:
     prompt = config.text_prompt or data.tokenizer.decode(data.test[:12])
     samples = {r["arm"]: sample(folder.path / r["model"], data, prompt, config) for r in runs if r["seed"] == 0}
     results = {"corpus": data.name, "rows": summary(runs), "runs": runs, "prompt": prompt, "samples": samples}
-    folder.write_results(results)
-    _draw(runs, folder.figures / "language_model.png")
-    _print(results)
-    print(f"\nmodels, results.json and figures/language_model.png in {folder.path}")
     worse = [r["arm"] for r in runs if not r["perplexity"] < r["unigram_perplexity"]]
-    if worse:
-        raise RuntimeError(f"no better than the frequencies of tokens: {', '.join(dict.fromkeys(worse))}")
-    return results
+    wrong = f"no better than the frequencies of tokens: {', '.join(dict.fromkeys(worse))}" if worse else ""
+    return finished(folder, results, _draw, _print, picture="language_model.png", wrong=wrong)
 
 
 def trained(name: str, arm: Arm, seed: int, data: TextData, config: Config, folder: RunFolder) -> dict[str, Any]:
@@ -200,8 +195,9 @@ def _print(results: Mapping[str, Any]) -> None:
         print(f"  {arm}: {text!r}")
 
 
-def _draw(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
+def _draw(results: Mapping[str, Any], path: Path) -> None:
     """Bits per byte against the time of training, a point a training."""
+    runs = results["runs"]
     with figure(path, width=3.6) as (_, axes):
         axis = axes[0, 0]
         for style, arm in zip(series(), dict.fromkeys(r["arm"] for r in runs)):

@@ -23,8 +23,8 @@ import numpy as np
 
 from sciops._command import command
 from sciops.plotting import figure
-from sciops.runs import RunFolder
 from studies.kit.choices import require_known
+from studies.kit.study import opened
 
 VERBS = ("info", "validate", "open", "train", "to native", "round trip")
 
@@ -59,8 +59,7 @@ def run(config: Config) -> dict[str, Any]:
 
     layouts = config.layouts or tuple(SAMPLES)
     require_known("--layouts", layouts, SAMPLES)
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    folder = opened(config, seeds=[config.seed])
     table: dict[str, dict[str, Any]] = {}
     print(f"{'layout':>28} " + " ".join(f"{verb:>10}" for verb in VERBS) + "   train loss, what it is")
     for layout in layouts:

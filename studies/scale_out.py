@@ -27,7 +27,7 @@ from typing import Any
 from data_gen import darcy
 from sciops.datasets.native import content_hash
 from sciops.plotting import figure, series
-from sciops.runs import RunFolder
+from studies.kit.study import finished, opened
 
 SERIAL, KILLED, ZARR = "one process", "cluster, a worker killed", "cluster into Zarr"
 
@@ -74,8 +74,7 @@ def run(config: Config) -> dict[str, Any]:
     for module in ("distributed", "cryptography", "zarr"):
         if importlib.util.find_spec(module) is None:
             raise ImportError(f"the study needs {module}: pip install 'sciops[cluster]'")
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    folder = opened(config, seeds=[config.seed])
     data = folder.path / "data"
     shutil.rmtree(data, ignore_errors=True)
     base = darcy.DarcyConfig(
@@ -99,10 +98,7 @@ def run(config: Config) -> dict[str, Any]:
             raise RuntimeError(f"worker {victim} was to be killed and is still there")
         arms[ZARR] = _watched(replace(there, output=data / "store.zarr"))
     results = _results(config, arms, cluster_start)
-    folder.write_results(results)
-    _draw(config, arms, folder.figures / "scale_out.png")
-    _print(results)
-    print(f"\nresults.json and figures/scale_out.png in {folder.path}")
+    finished(folder, results, lambda _, path: _draw(config, arms, path), _print, picture="scale_out.png")
     if len(set(results["hashes"].values())) > 1:
         raise RuntimeError(f"the files differ ({results['hashes']}): they are kept in {data}")
     if not config.keep:

@@ -20,12 +20,12 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from sciops.runs import RunFolder
 from studies.accuracy_for_time.arms import ARMS
 from studies.accuracy_for_time.case import solved_alone, splits_of, trained_and_tested
 from studies.accuracy_for_time.report import draw, print_report, summary, targets
 from studies.kit.cells import data_digest, kept
 from studies.kit.choices import require_known
+from studies.kit.study import finished, opened
 from studies.kit.timing import threads
 
 
@@ -71,8 +71,7 @@ def run(config: Config) -> dict[str, Any]:
     for n in config.sizes:
         if n < 5 or (config.finest - 1) % (n - 1) or n % 2 == 0:
             raise ValueError(f"--sizes {n}: expected an odd number of nodes that nest in {config.finest}")
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.data_seed, *config.seeds])
+    folder = opened(config, seeds=[config.data_seed, *config.seeds])
     halves = {(n + 1) // 2 for n in config.sizes if any(ARMS[name].coarse_share for name in config.arms)}
     with threads(config.threads):
         fields = splits_of(config, tuple(sorted(halves | set(config.sizes))))
@@ -85,11 +84,7 @@ def run(config: Config) -> dict[str, Any]:
                 records[n].setdefault(name, []).append(_record(name, n, seed, fields, config))
     results: dict[str, Any] = {"solver": solver, "runs": records, "summary": summary(records, solver)}
     results["targets"] = targets(results["summary"], config)
-    folder.write_results(results)
-    draw(results["summary"], config, folder.figures / "accuracy_for_time.png")
-    print_report(results, config)
-    print(f"\nresults.json and figures/accuracy_for_time.png in {folder.path}")
-    return results
+    return finished(folder, results, draw, print_report, config, picture="accuracy_for_time.png")
 
 
 def _record(name: str, size: int, seed: int, fields: dict[int, Any], config: Config) -> dict[str, Any]:

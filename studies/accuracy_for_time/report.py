@@ -89,7 +89,7 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
     print_targets(results["targets"])
 
 
-def draw(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Config, path: Path) -> None:
+def draw(results: Mapping[str, Any], config: Config, path: Path) -> None:
     """Error against time per sample, one panel a size: what a solver or an operator costs where it is used."""
     colours = {"solver": PALETTE[6], "network": PALETTE[0], "hybrid": PALETTE[2], "peer": PALETTE[1]}
     markers = dict(zip(colours, MARKERS))
@@ -99,8 +99,8 @@ def draw(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Config, path:
         "hybrid": "hybrid: given the equation",
         "peer": "peer",
     }
-    with figure(path, 1, len(rows_by_size), width=5.2, height=3.8) as (_, axes):
-        for axis, (n, rows) in zip(axes[0], rows_by_size.items()):
+    with figure(path, 1, len(results["summary"]), width=5.2, height=3.8) as (_, axes):
+        for axis, (n, rows) in zip(axes[0], results["summary"].items()):
             for kind, colour in colours.items():
                 mine = [row for row in rows if row["kind"] == kind]
                 if not mine:

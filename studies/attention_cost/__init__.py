@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from sciops.plotting import figure, series
-from sciops.runs import RunFolder
 from studies.kit.figures import ticks
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 from studies.kit.timing import (
     device_peak,
@@ -89,8 +89,7 @@ def run(config: Config) -> dict[str, Any]:
     import torch
 
     count = min(2, config.threads or torch.get_num_threads())
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    folder = opened(config, seeds=[config.seed])
     with threads(count):
         results = {
             "threads": count,
@@ -106,11 +105,7 @@ def run(config: Config) -> dict[str, Any]:
         for name in [name for name in row["seconds"] if name.startswith("full")]:
             results["curve"].setdefault(name, {})[str(row["n"])] = row["seconds"][name]
     results["targets"] = _targets(config, results)
-    folder.write_results(results)
-    _draw(config, results, folder.figures / "attention_cost.png")
-    _print(config, results)
-    print(f"\nresults.json and figures/attention_cost.png in {folder.path}")
-    return results
+    return finished(folder, results, _draw, _print, config, picture="attention_cost.png")
 
 
 def _layer(config: Config, name: str) -> Any:
@@ -307,7 +302,7 @@ def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def _print(config: Config, results: dict[str, Any]) -> None:
+def _print(results: dict[str, Any], config: Config) -> None:
     worst = max(row["difference"] for row in results["equality"])
     print(f"{results['device']}, {results['threads']} threads; largest difference from direct evaluation {worst:.0e}")
     print_table(
@@ -331,7 +326,7 @@ def _print(config: Config, results: dict[str, Any]) -> None:
     print_targets(results["targets"])
 
 
-def _draw(config: Config, results: dict[str, Any], path: Path) -> None:
+def _draw(results: dict[str, Any], config: Config, path: Path) -> None:
     names = [f"multipole w={w}" for w in config.windows]
     names += ["plain window w=8", "full, fused", "full, scores materialised", "spectral"]
     with figure(path, 1, 2, width=4.6, height=3.4) as (fig, axes):

@@ -31,9 +31,10 @@ from sciops._digest import read_sealed, sealed
 from sciops._json import write_atomically
 from sciops._writable import writable_file
 from sciops.plotting import PALETTE, figure
-from sciops.runs import RunFolder, environment, plain, write_json
+from sciops.runs import environment, plain, write_json
 from studies.benchmarks.docs_page import page
 from studies.kit.cells import code_digest, fingerprint
+from studies.kit.study import opened
 from studies.kit.timing import print_targets
 
 STUDIES = (
@@ -76,8 +77,7 @@ def run(config: Config) -> dict[str, Any]:
     configs = {name: _config_of(name, config) for name in config.studies}
     if config.page is not None:
         writable_file(config.page)
-    folder = RunFolder(config.output)
-    folder.describe(config)
+    folder = opened(config)
     records: dict[str, Any] = {}
     with tqdm(configs.items(), unit="study", disable=None) as bar:
         for name, asked in bar:

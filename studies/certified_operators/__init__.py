@@ -24,7 +24,6 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from sciops.runs import RunFolder
 from studies.certified_operators.coverage import conformal_study, coverage_faults
 from studies.certified_operators.models import error_on, fields_on, train
 from studies.certified_operators.orderings import (
@@ -37,6 +36,7 @@ from studies.certified_operators.orderings import (
 )
 from studies.certified_operators.report import draw, show
 from studies.certified_operators.smoothing import smoothing_faults, smoothing_study
+from studies.kit.study import finished, opened
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,7 @@ def run(config: Config) -> dict[str, Any]:
         raise ValueError(f"penalties={config.penalties}: expected 0 and chosen={config.chosen:g} among them")
     if not 0 < config.calibration < config.held_out or config.attacked > config.held_out:
         raise ValueError(f"held_out={config.held_out}: expected more than calibration and attacked")
-    folder = RunFolder(config.output)
-    folder.describe(config, methods=["fno"], seeds=[config.seed])
+    folder = opened(config, methods=["fno"], seeds=[config.seed])
     data = fields_on(config, config.grids[0], config.train_samples)
     held = {
         n: fields_on(config, n, config.held_out if n == config.grids[0] else config.attacked, config.train_samples)
@@ -168,13 +167,7 @@ def run(config: Config) -> dict[str, Any]:
         faults += coverage_faults(row["conformal"]) if row["conformal"] else []
         faults += smoothing_faults(row["smoothing"])
     results["faults"] = faults
-    folder.write_results(results)
-    draw(results, config, folder.figures)
-    show(results, config)
-    print(f"\nresults.json and figures in {folder.path}")
-    if faults:
-        raise RuntimeError("; ".join(faults))
-    return results
+    return finished(folder, results, draw, show, config, wrong="; ".join(faults))
 
 
 def _measured(

@@ -37,11 +37,11 @@ from typing import Any
 import numpy as np
 
 from sciops.plotting import PALETTE, figure
-from sciops.runs import RunFolder
 from studies.crash_recovery.commands import Job, contents, jobs
 from studies.crash_recovery.explain import described, explain
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 
 
@@ -97,8 +97,7 @@ def run(config: Config) -> dict[str, Any]:
     """
     from tqdm.auto import tqdm
 
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    folder = opened(config, seeds=[config.seed])
     began, records, skipped = time.perf_counter(), [], {}
     with tempfile.TemporaryDirectory(prefix="sciops-kills-", dir=config.scratch) as scratch:
         chosen = _chosen(config, Path(scratch) / "data" / "data.h5")
@@ -125,11 +124,7 @@ def run(config: Config) -> dict[str, Any]:
         "findings": [record for record in records if record["outcome"] in FINDINGS],
         "records": records,
     }
-    folder.write_results(results)
-    if records:
-        _draw(results, folder.figures / "crash_recovery.png")
-    _print(results)
-    print(f"\nresults.json and figures/crash_recovery.png in {folder.path}")
+    finished(folder, results, _draw if records else lambda *_: None, _print, picture="crash_recovery.png")
     if results["findings"]:
         sys.exit(1)
     return results

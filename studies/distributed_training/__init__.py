@@ -17,11 +17,11 @@ from typing import Any
 
 from sciops._json import read_jsonl
 from sciops.plotting import figure, series
-from sciops.runs import RunFolder
 from studies.distributed_training.compiled_steps import CASES
 from studies.kit.choices import require_known
 from studies.kit.launch import launch
 from studies.kit.smooth_fields import write_fields
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 
 
@@ -118,8 +118,7 @@ def run(config: Config) -> dict[str, Any]:
     Raises RuntimeError for a curve that differs by more than rounding, and for a run that fails, with what it says.
     """
     require_known("--arms", config.arms, ARMS, some=True)
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed], methods=["fno", "adamw"])
+    folder = opened(config, seeds=[config.seed], methods=["fno", "adamw"])
     data = write_fields(
         folder.path / "fields.h5",
         config.points,
@@ -133,11 +132,7 @@ def run(config: Config) -> dict[str, Any]:
         rows[name] = _train(config, name, data, folder.path / "runs" / name.replace(" ", "_"))
         _compare(name, rows)
     results = {"rows": rows, "compiled": [_compiled(config, name) for name in config.compiled]}
-    folder.write_results(results)
-    _draw(results, folder.figures / "distributed_training.png")
-    _print(config, results)
-    print(f"\nresults.json and figures/distributed_training.png in {folder.path}")
-    return results
+    return finished(folder, results, _draw, _print, picture="distributed_training.png")
 
 
 def _train(config: Config, name: str, data: Path, folder: Path) -> dict[str, Any]:
@@ -203,7 +198,7 @@ def _compiled(config: Config, name: str) -> dict[str, Any]:
     return json.loads(said.splitlines()[-1])
 
 
-def _print(config: Config, results: dict[str, Any]) -> None:
+def _print(results: dict[str, Any]) -> None:
     print_table(
         results["rows"],
         "=name",

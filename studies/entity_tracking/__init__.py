@@ -29,12 +29,12 @@ from typing import Any
 
 import torch
 
-from sciops.runs import RunFolder
 from studies.entity_tracking.arms import Arm, block_model, resolvent_model, softmax_model, summary, trained
 from studies.entity_tracking.report import draw, print_all, targets
 from studies.entity_tracking.timings import tile_times, times
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
+from studies.kit.study import finished, opened
 
 PARTS = ("layers", "gammas", "blocks", "times", "tiles", "properties", "tasks")
 
@@ -146,18 +146,13 @@ def run(config: Config) -> dict[str, Any]:
             f"--softmax-steps {len(config.softmax_steps)} of them, --softmax-rates {len(config.softmax_rates)}: "
             "expected one of each a depth"
         )
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=range(config.seeds), methods=["resolvent"])
+    folder = opened(config, seeds=range(config.seeds), methods=["resolvent"])
     results: dict[str, Any] = {}
     for part in (part for part in PARTS if part in config.parts):
         results[part] = _PARTS[part](config, folder.path / "records")
         folder.write_results(results)
     results["targets"] = targets(results)
-    folder.write_results(results)
-    draw(results, folder.figures / "entity_tracking.png")
-    print_all(results)
-    print(f"\nresults.json and figures/entity_tracking.png in {folder.path}")
-    return results
+    return finished(folder, results, draw, print_all, picture="entity_tracking.png")
 
 
 def _chain(config: Config) -> dict[str, Any]:

@@ -24,11 +24,11 @@ from typing import Any, Literal
 
 from tqdm.auto import tqdm
 
-from sciops.runs import RunFolder
 from studies.forward_only.report import claims, draw, print_report, summary
 from studies.forward_only.runs import ABLATIONS, ARMS, RANDOM, Spec, linear_difference, task_of, train_once
 from studies.kit.choices import require_known
 from studies.kit.pool import pool
+from studies.kit.study import finished, opened
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,7 @@ def run(config: Config) -> dict[str, Any]:
     Raises ValueError for unknown arms and tasks; FileNotFoundError for images that are not there.
     """
     _check(config)
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=config.seeds, methods=["foton", "pepita"])
+    folder = opened(config, seeds=config.seeds, methods=["foton", "pepita"])
     cases = [(task, arm, depth) for task in config.tasks for depth in config.depths for arm in config.arms]
     cases += [(task, arm, config.ablation_depth) for task in config.tasks for arm in config.ablations]
     if config.images:
@@ -124,11 +123,7 @@ def run(config: Config) -> dict[str, Any]:
     }
     results["summary"] = summary(runs, config)
     results["claims"] = claims(results, config)
-    folder.write_results(results)
-    draw(results, config, folder.figures)
-    print_report(results, config)
-    print(f"\nresults.json and figures in {folder.path}")
-    return results
+    return finished(folder, results, draw, print_report, config)
 
 
 def _train(cases: Sequence[tuple[str, str, int]], config: Config) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ from studies.gap_sentences.report import draw, print_report, summary
 from studies.gap_sentences.training import ARMS, Sizes, train_once
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
+from studies.kit.study import finished
 
 
 @dataclass(frozen=True)
@@ -195,11 +196,7 @@ def run(config: Config) -> dict[str, Any]:
     results["examples"] = [
         {"group": text.group, "text": text.text[:400], "reference": text.summary} for text in corpus.texts[:20]
     ]
-    folder.write_results(results)
-    draw(results, folder.figures)
-    print_report(results)
-    print(f"\nresults.json and figures in {folder.path}")
-    return results
+    return finished(folder, results, draw, print_report)
 
 
 def _check(config: Config) -> None:

@@ -27,9 +27,9 @@ import numpy as np
 
 from data_gen import darcy as generator
 from sciops.plotting import PALETTE, figure
-from sciops.runs import RunFolder
 from studies.generation_speed import peer
 from studies.kit.pool import pool
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 from studies.kit.timing import interleaved, print_targets, ratio, require_equal, target, threads
 
@@ -84,8 +84,7 @@ def run(config: Config) -> dict[str, Any]:
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
         raise ValueError("one core here: expected at least two, one run on both is compared with one on one")
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    folder = opened(config, seeds=[config.seed])
     with threads(1), tempfile.TemporaryDirectory(dir=folder.path) as place, _peers(Path(place)) as peers:
         law = _law(config, Path(place))
         results: dict[str, Any] = {"equality": _equality(law, config, peers)}
@@ -94,11 +93,7 @@ def run(config: Config) -> dict[str, Any]:
         results["compression"] = _compression(law, config)
         results["first_call"] = _first_calls(Path(place)) if config.compile else None
     results["targets"] = _targets(results, config)
-    folder.write_results(results)
-    _draw(results, config, folder.figures / "generation_speed.png")
-    _print(results, config)
-    print(f"\nresults.json and figures/generation_speed.png in {folder.path}")
-    return results
+    return finished(folder, results, _draw, _print, config, picture="generation_speed.png")
 
 
 def _law(config: Config, place: Path) -> generator.DarcyConfig:

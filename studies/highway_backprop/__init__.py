@@ -23,10 +23,10 @@ import numpy as np
 
 from sciops.evaluation import spread
 from sciops.plotting import figure, series
-from sciops.runs import RunFolder
 from studies.highway_backprop import recurrent, stacks
 from studies.kit.choices import require_known
 from studies.kit.figures import band, ticks
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
 
@@ -96,8 +96,7 @@ def run(config: Config) -> dict[str, Any]:
     Raises ValueError for a model that is none of the study's, RuntimeError where gradients that must be equal are not.
     """
     require_known("--models", config.models, stacks.MODELS)
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=config.seeds, methods=["highway", *config.models])
+    folder = opened(config, seeds=config.seeds, methods=["highway", *config.models])
     difference = recurrent.check_equal(config.hidden)
     data = stacks.fields(config)
     records = stacks.trained(config, data)
@@ -110,13 +109,7 @@ def run(config: Config) -> dict[str, Any]:
         "equal_to": difference,
     }
     results["targets"] = targets(results, config)
-    folder.write_results(results)
-    _draw_errors(results, folder.figures / "highway_error.png")
-    _draw_cosines(results, config, folder.figures / "highway_cosine.png")
-    _draw_times(results, folder.figures / "highway_time.png")
-    _print(results, config)
-    print(f"\nresults.json and figures in {folder.path}")
-    return results
+    return finished(folder, results, _draw, _print, config)
 
 
 def targets(results: dict[str, Any], config: Config) -> list[dict[str, Any]]:
@@ -175,6 +168,12 @@ def _print(results: dict[str, Any], config: Config) -> None:
         "cosine:.4f",
     )
     print_targets(results["targets"])
+
+
+def _draw(results: dict[str, Any], config: Config, folder: Path) -> None:
+    _draw_errors(results, folder / "highway_error.png")
+    _draw_cosines(results, config, folder / "highway_cosine.png")
+    _draw_times(results, folder / "highway_time.png")
 
 
 def _draw_errors(results: dict[str, Any], path: Path) -> None:

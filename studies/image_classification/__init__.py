@@ -27,12 +27,12 @@ from tqdm.auto import tqdm
 
 from sciops._writable import writable_folder
 from sciops.datasets.images import load_images
-from sciops.runs import RunFolder
 from studies.image_classification.costs import cost_curve, step_costs
 from studies.image_classification.report import draw, print_report, summary, targets
 from studies.image_classification.runs import NAMES, in_colour, record, specifications
 from studies.kit.cells import data_digest
 from studies.kit.choices import require_known
+from studies.kit.study import finished, opened
 from studies.kit.timing import threads
 
 
@@ -166,8 +166,7 @@ def run(config: Config) -> dict[str, Any]:
         raise ValueError(f"--samples {config.samples}: expected validation and test images too")
     if config.init is not None:
         data = in_colour(data, config)
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.data_seed, *config.seeds], methods=["mano", "adamw"])
+    folder = opened(config, seeds=[config.data_seed, *config.seeds], methods=["mano", "adamw"])
     specs = specifications(data.train, config)
     with threads(config.threads):
         records = _trained(specs, data, config)
@@ -177,11 +176,7 @@ def run(config: Config) -> dict[str, Any]:
     results: dict[str, Any] = {"images": images, "grid": data.train.grid.shape, "runs": records, "costs": costs}
     results |= {"curve": curve, "summary": summary(records, costs, images["test"])}
     results["targets"] = targets(results, config)
-    folder.write_results(results)
-    draw(results, config, folder.figures)
-    print_report(results, config)
-    print(f"\nresults.json and figures in {folder.path}")
-    return results
+    return finished(folder, results, draw, print_report, config)
 
 
 def _check(config: Config) -> None:

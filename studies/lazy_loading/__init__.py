@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from sciops.plotting import figure, series
-from sciops.runs import RunFolder
 from studies.kit.launch import launch
 from studies.kit.smooth_fields import write_fields
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 
 TARGET = 0.8  # of the speed in memory
@@ -73,8 +73,7 @@ def run(config: Config) -> dict[str, Any]:
             f"the training fields take {held / _MB:.0f} MB, less than twice memory_limit={config.memory_limit}: "
             "pass a lower memory_limit or more training fields"
         )
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed], methods=["fno", "adamw"])
+    folder = opened(config, seeds=[config.seed], methods=["fno", "adamw"])
     path = write_fields(
         folder.path / "fields.h5",
         (config.points,),
@@ -92,11 +91,7 @@ def run(config: Config) -> dict[str, Any]:
                 _check(runs["memory"][0], runs[way][-1])
         rows += _rows(runs, width, depth)
     results = {"file_bytes": path.stat().st_size, "memory_limit": config.memory_limit, "rows": rows}
-    folder.write_results(results)
-    _draw(config, results, folder.figures / "lazy_loading.png")
-    _print(results)
-    print(f"\nresults.json and figures/lazy_loading.png in {folder.path}")
-    return results
+    return finished(folder, results, lambda _, path: _draw(config, results, path), _print, picture="lazy_loading.png")
 
 
 def _train(config: Config, path: Path, way: str, width: int, depth: int) -> dict[str, Any]:

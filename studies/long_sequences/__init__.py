@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sciops.runs import RunFolder
 from studies.kit.choices import require_known
+from studies.kit.study import finished, opened
 from studies.long_sequences import burgers, layers, needle
 from studies.long_sequences.report import draw, print_tables, summary
 
@@ -150,8 +150,7 @@ def run(config: Config) -> dict[str, Any]:
         raise ValueError(
             f"--seeds {config.seeds} --lengths {config.lengths}: expected at least 1 and at least 2 lengths"
         )
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=range(config.seeds), methods=["fno"])
+    folder = opened(config, seeds=range(config.seeds), methods=["fno"])
     records = folder.path / "records"
     results: dict[str, Any] = {"checks": layers.checks(config.channels, config.state, config.seed)}
     for name, part, measure in (
@@ -162,8 +161,4 @@ def run(config: Config) -> dict[str, Any]:
     ):
         results[name] = measure(config, records) if part in config.parts else []
     results["summary"] = summary(results)
-    folder.write_results(results)
-    draw(results, folder.figures)
-    print_tables(results)
-    print(f"\nresults.json and figures in {folder.path}")
-    return results
+    return finished(folder, results, draw, print_tables)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from sciops.plotting import figure, series
-from sciops.runs import RunFolder
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
 from studies.mixer_speed import epochs, layer, network
@@ -92,8 +92,7 @@ def run(config: Config) -> dict[str, Any]:
     if config.device.startswith("cuda"):
         # both sides compute in full precision, as on a CPU: their convolutions would take TF32 otherwise
         torch.backends.cudnn.allow_tf32 = False
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    folder = opened(config, seeds=[config.seed])
     count = config.threads or min(2, os.cpu_count() or 1)
     shared = {"count": count, "device": config.device}
     counts = sorted({1, count}) if config.one_thread else [count]
@@ -129,11 +128,7 @@ def run(config: Config) -> dict[str, Any]:
         "epochs": _epochs(config, width, depth, shared),
     }
     results["targets"] = _targets(config, results)
-    folder.write_results(results)
-    _draw(results, folder.figures / "mixer_speed.png")
-    _print(config, results)
-    print(f"\nresults.json and figures/mixer_speed.png in {folder.path}")
-    return results
+    return finished(folder, results, _draw, lambda results: _print(config, results), picture="mixer_speed.png")
 
 
 def _epochs(config: Config, width: int, depth: int, shared: dict[str, Any]) -> dict[str, Any] | None:

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from sciops._json import plain
-from sciops.runs import RunFolder
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
 from studies.kit.mixer_arms import chosen_arms
 from studies.kit.pool import run_all
+from studies.kit.study import finished, opened
 from studies.kit.text_training import text_data
 from studies.mixer_zoo.cells import FIELDS, TASKS, cell, described
 from studies.mixer_zoo.cost import costs
@@ -126,8 +126,7 @@ def run(config: Config) -> dict[str, Any]:
     require_known("--tasks", config.tasks, TASKS)
     if not config.tasks or config.seeds < 1:
         raise ValueError(f"--tasks {config.tasks} --seeds {config.seeds}: expected at least one of each")
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=range(config.seeds))
+    folder = opened(config, seeds=range(config.seeds))
     specs = {task: specification(config, task) for task in config.tasks}
     _prepare(specs, folder.path)
     named = [(task, arm, seed) for task in config.tasks for arm in arms for seed in range(config.seeds)]
@@ -135,14 +134,9 @@ def run(config: Config) -> dict[str, Any]:
     cells = run_all(cell, jobs, workers=config.workers, threads=1, unit="training")
     measured = _measured(config, arms, folder.path) if config.costs else []
     results = {"rows": summary(cells, measured, arms), "cells": plain(cells), "costs": measured}
-    folder.write_results(results)
-    draw(results, config, folder.figures / "mixer_zoo.png")
-    print_report(results, config)
-    print(f"\nresults.json and figures/mixer_zoo.png in {folder.path}")
     broken = [f"{r['arm']} on {r['task']}" for r in cells if not 0 <= r["score"] < float("inf")]
-    if broken:
-        raise RuntimeError(f"no score: {', '.join(broken)}")
-    return results
+    wrong = f"no score: {', '.join(broken)}" if broken else ""
+    return finished(folder, results, draw, print_report, config, picture="mixer_zoo.png", wrong=wrong)
 
 
 def specification(config: Config, task: str) -> dict[str, Any]:

@@ -23,11 +23,11 @@ import torch
 from tqdm.auto import tqdm
 
 from sciops.datasets.text.sequence_tasks import mqar
-from sciops.runs import RunFolder
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
 from studies.kit.mixer_burgers import burgers_error
 from studies.kit.sequence_training import train_tokens
+from studies.kit.study import finished, opened
 from studies.polynomial_mixer.cost import LAYERS, check_layers, memory, times
 from studies.polynomial_mixer.report import claims, draw, print_report, summaries
 
@@ -158,8 +158,7 @@ def run(config: Config) -> dict[str, Any]:
     Raises ValueError for unknown arms; RuntimeError where a layer that is to be timed is not its formula.
     """
     _check(config)
-    folder = RunFolder(config.output)
-    folder.describe(config, methods=["polynomial_speech"], seeds=config.seeds)
+    folder = opened(config, methods=["polynomial_speech"], seeds=config.seeds)
     torch.set_num_threads(1)
     timed, peaks = [], []
     layer = dict(width=config.layer_width, heads=config.heads)
@@ -176,11 +175,7 @@ def run(config: Config) -> dict[str, Any]:
     }
     results["summary"] = summaries(results)
     results["claims"] = claims(results)
-    folder.write_results(results)
-    draw(results, folder.figures)
-    print_report(results)
-    print(f"\nresults.json and figures in {folder.path}")
-    return results
+    return finished(folder, results, draw, print_report)
 
 
 def _measured(

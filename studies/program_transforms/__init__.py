@@ -28,9 +28,9 @@ import torch
 from tqdm.auto import tqdm
 
 from sciops.plotting import PALETTE, figure
-from sciops.runs import RunFolder
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 from studies.program_transforms.cells import CELLS, filled
 from studies.program_transforms.instances import Subject, large_subjects, subjects
@@ -72,21 +72,15 @@ def run(config: Config) -> dict[str, Any]:
     Raises RuntimeError, after writing, where a cell failed; ValueError for names that are not there.
     """
     rows, columns = _chosen(config)
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[0])
+    folder = opened(config, seeds=[0])
     table: dict[str, dict[str, Any]] = {name: {} for name in rows}
     work = [(name, cell) for name, subject in rows.items() for cell in columns if _has(config, name, subject, cell)]
     for name, cell in tqdm(work, desc="cells", unit="cell", disable=None, leave=False):
         table[name][cell] = _cell(config, folder.path / "cells", name, rows[name], cell)
     results = {"versions": _versions(), "cells": list(columns), "table": table}
-    folder.write_results(results)
-    draw(table, columns, folder.figures / "program_transforms.png")
-    show(table, columns)
-    print(f"\nresults.json and figures/program_transforms.png in {folder.path}")
     failed = [f"{name}, {cell}" for name, row in table.items() for cell, found in row.items() if "failed" in found]
-    if failed:
-        raise RuntimeError(f"{len(failed)} cells failed: {'; '.join(failed)}")
-    return results
+    wrong = f"{len(failed)} cells failed: {'; '.join(failed)}" if failed else ""
+    return finished(folder, results, draw, show, picture="program_transforms.png", wrong=wrong)
 
 
 def _chosen(config: Config) -> tuple[dict[str, Subject], tuple[str, ...]]:
@@ -149,8 +143,9 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def show(table: Mapping[str, Mapping[str, Any]], columns: tuple[str, ...]) -> None:
+def show(results: Mapping[str, Any]) -> None:
     """The table, then the lines of what was refused and of what failed."""
+    table, columns = results["table"], results["cells"]
     print("relative deviation from the eager model: 0 is bit for bit; R refused, F failed, blank not run")
     print_table(table, "=name", *((cell, lambda row, cell=cell: _short(row.get(cell))) for cell in columns), title="")
     for kind in ("refused", "failed"):
@@ -176,8 +171,9 @@ def _short(found: Mapping[str, Any] | None) -> str:
 _LEAST, _MOST = -17.0, 0.0
 
 
-def draw(table: Mapping[str, Mapping[str, Any]], columns: tuple[str, ...], path: Path) -> None:
+def draw(results: Mapping[str, Any], path: Path) -> None:
     """The table as a picture: log₁₀ of the deviation, and what was refused, failed or not run in words."""
+    table, columns = results["table"], results["cells"]
     values = np.full((len(table), len(columns)), np.nan)
     for i, row in enumerate(table.values()):
         for j, cell in enumerate(columns):

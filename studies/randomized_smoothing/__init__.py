@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from sciops.runs import RunFolder
 from studies.kit.choices import require_known
+from studies.kit.study import finished, opened
 from studies.randomized_smoothing.cases import INTERVALS, faults, scenarios, survey
 from studies.randomized_smoothing.classifiers import (
     attacked_accuracy,
@@ -104,8 +104,7 @@ def run(config: Config) -> dict[str, Any]:
     require_known("--certificates", config.certificates, certificates())
     if not 1 <= config.images <= 350:
         raise ValueError(f"--images {config.images}: expected 1 to 350; 50 of the 400 held-out digits choose the map")
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed], methods=["randomized_smoothing"])
+    folder = opened(config, seeds=[config.seed], methods=["randomized_smoothing"])
     rows, by_sigma, levels = [], {}, []
     if "levels" in config.parts:
         names = config.certificates or tuple(certificates())
@@ -121,13 +120,7 @@ def run(config: Config) -> dict[str, Any]:
     results = {"counts": rows, "votes": config.votes, "trials": config.trials, "digits": by_sigma, "levels": levels}
     wrong = gate_faults(levels) + faults(rows, config.trials, config.tolerance) + digit_faults(by_sigma)
     results["faults"] = wrong
-    folder.write_results(results)
-    draw(results, folder.figures)
-    show(results)
-    print(f"\nresults.json and figures/*.png in {folder.path}")
-    if wrong:
-        raise RuntimeError("; ".join(wrong))
-    return results
+    return finished(folder, results, draw, show, wrong="; ".join(wrong))
 
 
 def behind_network(sigma: float, config: Config) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from sciops.datasets import Splits
 from sciops.training import TrainConfig
 from studies.kit.cells import cell_name, data_digest
 from studies.kit.pool import run_all
+from studies.kit.study import opened
 from studies.resolution_shift.arms import ARMS
 from studies.resolution_shift.case import Case, load_case, load_grid
 from studies.resolution_shift.evaluation import evaluate
@@ -135,14 +136,11 @@ class Job:
 
 def run(config: ResolutionShiftConfig) -> dict[str, Any]:
     """Trains, evaluates, prints the tables, draws the figures, writes results.json and report.md."""
-    from sciops.runs import RunFolder
-
     _check(config)
     writable_folder(config.output)
     if config.data is None:
         config = replace(config, data=_generate(config))
-    folder = RunFolder(config.output)
-    folder.describe(config, data=config.data, seeds=list(range(config.seeds)))
+    folder = opened(config, data=config.data, seeds=list(range(config.seeds)))
     case = load_case(config)
     jobs = [
         Job(arm, n, seed, f"models/{cell_name(f'{arm}-{n}-seed{seed}', made_by(config, case, arm, n, seed))}")

@@ -19,9 +19,9 @@ import numpy as np
 from sciops.grids import Grid
 from sciops.pde import darcy
 from sciops.plotting import figure, series
-from sciops.runs import RunFolder
 from studies.kit.solver_cases import check as _check
 from studies.kit.solver_cases import fields, matrix_of
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target, threads
 from studies.solver_speed.device import on_device
@@ -76,8 +76,7 @@ def run(config: Config) -> dict[str, Any]:
     for module, package in (("pyamg", "pyamg"), ("numba", '"sciops[fast]"')):
         if importlib.util.find_spec(module) is None:
             raise ImportError(f"the comparison needs {module}: pip install {package}")
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    folder = opened(config, seeds=[config.seed])
     with threads(1):
         results = {
             "order": _order(),
@@ -88,11 +87,7 @@ def run(config: Config) -> dict[str, Any]:
             "device": on_device(config) if config.device != "cpu" else None,
         }
     results["targets"] = _targets(results)
-    folder.write_results(results)
-    _draw(results, folder.figures / "solver_speed.png")
-    _print(results)
-    print(f"\nresults.json and figures/solver_speed.png in {folder.path}")
-    return results
+    return finished(folder, results, _draw, _print, picture="solver_speed.png")
 
 
 def _order() -> list[dict[str, float]]:

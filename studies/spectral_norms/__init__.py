@@ -25,8 +25,8 @@ from sciops.lipschitz import kernel_gram_bound, power_iteration, spectral_norm
 from sciops.lipschitz._symbols import torus_norm
 from sciops.lipschitz.convolution import bridge_factor
 from sciops.plotting import LINES, figure, series
-from sciops.runs import RunFolder
 from studies.kit.figures import panels, ticks
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target, threads
 from studies.spectral_norms.cases import check_cases
@@ -100,8 +100,7 @@ def run(config: Config) -> dict[str, Any]:
         raise ValueError(
             f"--cases {config.cases} --seeds {config.seeds} --rounds {config.rounds}: expected at least 1 of each"
         )
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed], methods=["gram_iteration"])
+    folder = opened(config, seeds=[config.seed], methods=["gram_iteration"])
     with threads(1):
         results: dict[str, Any] = {
             "cases": check_cases(
@@ -120,13 +119,7 @@ def run(config: Config) -> dict[str, Any]:
             "ladder": ladder(config),
         }
     results["targets"] = _targets(results)
-    folder.write_results(results)
-    _draw_speed(results, folder.figures / "error_against_time.png")
-    _draw_ladder(results, config, folder.figures / "zero_padding.png")
-    _print(results, config)
-    print(f"\nresults.json and figures in {folder.path}")
-    _refuse(results)
-    return results
+    return finished(folder, results, _draw, _print, config, wrong=_outside(results))
 
 
 def ladder(config: Config) -> list[dict[str, Any]]:
@@ -172,12 +165,12 @@ def _targets(results: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def _refuse(results: dict[str, Any]) -> None:
+def _outside(results: dict[str, Any]) -> str:
+    """The maps and rungs outside their brackets, or nothing."""
     off = [f"{row['violations']} of {row['kind']}" for row in results["cases"] if row["violations"]]
     for row in results["ladder"]:
         off += [f"{name} at n = {row['n']}" for name, value in _bounds(row).items() if value < row["power iteration"]]
-    if off:
-        raise RuntimeError("outside the bracket: " + "; ".join(off))
+    return "outside the bracket: " + "; ".join(off) if off else ""
 
 
 def _print(results: dict[str, Any], config: Config) -> None:
@@ -206,6 +199,11 @@ def _print(results: dict[str, Any], config: Config) -> None:
     )
     print_table(results["choice"], "=problem", times, "best; ratio:.2f; over svdvals=over_svdvals:.2f", title=title)
     print_targets(results["targets"])
+
+
+def _draw(results: dict[str, Any], config: Config, folder: Path) -> None:
+    _draw_speed(results, folder / "error_against_time.png")
+    _draw_ladder(results, config, folder / "zero_padding.png")
 
 
 def _draw_speed(results: dict[str, Any], path: Path) -> None:

@@ -25,6 +25,7 @@ from tqdm.auto import tqdm
 from sciops.mixers import MIXERS
 from sciops.runs import RunFolder
 from studies.kit.choices import require_known
+from studies.kit.study import finished
 from studies.kit.timing import threads
 from studies.speech_pretraining.costs import step_costs
 from studies.speech_pretraining.data import Speech, prepared
@@ -185,13 +186,10 @@ def run(config: Config) -> dict[str, Any]:
         "costs": costs,
     }
     results |= {"summary": summary(results), "gains": gains(results), "between": between(results)}
-    folder.write_results(results)
-    draw(results, data, folder.figures)
-    print_report(results, config)
-    print(f"\nresults.json and figures in {folder.path}")
-    if not any(row["accuracy"] > row["commonest"] for row in results["summary"]):
-        raise RuntimeError("no encoder finds masked codes more often than the commonest code would: pass more steps")
-    return results
+    learnt = any(row["accuracy"] > row["commonest"] for row in results["summary"])
+    wrong = "" if learnt else "no encoder finds masked codes above the share of the commonest code: pass more steps"
+    show = lambda results: print_report(results, config)  # noqa: E731
+    return finished(folder, results, lambda _, path: draw(results, data, path), show, wrong=wrong)
 
 
 def _pretrainings(config: Config, data: Speech, bar: Any) -> dict[str, list[dict[str, Any]]]:

@@ -25,7 +25,7 @@ import torch
 from tqdm.auto import tqdm
 
 from sciops.datasets.text import CORPORA, read_corpus
-from sciops.runs import RunFolder
+from studies.kit.study import finished, opened
 from studies.kit.timing import interleaved, require_equal
 from studies.state_feedback.comparisons import EQUAL_TIME, summary
 from studies.state_feedback.report import draw, print_report
@@ -118,8 +118,7 @@ def run(config: Config) -> dict[str, Any]:
     """
     _check(config)
     corpus = find_corpus(config.corpus)
-    folder = RunFolder(config.output)
-    folder.describe(config, methods=["state_feedback"], seeds=range(config.seeds))
+    folder = opened(config, methods=["state_feedback"], seeds=range(config.seeds))
     shape = dict(batch=config.batch, width=config.width, depth=config.depth, cell=config.cell)
     plans: list[tuple[Task, int]] = [
         (text_task(corpus, length=length, held_out=config.held_out, **shape), config.text_steps)
@@ -165,11 +164,7 @@ def run(config: Config) -> dict[str, Any]:
         "gradient_seconds": time_gradients(config),
         "truncation": config.truncation,
     }
-    folder.write_results(results)
-    draw(results, folder.figures)
-    print_report(results)
-    print(f"\nresults.json and figures in {folder.path}")
-    return results
+    return finished(folder, results, draw, print_report)
 
 
 def rollout_rows(config: Config) -> list[dict[str, Any]]:

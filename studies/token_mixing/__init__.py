@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sciops.runs import RunFolder
 from studies.kit.choices import require_known
 from studies.kit.pool import run_all
+from studies.kit.study import finished, opened
 from studies.token_mixing.report import claims, draw, print_report, summary
 from studies.token_mixing.runs import EXPECTED, MIXERS_OF, TASKS, Spec, counts, growth, live_cache, train_once
 
@@ -116,19 +116,13 @@ def run(config: Config) -> dict[str, Any]:
     """
     require_known("--tasks", config.tasks, TASKS)
     require_known("--arms", config.arms, MIXERS_OF)
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=config.seeds, methods=["token_mixing"])
+    folder = opened(config, seeds=config.seeds, methods=["token_mixing"])
     results: dict[str, Any] = {"runs": _train(config, folder.path / "trainings"), "cost": _costs(config)}
     results["summary"] = summary(results["runs"], config)
     results["claims"] = claims(results, config)
-    folder.write_results(results)
-    draw(results, config, folder.figures)
-    print_report(results, config)
-    print(f"\nresults.json and figures in {folder.path}")
     wrong = [f"{arm} after {n} tokens" for arm, row in results["cost"].items() for n, a, b in row["states"] if a != b]
-    if wrong:
-        raise RuntimeError(f"a state holds other tokens than counted: {', '.join(wrong)}")
-    return results
+    wrong = f"a state holds other tokens than counted: {', '.join(wrong)}" if wrong else ""
+    return finished(folder, results, draw, print_report, config, wrong=wrong)
 
 
 def sizes_of(task: str, config: Config) -> dict[str, int]:

@@ -23,7 +23,7 @@ import numpy as np
 
 from sciops.evaluation import FEWEST
 from sciops.plotting import figure, series
-from sciops.runs import RunFolder
+from studies.kit.study import finished, opened
 from studies.verdict_calibration.laws import LAWS, differences, rules, winners
 
 
@@ -68,8 +68,7 @@ def run(config: Config) -> dict[str, Any]:
             f"--trials {config.trials} --seeds {' '.join(map(str, config.seeds))} --samples {config.samples}: expected "
             "at least 100 trials, 2 seeds and 2 samples"
         )
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    folder = opened(config, seeds=[config.seed])
     results = {
         "fewest": FEWEST,
         "rules": of_rules(config),
@@ -77,19 +76,14 @@ def run(config: Config) -> dict[str, Any]:
         "structures": of_structures(config),
         "power": power(config),
     }
-    folder.write_results(results)
-    _draw(config, results, folder.figures / "verdict_calibration.png")
-    _print(config, results)
-    print(f"\nresults.json and figures/verdict_calibration.png in {folder.path}")
     margin = 3 * np.sqrt(config.most * (1 - config.most) / config.trials)
     off = [
         f"{row['false']:.1%} at {row['seeds']} seeds, effects {row['of_seeds']:g} and {row['of_samples']:g}"
         for row in results["rules"]
         if row["rule"] == "verdict" and row["seeds"] >= FEWEST and row["false"] > config.most + margin
     ]
-    if off:
-        raise RuntimeError(f"false winners above {config.most:.1%}: {'; '.join(off)}")
-    return results
+    wrong = f"false winners above {config.most:.1%}: {'; '.join(off)}" if off else ""
+    return finished(folder, results, _draw, _print, config, picture="verdict_calibration.png", wrong=wrong)
 
 
 def of_rules(config: Config) -> list[dict[str, Any]]:
@@ -176,7 +170,7 @@ def worst(rows: Sequence[dict[str, Any]], **of: Any) -> float:
     return max((r["false"] for r in rows if all(r[k] == v for k, v in of.items())), default=float("nan"))
 
 
-def _print(config: Config, results: dict[str, Any]) -> None:
+def _print(results: dict[str, Any], config: Config) -> None:
     effects = ", ".join(f"{e:g}" for e in config.effects)
     print(f"false winners in per cent, nominal 5; {config.trials} data sets per cell without a difference")
     print(f"{config.samples} samples; largest over effects of seeds of {effects}, in units of the residual")
@@ -217,7 +211,7 @@ def _line(name: str, shares: Sequence[float]) -> None:
     print(f"{name:<28}" + "".join(f"{100 * share:>6.1f}" for share in shares))
 
 
-def _draw(config: Config, results: dict[str, Any], path: Path) -> None:
+def _draw(results: dict[str, Any], config: Config, path: Path) -> None:
     with figure(path, 1, 3, width=3.5, height=3.2) as (_, axes):
         level, laws, right = axes[0]
         for rule, style in zip(dict.fromkeys(row["rule"] for row in results["rules"]), series()):

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from sciops.plotting import figure
-from sciops.runs import RunFolder
 from studies.kit.fuzzing.odd_contents import damage
 from studies.kit.fuzzing.opening import Worker
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 
 
@@ -73,8 +73,7 @@ def run(config: Config, subject: Subject) -> dict[str, Any]:
     """
     from tqdm.auto import tqdm
 
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    folder = opened(config, seeds=[config.seed])
     kept = folder.path / "findings"
     shutil.rmtree(kept, ignore_errors=True)
     began = time.perf_counter()
@@ -103,10 +102,7 @@ def run(config: Config, subject: Subject) -> dict[str, Any]:
         "most_computing_seconds": dict(hardest),
         "findings": findings,
     }
-    folder.write_results(results)
-    _draw(results, folder.figures / f"{subject.name}.png")
-    _print(results)
-    print(f"\nresults.json and figures/{subject.name}.png in {folder.path}")
+    finished(folder, results, _draw, _print, picture=f"{subject.name}.png")
     if findings:
         sys.exit(1)
     return results
