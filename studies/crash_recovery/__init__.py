@@ -38,7 +38,7 @@ import numpy as np
 
 from sciops.plotting import PALETTE, figure
 from studies.crash_recovery.commands import Job, contents, jobs
-from studies.crash_recovery.explain import described, explain
+from studies.crash_recovery.differences import described, explain
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
 from studies.kit.study import finished, opened

@@ -20,7 +20,7 @@ from sciops.grids import Grid
 from studies import crash_recovery as study
 from studies.crash_recovery import worker
 from studies.crash_recovery.commands import Job, contents, jobs
-from studies.crash_recovery.explain import explain
+from studies.crash_recovery.differences import explain
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
 
