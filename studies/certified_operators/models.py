@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from sciops.models import apply_model, build_model
 from sciops.models.normalized import Normalized
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field
-from sciops.training import TrainConfig, fit
+from studies.kit.stepping import shuffled, train_by_step
 
 if TYPE_CHECKING:
     from studies.certified_operators import Config
@@ -82,10 +83,9 @@ def train(config: Config, data: Fields, penalty: float, progress: Any) -> Normal
     steps = config.epochs * (-(-len(a) // config.batch))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.learning_rate, total_steps=steps)
     generator = torch.Generator().manual_seed(config.seed)
-    orders = (torch.randperm(len(a), generator=generator) for _ in range(config.epochs))
-    batches = (rows for order in orders for rows in order.split(config.batch))
+    batches = enumerate(shuffled(len(a), config.batch, partial(torch.randperm, generator=generator), whole=True))
 
-    def loss(model: Normalized, batch: tuple[int, Tensor]) -> Tensor:
+    def loss(model: Normalized, batch: tuple[int, np.ndarray]) -> Tensor:
         step, rows = batch
         loss = relative_l2(model(a[rows]), u[rows], data.grid).mean()
         if penalty > 0 and step % config.penalty_every == 0:
@@ -93,20 +93,12 @@ def train(config: Config, data: Fields, penalty: float, progress: Any) -> Normal
         return loss
 
     def after(_: Any, record: dict[str, Any]) -> None:
-        progress.update() if "epoch" in record else schedule.step()
+        schedule.step()
+        progress.update(record["step"] % (steps // config.epochs) == 0)
 
     # the rates are those of `schedule`
-    settings = TrainConfig(
-        steps=steps, epochs=config.epochs, schedule="constant", clip=None, device="cpu", progress=False
-    )
-    fit(
-        model,
-        lambda step: (step, next(batches)),
-        settings,
-        loss=loss,
-        optimizer=optimizer,
-        callbacks=[after],
-    )
+    options = {"schedule": "constant", "clip": None}
+    train_by_step(model, lambda _: next(batches), loss, optimizer, steps=steps, after=after, **options)
     return model.double().eval().requires_grad_(False)
 
 

@@ -16,9 +16,8 @@ from tqdm.auto import tqdm
 
 from sciops.evaluation import mean_rouge
 from sciops.models import EncoderDecoder
-from sciops.training import TrainConfig
-from sciops.training import fit as train
 from studies.gap_sentences.data import Corpus, Pair
+from studies.kit.stepping import train_by_step
 
 PRETRAINED, SCRATCH, LONGER = "gap sentences", "from scratch", "from scratch, longer"
 ARMS = (PRETRAINED, SCRATCH, LONGER)
@@ -139,8 +138,6 @@ def fit(
     def check(_: Any, record: dict[str, Any]) -> bool:
         nonlocal kept, at, since
         step = record["step"]
-        if "epoch" in record:
-            return False
         losses[step - 1] = record["loss"]
         if step not in due:
             return False
@@ -151,8 +148,7 @@ def fit(
             kept, at = copy.deepcopy(model.state_dict()), step
         return best and len(curve) > 5 and at < curve[-5]["step"]
 
-    config = TrainConfig(steps=steps, epochs=1, warmup=0.1, device=device, progress=False)
-    train(model, draw, config, loss=loss_of, optimizer=optimizer, callbacks=[check])
+    train_by_step(model, draw, loss_of, optimizer, steps=steps, after=check, device=device, warmup=0.1)
     if best:
         model.load_state_dict(kept)
     return {"curve": curve, "best": at, "seconds": time.perf_counter() - start}

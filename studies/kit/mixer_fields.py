@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from sciops.metrics import relative_l2
 from sciops.mixers import MIXERS, mixer_names, options_by_mixer, resolved_options
 from sciops.models.features import coordinate_channels, coordinate_count
 from sciops.models.norms import make_norm
-from sciops.training import TrainConfig, fit
+from studies.kit.stepping import shuffled, train_by_step
 
 Mixer = str | Sequence[str]
 
@@ -124,16 +125,8 @@ def train_field(
     optimizer = torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=1e-4)
     y, test = task.train[1], task.test
     batch = min(batch, len(y))
-    losses, seconds = train_steps(
-        net,
-        optimizer,
-        *task.train,
-        task.grid,
-        seed=seed,
-        steps=steps,
-        batch=batch,
-        progress=progress,
-    )
+    how = {"steps": steps, "batch": batch, "progress": progress}
+    losses, seconds = train_steps(net, optimizer, *task.train, task.grid, seed=seed, **how)
     tenth = max(1, steps // 10)
     mean = y.mean(0, keepdim=True).expand_as(test[1])
     return {
@@ -176,29 +169,19 @@ def train_steps(
 
     returns : (the loss of every step, seconds of training); raises `NonFiniteLoss` naming the step
     """
-    generator, order = torch.Generator().manual_seed(seed), torch.empty(0, dtype=torch.int64)
+    rows = shuffled(len(x), batch, partial(torch.randperm, generator=torch.Generator().manual_seed(seed)))
     losses: list[float] = []
-    bar = tqdm(total=steps, desc=progress, disable=progress is None or None)
 
-    def draw(_: int) -> tuple[Tensor, Tensor]:
-        nonlocal order
-        if len(order) < batch:
-            order = torch.cat([order, torch.randperm(len(x), generator=generator)])
-        chosen, order = order[:batch], order[batch:]
-        return x[chosen], y[chosen]
-
-    def loss_of(net: nn.Module, given: tuple[Tensor, Tensor]) -> Tensor:
-        return relative_l2(net(given[0], grid), given[1], grid).mean()
+    def loss_of(net: nn.Module, chosen: np.ndarray) -> Tensor:
+        return relative_l2(net(x[chosen], grid), y[chosen], grid).mean()
 
     def keep(_: Any, record: Mapping[str, Any]) -> None:
-        if "epoch" not in record:
-            losses.append(float(record["loss"]))
-            bar.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
-            bar.update()
+        losses.append(float(record["loss"]))
+        bar.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
+        bar.update()
 
-    config = TrainConfig(steps=steps, epochs=1, device="cpu", progress=False)
-    with bar:
-        run = fit(net, draw, config, loss=loss_of, optimizer=optimizer, callbacks=[keep])
+    with tqdm(total=steps, desc=progress, disable=progress is None or None) as bar:
+        run = train_by_step(net, lambda _: next(rows), loss_of, optimizer, steps=steps, after=keep)
     return losses, run.seconds
 
 
