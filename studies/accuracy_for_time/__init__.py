@@ -25,7 +25,7 @@ from studies.accuracy_for_time.case import solved_alone, splits_of, trained_and_
 from studies.accuracy_for_time.report import draw, print_report, summary, targets
 from studies.kit.cells import data_digest, kept
 from studies.kit.choices import require_known
-from studies.kit.study import finished, opened
+from studies.kit.study import finished, opened, picked
 from studies.kit.timing import threads
 
 
@@ -97,10 +97,7 @@ def _record(name: str, size: int, seed: int, fields: dict[int, Any], config: Con
         "seed": seed,
         "data": data_digest(here.train, here.validation, here.test),
         "coarse": data_digest(fields[(size + 1) // 2].train) if arm.coarse_share else None,
-        "seconds": config.seconds,
-        "validate_every": config.validate_every,
-        "threads": config.threads,
-        "device": config.device,
+        **picked(config, "seconds validate_every threads device"),
     }
     make = lambda: trained_and_tested(arm, size, seed, fields, config)  # noqa: E731
     return kept(Path(config.output) / "records", f"{name}_{size}_{seed}", made_by, make)

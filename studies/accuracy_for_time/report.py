@@ -10,7 +10,7 @@ import numpy as np
 
 from sciops.plotting import MARKERS, PALETTE, figure
 from studies.accuracy_for_time.arms import ARMS, KINDS
-from studies.kit.figures import ticks
+from studies.kit.figures import round_ticks
 from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
 
@@ -127,7 +127,7 @@ def draw(results: Mapping[str, Any], config: Config, path: Path) -> None:
             axis.set_ylabel("mean relative $L^2$ error")
             axis.set_title(f"{n}² nodes, {config.seconds:g} s of training")
             axis.margins(x=0.25, y=0.12)
-            _plain_ticks(axis)
+            round_ticks(axis.xaxis, *axis.get_xlim())
             axis.legend(loc="best")
 
 
@@ -137,8 +137,3 @@ def _name_points(axis: Any, rows: list[dict[str, Any]]) -> None:
         place = dict(xytext=(5, 2), ha="left") if i % 2 else dict(xytext=(-5, -8), ha="right")
         point = row["milliseconds"], row["error"]
         axis.annotate(row["name"], point, textcoords="offset points", fontsize=6, color="0.25", **place)
-
-
-def _plain_ticks(axis: Any) -> None:
-    low, high = axis.get_xlim()
-    ticks(axis.xaxis, [m * 10.0**e for e in range(-3, 6) for m in (1, 2, 5) if low <= m * 10.0**e <= high])

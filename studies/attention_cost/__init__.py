@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from sciops.plotting import figure, series
+from studies.kit import timing
 from studies.kit.figures import ticks
 from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
@@ -260,9 +261,8 @@ def _memory(config: Config, count: int) -> dict[str, dict[str, int]]:
 
 def exponent(values: dict[str, float]) -> float:
     """p of value ~ cells^p from the smallest to the largest grid."""
-    sizes = sorted(values, key=int)
-    low, high = sizes[0], sizes[-1]
-    return float(np.log(values[high] / values[low]) / np.log((int(high) / int(low)) ** 2))
+    ends = [f(values, key=int) for f in (min, max)]
+    return timing.exponent([int(n) ** 2 for n in ends], [values[n] for n in ends])
 
 
 def _spans(config: Config) -> tuple[Sizes, Sizes]:

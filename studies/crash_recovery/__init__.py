@@ -322,10 +322,6 @@ def _chosen(config: Config, data: Path) -> dict[str, Job]:
     return {name: known[name] for name in config.jobs or known}
 
 
-class _Finding(Exception):
-    """A record that is not kept, so that the moment is tried again."""
-
-
 def _record(cells: Path, name: str, number: int, moment: Moment, trial: Trial) -> dict[str, Any]:
     made_by = {
         "moment": asdict(moment),
@@ -336,14 +332,9 @@ def _record(cells: Path, name: str, number: int, moment: Moment, trial: Trial) -
         record = trial.kill(moment)
         if record["outcome"] == "wrong":
             trial.keep(cells.parent / "wrong" / f"{name} {number}")
-        if record["outcome"] in FINDINGS:
-            raise _Finding(record)
         return record
 
-    try:
-        found = kept(cells, f"{name} {number}", made_by, measured)
-    except _Finding as finding:
-        found = finding.args[0]
+    found = kept(cells, f"{name} {number}", made_by, measured, unless=lambda record: record["outcome"] in FINDINGS)
     return {**asdict(moment), **{key: value for key, value in found.items() if key not in ("name", "spec")}}
 
 

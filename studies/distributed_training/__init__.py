@@ -21,7 +21,7 @@ from studies.distributed_training.compiled_steps import CASES
 from studies.kit.choices import require_known
 from studies.kit.launch import launch
 from studies.kit.smooth_fields import write_fields
-from studies.kit.study import finished, opened
+from studies.kit.study import finished, opened, picked
 from studies.kit.tables import print_table
 
 
@@ -119,14 +119,8 @@ def run(config: Config) -> dict[str, Any]:
     """
     require_known("--arms", config.arms, ARMS, some=True)
     folder = opened(config, seeds=[config.seed], methods=["fno", "adamw"])
-    data = write_fields(
-        folder.path / "fields.h5",
-        config.points,
-        train=config.train,
-        validation=config.validation,
-        test=config.test,
-        seed=config.seed,
-    )
+    sizes = picked(config, "train validation test seed")
+    data = write_fields(folder.path / "fields.h5", config.points, **sizes)
     rows: dict[str, dict[str, Any]] = {}
     for name in config.arms:
         rows[name] = _train(config, name, data, folder.path / "runs" / name.replace(" ", "_"))
@@ -145,16 +139,12 @@ def _train(config: Config, name: str, data: Path, folder: Path) -> dict[str, Any
         "data": data,
         "folder": folder,
         "model": "fno",
-        "width": config.width,
-        "depth": config.depth,
-        "modes": config.modes,
-        "epochs": config.epochs,
         "batch-size": config.batch_size,
         "weight-decay": 0.01,
         "clip": 0.5,
         "precision": arm.precision,
         "device": "cpu",
-        "seed": config.seed,
+        **picked(config, "width depth modes epochs seed"),
     }
     flags = [text for key, value in options.items() for text in (f"--{key}", str(value))]
     flags += ["--resolution", *map(str, config.points), "--options", "basis=cosine", "--no-progress"]

@@ -28,7 +28,7 @@ from studies.forward_only.report import claims, draw, print_report, summary
 from studies.forward_only.runs import ABLATIONS, ARMS, RANDOM, Spec, linear_difference, task_of, train_once
 from studies.kit.choices import require_known
 from studies.kit.pool import pool
-from studies.kit.study import finished, opened
+from studies.kit.study import finished, opened, picked
 
 
 @dataclass(frozen=True)
@@ -184,13 +184,9 @@ def _specs(case: tuple[str, str, int], option: dict[str, float], seed: int, conf
             depth=depth,
             rate=rate,
             seed=seed,
-            steps=config.steps,
-            batch=config.batch,
-            width=config.width,
-            activation=config.activation,
-            optimizer=config.optimizer,
             samples=_samples(task, config),
             angles=0 if arm == "head alone" else config.angles,
+            **picked(config, "steps batch width activation optimizer"),
             **option,
         )
         for rate in sorted(config.rates)

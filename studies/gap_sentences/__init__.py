@@ -15,6 +15,7 @@ state-space encoder and one of attention of equal parameters, by the length of t
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from studies.gap_sentences.report import draw, print_report, summary
 from studies.gap_sentences.training import ARMS, Sizes, train_once
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
-from studies.kit.study import finished
+from studies.kit.study import finished, picked
 
 
 @dataclass(frozen=True)
@@ -146,53 +147,27 @@ def run(config: Config) -> dict[str, Any]:
     folder.describe(
         config, data=path, seeds=config.seeds, methods=["encoder_decoder", "state_space", "gap_sentences", "adamw"]
     )
-    corpus = corpus_of(
-        path,
-        config.symbols,
-        config.source_length,
-        config.target_length,
-        ratio=config.ratio,
-        kept=config.kept,
-        held_out=config.held_out,
-    )
+    lengths = config.source_length, config.target_length
+    corpus = corpus_of(path, config.symbols, *lengths, **picked(config, "ratio kept held_out"))
     if max(config.few) > len(corpus.train):
         raise ValueError(f"--few {max(config.few)}: there are {len(corpus.train)} summaries in the training texts")
-    sizes = Sizes(**{field.name: getattr(config, field.name) for field in fields(Sizes)})
-    data = {"pairs": file_hash(path), "source_length": config.source_length, "symbols": config.symbols}
-    data |= {"ratio": config.ratio, "kept": config.kept, "held_out": config.held_out}
+    sizes = Sizes(**picked(config, " ".join(field.name for field in fields(Sizes))))
+    data = {"pairs": file_hash(path), **picked(config, "source_length symbols ratio kept held_out")}
     runs = []
     cases = [(encoder, arm, seed) for seed in config.seeds for encoder in config.encoders for arm in config.arms]
     for encoder, arm, seed in tqdm(cases, unit="training", disable=None):
         spec = {"arm": arm, "encoder": encoder, "few": config.few, "seed": seed, "sizes": sizes, "data": data}
         spec["device"] = config.device
-        runs.append(
-            kept(
-                folder.path / "trainings",
-                f"{encoder}-{arm}-{seed}",
-                spec,
-                lambda a=arm, e=encoder, s=seed: train_once(corpus, a, e, config.few, s, sizes, config.device),
-            )
-        )
+        make = partial(train_once, corpus, arm, encoder, config.few, seed, sizes, config.device)
+        runs.append(kept(folder.path / "trainings", f"{encoder}-{arm}-{seed}", spec, make))
     results: dict[str, Any] = {"corpus": corpus.counts, "lead": lead_scores(corpus), "runs": runs}
     results["summary"] = summary(runs)
     results["costs"] = []
     if config.lengths:
-        spec = {"lengths": config.lengths, "sizes": sizes, "symbols": config.symbols, "rounds": config.rounds}
-        spec["threads"] = config.threads
-        results["costs"] = kept(
-            folder.path / "trainings",
-            "costs",
-            spec,
-            lambda: {
-                "rows": costs(
-                    ("state_space", "self_attention"),
-                    config.lengths,
-                    sizes,
-                    symbols=config.symbols,
-                    rounds=config.rounds,
-                )
-            },
-        )["rows"]
+        spec = {"sizes": sizes, **picked(config, "lengths symbols rounds threads")}
+        how = picked(config, "symbols rounds")
+        make = lambda: {"rows": costs(("state_space", "self_attention"), config.lengths, sizes, **how)}  # noqa: E731
+        results["costs"] = kept(folder.path / "trainings", "costs", spec, make)["rows"]
     results["examples"] = [
         {"group": text.group, "text": text.text[:400], "reference": text.summary} for text in corpus.texts[:20]
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,21 +29,11 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class Arm:
-    """One rule with its options; `short` names it in tables and figures."""
-
-    short: str
-    gradients: str
-    options: dict[str, Any]
-
-
-def arms(config: Config) -> list[Arm]:
-    """Backpropagation first."""
-    found = [Arm("backprop", "backprop", {})]
-    found += [Arm(f"k = {k}", "highway", {"iterations": k}) for k in config.iterations]
+def arms(config: Config) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Name in tables and figures → (rule, options); backpropagation first."""
+    found = {"backprop": ("backprop", {})} | {f"k = {k}": ("highway", {"iterations": k}) for k in config.iterations}
     k = config.split_iterations
-    return found + ([] if k is None else [Arm(f"k = {k}, γ*", "highway", {"iterations": k, "gamma": "hutchinson"})])
+    return found | ({} if k is None else {f"k = {k}, γ*": ("highway", {"iterations": k, "gamma": "hutchinson"})})
 
 
 def fields(config: Config) -> Splits:
@@ -69,18 +59,18 @@ def made(name: str, config: Config, grid: Grid, seed: int, **changes: Any) -> to
 def trained(config: Config, data: Splits) -> list[dict[str, Any]]:
     """One record a run, over models, seeds and arms."""
     grid = data.train.grid
-    plan = [(name, seed, arm) for name in config.models for seed in config.seeds for arm in arms(config)]
+    plan = [(name, seed, arm) for name in config.models for seed in config.seeds for arm in arms(config).items()]
     steps = config.epochs * -(-config.train // config.batch_size)
     records = []
-    for name, seed, arm in tqdm(plan, desc="training", unit="run", disable=None, leave=False):
+    for name, seed, (arm, (rule, options)) in tqdm(plan, desc="training", unit="run", disable=None, leave=False):
         settings = TrainConfig(
             epochs=config.epochs,
             batch_size=config.batch_size,
             learning_rate=config.learning_rate,
             validate_every=config.epochs,
-            gradients=arm.gradients,
-            gradient_options=arm.options,
-            diagnose_every=None if arm.gradients == "backprop" else max(1, (steps - 1) // config.looks),
+            gradients=rule,
+            gradient_options=options,
+            diagnose_every=None if rule == "backprop" else max(1, (steps - 1) // config.looks),
             seed=seed,
             device="cpu",
             progress=False,
@@ -91,7 +81,7 @@ def trained(config: Config, data: Splits) -> list[dict[str, Any]]:
             {
                 "model": name,
                 "seed": seed,
-                "arm": arm.short,
+                "arm": arm,
                 "error": float(evaluate(run.model, data.test, ("relative_l2",))["relative_l2"].mean()),
                 "loss": run.history[-1]["loss"],
                 "steps": run.steps,
@@ -145,10 +135,8 @@ def step_times(config: Config, data: Splits) -> dict[str, dict[str, float]]:
         model = made(name, config, data.train.grid, 0)
         batch = _batch(data, config.batch_size)
         calls = {
-            arm.short: lambda arm=arm, model=model, batch=batch: GRADIENTS[arm.gradients](
-                model, _loss, batch, **arm.options
-            )
-            for arm in arms(config)
+            arm: partial(GRADIENTS[rule], model, _loss, batch, **options)
+            for arm, (rule, options) in arms(config).items()
         }
         seconds = interleaved(calls, rounds=config.rounds)
         found[name] = {short: 1e3 * float(np.median(values)) for short, values in seconds.items()}

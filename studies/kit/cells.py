@@ -54,7 +54,14 @@ def cell_name(name: str, made_by: Any) -> str:
     return f"{safe}_{fingerprint(made_by)}"
 
 
-def kept(folder: str | Path, name: str, made_by: Any, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+def kept(
+    folder: str | Path,
+    name: str,
+    made_by: Any,
+    make: Callable[[], Mapping[str, Any]],
+    *,
+    unless: Callable[[Mapping[str, Any]], bool] = lambda record: False,
+) -> dict[str, Any]:
     """The record of a cell, read back where it is there, else made and written.
 
     Parameters
@@ -67,6 +74,8 @@ def kept(folder: str | Path, name: str, made_by: Any, make: Callable[[], Mapping
         See `fingerprint`.
     make : callable
         Returns the record, a mapping in JSON's kinds.
+    unless : callable
+        Of which records no file is written, so that they are made again: failures.
 
     Returns
     -------
@@ -83,7 +92,8 @@ def kept(folder: str | Path, name: str, made_by: Any, make: Callable[[], Mapping
     stored = read_sealed(path) if path.exists() else None
     if stored is None or stored["spec"] != made_by:
         stored = {"name": name, "spec": made_by, "record": plain(make())}
-        write_json(path, sealed(stored))
+        if not unless(stored["record"]):
+            write_json(path, sealed(stored))
     return {"name": name, "spec": made_by, **stored["record"]}
 
 

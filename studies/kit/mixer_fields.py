@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,23 @@ def train_field(
         "parameters": sum(p.numel() for p in net.parameters()),
         "seconds": seconds,
     }
+
+
+def error_on_task(
+    task: Callable[..., FieldTask],
+    mixer: Mixer,
+    mixer_options: Mapping[str, Any] | None = None,
+    *,
+    data: Mapping[str, Any] | None = None,
+    folder: Path | None = None,
+    **training: Any,
+) -> dict[str, Any]:
+    """The record of one training of a mixer on the task that ``task(folder=folder, **data)`` makes.
+
+    data : options of the task, such as dict(points=128, train=128, test=32)
+    training : options of `train_field`
+    """
+    return train_field(task(folder=folder, **(data or {})), mixer, mixer_options, **training)
 
 
 def train_steps(

@@ -1,4 +1,4 @@
-"""The frame of a study's run: its folder at the start; at the end results.json, figures, tables, and what is wrong."""
+"""The frame of a study's run: folder and options at the start; results, figures, tables and faults at the end."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ def opened(config: Any, **about: Any) -> RunFolder:
     folder = RunFolder(config.output)
     folder.describe(config, **about)
     return folder
+
+
+def picked(config: Any, names: str, prefix: str = "") -> dict[str, Any]:
+    """Fields of a configuration by name, the names separated by spaces; `prefix` stands before them in the fields."""
+    return {name: getattr(config, prefix + name) for name in names.split()}
 
 
 def finished(

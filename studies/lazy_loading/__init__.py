@@ -10,7 +10,7 @@ Losses that differ in one bit end the run with an error.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from sciops.plotting import figure, series
 from studies.kit.launch import launch
 from studies.kit.smooth_fields import write_fields
-from studies.kit.study import finished, opened
+from studies.kit.study import finished, opened, picked
 from studies.kit.tables import print_table
 
 TARGET = 0.8  # of the speed in memory
@@ -74,14 +74,8 @@ def run(config: Config) -> dict[str, Any]:
             "pass a lower memory_limit or more training fields"
         )
     folder = opened(config, seeds=[config.seed], methods=["fno", "adamw"])
-    path = write_fields(
-        folder.path / "fields.h5",
-        (config.points,),
-        train=config.train,
-        validation=config.validation,
-        test=0,
-        seed=config.seed,
-    )
+    sizes = picked(config, "train validation seed")
+    path = write_fields(folder.path / "fields.h5", (config.points,), test=0, **sizes)
     rows = []
     for width, depth in config.models:
         runs: dict[str, list[dict[str, Any]]] = {way: [] for way in config.ways}
@@ -95,7 +89,7 @@ def run(config: Config) -> dict[str, Any]:
 
 
 def _train(config: Config, path: Path, way: str, width: int, depth: int) -> dict[str, Any]:
-    shared = {key: asdict(config)[key] for key in ("memory_limit", "modes", "batch_size", "epochs", "seed", "workers")}
+    shared = picked(config, "memory_limit modes batch_size epochs seed workers")
     options = {"data": str(path), "way": way, "width": width, "depth": depth, **shared}
     return json.loads(launch("studies.lazy_loading.arm", [json.dumps(options)]).splitlines()[-1])
 

@@ -96,35 +96,22 @@ def run(config: Config) -> dict[str, Any]:
     count = config.threads or min(2, os.cpu_count() or 1)
     shared = {"count": count, "device": config.device}
     counts = sorted({1, count}) if config.one_thread else [count]
-    width, depth, modes, points, batch = config.network
+    width, depth, *_ = config.network
+    compiled = {"peer_compiled": config.compile_theirs, "seed": config.seed}
     layers = [
         layer.speed(case, rounds=config.rounds, count=n, device=config.device, seed=config.seed)
         for n in counts
         for case in config.cases
     ]
+    crossed = {"last": config.crossing_points, "leading": config.crossing_points}
     results = {
         "threads": count,
         "device": torch.cuda.get_device_name() if config.device.startswith("cuda") else "cpu",
         "float64": layer.check_float64(device=config.device),
         "layers": layers,
         "memory": [layer.memory(case, repeats=config.processes, **shared) for case in config.memory],
-        "crossing": layer.crossing(
-            {"last": config.crossing_points, "leading": config.crossing_points},
-            config.crossing_modes,
-            rounds=max(3, config.rounds // 3),
-            **shared,
-        ),
-        "step": network.step(
-            width,
-            depth,
-            modes,
-            points,
-            batch,
-            rounds=config.rounds // 2 + 1,
-            peer_compiled=config.compile_theirs,
-            seed=config.seed,
-            **shared,
-        ),
+        "crossing": layer.crossing(crossed, config.crossing_modes, rounds=max(3, config.rounds // 3), **shared),
+        "step": network.step(*config.network, rounds=config.rounds // 2 + 1, **compiled, **shared),
         "epochs": _epochs(config, width, depth, shared),
     }
     results["targets"] = _targets(config, results)

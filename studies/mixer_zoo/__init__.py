@@ -25,7 +25,7 @@ from studies.kit.cells import kept
 from studies.kit.choices import require_known
 from studies.kit.mixer_arms import chosen_arms
 from studies.kit.pool import run_all
-from studies.kit.study import finished, opened
+from studies.kit.study import finished, opened, picked
 from studies.kit.text_training import text_data
 from studies.mixer_zoo.cells import FIELDS, TASKS, cell, described
 from studies.mixer_zoo.cost import costs
@@ -155,13 +155,8 @@ def specification(config: Config, task: str) -> dict[str, Any]:
         return {
             "task": {"corpus": config.corpus, "kind": "bpe", "size": config.vocabulary},
             "model": {"width": width, "depth": depth},
-            "training": {
-                "steps": config.text_steps,
-                "batch": 8,
-                "context": config.text_context,
-                "rate": config.rate,
-                "scored": 64 * config.text_context,
-            },
+            "training": {"batch": 8, "rate": config.rate, "scored": 64 * config.text_context}
+            | picked(config, "steps context", "text_"),
         }
     i = ("copy", "mqar", "tracking").index(task)
     length, steps = config.symbol_lengths[i], config.symbol_steps[i]
@@ -171,16 +166,8 @@ def specification(config: Config, task: str) -> dict[str, Any]:
         "tracking": {"length": length, "chains": 4, "values": 8},
     }[task]
     width, depth = config.symbol_size
-    return {
-        "task": options,
-        "model": {"width": width, "depth": depth},
-        "training": {
-            "steps": steps,
-            "batch": config.symbol_batch,
-            "rate": config.rate,
-            "tested": 8 * config.symbol_batch,
-        },
-    }
+    training = {"steps": steps, "batch": config.symbol_batch, "rate": config.rate, "tested": 8 * config.symbol_batch}
+    return {"task": options, "model": {"width": width, "depth": depth}, "training": training}
 
 
 def _prepare(specs: dict[str, Any], folder: Path) -> None:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from sciops.mixers import PolynomialMixer, SelfAttention
-from studies.kit.timing import interleaved, peak_memory, require_equal, threads
+from studies.kit import timing
+from studies.kit.timing import exponent, interleaved, peak_memory, require_equal, threads
 
 LAYERS = ("V1", "V2", "attention", "unfused attention")
 LONGEST_SLOPES = 3  # lengths, the longest, that a slope is fitted to
@@ -107,31 +108,17 @@ def slopes(rows: Sequence[Mapping[str, Any]], key: str) -> dict[str, float]:
     found = {}
     for name in dict.fromkeys(row["layer"] for row in rows):
         own = sorted((row["n"], row[key]) for row in rows if row["layer"] == name)[-LONGEST_SLOPES:]
-        n, values = np.log(np.array(own)).T
-        found[name] = float(np.polyfit(n, values, 1)[0]) if len(own) > 1 else math.nan
+        found[name] = exponent(*zip(*own))
     return found
 
 
 def crossover(rows: Sequence[Mapping[str, Any]], name: str, key: str, other: str = "attention") -> float:
-    """Length from which `name` stays faster than `other`, interpolated in logarithms.
-
-    0 where it is faster at every common length, ∞ where it is not at the longest, nan without common lengths.
-    """
+    """Length from which `name` stays faster than `other`, of the lengths of both; see `studies.kit.timing.crossover`."""
     by_length: dict[int, dict[str, float]] = {}
     for row in rows:
         by_length.setdefault(row["n"], {})[row["layer"]] = row[key]
     common = sorted(n for n, both in by_length.items() if {name, other} <= both.keys())
-    if not common:
-        return math.nan
-    gain = [math.log(by_length[n][other] / by_length[n][name]) for n in common]
-    slower = [i for i, value in enumerate(gain) if value <= 0]
-    if not slower:
-        return 0.0
-    if slower[-1] == len(common) - 1:
-        return math.inf
-    i = slower[-1]
-    share = -gain[i] / (gain[i + 1] - gain[i])
-    return float(common[i] * (common[i + 1] / common[i]) ** share)
+    return timing.crossover(common, *([by_length[n][one] for n in common] for one in (name, other)))
 
 
 def one_pass(name: str, n: int, width: int, heads: int, causal: bool) -> Callable[[], None]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from sciops.evaluation import spread
 from sciops.plotting import figure, series
-from studies.kit.figures import ticks
+from studies.kit.figures import round_ticks
 from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
 from studies.polynomial_mixer.cost import LAYERS, LINEAR, break_even, crossover, slopes
@@ -232,8 +232,7 @@ def _dots(axis: Any, by_arm: Mapping[str, Any], kinds: Sequence[tuple[str, str]]
             f(v for row in by_arm.values() for key, _ in kinds for v in row[key]["values"]) for f in (min, max)
         )
         axis.set_xlim(0.8 * low, 1.25 * high)
-        steps = [m * 10.0**k for k in range(-8, 3) for m in (1, 2, 5)]
-        ticks(axis.xaxis, [t for t in steps if 0.8 * low <= t <= 1.25 * high])
+        round_ticks(axis.xaxis, 0.8 * low, 1.25 * high)
     else:
         axis.set_xlim(-0.02, 1.02)
     if len(kinds) > 1:

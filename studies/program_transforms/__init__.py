@@ -99,18 +99,11 @@ def _has(config: Config, name: str, subject: Subject, cell: str) -> bool:
     return cell not in SLOW or not config.slow or name in config.slow
 
 
-class _Failed(Exception):
-    """A cell that is not kept."""
-
-
 def _cell(config: Config, folder: Path, name: str, subject: Subject, cell: str) -> dict[str, Any]:
     def measured() -> dict[str, Any]:
         start = time.perf_counter()
         found = filled(subject, cell, config.backend)
-        found["seconds"] = round(time.perf_counter() - start, 2)
-        if "failed" in found:
-            raise _Failed(found)
-        return found
+        return found | {"seconds": round(time.perf_counter() - start, 2)}
 
     spec = {
         "cell": cell,
@@ -120,10 +113,7 @@ def _cell(config: Config, folder: Path, name: str, subject: Subject, cell: str) 
         "versions": _versions(),
         **({"backend": config.backend} if cell == "compile" else {}),
     }
-    try:
-        found = kept(folder, f"{name} {cell}", spec, measured)
-    except _Failed as failure:
-        return failure.args[0]
+    found = kept(folder, f"{name} {cell}", spec, measured, unless=lambda record: "failed" in record)
     return {key: value for key, value in found.items() if key not in ("name", "spec")}
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from studies.kit.choices import require_known
-from studies.kit.study import finished, opened
+from studies.kit.study import finished, opened, picked
 from studies.randomized_smoothing.cases import INTERVALS, faults, scenarios, survey
 from studies.randomized_smoothing.classifiers import (
     attacked_accuracy,
@@ -127,41 +127,15 @@ def behind_network(sigma: float, config: Config) -> dict[str, Any]:
     """Parts 2 and 3 at one noise level."""
     x, y, held, labels, others = digits(config.images, config.seed)
     base = train(x, y, sigma=sigma, scale=config.scale, epochs=config.epochs, seed=config.seed)
-    radii, chosen = certify_every_way(
-        base,
-        held,
-        labels,
-        others,
-        sigma=sigma,
-        samples=config.samples,
-        drawn=1000,
-        alpha=config.alpha,
-        seed=config.seed,
-    )
+    how = {"sigma": sigma, "seed": config.seed}
+    sampling = {"samples": config.samples, "drawn": 1000, "alpha": config.alpha}
+    radii, chosen = certify_every_way(base, held, labels, others, **sampling, **how)
     largest = max(1.5 * max(float(np.quantile(radius, 0.95)) for radius in radii.values()), sigma)
     at = tuple(float(r) for r in np.linspace(0, largest, config.attack_radii + 1)[1:])
-    attacked = attacked_accuracy(
-        base,
-        held,
-        labels,
-        at,
-        sigma=sigma,
-        noises=config.attack_noises,
-        steps=config.attack_steps,
-        seed=config.seed,
-    )
+    attacked = attacked_accuracy(base, held, labels, at, **picked(config, "noises steps", "attack_"), **how)
+    sampling = {"samples": config.most_samples, "alpha": config.alpha}
     questions = [
-        early_stopping(
-            base,
-            held,
-            labels,
-            sigma=sigma,
-            target=ratio * sigma,
-            samples=config.most_samples,
-            alpha=config.alpha,
-            seed=config.seed,
-        )
-        for ratio in config.targets
+        early_stopping(base, held, labels, target=ratio * sigma, **sampling, **how) for ratio in config.targets
     ]
     return {
         "lipschitz": base.lipschitz,

@@ -23,7 +23,7 @@ from studies.kit.solver_cases import check as _check
 from studies.kit.solver_cases import fields, matrix_of
 from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
-from studies.kit.timing import print_targets, target, threads
+from studies.kit.timing import exponent, print_targets, target, threads
 from studies.solver_speed.device import on_device
 
 
@@ -250,7 +250,7 @@ def _growth(config: Config) -> dict[str, Any]:
     exponents = {}
     for solver in ("numba", "torch", "pyamg"):
         t = {row["n"]: row["seconds"] for row in rows if row["solver"] == solver}
-        exponents[solver] = float(np.log(t[high] / t[low]) / np.log(((high - 2) / (low - 2)) ** 2))
+        exponents[solver] = exponent([(n - 2) ** 2 for n in (low, high)], [t[low], t[high]])
     return {"rows": rows, "exponents": exponents, "from": low, "to": high}
 
 

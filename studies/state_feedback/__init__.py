@@ -25,7 +25,7 @@ import torch
 from tqdm.auto import tqdm
 
 from sciops.datasets.text import CORPORA, read_corpus
-from studies.kit.study import finished, opened
+from studies.kit.study import finished, opened, picked
 from studies.kit.timing import interleaved, require_equal
 from studies.state_feedback.comparisons import EQUAL_TIME, summary
 from studies.state_feedback.report import draw, print_report
@@ -131,15 +131,7 @@ def run(config: Config) -> dict[str, Any]:
     with tqdm(total=total, unit="training") as bar:
 
         def trained(task: Task, steps: int, arm: str, **how: Any) -> dict[str, Any]:
-            row = train(
-                task,
-                arm,
-                steps=steps,
-                truncation=config.truncation,
-                looks=config.looks,
-                comparisons=config.comparisons,
-                **how,
-            )
+            row = train(task, arm, steps=steps, **picked(config, "truncation looks comparisons"), **how)
             folder.log({k: v for k, v in row.items() if k not in ("history", "closeness")})
             bar.set_postfix({"task": task.name, "arm": arm}, refresh=False)
             bar.update()
@@ -171,15 +163,8 @@ def rollout_rows(config: Config) -> list[dict[str, Any]]:
     """The trainings of a neural operator that steps the whole field (`rollouts`)."""
     if config.rollout_steps == 0:
         return []
-    trainings = rollouts(
-        steps=config.rollout_steps,
-        frames=config.rollout_frames,
-        seeds=config.seeds,
-        batch=config.batch,
-        width=config.rollout_width,
-        sequences=config.sequences,
-        rate=config.rates[0],
-    )
+    how = picked(config, "steps frames width", "rollout_") | picked(config, "seeds batch sequences")
+    trainings = rollouts(rate=config.rates[0], **how)
     return list(tqdm(trainings, total=len(ROLLOUT_ARMS) * config.seeds, unit="rollout training"))
 
 

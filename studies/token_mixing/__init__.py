@@ -18,7 +18,7 @@ from typing import Any
 
 from studies.kit.choices import require_known
 from studies.kit.pool import run_all
-from studies.kit.study import finished, opened
+from studies.kit.study import finished, opened, picked
 from studies.token_mixing.report import claims, draw, print_report, summary
 from studies.token_mixing.runs import EXPECTED, MIXERS_OF, TASKS, Spec, counts, growth, live_cache, train_once
 
@@ -141,15 +141,10 @@ def specs(config: Config) -> list[Spec]:
             task=task,
             sizes=sizes_of(task, config),
             arm=arm,
-            reach=config.reach,
-            width=config.width,
-            heads=config.heads,
             depth=config.depth[TASKS.index(task)],
             steps=config.steps[TASKS.index(task)],
-            batch=config.batch,
-            rate=config.rate,
-            samples=config.samples,
             seed=seed,
+            **picked(config, "reach width heads batch rate samples"),
         )
         for seed in config.seeds
         for task in config.tasks
