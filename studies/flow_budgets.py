@@ -34,38 +34,23 @@ from studies.kit.tables import print_table
 
 @dataclass(frozen=True)
 class Config:
-    points: int = 96
-    """points per axis of the flow"""
-    samples: int = 2
-    """initial fields of Li et al.'s law"""
-    viscosity: float = 1e-4
-    """ν on the unit box"""
-    drag: float = 0.05
-    """α of the linear drag"""
-    duration: float = 8.0
-    """time of the forced run"""
-    records: int = 161
-    """equal times at which fields are kept; rates are differences between them"""
-    dt: float = 1 / 80
-    """largest step of the flow"""
-    inviscid_duration: float = 6.0
-    """time of the run without viscosity, drag and forcing"""
-    closure: float = 1e-6
-    """most that a budget may leave open, of the largest rate"""
-    drift: float = 1e-8
-    """most that the inviscid E and Z may change, relatively"""
+    points: int = 96  # points per axis of the flow
+    samples: int = 2  # initial fields of Li et al.'s law
+    viscosity: float = 1e-4  # ν on the unit box
+    drag: float = 0.05  # α of the linear drag
+    duration: float = 8.0  # time of the forced run
+    records: int = 161  # equal times at which fields are kept; rates are differences between them
+    dt: float = 1 / 80  # largest step of the flow
+    inviscid_duration: float = 6.0  # time of the run without viscosity, drag and forcing
+    closure: float = 1e-6  # most that a budget may leave open, of the largest rate
+    drift: float = 1e-8  # most that the inviscid E and Z may change, relatively
     round_off: float = 1e-11
     """most that the instantaneous budgets, the wave's energy and its standing waves may be off, relatively"""
-    seed: int = 0
-    """of the initial fields"""
-    output: Path = Path("runs/flow_budgets")
-    """folder for results.json and the figures"""
+    seed: int = 0  # of the initial fields
+    output: Path = Path("runs/flow_budgets")  # folder for results.json and the figures
 
 
-PRESETS = {
-    "quick": Config(),
-    "full": Config(points=256, viscosity=1e-5, duration=20.0, records=401, dt=1 / 256),
-}
+PRESETS = {"quick": Config(), "full": Config(points=256, viscosity=1e-5, duration=20.0, records=401, dt=1 / 256)}
 
 
 def run(config: Config) -> dict[str, Any]:
@@ -118,11 +103,7 @@ def budgets_over_time(w: np.ndarray, times: np.ndarray, grid: Grid, config: Conf
     )
     nu, alpha, found = config.viscosity, config.drag, {}
     for name, value, weight, lost in (("energy", e, psi, z), ("enstrophy", z, w, p)):
-        terms = {
-            "viscosity": -2 * nu * lost,
-            "drag": -2 * alpha * value,
-            "forcing": (weight * f).mean((2, 3)),
-        }
+        terms = {"viscosity": -2 * nu * lost, "drag": -2 * alpha * value, "forcing": (weight * f).mean((2, 3))}
         right = sum(terms.values())
         measured = fourth_order_rate(value, times[1] - times[0])
         inner = slice(2, -2)

@@ -43,26 +43,18 @@ from studies.kit.timing import interleaved, print_targets, require_equal, target
 class Config:
     stacks: tuple[str, ...] = ("mlp", "fno")
     """kinds of layers: "mlp", pre-norm MLPs, and "fno", the two layers of the spine's blocks by turns"""
-    layers: int = 32
-    """over all processes"""
-    width: int = 24
-    """channels of the FNO"""
+    layers: int = 32  # over all processes
+    width: int = 24  # channels of the FNO
     modes: int = 8
-    points: int = 48
-    """per axis of the FNO's grid"""
+    points: int = 48  # per axis of the FNO's grid
     batch_size: int = 4
-    dense_width: int = 256
-    """units of the MLPs' states, half of those inside"""
-    rows: int = 256
-    """states in a batch of the MLPs"""
-    iterations: tuple[int, ...] = (0, 1, 2, 3, 4)
-    """k of the arms"""
-    rounds: int = 9
-    """times that each arm is timed"""
+    dense_width: int = 256  # units of the MLPs' states, half of those inside
+    rows: int = 256  # states in a batch of the MLPs
+    iterations: tuple[int, ...] = (0, 1, 2, 3, 4)  # k of the arms
+    rounds: int = 9  # times that each arm is timed
     processes: int = 2
     seed: int = 0
-    output: Path = Path("runs/highway_pipeline")
-    """folder for results.json and the figure"""
+    output: Path = Path("runs/highway_pipeline")  # folder for results.json and the figure
 
 
 PRESETS = {

@@ -34,46 +34,27 @@ from studies.kit.text_training import TextData, text_data, train_language
 
 @dataclass(frozen=True)
 class Config:
-    arms: tuple[str, ...] = ("attention", "ChaCAL", "polynomial + local")
-    """mixers, by their names in studies.mixer_zoo"""
+    arms: tuple[str, ...] = ("attention", "ChaCAL", "polynomial + local")  # mixers, by their names in studies.mixer_zoo
     corpus: str = "auto"
     """a name in sciops.datasets.text.CORPORA, a text file or a folder of them; auto: the first corpus that is there"""
-    kind: Literal["bpe", "characters"] = "bpe"
-    """tokens: byte pairs, which need the extra text, or characters"""
-    vocabulary: int = 1024
-    """most tokens"""
-    width: int = 96
-    """channels inside"""
-    depth: int = 2
-    """blocks"""
-    local: int = 4
-    """taps of the short causal convolution of every block; 0 leaves it out"""
-    dropout: float = 0.0
-    """share of the entries of every branch that training drops"""
-    context: int = 128
-    """tokens of a window"""
-    steps: int = 300
-    """steps of each training"""
-    batch: int = 8
-    """windows a step"""
-    rate: float = 3e-3
-    """largest learning rate"""
-    seeds: int = 1
-    """trainings of each arm; the first one is saved"""
-    scored: int = 20_000
-    """tokens of the test text that are scored"""
-    text_prompt: str = ""
-    """what samples go on with; none: the beginning of the test text"""
-    sampled: int = 60
-    """tokens of a sample"""
-    temperature: float = 0.8
-    """of the samples"""
-    top_p: float = 0.95
-    """of the samples"""
-    device: str = "auto"
-    """a CUDA device where there is one"""
-    output: Path = Path("runs/language_model")
-    """folder for models, results.json and the figure"""
+    kind: Literal["bpe", "characters"] = "bpe"  # tokens: byte pairs, which need the extra text, or characters
+    vocabulary: int = 1024  # most tokens
+    width: int = 96  # channels inside
+    depth: int = 2  # blocks
+    local: int = 4  # taps of the short causal convolution of every block; 0 leaves it out
+    dropout: float = 0.0  # share of the entries of every branch that training drops
+    context: int = 128  # tokens of a window
+    steps: int = 300  # steps of each training
+    batch: int = 8  # windows a step
+    rate: float = 3e-3  # largest learning rate
+    seeds: int = 1  # trainings of each arm; the first one is saved
+    scored: int = 20_000  # tokens of the test text that are scored
+    text_prompt: str = ""  # what samples go on with; none: the beginning of the test text
+    sampled: int = 60  # tokens of a sample
+    temperature: float = 0.8  # of the samples
+    top_p: float = 0.95  # of the samples
+    device: str = "auto"  # a CUDA device where there is one
+    output: Path = Path("runs/language_model")  # folder for models, results.json and the figure
 
 
 PRESETS = {

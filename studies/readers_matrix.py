@@ -31,16 +31,11 @@ VERBS = ("info", "validate", "open", "train", "to native", "round trip")
 
 @dataclass(frozen=True)
 class Config:
-    layouts: tuple[str, ...] = ()
-    """of `sciops.datasets.formats.samples.SAMPLES`; default all"""
-    epochs: int = 1
-    """of the fno"""
-    width: int = 8
-    """channels of the fno"""
-    seed: int = 0
-    """of the files and of the model"""
-    output: Path = Path("runs/readers_matrix")
-    """folder for results.json and the figure"""
+    layouts: tuple[str, ...] = ()  # of `sciops.datasets.formats.samples.SAMPLES`; default all
+    epochs: int = 1  # of the fno
+    width: int = 8  # channels of the fno
+    seed: int = 0  # of the files and of the model
+    output: Path = Path("runs/readers_matrix")  # folder for results.json and the figure
 
 
 PRESETS = {"quick": Config(), "full": Config(epochs=20, width=32)}

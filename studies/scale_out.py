@@ -34,22 +34,14 @@ SERIAL, KILLED, ZARR = "one process", "cluster, a worker killed", "cluster into 
 
 @dataclass(frozen=True)
 class Config:
-    samples: int = 384
-    """how many"""
-    resolution: int = 64
-    """nodes per axis"""
-    modes: int = 192
-    """cosine modes of the coefficient's field per axis"""
-    chunk: int = 8
-    """samples per part: what one task makes"""
-    workers: int = 2
-    """processes of the cluster, one thread each"""
-    seed: int = 0
-    """of the fields"""
-    keep: bool = False
-    """keep the three files"""
-    output: Path = Path("runs/scale_out")
-    """folder for results.json and the figure"""
+    samples: int = 384  # how many
+    resolution: int = 64  # nodes per axis
+    modes: int = 192  # cosine modes of the coefficient's field per axis
+    chunk: int = 8  # samples per part: what one task makes
+    workers: int = 2  # processes of the cluster, one thread each
+    seed: int = 0  # of the fields
+    keep: bool = False  # keep the three files
+    output: Path = Path("runs/scale_out")  # folder for results.json and the figure
 
 
 PRESETS = {"quick": Config(), "full10k": Config(samples=10_000, chunk=50)}

@@ -31,28 +31,17 @@ from studies.kit.timing import threads
 
 @dataclass(frozen=True)
 class Config:
-    sizes: tuple[int, ...] = (43,)
-    """nodes per axis that the operators see; each divides the finest grid"""
-    finest: int = 421
-    """nodes per axis on which the equation is solved"""
-    samples: tuple[int, int, int] = (300, 50, 100)
-    """training, validation and test fields"""
-    seconds: float = 6.0
-    """of training, each run"""
-    seeds: tuple[int, ...] = (0,)
-    """of the initial parameters and the order of the fields"""
-    arms: tuple[str, ...] = tuple(ARMS)
-    """which of `studies.accuracy_for_time.arms.ARMS`"""
-    validate_every: int = 4
-    """epochs between two validations, which the seconds do not count"""
-    threads: int = 2
-    """of torch and of the solver"""
-    device: str = "cpu"
-    """where the networks train; solves in float64 run there too"""
-    data_seed: int = 0
-    """of the coefficients"""
-    output: Path = Path("runs/accuracy_for_time")
-    """folder for the fields, a record a run, results.json and the figure"""
+    sizes: tuple[int, ...] = (43,)  # nodes per axis that the operators see; each divides the finest grid
+    finest: int = 421  # nodes per axis on which the equation is solved
+    samples: tuple[int, int, int] = (300, 50, 100)  # training, validation and test fields
+    seconds: float = 6.0  # of training, each run
+    seeds: tuple[int, ...] = (0,)  # of the initial parameters and the order of the fields
+    arms: tuple[str, ...] = tuple(ARMS)  # which of `studies.accuracy_for_time.arms.ARMS`
+    validate_every: int = 4  # epochs between two validations, which the seconds do not count
+    threads: int = 2  # of torch and of the solver
+    device: str = "cpu"  # where the networks train; solves in float64 run there too
+    data_seed: int = 0  # of the coefficients
+    output: Path = Path("runs/accuracy_for_time")  # folder for the fields, a record a run, results.json and the figure
 
 
 PRESETS = {

@@ -23,25 +23,16 @@ from studies.kit.timing import print_targets, target, threads
 
 @dataclass(frozen=True)
 class Config:
-    points: int = 421
-    """per axis of the plane fields, those of the file too"""
-    batch: int = 64
-    """plane fields whose spectrum is taken"""
-    cube: int = 256
-    """points per axis of the fields in space"""
-    channels: int = 4
-    """fields in space"""
-    samples: int = 96
-    """of the file; a sample is two fields"""
-    read: int = 16
-    """samples of a batch that is read"""
-    rounds: int = 7
-    """in which every contestant takes its turn"""
-    threads: int = 2
-    """of torch"""
+    points: int = 421  # per axis of the plane fields, those of the file too
+    batch: int = 64  # plane fields whose spectrum is taken
+    cube: int = 256  # points per axis of the fields in space
+    channels: int = 4  # fields in space
+    samples: int = 96  # of the file; a sample is two fields
+    read: int = 16  # samples of a batch that is read
+    rounds: int = 7  # in which every contestant takes its turn
+    threads: int = 2  # of torch
     seed: int = 0
-    output: Path = Path("runs/analysis_speed")
-    """folder for results.json and the figure"""
+    output: Path = Path("runs/analysis_speed")  # folder for results.json and the figure
 
 
 PRESETS = {"quick": Config(), "full": Config(samples=384, rounds=21)}

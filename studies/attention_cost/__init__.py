@@ -39,32 +39,22 @@ Sizes = tuple[int, int]
 
 @dataclass(frozen=True)
 class Config:
-    channels: int = 64
-    """of every layer; 4 heads"""
-    windows: tuple[int, ...] = (2, 4, 8)
-    """cells per axis of a window; 2, 4 or 8"""
-    ratio_sizes: tuple[int, ...] = (128, 256)
-    """cells per axis for the comparison with one level"""
+    channels: int = 64  # of every layer; 4 heads
+    windows: tuple[int, ...] = (2, 4, 8)  # cells per axis of a window; 2, 4 or 8
+    ratio_sizes: tuple[int, ...] = (128, 256)  # cells per axis for the comparison with one level
     curve: tuple[int, ...] = (64, 128, 256)
     """cells per axis for the cost over the grid; exponents are taken from the first to the last"""
     large: int = 512
     """cells per axis of one more measurement of the memory, where the bands' fixed workspace no longer shows"""
     full_sizes: tuple[int, ...] = (64, 128)
     """cells per axis for full attention: `rounds` at the first, `slow_rounds` at the others"""
-    odd_grids: tuple[Sizes, ...] = ((85, 85), (96, 160), (100, 37))
-    """grids that are not square or no power of two"""
-    rounds: int = 5
-    """in which every contestant takes its turn"""
-    slow_rounds: int = 2
-    """the same for full attention on large grids"""
-    threads: int | None = None
-    """of torch; the machine's unless given, at most 2"""
-    device: str = "cpu"
-    """where the layers run"""
-    seed: int = 0
-    """of weights, inputs and cotangents"""
-    output: Path = Path("runs/attention_cost")
-    """folder for results.json and the figure"""
+    odd_grids: tuple[Sizes, ...] = ((85, 85), (96, 160), (100, 37))  # grids that are not square or no power of two
+    rounds: int = 5  # in which every contestant takes its turn
+    slow_rounds: int = 2  # the same for full attention on large grids
+    threads: int | None = None  # of torch; the machine's unless given, at most 2
+    device: str = "cpu"  # where the layers run
+    seed: int = 0  # of weights, inputs and cotangents
+    output: Path = Path("runs/attention_cost")  # folder for results.json and the figure
 
 
 PRESETS = {"quick": Config(), "full": Config(rounds=21, slow_rounds=5, curve=(32, 64, 128, 256, 512), large=1024)}

@@ -37,30 +37,17 @@ from studies.kit.cells import code_digest, fingerprint
 from studies.kit.study import opened
 from studies.kit.timing import print_targets
 
-STUDIES = (
-    "mixer_speed",
-    "attention_cost",
-    "solver_speed",
-    "generation_speed",
-    "analysis_speed",
-    "accuracy_for_time",
-)
+STUDIES = ("mixer_speed", "attention_cost", "solver_speed", "generation_speed", "analysis_speed", "accuracy_for_time")
 
 
 @dataclass(frozen=True)
 class Config:
-    studies: tuple[str, ...] = STUDIES
-    """modules of studies/ to run, in this order"""
-    study_preset: str = "quick"
-    """the preset of each"""
-    limit: float | None = None
-    """seconds after which a study is stopped and counts as failed; None: never"""
-    fresh: bool = False
-    """runs again what is there already"""
-    page: Path | None = None
-    """Markdown file to write from the results"""
-    output: Path = Path("runs/benchmarks")
-    """folder for benchmarks.json, the figure, and a folder a study"""
+    studies: tuple[str, ...] = STUDIES  # modules of studies/ to run, in this order
+    study_preset: str = "quick"  # the preset of each
+    limit: float | None = None  # seconds after which a study is stopped and counts as failed; None: never
+    fresh: bool = False  # runs again what is there already
+    page: Path | None = None  # Markdown file to write from the results
+    output: Path = Path("runs/benchmarks")  # folder for benchmarks.json, the figure, and a folder a study
 
 
 PRESETS = {"quick": Config(), "full": Config(study_preset="full")}

@@ -47,16 +47,12 @@ from studies.kit.tables import print_table
 
 @dataclass(frozen=True)
 class Config:
-    moments: int = 18
-    """of each job"""
-    jobs: tuple[str, ...] = ()
-    """names, such as HDF5 or training; default all"""
-    seed: int = 0
-    """of the moments"""
+    moments: int = 18  # of each job
+    jobs: tuple[str, ...] = ()  # names, such as HDF5 or training; default all
+    seed: int = 0  # of the moments
     scratch: Path | None = None
     """folder in which the jobs run; default the system's temporary folder. Memory (/dev/shm) is quickest"""
-    output: Path = Path("runs/crash_recovery")
-    """folder for the records, results.json and the figure"""
+    output: Path = Path("runs/crash_recovery")  # folder for the records, results.json and the figure
 
 
 PRESETS = {
@@ -323,10 +319,7 @@ def _chosen(config: Config, data: Path) -> dict[str, Job]:
 
 
 def _record(cells: Path, name: str, number: int, moment: Moment, trial: Trial) -> dict[str, Any]:
-    made_by = {
-        "moment": asdict(moment),
-        "job": [trial.job.commands[0][:2], len(trial.job.commands)],
-    }
+    made_by = {"moment": asdict(moment), "job": [trial.job.commands[0][:2], len(trial.job.commands)]}
 
     def measured() -> dict[str, Any]:
         record = trial.kill(moment)

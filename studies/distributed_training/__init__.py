@@ -27,29 +27,23 @@ from studies.kit.tables import print_table
 
 @dataclass(frozen=True)
 class Config:
-    points: tuple[int, ...] = (33, 17)
-    """nodes per axis of the training grids"""
-    train: int = 51
-    """training fields of each grid"""
+    points: tuple[int, ...] = (33, 17)  # nodes per axis of the training grids
+    train: int = 51  # training fields of each grid
     validation: int = 7
     test: int = 5
-    batch_size: int = 8
-    """fields per step, over all processes"""
+    batch_size: int = 8  # fields per step, over all processes
     epochs: int = 4
     width: int = 8
     depth: int = 2
     modes: int = 4
-    processes: int = 2
-    """of the rows that have several"""
+    processes: int = 2  # of the rows that have several
     arms: tuple[str, ...] = ("one", "several", "accumulate", "fsdp", "several-one", "one-several")
     """rows, names in ARMS; "one" comes first"""
     compiled: tuple[str, ...] = ("fno 85×85", "fno 256 (1-D)")
     """steps timed with and without torch.compile, names in compiled_steps.CASES; none: leave it out"""
-    compiled_steps: int = 4
-    """steps of each kind, in turn"""
+    compiled_steps: int = 4  # steps of each kind, in turn
     seed: int = 0
-    output: Path = Path("runs/distributed_training")
-    """folder for the data, the runs, results.json and the figure"""
+    output: Path = Path("runs/distributed_training")  # folder for the data, the runs, results.json and the figure
 
 
 PRESETS = {

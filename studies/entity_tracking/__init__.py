@@ -41,64 +41,36 @@ PARTS = ("layers", "gammas", "blocks", "times", "tiles", "properties", "tasks")
 
 @dataclass(frozen=True)
 class Config:
-    parts: tuple[str, ...] = PARTS
-    """which parts"""
-    seeds: int = 3
-    """trainings of one layer"""
-    deep_seeds: int = 1
-    """trainings of softmax models of more than one layer"""
+    parts: tuple[str, ...] = PARTS  # which parts
+    seeds: int = 3  # trainings of one layer
+    deep_seeds: int = 1  # trainings of softmax models of more than one layer
     block_seeds: int = 1
     """trainings of block forms, with several pointer systems, on overwritten variables and on boxes"""
-    tested: int = 1024
-    """test sequences; a fourth as many of the world of boxes"""
-    length: int = 32
-    """tokens of a pointer chain"""
-    chains: int = 4
-    """chains in a sequence, of random lengths"""
-    values: int = 16
-    """values of roots: guessing gives 1/values, or what a chain's share is where values are seen"""
-    width: int = 64
-    """channels of the models"""
-    steps: int = 300
-    """training steps of one layer of the resolvent and of its block forms"""
-    rate: float = 3e-3
-    """largest rate of the same"""
-    softmax_steps: tuple[int, ...] = (300, 400, 300, 200)
-    """training steps of softmax models of 1, 2, … layers"""
-    softmax_rates: tuple[float, ...] = (3e-3, 2e-3, 2e-3, 2e-3)
-    """their largest rates"""
-    gammas: tuple[float, ...] = (0.5, 0.8, 0.9, 0.95)
-    """γ that are compared"""
-    block_length: int = 32
-    """tokens of the chains for block forms"""
-    block_width: int = 64
-    """channels there: at least twice as many as tokens, whose names have to be told apart"""
-    block_steps: int = 250
-    """training steps there"""
-    local: int = 8
-    """farthest parent on chains of near links"""
-    blocks: tuple[int, ...] = (8,)
-    """tokens a block"""
-    long_links: float = 0.1
-    """share of far links in the second task for block forms"""
-    lengths: tuple[int, ...] = (512, 1024, 2048, 4096)
-    """lengths that are timed"""
-    dense_to: int = 16384
-    """the dense operator is timed up to this length"""
-    heads: int = 1
-    """heads of what is timed"""
-    rounds: int = 3
-    """times each is timed"""
-    properties: tuple[int, ...] = (2, 4, 6)
-    """pointer systems in the same tokens"""
-    property_heads: int = 4
-    """heads there"""
-    property_steps: int = 200
-    """training steps there"""
-    task_steps: int = 100
-    """training steps on overwritten variables and on boxes"""
-    output: Path = Path("runs/entity_tracking")
-    """folder for results.json, records and the figure"""
+    tested: int = 1024  # test sequences; a fourth as many of the world of boxes
+    length: int = 32  # tokens of a pointer chain
+    chains: int = 4  # chains in a sequence, of random lengths
+    values: int = 16  # values of roots: guessing gives 1/values, or what a chain's share is where values are seen
+    width: int = 64  # channels of the models
+    steps: int = 300  # training steps of one layer of the resolvent and of its block forms
+    rate: float = 3e-3  # largest rate of the same
+    softmax_steps: tuple[int, ...] = (300, 400, 300, 200)  # training steps of softmax models of 1, 2, … layers
+    softmax_rates: tuple[float, ...] = (3e-3, 2e-3, 2e-3, 2e-3)  # their largest rates
+    gammas: tuple[float, ...] = (0.5, 0.8, 0.9, 0.95)  # γ that are compared
+    block_length: int = 32  # tokens of the chains for block forms
+    block_width: int = 64  # channels there: at least twice as many as tokens, whose names have to be told apart
+    block_steps: int = 250  # training steps there
+    local: int = 8  # farthest parent on chains of near links
+    blocks: tuple[int, ...] = (8,)  # tokens a block
+    long_links: float = 0.1  # share of far links in the second task for block forms
+    lengths: tuple[int, ...] = (512, 1024, 2048, 4096)  # lengths that are timed
+    dense_to: int = 16384  # the dense operator is timed up to this length
+    heads: int = 1  # heads of what is timed
+    rounds: int = 3  # times each is timed
+    properties: tuple[int, ...] = (2, 4, 6)  # pointer systems in the same tokens
+    property_heads: int = 4  # heads there
+    property_steps: int = 200  # training steps there
+    task_steps: int = 100  # training steps on overwritten variables and on boxes
+    output: Path = Path("runs/entity_tracking")  # folder for results.json, records and the figure
 
 
 PRESETS = {

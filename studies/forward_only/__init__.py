@@ -33,48 +33,30 @@ from studies.kit.study import finished, opened, picked
 
 @dataclass(frozen=True)
 class Config:
-    tasks: tuple[str, ...] = ("darcy", "dense:digits")
-    """"darcy", or "dense:" and a name or folder of images"""
-    depths: tuple[int, ...] = (3, 10, 30)
-    """hidden layers of the dense networks"""
-    arms: tuple[str, ...] = ARMS
-    """ways to train"""
-    ablations: tuple[str, ...] = ABLATIONS
-    """what is taken from FOTON in turn"""
-    ablation_depth: int = 10
-    """hidden layers there"""
-    images: str = "digits"
-    """images of the convolutional networks, a name or folder; empty: none"""
-    image_depths: tuple[int, ...] = (2, 6)
-    """their hidden layers"""
+    tasks: tuple[str, ...] = ("darcy", "dense:digits")  # "darcy", or "dense:" and a name or folder of images
+    depths: tuple[int, ...] = (3, 10, 30)  # hidden layers of the dense networks
+    arms: tuple[str, ...] = ARMS  # ways to train
+    ablations: tuple[str, ...] = ABLATIONS  # what is taken from FOTON in turn
+    ablation_depth: int = 10  # hidden layers there
+    images: str = "digits"  # images of the convolutional networks, a name or folder; empty: none
+    image_depths: tuple[int, ...] = (2, 6)  # their hidden layers
     image_samples: tuple[int, int, int] = (1257, 180, 360)
     """training, validation and test images, of dense networks too"""
-    fields: tuple[int, int, int] = (800, 100, 200)
-    """training, validation and test fields of "darcy" """
-    width: int = 64
-    """numbers in a hidden layer"""
-    activation: str = "tanh"
-    """of hidden layers: a name in sciops.models.orthogonal.ACTIVATIONS"""
-    steps: int = 160
-    """of the optimiser, with a cosine decay of the rate"""
-    batch: int = 50
-    """samples a step"""
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    """plain SGD, or Adam"""
+    fields: tuple[int, int, int] = (800, 100, 200)  # training, validation and test fields of "darcy"
+    width: int = 64  # numbers in a hidden layer
+    activation: str = "tanh"  # of hidden layers: a name in sciops.models.orthogonal.ACTIVATIONS
+    steps: int = 160  # of the optimiser, with a cosine decay of the rate
+    batch: int = 50  # samples a step
+    optimizer: Literal["sgd", "adam"] = "sgd"  # plain SGD, or Adam
     rates: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
     """peak rates to choose from, from the middle outwards"""
-    scales: tuple[float, ...] = (0.0005, 0.005, 0.05)
-    """deviations of a random matrix to choose from"""
+    scales: tuple[float, ...] = (0.0005, 0.005, 0.05)  # deviations of a random matrix to choose from
     hidden: tuple[float, ...] = (0.01, 0.1, 1.0)
     """rates of hidden layers to choose from, times the last layer's; for arms without a random matrix"""
-    angles: int = 9
-    """how often in a training the gradient is compared with the true one"""
-    seeds: tuple[int, ...] = (0, 1, 2)
-    """of the initial weights, the order of the samples, and the random matrices"""
-    workers: int = 2
-    """processes that train side by side, one thread each; 1: none but this one"""
-    output: Path = Path("runs/forward_only")
-    """folder for results.json and the figures"""
+    angles: int = 9  # how often in a training the gradient is compared with the true one
+    seeds: tuple[int, ...] = (0, 1, 2)  # of the initial weights, the order of the samples, and the random matrices
+    workers: int = 2  # processes that train side by side, one thread each; 1: none but this one
+    output: Path = Path("runs/forward_only")  # folder for results.json and the figures
 
 
 PRESETS = {

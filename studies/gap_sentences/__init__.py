@@ -36,60 +36,34 @@ from studies.kit.study import finished, picked
 class Config:
     sources: tuple[str, ...] = ("debian", "python", "numpy")
     """"debian", its package descriptions; "python", the standard library; or an installed package, for docstrings"""
-    symbols: int = 2048
-    """of the byte-level tokenizer, the model's own two included"""
-    source_length: int = 128
-    """tokens of a source; the rest is cut off"""
-    target_length: int = 40
-    """tokens of a summary or of gap sentences at most"""
-    ratio: float = 0.3
-    """share of the sentences that are gaps"""
-    kept: float = 0.2
-    """share of the gap sentences that stay in the source, so that copying is learned"""
-    held_out: int = 150
-    """texts for validation, and for testing, at most"""
-    few: tuple[int, ...] = (300,)
-    """summaries to fine-tune on"""
+    symbols: int = 2048  # of the byte-level tokenizer, the model's own two included
+    source_length: int = 128  # tokens of a source; the rest is cut off
+    target_length: int = 40  # tokens of a summary or of gap sentences at most
+    ratio: float = 0.3  # share of the sentences that are gaps
+    kept: float = 0.2  # share of the gap sentences that stay in the source, so that copying is learned
+    held_out: int = 150  # texts for validation, and for testing, at most
+    few: tuple[int, ...] = (300,)  # summaries to fine-tune on
     arms: tuple[str, ...] = ARMS[:2]
     """what comes before them: gap sentences; nothing ("from scratch"); nothing, and as many steps more on them"""
-    encoders: tuple[str, ...] = ("state_space",)
-    """mixers of the encoder: state_space, self_attention"""
-    width: int = 64
-    """channels"""
-    depth: int = 2
-    """blocks of the encoder, and of the decoder"""
-    state: int = 16
-    """real numbers a channel in a state space; width/4 gives the parameters of attention"""
-    heads: int = 4
-    """of attention"""
-    dropout: float = 0.1
-    """in training"""
-    batch: int = 8
-    """pairs a step"""
-    rate: float = 0.05
-    """peak rate of pre-training, times the root mean square of a matrix at the start"""
-    tuning: tuple[float, ...] = (0.05,)
-    """such rates of fine-tuning, of which the one that validates best is judged"""
-    pretraining: int = 320
-    """steps on gap sentences"""
-    steps: int = 100
-    """of fine-tuning"""
-    checks: int = 5
-    """validations of a training"""
-    beams: int = 1
-    """of the search for a summary; 1 takes the likeliest token"""
-    seeds: tuple[int, ...] = (0, 1, 2)
-    """of weights, batches, dropout, and of which summaries are seen"""
-    lengths: tuple[int, ...] = (128, 512, 2048)
-    """tokens of the sources whose cost is measured; none: no costs"""
-    rounds: int = 5
-    """timings of each"""
-    device: str = "cpu"
-    """where models are trained; costs are measured on the CPU"""
-    threads: int = 1
-    """of torch"""
-    output: Path = Path("runs/gap_sentences")
-    """folder for results.json, trainings and figures"""
+    encoders: tuple[str, ...] = ("state_space",)  # mixers of the encoder: state_space, self_attention
+    width: int = 64  # channels
+    depth: int = 2  # blocks of the encoder, and of the decoder
+    state: int = 16  # real numbers a channel in a state space; width/4 gives the parameters of attention
+    heads: int = 4  # of attention
+    dropout: float = 0.1  # in training
+    batch: int = 8  # pairs a step
+    rate: float = 0.05  # peak rate of pre-training, times the root mean square of a matrix at the start
+    tuning: tuple[float, ...] = (0.05,)  # such rates of fine-tuning, of which the one that validates best is judged
+    pretraining: int = 320  # steps on gap sentences
+    steps: int = 100  # of fine-tuning
+    checks: int = 5  # validations of a training
+    beams: int = 1  # of the search for a summary; 1 takes the likeliest token
+    seeds: tuple[int, ...] = (0, 1, 2)  # of weights, batches, dropout, and of which summaries are seen
+    lengths: tuple[int, ...] = (128, 512, 2048)  # tokens of the sources whose cost is measured; none: no costs
+    rounds: int = 5  # timings of each
+    device: str = "cpu"  # where models are trained; costs are measured on the CPU
+    threads: int = 1  # of torch
+    output: Path = Path("runs/gap_sentences")  # folder for results.json, trainings and figures
 
 
 _PACKAGES = ("debian", "python", "numpy", "scipy", "matplotlib", "xarray", "torch")

@@ -44,10 +44,7 @@ class Sizes:
 
 def model_of(symbols: int, start: int, end: int, encoder: str, sizes: Sizes) -> EncoderDecoder:
     """An encoder–decoder; with state = width/4 the mixers of both kinds of encoder have about 4·width² parameters."""
-    options = {
-        "state_space": {"state": sizes.state},
-        "self_attention": {"heads": sizes.heads, "positions": "rope"},
-    }
+    options = {"state_space": {"state": sizes.state}, "self_attention": {"heads": sizes.heads, "positions": "rope"}}
     return EncoderDecoder(
         symbols,
         width=sizes.width,

@@ -36,30 +36,18 @@ from studies.kit.timing import interleaved, print_targets, ratio, require_equal,
 
 @dataclass(frozen=True)
 class Config:
-    size: int = 421
-    """nodes per axis"""
-    samples: int = 44
-    """samples of a run of the generator"""
-    peer_samples: int = 4
-    """samples of a run of the pyamg pipeline, shared by its processes"""
-    rounds: int = 5
-    """rounds in which everyone takes a turn"""
-    compressions: tuple[int, ...] = (1, 4)
-    """gzip levels to compare with none"""
-    compile: bool = True
-    """whether to compile the solver into an empty cache and time first calls (half a minute)"""
-    tol: float = 1e-8
-    """true relative residual of every solution"""
-    seed: int = 0
-    """of the fields"""
-    output: Path = Path("runs/generation_speed")
-    """folder for results.json and the figure"""
+    size: int = 421  # nodes per axis
+    samples: int = 44  # samples of a run of the generator
+    peer_samples: int = 4  # samples of a run of the pyamg pipeline, shared by its processes
+    rounds: int = 5  # rounds in which everyone takes a turn
+    compressions: tuple[int, ...] = (1, 4)  # gzip levels to compare with none
+    compile: bool = True  # whether to compile the solver into an empty cache and time first calls (half a minute)
+    tol: float = 1e-8  # true relative residual of every solution
+    seed: int = 0  # of the fields
+    output: Path = Path("runs/generation_speed")  # folder for results.json and the figure
 
 
-PRESETS = {
-    "quick": Config(),
-    "full": Config(samples=132, peer_samples=16, rounds=7, compressions=(1, 4, 9)),
-}
+PRESETS = {"quick": Config(), "full": Config(samples=132, peer_samples=16, rounds=7, compressions=(1, 4, 9))}
 
 FASTER, SOLVER_SHARE, TWO_CORES, FIRST_CALL = 12.0, 0.6, 1.5, 1.0
 _FIRST_CALL = """

@@ -33,40 +33,26 @@ from studies.kit.timing import print_targets, target
 
 @dataclass(frozen=True)
 class Config:
-    models: tuple[str, ...] = ("fno", "mano")
-    """stacks, names in studies.highway_backprop.stacks.MODELS"""
-    blocks: int = 4
-    """residual blocks, of two layers each"""
-    iterations: tuple[int, ...] = (0, 1, 2, 3)
-    """k of the arms"""
-    split_iterations: int | None = 1
-    """k of the arm whose γ is estimated; None leaves it out"""
-    seeds: tuple[int, ...] = (0, 1, 2)
-    """of the initial parameters and the order of the fields"""
-    points: int = 16
-    """nodes per axis of the fields"""
-    train: int = 160
-    """training fields"""
+    models: tuple[str, ...] = ("fno", "mano")  # stacks, names in studies.highway_backprop.stacks.MODELS
+    blocks: int = 4  # residual blocks, of two layers each
+    iterations: tuple[int, ...] = (0, 1, 2, 3)  # k of the arms
+    split_iterations: int | None = 1  # k of the arm whose γ is estimated; None leaves it out
+    seeds: tuple[int, ...] = (0, 1, 2)  # of the initial parameters and the order of the fields
+    points: int = 16  # nodes per axis of the fields
+    train: int = 160  # training fields
     test: int = 100
     data_seed: int = 0
     epochs: int = 5
     batch_size: int = 8
     learning_rate: float = 4e-3
-    looks: int = 8
-    """comparisons with the true gradient through a training"""
-    depths: tuple[int, ...] = (2, 4, 8, 16)
-    """blocks of the FNOs whose cosines at the start are compared"""
-    lengths: tuple[int, ...] = (64, 256, 1024)
-    """steps T of the GRU"""
+    looks: int = 8  # comparisons with the true gradient through a training
+    depths: tuple[int, ...] = (2, 4, 8, 16)  # blocks of the FNOs whose cosines at the start are compared
+    lengths: tuple[int, ...] = (64, 256, 1024)  # steps T of the GRU
     recurrent_iterations: tuple[int, ...] = (0, 1, 2)
-    hidden: int = 64
-    """units of the GRU, and its inputs"""
-    sequences: int = 16
-    """sequences in the GRU's batch"""
-    rounds: int = 7
-    """times that each contestant is timed"""
-    output: Path = Path("runs/highway_backprop")
-    """folder for results.json and the figures"""
+    hidden: int = 64  # units of the GRU, and its inputs
+    sequences: int = 16  # sequences in the GRU's batch
+    rounds: int = 7  # times that each contestant is timed
+    output: Path = Path("runs/highway_backprop")  # folder for results.json and the figures
 
 
 PRESETS = {

@@ -23,10 +23,7 @@ from studies.kit.verdicts import seed_verdict, shown
 if TYPE_CHECKING:
     from studies.highway_backprop import Config
 
-MODELS: dict[str, dict[str, Any]] = {
-    "fno": dict(width=12, modes=(5, 5)),
-    "mano": dict(width=12, heads=2, window=2),
-}
+MODELS: dict[str, dict[str, Any]] = {"fno": dict(width=12, modes=(5, 5)), "mano": dict(width=12, heads=2, window=2)}
 
 
 def arms(config: Config) -> dict[str, tuple[str, dict[str, Any]]]:

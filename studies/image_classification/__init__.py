@@ -38,64 +38,37 @@ from studies.kit.timing import threads
 
 @dataclass(frozen=True)
 class Config:
-    data: str = "digits"
-    """digits, fashion-mnist, or a folder that `sciops.datasets.load_images` knows"""
-    size: int | None = None
-    """pixels per side that images are brought to; as they are unless given"""
+    data: str = "digits"  # digits, fashion-mnist, or a folder that `sciops.datasets.load_images` knows
+    size: int | None = None  # pixels per side that images are brought to; as they are unless given
     samples: tuple[int | None, int | None, int | None] = (None, 180, 360)
     """training, validation and test images; None: all, a tenth, all or a tenth"""
-    arms: tuple[str, ...] = NAMES
-    """which classifiers"""
-    parameters: int = 40_000
-    """of each classifier"""
-    patch: int = 1
-    """pixels per side of a patch; twice that for ViT"""
-    depths: tuple[int, ...] = (2, 2)
-    """blocks of every stage"""
-    window: int = 4
-    """cells per axis of a window"""
-    epochs: int = 12
-    """passes over the training images"""
-    batch_size: int = 32
-    """images a step"""
+    arms: tuple[str, ...] = NAMES  # which classifiers
+    parameters: int = 40_000  # of each classifier
+    patch: int = 1  # pixels per side of a patch; twice that for ViT
+    depths: tuple[int, ...] = (2, 2)  # blocks of every stage
+    window: int = 4  # cells per axis of a window
+    epochs: int = 12  # passes over the training images
+    batch_size: int = 32  # images a step
     learning_rates: tuple[float, ...] = (5e-3,)
     """peak rates of AdamW; of several, each classifier gets the one that validates best with the first seed"""
-    weight_decay: float = 0.05
-    """of matrices"""
-    schedule: Literal["onecycle", "cosine", "constant"] = "onecycle"
-    """of the rate"""
-    augment: Literal["none", "crop", "flip", "crop_flip"] = "none"
-    """of training images"""
-    label_smoothing: float = 0.0
-    """share of a label that is spread over the classes"""
-    mixup: float = 0.0
-    """α of the shares in which images are mixed"""
-    ema: float | None = None
-    """decay of averaged parameters"""
-    seeds: tuple[int, ...] = (0, 1, 2)
-    """of the initial parameters and the order of the images"""
-    init: Path | None = None
-    """safetensors file of a Swin or Swin V2 to start from"""
-    init_window: int | None = None
-    """its window, where the file does not tell (Swin V2)"""
-    rounds: int = 5
-    """in which every classifier's step is timed"""
-    curve: tuple[int, ...] = (16, 32, 64)
-    """pixels per side for the cost over the size; empty: none"""
-    curve_arms: tuple[str, ...] = ("multipole", "attention")
-    """whose cost is followed over the size"""
-    curve_batch: int = 4
-    """images a step there"""
-    curve_rounds: int = 3
-    """rounds there"""
-    threads: int = 2
-    """of torch"""
-    device: str = "cpu"
-    """where everything runs"""
-    precision: Literal["float32", "bf16"] = "float32"
-    """of the forward pass in training"""
-    data_seed: int = 0
-    """of the choice of images"""
+    weight_decay: float = 0.05  # of matrices
+    schedule: Literal["onecycle", "cosine", "constant"] = "onecycle"  # of the rate
+    augment: Literal["none", "crop", "flip", "crop_flip"] = "none"  # of training images
+    label_smoothing: float = 0.0  # share of a label that is spread over the classes
+    mixup: float = 0.0  # α of the shares in which images are mixed
+    ema: float | None = None  # decay of averaged parameters
+    seeds: tuple[int, ...] = (0, 1, 2)  # of the initial parameters and the order of the images
+    init: Path | None = None  # safetensors file of a Swin or Swin V2 to start from
+    init_window: int | None = None  # its window, where the file does not tell (Swin V2)
+    rounds: int = 5  # in which every classifier's step is timed
+    curve: tuple[int, ...] = (16, 32, 64)  # pixels per side for the cost over the size; empty: none
+    curve_arms: tuple[str, ...] = ("multipole", "attention")  # whose cost is followed over the size
+    curve_batch: int = 4  # images a step there
+    curve_rounds: int = 3  # rounds there
+    threads: int = 2  # of torch
+    device: str = "cpu"  # where everything runs
+    precision: Literal["float32", "bf16"] = "float32"  # of the forward pass in training
+    data_seed: int = 0  # of the choice of images
     output: Path = Path("runs/image_classification/digits")
     """folder for a record a run, checkpoints, results.json and the figures"""
 

@@ -26,14 +26,7 @@ class TokenModel(nn.Module):
     """
 
     def __init__(
-        self,
-        symbols: int,
-        *,
-        answers: int = 0,
-        width: int = 64,
-        depth: int = 1,
-        causal: bool = True,
-        **options: Any,
+        self, symbols: int, *, answers: int = 0, width: int = 64, depth: int = 1, causal: bool = True, **options: Any
     ) -> None:
         super().__init__()
         self.answers = answers

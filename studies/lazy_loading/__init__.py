@@ -29,26 +29,20 @@ _MB = 1e6
 
 @dataclass(frozen=True)
 class Config:
-    points: int = 64
-    """nodes per axis"""
-    train: int = 2048
-    """training fields"""
+    points: int = 64  # nodes per axis
+    train: int = 2048  # training fields
     validation: int = 32
-    memory_limit: int = 10 * 10**6
-    """bytes above which a file is read on demand; the file is several times as large"""
+    memory_limit: int = 10 * 10**6  # bytes above which a file is read on demand; the file is several times as large
     models: tuple[tuple[int, int], ...] = ((8, 1),)
     """(width, depth) of each fno; the less work a step is, the less reading it hides"""
     modes: int = 8
     batch_size: int = 16
     epochs: int = 3
-    repeats: int = 1
-    """rounds in which every way takes its turn"""
+    repeats: int = 1  # rounds in which every way takes its turn
     ways: tuple[str, ...] = WAYS
-    workers: int = 1
-    """processes of the ways that have them"""
+    workers: int = 1  # processes of the ways that have them
     seed: int = 0
-    output: Path = Path("runs/lazy_loading")
-    """folder for the file, results.json and the figure"""
+    output: Path = Path("runs/lazy_loading")  # folder for the file, results.json and the figure
 
 
 PRESETS = {

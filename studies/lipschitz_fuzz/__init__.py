@@ -89,18 +89,12 @@ CAUSES = {
 
 @dataclass(frozen=True)
 class Config:
-    models: int = 2000
-    """compositions, spread evenly over the kinds"""
-    kinds: tuple[str, ...] = ()
-    """of `KINDS`; default all"""
-    points: int = 3
-    """random inputs of each, of several sizes"""
-    planted: tuple[float, ...] = (1.1, 2.0, 10.0)
-    """factors by which planted rules are too small"""
-    plants: int = 100
-    """compositions of each factor"""
-    seed: int = 0
-    """composition i of a kind is drawn from (seed, kind, i)"""
+    models: int = 2000  # compositions, spread evenly over the kinds
+    kinds: tuple[str, ...] = ()  # of `KINDS`; default all
+    points: int = 3  # random inputs of each, of several sizes
+    planted: tuple[float, ...] = (1.1, 2.0, 10.0)  # factors by which planted rules are too small
+    plants: int = 100  # compositions of each factor
+    seed: int = 0  # composition i of a kind is drawn from (seed, kind, i)
     output: Path = Path("runs/lipschitz_fuzz")
     """folder for results.json, the figure, and the cells from which a stopped run resumes"""
 

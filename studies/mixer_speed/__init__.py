@@ -37,36 +37,25 @@ class Config:
         (8, 32, 12, 128),
         (4, 64, 16, 211),
         (2, 32, 12, 421),
-    )
-    """layers: batch, channels, modes, points per axis"""
+    )  # layers: batch, channels, modes, points per axis
     memory: tuple[tuple[int, int, int, int], ...] = ((2, 32, 12, 256), (4, 32, 12, 256))
     """layers whose peak memory is measured"""
-    processes: int = 3
-    """of each of these measurements, whose median counts"""
+    processes: int = 3  # of each of these measurements, whose median counts
     network: tuple[int, int, int, int, int] = (32, 4, 12, 85, 8)
     """width, depth, modes, points per axis and batch of the training step"""
-    crossing_points: tuple[int, ...] = (512,)
-    """lengths of the axis on which products and FFTs are compared"""
-    crossing_modes: tuple[int, ...] = (64, 128, 192, 256)
-    """kept modes there"""
-    data: Path = Path("data")
-    """folder with darcy_train_16.pt; without it the epochs are left out"""
-    epochs: int = 1
-    """passes of each training"""
-    batch: int = 16
-    """fields of each of its steps"""
+    crossing_points: tuple[int, ...] = (512,)  # lengths of the axis on which products and FFTs are compared
+    crossing_modes: tuple[int, ...] = (64, 128, 192, 256)  # kept modes there
+    data: Path = Path("data")  # folder with darcy_train_16.pt; without it the epochs are left out
+    epochs: int = 1  # passes of each training
+    batch: int = 16  # fields of each of its steps
     rounds: int = 7
     """in which every contestant takes its turn; of steps a little more than half, of whole trainings a third"""
-    threads: int = 0
-    """of torch; 0: the machine's cores, at most 2"""
-    one_thread: bool = False
-    """times the layers on one thread too"""
-    compile_theirs: bool = False
-    """lets torch.compile try neuraloperator's network as well"""
+    threads: int = 0  # of torch; 0: the machine's cores, at most 2
+    one_thread: bool = False  # times the layers on one thread too
+    compile_theirs: bool = False  # lets torch.compile try neuraloperator's network as well
     device: str = "cpu"
     seed: int = 0
-    output: Path = Path("runs/mixer_speed")
-    """folder for results.json and the figure"""
+    output: Path = Path("runs/mixer_speed")  # folder for results.json and the figure
 
 
 PRESETS = {

@@ -36,50 +36,30 @@ from studies.mixer_zoo.report import draw, print_report, summary
 class Config:
     arms: tuple[str, ...] = ()
     """mixers, by their names in the table or in MIXERS, or as module:Class; none: all of the table"""
-    tasks: tuple[str, ...] = TASKS
-    """which of the tasks"""
-    seeds: int = 1
-    """trainings of every cell, of other initial parameters and batches"""
-    field_points: tuple[int, int] = (128, 17)
-    """points of the ring, and nodes per axis of the square"""
-    field_samples: int = 128
-    """functions trained on; a fourth as many are tested on"""
-    field_size: tuple[int, int] = (32, 3)
-    """width and depth of the networks of fields"""
-    field_steps: tuple[int, int] = (40, 40)
-    """steps of Burgers and of Darcy"""
-    symbol_size: tuple[int, int] = (64, 2)
-    """width and depth of the networks of symbols"""
-    symbol_steps: tuple[int, int, int] = (80, 80, 80)
-    """steps of copying, recall and tracking"""
+    tasks: tuple[str, ...] = TASKS  # which of the tasks
+    seeds: int = 1  # trainings of every cell, of other initial parameters and batches
+    field_points: tuple[int, int] = (128, 17)  # points of the ring, and nodes per axis of the square
+    field_samples: int = 128  # functions trained on; a fourth as many are tested on
+    field_size: tuple[int, int] = (32, 3)  # width and depth of the networks of fields
+    field_steps: tuple[int, int] = (40, 40)  # steps of Burgers and of Darcy
+    symbol_size: tuple[int, int] = (64, 2)  # width and depth of the networks of symbols
+    symbol_steps: tuple[int, int, int] = (80, 80, 80)  # steps of copying, recall and tracking
     symbol_lengths: tuple[int, int, int] = (12, 32, 24)
     """symbols to copy, tokens of a recall with an eighth as many pairs, tokens of tracking with four chains"""
-    symbol_batch: int = 32
-    """sequences a step"""
-    text_size: tuple[int, int] = (64, 2)
-    """width and depth of the language models"""
-    text_steps: int = 40
-    """steps of language models"""
-    text_context: int = 128
-    """tokens of a window"""
+    symbol_batch: int = 32  # sequences a step
+    text_size: tuple[int, int] = (64, 2)  # width and depth of the language models
+    text_steps: int = 40  # steps of language models
+    text_context: int = 128  # tokens of a window
     corpus: str = "auto"
     """text, by name in sciops.datasets.text.CORPORA, or a file or folder; auto: the first that is there"""
-    vocabulary: int = 1024
-    """byte pairs"""
-    rate: float = 3e-3
-    """largest rate of all trainings"""
-    costs: bool = True
-    """whether time, memory and cache are measured too, on a machine that does nothing else"""
-    cost_length: int = 256
-    """tokens of a sequence of the training step that is timed; there are four"""
-    contexts: tuple[int, ...] = (128, 1024)
-    """tokens before the ones whose decoding is timed"""
-    rounds: int = 3
-    """calls of each, in turns; the median counts"""
-    workers: int = 2
-    """processes that train at a time"""
-    output: Path = Path("runs/mixer_zoo")
-    """folder for the cells, results.json and the figure"""
+    vocabulary: int = 1024  # byte pairs
+    rate: float = 3e-3  # largest rate of all trainings
+    costs: bool = True  # whether time, memory and cache are measured too, on a machine that does nothing else
+    cost_length: int = 256  # tokens of a sequence of the training step that is timed; there are four
+    contexts: tuple[int, ...] = (128, 1024)  # tokens before the ones whose decoding is timed
+    rounds: int = 3  # calls of each, in turns; the median counts
+    workers: int = 2  # processes that train at a time
+    output: Path = Path("runs/mixer_zoo")  # folder for the cells, results.json and the figure
 
 
 _MEDIUM = dict(

@@ -48,10 +48,7 @@ def costs(
             decoding |= {(name, context): float(np.median(seconds)) / 8 for name, seconds in taken.items()}
     with ThreadPoolExecutor(workers) as pool:
         memory = list(
-            pool.map(
-                lambda name: peak_memory(f"{__name__}:training_step", name, width, depth, length, batch),
-                arms,
-            )
+            pool.map(lambda name: peak_memory(f"{__name__}:training_step", name, width, depth, length, batch), arms)
         )
     return [
         {

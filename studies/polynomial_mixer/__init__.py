@@ -54,56 +54,33 @@ RECALL_ARMS: dict[str, tuple[Any, dict[str, Any]]] = {
 class Config:
     lengths: tuple[int, ...] = (128, 512, 2048, 8192, 16384, 32768, 65536)
     """tokens at which layers are timed; empty: not at all"""
-    memory_lengths: tuple[int, ...] = (2048, 8192, 16384)
-    """tokens at which the peak memory is measured"""
-    attention_to: int = 8192
-    """longest sequence on which attention is timed"""
-    attention_memory_to: int = 16384
-    """longest sequence on which its memory is measured"""
-    unfused_to: int = 2048
-    """longest sequence for attention with its matrix of scores"""
-    causal: tuple[bool, ...] = (False,)
-    """whether layers are causal; several are measured in turn"""
-    layer_width: int = 64
-    """channels of the layer"""
-    heads: int = 1
-    """heads of attention there; one is the cheapest for it on a CPU"""
-    rounds: int = 3
-    """calls of each layer, whose median counts"""
+    memory_lengths: tuple[int, ...] = (2048, 8192, 16384)  # tokens at which the peak memory is measured
+    attention_to: int = 8192  # longest sequence on which attention is timed
+    attention_memory_to: int = 16384  # longest sequence on which its memory is measured
+    unfused_to: int = 2048  # longest sequence for attention with its matrix of scores
+    causal: tuple[bool, ...] = (False,)  # whether layers are causal; several are measured in turn
+    layer_width: int = 64  # channels of the layer
+    heads: int = 1  # heads of attention there; one is the cheapest for it on a CPU
+    rounds: int = 3  # calls of each layer, whose median counts
     field_arms: tuple[str, ...] = ("none", "mean pool", "polynomial V1", "attention", "hybrid")
     """mixers for Burgers, of `FIELD_ARMS`; empty: none"""
-    points: int = 128
-    """grid points of training; twice as many in the second evaluation"""
-    fields: tuple[int, int] = (128, 32)
-    """training and test functions"""
-    field_steps: int = 60
-    """optimiser steps"""
-    field_batch: int = 16
-    """functions a step"""
-    field_width: int = 48
-    """channels of the networks, of four blocks"""
-    field_rate: float = 3e-3
-    """peak learning rate"""
+    points: int = 128  # grid points of training; twice as many in the second evaluation
+    fields: tuple[int, int] = (128, 32)  # training and test functions
+    field_steps: int = 60  # optimiser steps
+    field_batch: int = 16  # functions a step
+    field_width: int = 48  # channels of the networks, of four blocks
+    field_rate: float = 3e-3  # peak learning rate
     recall_arms: tuple[str, ...] = ("polynomial V1", "hybrid", "attention")
     """mixers for recall, of `RECALL_ARMS`; empty: none"""
-    recall_length: int = 32
-    """tokens of a sequence"""
-    recall_pairs: int = 4
-    """keys with a value"""
-    recall_symbols: int = 40
-    """half of them keys, half values"""
-    recall_steps: int = 150
-    """optimiser steps, of fresh sequences"""
-    recall_batch: int = 32
-    """sequences a step"""
-    recall_width: int = 32
-    """channels of the models, of two blocks with a causal convolution of three taps"""
-    recall_rate: float = 3e-3
-    """peak learning rate"""
-    seeds: tuple[int, ...] = (0, 1)
-    """of initial weights and batches"""
-    output: Path = Path("runs/polynomial_mixer")
-    """folder for results.json, the figures, the data and the trainings"""
+    recall_length: int = 32  # tokens of a sequence
+    recall_pairs: int = 4  # keys with a value
+    recall_symbols: int = 40  # half of them keys, half values
+    recall_steps: int = 150  # optimiser steps, of fresh sequences
+    recall_batch: int = 32  # sequences a step
+    recall_width: int = 32  # channels of the models, of two blocks with a causal convolution of three taps
+    recall_rate: float = 3e-3  # peak learning rate
+    seeds: tuple[int, ...] = (0, 1)  # of initial weights and batches
+    output: Path = Path("runs/polynomial_mixer")  # folder for results.json, the figures, the data and the trainings
 
 
 PRESETS = {

@@ -113,7 +113,7 @@ def slopes(rows: Sequence[Mapping[str, Any]], key: str) -> dict[str, float]:
 
 
 def crossover(rows: Sequence[Mapping[str, Any]], name: str, key: str, other: str = "attention") -> float:
-    """Length from which `name` stays faster than `other`, of the lengths of both; see `studies.kit.timing.crossover`."""
+    """Length from which `name` stays faster than `other`, of those of both; see `studies.kit.timing.crossover`."""
     by_length: dict[int, dict[str, float]] = {}
     for row in rows:
         by_length.setdefault(row["n"], {})[row["layer"]] = row[key]

@@ -40,10 +40,8 @@ SLOW = ("onnx", "compile")
 
 @dataclass(frozen=True)
 class Config:
-    models: tuple[str, ...] = ()
-    """rows whose names begin with one of these; all where empty"""
-    cells: tuple[str, ...] = ()
-    """columns; all where empty"""
+    models: tuple[str, ...] = ()  # rows whose names begin with one of these; all where empty
+    cells: tuple[str, ...] = ()  # columns; all where empty
     slow: tuple[str, ...] = (
         "fno",
         "language",
@@ -53,14 +51,10 @@ class Config:
         "mixer resolvent",
         "mixer linear_attention causal",
         "mixer state_space causal",
-    )
-    """rows in which the columns onnx and compile are filled, by their whole names; all where empty"""
-    large: bool = False
-    """also models at the sizes they are used at, in the columns whose programs depend on the size"""
-    backend: str = "aot_eager"
-    """of torch.compile; inductor takes several times longer"""
-    output: Path = Path("runs/program_transforms")
-    """folder for the cells, results.json and the figure"""
+    )  # rows in which the columns onnx and compile are filled, by their whole names; all where empty
+    large: bool = False  # also models at the sizes they are used at, in the columns whose programs depend on the size
+    backend: str = "aot_eager"  # of torch.compile; inductor takes several times longer
+    output: Path = Path("runs/program_transforms")  # folder for the cells, results.json and the figure
 
 
 PRESETS = {"quick": Config(), "full": Config(slow=(), large=True)}

@@ -47,46 +47,26 @@ PARTS = ("counts", "digits", "levels")
 
 @dataclass(frozen=True)
 class Config:
-    parts: tuple[str, ...] = PARTS
-    """which parts to run"""
-    certificates: tuple[str, ...] = ()
-    """certificates of part 4, by the names in its table; all where none is named"""
-    classes: tuple[int, ...] = (2, 10, 100, 1000)
-    """numbers of classes of part 1"""
-    drawn: tuple[int, ...] = (100, 1000)
-    """selection samples n₀ of part 1"""
-    trials: int = 500
-    """repetitions of every scenario of part 1, for mean radii; levels are part 4's"""
-    votes: int = 10_000
-    """estimation samples n of part 1"""
-    samples: int = 10_000
-    """estimation samples n of part 2"""
-    alpha: float = 0.001
-    """level of parts 2 and 3; part 1 has 0.001 and 0.05"""
-    sigmas: tuple[float, ...] = (0.1, 0.25, 0.5)
-    """noise levels of part 2; pixels lie in [0, 1]"""
-    scale: float = 5.0
-    """s of the softmax that the networks are trained with"""
-    epochs: int = 30
-    """of the networks of part 2"""
-    images: int = 100
-    """digits certified, at most 350"""
-    attack_radii: int = 8
-    """radii of the PGD curve"""
-    attack_steps: int = 30
-    """of PGD at each radius"""
-    attack_noises: int = 32
-    """noises that PGD averages over; the judge has 32 times as many"""
-    targets: tuple[float, ...] = (0.5, 1.0, 2.0)
-    """r/σ of the questions of part 3"""
-    most_samples: int = 20_000
-    """of a sequence in part 3"""
-    tolerance: float = 0.01
-    """by what share of its radius the chosen interval may lie behind"""
-    seed: int = 0
-    """of counts, networks, noise and attacks"""
-    output: Path = Path("runs/randomized_smoothing")
-    """folder for results.json and the figures"""
+    parts: tuple[str, ...] = PARTS  # which parts to run
+    certificates: tuple[str, ...] = ()  # certificates of part 4, by the names in its table; all where none is named
+    classes: tuple[int, ...] = (2, 10, 100, 1000)  # numbers of classes of part 1
+    drawn: tuple[int, ...] = (100, 1000)  # selection samples n₀ of part 1
+    trials: int = 500  # repetitions of every scenario of part 1, for mean radii; levels are part 4's
+    votes: int = 10_000  # estimation samples n of part 1
+    samples: int = 10_000  # estimation samples n of part 2
+    alpha: float = 0.001  # level of parts 2 and 3; part 1 has 0.001 and 0.05
+    sigmas: tuple[float, ...] = (0.1, 0.25, 0.5)  # noise levels of part 2; pixels lie in [0, 1]
+    scale: float = 5.0  # s of the softmax that the networks are trained with
+    epochs: int = 30  # of the networks of part 2
+    images: int = 100  # digits certified, at most 350
+    attack_radii: int = 8  # radii of the PGD curve
+    attack_steps: int = 30  # of PGD at each radius
+    attack_noises: int = 32  # noises that PGD averages over; the judge has 32 times as many
+    targets: tuple[float, ...] = (0.5, 1.0, 2.0)  # r/σ of the questions of part 3
+    most_samples: int = 20_000  # of a sequence in part 3
+    tolerance: float = 0.01  # by what share of its radius the chosen interval may lie behind
+    seed: int = 0  # of counts, networks, noise and attacks
+    output: Path = Path("runs/randomized_smoothing")  # folder for results.json and the figures
 
 
 PRESETS = {

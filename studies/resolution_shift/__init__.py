@@ -77,10 +77,7 @@ _LI2020 = ResolutionShiftConfig(
 
 PRESETS: dict[str, ResolutionShiftConfig] = {
     "quick": ResolutionShiftConfig(
-        generator="quick",
-        samples=280,
-        arms=("fno", "fno+instance", "mano", "neuralop:FNO", "fno+latent"),
-        epochs=15,
+        generator="quick", samples=280, arms=("fno", "fno+instance", "mano", "neuralop:FNO", "fno+latent"), epochs=15
     ),
     "remedies": ResolutionShiftConfig(
         generator="quick",

@@ -29,32 +29,19 @@ from studies.solver_speed.device import on_device
 
 @dataclass(frozen=True)
 class Config:
-    size: int = 421
-    """nodes per axis of the speed comparison"""
-    samples: int = 8
-    """fields per batch"""
-    repeats: int = 3
-    """rounds in which every solver takes its turn"""
-    growth: tuple[int, ...] = (85, 129, 211, 421, 1025)
-    """nodes per axis for the growth of time with the unknowns"""
-    hard_sizes: tuple[int, ...] = (85, 211, 421)
-    """nodes per axis for contrasts 1e4:1, 1e6:1 and pixel noise"""
-    hard_samples: int = 4
-    """fields of each hard kind"""
-    slow_peers_to: int = 421
-    """largest size at which spsolve takes part in the growth"""
-    device: str = "cpu"
-    """cuda: the torch form is timed on the device as well, in large batches"""
-    device_sizes: tuple[int, ...] = (85, 211, 421)
-    """nodes per axis on the device"""
-    device_samples: int = 64
-    """fields per batch on the device"""
-    tol: float = 1e-8
-    """true relative residual for everyone"""
-    seed: int = 0
-    """of the random fields"""
-    output: Path = Path("runs/solver_speed")
-    """folder for results.json and the figure"""
+    size: int = 421  # nodes per axis of the speed comparison
+    samples: int = 8  # fields per batch
+    repeats: int = 3  # rounds in which every solver takes its turn
+    growth: tuple[int, ...] = (85, 129, 211, 421, 1025)  # nodes per axis for the growth of time with the unknowns
+    hard_sizes: tuple[int, ...] = (85, 211, 421)  # nodes per axis for contrasts 1e4:1, 1e6:1 and pixel noise
+    hard_samples: int = 4  # fields of each hard kind
+    slow_peers_to: int = 421  # largest size at which spsolve takes part in the growth
+    device: str = "cpu"  # cuda: the torch form is timed on the device as well, in large batches
+    device_sizes: tuple[int, ...] = (85, 211, 421)  # nodes per axis on the device
+    device_samples: int = 64  # fields per batch on the device
+    tol: float = 1e-8  # true relative residual for everyone
+    seed: int = 0  # of the random fields
+    output: Path = Path("runs/solver_speed")  # folder for results.json and the figure
 
 
 PRESETS = {

@@ -35,8 +35,7 @@ from studies.spectral_norms.speed import automatic_choice, error_against_time, o
 
 @dataclass(frozen=True)
 class Config:
-    cases: int = 12_000
-    """random maps, of all kinds together"""
+    cases: int = 12_000  # random maps, of all kinds together
     problems: tuple[str, ...] = ("dense 128", "dense 512", "convolution 32 32", "Fourier 32 288")
     """where error is set against time: dense n, orthogonal n, convolution channels n, Fourier channels modes"""
     choices: tuple[str, ...] = (
@@ -54,26 +53,16 @@ class Config:
         "Fourier 32 288",
         "convolution 8 16",
         "convolution 32 32",
-    )
-    """where the automatic choice is set against each method; "easy": one singular value stands out"""
-    seeds: int = 3
-    """instances of each problem"""
-    rounds: int = 7
-    """in which the estimators take turns"""
-    shares: int = 2000
-    """matrices on which under-estimates are counted"""
-    tolerance: float = 1e-3
-    """of the brackets that are timed"""
-    ladder: tuple[int, ...] = (4, 6, 8, 12, 16, 24, 32)
-    """points per axis for the bounds of zero padding"""
-    ladder_channels: int = 8
-    """channels in and out of its kernel"""
-    ladder_kernel: int = 3
-    """points of it per axis"""
-    seed: int = 0
-    """of all that is random"""
-    output: Path = Path("runs/spectral_norms")
-    """folder for results.json and the figures"""
+    )  # where the automatic choice is set against each method; "easy": one singular value stands out
+    seeds: int = 3  # instances of each problem
+    rounds: int = 7  # in which the estimators take turns
+    shares: int = 2000  # matrices on which under-estimates are counted
+    tolerance: float = 1e-3  # of the brackets that are timed
+    ladder: tuple[int, ...] = (4, 6, 8, 12, 16, 24, 32)  # points per axis for the bounds of zero padding
+    ladder_channels: int = 8  # channels in and out of its kernel
+    ladder_kernel: int = 3  # points of it per axis
+    seed: int = 0  # of all that is random
+    output: Path = Path("runs/spectral_norms")  # folder for results.json and the figures
 
 
 PRESETS = {

@@ -37,52 +37,30 @@ from studies.state_feedback.training import ARMS, gradient, train, way_back
 
 @dataclass(frozen=True)
 class Config:
-    corpus: str = "auto"
-    """"bible", "handbook", "python", or "auto": the first that is there"""
+    corpus: str = "auto"  # "bible", "handbook", "python", or "auto": the first that is there
     arms: tuple[str, ...] = tuple(name for name in ARMS if name != "DSF 0.9 linspace")
     """ways back, of `ARMS`; BPTT and FT-BPTT have to be among them"""
-    text_lengths: tuple[int, ...] = (64,)
-    """characters in a sequence"""
-    sensor_lengths: tuple[int, ...] = (64, 256)
-    """readings in a sequence"""
-    cell: str = "gru"
-    """"gru" or "lstm"; Highway and gates need one of them"""
-    width: int = 64
-    """units of a layer"""
-    depth: int = 1
-    """recurrent layers"""
-    batch: int = 16
-    """sequences a step"""
-    text_steps: int = 150
-    """optimiser steps on the text"""
-    sensor_steps: tuple[int, ...] = (150, 60)
-    """optimiser steps on the sensors, for each length"""
-    sequences: int = 192
-    """training sequences of readings"""
-    held_out: int = 48
-    """sequences of text in validation and in test"""
-    rates: tuple[float, ...] = (6e-3,)
-    """peak learning rates; every arm has the one with the least validation error"""
-    seeds: int = 3
-    """starts and orders of batches, the same for every arm"""
-    truncation: int = 16
-    """steps in a stretch of TBPTT"""
-    looks: int = 4
-    """validations in a training"""
-    comparisons: int = 2
-    """comparisons of the gradient with the true one in a training"""
-    rollout_steps: int = 25
-    """optimiser steps of the neural operator on rollouts; 0 leaves them out"""
-    rollout_frames: int = 6
-    """own steps of the operator, all in the loss"""
-    rollout_width: int = 12
-    """channels of the operator"""
-    timed_lengths: tuple[int, ...] = (64, 256, 1024)
-    """lengths at which one gradient is timed"""
-    rounds: int = 5
-    """rounds of timing"""
-    output: Path = Path("runs/state_feedback")
-    """folder for results.json and the figures"""
+    text_lengths: tuple[int, ...] = (64,)  # characters in a sequence
+    sensor_lengths: tuple[int, ...] = (64, 256)  # readings in a sequence
+    cell: str = "gru"  # "gru" or "lstm"; Highway and gates need one of them
+    width: int = 64  # units of a layer
+    depth: int = 1  # recurrent layers
+    batch: int = 16  # sequences a step
+    text_steps: int = 150  # optimiser steps on the text
+    sensor_steps: tuple[int, ...] = (150, 60)  # optimiser steps on the sensors, for each length
+    sequences: int = 192  # training sequences of readings
+    held_out: int = 48  # sequences of text in validation and in test
+    rates: tuple[float, ...] = (6e-3,)  # peak learning rates; every arm has the one with the least validation error
+    seeds: int = 3  # starts and orders of batches, the same for every arm
+    truncation: int = 16  # steps in a stretch of TBPTT
+    looks: int = 4  # validations in a training
+    comparisons: int = 2  # comparisons of the gradient with the true one in a training
+    rollout_steps: int = 25  # optimiser steps of the neural operator on rollouts; 0 leaves them out
+    rollout_frames: int = 6  # own steps of the operator, all in the loss
+    rollout_width: int = 12  # channels of the operator
+    timed_lengths: tuple[int, ...] = (64, 256, 1024)  # lengths at which one gradient is timed
+    rounds: int = 5  # rounds of timing
+    output: Path = Path("runs/state_feedback")  # folder for results.json and the figures
 
 
 PRESETS = {

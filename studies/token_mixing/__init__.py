@@ -25,52 +25,31 @@ from studies.token_mixing.runs import EXPECTED, MIXERS_OF, TASKS, Spec, counts, 
 
 @dataclass(frozen=True)
 class Config:
-    tasks: tuple[str, ...] = TASKS
-    """of "copy", "recall" and "multi-hop" """
-    arms: tuple[str, ...] = tuple(MIXERS_OF)
-    """mixers, by their names in the table"""
-    seeds: tuple[int, ...] = (0, 1)
-    """of the initial weights and the samples"""
-    steps: tuple[int, int, int] = (2000, 1200, 1000)
-    """of copy, recall and multi-hop"""
+    tasks: tuple[str, ...] = TASKS  # of "copy", "recall" and "multi-hop"
+    arms: tuple[str, ...] = tuple(MIXERS_OF)  # mixers, by their names in the table
+    seeds: tuple[int, ...] = (0, 1)  # of the initial weights and the samples
+    steps: tuple[int, int, int] = (2000, 1200, 1000)  # of copy, recall and multi-hop
     depth: tuple[int, int, int] = (2, 2, 1)
     """blocks, likewise; recall needs a look at the neighbour before the look-up, sparse links to copy in two leaps"""
-    batch: int = 32
-    """sequences a step, fresh ones"""
-    rate: float = 4e-3
-    """peak of the one-cycle rate of AdamW"""
-    width: int = 64
-    """channels of the model"""
-    heads: int = 4
-    """heads of every mixer"""
+    batch: int = 32  # sequences a step, fresh ones
+    rate: float = 4e-3  # peak of the one-cycle rate of AdamW
+    width: int = 64  # channels of the model
+    heads: int = 4  # heads of every mixer
     reach: int = 6
     """window of the local attention and order of "order k", about the links of the sparse patterns at these lengths"""
-    copy_length: int = 24
-    """symbols to copy"""
-    alphabet: int = 16
-    """they are drawn from"""
-    recall_length: int = 32
-    """tokens of a recall"""
-    pairs: int = 6
-    """keys and values in it"""
-    recall_symbols: int = 48
-    """they are drawn from"""
-    chain_length: int = 32
-    """tokens of a multi-hop look-up"""
-    chains: int = 4
-    """in it"""
-    values: int = 16
-    """of their roots"""
-    samples: int = 1000
-    """test sequences"""
-    lengths: tuple[int, ...] = tuple(2**i for i in range(8, 15))
-    """at which a decoded token is counted"""
-    states_to: int = 4096
-    """longest of them at which a real state is looked at, but for the dense recurrence (512)"""
-    workers: int = 1
-    """processes that train side by side, one thread each"""
-    output: Path = Path("runs/token_mixing")
-    """folder for results.json, the figures and a record of every training"""
+    copy_length: int = 24  # symbols to copy
+    alphabet: int = 16  # they are drawn from
+    recall_length: int = 32  # tokens of a recall
+    pairs: int = 6  # keys and values in it
+    recall_symbols: int = 48  # they are drawn from
+    chain_length: int = 32  # tokens of a multi-hop look-up
+    chains: int = 4  # in it
+    values: int = 16  # of their roots
+    samples: int = 1000  # test sequences
+    lengths: tuple[int, ...] = tuple(2**i for i in range(8, 15))  # at which a decoded token is counted
+    states_to: int = 4096  # longest of them at which a real state is looked at, but for the dense recurrence (512)
+    workers: int = 1  # processes that train side by side, one thread each
+    output: Path = Path("runs/token_mixing")  # folder for results.json, the figures and a record of every training
 
 
 PRESETS = {

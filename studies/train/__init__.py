@@ -31,15 +31,7 @@ from sciops.grids import Grid
 from sciops.training import TrainConfig
 from studies.train.mixers import mixer_options, with_mixer
 from studies.train.report import EVOLVING, draw_all, results_of, table
-from studies.train.tasks import (
-    channels_of,
-    check_symmetrize,
-    load_parts,
-    notes_on,
-    resolved,
-    strides_of,
-    wrapped,
-)
+from studies.train.tasks import channels_of, check_symmetrize, load_parts, notes_on, resolved, strides_of, wrapped
 
 
 @dataclass(frozen=True)

@@ -29,26 +29,18 @@ from studies.verdict_calibration.laws import LAWS, differences, rules, winners
 
 @dataclass(frozen=True)
 class Config:
-    trials: int = 2000
-    """null data sets per cell"""
-    resamples: int = 300
-    """draws of the bootstrap"""
-    seeds: tuple[int, ...] = (2, 3, 5, 10)
-    """numbers of training seeds"""
-    samples: int = 50
-    """test samples"""
-    sample_counts: tuple[int, ...] = (5, 20, 200)
-    """numbers of test samples of the table of other numbers"""
+    trials: int = 2000  # null data sets per cell
+    resamples: int = 300  # draws of the bootstrap
+    seeds: tuple[int, ...] = (2, 3, 5, 10)  # numbers of training seeds
+    samples: int = 50  # test samples
+    sample_counts: tuple[int, ...] = (5, 20, 200)  # numbers of test samples of the table of other numbers
     effects: tuple[float, ...] = (0.0, 0.1, 0.3, 1.0)
     """deviations of the effects of seeds and of samples, in units of the residual's"""
     shifts: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)
     """true differences of the table of power, in units of the deviation of a seed's mean difference"""
-    most: float = 0.065
-    """share of false winners that is accepted, before three standard errors of its estimate"""
-    seed: int = 0
-    """of the random numbers"""
-    output: Path = Path("runs/verdict_calibration")
-    """folder for results.json and the figure"""
+    most: float = 0.065  # share of false winners that is accepted, before three standard errors of its estimate
+    seed: int = 0  # of the random numbers
+    output: Path = Path("runs/verdict_calibration")  # folder for results.json and the figure
 
 
 PRESETS = {"quick": Config(), "full": Config(trials=10_000, sample_counts=(5, 20, 200, 1000))}

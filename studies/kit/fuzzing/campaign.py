@@ -24,22 +24,16 @@ from studies.kit.tables import print_table
 
 @dataclass(frozen=True)
 class Config:
-    files: int = 20_000
-    """damaged files, spread evenly over the layouts"""
+    files: int = 20_000  # damaged files, spread evenly over the layouts
     layouts: tuple[str, ...] = ()
     """of `sciops.datasets.formats.samples.SAMPLES`, or native, native-steady, native-zarr; default all"""
-    seconds: float = 3.0
-    """a file that takes longer is a hang; time spent in the queue for a processor does not count"""
+    seconds: float = 3.0  # a file that takes longer is a hang; time spent in the queue for a processor does not count
     megabytes: float = 1024.0
     """a file that needs more memory is a finding, that of the process which looks at HDF5 files included"""
-    computing: float = 10.0
-    """seconds of processor time; a file that takes more is a finding"""
-    processes: int = 2
-    """files opened at a time"""
-    seed: int = 0
-    """file i of a layout is damaged by seed (seed, layout, i)"""
-    output: Path = Path("runs/fuzz_readers")
-    """folder for results.json, the figure and the files of findings"""
+    computing: float = 10.0  # seconds of processor time; a file that takes more is a finding
+    processes: int = 2  # files opened at a time
+    seed: int = 0  # file i of a layout is damaged by seed (seed, layout, i)
+    output: Path = Path("runs/fuzz_readers")  # folder for results.json, the figure and the files of findings
 
 
 FINDINGS = ("silent", "crash", "death", "hang", "computing", "memory", "bad message", "two verdicts", "code ran")
