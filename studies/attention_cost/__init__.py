@@ -255,10 +255,6 @@ def exponent(values: dict[str, float]) -> float:
     return timing.exponent([int(n) ** 2 for n in ends], [values[n] for n in ends])
 
 
-def _spans(config: Config) -> tuple[Sizes, Sizes]:
-    return (config.curve[0], config.curve[-1]), (config.curve[-1], config.large)
-
-
 def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
     curve, memory = results["curve"], results["memory"]
     rows = [
@@ -277,7 +273,8 @@ def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
     span = f"{config.curve[0]}²…{config.curve[-1]}²"
     rows += [target(f"exponent of time, {name}, {span}", exponent(curve[name]), least=0.95, most=1.1) for name in names]
     for name in names:
-        first, last = ({str(n): memory[name][str(n)] for n in pair} for pair in _spans(config))
+        pairs = (config.curve[0], config.curve[-1]), (config.curve[-1], config.large)
+        first, last = ({str(n): memory[name][str(n)] for n in pair} for pair in pairs)
         rows.append(target(f"exponent of memory, {name}, {span}", exponent(first), least=0.95, most=1.1))
         ends = f"{config.curve[-1]}²…{config.large}²"
         rows.append(target(f"exponent of memory, {name}, {ends}", exponent(last), least=0.95, most=1.1))

@@ -67,26 +67,14 @@ class Job:
 
 def jobs(data: Path) -> dict[str, Job]:
     """Name → job; `data` is where the trainings put the file that they read."""
-    heat = ("generate", "heat", "--samples", "16", "--resolutions", "32", "16", "--chunk", "2", "--no-progress")
-    heat += (
-        "--validation",
-        "4",
-        "--test",
-        "4",
-        "--law",
-        "gaussian",
-        "--duration",
-        "0.2",
-        "--every",
-        "0.02",
-        "--output",
-    )
+    heat = ("generate heat --samples 16 --resolutions 32 16 --chunk 2 --no-progress --validation 4 --test 4").split()
+    heat += "--law gaussian --duration 0.2 --every 0.02 --output".split()
 
     def generate(output: str, *further: tuple[str, ...], since: str = "*") -> Job:
         return Job(tuple((*heat, output, *words) for words in further or ((),)), _PARTS, f"{output}.parts/{since}")
 
     def train(epochs: int, *words: str) -> tuple[str, ...]:
-        model = ("--width", "8", "--depth", "2", "--modes", "4", "--batch-size", "32", "--schedule", "constant")
+        model = "--width 8 --depth 2 --modes 4 --batch-size 32 --schedule constant".split()
         run = ("train", "--preset", "step", "--data", str(data), "--folder", "run", "--no-progress")
         return (*run, *model, "--epochs", str(epochs), *words)
 
@@ -110,11 +98,12 @@ def jobs(data: Path) -> dict[str, Job]:
     }
 
 
-_FINE_TUNING = (
-    *("study", "gap_sentences", "--output", "run", "--sources", "numpy", "--symbols", "270", "--source-length", "60"),
-    *("--target-length", "12", "--held-out", "6", "--few", "4", "--width", "8", "--depth", "1", "--state", "4"),
-    *("--heads", "2", "--batch", "4", "--pretraining", "4", "--steps", "2", "--checks", "2", "--seeds", "0", "1"),
-    *("--lengths",),
+_FINE_TUNING = tuple(
+    (
+        "study gap_sentences --output run --sources numpy --symbols 270 --source-length 60 --target-length 12 "
+        "--held-out 6 --few 4 --width 8 --depth 1 --state 4 --heads 2 --batch 4 --pretraining 4 --steps 2 --checks 2 "
+        "--seeds 0 1 --lengths"
+    ).split()
 )
 
 

@@ -23,7 +23,7 @@ are kept in records/ and read back. Use one thread (OMP_NUM_THREADS=1) on small 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,35 +73,33 @@ class Config:
     output: Path = Path("runs/entity_tracking")  # folder for results.json, records and the figure
 
 
+_MEDIUM = Config(
+    deep_seeds=3,
+    steps=500,
+    block_length=64,
+    block_width=128,
+    block_steps=400,
+    blocks=(8, 16),
+    softmax_steps=(800, 2000, 3000, 8000),
+    property_steps=5000,
+    properties=(2, 4, 5, 6),
+    task_steps=600,
+    lengths=(512, 1024, 2048, 4096, 8192, 16384),
+)
 PRESETS = {
     "quick": Config(),
-    "medium": Config(
-        deep_seeds=3,
-        steps=500,
-        block_length=64,
-        block_width=128,
-        block_steps=400,
-        blocks=(8, 16),
-        softmax_steps=(800, 2000, 3000, 8000),
-        property_steps=5000,
-        properties=(2, 4, 5, 6),
-        task_steps=600,
-        lengths=(512, 1024, 2048, 4096, 8192, 16384),
-    ),
-    "full": Config(
+    "medium": _MEDIUM,
+    "full": replace(
+        _MEDIUM,
         seeds=5,
         deep_seeds=5,
         block_seeds=3,
         steps=1500,
-        block_length=64,
-        block_width=128,
         block_steps=1500,
-        blocks=(8, 16),
         softmax_steps=(1500, 10_000, 20_000, 20_000),
         property_steps=3000,
         properties=(1, 2, 3, 4, 5, 6, 7, 8),
         task_steps=10_000,
-        lengths=(512, 1024, 2048, 4096, 8192, 16384),
         rounds=15,
     ),
 }

@@ -145,10 +145,15 @@ def run(config: Config) -> dict[str, Any]:
                 )
                 cases[kind] += cell["cases"]
                 bar.update(len(numbers))
+    planted = []
+    for factor in config.planted:
+        outcomes = Counter(one["outcome"] for one in cases[_planted(factor)])
+        count = {"compositions": sum(outcomes.values()), "refused": outcomes["refused"], "found": outcomes["below"]}
+        planted.append({"factor": factor, **count})
     results = {
         "models": sum(len(cases[kind]) for kind in kinds),
         "kinds": [{"kind": kind, **summary(cases[kind])} for kind in kinds],
-        "planted": [{"factor": factor, **_share_found(cases[_planted(factor)])} for factor in config.planted],
+        "planted": planted,
         "findings": [
             {"kind": kind, "number": i, **one}
             for kind in kinds
@@ -231,11 +236,6 @@ def cause(reason: str) -> str:
 
 def _planted(factor: float) -> str:
     return f"planted, {factor:g} times too small"
-
-
-def _share_found(cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    outcomes = Counter(one["outcome"] for one in cases)
-    return {"compositions": len(cases), "refused": outcomes["refused"], "found": outcomes["below"]}
 
 
 def _written(case: Case) -> str:

@@ -14,7 +14,7 @@ one mean a layer is not made. Trainings and measurements are kept in the output 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -83,47 +83,40 @@ class Config:
     output: Path = Path("runs/polynomial_mixer")  # folder for results.json, the figures, the data and the trainings
 
 
+_MEDIUM = Config(
+    lengths=(64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536),
+    memory_lengths=(1024, 4096, 16384, 32768, 65536),
+    attention_to=32768,
+    attention_memory_to=65536,
+    unfused_to=8192,
+    causal=(False, True),
+    field_arms=tuple(FIELD_ARMS),
+    points=256,
+    fields=(512, 128),
+    field_steps=800,
+    field_batch=8,
+    recall_arms=tuple(RECALL_ARMS),
+    recall_length=64,
+    recall_pairs=8,
+    recall_symbols=72,
+    recall_steps=800,
+    recall_width=64,
+    seeds=(0, 1, 2),
+)
 PRESETS = {
     "quick": Config(),
-    "medium": Config(
-        lengths=(64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536),
-        memory_lengths=(1024, 4096, 16384, 32768, 65536),
-        attention_to=32768,
-        attention_memory_to=65536,
-        unfused_to=8192,
-        causal=(False, True),
-        field_arms=tuple(FIELD_ARMS),
-        points=256,
-        fields=(512, 128),
-        field_steps=800,
-        field_batch=8,
-        recall_arms=tuple(RECALL_ARMS),
-        recall_length=64,
-        recall_pairs=8,
-        recall_symbols=72,
-        recall_steps=800,
-        recall_width=64,
-        seeds=(0, 1, 2),
-    ),
-    "full": Config(
-        lengths=(64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536),
-        memory_lengths=(1024, 4096, 16384, 32768, 65536),
+    "medium": _MEDIUM,
+    "full": replace(
+        _MEDIUM,
         attention_to=65536,
-        attention_memory_to=65536,
         unfused_to=16384,
-        causal=(False, True),
         rounds=7,
-        field_arms=tuple(FIELD_ARMS),
-        points=256,
         fields=(2048, 256),
         field_steps=20_000,
-        recall_arms=tuple(RECALL_ARMS),
-        recall_length=64,
-        recall_pairs=8,
+        field_batch=16,
         recall_symbols=128,
         recall_steps=20_000,
         recall_batch=64,
-        recall_width=64,
         seeds=(0, 1, 2, 3, 4),
     ),
 }

@@ -137,7 +137,8 @@ def run(config: Config) -> dict[str, Any]:
     with threads(config.threads):
         data = prepared(config)
         folder.describe(config, seeds=config.seeds, methods=["best_rq", "polynomial_speech", "ctc", "adamw"])
-        jobs = len(config.mixers) * len(config.seeds) + _tunings(config)
+        tunings = len(config.tuned) * len(config.arms) * (len(config.rates) + len(config.seeds) - 1)
+        jobs = len(config.mixers) * len(config.seeds) + tunings
         with tqdm(total=jobs, desc="trainings") as bar:
             before = _pretrainings(config, data, bar)
             tuning = {mixer: _tuned(config, mixer, data, bar) for mixer in config.tuned}
@@ -178,10 +179,6 @@ def _tuned(config: Config, mixer: str, data: Speech, bar: Any) -> dict[str, list
             records[arm].append(fine_tuned(config, mixer, arm, best["rate"], seed, data))
             bar.update()
     return records
-
-
-def _tunings(config: Config) -> int:
-    return len(config.tuned) * len(config.arms) * (len(config.rates) + len(config.seeds) - 1)
 
 
 def _check(config: Config) -> None:
