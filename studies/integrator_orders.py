@@ -40,7 +40,8 @@ class Config:
         "fisher_kpp",
         "gray_scott",
         "navier_stokes",
-    )  # which of the equations of this study
+    )
+    """which of the equations of this study"""
     halvings: int = 3  # how often the first step of an equation is halved
     refinement: int = 4  # the reference takes steps this much smaller than the smallest
     tolerance: float = 0.1  # by how much a slope may differ from the order

@@ -34,7 +34,8 @@ _SEALED = "-sealed"
 
 @dataclass(frozen=True)
 class Config(campaign.Config):
-    layouts: tuple[str, ...] = ()  # kinds of files, such as model, checkpoint-sealed, image-png; default all
+    layouts: tuple[str, ...] = ()
+    """kinds of files, such as model, checkpoint-sealed, image-png; default all"""
     seconds: float = 10.0
     """a file that takes longer is a hang; its budget is as long. Time in the queue for a processor does not count"""
     megabytes: float = 1300.0

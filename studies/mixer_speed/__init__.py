@@ -37,7 +37,8 @@ class Config:
         (8, 32, 12, 128),
         (4, 64, 16, 211),
         (2, 32, 12, 421),
-    )  # layers: batch, channels, modes, points per axis
+    )
+    """layers: batch, channels, modes, points per axis"""
     memory: tuple[tuple[int, int, int, int], ...] = ((2, 32, 12, 256), (4, 32, 12, 256))
     """layers whose peak memory is measured"""
     processes: int = 3  # of each of these measurements, whose median counts

@@ -51,7 +51,8 @@ class Config:
         "mixer resolvent",
         "mixer linear_attention causal",
         "mixer state_space causal",
-    )  # rows in which the columns onnx and compile are filled, by their whole names; all where empty
+    )
+    """rows in which the columns onnx and compile are filled, by their whole names; all where empty"""
     large: bool = False  # also models at the sizes they are used at, in the columns whose programs depend on the size
     backend: str = "aot_eager"  # of torch.compile; inductor takes several times longer
     output: Path = Path("runs/program_transforms")  # folder for the cells, results.json and the figure

@@ -53,7 +53,8 @@ class Config:
         "Fourier 32 288",
         "convolution 8 16",
         "convolution 32 32",
-    )  # where the automatic choice is set against each method; "easy": one singular value stands out
+    )
+    """where the automatic choice is set against each method; "easy": one singular value stands out"""
     seeds: int = 3  # instances of each problem
     rounds: int = 7  # in which the estimators take turns
     shares: int = 2000  # matrices on which under-estimates are counted
