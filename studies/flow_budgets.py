@@ -28,7 +28,7 @@ from sciops.pde import wave
 from sciops.plotting import draw_field, draw_spectra, figure, series
 from sciops.random_fields import gaussian_random_field
 from sciops.spectral import power_spectrum
-from studies.kit.study import finished, opened
+from studies.kit.study import finished, opened, picked
 from studies.kit.tables import print_table
 
 
@@ -62,16 +62,8 @@ def run(config: Config) -> dict[str, Any]:
     # no mode beyond those that the 2/3 rule keeps: what the truncated equation conserves is then E and Z themselves
     modes = min(64, 2 * ((config.points - 1) // 3))
     w0 = gaussian_random_field(grid, config.samples, tau=7.0, alpha=2.5, seed=config.seed, modes=modes)
-    forced = ns.solve(
-        w0,
-        grid,
-        times=np.linspace(0.0, config.duration, config.records),
-        viscosity=config.viscosity,
-        drag=config.drag,
-        forcing=ns.li2020_forcing,
-        dt=config.dt,
-        estimate=True,
-    )
+    times, law = np.linspace(0.0, config.duration, config.records), picked(config, "viscosity drag dt")
+    forced = ns.solve(w0, grid, times=times, forcing=ns.li2020_forcing, estimate=True, **law)
     budgets = budgets_over_time(forced.u, forced.times, grid, config)
     results = {
         "budgets": {name: {k: v for k, v in one.items() if k != "lines"} for name, one in budgets.items()},
@@ -186,14 +178,8 @@ def _draw(forced: Any, budgets: dict[str, dict[str, Any]], grid: Grid, folder: P
             for label, style in zip(("viscosity", "drag", "forcing", "sum"), series()):
                 axis.plot(forced.times, lines[label], label=label, **style | {"marker": None})
             every = max(1, len(lines["measured"]) // 20)
-            axis.plot(
-                forced.times[2:-2:every],
-                lines["measured"][::every],
-                "o",
-                color="black",
-                fillstyle="none",
-                label="measured",
-            )
+            hollow = {"color": "black", "fillstyle": "none", "label": "measured"}
+            axis.plot(forced.times[2:-2:every], lines["measured"][::every], "o", **hollow)
             axis.set(xlabel="time", ylabel=f"rate of {name}", title=f"{name}: left open {one['closure']:.1e}")
             axis.legend()
     with figure(folder / "flow.png", 1, 3, width=3.4, height=2.9) as (fig, axes):

@@ -8,7 +8,7 @@ The text is cut in three, byte pairs are trained on the first part, every model 
 token depends on the tokenizer; bits per byte of the test text do not, so that runs with other vocabularies (or
 ``--kind characters``, where no character is rare) can be compared. Models have equal numbers of parameters by the
 hidden widths of their blocks. Each lies with its tokenizer in the run's folder, for `load_model` and `load_tokenizer`;
-the same command goes on where it stopped.
+the same command resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Config:
     rate: float = 3e-3  # largest learning rate
     seeds: int = 1  # trainings of each arm; the first one is saved
     scored: int = 20_000  # tokens of the test text that are scored
-    text_prompt: str = ""  # what samples go on with; none: the beginning of the test text
+    text_prompt: str = ""  # text that the samples continue; none: the beginning of the test text
     sampled: int = 60  # tokens of a sample
     temperature: float = 0.8  # of the samples
     top_p: float = 0.95  # of the samples
@@ -132,7 +132,7 @@ def model_options(arm: Arm, config: Config, symbols: int) -> dict[str, Any]:
 
 
 def sample(where: Path, data: TextData, prompt: str, config: Config) -> str:
-    """What the saved model of the first seed goes on with."""
+    """The text with which the saved model of the first seed continues the prompt."""
     model = load_model(where)
     tokens = [data.tokenizer.encode(prompt).tolist() or [data.tokenizer.end]]
     found = generate(

@@ -27,7 +27,7 @@ from typing import Any
 from data_gen import darcy
 from sciops.datasets.native import content_hash
 from sciops.plotting import figure, series
-from studies.kit.study import finished, opened
+from studies.kit.study import finished, opened, picked
 
 SERIAL, KILLED, ZARR = "one process", "cluster, a worker killed", "cluster into Zarr"
 
@@ -69,14 +69,8 @@ def run(config: Config) -> dict[str, Any]:
     folder = opened(config, seeds=[config.seed])
     data = folder.path / "data"
     shutil.rmtree(data, ignore_errors=True)
-    base = darcy.DarcyConfig(
-        samples=config.samples,
-        resolutions=(config.resolution,),
-        modes=config.modes,
-        chunk=config.chunk,
-        seed=config.seed,
-        threads=1,
-    )
+    law = picked(config, "samples modes chunk seed")
+    base = darcy.DarcyConfig(resolutions=(config.resolution,), threads=1, **law)
     _warm(base)
     arms = {SERIAL: _watched(replace(base, output=data / "serial.h5"))}
     start = time.perf_counter()

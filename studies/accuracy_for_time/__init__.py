@@ -9,7 +9,7 @@ then taken at 43² or 85² of them, so that what lies between is lost to everyon
 training on the same threads, the parameters are those of its best validation, and the test fields are looked at once.
 A solver needs no training: its row is what any network has to beat.
 
-Runs that are there already are not repeated; a study that was stopped goes on.
+Runs that are there already are not repeated; a study that was stopped resumes.
 """
 
 from __future__ import annotations

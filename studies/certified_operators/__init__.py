@@ -58,7 +58,7 @@ class Config:
     learning_rate: float = 5e-3  # the largest of a one-cycle schedule
     penalties: tuple[float, ...] = (0.0, 0.001, 0.01, 0.05)
     """weights of the log-Lipschitz penalty; 0 is the plain model"""
-    penalty_every: int = 4  # steps between two evaluations of the penalty, which then weighs so many times as much
+    penalty_every: int = 4  # steps between two evaluations of the penalty, which weighs as many times as much
     chosen: float = 0.01  # the penalty that meets the plain model on all grids, in the other parts and in the figures
     shares: tuple[float, ...] = (0.005, 0.01, 0.02, 0.05)  # ε_h/‖a‖_h
     attacked: int = 2  # fields that are attacked

@@ -18,6 +18,7 @@ from sciops.models.normalized import Normalized
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field
 from studies.kit.stepping import shuffled, train_by_step
+from studies.kit.study import picked
 
 if TYPE_CHECKING:
     from studies.certified_operators import Config
@@ -56,24 +57,15 @@ def operator_of(model: torch.nn.Module, grid: Grid):
 def train(config: Config, data: Fields, penalty: float, progress: Any) -> Normalized:
     """A certified FNO: classic blocks without norms, trained in float32, returned in float64.
 
-    loss = mean relative L² error + penalty · Σ log of the layers' bounds, the latter every few steps and so many times
+    loss = mean relative L² error + penalty · Σ log of the layers' bounds; the second term is evaluated every
+    `penalty_every` steps, and multiplied by their number
     """
     from sciops.lipschitz import log_lipschitz_penalty
 
     torch.manual_seed(config.seed)
-    network = build_model(
-        "fno",
-        in_channels=1,
-        out_channels=1,
-        width=config.width,
-        depth=config.depth,
-        modes=(config.modes, config.modes),
-        basis=config.basis,
-        block="classic",
-        coordinates="none",
-        wall="zero",
-        grid=data.grid,
-    )
+    size = picked(config, "width depth basis") | {"modes": (config.modes,) * 2}
+    block = {"block": "classic", "coordinates": "none", "wall": "zero"}
+    network = build_model("fno", in_channels=1, out_channels=1, grid=data.grid, **size, **block)
     normal = [Normalizer.fit(data.a), Normalizer.fit(data.u)]
     # scaled, not shifted: the output is zero on the walls as it is
     normal[1].mean.zero_()

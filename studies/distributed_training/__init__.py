@@ -1,4 +1,4 @@
-"""One process against several: the same loss curve to rounding, checkpoints that any number of processes goes on with.
+"""One process against several: the same loss curve to rounding, checkpoints that any number of processes resumes from.
 
 python -m studies.distributed_training --preset quick
 
@@ -124,7 +124,7 @@ def run(config: Config) -> dict[str, Any]:
 
 
 def _train(config: Config, name: str, data: Path, folder: Path) -> dict[str, Any]:
-    """One row: its legs one after the other in one folder, begun anew."""
+    """One row: its legs, one after the other, in one folder that is emptied first."""
     for old in folder.glob("*.safetensors"):
         old.unlink()
     arm, half = ARMS[name], max(1, config.epochs // 2)

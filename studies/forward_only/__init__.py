@@ -111,8 +111,8 @@ def run(config: Config) -> dict[str, Any]:
 def _train(cases: Sequence[tuple[str, str, int]], config: Config) -> list[dict[str, Any]]:
     """One record a training: with the first seed at the rates that the choice needs, then the other seeds at the best.
 
-    Each case, and option, starts in the middle of the rates and goes on to the neighbours of its best one, until both
-    are worse or there is none.
+    Each case, and option, starts in the middle of the rates and continues with the neighbours of its best one, until
+    both are worse or missing.
     """
     first, *others = config.seeds
     ladder = sorted(config.rates)

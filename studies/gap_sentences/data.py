@@ -105,8 +105,8 @@ def corpus_of(path: Path, *sizes: int, **options: Any) -> Corpus:
 def _corpus(
     text: str, symbols: int, source_length: int, target_length: int, *, ratio: float, kept: float, held_out: int
 ) -> Corpus:
-    """text : a pair a line; kept : share of the gap sentences that stay in the source; held_out : at most so many pairs
-    for validation, and for testing. The tokenizer has seen the training texts alone."""
+    """text : a pair a line; kept : share of the gap sentences that stay in the source; held_out : greatest number of
+    pairs for validation, and for testing. The tokenizer has seen the training texts alone."""
     split = split_summaries([Summarised(**parse_json(line)) for line in text.splitlines()])
     tokenizer = tokenizer_for([pair.text for pair in split.train], symbols - 2)
     start, mask = len(tokenizer), len(tokenizer) + 1

@@ -29,7 +29,7 @@ from data_gen import darcy as generator
 from sciops.plotting import PALETTE, figure
 from studies.generation_speed import peer
 from studies.kit.pool import pool
-from studies.kit.study import finished, opened
+from studies.kit.study import finished, opened, picked
 from studies.kit.tables import print_table
 from studies.kit.timing import interleaved, print_targets, ratio, require_equal, target, threads
 
@@ -85,20 +85,12 @@ def run(config: Config) -> dict[str, Any]:
 
 
 def _law(config: Config, place: Path) -> generator.DarcyConfig:
-    return generator.DarcyConfig(
-        samples=config.samples,
-        resolutions=(config.size,),
-        dtype="float32",
-        seed=config.seed,
-        tol=config.tol,
-        threads=2,
-        output=place / "data.h5",
-        progress=False,
-    )
+    how = {"dtype": "float32", "threads": 2, "output": place / "data.h5", "progress": False}
+    return generator.DarcyConfig(resolutions=(config.size,), **picked(config, "samples seed tol"), **how)
 
 
 def _generated(law: generator.DarcyConfig, **changes: Any) -> Path:
-    """Runs the generator anew, in silence."""
+    """Runs the generator from the start, without output."""
     law.output.unlink(missing_ok=True)
     with contextlib.redirect_stdout(io.StringIO()):
         return generator.run(replace(law, **changes))

@@ -17,6 +17,7 @@ from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, two_phase
 from sciops.training import GRADIENTS, Batch, TrainConfig, evaluate, fit
 from sciops.training.gradients import compared, groups_of
+from studies.kit.study import picked
 from studies.kit.timing import interleaved
 from studies.kit.verdicts import seed_verdict, shown
 
@@ -61,9 +62,7 @@ def trained(config: Config, data: Splits) -> list[dict[str, Any]]:
     records = []
     for name, seed, (arm, (rule, options)) in tqdm(plan, desc="training", unit="run", disable=None, leave=False):
         settings = TrainConfig(
-            epochs=config.epochs,
-            batch_size=config.batch_size,
-            learning_rate=config.learning_rate,
+            **picked(config, "epochs batch_size learning_rate"),
             validate_every=config.epochs,
             gradients=rule,
             gradient_options=options,

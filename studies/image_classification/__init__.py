@@ -14,7 +14,7 @@ within half a point of the best of ViT, Swin V2 and full attention?
 
 With --init, window and multipole classifiers of the file's size start from the weights and, beside them, from nothing.
 
-Runs that are there already are not repeated; a study, or a run, that was stopped goes on.
+Runs that are there already are not repeated; a study, or a run, that was stopped resumes.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class FieldNet(nn.Module):
     h ← h + conv(n₁h);  h ← h + mixer(n₂h);  h ← h + W₂(W₀n₃h ⊙ GELU(W₁n₃h)).
 
     conv : depthwise, `task.kernel` taps an axis, spread on a finer grid so that it keeps its physical reach; a periodic
-        grid is wrapped, others go on with their nearest value
+        grid is wrapped, others are padded with the nearest value
     mixer : a name in `MIXERS`, or several that alternate block by block; options by name for several
     mlp_ratio : hidden width of the last branch over `width`
     """

@@ -1,7 +1,7 @@
 """Side-by-side measurements: contestants take turns, medians become ratios, ratios are held against targets.
 
-A ratio is taken between contestants of one run only: they share the machine's mood. Peak memory is that of a process of
-its own.
+A ratio is taken between contestants of one run only: they share the load of the machine. Peak memory is that of a
+process of its own.
 """
 
 from __future__ import annotations

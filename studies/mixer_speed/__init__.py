@@ -7,7 +7,7 @@
 Layers, networks and trainings take turns in one process. A layer is timed after its output and both gradients agree
 with neuraloperator's (1e-6, weights copied) and with torch.fft in float64 (1e-12); a network after output and input
 gradient agree (1e-5). Any disagreement ends the run. "channels first" is the same layer with the layout of its input,
-output and gradients converted at the door, which networks of this package do once for all their layers.
+output and gradients converted for each layer, which networks of this package do once for all their layers.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _print(config: Config, results: dict[str, Any]) -> None:
     )
     for row in results["memory"]:
         print(f"peak memory, {row['case']}: {row['theirs'] / 1e6:.0f} MB theirs, {row['ours'] / 1e6:.0f} MB ours")
-    print("\ntime by FFT over time by products, there and back")
+    print("\ntime by FFT over time by products, forward and inverse transform")
     for axis in ("last", "leading"):
         for n in config.crossing_points:
             found = [r for r in results["crossing"] if (r["axis"], r["points"]) == (axis, n)]

@@ -4,12 +4,13 @@
     python -m studies.polynomial_mixer --preset medium --output runs/polynomial_mixer_medium
     python -m studies.polynomial_mixer --preset full --output runs/polynomial_mixer_full
 
-Cost: one layer of 64 channels on one sequence, on one thread, forward and there and back; attention is torch's fused
-kernel, which keeps no matrix of scores, and, up to shorter lengths, attention that does. Exponents of time over the
-longest lengths, the length from which the mixer is faster beside the one from which it takes fewer products, and the
-peak memory of a training pass. Quality: networks for Burgers' equation in which the mixer alone differs, trained from
-several seeds and evaluated on a grid of half the spacing as well. Negative control: recall of values by keys, for which
-one mean a layer is not made. Trainings and measurements are kept in the output folder and read back.
+Cost: one layer of 64 channels on one sequence, on one thread, forward alone and with the backward pass; attention is
+torch's fused kernel, which keeps no matrix of scores, and, up to shorter lengths, attention that does. Exponents of
+time over the longest lengths, the length from which the mixer is faster beside the one from which it takes fewer
+products, and the peak memory of a training pass. Quality: networks for Burgers' equation in which the mixer alone
+differs, trained from several seeds and evaluated on a grid of half the spacing as well. Negative control: recall of
+values by keys, for which one mean a layer is not made. Trainings and measurements are kept in the output folder and
+read back.
 """
 
 from __future__ import annotations
@@ -151,8 +152,7 @@ def run(config: Config) -> dict[str, Any]:
 def _measured(
     config: Config, name: str, measure: Any, lengths: tuple[int, ...], longest: str, **how: Any
 ) -> list[dict[str, Any]]:
-    """The rows of `times` or `memory`, kept as trainings are: a run that goes on later finds the machine in another
-    mood."""
+    """The rows of `times` or `memory`, kept as trainings are: a resumed run must not mix times of different loads."""
     how |= {"width": config.layer_width, "heads": config.heads}
     most = _most(config, longest)
     spec = {"lengths": lengths, "most": most, "threads": torch.get_num_threads(), **how}

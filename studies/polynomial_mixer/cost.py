@@ -57,7 +57,7 @@ def check_layers(width: int, heads: int, causal: bool) -> None:
     x = torch.randn(1, 600, width, generator=torch.Generator().manual_seed(1))
     for name in ("V1", "V2"):
         mixer = layer(name, width, heads, causal)
-        mixer.chunk = 256  # of several stretches, as those that are timed
+        mixer.chunk = 256  # several segments, as in the layers that are timed
         f = mixer.polynomial.combined(mixer.polynomial.powers(x))
         h = f.cumsum(1) / torch.arange(1, 601)[:, None] if causal else f.mean(1, keepdim=True)
         require_equal(name, mixer(x), mixer.out(torch.sigmoid(mixer.to_gate(x)) * h), 1e-4)
@@ -77,7 +77,7 @@ def forward_only(module: nn.Module, x: Tensor) -> None:
 def times(
     lengths: Sequence[int], most: Mapping[str, int], *, width: int, heads: int, causal: bool, rounds: int
 ) -> list[dict[str, Any]]:
-    """One row a layer and length: seconds of a forward pass, and of one there and back, batch 1, one thread.
+    """One row a layer and length: seconds of a forward pass, and of a forward and backward pass, batch 1, one thread.
 
     most : the longest length of a layer
     """
@@ -122,7 +122,7 @@ def crossover(rows: Sequence[Mapping[str, Any]], name: str, key: str, other: str
 
 
 def one_pass(name: str, n: int, width: int, heads: int, causal: bool) -> Callable[[], None]:
-    """What `memory` measures: one pass there and back, weights and inputs made beforehand."""
+    """What `memory` measures: one forward and backward pass, weights and inputs made beforehand."""
     torch.set_num_threads(1)
     module = layer(name, width, heads, causal)
 

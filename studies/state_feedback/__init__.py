@@ -118,7 +118,7 @@ def run(config: Config) -> dict[str, Any]:
         for task, steps in plans:
             check_arms(task, config)
             draws = [dict(seed=seed, rate=rate) for seed in range(config.seeds) for rate in config.rates]
-            # arms take turns, so that the machine's mood is the same for all
+            # arms take turns, so that the load of the machine is the same for all
             here = [trained(task, steps, arm, **how) for how in draws for arm in config.arms]
             fewer = max(1, round(steps * _share_of_time(here)))
             rows += here + [trained(task, fewer, "BPTT", **how) | {"arm": EQUAL_TIME, "steps": fewer} for how in draws]
