@@ -185,8 +185,7 @@ def _draw(results: Mapping[str, Any], path: Path) -> None:
             bits = [r["bits_per_byte"] for r in runs if r["arm"] == arm]
             seconds = [r["seconds"] for r in runs if r["arm"] == arm]
             axis.plot(seconds, bits, label=arm, **(style | {"linestyle": ""}))
-        axis.set_xlabel("training time, s")
-        axis.set_ylabel("bits per byte of the test text")
+        axis.set(xlabel="training time, s", ylabel="bits per byte of the test text")
         axis.legend()
 
 

@@ -110,22 +110,13 @@ def draw(results: Mapping[str, Any], config: Config, path: Path) -> None:
                     [row["error"] - row["low"], row["high"] - row["error"]] if row["seeds"] > 1 else [0, 0]
                     for row in mine
                 ]
-                axis.errorbar(
-                    times,
-                    errors,
-                    yerr=np.transpose(spread),
-                    fmt=markers[kind],
-                    color=colour,
-                    label=labels[kind],
-                    capsize=2,
-                )
+                style = {"fmt": markers[kind], "color": colour, "label": labels[kind], "capsize": 2}
+                axis.errorbar(times, errors, yerr=np.transpose(spread), **style)
             _name_points(axis, rows)
             native = next(row["error"] for row in rows if row["name"] == "native solve")
             axis.axhline(native, color=PALETTE[6], linewidth=0.8, linestyle=":")
-            axis.set(xscale="log", yscale="log")
-            axis.set_xlabel("time per sample, solves included (ms)")
-            axis.set_ylabel("mean relative $L^2$ error")
-            axis.set_title(f"{n}² nodes, {config.seconds:g} s of training")
+            axis.set(xscale="log", yscale="log", xlabel="time per sample, solves included (ms)")
+            axis.set(ylabel="mean relative $L^2$ error", title=f"{n}² nodes, {config.seconds:g} s of training")
             axis.margins(x=0.25, y=0.12)
             round_ticks(axis.xaxis, *axis.get_xlim())
             axis.legend(loc="best")

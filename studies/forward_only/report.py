@@ -10,7 +10,7 @@ import numpy as np
 
 from sciops.evaluation import FEWEST
 from sciops.plotting import figure, series
-from studies.kit.figures import ticks
+from studies.kit.figures import band, ticks
 from studies.kit.tables import print_table
 
 if TYPE_CHECKING:
@@ -160,21 +160,13 @@ def _draw_errors(axis: Any, task: str, results: dict[str, Any], config: Config) 
     for arm, style in zip(config.arms, series()):
         rows = sorted((r for r in results["summary"] if (r["task"], r["arm"]) == (task, arm)), key=lambda r: r["depth"])
         depths = [r["depth"] for r in rows]
-        axis.plot(depths, [r["test"] for r in rows], label=arm, **style)
-        axis.fill_between(
-            depths,
-            [min(r["errors"]) for r in rows],
-            [max(r["errors"]) for r in rows],
-            color=style["color"],
-            alpha=0.15,
-            linewidth=0,
-        )
+        if rows:
+            band(axis, depths, np.array([r["errors"] for r in rows]).T, label=arm, style=style)
     name, value = next(iter(results["references"][task].items()))
     axis.axhline(value, color="0.4", linewidth=0.8, linestyle=":")
     axis.annotate(name, (0.98, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7)
     depths = sorted({r["depth"] for r in results["summary"] if r["task"] == task and r["arm"] in config.arms})
-    axis.set_xscale("log")
-    axis.set_yscale("log")
+    axis.set(xscale="log", yscale="log")
     ticks(axis.xaxis, depths)
     low, high = axis.get_ylim()
     ticks(axis.yaxis, [t for t in (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.9) if low <= t <= high])

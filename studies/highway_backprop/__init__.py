@@ -169,32 +169,20 @@ def _draw_errors(results: dict[str, Any], path: Path) -> None:
             rows = {row["arm"]: row for row in results["stacks"] if row["model"] == name}
             base, sweeps = rows["backprop"], [arm for arm in rows if arm.startswith("k =") and "γ" not in arm]
             styles = series()
+
+            def points(x: list[float], arms: list[str], label: str, axis: Any = axis, rows: Any = rows) -> None:
+                bars = [rows[a]["spread"] or 0.0 for a in arms]
+                style = next(styles)  # noqa: B023
+                axis.errorbar(x, [rows[a]["error"] for a in arms], bars, label=label, capsize=3, **style)
+
             k = [int(arm.split()[-1]) for arm in sweeps]
-            line = next(styles)
-            axis.errorbar(
-                k,
-                [rows[a]["error"] for a in sweeps],
-                [rows[a]["spread"] or 0.0 for a in sweeps],
-                label="Highway-BP",
-                capsize=3,
-                **line,
-            )
+            points(k, sweeps, "Highway-BP")
             style = next(styles)
             low, high = base["error"] - (base["spread"] or 0.0), base["error"] + (base["spread"] or 0.0)
             axis.axhline(base["error"], color=style["color"], linestyle="--", label="backpropagation ± spread")
             axis.axhspan(low, high, color=style["color"], alpha=0.15, linewidth=0)
-            style = next(styles)
-            for arm in rows:
-                if "γ" in arm:
-                    x = int(arm.split(",")[0].split()[-1]) + 0.12
-                    axis.errorbar(
-                        [x],
-                        [rows[arm]["error"]],
-                        [rows[arm]["spread"] or 0.0],
-                        label="with γ estimated",
-                        capsize=3,
-                        **style,
-                    )
+            for arm in (arm for arm in rows if "γ" in arm):
+                points([int(arm.split(",")[0].split()[-1]) + 0.12], [arm], "with γ estimated")
             axis.set(title=name.upper(), xlabel="sweeps k", ylabel="relative L2 error, test fields")
             axis.set_xticks(k)
             axis.legend()

@@ -142,8 +142,7 @@ def draw(results: Mapping[str, Any], config: Config, folder: Path) -> None:
                 bars = [[row["accuracy"] - row["low"]], [row["high"] - row["accuracy"]]]
                 point = style | {"linestyle": "none", "capsize": 2.5}
                 axis.errorbar([scale * row[key]], [row["accuracy"]], yerr=bars, label=row["name"], **point)
-            axis.set_xscale("log")
-            axis.set_xlabel(label)
+            axis.set(xscale="log", xlabel=label)
             _round_ticks(axis.xaxis, [scale * row[key] for row in rows])
         axes[0, 0].set_ylabel("test accuracy (%)")
         high, wide = results["grid"]
@@ -164,8 +163,7 @@ def draw(results: Mapping[str, Any], config: Config, folder: Path) -> None:
             for name in names:
                 axis.loglog(sizes, [scale * curve[n][name][key] for n in sizes], label=name, **styles[name])
             ticks(axis.xaxis, sizes, "{}²".format)
-            axis.set_xlabel(f"pixels, {config.curve_batch} images a step")
-            axis.set_ylabel(label)
+            axis.set(xlabel=f"pixels, {config.curve_batch} images a step", ylabel=label)
             _round_ticks(axis.yaxis, [scale * curve[n][name][key] for n in sizes for name in names])
         axes[0, 0].legend()
 

@@ -203,13 +203,8 @@ def _draw_speed(results: dict[str, Any], path: Path) -> None:
             rows = [row for row in results["speed"] if row["problem"] == name]
             for method, style in zip(dict.fromkeys(row["method"] for row in rows), series()):
                 own = [row for row in rows if row["method"] == method]
-                below = np.mean([row["under"] for row in own])
-                axis.loglog(
-                    [1e3 * row["seconds"] for row in own],
-                    [max(row["error"], 1e-16) for row in own],
-                    label=f"{method}: {below:.0%}",
-                    **style,
-                )
+                below, errors = np.mean([row["under"] for row in own]), [max(row["error"], 1e-16) for row in own]
+                axis.loglog([1e3 * row["seconds"] for row in own], errors, label=f"{method}: {below:.0%}", **style)
             axis.set(title=name, xlabel="time of one call (ms)", ylabel="|estimate / σ₁ − 1|")
             axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), title="share of estimates below σ₁")
 
