@@ -28,7 +28,7 @@ from sciops.random_fields import gaussian_random_field
 from studies.kit.choices import require_known
 from studies.kit.figures import panels, ticks
 from studies.kit.study import finished, opened
-from studies.kit.tables import print_table
+from studies.kit.tables import grouped, print_table
 
 
 @dataclass(frozen=True)
@@ -209,10 +209,9 @@ def _print(results: dict[str, Any]) -> None:
 
 
 def _draw(results: dict[str, Any], path: Path) -> None:
-    names = list(dict.fromkeys(row["equation"] for row in results["orders"]))
-    with panels(path, len(names), 3, width=2.9, height=2.6) as axes:
-        for axis, name in zip(axes, names):
-            rows = [row for row in results["orders"] if row["equation"] == name]
+    equations = grouped(results["orders"], "equation")
+    with panels(path, len(equations), 3, width=2.9, height=2.6) as axes:
+        for axis, (name, rows) in zip(axes, equations.items()):
             for row, style in zip(rows, series()):
                 steps, errors = np.array(row["steps"]), np.array(row["errors"])
                 label = f"order {row['order']}: {row['slope']:.2f}"

@@ -28,7 +28,7 @@ from sciops.runs import RunFolder
 from studies.kit.cells import cell_name, kept
 from studies.kit.mixer_arms import ARMS, Arm, chosen_arms, matched_ratio, parameters_of
 from studies.kit.study import finished, opened
-from studies.kit.tables import print_table
+from studies.kit.tables import grouped, print_table
 from studies.kit.text_training import TextData, text_data, train_language
 
 
@@ -150,8 +150,7 @@ def sample(where: Path, data: TextData, prompt: str, config: Config) -> str:
 def summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """One row an arm: means over its seeds, and the standard deviation of the bits per byte."""
     rows = []
-    for arm in dict.fromkeys(r["arm"] for r in runs):
-        mine = [r for r in runs if r["arm"] == arm]
+    for arm, mine in grouped(runs, "arm").items():
         keys = ("perplexity", "character_perplexity", "bits_per_byte", "unigram_perplexity", "parameters", "seconds")
         row = {key: float(np.mean([r[key] for r in mine])) for key in keys}
         deviation = spread(r["bits_per_byte"] for r in mine).deviation
@@ -160,10 +159,8 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _print(results: Mapping[str, Any]) -> None:
-    scores = {
-        row["arm"]: spread(r["bits_per_byte"] for r in results["runs"] if r["arm"] == row["arm"])
-        for row in results["rows"]
-    }
+    runs = grouped(results["runs"], "arm")
+    scores = {arm: spread(r["bits_per_byte"] for r in own) for arm, own in runs.items()}
     print_table(
         [*results["rows"], {"arm": "token frequencies", "perplexity": results["rows"][0]["unigram_perplexity"]}],
         "=arm; perplexity:.2f; a character=character_perplexity:.3f",
@@ -178,12 +175,10 @@ def _print(results: Mapping[str, Any]) -> None:
 
 def _draw(results: Mapping[str, Any], path: Path) -> None:
     """Bits per byte against the time of training, a point a training."""
-    runs = results["runs"]
     with figure(path, width=3.6) as (_, axes):
         axis = axes[0, 0]
-        for style, arm in zip(series(), dict.fromkeys(r["arm"] for r in runs)):
-            bits = [r["bits_per_byte"] for r in runs if r["arm"] == arm]
-            seconds = [r["seconds"] for r in runs if r["arm"] == arm]
+        for (arm, runs), style in zip(grouped(results["runs"], "arm").items(), series()):
+            seconds, bits = ([r[key] for r in runs] for key in ("seconds", "bits_per_byte"))
             axis.plot(seconds, bits, label=arm, **(style | {"linestyle": ""}))
         axis.set(xlabel="training time, s", ylabel="bits per byte of the test text")
         axis.legend()

@@ -23,16 +23,6 @@ from studies.kit import timing
 from studies.kit.figures import ticks
 from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
-from studies.kit.timing import (
-    device_peak,
-    interleaved,
-    peak_memory,
-    print_targets,
-    ratio,
-    require_equal,
-    target,
-    threads,
-)
 
 Sizes = tuple[int, int]
 
@@ -81,7 +71,7 @@ def run(config: Config) -> dict[str, Any]:
 
     count = min(2, config.threads or torch.get_num_threads())
     folder = opened(config, seeds=[config.seed])
-    with threads(count):
+    with timing.threads(count):
         results = {
             "threads": count,
             "device": torch.cuda.get_device_name() if config.device == "cuda" else "cpu",
@@ -118,7 +108,7 @@ def _timed(config: Config, steps: dict[str, Callable], rounds: int, warmup: int 
     import torch
 
     wait = torch.cuda.synchronize if config.device == "cuda" else None
-    return interleaved(steps, rounds=rounds, warmup=warmup, synchronize=wait)
+    return timing.interleaved(steps, rounds=rounds, warmup=warmup, synchronize=wait)
 
 
 def _equality(config: Config) -> list[dict[str, Any]]:
@@ -166,7 +156,7 @@ def compare(
         torch.autograd.grad(ours, [x, *layer.parameters()], g),
         torch.autograd.grad(theirs, [x, *(parameters or layer.parameters())], g),
     )
-    return max(require_equal(f"{name} on {sizes[0]}×{sizes[1]}", a, b, 1e-11) for a, b in pairs)
+    return max(timing.require_equal(f"{name} on {sizes[0]}×{sizes[1]}", a, b, 1e-11) for a, b in pairs)
 
 
 def _one_level(config: Config) -> list[dict[str, Any]]:
@@ -182,9 +172,9 @@ def _one_level(config: Config) -> list[dict[str, Any]]:
                     "n": n,
                     "window": w,
                     "seconds": {kind: float(np.median(s)) for kind, s in seconds.items()},
-                    "over_plain": ratio(seconds["multipole"], seconds["plain"]),
-                    "over_own": ratio(seconds["multipole"], seconds["own"]),
-                    "recompute": ratio(seconds["recompute"], seconds["multipole"]),
+                    "over_plain": timing.ratio(seconds["multipole"], seconds["plain"]),
+                    "over_own": timing.ratio(seconds["multipole"], seconds["own"]),
+                    "recompute": timing.ratio(seconds["recompute"], seconds["multipole"]),
                 }
             )
     return rows
@@ -197,7 +187,7 @@ def _full(config: Config) -> list[dict[str, Any]]:
         names = ["full, fused", *(f"multipole w={w}" for w in config.windows)]
         steps = {name: _step(config, name, (n, n)) for name in names}
         seconds = _timed(config, steps, config.slow_rounds if i else config.rounds, warmup=1)
-        over = {name: ratio(seconds["full, fused"], seconds[name])["median"] for name in names[1:]}
+        over = {name: timing.ratio(seconds["full, fused"], seconds[name])["median"] for name in names[1:]}
         if i == 0:
             name = "full, scores materialised"
             seconds |= _timed(config, {name: _step(config, name, (n, n))}, config.slow_rounds, warmup=1)
@@ -241,10 +231,10 @@ def _memory(config: Config, count: int) -> dict[str, dict[str, int]]:
     table: dict[str, dict[str, int]] = {}
     for name, n in wanted:
         if config.device == "cuda":
-            value = device_peak(_step(config, name, (n, n)))
+            value = timing.device_peak(_step(config, name, (n, n)))
         else:
             arguments = (name, config.channels, (n, n), count, config.seed)
-            value = peak_memory("studies.attention_cost.arms:prepared", *arguments)
+            value = timing.peak_memory("studies.attention_cost.arms:prepared", *arguments)
         table.setdefault(name, {})[str(n)] = value
     return table
 
@@ -258,7 +248,7 @@ def exponent(values: dict[str, float]) -> float:
 def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
     curve, memory = results["curve"], results["memory"]
     rows = [
-        target(
+        timing.target(
             f"multipole over plain window, w={row['window']}, {row['n']}²",
             row["over_plain"]["median"],
             most=ONE_LEVEL[row["window"]],
@@ -269,23 +259,26 @@ def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
     names = [f"multipole w={w}" for w in config.windows]
     for row, least in zip(results["full"], FULL):
         for name, value in row["over"].items():
-            rows.append(target(f"full fused over {name}, {row['n']}²", value, least=least, note=_SHORT))
+            rows.append(timing.target(f"full fused over {name}, {row['n']}²", value, least=least, note=_SHORT))
     span = f"{config.curve[0]}²…{config.curve[-1]}²"
-    rows += [target(f"exponent of time, {name}, {span}", exponent(curve[name]), least=0.95, most=1.1) for name in names]
+    rows += [
+        timing.target(f"exponent of time, {name}, {span}", exponent(curve[name]), least=0.95, most=1.1)
+        for name in names
+    ]
     for name in names:
         pairs = (config.curve[0], config.curve[-1]), (config.curve[-1], config.large)
         first, last = ({str(n): memory[name][str(n)] for n in pair} for pair in pairs)
-        rows.append(target(f"exponent of memory, {name}, {span}", exponent(first), least=0.95, most=1.1))
+        rows.append(timing.target(f"exponent of memory, {name}, {span}", exponent(first), least=0.95, most=1.1))
         ends = f"{config.curve[-1]}²…{config.large}²"
-        rows.append(target(f"exponent of memory, {name}, {ends}", exponent(last), least=0.95, most=1.1))
+        rows.append(timing.target(f"exponent of memory, {name}, {ends}", exponent(last), least=0.95, most=1.1))
     n = str(config.full_sizes[0])
     largest = max(memory[name][n] for name in names)
     value = memory["full, scores materialised"][n] / largest
-    rows.append(target(f"memory, scores materialised over multipole, {n}²", value, least=MATERIALISED))
+    rows.append(timing.target(f"memory, scores materialised over multipole, {n}²", value, least=MATERIALISED))
     n = str(config.full_sizes[-1])
     for w in config.windows:
         value = memory[f"multipole w={w}, recompute"][n] / memory["full, fused"][n]
-        rows.append(target(f"memory, recomputing w={w} over full fused, {n}²", value, most=1.0))
+        rows.append(timing.target(f"memory, recomputing w={w} over full fused, {n}²", value, most=1.0))
     return rows
 
 
@@ -310,7 +303,7 @@ def _print(results: dict[str, Any], config: Config) -> None:
     print(f"\ntime per cell against the mean of {first}² and {second}²")
     for row in results["odd"]:
         print(f"w={row['window']}  {row['sizes'][0]:>4}×{row['sizes'][1]:<4} {row['per_cell']:.2f}")
-    print_targets(results["targets"])
+    timing.print_targets(results["targets"])
 
 
 def _draw(results: dict[str, Any], config: Config, path: Path) -> None:

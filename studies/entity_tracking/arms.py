@@ -46,20 +46,13 @@ def softmax_model(width: int, depth: int, heads: int = 1, **options: Any) -> dic
 
 
 def block_model(width: int, heads: int = 1, **options: Any) -> dict[str, Any]:
-    return {
-        "width": width,
-        "depth": 1,
-        "mixer": "block_resolvent",
-        "mixer_options": {"heads": heads, "summary": "learned", **options},
-    }
+    return resolvent_model(width, heads, summary="learned", **options) | {"mixer": "block_resolvent"}
 
 
 def trained(arm: Arm, seeds: Iterable[int], folder: Path) -> list[dict[str, Any]]:
     """The records of `train_tokens` of an arm, one a seed, made or read back; "exact_match" beside them for boxes."""
-    maker, test = (
-        partial(TASKS[arm.task], **arm.options),
-        _test(arm.task, tuple(sorted(arm.options.items())), arm.tested),
-    )
+    maker = partial(TASKS[arm.task], **arm.options)
+    test = _test(arm.task, tuple(sorted(arm.options.items())), arm.tested)
     records = []
     for seed in seeds:
         how = {"steps": arm.steps, "batch": arm.batch, "rate": arm.rate, "seed": seed}

@@ -11,7 +11,7 @@ import numpy as np
 from sciops.evaluation import FEWEST
 from sciops.plotting import figure, series
 from studies.kit.figures import band, ticks
-from studies.kit.tables import print_table
+from studies.kit.tables import grouped, print_table
 
 if TYPE_CHECKING:
     from studies.forward_only import Config
@@ -22,20 +22,13 @@ GROUPS = ("first", "middle", "last")
 def summary(runs: Sequence[dict[str, Any]], config: Config) -> list[dict[str, Any]]:
     """One row a (task, arm, depth): the choice, test errors by seed, and mean angles by step."""
     rows = []
-    for task, arm, depth in dict.fromkeys((r["task"], r["arm"], r["depth"]) for r in runs):
-        own = [r for r in runs if (r["task"], r["arm"], r["depth"]) == (task, arm, depth) and r["chosen"]]
-        own.sort(key=lambda r: r["seed"])
-        rate, scale, hidden = own[0]["rate"], own[0]["scale"], own[0]["hidden"]
+    for own in grouped(runs, "task", "arm", "depth").values():
+        own = sorted((r for r in own if r["chosen"]), key=lambda r: r["seed"])
         errors = [r["test"] for r in own]
         rows.append(
             {
-                "task": task,
-                "arm": arm,
-                "depth": depth,
-                "rate": rate,
-                "scale": scale,
-                "hidden": hidden,
-                "edge": rate in (min(config.rates), max(config.rates)),
+                **{key: own[0][key] for key in ("task", "arm", "depth", "rate", "scale", "hidden")},
+                "edge": own[0]["rate"] in (min(config.rates), max(config.rates)),
                 "errors": errors,
                 "test": float(np.mean(errors)),
                 "train": float(np.mean([r["train"] for r in own])),

@@ -27,7 +27,7 @@ from studies.highway_backprop import recurrent, stacks
 from studies.kit.choices import require_known
 from studies.kit.figures import band, ticks
 from studies.kit.study import finished, opened
-from studies.kit.tables import print_table
+from studies.kit.tables import grouped, print_table
 from studies.kit.timing import print_targets, target
 
 
@@ -116,13 +116,12 @@ def targets(results: dict[str, Any], config: Config) -> list[dict[str, Any]]:
 def _print(results: dict[str, Any], config: Config) -> None:
     layers = 2 * config.blocks
     print(f"test error of {layers} layers on Darcy {config.points}², mean ± spread of {len(config.seeds)} seeds")
-    errors: dict[tuple[str, str], list[float]] = {}
-    for run in results["runs"]:
-        errors.setdefault((run["model"], run["arm"]), []).append(run["error"])
+    runs = grouped(results["runs"], "model", "arm")
+    errors = {case: spread(run["error"] for run in own) for case, own in runs.items()}
     print_table(
         results["stacks"],
         "=model; =arm",
-        ("relative L2", lambda row: f"{spread(errors[row['model'], row['arm']]):.4f}"),
+        ("relative L2", lambda row: f"{errors[row['model'], row['arm']]:.4f}"),
         "/ backprop=relative:.3f",
         ("cosine start, middle, end", lambda row: " ".join(f"{c:.3f}" for c in row.get("cosine", []))),
         ("norm ratio", lambda row: " ".join(f"{c:.2f}" for c in row.get("norm_ratio", []))),
@@ -163,10 +162,10 @@ def _draw(results: dict[str, Any], config: Config, folder: Path) -> None:
 
 
 def _draw_errors(results: dict[str, Any], path: Path) -> None:
-    names = list(dict.fromkeys(row["model"] for row in results["stacks"]))
-    with figure(path, 1, len(names)) as (_, axes):
-        for axis, name in zip(axes[0], names):
-            rows = {row["arm"]: row for row in results["stacks"] if row["model"] == name}
+    models = grouped(results["stacks"], "model")
+    with figure(path, 1, len(models)) as (_, axes):
+        for axis, (name, own) in zip(axes[0], models.items()):
+            rows = {row["arm"]: row for row in own}
             base, sweeps = rows["backprop"], [arm for arm in rows if arm.startswith("k =") and "γ" not in arm]
             styles = series()
 
@@ -189,15 +188,12 @@ def _draw_errors(results: dict[str, Any], path: Path) -> None:
 
 
 def _draw_cosines(results: dict[str, Any], config: Config, path: Path) -> None:
-    names = list(dict.fromkeys(r["model"] for r in results["runs"]))
-    with figure(path, 1, len(names) + 1) as (_, axes):
-        for axis, name in zip(axes[0], names):
-            styles = series()
-            for arm in dict.fromkeys(r["arm"] for r in results["runs"] if r["looks"]):
-                runs = [r["looks"] for r in results["runs"] if (r["model"], r["arm"]) == (name, arm)]
-                cosine = np.array([[look["cosine"] for look in looks] for looks in runs])
-                share = [look["share"] for look in runs[0]]
-                band(axis, share, cosine, label=arm, style=next(styles))
+    models = grouped((r for r in results["runs"] if r["looks"]), "model")
+    with figure(path, 1, len(models) + 1) as (_, axes):
+        for axis, (name, runs) in zip(axes[0], models.items()):
+            for (arm, own), style in zip(grouped(runs, "arm").items(), series()):
+                cosine = np.array([[look["cosine"] for look in r["looks"]] for r in own])
+                band(axis, [look["share"] for look in own[0]["looks"]], cosine, label=arm, style=style)
             axis.set(title=f"{name.upper()}, {2 * config.blocks} layers", xlabel="share of the training")
             axis.set_ylabel("cosine with the true gradient")
             axis.legend()
@@ -220,11 +216,9 @@ def _draw_times(results: dict[str, Any], path: Path) -> None:
     rows = results["recurrent"]
     with figure(path, 1, 2) as (_, axes):
         for axis, key, title in zip(axes[0], ("backward", "total"), ("backward pass", "forward and backward pass")):
-            for how, style in zip(dict.fromkeys(row["how"] for row in rows), series()):
-                own = [row for row in rows if row["how"] == how]
+            for (how, own), style in zip(grouped(rows, "how").items(), series()):
                 axis.loglog([row["steps"] for row in own], [row[key] for row in own], label=how, **style)
-            steps = list(dict.fromkeys(row["steps"] for row in rows))
-            ticks(axis.xaxis, steps)
+            ticks(axis.xaxis, list(grouped(rows, "steps")))
             axis.yaxis.set_minor_formatter("")
             axis.set(title=title, xlabel="steps T of the GRU", ylabel="milliseconds")
         axes[0, 0].legend()

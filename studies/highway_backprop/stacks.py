@@ -18,6 +18,7 @@ from sciops.random_fields import gaussian_random_field, two_phase
 from sciops.training import GRADIENTS, Batch, TrainConfig, evaluate, fit
 from sciops.training.gradients import compared, groups_of
 from studies.kit.study import picked
+from studies.kit.tables import grouped
 from studies.kit.timing import interleaved
 from studies.kit.verdicts import seed_verdict, shown
 
@@ -97,9 +98,9 @@ def trained(config: Config, data: Splits) -> list[dict[str, Any]]:
 def summary(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row a model and arm: test error over the seeds, the same over backpropagation's, cosines on the way."""
     rows = []
-    for name, arm in dict.fromkeys((r["model"], r["arm"]) for r in records):
-        own = [r for r in records if (r["model"], r["arm"]) == (name, arm)]
-        base = {r["seed"]: r["error"] for r in records if (r["model"], r["arm"]) == (name, "backprop")}
+    groups = grouped(records, "model", "arm")
+    for (name, arm), own in groups.items():
+        base = {r["seed"]: r["error"] for r in groups[name, "backprop"]}
         found = spread(r["error"] for r in own)
         row = {
             "model": name,

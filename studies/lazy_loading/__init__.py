@@ -20,7 +20,7 @@ from sciops.plotting import figure, series
 from studies.kit.launch import launch
 from studies.kit.smooth_fields import write_fields
 from studies.kit.study import finished, opened, picked
-from studies.kit.tables import print_table
+from studies.kit.tables import grouped, print_table
 
 TARGET = 0.8  # of the speed in memory
 WAYS = ("memory", "thread", "fork", "spawn")
@@ -140,9 +140,8 @@ def _print(results: dict[str, Any]) -> None:
 def _draw(config: Config, results: dict[str, Any], path: Path) -> None:
     with figure(path, 1, 2, width=3.6, height=2.8) as (_, axes):
         speed, memory = axes[0]
-        models = list(dict.fromkeys(row["model"] for row in results["rows"]))
-        for i, (model, style) in enumerate(zip(models, series())):
-            rows = [row for row in results["rows"] if row["model"] == model]
+        models = grouped(results["rows"], "model")
+        for i, ((model, rows), style) in enumerate(zip(models.items(), series())):
             at = np.arange(len(rows)) + 0.4 * i - 0.2 * (len(models) - 1)
             speed.bar(at, [row["ratio"] for row in rows], 0.38, color=style["color"], label=model)
             memory.bar(at, [row["peak"] / _MB for row in rows], 0.38, color=style["color"], label=model)

@@ -20,7 +20,7 @@ import torch
 
 from sciops.plotting import figure, series
 from studies.kit.study import finished, opened
-from studies.kit.tables import print_table
+from studies.kit.tables import grouped, print_table
 from studies.kit.timing import print_targets, target
 from studies.mixer_speed import epochs, layer, network
 
@@ -182,9 +182,8 @@ def _draw(results: dict[str, Any], path: Path) -> None:
         layers.set_xscale("log", base=2)
         layers.set_ylim(0, 1.5 * layers.get_ylim()[1])
         layers.legend(loc="upper left")
-        kinds = dict.fromkeys((row["axis"], row["points"]) for row in results["crossing"])
-        for (axis, n), style in zip(kinds, series()):
-            found = [row for row in results["crossing"] if (row["axis"], row["points"]) == (axis, n)]
+        kinds = grouped(results["crossing"], "axis", "points")
+        for ((axis, n), found), style in zip(kinds.items(), series()):
             label = f"{axis} axis, {n}"
             crossing.loglog([row["modes"] for row in found], [row["ratio"] for row in found], label=label, **style)
         crossing.axhline(1.0, color="black", linewidth=0.8)

@@ -12,7 +12,7 @@ from sciops.evaluation import Spread, spread
 from sciops.plotting import MARKERS, PALETTE
 from studies.kit.figures import panels as drawn
 from studies.kit.mixer_arms import NO_MIXER
-from studies.kit.tables import print_table
+from studies.kit.tables import grouped, print_table
 from studies.mixer_zoo.cells import SCORES
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ def summary(
     rows = []
     for arm in arms:
         scores = {}
-        for task in dict.fromkeys(cell["task"] for cell in cells):
-            mine = [cell for cell in cells if (cell["task"], cell["arm"]) == (task, arm)]
+        for task, mine in grouped((cell for cell in cells if cell["arm"] == arm), "task").items():
             found = spread(cell["score"] for cell in mine)
             scores[task] = {
                 "mean": found.mean,

@@ -14,6 +14,7 @@ from tqdm.auto import tqdm
 
 from sciops.mixers import PolynomialMixer, SelfAttention
 from studies.kit import timing
+from studies.kit.tables import grouped
 from studies.kit.timing import exponent, interleaved, peak_memory, require_equal, threads
 
 LAYERS = ("V1", "V2", "attention", "unfused attention")
@@ -106,9 +107,8 @@ def times(
 def slopes(rows: Sequence[Mapping[str, Any]], key: str) -> dict[str, float]:
     """Exponent p of row[key] ~ n^p over the longest lengths, by layer."""
     found = {}
-    for name in dict.fromkeys(row["layer"] for row in rows):
-        own = sorted((row["n"], row[key]) for row in rows if row["layer"] == name)[-LONGEST_SLOPES:]
-        found[name] = exponent(*zip(*own))
+    for name, own in grouped(rows, "layer").items():
+        found[name] = exponent(*zip(*sorted((row["n"], row[key]) for row in own)[-LONGEST_SLOPES:]))
     return found
 
 

@@ -27,7 +27,7 @@ from sciops.lipschitz.convolution import bridge_factor
 from sciops.plotting import LINES, figure, series
 from studies.kit.figures import panels, ticks
 from studies.kit.study import finished, opened
-from studies.kit.tables import print_table
+from studies.kit.tables import grouped, print_table
 from studies.kit.timing import print_targets, target, threads
 from studies.spectral_norms.cases import check_cases
 from studies.spectral_norms.speed import automatic_choice, error_against_time, orthogonal_steps, shares_below
@@ -168,9 +168,8 @@ def _print(results: dict[str, Any], config: Config) -> None:
     print_table(results["cases"], columns, title="")
     print("above, below: medians of upper/σ₁ − 1 and 1 − lower/σ₁ (four steps of power iteration where it is needed)")
     print("\nerror against time: milliseconds, |estimate/σ₁ − 1|, share of seeds below σ₁")
-    for name in config.problems:
+    for name, rows in grouped(results["speed"], "problem").items():
         print(f"  {name}")
-        rows = [row for row in results["speed"] if row["problem"] == name]
         print_table(rows, "method; steps; ms=1e3*seconds:.3f; error:.1e; below=under:.0%", indent=4)
     title = f"share of {config.shares} Gaussian 16×16 matrices that an estimate misses from below, and its errors"
     print_table(results["shares"], "=dtype; method; share=under:.1%; lowest:.1e; highest:.1e", title=title, indent=2)
@@ -197,12 +196,10 @@ def _draw(results: dict[str, Any], config: Config, folder: Path) -> None:
 
 
 def _draw_speed(results: dict[str, Any], path: Path) -> None:
-    names = list(dict.fromkeys(row["problem"] for row in results["speed"]))
-    with panels(path, len(names), 2, width=5.6, height=2.7) as axes:
-        for axis, name in zip(axes, names):
-            rows = [row for row in results["speed"] if row["problem"] == name]
-            for method, style in zip(dict.fromkeys(row["method"] for row in rows), series()):
-                own = [row for row in rows if row["method"] == method]
+    problems = grouped(results["speed"], "problem")
+    with panels(path, len(problems), 2, width=5.6, height=2.7) as axes:
+        for axis, (name, rows) in zip(axes, problems.items()):
+            for (method, own), style in zip(grouped(rows, "method").items(), series()):
                 below, errors = np.mean([row["under"] for row in own]), [max(row["error"], 1e-16) for row in own]
                 axis.loglog([1e3 * row["seconds"] for row in own], errors, label=f"{method}: {below:.0%}", **style)
             axis.set(title=name, xlabel="time of one call (ms)", ylabel="|estimate / σ₁ − 1|")
