@@ -55,7 +55,7 @@ _CLEAR = 20.0  # times the noise: an error this large tells its order to 1/20
 
 
 @dataclass(frozen=True)
-class Case:
+class Problem:
     """One smooth problem: solve(dt=…, order=…) → Trajectory, and a first step small enough for every order."""
 
     solve: Callable[..., Any]
@@ -63,7 +63,7 @@ class Case:
     about: str
 
 
-def cases() -> dict[str, Case]:
+def cases() -> dict[str, Problem]:
     """The problems by equation."""
     circle = Grid((64,), 2 * np.pi, "periodic")
     x = circle.coordinates()[0]
@@ -77,8 +77,10 @@ def cases() -> dict[str, Case]:
     torus = Grid((32, 32), 2 * np.pi, "periodic")
     vorticity = 3 * gaussian_random_field(torus, 1, tau=3.0, alpha=4.0, seed=0, modes=12, normalize=True)[0]
 
-    def case(module: Any, u0: np.ndarray, grid: Grid, end: float, first: float, about: str, **parameters: Any) -> Case:
-        return Case(lambda **how: module.solve(u0, grid, times=[end], **parameters, **how), first, about)
+    def case(
+        module: Any, u0: np.ndarray, grid: Grid, end: float, first: float, about: str, **parameters: Any
+    ) -> Problem:
+        return Problem(lambda **how: module.solve(u0, grid, times=[end], **parameters, **how), first, about)
 
     return {
         "burgers": case(burgers, wave, circle, 1.0, 1 / 50, "ν = 0.1, 64 points, t = 1", viscosity=0.1),
@@ -136,7 +138,7 @@ def run(config: Config) -> dict[str, Any]:
     return finished(folder, results, _draw, _print, picture="integrator_orders.png", wrong="; ".join(off))
 
 
-def measure(name: str, case: Case, config: Config) -> list[dict[str, Any]]:
+def measure(name: str, case: Problem, config: Config) -> list[dict[str, Any]]:
     """One row an order: steps, relative errors against the reference, slope at the smallest steps above the noise."""
     steps = [case.first_step / 2**i for i in range(config.halvings + 1)]
     reference = case.solve(dt=steps[-1] / config.refinement, order=4).u

@@ -23,9 +23,10 @@ import torch
 
 from sciops.evaluation import spread
 from sciops.models import LanguageModel, generate, load_model, save_model
-from sciops.plotting import figure, series
+from sciops.plotting import series
 from sciops.runs import RunFolder
 from studies.kit.cells import cell_name, kept
+from studies.kit.figures import panels
 from studies.kit.mixer_arms import ARMS, Arm, chosen_arms, matched_ratio, parameters_of
 from studies.kit.study import finished, opened
 from studies.kit.tables import grouped, print_table
@@ -175,8 +176,7 @@ def _print(results: Mapping[str, Any]) -> None:
 
 def _draw(results: Mapping[str, Any], path: Path) -> None:
     """Bits per byte against the time of training, a point a training."""
-    with figure(path, width=3.6) as (_, axes):
-        axis = axes[0, 0]
+    with panels(path, 1, 1, width=3.6) as (axis,):
         for (arm, runs), style in zip(grouped(results["runs"], "arm").items(), series()):
             seconds, bits = ([r[key] for r in runs] for key in ("seconds", "bits_per_byte"))
             axis.plot(seconds, bits, label=arm, **(style | {"linestyle": ""}))

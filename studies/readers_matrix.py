@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from sciops._command import command
-from sciops.plotting import figure
 from studies.kit.choices import require_known
+from studies.kit.figures import panels
 from studies.kit.study import opened
 
 VERBS = ("info", "validate", "open", "train", "to native", "round trip")
@@ -238,8 +238,7 @@ def _print_row(layout: str, row: dict[str, Any]) -> None:
 
 
 def _draw(table: dict[str, dict[str, Any]], path: Path) -> None:
-    with figure(path, width=7.0, height=0.7 + 0.23 * len(table)) as (_, axes):
-        axis = axes[0, 0]
+    with panels(path, 1, 1, width=7.0, height=0.7 + 0.23 * len(table)) as (axis,):
         good = np.array([[row[verb] == "ok" for verb in VERBS] for row in table.values()])
         colours = np.where(good[..., None], (0.337, 0.706, 0.914), (0.835, 0.369, 0.0))
         axis.imshow(colours, aspect="auto")

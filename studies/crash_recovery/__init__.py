@@ -36,11 +36,12 @@ from typing import Any
 
 import numpy as np
 
-from sciops.plotting import PALETTE, figure
+from sciops.plotting import PALETTE
 from studies.crash_recovery.commands import Job, contents, jobs
 from studies.crash_recovery.differences import described, explain
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
+from studies.kit.figures import panels
 from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 
@@ -366,8 +367,7 @@ def _draw(results: dict[str, Any], path: Path) -> None:
     names = list(results["jobs"])
     colours = {WHOLE: PALETTE[0], EARLY: "#999999", "finding": PALETTE[1]}
     marks = {OPERATION: ("|", -0.24), CLOCK: ("o", 0.0), FULL: ("x", 0.24)}
-    with figure(path, width=5.8, height=0.9 + 0.3 * len(names)) as (_, axes):
-        axis = axes[0, 0]
+    with panels(path, 1, 1, width=5.8, height=0.9 + 0.3 * len(names)) as (axis,):
         for record in results["records"]:
             marker, offset = marks[record["kind"]]
             colour = colours.get(record["outcome"], colours["finding"])

@@ -79,7 +79,7 @@ PRESETS = {
 
 
 @dataclass(frozen=True)
-class Arm:
+class Row:
     """`legs` of (several processes?, flags), which share the epochs, and the row that the outcome is compared with."""
 
     legs: tuple[tuple[bool, tuple[str, ...]], ...]
@@ -90,19 +90,19 @@ class Arm:
 
 _FSDP, _PIECES = ("--strategy", "fsdp"), ("--accumulate", "3")
 ARMS = {
-    "one": Arm(((False, ()),)),
-    "several": Arm(((True, ()),)),
-    "accumulate": Arm(((False, _PIECES),)),
-    "several accumulate": Arm(((True, _PIECES),)),
-    "fsdp": Arm(((True, _FSDP),)),
-    "fsdp accumulate": Arm(((True, _FSDP + _PIECES),)),
-    "several-one": Arm(((True, ()), (False, ()))),
-    "one-several": Arm(((False, ()), (True, ()))),
-    "fsdp-one": Arm(((True, _FSDP), (False, ()))),
-    "several-fsdp": Arm(((True, ()), (True, _FSDP))),
-    "one float32": Arm(((False, ()),), "one float32", "float32", 1e-5),
-    "several float32": Arm(((True, ()),), "one float32", "float32", 1e-5),
-    "fsdp float32": Arm(((True, _FSDP),), "one float32", "float32", 1e-5),
+    "one": Row(((False, ()),)),
+    "several": Row(((True, ()),)),
+    "accumulate": Row(((False, _PIECES),)),
+    "several accumulate": Row(((True, _PIECES),)),
+    "fsdp": Row(((True, _FSDP),)),
+    "fsdp accumulate": Row(((True, _FSDP + _PIECES),)),
+    "several-one": Row(((True, ()), (False, ()))),
+    "one-several": Row(((False, ()), (True, ()))),
+    "fsdp-one": Row(((True, _FSDP), (False, ()))),
+    "several-fsdp": Row(((True, ()), (True, _FSDP))),
+    "one float32": Row(((False, ()),), "one float32", "float32", 1e-5),
+    "several float32": Row(((True, ()),), "one float32", "float32", 1e-5),
+    "fsdp float32": Row(((True, _FSDP),), "one float32", "float32", 1e-5),
 }
 
 

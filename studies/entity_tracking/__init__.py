@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from studies.entity_tracking.arms import Arm, block_model, resolvent_model, softmax_model, summary, trained
+from studies.entity_tracking.arms import Training, block_model, resolvent_model, softmax_model, summary, trained
 from studies.entity_tracking.report import draw, print_all, targets
 from studies.entity_tracking.timings import tile_times, times
 from studies.kit.cells import kept
@@ -131,13 +131,13 @@ def _chain(config: Config) -> dict[str, Any]:
 
 def _layers(config: Config, folder: Path) -> list[dict[str, Any]]:
     task = _chain(config)
-    arm = Arm(
+    arm = Training(
         "resolvent, 1 layer", resolvent_model(config.width), "pointers", task, config.steps, config.rate, config.tested
     )
     rows = [summary(arm, trained(arm, range(config.seeds), folder)) | {"layers": 1, "bound": None}]
     for depth, (steps, rate) in enumerate(zip(config.softmax_steps, config.softmax_rates), 1):
         name = f"softmax, {depth} layer" + "s" * (depth > 1)
-        arm = Arm(name, softmax_model(config.width, depth), "pointers", task, steps, rate, config.tested)
+        arm = Training(name, softmax_model(config.width, depth), "pointers", task, steps, rate, config.tested)
         seeds = range(config.seeds if depth == 1 else config.deep_seeds)
         rows.append(summary(arm, trained(arm, seeds, folder)) | {"layers": depth, "bound": 2**depth - 1})
     return rows
@@ -149,7 +149,7 @@ def _gammas(config: Config, folder: Path) -> list[dict[str, Any]]:
         # named and spelled as in the part before, so that its training is read back
         model = resolvent_model(config.width, **({} if gamma == 0.9 else {"gamma": gamma}))
         name = "resolvent, 1 layer" if gamma == 0.9 else f"γ = {gamma:g}"
-        arm = Arm(name, model, "pointers", _chain(config), config.steps, config.rate, config.tested)
+        arm = Training(name, model, "pointers", _chain(config), config.steps, config.rate, config.tested)
         rows.append(summary(arm, trained(arm, range(config.seeds), folder)) | {"name": f"γ = {gamma:g}"})
     return rows
 
@@ -166,7 +166,7 @@ def _blocks(config: Config, folder: Path) -> dict[str, list[dict[str, Any]]]:
         task |= {"long_links": share} if share else {}
         rows = []
         for name, (model, form) in models.items():
-            arm = Arm(f"{name}, {kind}", model, "pointers", task, config.block_steps, config.rate, config.tested)
+            arm = Training(f"{name}, {kind}", model, "pointers", task, config.block_steps, config.rate, config.tested)
             records = trained(arm, range(config.block_seeds), folder)
             rows.append(summary(arm, records) | {"name": name, "form": form, "mass": records[0].get("mass")})
         results[kind] = rows
@@ -195,7 +195,9 @@ def _properties(config: Config, folder: Path) -> list[dict[str, Any]]:
             f"dense, {2 * heads} heads": resolvent_model(width, 2 * heads),
         }
         for name, model in models.items():
-            arm = Arm(f"{name}, {p} systems", model, "packed", task, config.property_steps, config.rate, config.tested)
+            arm = Training(
+                f"{name}, {p} systems", model, "packed", task, config.property_steps, config.rate, config.tested
+            )
             row = summary(arm, trained(arm, range(config.block_seeds), folder))
             rows.append(row | {"name": name, "properties": p, "heads": model["mixer_options"]["heads"]})
     return rows
@@ -210,7 +212,7 @@ def _tasks(config: Config, folder: Path) -> dict[str, list[dict[str, Any]]]:
         "softmax, 2 layers": softmax_model(width, 2, 4, **position),
         "resolvent, 1 layer": resolvent_model(width, 4, **position),
     }.items():
-        arm = Arm(f"{name}, overwrite", model, "overwrite", written, config.task_steps, config.rate, config.tested)
+        arm = Training(f"{name}, overwrite", model, "overwrite", written, config.task_steps, config.rate, config.tested)
         rows.append(summary(arm, trained(arm, range(config.block_seeds), folder)) | {"name": name})
     world, mixed = {"operations": 6, "boxes": 5, "items": 20}, softmax_model(width, 2, 4, **position)
     both = {**mixed, "mixer": ["self_attention", "resolvent"]}
@@ -219,7 +221,7 @@ def _tasks(config: Config, folder: Path) -> dict[str, list[dict[str, Any]]]:
     for name, model in {"softmax, 2 layers": mixed, "softmax, then resolvent": both}.items():
         options = {**model, "local": 4}
         tested = max(1, config.tested // 4)
-        arm = Arm(f"{name}, boxes", options, "boxes", world, config.task_steps, config.rate, tested, batch=16)
+        arm = Training(f"{name}, boxes", options, "boxes", world, config.task_steps, config.rate, tested, batch=16)
         records = trained(arm, range(config.block_seeds), folder)
         matches = [record["exact_match"] for record in records]
         row = summary(arm, records, "operations") | {"name": name, "exact": [m["rate"] for m in matches]}

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 import io
 import os
 import shutil
@@ -28,6 +27,7 @@ import numpy as np
 from data_gen import darcy as generator
 from sciops.plotting import PALETTE, figure
 from studies.generation_speed import peer
+from studies.kit.choices import require_installed
 from studies.kit.pool import pool
 from studies.kit.study import finished, opened, picked
 from studies.kit.tables import print_table
@@ -66,9 +66,7 @@ def run(config: Config) -> dict[str, Any]:
 
     Raises RuntimeError when a file or a solution is not what it must be; ValueError with fewer than two cores.
     """
-    for module, package in (("pyamg", "pyamg"), ("numba", '"sciops[fast]"')):
-        if importlib.util.find_spec(module) is None:
-            raise ImportError(f"the comparison needs {module}: pip install {package}")
+    require_installed({"pyamg": "pyamg", "numba": '"sciops[fast]"'})
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
         raise ValueError("one core here: expected at least two, one run on both is compared with one on one")

@@ -7,7 +7,6 @@ with a matrix assembled here; any disagreement ends the run.
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import numpy as np
 from sciops.grids import Grid
 from sciops.pde import darcy
 from sciops.plotting import figure, series
+from studies.kit.choices import require_installed
 from studies.kit.solver_cases import check as _check
 from studies.kit.solver_cases import fields, matrix_of
 from studies.kit.study import finished, opened
@@ -60,9 +60,7 @@ GROWTH_TARGET = 1.15
 
 def run(config: Config) -> dict[str, Any]:
     """Measures, checks, prints, and writes results.json and figures/solver_speed.png; returns the results."""
-    for module, package in (("pyamg", "pyamg"), ("numba", '"sciops[fast]"')):
-        if importlib.util.find_spec(module) is None:
-            raise ImportError(f"the comparison needs {module}: pip install {package}")
+    require_installed({"pyamg": "pyamg", "numba": '"sciops[fast]"'})
     folder = opened(config, seeds=[config.seed])
     with threads(1):
         results = {

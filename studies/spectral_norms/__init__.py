@@ -24,7 +24,7 @@ from tqdm.auto import tqdm
 from sciops.lipschitz import kernel_gram_bound, power_iteration, spectral_norm
 from sciops.lipschitz._symbols import torus_norm
 from sciops.lipschitz.convolution import bridge_factor
-from sciops.plotting import LINES, figure, series
+from sciops.plotting import LINES, series
 from studies.kit.figures import panels, ticks
 from studies.kit.study import finished, opened
 from studies.kit.tables import grouped, print_table
@@ -208,8 +208,7 @@ def _draw_speed(results: dict[str, Any], path: Path) -> None:
 
 def _draw_ladder(results: dict[str, Any], config: Config, path: Path) -> None:
     rows = results["ladder"]
-    with figure(path, 1, 1, width=5.6, height=3.6) as (_, axes):
-        axis = axes[0, 0]
+    with panels(path, 1, 1, width=5.6, height=3.6) as (axis,):
         for name, style in zip((name for name in rows[0] if name not in ("n", "spectral_norm")), series()):
             if name.startswith("Gram of kernels"):
                 style = style | {"color": "0.45", "marker": None, "linestyle": LINES[int(name[-1])]}
