@@ -82,33 +82,16 @@ def cases() -> dict[str, Problem]:
     ) -> Problem:
         return Problem(lambda **how: module.solve(u0, grid, times=[end], **parameters, **how), first, about)
 
+    grown, reacting = {"diffusivity": 0.1, "rate": 2.0}, {"feed": 0.03, "kill": 0.062, "diffusivity": (2e-4, 1e-4)}
+    hill, spots = 0.3 + 0.2 * np.cos(x), np.stack([1 - 0.5 * bump, 0.5 * bump])
     return {
         "burgers": case(burgers, wave, circle, 1.0, 1 / 50, "ν = 0.1, 64 points, t = 1", viscosity=0.1),
         "kdv": case(
             kdv, wave, circle, 1.0, 1 / 200, "c = 1, d = 0.05, 64 points, t = 1", convection=1.0, dispersion=0.05
         ),
         "kuramoto_sivashinsky": case(kuramoto_sivashinsky, long_wave, line, 4.0, 1 / 20, "length 32, 32 points, t = 4"),
-        "fisher_kpp": case(
-            fisher_kpp,
-            0.3 + 0.2 * np.cos(x),
-            circle,
-            2.0,
-            1 / 10,
-            "ν = 0.1, ρ = 2, 64 points, t = 2",
-            diffusivity=0.1,
-            rate=2.0,
-        ),
-        "gray_scott": case(
-            gray_scott,
-            np.stack([1 - 0.5 * bump, 0.5 * bump]),
-            plane,
-            20.0,
-            1.0,
-            "spots, 24² points, t = 20",
-            feed=0.03,
-            kill=0.062,
-            diffusivity=(2e-4, 1e-4),
-        ),
+        "fisher_kpp": case(fisher_kpp, hill, circle, 2.0, 1 / 10, "ν = 0.1, ρ = 2, 64 points, t = 2", **grown),
+        "gray_scott": case(gray_scott, spots, plane, 20.0, 1.0, "spots, 24² points, t = 20", **reacting),
         "navier_stokes": case(
             navier_stokes, vorticity, torus, 1.0, 1 / 80, "ν = 0.02, 32² points, t = 1", viscosity=0.02
         ),

@@ -136,15 +136,9 @@ def sample(where: Path, data: TextData, prompt: str, config: Config) -> str:
     """The text with which the saved model of the first seed continues the prompt."""
     model = load_model(where)
     tokens = [data.tokenizer.encode(prompt).tolist() or [data.tokenizer.end]]
-    found = generate(
-        model,
-        tokens,
-        tokens=config.sampled,
-        temperature=config.temperature,
-        top_p=config.top_p if config.temperature else None,
-        stop=data.tokenizer.end,
-        generator=torch.Generator().manual_seed(0),
-    )
+    how = {"temperature": config.temperature, "top_p": config.top_p if config.temperature else None}
+    how |= {"stop": data.tokenizer.end, "generator": torch.Generator().manual_seed(0)}
+    found = generate(model, tokens, tokens=config.sampled, **how)
     return data.tokenizer.decode(found.tokens[0, : int(found.lengths[0])])
 
 

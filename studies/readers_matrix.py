@@ -152,14 +152,8 @@ def _train(path: Path, row: dict[str, Any], config: Config) -> None:
     first = data.train.batch([0])
     torch.manual_seed(config.seed)
     modes = tuple(min(6, max(1, n // 2)) for n in data.train.grid.shape)
-    model = build_model(
-        "fno",
-        in_channels=first["x"].shape[1],
-        out_channels=first["y"].shape[1],
-        width=config.width,
-        depth=2,
-        modes=modes,
-    )
+    channels = {"in_channels": first["x"].shape[1], "out_channels": first["y"].shape[1]}
+    model = build_model("fno", width=config.width, depth=2, modes=modes, **channels)
     run = fit(model, data, TrainConfig(epochs=config.epochs, batch_size=4, seed=config.seed, progress=False))
     loss = run.history[-1]["loss"]
     if not np.isfinite(loss) or len(run.history) != config.epochs:

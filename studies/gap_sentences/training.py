@@ -18,6 +18,7 @@ from sciops.evaluation import mean_rouge
 from sciops.models import EncoderDecoder
 from studies.gap_sentences.data import Corpus, Pair
 from studies.kit.stepping import train_by_step
+from studies.kit.study import picked
 
 PRETRAINED, SCRATCH, LONGER = "gap sentences", "from scratch", "from scratch, longer"
 ARMS = (PRETRAINED, SCRATCH, LONGER)
@@ -45,18 +46,8 @@ class Sizes:
 def model_of(symbols: int, start: int, end: int, encoder: str, sizes: Sizes) -> EncoderDecoder:
     """An encoder–decoder; with state = width/4 the mixers of both kinds of encoder have about 4·width² parameters."""
     options = {"state_space": {"state": sizes.state}, "self_attention": {"heads": sizes.heads, "positions": "rope"}}
-    return EncoderDecoder(
-        symbols,
-        width=sizes.width,
-        encoder_depth=sizes.depth,
-        decoder_depth=sizes.depth,
-        mixer=encoder,
-        mixer_options=options[encoder],
-        heads=sizes.heads,
-        dropout=sizes.dropout,
-        start=start,
-        end=end,
-    )
+    shape = picked(sizes, "width heads dropout") | {"encoder_depth": sizes.depth, "decoder_depth": sizes.depth}
+    return EncoderDecoder(symbols, mixer=encoder, mixer_options=options[encoder], start=start, end=end, **shape)
 
 
 def train_once(

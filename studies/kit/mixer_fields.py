@@ -134,13 +134,8 @@ def train_field(
         "task": task.name,
         "mixer": mixer if isinstance(mixer, str) else list(mixer),
         "mixer_options": dict(mixer_options or {}),
-        "seed": seed,
-        "steps": steps,
-        "width": width,
-        "depth": depth,
-        "mlp_ratio": mlp_ratio,
-        "batch": batch,
-        "rate": rate,
+        **{"seed": seed, "steps": steps, "width": width, "depth": depth},
+        **{"mlp_ratio": mlp_ratio, "batch": batch, "rate": rate},
         "error": error_on(net, test, task.grid),
         "error_fine": error_on(net, task.test_fine, task.fine),
         "input_error": float(relative_l2(test[0], test[1], task.grid).mean()),
@@ -232,12 +227,6 @@ def field_task(
     for key, values in arrays.items():
         shifted = values - centre if key[0] == "x" else values
         tensors[key] = torch.from_numpy(np.ascontiguousarray(shifted / units[key[0]])).float()
-    return FieldTask(
-        name,
-        *grids,
-        (tensors["x"][:train], tensors["y"][:train]),
-        (tensors["x"][train:], tensors["y"][train:]),
-        (tensors["x_fine"][train:], tensors["y_fine"][train:]),
-        coordinates,
-        kernel,
-    )
+    learnt = tensors["x"][:train], tensors["y"][:train]
+    tests = ((tensors[f"x{on}"][train:], tensors[f"y{on}"][train:]) for on in ("", "_fine"))
+    return FieldTask(name, *grids, learnt, *tests, coordinates, kernel)

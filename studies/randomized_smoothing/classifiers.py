@@ -108,20 +108,10 @@ def certify_every_way(
         found[name] = np.where(first == y.numpy(), np.maximum(radius, 0.0), 0.0)
 
     def run(simplex: SimplexMap | str, interval: str, lipschitz: float) -> Certificate:
-        return certify(
-            base.network,
-            x,
-            sigma=sigma,
-            samples=samples,
-            alpha=alpha,
-            selection_samples=drawn,
-            simplex=simplex,
-            interval=interval,
-            lipschitz=lipschitz,
-            held_out=others if simplex == "choose" else None,
-            generator=torch.Generator().manual_seed(seed),
-            progress=True,
-        )
+        how = {"simplex": simplex, "interval": interval, "lipschitz": lipschitz, "progress": True}
+        how |= {"sigma": sigma, "samples": samples, "alpha": alpha, "selection_samples": drawn}
+        generator, held_out = torch.Generator().manual_seed(seed), others if simplex == "choose" else None
+        return certify(base.network, x, held_out=held_out, generator=generator, **how)
 
     votes, soft = run("argmax", "auto", math.inf), run(base.soft, "auto", base.lipschitz)
     bernstein = run(base.soft, "empirical_bernstein", base.lipschitz)

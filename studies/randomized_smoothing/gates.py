@@ -178,19 +178,10 @@ def certify_misses(
     alpha: float, trials: int, rng: np.random.Generator, *, simplex: SimplexMap | str, interval: str
 ) -> int:
     """Inputs at a known distance from the boundary of `plane`: a larger radius, or the wrong label."""
-    distance = 0.25
-    found = certify(
-        plane,
-        torch.full((trials, 1), distance, dtype=torch.float64),
-        sigma=0.5,
-        samples=100,
-        selection_samples=10,
-        alpha=alpha,
-        interval=interval,
-        simplex=simplex,
-        batch_size=1 << 18,
-        generator=torch.Generator().manual_seed(int(rng.integers(1 << 31))),
-    )
+    distance, generator = 0.25, torch.Generator().manual_seed(int(rng.integers(1 << 31)))
+    how = {"alpha": alpha, "interval": interval, "simplex": simplex, "generator": generator}
+    how |= {"sigma": 0.5, "samples": 100, "selection_samples": 10, "batch_size": 1 << 18}
+    found = certify(plane, torch.full((trials, 1), distance, dtype=torch.float64), **how)
     return int(((found.radius > distance) | (found.label == 1)).sum())
 
 

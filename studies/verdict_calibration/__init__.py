@@ -105,16 +105,8 @@ def of_laws(config: Config) -> list[dict[str, Any]]:
                 ):
                     shares = []
                     for residual in (1.0,) if kind == "residuals" else (1.0, 0.1):
-                        drawn = differences(
-                            _trials(config, samples),
-                            seeds,
-                            samples,
-                            of_seeds=effects[0],
-                            of_samples=effects[1],
-                            residual=residual,
-                            laws=laws,
-                            seed=config.seed,
-                        )
+                        how = dict(zip(("of_seeds", "of_samples"), effects), residual=residual, laws=laws)
+                        drawn = differences(_trials(config, samples), seeds, samples, seed=config.seed, **how)
                         shares.append(sum(winners(drawn, rule)))
                     rows.append({"law": law, "of": kind, "seeds": seeds, "samples": samples, "false": max(shares)})
     return rows
