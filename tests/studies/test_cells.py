@@ -57,6 +57,12 @@ def test_records_are_made_once(tmp_path):
     assert cell_name("a:b/c", {}) == f"a-b-c_{fingerprint({})}"
 
 
+def test_a_failure_is_returned_and_made_again(tmp_path):
+    made = iter(({"failed": "no"}, {"ok": 1}))
+    found = [kept(tmp_path, "cell", {}, lambda: next(made), unless=lambda record: "failed" in record) for _ in range(3)]
+    assert ["failed" in one for one in found] == [True, False, False] and found[1] == found[2]
+
+
 def test_arrays_are_made_once(tmp_path):
     made = []
 
