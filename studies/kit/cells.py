@@ -165,11 +165,9 @@ def _code_of(module: str) -> str:
     """SHA-256 of the syntax trees of a module, or of all modules of a package; that of nothing for an absent one."""
     digest, spec = hashlib.sha256(), importlib.util.find_spec(module)
     if spec is not None and spec.origin is not None:
-        files = [Path(spec.origin)]
-        if spec.submodule_search_locations:
-            files = sorted(path for root in spec.submodule_search_locations for path in Path(root).rglob("*.py"))
-        for path in files:
-            digest.update(f"{path.relative_to(files[0].parent)}\n{_syntax(path.read_bytes())}\n".encode())
+        origin = Path(spec.origin)
+        for path in sorted(origin.parent.rglob("*.py")) if origin.stem == "__init__" else [origin]:
+            digest.update(f"{path.relative_to(origin.parent)}\n{_syntax(path.read_bytes())}\n".encode())
     return digest.hexdigest()
 
 
