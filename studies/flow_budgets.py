@@ -27,67 +27,43 @@ from sciops.pde.evolution import navier_stokes as ns
 from sciops.pde.evolution import wave
 from sciops.plotting import draw_field, draw_spectra, figure, series
 from sciops.random_fields import gaussian_random_field
-from sciops.runs import RunFolder
 from sciops.spectral import power_spectrum
+from studies.kit.study import finished, opened, picked
 from studies.kit.tables import print_table
 
 
 @dataclass(frozen=True)
 class Config:
-    points: int = 96
-    """points per axis of the flow"""
-    samples: int = 2
-    """initial fields of Li et al.'s law"""
-    viscosity: float = 1e-4
-    """ν on the unit box"""
-    drag: float = 0.05
-    """α of the linear drag"""
-    duration: float = 8.0
-    """time of the forced run"""
-    records: int = 161
-    """equal times at which fields are kept; rates are differences between them"""
-    dt: float = 1 / 80
-    """largest step of the flow"""
-    inviscid_duration: float = 6.0
-    """time of the run without viscosity, drag and forcing"""
-    closure: float = 1e-6
-    """most that a budget may leave open, of the largest rate"""
-    drift: float = 1e-8
-    """most that the inviscid E and Z may change, relatively"""
+    points: int = 96  # points per axis of the flow
+    samples: int = 2  # initial fields of Li et al.'s law
+    viscosity: float = 1e-4  # ν on the unit box
+    drag: float = 0.05  # α of the linear drag
+    duration: float = 8.0  # time of the forced run
+    records: int = 161  # equal times at which fields are kept; rates are differences between them
+    dt: float = 1 / 80  # largest step of the flow
+    inviscid_duration: float = 6.0  # time of the run without viscosity, drag and forcing
+    closure: float = 1e-6  # most that a budget may leave open, of the largest rate
+    drift: float = 1e-8  # most that the inviscid E and Z may change, relatively
     round_off: float = 1e-11
     """most that the instantaneous budgets, the wave's energy and its standing waves may be off, relatively"""
-    seed: int = 0
-    """of the initial fields"""
-    output: Path = Path("runs/flow_budgets")
-    """folder for results.json and the figures"""
+    seed: int = 0  # of the initial fields
+    output: Path = Path("runs/flow_budgets")  # folder for results.json and the figures
 
 
-PRESETS = {
-    "quick": Config(),
-    "full": Config(points=256, viscosity=1e-5, duration=20.0, records=401, dt=1 / 256),
-}
+PRESETS = {"quick": Config(), "full": Config(points=256, viscosity=1e-5, duration=20.0, records=401, dt=1 / 256)}
 
 
 def run(config: Config) -> dict[str, Any]:
     """Measures, prints, writes results.json and figures/; returns the results. RuntimeError where a budget is open."""
     if config.records < 6:
         raise ValueError(f"--records {config.records}: expected at least 6, for differences of fourth order")
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed], methods=["etdrk"])
+    folder = opened(config, seeds=[config.seed], methods=["etdrk"])
     grid = Grid((config.points,) * 2, centering="periodic")
     # no mode beyond those that the 2/3 rule keeps: what the truncated equation conserves is then E and Z themselves
     modes = min(64, 2 * ((config.points - 1) // 3))
     w0 = gaussian_random_field(grid, config.samples, tau=7.0, alpha=2.5, seed=config.seed, modes=modes)
-    forced = ns.solve(
-        w0,
-        grid,
-        times=np.linspace(0.0, config.duration, config.records),
-        viscosity=config.viscosity,
-        drag=config.drag,
-        forcing=ns.li2020_forcing,
-        dt=config.dt,
-        estimate=True,
-    )
+    times, law = np.linspace(0.0, config.duration, config.records), picked(config, "viscosity drag dt")
+    forced = ns.solve(w0, grid, times=times, forcing=ns.li2020_forcing, estimate=True, **law)
     budgets = budgets_over_time(forced.u, forced.times, grid, config)
     results = {
         "budgets": {name: {k: v for k, v in one.items() if k != "lines"} for name, one in budgets.items()},
@@ -96,14 +72,9 @@ def run(config: Config) -> dict[str, Any]:
         "wave": _waves(config),
     }
     results["checks"] = _checks(results, config)
-    folder.write_results(results)
-    _draw(forced, budgets, grid, folder)
-    _print(results)
-    print(f"\nresults.json and figures/ in {folder.path}")
-    failed = [row["what"] for row in results["checks"] if not row["met"]]
-    if failed:
-        raise RuntimeError(f"not within tolerance: {'; '.join(failed)}")
-    return results
+    failed = "; ".join(row["what"] for row in results["checks"] if not row["met"])
+    wrong = failed and f"not within tolerance: {failed}"
+    return finished(folder, results, lambda _, figures: _draw(forced, budgets, grid, figures), _print, wrong=wrong)
 
 
 def budgets_over_time(w: np.ndarray, times: np.ndarray, grid: Grid, config: Config) -> dict[str, dict[str, Any]]:
@@ -124,11 +95,7 @@ def budgets_over_time(w: np.ndarray, times: np.ndarray, grid: Grid, config: Conf
     )
     nu, alpha, found = config.viscosity, config.drag, {}
     for name, value, weight, lost in (("energy", e, psi, z), ("enstrophy", z, w, p)):
-        terms = {
-            "viscosity": -2 * nu * lost,
-            "drag": -2 * alpha * value,
-            "forcing": (weight * f).mean((2, 3)),
-        }
+        terms = {"viscosity": -2 * nu * lost, "drag": -2 * alpha * value, "forcing": (weight * f).mean((2, 3))}
         right = sum(terms.values())
         measured = fourth_order_rate(value, times[1] - times[0])
         inner = slice(2, -2)
@@ -204,24 +171,18 @@ def _print(results: dict[str, Any]) -> None:
     print_table(results["checks"], met, "=what; value:.1e; at most=most:.0e", title="")
 
 
-def _draw(forced: Any, budgets: dict[str, dict[str, Any]], grid: Grid, folder: RunFolder) -> None:
-    with figure(folder.figures / "budgets.png", 1, 2, width=3.8, height=3.0) as (_, axes):
+def _draw(forced: Any, budgets: dict[str, dict[str, Any]], grid: Grid, folder: Path) -> None:
+    with figure(folder / "budgets.png", 1, 2, width=3.8, height=3.0) as (_, axes):
         for axis, (name, one) in zip(axes[0], budgets.items()):
             lines = one["lines"]
             for label, style in zip(("viscosity", "drag", "forcing", "sum"), series()):
                 axis.plot(forced.times, lines[label], label=label, **style | {"marker": None})
             every = max(1, len(lines["measured"]) // 20)
-            axis.plot(
-                forced.times[2:-2:every],
-                lines["measured"][::every],
-                "o",
-                color="black",
-                fillstyle="none",
-                label="measured",
-            )
+            hollow = {"color": "black", "fillstyle": "none", "label": "measured"}
+            axis.plot(forced.times[2:-2:every], lines["measured"][::every], "o", **hollow)
             axis.set(xlabel="time", ylabel=f"rate of {name}", title=f"{name}: left open {one['closure']:.1e}")
             axis.legend()
-    with figure(folder.figures / "flow.png", 1, 3, width=3.4, height=2.9) as (fig, axes):
+    with figure(folder / "flow.png", 1, 3, width=3.4, height=2.9) as (fig, axes):
         first, last, spectrum = axes[0]
         draw_field(fig, first, forced.u[0, 0], grid, title="w, t = 0", signed=True)
         draw_field(fig, last, forced.u[0, -1], grid, title=f"w, t = {forced.times[-1]:g}", signed=True)

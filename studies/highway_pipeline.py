@@ -31,9 +31,9 @@ from sciops.files.writable import writable_folder
 from sciops.grids import Grid
 from sciops.models import build_model
 from sciops.plotting import figure, series
-from sciops.runs import RunFolder
 from sciops.training.gradients import highway_stack
 from sciops.training.gradients.stacks import Layer, LayerByLayer, layers_of, layers_of_block
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 from studies.kit.timing import interleaved, print_targets, require_equal, target
 
@@ -42,26 +42,18 @@ from studies.kit.timing import interleaved, print_targets, require_equal, target
 class Config:
     stacks: tuple[str, ...] = ("mlp", "fno")
     """kinds of layers: "mlp", pre-norm MLPs, and "fno", the two layers of the spine's blocks by turns"""
-    layers: int = 32
-    """over all processes"""
-    width: int = 24
-    """channels of the FNO"""
+    layers: int = 32  # over all processes
+    width: int = 24  # channels of the FNO
     modes: int = 8
-    points: int = 48
-    """per axis of the FNO's grid"""
+    points: int = 48  # per axis of the FNO's grid
     batch_size: int = 4
-    dense_width: int = 256
-    """units of the MLPs' states, half of those inside"""
-    rows: int = 256
-    """states in a batch of the MLPs"""
-    iterations: tuple[int, ...] = (0, 1, 2, 3, 4)
-    """k of the arms"""
-    rounds: int = 9
-    """times that each arm is timed"""
+    dense_width: int = 256  # units of the MLPs' states, half of those inside
+    rows: int = 256  # states in a batch of the MLPs
+    iterations: tuple[int, ...] = (0, 1, 2, 3, 4)  # k of the arms
+    rounds: int = 9  # times that each arm is timed
     processes: int = 2
     seed: int = 0
-    output: Path = Path("runs/highway_pipeline")
-    """folder for results.json and the figure"""
+    output: Path = Path("runs/highway_pipeline")  # folder for results.json and the figure
 
 
 PRESETS = {
@@ -246,16 +238,17 @@ def _check(config: Config, processes: int) -> None:
 
 
 def _report(results: dict[str, Any], config: Config) -> None:
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed], methods=["highway", "fno"])
+    folder = opened(config, seeds=[config.seed], methods=["highway", "fno"])
     results["targets"] = [
         target(f"{kind}: backward pass of the pipeline / of k = {row['k']}", row["speed"], least=1.0)
         for kind, found in results["stacks"].items()
         for row in found["rows"]
         if row["k"] in (0, 1, 2)
     ]
-    folder.write_results(results)
-    _draw(results, folder.figures / "highway_pipeline.png")
+    finished(folder, results, _draw, lambda results: _print(results, config), picture="highway_pipeline.png")
+
+
+def _print(results: dict[str, Any], config: Config) -> None:
     print(f"{results['layers']} layers on {config.processes} processes, backward pass; milliseconds, and times as fast")
     print(f"as backpropagation in turns (quartiles); gradients are those of one process to {results['equal_to']:.1e}")
     for kind, found in results["stacks"].items():
@@ -268,7 +261,6 @@ def _report(results: dict[str, Any], config: Config) -> None:
         )
         print(f"of a layer's backward pass alone: Jᵀ {costs['state']:.2f}, parameters {costs['parameters']:.2f}")
     print_targets(results["targets"])
-    print(f"\nresults.json and figures/highway_pipeline.png in {folder.path}")
 
 
 def _draw(results: dict[str, Any], path: Path) -> None:

@@ -34,10 +34,10 @@ from sciops.pde.evolution import (
 )
 from sciops.plotting import series
 from sciops.random_fields import gaussian_random_field
-from sciops.runs import RunFolder
 from studies.kit.choices import require_known
 from studies.kit.figures import panels, ticks
-from studies.kit.tables import print_table
+from studies.kit.study import finished, opened
+from studies.kit.tables import grouped, print_table
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,10 @@ class Config:
         "navier_stokes",
     )
     """which of the equations of this study"""
-    halvings: int = 3
-    """how often the first step of an equation is halved"""
-    refinement: int = 4
-    """the reference takes steps this much smaller than the smallest"""
-    tolerance: float = 0.1
-    """by how much a slope may differ from the order"""
-    output: Path = Path("runs/integrator_orders")
-    """folder for results.json and the figure"""
+    halvings: int = 3  # how often the first step of an equation is halved
+    refinement: int = 4  # the reference takes steps this much smaller than the smallest
+    tolerance: float = 0.1  # by how much a slope may differ from the order
+    output: Path = Path("runs/integrator_orders")  # folder for results.json and the figure
 
 
 PRESETS = {"quick": Config(), "full": Config(halvings=5)}
@@ -68,7 +64,7 @@ _CLEAR = 20.0  # times the noise: an error this large tells its order to 1/20
 
 
 @dataclass(frozen=True)
-class Case:
+class Problem:
     """One smooth problem: solve(dt=…, order=…) → Trajectory, and a first step small enough for every order."""
 
     solve: Callable[..., Any]
@@ -76,7 +72,7 @@ class Case:
     about: str
 
 
-def cases() -> dict[str, Case]:
+def cases() -> dict[str, Problem]:
     """The problems by equation."""
     circle = Grid((64,), 2 * np.pi, "periodic")
     x = circle.coordinates()[0]
@@ -90,36 +86,21 @@ def cases() -> dict[str, Case]:
     torus = Grid((32, 32), 2 * np.pi, "periodic")
     vorticity = 3 * gaussian_random_field(torus, 1, tau=3.0, alpha=4.0, seed=0, modes=12, normalize=True)[0]
 
-    def case(module: Any, u0: np.ndarray, grid: Grid, end: float, first: float, about: str, **parameters: Any) -> Case:
-        return Case(lambda **how: module.solve(u0, grid, times=[end], **parameters, **how), first, about)
+    def case(
+        module: Any, u0: np.ndarray, grid: Grid, end: float, first: float, about: str, **parameters: Any
+    ) -> Problem:
+        return Problem(lambda **how: module.solve(u0, grid, times=[end], **parameters, **how), first, about)
 
+    grown, reacting = {"diffusivity": 0.1, "rate": 2.0}, {"feed": 0.03, "kill": 0.062, "diffusivity": (2e-4, 1e-4)}
+    hill, spots = 0.3 + 0.2 * np.cos(x), np.stack([1 - 0.5 * bump, 0.5 * bump])
     return {
         "burgers": case(burgers, wave, circle, 1.0, 1 / 50, "ν = 0.1, 64 points, t = 1", viscosity=0.1),
         "kdv": case(
             kdv, wave, circle, 1.0, 1 / 200, "c = 1, d = 0.05, 64 points, t = 1", convection=1.0, dispersion=0.05
         ),
         "kuramoto_sivashinsky": case(kuramoto_sivashinsky, long_wave, line, 4.0, 1 / 20, "length 32, 32 points, t = 4"),
-        "fisher_kpp": case(
-            fisher_kpp,
-            0.3 + 0.2 * np.cos(x),
-            circle,
-            2.0,
-            1 / 10,
-            "ν = 0.1, ρ = 2, 64 points, t = 2",
-            diffusivity=0.1,
-            rate=2.0,
-        ),
-        "gray_scott": case(
-            gray_scott,
-            np.stack([1 - 0.5 * bump, 0.5 * bump]),
-            plane,
-            20.0,
-            1.0,
-            "spots, 24² points, t = 20",
-            feed=0.03,
-            kill=0.062,
-            diffusivity=(2e-4, 1e-4),
-        ),
+        "fisher_kpp": case(fisher_kpp, hill, circle, 2.0, 1 / 10, "ν = 0.1, ρ = 2, 64 points, t = 2", **grown),
+        "gray_scott": case(gray_scott, spots, plane, 20.0, 1.0, "spots, 24² points, t = 20", **reacting),
         "navier_stokes": case(
             navier_stokes, vorticity, torus, 1.0, 1 / 80, "ν = 0.02, 32² points, t = 1", viscosity=0.02
         ),
@@ -137,26 +118,19 @@ def run(config: Config) -> dict[str, Any]:
         raise ValueError(
             f"--halvings {config.halvings} --refinement {config.refinement}: expected at least 1 and at least 2"
         )
-    folder = RunFolder(config.output)
-    folder.describe(config, methods=["etdrk"])
+    folder = opened(config, methods=["etdrk"])
     orders = [row for name in config.equations for row in measure(name, known[name], config)]
     results = {"orders": orders, "exact": exact_checks(), "tolerance": config.tolerance}
-    folder.write_results(results)
-    _draw(results, folder.figures / "integrator_orders.png")
-    _print(results)
-    print(f"\nresults.json and figures/integrator_orders.png in {folder.path}")
     off = [
         f"{row['equation']} of order {row['order']} has slope {row['slope']:.2f}"
         for row in orders
         if not abs(row["slope"] - row["order"]) <= config.tolerance
     ]
     off += [f"{row['what']}: {row['error']:.1e} > {row['most']:.0e}" for row in results["exact"] if not row["met"]]
-    if off:
-        raise RuntimeError("; ".join(off))
-    return results
+    return finished(folder, results, _draw, _print, picture="integrator_orders.png", wrong="; ".join(off))
 
 
-def measure(name: str, case: Case, config: Config) -> list[dict[str, Any]]:
+def measure(name: str, case: Problem, config: Config) -> list[dict[str, Any]]:
     """One row an order: steps, relative errors against the reference, slope at the smallest steps above the noise."""
     steps = [case.first_step / 2**i for i in range(config.halvings + 1)]
     reference = case.solve(dt=steps[-1] / config.refinement, order=4).u
@@ -229,10 +203,9 @@ def _print(results: dict[str, Any]) -> None:
 
 
 def _draw(results: dict[str, Any], path: Path) -> None:
-    names = list(dict.fromkeys(row["equation"] for row in results["orders"]))
-    with panels(path, len(names), 3, width=2.9, height=2.6) as axes:
-        for axis, name in zip(axes, names):
-            rows = [row for row in results["orders"] if row["equation"] == name]
+    equations = grouped(results["orders"], "equation")
+    with panels(path, len(equations), 3, width=2.9, height=2.6) as axes:
+        for axis, (name, rows) in zip(axes, equations.items()):
             for row, style in zip(rows, series()):
                 steps, errors = np.array(row["steps"]), np.array(row["errors"])
                 label = f"order {row['order']}: {row['slope']:.2f}"

@@ -8,7 +8,7 @@ The text is cut in three, byte pairs are trained on the first part, every model 
 token depends on the tokenizer; bits per byte of the test text do not, so that runs with other vocabularies (or
 ``--kind characters``, where no character is rare) can be compared. Models have equal numbers of parameters by the
 hidden widths of their blocks. Each lies with its tokenizer in the run's folder, for `load_model` and `load_tokenizer`;
-the same command goes on where it stopped.
+the same command resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -23,56 +23,39 @@ import torch
 
 from sciops.evaluation import spread
 from sciops.models import LanguageModel, generate, load_model, save_model
-from sciops.plotting import figure, series
+from sciops.plotting import series
 from sciops.runs import RunFolder
 from studies.kit.cells import cell_name, kept
+from studies.kit.figures import panels
 from studies.kit.mixer_arms import ARMS, Arm, chosen_arms, matched_ratio, parameters_of
-from studies.kit.tables import print_table
+from studies.kit.study import finished, opened
+from studies.kit.tables import grouped, print_table
 from studies.kit.text_training import TextData, text_data, train_language
 
 
 @dataclass(frozen=True)
 class Config:
-    arms: tuple[str, ...] = ("attention", "ChaCAL", "polynomial + local")
-    """mixers, by their names in studies.mixer_zoo"""
+    arms: tuple[str, ...] = ("attention", "ChaCAL", "polynomial + local")  # mixers, by their names in studies.mixer_zoo
     corpus: str = "auto"
     """a name in sciops.datasets.text.CORPORA, a text file or a folder of them; auto: the first corpus that is there"""
-    kind: Literal["bpe", "characters"] = "bpe"
-    """tokens: byte pairs, which need the extra text, or characters"""
-    vocabulary: int = 1024
-    """most tokens"""
-    width: int = 96
-    """channels inside"""
-    depth: int = 2
-    """blocks"""
-    local: int = 4
-    """taps of the short causal convolution of every block; 0 leaves it out"""
-    dropout: float = 0.0
-    """share of the entries of every branch that training drops"""
-    context: int = 128
-    """tokens of a window"""
-    steps: int = 300
-    """steps of each training"""
-    batch: int = 8
-    """windows a step"""
-    rate: float = 3e-3
-    """largest learning rate"""
-    seeds: int = 1
-    """trainings of each arm; the first one is saved"""
-    scored: int = 20_000
-    """tokens of the test text that are scored"""
-    text_prompt: str = ""
-    """what samples go on with; none: the beginning of the test text"""
-    sampled: int = 60
-    """tokens of a sample"""
-    temperature: float = 0.8
-    """of the samples"""
-    top_p: float = 0.95
-    """of the samples"""
-    device: str = "auto"
-    """a CUDA device where there is one"""
-    output: Path = Path("runs/language_model")
-    """folder for models, results.json and the figure"""
+    kind: Literal["bpe", "characters"] = "bpe"  # tokens: byte pairs, which need the extra text, or characters
+    vocabulary: int = 1024  # most tokens
+    width: int = 96  # channels inside
+    depth: int = 2  # blocks
+    local: int = 4  # taps of the short causal convolution of every block; 0 leaves it out
+    dropout: float = 0.0  # share of the entries of every branch that training drops
+    context: int = 128  # tokens of a window
+    steps: int = 300  # steps of each training
+    batch: int = 8  # windows a step
+    rate: float = 3e-3  # largest learning rate
+    seeds: int = 1  # trainings of each arm; the first one is saved
+    scored: int = 20_000  # tokens of the test text that are scored
+    text_prompt: str = ""  # text that the samples continue; none: the beginning of the test text
+    sampled: int = 60  # tokens of a sample
+    temperature: float = 0.8  # of the samples
+    top_p: float = 0.95  # of the samples
+    device: str = "auto"  # a CUDA device where there is one
+    output: Path = Path("runs/language_model")  # folder for models, results.json and the figure
 
 
 PRESETS = {
@@ -102,8 +85,7 @@ def run(config: Config) -> dict[str, Any]:
     where a model is no better than the frequencies of tokens.
     """
     arms = chosen_arms(config.arms)
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=range(config.seeds))
+    folder = opened(config, seeds=range(config.seeds))
     data = text_data(config.corpus, kind=config.kind, size=config.vocabulary, folder=folder.path)
     print(
         f"{data.name}: {len(data.train):,} tokens to train on, {len(data.validation):,} to validate, "
@@ -113,14 +95,9 @@ def run(config: Config) -> dict[str, Any]:
     prompt = config.text_prompt or data.tokenizer.decode(data.test[:12])
     samples = {r["arm"]: sample(folder.path / r["model"], data, prompt, config) for r in runs if r["seed"] == 0}
     results = {"corpus": data.name, "rows": summary(runs), "runs": runs, "prompt": prompt, "samples": samples}
-    folder.write_results(results)
-    _draw(runs, folder.figures / "language_model.png")
-    _print(results)
-    print(f"\nmodels, results.json and figures/language_model.png in {folder.path}")
     worse = [r["arm"] for r in runs if not r["perplexity"] < r["unigram_perplexity"]]
-    if worse:
-        raise RuntimeError(f"no better than the frequencies of tokens: {', '.join(dict.fromkeys(worse))}")
-    return results
+    wrong = f"no better than the frequencies of tokens: {', '.join(dict.fromkeys(worse))}" if worse else ""
+    return finished(folder, results, _draw, _print, picture="language_model.png", wrong=wrong)
 
 
 def trained(name: str, arm: Arm, seed: int, data: TextData, config: Config, folder: RunFolder) -> dict[str, Any]:
@@ -156,26 +133,19 @@ def model_options(arm: Arm, config: Config, symbols: int) -> dict[str, Any]:
 
 
 def sample(where: Path, data: TextData, prompt: str, config: Config) -> str:
-    """What the saved model of the first seed goes on with."""
+    """The text with which the saved model of the first seed continues the prompt."""
     model = load_model(where)
     tokens = [data.tokenizer.encode(prompt).tolist() or [data.tokenizer.end]]
-    found = generate(
-        model,
-        tokens,
-        tokens=config.sampled,
-        temperature=config.temperature,
-        top_p=config.top_p if config.temperature else None,
-        stop=data.tokenizer.end,
-        generator=torch.Generator().manual_seed(0),
-    )
+    how = {"temperature": config.temperature, "top_p": config.top_p if config.temperature else None}
+    how |= {"stop": data.tokenizer.end, "generator": torch.Generator().manual_seed(0)}
+    found = generate(model, tokens, tokens=config.sampled, **how)
     return data.tokenizer.decode(found.tokens[0, : int(found.lengths[0])])
 
 
 def summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """One row an arm: means over its seeds, and the standard deviation of the bits per byte."""
     rows = []
-    for arm in dict.fromkeys(r["arm"] for r in runs):
-        mine = [r for r in runs if r["arm"] == arm]
+    for arm, mine in grouped(runs, "arm").items():
         keys = ("perplexity", "character_perplexity", "bits_per_byte", "unigram_perplexity", "parameters", "seconds")
         row = {key: float(np.mean([r[key] for r in mine])) for key in keys}
         deviation = spread(r["bits_per_byte"] for r in mine).deviation
@@ -184,10 +154,8 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _print(results: Mapping[str, Any]) -> None:
-    scores = {
-        row["arm"]: spread(r["bits_per_byte"] for r in results["runs"] if r["arm"] == row["arm"])
-        for row in results["rows"]
-    }
+    runs = grouped(results["runs"], "arm")
+    scores = {arm: spread(r["bits_per_byte"] for r in own) for arm, own in runs.items()}
     print_table(
         [*results["rows"], {"arm": "token frequencies", "perplexity": results["rows"][0]["unigram_perplexity"]}],
         "=arm; perplexity:.2f; a character=character_perplexity:.3f",
@@ -200,16 +168,13 @@ def _print(results: Mapping[str, Any]) -> None:
         print(f"  {arm}: {text!r}")
 
 
-def _draw(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
+def _draw(results: Mapping[str, Any], path: Path) -> None:
     """Bits per byte against the time of training, a point a training."""
-    with figure(path, width=3.6) as (_, axes):
-        axis = axes[0, 0]
-        for style, arm in zip(series(), dict.fromkeys(r["arm"] for r in runs)):
-            bits = [r["bits_per_byte"] for r in runs if r["arm"] == arm]
-            seconds = [r["seconds"] for r in runs if r["arm"] == arm]
+    with panels(path, 1, 1, width=3.6) as (axis,):
+        for (arm, runs), style in zip(grouped(results["runs"], "arm").items(), series()):
+            seconds, bits = ([r[key] for r in runs] for key in ("seconds", "bits_per_byte"))
             axis.plot(seconds, bits, label=arm, **(style | {"linestyle": ""}))
-        axis.set_xlabel("training time, s")
-        axis.set_ylabel("bits per byte of the test text")
+        axis.set(xlabel="training time, s", ylabel="bits per byte of the test text")
         axis.legend()
 
 

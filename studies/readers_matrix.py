@@ -22,25 +22,20 @@ from typing import Any
 import numpy as np
 
 from sciops.commands.command_line import command
-from sciops.plotting import figure
-from sciops.runs import RunFolder
 from studies.kit.choices import require_known
+from studies.kit.figures import panels
+from studies.kit.study import opened
 
 VERBS = ("info", "validate", "open", "train", "to native", "round trip")
 
 
 @dataclass(frozen=True)
 class Config:
-    layouts: tuple[str, ...] = ()
-    """of `sciops.datasets.formats.samples.SAMPLES`; default all"""
-    epochs: int = 1
-    """of the fno"""
-    width: int = 8
-    """channels of the fno"""
-    seed: int = 0
-    """of the files and of the model"""
-    output: Path = Path("runs/readers_matrix")
-    """folder for results.json and the figure"""
+    layouts: tuple[str, ...] = ()  # of `sciops.datasets.formats.samples.SAMPLES`; default all
+    epochs: int = 1  # of the fno
+    width: int = 8  # channels of the fno
+    seed: int = 0  # of the files and of the model
+    output: Path = Path("runs/readers_matrix")  # folder for results.json and the figure
 
 
 PRESETS = {"quick": Config(), "full": Config(epochs=20, width=32)}
@@ -59,8 +54,7 @@ def run(config: Config) -> dict[str, Any]:
 
     layouts = config.layouts or tuple(SAMPLES)
     require_known("--layouts", layouts, SAMPLES)
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    folder = opened(config, seeds=[config.seed])
     table: dict[str, dict[str, Any]] = {}
     print(f"{'layout':>28} " + " ".join(f"{verb:>10}" for verb in VERBS) + "   train loss, what it is")
     for layout in layouts:
@@ -158,14 +152,8 @@ def _train(path: Path, row: dict[str, Any], config: Config) -> None:
     first = data.train.batch([0])
     torch.manual_seed(config.seed)
     modes = tuple(min(6, max(1, n // 2)) for n in data.train.grid.shape)
-    model = build_model(
-        "fno",
-        in_channels=first["x"].shape[1],
-        out_channels=first["y"].shape[1],
-        width=config.width,
-        depth=2,
-        modes=modes,
-    )
+    channels = {"in_channels": first["x"].shape[1], "out_channels": first["y"].shape[1]}
+    model = build_model("fno", width=config.width, depth=2, modes=modes, **channels)
     run = fit(model, data, TrainConfig(epochs=config.epochs, batch_size=4, seed=config.seed, progress=False))
     loss = run.history[-1]["loss"]
     if not np.isfinite(loss) or len(run.history) != config.epochs:
@@ -244,8 +232,7 @@ def _print_row(layout: str, row: dict[str, Any]) -> None:
 
 
 def _draw(table: dict[str, dict[str, Any]], path: Path) -> None:
-    with figure(path, width=7.0, height=0.7 + 0.23 * len(table)) as (_, axes):
-        axis = axes[0, 0]
+    with panels(path, 1, 1, width=7.0, height=0.7 + 0.23 * len(table)) as (axis,):
         good = np.array([[row[verb] == "ok" for verb in VERBS] for row in table.values()])
         colours = np.where(good[..., None], (0.337, 0.706, 0.914), (0.835, 0.369, 0.0))
         axis.imshow(colours, aspect="auto")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
 import os
 import shutil
 import signal
@@ -26,37 +25,31 @@ from typing import Any
 
 from data_gen import darcy
 from sciops.datasets.native import content_hash
-from sciops.plotting import figure, series
-from sciops.runs import RunFolder
+from sciops.plotting import series
+from studies.kit.choices import require_installed
+from studies.kit.figures import panels
+from studies.kit.study import finished, opened, picked
 
 SERIAL, KILLED, ZARR = "one process", "cluster, a worker killed", "cluster into Zarr"
 
 
 @dataclass(frozen=True)
 class Config:
-    samples: int = 384
-    """how many"""
-    resolution: int = 64
-    """nodes per axis"""
-    modes: int = 192
-    """cosine modes of the coefficient's field per axis"""
-    chunk: int = 8
-    """samples per part: what one task makes"""
-    workers: int = 2
-    """processes of the cluster, one thread each"""
-    seed: int = 0
-    """of the fields"""
-    keep: bool = False
-    """keep the three files"""
-    output: Path = Path("runs/scale_out")
-    """folder for results.json and the figure"""
+    samples: int = 384  # how many
+    resolution: int = 64  # nodes per axis
+    modes: int = 192  # cosine modes of the coefficient's field per axis
+    chunk: int = 8  # samples per part: what one task makes
+    workers: int = 2  # processes of the cluster, one thread each
+    seed: int = 0  # of the fields
+    keep: bool = False  # keep the three files
+    output: Path = Path("runs/scale_out")  # folder for results.json and the figure
 
 
 PRESETS = {"quick": Config(), "full10k": Config(samples=10_000, chunk=50)}
 
 
 @dataclass
-class Arm:
+class Generation:
     """One generation: seconds it took, and (seconds, samples finished) while it ran."""
 
     seconds: float = 0.0
@@ -71,21 +64,12 @@ def run(config: Config) -> dict[str, Any]:
     Raises RuntimeError when two of the files differ or no worker could be killed in time; ImportError without dask,
     cryptography or zarr.
     """
-    for module in ("distributed", "cryptography", "zarr"):
-        if importlib.util.find_spec(module) is None:
-            raise ImportError(f"the study needs {module}: pip install 'sciops[cluster]'")
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    require_installed(dict.fromkeys(("distributed", "cryptography", "zarr"), "'sciops[cluster]'"))
+    folder = opened(config, seeds=[config.seed])
     data = folder.path / "data"
     shutil.rmtree(data, ignore_errors=True)
-    base = darcy.DarcyConfig(
-        samples=config.samples,
-        resolutions=(config.resolution,),
-        modes=config.modes,
-        chunk=config.chunk,
-        seed=config.seed,
-        threads=1,
-    )
+    law = picked(config, "samples modes chunk seed")
+    base = darcy.DarcyConfig(resolutions=(config.resolution,), threads=1, **law)
     _warm(base)
     arms = {SERIAL: _watched(replace(base, output=data / "serial.h5"))}
     start = time.perf_counter()
@@ -99,10 +83,7 @@ def run(config: Config) -> dict[str, Any]:
             raise RuntimeError(f"worker {victim} was to be killed and is still there")
         arms[ZARR] = _watched(replace(there, output=data / "store.zarr"))
     results = _results(config, arms, cluster_start)
-    folder.write_results(results)
-    _draw(config, arms, folder.figures / "scale_out.png")
-    _print(results)
-    print(f"\nresults.json and figures/scale_out.png in {folder.path}")
+    finished(folder, results, lambda _, path: _draw(config, arms, path), _print, picture="scale_out.png")
     if len(set(results["hashes"].values())) > 1:
         raise RuntimeError(f"the files differ ({results['hashes']}): they are kept in {data}")
     if not config.keep:
@@ -134,12 +115,12 @@ def _warm_workers(cluster: Any, config: darcy.DarcyConfig) -> None:
         client.run(_warm, config)
 
 
-def _watched(config: darcy.DarcyConfig, kill: Callable[[], None] | None = None) -> Arm:
+def _watched(config: darcy.DarcyConfig, kill: Callable[[], None] | None = None) -> Generation:
     """Generates while another thread counts finished parts, and calls `kill` once when half of the samples are there.
 
     Raises RuntimeError when all samples were there before that.
     """
-    arm, over = Arm(), threading.Event()
+    arm, over = Generation(), threading.Event()
     parts = config.output.with_name(config.output.name + ".parts")
     began = time.perf_counter()
 
@@ -166,7 +147,7 @@ def _watched(config: darcy.DarcyConfig, kill: Callable[[], None] | None = None) 
     return arm
 
 
-def _results(config: Config, arms: dict[str, Arm], cluster_start: float) -> dict[str, Any]:
+def _results(config: Config, arms: dict[str, Generation], cluster_start: float) -> dict[str, Any]:
     rates = {name: config.samples / arm.seconds for name, arm in arms.items()}
     return {
         "samples": config.samples,
@@ -181,9 +162,8 @@ def _results(config: Config, arms: dict[str, Arm], cluster_start: float) -> dict
     }
 
 
-def _draw(config: Config, arms: dict[str, Arm], path: Path) -> None:
-    with figure(path, width=4.6, height=3.0) as (_, axes):
-        panel = axes[0][0]
+def _draw(config: Config, arms: dict[str, Generation], path: Path) -> None:
+    with panels(path, 1, 1, width=4.6, height=3.0) as (panel,):
         for (name, arm), style in zip(arms.items(), series()):
             seconds, done = zip((0.0, 0), *arm.finished)
             panel.plot(seconds, done, label=name, **{**style, "marker": None})

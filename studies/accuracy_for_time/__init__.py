@@ -9,7 +9,7 @@ then taken at 43² or 85² of them, so that what lies between is lost to everyon
 training on the same threads, the parameters are those of its best validation, and the test fields are looked at once.
 A solver needs no training: its row is what any network has to beat.
 
-Runs that are there already are not repeated; a study that was stopped goes on.
+Runs that are there already are not repeated; a study that was stopped resumes.
 """
 
 from __future__ import annotations
@@ -20,39 +20,28 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from sciops.runs import RunFolder
 from studies.accuracy_for_time.arms import ARMS
 from studies.accuracy_for_time.case import solved_alone, splits_of, trained_and_tested
 from studies.accuracy_for_time.report import draw, print_report, summary, targets
 from studies.kit.cells import data_digest, kept
 from studies.kit.choices import require_known
+from studies.kit.study import finished, opened, picked
 from studies.kit.timing import threads
 
 
 @dataclass(frozen=True)
 class Config:
-    sizes: tuple[int, ...] = (43,)
-    """nodes per axis that the operators see; each divides the finest grid"""
-    finest: int = 421
-    """nodes per axis on which the equation is solved"""
-    samples: tuple[int, int, int] = (300, 50, 100)
-    """training, validation and test fields"""
-    seconds: float = 6.0
-    """of training, each run"""
-    seeds: tuple[int, ...] = (0,)
-    """of the initial parameters and the order of the fields"""
-    arms: tuple[str, ...] = tuple(ARMS)
-    """which of `studies.accuracy_for_time.arms.ARMS`"""
-    validate_every: int = 4
-    """epochs between two validations, which the seconds do not count"""
-    threads: int = 2
-    """of torch and of the solver"""
-    device: str = "cpu"
-    """where the networks train; solves in float64 run there too"""
-    data_seed: int = 0
-    """of the coefficients"""
-    output: Path = Path("runs/accuracy_for_time")
-    """folder for the fields, a record a run, results.json and the figure"""
+    sizes: tuple[int, ...] = (43,)  # nodes per axis that the operators see; each divides the finest grid
+    finest: int = 421  # nodes per axis on which the equation is solved
+    samples: tuple[int, int, int] = (300, 50, 100)  # training, validation and test fields
+    seconds: float = 6.0  # of training, each run
+    seeds: tuple[int, ...] = (0,)  # of the initial parameters and the order of the fields
+    arms: tuple[str, ...] = tuple(ARMS)  # which of `studies.accuracy_for_time.arms.ARMS`
+    validate_every: int = 4  # epochs between two validations, which the seconds do not count
+    threads: int = 2  # of torch and of the solver
+    device: str = "cpu"  # where the networks train; solves in float64 run there too
+    data_seed: int = 0  # of the coefficients
+    output: Path = Path("runs/accuracy_for_time")  # folder for the fields, a record a run, results.json and the figure
 
 
 PRESETS = {
@@ -71,8 +60,7 @@ def run(config: Config) -> dict[str, Any]:
     for n in config.sizes:
         if n < 5 or (config.finest - 1) % (n - 1) or n % 2 == 0:
             raise ValueError(f"--sizes {n}: expected an odd number of nodes that nest in {config.finest}")
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.data_seed, *config.seeds])
+    folder = opened(config, seeds=[config.data_seed, *config.seeds])
     halves = {(n + 1) // 2 for n in config.sizes if any(ARMS[name].coarse_share for name in config.arms)}
     with threads(config.threads):
         fields = splits_of(config, tuple(sorted(halves | set(config.sizes))))
@@ -85,11 +73,7 @@ def run(config: Config) -> dict[str, Any]:
                 records[n].setdefault(name, []).append(_record(name, n, seed, fields, config))
     results: dict[str, Any] = {"solver": solver, "runs": records, "summary": summary(records, solver)}
     results["targets"] = targets(results["summary"], config)
-    folder.write_results(results)
-    draw(results["summary"], config, folder.figures / "accuracy_for_time.png")
-    print_report(results, config)
-    print(f"\nresults.json and figures/accuracy_for_time.png in {folder.path}")
-    return results
+    return finished(folder, results, draw, print_report, config, picture="accuracy_for_time.png")
 
 
 def _record(name: str, size: int, seed: int, fields: dict[int, Any], config: Config) -> dict[str, Any]:
@@ -102,10 +86,7 @@ def _record(name: str, size: int, seed: int, fields: dict[int, Any], config: Con
         "seed": seed,
         "data": data_digest(here.train, here.validation, here.test),
         "coarse": data_digest(fields[(size + 1) // 2].train) if arm.coarse_share else None,
-        "seconds": config.seconds,
-        "validate_every": config.validate_every,
-        "threads": config.threads,
-        "device": config.device,
+        **picked(config, "seconds validate_every threads device"),
     }
     make = lambda: trained_and_tested(arm, size, seed, fields, config)  # noqa: E731
     return kept(Path(config.output) / "records", f"{name}_{size}_{seed}", made_by, make)

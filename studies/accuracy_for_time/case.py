@@ -19,6 +19,7 @@ from sciops.symmetry import Symmetry
 from sciops.training import TrainConfig, evaluate, fit
 from studies.accuracy_for_time.arms import Arm
 from studies.kit.cells import kept_arrays
+from studies.kit.study import picked
 from studies.kit.timing import interleaved
 
 if TYPE_CHECKING:
@@ -82,21 +83,17 @@ def trained_and_tested(arm: Arm, size: int, seed: int, splits: dict[int, Splits]
     validation = model.solved(here.validation, progress=False) if isinstance(model, Corrector) else here.validation
     settings = TrainConfig(
         epochs=_ALWAYS,
-        seconds=config.seconds,
         batch_size=4,
-        learning_rate=arm.learning_rate,
-        weight_decay=arm.weight_decay,
-        gradient_weight=arm.gradient_weight,
         betas=(0.9, 0.98),
         warmup=0.1,
         augment="square",
         normalize=False,
         grid_order="sequential",
         grid_shares=(arm.coarse_share, 1 - arm.coarse_share) if arm.coarse_share else None,
-        validate_every=config.validate_every,
         seed=seed,
-        device=config.device,
         progress=False,
+        **picked(arm, "learning_rate weight_decay gradient_weight"),
+        **picked(config, "seconds validate_every device"),
     )
     run = fit(model, Splits(training if len(training) > 1 else training[0], validation, None), settings)
     best = run.model.eval()

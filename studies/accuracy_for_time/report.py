@@ -10,7 +10,7 @@ import numpy as np
 
 from sciops.plotting import MARKERS, PALETTE, figure
 from studies.accuracy_for_time.arms import ARMS, KINDS
-from studies.kit.figures import ticks
+from studies.kit.figures import round_ticks
 from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
 
@@ -89,7 +89,7 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
     print_targets(results["targets"])
 
 
-def draw(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Config, path: Path) -> None:
+def draw(results: Mapping[str, Any], config: Config, path: Path) -> None:
     """Error against time per sample, one panel a size: what a solver or an operator costs where it is used."""
     colours = {"solver": PALETTE[6], "network": PALETTE[0], "hybrid": PALETTE[2], "peer": PALETTE[1]}
     markers = dict(zip(colours, MARKERS))
@@ -99,8 +99,8 @@ def draw(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Config, path:
         "hybrid": "hybrid: given the equation",
         "peer": "peer",
     }
-    with figure(path, 1, len(rows_by_size), width=5.2, height=3.8) as (_, axes):
-        for axis, (n, rows) in zip(axes[0], rows_by_size.items()):
+    with figure(path, 1, len(results["summary"]), width=5.2, height=3.8) as (_, axes):
+        for axis, (n, rows) in zip(axes[0], results["summary"].items()):
             for kind, colour in colours.items():
                 mine = [row for row in rows if row["kind"] == kind]
                 if not mine:
@@ -110,24 +110,15 @@ def draw(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Config, path:
                     [row["error"] - row["low"], row["high"] - row["error"]] if row["seeds"] > 1 else [0, 0]
                     for row in mine
                 ]
-                axis.errorbar(
-                    times,
-                    errors,
-                    yerr=np.transpose(spread),
-                    fmt=markers[kind],
-                    color=colour,
-                    label=labels[kind],
-                    capsize=2,
-                )
+                style = {"fmt": markers[kind], "color": colour, "label": labels[kind], "capsize": 2}
+                axis.errorbar(times, errors, yerr=np.transpose(spread), **style)
             _name_points(axis, rows)
             native = next(row["error"] for row in rows if row["name"] == "native solve")
             axis.axhline(native, color=PALETTE[6], linewidth=0.8, linestyle=":")
-            axis.set(xscale="log", yscale="log")
-            axis.set_xlabel("time per sample, solves included (ms)")
-            axis.set_ylabel("mean relative $L^2$ error")
-            axis.set_title(f"{n}² nodes, {config.seconds:g} s of training")
+            axis.set(xscale="log", yscale="log", xlabel="time per sample, solves included (ms)")
+            axis.set(ylabel="mean relative $L^2$ error", title=f"{n}² nodes, {config.seconds:g} s of training")
             axis.margins(x=0.25, y=0.12)
-            _plain_ticks(axis)
+            round_ticks(axis.xaxis, *axis.get_xlim())
             axis.legend(loc="best")
 
 
@@ -137,8 +128,3 @@ def _name_points(axis: Any, rows: list[dict[str, Any]]) -> None:
         place = dict(xytext=(5, 2), ha="left") if i % 2 else dict(xytext=(-5, -8), ha="right")
         point = row["milliseconds"], row["error"]
         axis.annotate(row["name"], point, textcoords="offset points", fontsize=6, color="0.25", **place)
-
-
-def _plain_ticks(axis: Any) -> None:
-    low, high = axis.get_xlim()
-    ticks(axis.xaxis, [m * 10.0**e for e in range(-3, 6) for m in (1, 2, 5) if low <= m * 10.0**e <= high])

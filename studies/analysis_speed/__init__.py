@@ -15,33 +15,24 @@ from pathlib import Path
 from typing import Any
 
 from sciops.plotting import figure, series
-from sciops.runs import RunFolder
 from studies.analysis_speed import reading, spectra, start
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target, threads
 
 
 @dataclass(frozen=True)
 class Config:
-    points: int = 421
-    """per axis of the plane fields, those of the file too"""
-    batch: int = 64
-    """plane fields whose spectrum is taken"""
-    cube: int = 256
-    """points per axis of the fields in space"""
-    channels: int = 4
-    """fields in space"""
-    samples: int = 96
-    """of the file; a sample is two fields"""
-    read: int = 16
-    """samples of a batch that is read"""
-    rounds: int = 7
-    """in which every contestant takes its turn"""
-    threads: int = 2
-    """of torch"""
+    points: int = 421  # per axis of the plane fields, those of the file too
+    batch: int = 64  # plane fields whose spectrum is taken
+    cube: int = 256  # points per axis of the fields in space
+    channels: int = 4  # fields in space
+    samples: int = 96  # of the file; a sample is two fields
+    read: int = 16  # samples of a batch that is read
+    rounds: int = 7  # in which every contestant takes its turn
+    threads: int = 2  # of torch
     seed: int = 0
-    output: Path = Path("runs/analysis_speed")
-    """folder for results.json and the figure"""
+    output: Path = Path("runs/analysis_speed")  # folder for results.json and the figure
 
 
 PRESETS = {"quick": Config(), "full": Config(samples=384, rounds=21)}
@@ -52,8 +43,7 @@ def run(config: Config) -> dict[str, Any]:
 
     Raises RuntimeError where a spectrum, a batch or the modules of a fresh interpreter are not what they must be.
     """
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    folder = opened(config, seeds=[config.seed])
     plane, space = (config.points,) * 2, (config.cube,) * 3
     with threads(config.threads):
         equalities = spectra.equalities(config.seed)
@@ -71,11 +61,7 @@ def run(config: Config) -> dict[str, Any]:
         "start": start.measure(config.rounds),
     }
     results["targets"] = _targets(config, results)
-    folder.write_results(results)
-    _draw(config, results, folder.figures / "analysis_speed.png")
-    _print(config, results)
-    print(f"\nresults.json and figures/analysis_speed.png in {folder.path}")
-    return results
+    return finished(folder, results, _draw, _print, config, picture="analysis_speed.png")
 
 
 def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
@@ -96,7 +82,7 @@ def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _print(config: Config, results: dict[str, Any]) -> None:
+def _print(results: dict[str, Any], config: Config) -> None:
     columns = "=what; error:.1e; at most=most:.0e"
     print_table(results["equalities"], columns, title="spectra: largest relative error of a shell")
     columns = "=what; FFT ms=1e3*seconds.fft:.1f; spectrum ms=1e3*seconds.spectrum:.1f; ratio=ratio.median:.2f"
@@ -114,7 +100,7 @@ def _print(config: Config, results: dict[str, Any]) -> None:
     print_targets(results["targets"])
 
 
-def _draw(config: Config, results: dict[str, Any], path: Path) -> None:
+def _draw(results: dict[str, Any], config: Config, path: Path) -> None:
     with figure(path, 1, 3, width=3.3, height=2.6) as (_, axes):
         spectra, reading, start = axes[0]
         ours, other = (style["color"] for style, _ in zip(series(), range(2)))

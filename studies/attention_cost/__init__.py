@@ -19,51 +19,32 @@ from typing import Any
 import numpy as np
 
 from sciops.plotting import figure, series
-from sciops.runs import RunFolder
+from studies.kit import timing
 from studies.kit.figures import ticks
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
-from studies.kit.timing import (
-    device_peak,
-    interleaved,
-    peak_memory,
-    print_targets,
-    ratio,
-    require_equal,
-    target,
-    threads,
-)
 
 Sizes = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Config:
-    channels: int = 64
-    """of every layer; 4 heads"""
-    windows: tuple[int, ...] = (2, 4, 8)
-    """cells per axis of a window; 2, 4 or 8"""
-    ratio_sizes: tuple[int, ...] = (128, 256)
-    """cells per axis for the comparison with one level"""
+    channels: int = 64  # of every layer; 4 heads
+    windows: tuple[int, ...] = (2, 4, 8)  # cells per axis of a window; 2, 4 or 8
+    ratio_sizes: tuple[int, ...] = (128, 256)  # cells per axis for the comparison with one level
     curve: tuple[int, ...] = (64, 128, 256)
     """cells per axis for the cost over the grid; exponents are taken from the first to the last"""
     large: int = 512
     """cells per axis of one more measurement of the memory, where the bands' fixed workspace no longer shows"""
     full_sizes: tuple[int, ...] = (64, 128)
     """cells per axis for full attention: `rounds` at the first, `slow_rounds` at the others"""
-    odd_grids: tuple[Sizes, ...] = ((85, 85), (96, 160), (100, 37))
-    """grids that are not square or no power of two"""
-    rounds: int = 5
-    """in which every contestant takes its turn"""
-    slow_rounds: int = 2
-    """the same for full attention on large grids"""
-    threads: int | None = None
-    """of torch; the machine's unless given, at most 2"""
-    device: str = "cpu"
-    """where the layers run"""
-    seed: int = 0
-    """of weights, inputs and cotangents"""
-    output: Path = Path("runs/attention_cost")
-    """folder for results.json and the figure"""
+    odd_grids: tuple[Sizes, ...] = ((85, 85), (96, 160), (100, 37))  # grids that are not square or no power of two
+    rounds: int = 5  # in which every contestant takes its turn
+    slow_rounds: int = 2  # the same for full attention on large grids
+    threads: int | None = None  # of torch; the machine's unless given, at most 2
+    device: str = "cpu"  # where the layers run
+    seed: int = 0  # of weights, inputs and cotangents
+    output: Path = Path("runs/attention_cost")  # folder for results.json and the figure
 
 
 PRESETS = {"quick": Config(), "full": Config(rounds=21, slow_rounds=5, curve=(32, 64, 128, 256, 512), large=1024)}
@@ -89,9 +70,8 @@ def run(config: Config) -> dict[str, Any]:
     import torch
 
     count = min(2, config.threads or torch.get_num_threads())
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
-    with threads(count):
+    folder = opened(config, seeds=[config.seed])
+    with timing.threads(count):
         results = {
             "threads": count,
             "device": torch.cuda.get_device_name() if config.device == "cuda" else "cpu",
@@ -106,11 +86,7 @@ def run(config: Config) -> dict[str, Any]:
         for name in [name for name in row["seconds"] if name.startswith("full")]:
             results["curve"].setdefault(name, {})[str(row["n"])] = row["seconds"][name]
     results["targets"] = _targets(config, results)
-    folder.write_results(results)
-    _draw(config, results, folder.figures / "attention_cost.png")
-    _print(config, results)
-    print(f"\nresults.json and figures/attention_cost.png in {folder.path}")
-    return results
+    return finished(folder, results, _draw, _print, config, picture="attention_cost.png")
 
 
 def _layer(config: Config, name: str) -> Any:
@@ -132,7 +108,7 @@ def _timed(config: Config, steps: dict[str, Callable], rounds: int, warmup: int 
     import torch
 
     wait = torch.cuda.synchronize if config.device == "cuda" else None
-    return interleaved(steps, rounds=rounds, warmup=warmup, synchronize=wait)
+    return timing.interleaved(steps, rounds=rounds, warmup=warmup, synchronize=wait)
 
 
 def _equality(config: Config) -> list[dict[str, Any]]:
@@ -180,7 +156,7 @@ def compare(
         torch.autograd.grad(ours, [x, *layer.parameters()], g),
         torch.autograd.grad(theirs, [x, *(parameters or layer.parameters())], g),
     )
-    return max(require_equal(f"{name} on {sizes[0]}×{sizes[1]}", a, b, 1e-11) for a, b in pairs)
+    return max(timing.require_equal(f"{name} on {sizes[0]}×{sizes[1]}", a, b, 1e-11) for a, b in pairs)
 
 
 def _one_level(config: Config) -> list[dict[str, Any]]:
@@ -196,9 +172,9 @@ def _one_level(config: Config) -> list[dict[str, Any]]:
                     "n": n,
                     "window": w,
                     "seconds": {kind: float(np.median(s)) for kind, s in seconds.items()},
-                    "over_plain": ratio(seconds["multipole"], seconds["plain"]),
-                    "over_own": ratio(seconds["multipole"], seconds["own"]),
-                    "recompute": ratio(seconds["recompute"], seconds["multipole"]),
+                    "over_plain": timing.ratio(seconds["multipole"], seconds["plain"]),
+                    "over_own": timing.ratio(seconds["multipole"], seconds["own"]),
+                    "recompute": timing.ratio(seconds["recompute"], seconds["multipole"]),
                 }
             )
     return rows
@@ -211,7 +187,7 @@ def _full(config: Config) -> list[dict[str, Any]]:
         names = ["full, fused", *(f"multipole w={w}" for w in config.windows)]
         steps = {name: _step(config, name, (n, n)) for name in names}
         seconds = _timed(config, steps, config.slow_rounds if i else config.rounds, warmup=1)
-        over = {name: ratio(seconds["full, fused"], seconds[name])["median"] for name in names[1:]}
+        over = {name: timing.ratio(seconds["full, fused"], seconds[name])["median"] for name in names[1:]}
         if i == 0:
             name = "full, scores materialised"
             seconds |= _timed(config, {name: _step(config, name, (n, n))}, config.slow_rounds, warmup=1)
@@ -255,29 +231,24 @@ def _memory(config: Config, count: int) -> dict[str, dict[str, int]]:
     table: dict[str, dict[str, int]] = {}
     for name, n in wanted:
         if config.device == "cuda":
-            value = device_peak(_step(config, name, (n, n)))
+            value = timing.device_peak(_step(config, name, (n, n)))
         else:
             arguments = (name, config.channels, (n, n), count, config.seed)
-            value = peak_memory("studies.attention_cost.arms:prepared", *arguments)
+            value = timing.peak_memory("studies.attention_cost.arms:prepared", *arguments)
         table.setdefault(name, {})[str(n)] = value
     return table
 
 
 def exponent(values: dict[str, float]) -> float:
     """p of value ~ cells^p from the smallest to the largest grid."""
-    sizes = sorted(values, key=int)
-    low, high = sizes[0], sizes[-1]
-    return float(np.log(values[high] / values[low]) / np.log((int(high) / int(low)) ** 2))
-
-
-def _spans(config: Config) -> tuple[Sizes, Sizes]:
-    return (config.curve[0], config.curve[-1]), (config.curve[-1], config.large)
+    ends = [f(values, key=int) for f in (min, max)]
+    return timing.exponent([int(n) ** 2 for n in ends], [values[n] for n in ends])
 
 
 def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
     curve, memory = results["curve"], results["memory"]
     rows = [
-        target(
+        timing.target(
             f"multipole over plain window, w={row['window']}, {row['n']}²",
             row["over_plain"]["median"],
             most=ONE_LEVEL[row["window"]],
@@ -288,26 +259,30 @@ def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
     names = [f"multipole w={w}" for w in config.windows]
     for row, least in zip(results["full"], FULL):
         for name, value in row["over"].items():
-            rows.append(target(f"full fused over {name}, {row['n']}²", value, least=least, note=_SHORT))
+            rows.append(timing.target(f"full fused over {name}, {row['n']}²", value, least=least, note=_SHORT))
     span = f"{config.curve[0]}²…{config.curve[-1]}²"
-    rows += [target(f"exponent of time, {name}, {span}", exponent(curve[name]), least=0.95, most=1.1) for name in names]
+    rows += [
+        timing.target(f"exponent of time, {name}, {span}", exponent(curve[name]), least=0.95, most=1.1)
+        for name in names
+    ]
     for name in names:
-        first, last = ({str(n): memory[name][str(n)] for n in pair} for pair in _spans(config))
-        rows.append(target(f"exponent of memory, {name}, {span}", exponent(first), least=0.95, most=1.1))
+        pairs = (config.curve[0], config.curve[-1]), (config.curve[-1], config.large)
+        first, last = ({str(n): memory[name][str(n)] for n in pair} for pair in pairs)
+        rows.append(timing.target(f"exponent of memory, {name}, {span}", exponent(first), least=0.95, most=1.1))
         ends = f"{config.curve[-1]}²…{config.large}²"
-        rows.append(target(f"exponent of memory, {name}, {ends}", exponent(last), least=0.95, most=1.1))
+        rows.append(timing.target(f"exponent of memory, {name}, {ends}", exponent(last), least=0.95, most=1.1))
     n = str(config.full_sizes[0])
     largest = max(memory[name][n] for name in names)
     value = memory["full, scores materialised"][n] / largest
-    rows.append(target(f"memory, scores materialised over multipole, {n}²", value, least=MATERIALISED))
+    rows.append(timing.target(f"memory, scores materialised over multipole, {n}²", value, least=MATERIALISED))
     n = str(config.full_sizes[-1])
     for w in config.windows:
         value = memory[f"multipole w={w}, recompute"][n] / memory["full, fused"][n]
-        rows.append(target(f"memory, recomputing w={w} over full fused, {n}²", value, most=1.0))
+        rows.append(timing.target(f"memory, recomputing w={w} over full fused, {n}²", value, most=1.0))
     return rows
 
 
-def _print(config: Config, results: dict[str, Any]) -> None:
+def _print(results: dict[str, Any], config: Config) -> None:
     worst = max(row["difference"] for row in results["equality"])
     print(f"{results['device']}, {results['threads']} threads; largest difference from direct evaluation {worst:.0e}")
     print_table(
@@ -328,10 +303,10 @@ def _print(config: Config, results: dict[str, Any]) -> None:
     print(f"\ntime per cell against the mean of {first}² and {second}²")
     for row in results["odd"]:
         print(f"w={row['window']}  {row['sizes'][0]:>4}×{row['sizes'][1]:<4} {row['per_cell']:.2f}")
-    print_targets(results["targets"])
+    timing.print_targets(results["targets"])
 
 
-def _draw(config: Config, results: dict[str, Any], path: Path) -> None:
+def _draw(results: dict[str, Any], config: Config, path: Path) -> None:
     names = [f"multipole w={w}" for w in config.windows]
     names += ["plain window w=8", "full, fused", "full, scores materialised", "spectral"]
     with figure(path, 1, 2, width=4.6, height=3.4) as (fig, axes):

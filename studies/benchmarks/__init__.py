@@ -31,35 +31,23 @@ from sciops.files.digest import read_sealed, sealed
 from sciops.files.json_files import write_atomically
 from sciops.files.writable import writable_file
 from sciops.plotting import PALETTE, figure
-from sciops.runs import RunFolder, environment, plain, write_json
+from sciops.runs import environment, plain, write_json
 from studies.benchmarks.docs_page import page
-from studies.kit.cells import fingerprint
+from studies.kit.cells import code_digest, fingerprint
+from studies.kit.study import opened
 from studies.kit.timing import print_targets
 
-STUDIES = (
-    "mixer_speed",
-    "attention_cost",
-    "solver_speed",
-    "generation_speed",
-    "analysis_speed",
-    "accuracy_for_time",
-)
+STUDIES = ("mixer_speed", "attention_cost", "solver_speed", "generation_speed", "analysis_speed", "accuracy_for_time")
 
 
 @dataclass(frozen=True)
 class Config:
-    studies: tuple[str, ...] = STUDIES
-    """modules of studies/ to run, in this order"""
-    study_preset: str = "quick"
-    """the preset of each"""
-    limit: float | None = None
-    """seconds after which a study is stopped and counts as failed; None: never"""
-    fresh: bool = False
-    """runs again what is there already"""
-    page: Path | None = None
-    """Markdown file to write from the results"""
-    output: Path = Path("runs/benchmarks")
-    """folder for benchmarks.json, the figure, and a folder a study"""
+    studies: tuple[str, ...] = STUDIES  # modules of studies/ to run, in this order
+    study_preset: str = "quick"  # the preset of each
+    limit: float | None = None  # seconds after which a study is stopped and counts as failed; None: never
+    fresh: bool = False  # runs again what is there already
+    page: Path | None = None  # Markdown file to write from the results
+    output: Path = Path("runs/benchmarks")  # folder for benchmarks.json, the figure, and a folder a study
 
 
 PRESETS = {"quick": Config(), "full": Config(study_preset="full")}
@@ -76,8 +64,7 @@ def run(config: Config) -> dict[str, Any]:
     configs = {name: _config_of(name, config) for name in config.studies}
     if config.page is not None:
         writable_file(config.page)
-    folder = RunFolder(config.output)
-    folder.describe(config)
+    folder = opened(config)
     records: dict[str, Any] = {}
     with tqdm(configs.items(), unit="study", disable=None) as bar:
         for name, asked in bar:
@@ -122,12 +109,16 @@ def _config_of(name: str, config: Config) -> Any:
 
 
 def _finished(asked: Any) -> dict[str, Any] | None:
-    """The record of a run that ended well with this configuration and version; None where there is none."""
+    """The record of a run that ended well with this configuration and code; None where there is none."""
     path = asked.output / "finished.json"
     if not path.exists():
         return None
     record = read_sealed(path)
-    return record if record.pop("made_by", None) == fingerprint(asked) else None
+    return record if record.pop("made_by", None) == _made_by(asked) else None
+
+
+def _made_by(asked: Any) -> str:
+    return fingerprint({"config": asked, "code": code_digest(type(asked).__module__)})
 
 
 def _run_study(name: str, asked: Any, config: Config) -> dict[str, Any]:
@@ -154,7 +145,7 @@ def _run_study(name: str, asked: Any, config: Config) -> dict[str, Any]:
         "environment": json.loads(_text(asked.output / "environment.json") or "{}"),
     }
     if not error:
-        write_json(asked.output / "finished.json", sealed({**record, "made_by": fingerprint(asked)}))
+        write_json(asked.output / "finished.json", sealed({**record, "made_by": _made_by(asked)}))
     return record
 
 

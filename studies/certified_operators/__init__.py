@@ -24,7 +24,6 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from sciops.runs import RunFolder
 from studies.certified_operators.coverage import conformal_study, coverage_faults
 from studies.certified_operators.models import error_on, fields_on, train
 from studies.certified_operators.orderings import (
@@ -37,84 +36,52 @@ from studies.certified_operators.orderings import (
 )
 from studies.certified_operators.report import draw, show
 from studies.certified_operators.smoothing import smoothing_faults, smoothing_study
+from studies.kit.study import finished, opened
 
 
 @dataclass(frozen=True)
 class Config:
-    grids: tuple[int, ...] = (33, 65, 129)
-    """nodes per axis; training and the whole Jacobian are on the first"""
-    train_samples: int = 256
-    """fields to train on"""
-    held_out: int = 200
-    """fields for errors, attacks and coverage"""
-    floor: float = 1.0
-    """coefficients are floor + exp(scale·g), g a Gaussian field of unit variance"""
-    scale: float = 0.7
-    """see floor"""
-    field_modes: int = 32
-    """cosines per axis of g, the same on all grids"""
-    least: float = 0.5
-    """lower bound on attacked coefficients"""
-    width: int = 16
-    """channels inside"""
-    depth: int = 3
-    """blocks"""
-    modes: int = 8
-    """modes per axis of the spectral layers"""
+    grids: tuple[int, ...] = (33, 65, 129)  # nodes per axis; training and the whole Jacobian are on the first
+    train_samples: int = 256  # fields to train on
+    held_out: int = 200  # fields for errors, attacks and coverage
+    floor: float = 1.0  # coefficients are floor + exp(scale·g), g a Gaussian field of unit variance
+    scale: float = 0.7  # see floor
+    field_modes: int = 32  # cosines per axis of g, the same on all grids
+    least: float = 0.5  # lower bound on attacked coefficients
+    width: int = 16  # channels inside
+    depth: int = 3  # blocks
+    modes: int = 8  # modes per axis of the spectral layers
     basis: str = "sine-cosine"
     """basis of the spectral layers; sines and cosines are orthogonal in the weights of node grids"""
-    epochs: int = 30
-    """passes through the training fields"""
-    batch: int = 16
-    """fields per step"""
-    learning_rate: float = 5e-3
-    """the largest of a one-cycle schedule"""
+    epochs: int = 30  # passes through the training fields
+    batch: int = 16  # fields per step
+    learning_rate: float = 5e-3  # the largest of a one-cycle schedule
     penalties: tuple[float, ...] = (0.0, 0.001, 0.01, 0.05)
     """weights of the log-Lipschitz penalty; 0 is the plain model"""
-    penalty_every: int = 4
-    """steps between two evaluations of the penalty, which then weighs so many times as much"""
-    chosen: float = 0.01
-    """the penalty that meets the plain model on all grids, in the other parts and in the figures"""
-    shares: tuple[float, ...] = (0.005, 0.01, 0.02, 0.05)
-    """ε_h/‖a‖_h"""
-    attacked: int = 2
-    """fields that are attacked"""
-    steps: int = 15
-    """of PGD"""
+    penalty_every: int = 4  # steps between two evaluations of the penalty, which weighs as many times as much
+    chosen: float = 0.01  # the penalty that meets the plain model on all grids, in the other parts and in the figures
+    shares: tuple[float, ...] = (0.005, 0.01, 0.02, 0.05)  # ε_h/‖a‖_h
+    attacked: int = 2  # fields that are attacked
+    steps: int = 15  # of PGD
     restarts: int = 1
     """random starts of PGD, besides the worst direction of the Jacobian and the best random perturbation"""
-    random_samples: int = 10
-    """random perturbations per field"""
-    power_iterations: int = 25
-    """for the Jacobian's norm"""
-    dense_fields: int = 2
-    """fields whose whole Jacobian is decomposed"""
-    alpha: float = 0.1
-    """conformal sets are to hold the solution with probability 1 − alpha"""
-    calibration: int = 100
-    """held-out fields to calibrate on; the rest tests"""
-    splits: int = 20
-    """random splits into the two"""
+    random_samples: int = 10  # random perturbations per field
+    power_iterations: int = 25  # for the Jacobian's norm
+    dense_fields: int = 2  # fields whose whole Jacobian is decomposed
+    alpha: float = 0.1  # conformal sets are to hold the solution with probability 1 − alpha
+    calibration: int = 100  # held-out fields to calibrate on; the rest tests
+    splits: int = 20  # random splits into the two
     max_norm_share: float = 0.01
     """largest perturbation at a point, over the mean coefficient, in the coverage under attack"""
-    coverage_steps: int = 6
-    """of PGD there"""
-    smoothing_grids: tuple[int, ...] = (17, 33)
-    """grids of center smoothing; none leaves it out"""
-    smoothing_samples: int = 500
-    """noisy outputs per step of center smoothing"""
-    smoothing_slack: float = 0.15
-    """of center smoothing: the smoothed ball must hold more than ½ − slack"""
-    smoothing_radius: float = 0.5
-    """size of the perturbation in the noise's norm"""
-    noise_share: float = 0.05
-    """σ of the noise over ‖a‖_h"""
-    noise_modes: int = 8
-    """modes per axis of the noise"""
-    seed: int = 0
-    """of fields, models and attacks"""
-    output: Path = Path("runs/certified_operators")
-    """folder for results.json and the figures"""
+    coverage_steps: int = 6  # of PGD there
+    smoothing_grids: tuple[int, ...] = (17, 33)  # grids of center smoothing; none leaves it out
+    smoothing_samples: int = 500  # noisy outputs per step of center smoothing
+    smoothing_slack: float = 0.15  # of center smoothing: the smoothed ball must hold more than ½ − slack
+    smoothing_radius: float = 0.5  # size of the perturbation in the noise's norm
+    noise_share: float = 0.05  # σ of the noise over ‖a‖_h
+    noise_modes: int = 8  # modes per axis of the noise
+    seed: int = 0  # of fields, models and attacks
+    output: Path = Path("runs/certified_operators")  # folder for results.json and the figures
 
 
 PRESETS = {
@@ -148,8 +115,7 @@ def run(config: Config) -> dict[str, Any]:
         raise ValueError(f"penalties={config.penalties}: expected 0 and chosen={config.chosen:g} among them")
     if not 0 < config.calibration < config.held_out or config.attacked > config.held_out:
         raise ValueError(f"held_out={config.held_out}: expected more than calibration and attacked")
-    folder = RunFolder(config.output)
-    folder.describe(config, methods=["fno"], seeds=[config.seed])
+    folder = opened(config, methods=["fno"], seeds=[config.seed])
     data = fields_on(config, config.grids[0], config.train_samples)
     held = {
         n: fields_on(config, n, config.held_out if n == config.grids[0] else config.attacked, config.train_samples)
@@ -168,13 +134,7 @@ def run(config: Config) -> dict[str, Any]:
         faults += coverage_faults(row["conformal"]) if row["conformal"] else []
         faults += smoothing_faults(row["smoothing"])
     results["faults"] = faults
-    folder.write_results(results)
-    draw(results, config, folder.figures)
-    show(results, config)
-    print(f"\nresults.json and figures in {folder.path}")
-    if faults:
-        raise RuntimeError("; ".join(faults))
-    return results
+    return finished(folder, results, draw, show, config, wrong="; ".join(faults))
 
 
 def _measured(

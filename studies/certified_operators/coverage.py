@@ -38,21 +38,9 @@ def conformal_study(model: nn.Module, data: Fields, bound: float, config: Config
     epsilon = config.max_norm_share * float(data.a.mean())
     least = float(data.a.min()) - epsilon
     truth = darcy_lipschitz(grid, least, neighbour_ratio(data.a, epsilon))
-    attacked = torch.cat(
-        [
-            pgd(
-                distance_to_solver(operator, grid),
-                a,
-                grid,
-                epsilon=epsilon,
-                norm="linf",
-                steps=config.coverage_steps,
-                restarts=1,
-                seed=config.seed,
-            ).value
-            for a in data.a.split(32)
-        ]
-    )
+    how = {"epsilon": epsilon, "norm": "linf", "steps": config.coverage_steps, "restarts": 1, "seed": config.seed}
+    real = distance_to_solver(operator, grid)
+    attacked = torch.cat([pgd(real, a, grid, **how).value for a in data.a.split(32)])
     splits, rng = [], np.random.default_rng(config.seed)
     for _ in range(config.splits):
         order = torch.from_numpy(rng.permutation(len(scores)))

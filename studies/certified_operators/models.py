@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from sciops.models import apply_model, build_model
 from sciops.models.wrappers.normalized import Normalized
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field
-from sciops.training import TrainConfig, fit
+from studies.kit.stepping import shuffled, train_by_step
+from studies.kit.study import picked
 
 if TYPE_CHECKING:
     from studies.certified_operators import Config
@@ -55,24 +57,15 @@ def operator_of(model: torch.nn.Module, grid: Grid):
 def train(config: Config, data: Fields, penalty: float, progress: Any) -> Normalized:
     """A certified FNO: classic blocks without norms, trained in float32, returned in float64.
 
-    loss = mean relative L² error + penalty · Σ log of the layers' bounds, the latter every few steps and so many times
+    loss = mean relative L² error + penalty · Σ log of the layers' bounds; the second term is evaluated every
+    `penalty_every` steps, and multiplied by their number
     """
     from sciops.lipschitz import log_lipschitz_penalty
 
     torch.manual_seed(config.seed)
-    network = build_model(
-        "fno",
-        in_channels=1,
-        out_channels=1,
-        width=config.width,
-        depth=config.depth,
-        modes=(config.modes, config.modes),
-        basis=config.basis,
-        block="classic",
-        coordinates="none",
-        wall="zero",
-        grid=data.grid,
-    )
+    size = picked(config, "width depth basis") | {"modes": (config.modes,) * 2}
+    block = {"block": "classic", "coordinates": "none", "wall": "zero"}
+    network = build_model("fno", in_channels=1, out_channels=1, grid=data.grid, **size, **block)
     normal = [Normalizer.fit(data.a), Normalizer.fit(data.u)]
     # scaled, not shifted: the output is zero on the walls as it is
     normal[1].mean.zero_()
@@ -82,10 +75,9 @@ def train(config: Config, data: Fields, penalty: float, progress: Any) -> Normal
     steps = config.epochs * (-(-len(a) // config.batch))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.learning_rate, total_steps=steps)
     generator = torch.Generator().manual_seed(config.seed)
-    orders = (torch.randperm(len(a), generator=generator) for _ in range(config.epochs))
-    batches = (rows for order in orders for rows in order.split(config.batch))
+    batches = enumerate(shuffled(len(a), config.batch, partial(torch.randperm, generator=generator), whole=True))
 
-    def loss(model: Normalized, batch: tuple[int, Tensor]) -> Tensor:
+    def loss(model: Normalized, batch: tuple[int, np.ndarray]) -> Tensor:
         step, rows = batch
         loss = relative_l2(model(a[rows]), u[rows], data.grid).mean()
         if penalty > 0 and step % config.penalty_every == 0:
@@ -93,20 +85,12 @@ def train(config: Config, data: Fields, penalty: float, progress: Any) -> Normal
         return loss
 
     def after(_: Any, record: dict[str, Any]) -> None:
-        progress.update() if "epoch" in record else schedule.step()
+        schedule.step()
+        progress.update(record["step"] % (steps // config.epochs) == 0)
 
     # the rates are those of `schedule`
-    settings = TrainConfig(
-        steps=steps, epochs=config.epochs, schedule="constant", clip=None, device="cpu", progress=False
-    )
-    fit(
-        model,
-        lambda step: (step, next(batches)),
-        settings,
-        loss=loss,
-        optimizer=optimizer,
-        callbacks=[after],
-    )
+    options = {"schedule": "constant", "clip": None}
+    train_by_step(model, lambda _: next(batches), loss, optimizer, steps=steps, after=after, **options)
     return model.double().eval().requires_grad_(False)
 
 

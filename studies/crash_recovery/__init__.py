@@ -14,7 +14,9 @@ A moment is a finding when that takes more than one undisturbed run, when a full
 temporary files that stay ("bad refusal"), when the fields, tensors, losses or results are not
 those of the undisturbed run to the bit ("wrong"), when finished parts, epochs or cells were made again ("repeated"), or
 when a file, folder, lock or process is left that the undisturbed run does not leave ("left over"). The study then ends
-with status 1. It resumes where it was stopped: each moment is a record; findings are tried again.
+with status 1. It resumes where it was stopped: each moment is a record; findings are tried again. Of a wrong one, the
+folders of the killed job and of the undisturbed reference stay in ``<output>/wrong/<job> <number>/``, and its record
+says which variables differ, in how many values, and by how much.
 """
 
 from __future__ import annotations
@@ -34,27 +36,24 @@ from typing import Any
 
 import numpy as np
 
-import sciops
-from sciops.plotting import PALETTE, figure
-from sciops.runs import RunFolder
+from sciops.plotting import PALETTE
 from studies.crash_recovery.commands import Job, contents, jobs
-from studies.kit.cells import code_digest, kept
+from studies.crash_recovery.differences import described, explain
+from studies.kit.cells import kept
 from studies.kit.choices import require_known
+from studies.kit.figures import panels
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 
 
 @dataclass(frozen=True)
 class Config:
-    moments: int = 18
-    """of each job"""
-    jobs: tuple[str, ...] = ()
-    """names, such as HDF5 or training; default all"""
-    seed: int = 0
-    """of the moments"""
+    moments: int = 18  # of each job
+    jobs: tuple[str, ...] = ()  # names, such as HDF5 or training; default all
+    seed: int = 0  # of the moments
     scratch: Path | None = None
     """folder in which the jobs run; default the system's temporary folder. Memory (/dev/shm) is quickest"""
-    output: Path = Path("runs/crash_recovery")
-    """folder for the records, results.json and the figure"""
+    output: Path = Path("runs/crash_recovery")  # folder for the records, results.json and the figure
 
 
 PRESETS = {
@@ -95,8 +94,7 @@ def run(config: Config) -> dict[str, Any]:
     """
     from tqdm.auto import tqdm
 
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    folder = opened(config, seeds=[config.seed])
     began, records, skipped = time.perf_counter(), [], {}
     with tempfile.TemporaryDirectory(prefix="sciops-kills-", dir=config.scratch) as scratch:
         chosen = _chosen(config, Path(scratch) / "data" / "data.h5")
@@ -123,11 +121,7 @@ def run(config: Config) -> dict[str, Any]:
         "findings": [record for record in records if record["outcome"] in FINDINGS],
         "records": records,
     }
-    folder.write_results(results)
-    if records:
-        _draw(results, folder.figures / "crash_recovery.png")
-    _print(results)
-    print(f"\nresults.json and figures/crash_recovery.png in {folder.path}")
+    finished(folder, results, _draw if records else lambda *_: None, _print, picture="crash_recovery.png")
     if results["findings"]:
         sys.exit(1)
     return results
@@ -169,7 +163,10 @@ class Trial:
                     raise RuntimeError(f"the undisturbed run ended with {said['statuses']}: {said['said']}")
                 both.append({"contents": contents(self._seen(folder)), **said, "pieces": there + self._made(said)})
             if different := _differences(both[0]["contents"], both[1]["contents"]):
-                raise RuntimeError(f"two undisturbed runs differ: {different[0]}")
+                rows = explain(*(self.folder / f"reference-{n}" for n in range(2)), self._files(*both))
+                raise RuntimeError(
+                    f"two undisturbed runs differ: {'; '.join([different[0], *map(described, rows[:3])])}"
+                )
             self._reference = both[1]
         return self._reference
 
@@ -198,12 +195,22 @@ class Trial:
             if record["attempts"] == 1:
                 record["kept"] = self.job.finished(folder)
                 record["state"] = " ".join(sorted(p.name for p in folder.iterdir() if p.name not in ("said", "tmp")))
-        found = contents(self._seen(folder))
-        if different := _differences(reference["contents"], found):
-            return record | {"outcome": different[1], "detail": different[0]}
+        found = {"contents": contents(self._seen(folder))}
+        if different := _differences(reference["contents"], found["contents"]):
+            record |= {"outcome": different[1], "detail": different[0]}
+            if different[1] == "wrong":
+                rows = explain(self.folder / "reference-1", folder, self._files(reference, found))
+                record |= {"detail": "; ".join([different[0], *map(described, rows[:3])]), "differences": rows}
+            return record
         if said["processes"]:
             return record | {"outcome": "left over", "detail": f"{said['processes']} processes"}
         return record | ({} if record["kills"] else {"outcome": EARLY})
+
+    def keep(self, target: Path) -> None:
+        """Copies the folders of the killed job and of the undisturbed reference to `target`, in place of older ones."""
+        shutil.rmtree(target, ignore_errors=True)
+        for source, name in (("killed", "killed"), ("reference-1", "reference")):
+            shutil.copytree(self.folder / source, target / name, symlinks=True, ignore=_unfit_to_copy)
 
     def end(self) -> None:
         """Removes the folders."""
@@ -243,6 +250,11 @@ class Trial:
             (folder / "tmp").rmdir()
         return folder
 
+    @staticmethod
+    def _files(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+        """The files of the reference that the other run lacks or has otherwise."""
+        return [name for name, digest in wanted["contents"].items() if found["contents"].get(name) != digest]
+
     def _made(self, said: Mapping[str, Any]) -> int:
         return sum(bool(re.fullmatch(self.job.pieces, name)) for name in said["replaced"])
 
@@ -256,6 +268,12 @@ class Trial:
 
     def _due_again(self, moment: Moment) -> dict[str, Any]:
         return {"operation": int(moment.again * self.reference()["operations"]), "after": moment.after, "alone": False}
+
+
+def _unfit_to_copy(folder: str, names: list[str]) -> list[str]:
+    """Sockets and pipes among the names, which cannot be copied."""
+    paths = {name: Path(folder) / name for name in names}
+    return [n for n, path in paths.items() if path.exists() and not (path.is_file() or path.is_dir())]
 
 
 def _badly_refused(said: Mapping[str, Any], folder: Path) -> str:
@@ -301,27 +319,16 @@ def _chosen(config: Config, data: Path) -> dict[str, Job]:
     return {name: known[name] for name in config.jobs or known}
 
 
-class _Finding(Exception):
-    """A record that is not kept, so that the moment is tried again."""
-
-
 def _record(cells: Path, name: str, number: int, moment: Moment, trial: Trial) -> dict[str, Any]:
-    made_by = {
-        "moment": asdict(moment),
-        "job": [trial.job.commands[0][:2], len(trial.job.commands)],
-        "code": code_digest(sciops.__file__, __file__),
-    }
+    made_by = {"moment": asdict(moment), "job": [trial.job.commands[0][:2], len(trial.job.commands)]}
 
     def measured() -> dict[str, Any]:
         record = trial.kill(moment)
-        if record["outcome"] in FINDINGS:
-            raise _Finding(record)
+        if record["outcome"] == "wrong":
+            trial.keep(cells.parent / "wrong" / f"{name} {number}")
         return record
 
-    try:
-        found = kept(cells, f"{name} {number}", made_by, measured)
-    except _Finding as finding:
-        found = finding.args[0]
+    found = kept(cells, f"{name} {number}", made_by, measured, unless=lambda record: record["outcome"] in FINDINGS)
     return {**asdict(moment), **{key: value for key, value in found.items() if key not in ("name", "spec")}}
 
 
@@ -360,8 +367,7 @@ def _draw(results: dict[str, Any], path: Path) -> None:
     names = list(results["jobs"])
     colours = {WHOLE: PALETTE[0], EARLY: "#999999", "finding": PALETTE[1]}
     marks = {OPERATION: ("|", -0.24), CLOCK: ("o", 0.0), FULL: ("x", 0.24)}
-    with figure(path, width=5.8, height=0.9 + 0.3 * len(names)) as (_, axes):
-        axis = axes[0, 0]
+    with panels(path, 1, 1, width=5.8, height=0.9 + 0.3 * len(names)) as (axis,):
         for record in results["records"]:
             marker, offset = marks[record["kind"]]
             colour = colours.get(record["outcome"], colours["finding"])

@@ -67,26 +67,14 @@ class Job:
 
 def jobs(data: Path) -> dict[str, Job]:
     """Name → job; `data` is where the trainings put the file that they read."""
-    heat = ("generate", "heat", "--samples", "16", "--resolutions", "32", "16", "--chunk", "2", "--no-progress")
-    heat += (
-        "--validation",
-        "4",
-        "--test",
-        "4",
-        "--law",
-        "gaussian",
-        "--duration",
-        "0.2",
-        "--every",
-        "0.02",
-        "--output",
-    )
+    heat = ("generate heat --samples 16 --resolutions 32 16 --chunk 2 --no-progress --validation 4 --test 4").split()
+    heat += "--law gaussian --duration 0.2 --every 0.02 --output".split()
 
     def generate(output: str, *further: tuple[str, ...], since: str = "*") -> Job:
         return Job(tuple((*heat, output, *words) for words in further or ((),)), _PARTS, f"{output}.parts/{since}")
 
     def train(epochs: int, *words: str) -> tuple[str, ...]:
-        model = ("--width", "8", "--depth", "2", "--modes", "4", "--batch-size", "32", "--schedule", "constant")
+        model = "--width 8 --depth 2 --modes 4 --batch-size 32 --schedule constant".split()
         run = ("train", "--preset", "step", "--data", str(data), "--folder", "run", "--no-progress")
         return (*run, *model, "--epochs", str(epochs), *words)
 
@@ -110,11 +98,12 @@ def jobs(data: Path) -> dict[str, Job]:
     }
 
 
-_FINE_TUNING = (
-    *("study", "gap_sentences", "--output", "run", "--sources", "numpy", "--symbols", "270", "--source-length", "60"),
-    *("--target-length", "12", "--held-out", "6", "--few", "4", "--width", "8", "--depth", "1", "--state", "4"),
-    *("--heads", "2", "--batch", "4", "--pretraining", "4", "--steps", "2", "--checks", "2", "--seeds", "0", "1"),
-    *("--lengths",),
+_FINE_TUNING = tuple(
+    (
+        "study gap_sentences --output run --sources numpy --symbols 270 --source-length 60 --target-length 12 "
+        "--held-out 6 --few 4 --width 8 --depth 1 --state 4 --heads 2 --batch 4 --pretraining 4 --steps 2 --checks 2 "
+        "--seeds 0 1 --lengths"
+    ).split()
 )
 
 
@@ -145,7 +134,7 @@ def contents(folder: Path) -> dict[str, str]:
             found[name] = _hash(_tensors(path))
         elif path.suffix in (".json", ".jsonl") and path.name not in _OF_THE_RUN:
             read = read_jsonl(path) if path.suffix == ".jsonl" else json.loads(path.read_text())
-            found[name] = _hash([json.dumps(_timeless(read), sort_keys=True).encode()])
+            found[name] = _hash([json.dumps(timeless(read), sort_keys=True).encode()])
         else:
             found[name] = "" if path.suffix in _PICTURES or path.name in _OF_THE_RUN else _hash([path.read_bytes()])
     return found
@@ -160,10 +149,11 @@ def _outputs(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _timeless(value: Any) -> Any:
+def timeless(value: Any) -> Any:
+    """A value of a JSON file without what tells times and amounts of memory."""
     if isinstance(value, dict):
-        return {k: _timeless(v) for k, v in value.items() if not _OF_THE_TIME.search(k)}
-    return [_timeless(v) for v in value] if isinstance(value, list) else value
+        return {k: timeless(v) for k, v in value.items() if not _OF_THE_TIME.search(k)}
+    return [timeless(v) for v in value] if isinstance(value, list) else value
 
 
 def _tensors(path: Path) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""One process against several: the same loss curve to rounding, checkpoints that any number of processes goes on with.
+"""One process against several: the same loss curve to rounding, checkpoints that any number of processes resumes from.
 
 python -m studies.distributed_training --preset quick
 
@@ -17,39 +17,33 @@ from typing import Any
 
 from sciops.files.json_files import read_jsonl
 from sciops.plotting import figure, series
-from sciops.runs import RunFolder
 from studies.distributed_training.compiled_steps import CASES
 from studies.kit.choices import require_known
 from studies.kit.launch import launch
 from studies.kit.smooth_fields import write_fields
+from studies.kit.study import finished, opened, picked
 from studies.kit.tables import print_table
 
 
 @dataclass(frozen=True)
 class Config:
-    points: tuple[int, ...] = (33, 17)
-    """nodes per axis of the training grids"""
-    train: int = 51
-    """training fields of each grid"""
+    points: tuple[int, ...] = (33, 17)  # nodes per axis of the training grids
+    train: int = 51  # training fields of each grid
     validation: int = 7
     test: int = 5
-    batch_size: int = 8
-    """fields per step, over all processes"""
+    batch_size: int = 8  # fields per step, over all processes
     epochs: int = 4
     width: int = 8
     depth: int = 2
     modes: int = 4
-    processes: int = 2
-    """of the rows that have several"""
+    processes: int = 2  # of the rows that have several
     arms: tuple[str, ...] = ("one", "several", "accumulate", "fsdp", "several-one", "one-several")
     """rows, names in ARMS; "one" comes first"""
     compiled: tuple[str, ...] = ("fno 85×85", "fno 256 (1-D)")
     """steps timed with and without torch.compile, names in compiled_steps.CASES; none: leave it out"""
-    compiled_steps: int = 4
-    """steps of each kind, in turn"""
+    compiled_steps: int = 4  # steps of each kind, in turn
     seed: int = 0
-    output: Path = Path("runs/distributed_training")
-    """folder for the data, the runs, results.json and the figure"""
+    output: Path = Path("runs/distributed_training")  # folder for the data, the runs, results.json and the figure
 
 
 PRESETS = {
@@ -85,7 +79,7 @@ PRESETS = {
 
 
 @dataclass(frozen=True)
-class Arm:
+class Row:
     """`legs` of (several processes?, flags), which share the epochs, and the row that the outcome is compared with."""
 
     legs: tuple[tuple[bool, tuple[str, ...]], ...]
@@ -96,19 +90,19 @@ class Arm:
 
 _FSDP, _PIECES = ("--strategy", "fsdp"), ("--accumulate", "3")
 ARMS = {
-    "one": Arm(((False, ()),)),
-    "several": Arm(((True, ()),)),
-    "accumulate": Arm(((False, _PIECES),)),
-    "several accumulate": Arm(((True, _PIECES),)),
-    "fsdp": Arm(((True, _FSDP),)),
-    "fsdp accumulate": Arm(((True, _FSDP + _PIECES),)),
-    "several-one": Arm(((True, ()), (False, ()))),
-    "one-several": Arm(((False, ()), (True, ()))),
-    "fsdp-one": Arm(((True, _FSDP), (False, ()))),
-    "several-fsdp": Arm(((True, ()), (True, _FSDP))),
-    "one float32": Arm(((False, ()),), "one float32", "float32", 1e-5),
-    "several float32": Arm(((True, ()),), "one float32", "float32", 1e-5),
-    "fsdp float32": Arm(((True, _FSDP),), "one float32", "float32", 1e-5),
+    "one": Row(((False, ()),)),
+    "several": Row(((True, ()),)),
+    "accumulate": Row(((False, _PIECES),)),
+    "several accumulate": Row(((True, _PIECES),)),
+    "fsdp": Row(((True, _FSDP),)),
+    "fsdp accumulate": Row(((True, _FSDP + _PIECES),)),
+    "several-one": Row(((True, ()), (False, ()))),
+    "one-several": Row(((False, ()), (True, ()))),
+    "fsdp-one": Row(((True, _FSDP), (False, ()))),
+    "several-fsdp": Row(((True, ()), (True, _FSDP))),
+    "one float32": Row(((False, ()),), "one float32", "float32", 1e-5),
+    "several float32": Row(((True, ()),), "one float32", "float32", 1e-5),
+    "fsdp float32": Row(((True, _FSDP),), "one float32", "float32", 1e-5),
 }
 
 
@@ -118,30 +112,19 @@ def run(config: Config) -> dict[str, Any]:
     Raises RuntimeError for a curve that differs by more than rounding, and for a run that fails, with what it says.
     """
     require_known("--arms", config.arms, ARMS, some=True)
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed], methods=["fno", "adamw"])
-    data = write_fields(
-        folder.path / "fields.h5",
-        config.points,
-        train=config.train,
-        validation=config.validation,
-        test=config.test,
-        seed=config.seed,
-    )
+    folder = opened(config, seeds=[config.seed], methods=["fno", "adamw"])
+    sizes = picked(config, "train validation test seed")
+    data = write_fields(folder.path / "fields.h5", config.points, **sizes)
     rows: dict[str, dict[str, Any]] = {}
     for name in config.arms:
         rows[name] = _train(config, name, data, folder.path / "runs" / name.replace(" ", "_"))
         _compare(name, rows)
     results = {"rows": rows, "compiled": [_compiled(config, name) for name in config.compiled]}
-    folder.write_results(results)
-    _draw(results, folder.figures / "distributed_training.png")
-    _print(config, results)
-    print(f"\nresults.json and figures/distributed_training.png in {folder.path}")
-    return results
+    return finished(folder, results, _draw, _print, picture="distributed_training.png")
 
 
 def _train(config: Config, name: str, data: Path, folder: Path) -> dict[str, Any]:
-    """One row: its legs one after the other in one folder, begun anew."""
+    """One row: its legs, one after the other, in one folder that is emptied first."""
     for old in folder.glob("*.safetensors"):
         old.unlink()
     arm, half = ARMS[name], max(1, config.epochs // 2)
@@ -150,16 +133,12 @@ def _train(config: Config, name: str, data: Path, folder: Path) -> dict[str, Any
         "data": data,
         "folder": folder,
         "model": "fno",
-        "width": config.width,
-        "depth": config.depth,
-        "modes": config.modes,
-        "epochs": config.epochs,
         "batch-size": config.batch_size,
         "weight-decay": 0.01,
         "clip": 0.5,
         "precision": arm.precision,
         "device": "cpu",
-        "seed": config.seed,
+        **picked(config, "width depth modes epochs seed"),
     }
     flags = [text for key, value in options.items() for text in (f"--{key}", str(value))]
     flags += ["--resolution", *map(str, config.points), "--options", "basis=cosine", "--no-progress"]
@@ -203,7 +182,7 @@ def _compiled(config: Config, name: str) -> dict[str, Any]:
     return json.loads(said.splitlines()[-1])
 
 
-def _print(config: Config, results: dict[str, Any]) -> None:
+def _print(results: dict[str, Any]) -> None:
     print_table(
         results["rows"],
         "=name",

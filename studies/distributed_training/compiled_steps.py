@@ -11,10 +11,7 @@ from typing import Any
 import numpy as np
 
 # points, batch, modes of an fno of width 32 and depth 4, on nodes (2-D) or a periodic line (1-D)
-CASES = {
-    "fno 85×85": ((85, 85), 8, (12, 12)),
-    "fno 256 (1-D)": ((256,), 16, (16,)),
-}
+CASES = {"fno 85×85": ((85, 85), 8, (12, 12)), "fno 256 (1-D)": ((256,), 16, (16,))}
 
 
 def main(name: str, steps: int) -> dict[str, Any]:

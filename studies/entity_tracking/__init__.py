@@ -23,113 +23,83 @@ are kept in records/ and read back. Use one thread (OMP_NUM_THREADS=1) on small 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from sciops.runs import RunFolder
-from studies.entity_tracking.arms import Arm, block_model, resolvent_model, softmax_model, summary, trained
+from studies.entity_tracking.arms import Training, block_model, resolvent_model, softmax_model, summary, trained
 from studies.entity_tracking.report import draw, print_all, targets
 from studies.entity_tracking.timings import tile_times, times
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
+from studies.kit.study import finished, opened
 
 PARTS = ("layers", "gammas", "blocks", "times", "tiles", "properties", "tasks")
 
 
 @dataclass(frozen=True)
 class Config:
-    parts: tuple[str, ...] = PARTS
-    """which parts"""
-    seeds: int = 3
-    """trainings of one layer"""
-    deep_seeds: int = 1
-    """trainings of softmax models of more than one layer"""
+    parts: tuple[str, ...] = PARTS  # which parts
+    seeds: int = 3  # trainings of one layer
+    deep_seeds: int = 1  # trainings of softmax models of more than one layer
     block_seeds: int = 1
     """trainings of block forms, with several pointer systems, on overwritten variables and on boxes"""
-    tested: int = 1024
-    """test sequences; a fourth as many of the world of boxes"""
-    length: int = 32
-    """tokens of a pointer chain"""
-    chains: int = 4
-    """chains in a sequence, of random lengths"""
-    values: int = 16
-    """values of roots: guessing gives 1/values, or what a chain's share is where values are seen"""
-    width: int = 64
-    """channels of the models"""
-    steps: int = 300
-    """training steps of one layer of the resolvent and of its block forms"""
-    rate: float = 3e-3
-    """largest rate of the same"""
-    softmax_steps: tuple[int, ...] = (300, 400, 300, 200)
-    """training steps of softmax models of 1, 2, … layers"""
-    softmax_rates: tuple[float, ...] = (3e-3, 2e-3, 2e-3, 2e-3)
-    """their largest rates"""
-    gammas: tuple[float, ...] = (0.5, 0.8, 0.9, 0.95)
-    """γ that are compared"""
-    block_length: int = 32
-    """tokens of the chains for block forms"""
-    block_width: int = 64
-    """channels there: at least twice as many as tokens, whose names have to be told apart"""
-    block_steps: int = 250
-    """training steps there"""
-    local: int = 8
-    """farthest parent on chains of near links"""
-    blocks: tuple[int, ...] = (8,)
-    """tokens a block"""
-    long_links: float = 0.1
-    """share of far links in the second task for block forms"""
-    lengths: tuple[int, ...] = (512, 1024, 2048, 4096)
-    """lengths that are timed"""
-    dense_to: int = 16384
-    """the dense operator is timed up to this length"""
-    heads: int = 1
-    """heads of what is timed"""
-    rounds: int = 3
-    """times each is timed"""
-    properties: tuple[int, ...] = (2, 4, 6)
-    """pointer systems in the same tokens"""
-    property_heads: int = 4
-    """heads there"""
-    property_steps: int = 200
-    """training steps there"""
-    task_steps: int = 100
-    """training steps on overwritten variables and on boxes"""
-    output: Path = Path("runs/entity_tracking")
-    """folder for results.json, records and the figure"""
+    tested: int = 1024  # test sequences; a fourth as many of the world of boxes
+    length: int = 32  # tokens of a pointer chain
+    chains: int = 4  # chains in a sequence, of random lengths
+    values: int = 16  # values of roots: guessing gives 1/values, or what a chain's share is where values are seen
+    width: int = 64  # channels of the models
+    steps: int = 300  # training steps of one layer of the resolvent and of its block forms
+    rate: float = 3e-3  # largest rate of the same
+    softmax_steps: tuple[int, ...] = (300, 400, 300, 200)  # training steps of softmax models of 1, 2, … layers
+    softmax_rates: tuple[float, ...] = (3e-3, 2e-3, 2e-3, 2e-3)  # their largest rates
+    gammas: tuple[float, ...] = (0.5, 0.8, 0.9, 0.95)  # γ that are compared
+    block_length: int = 32  # tokens of the chains for block forms
+    block_width: int = 64  # channels there: at least twice as many as tokens, whose names have to be told apart
+    block_steps: int = 250  # training steps there
+    local: int = 8  # farthest parent on chains of near links
+    blocks: tuple[int, ...] = (8,)  # tokens a block
+    long_links: float = 0.1  # share of far links in the second task for block forms
+    lengths: tuple[int, ...] = (512, 1024, 2048, 4096)  # lengths that are timed
+    dense_to: int = 16384  # the dense operator is timed up to this length
+    heads: int = 1  # heads of what is timed
+    rounds: int = 3  # times each is timed
+    properties: tuple[int, ...] = (2, 4, 6)  # pointer systems in the same tokens
+    property_heads: int = 4  # heads there
+    property_steps: int = 200  # training steps there
+    task_steps: int = 100  # training steps on overwritten variables and on boxes
+    output: Path = Path("runs/entity_tracking")  # folder for results.json, records and the figure
 
 
+_MEDIUM = Config(
+    deep_seeds=3,
+    steps=500,
+    block_length=64,
+    block_width=128,
+    block_steps=400,
+    blocks=(8, 16),
+    softmax_steps=(800, 2000, 3000, 8000),
+    property_steps=5000,
+    properties=(2, 4, 5, 6),
+    task_steps=600,
+    lengths=(512, 1024, 2048, 4096, 8192, 16384),
+)
 PRESETS = {
     "quick": Config(),
-    "medium": Config(
-        deep_seeds=3,
-        steps=500,
-        block_length=64,
-        block_width=128,
-        block_steps=400,
-        blocks=(8, 16),
-        softmax_steps=(800, 2000, 3000, 8000),
-        property_steps=5000,
-        properties=(2, 4, 5, 6),
-        task_steps=600,
-        lengths=(512, 1024, 2048, 4096, 8192, 16384),
-    ),
-    "full": Config(
+    "medium": _MEDIUM,
+    "full": replace(
+        _MEDIUM,
         seeds=5,
         deep_seeds=5,
         block_seeds=3,
         steps=1500,
-        block_length=64,
-        block_width=128,
         block_steps=1500,
-        blocks=(8, 16),
         softmax_steps=(1500, 10_000, 20_000, 20_000),
         property_steps=3000,
         properties=(1, 2, 3, 4, 5, 6, 7, 8),
         task_steps=10_000,
-        lengths=(512, 1024, 2048, 4096, 8192, 16384),
         rounds=15,
     ),
 }
@@ -146,18 +116,13 @@ def run(config: Config) -> dict[str, Any]:
             f"--softmax-steps {len(config.softmax_steps)} of them, --softmax-rates {len(config.softmax_rates)}: "
             "expected one of each a depth"
         )
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=range(config.seeds), methods=["resolvent"])
+    folder = opened(config, seeds=range(config.seeds), methods=["resolvent"])
     results: dict[str, Any] = {}
     for part in (part for part in PARTS if part in config.parts):
         results[part] = _PARTS[part](config, folder.path / "records")
         folder.write_results(results)
     results["targets"] = targets(results)
-    folder.write_results(results)
-    draw(results, folder.figures / "entity_tracking.png")
-    print_all(results)
-    print(f"\nresults.json and figures/entity_tracking.png in {folder.path}")
-    return results
+    return finished(folder, results, draw, print_all, picture="entity_tracking.png")
 
 
 def _chain(config: Config) -> dict[str, Any]:
@@ -166,13 +131,13 @@ def _chain(config: Config) -> dict[str, Any]:
 
 def _layers(config: Config, folder: Path) -> list[dict[str, Any]]:
     task = _chain(config)
-    arm = Arm(
+    arm = Training(
         "resolvent, 1 layer", resolvent_model(config.width), "pointers", task, config.steps, config.rate, config.tested
     )
     rows = [summary(arm, trained(arm, range(config.seeds), folder)) | {"layers": 1, "bound": None}]
     for depth, (steps, rate) in enumerate(zip(config.softmax_steps, config.softmax_rates), 1):
         name = f"softmax, {depth} layer" + "s" * (depth > 1)
-        arm = Arm(name, softmax_model(config.width, depth), "pointers", task, steps, rate, config.tested)
+        arm = Training(name, softmax_model(config.width, depth), "pointers", task, steps, rate, config.tested)
         seeds = range(config.seeds if depth == 1 else config.deep_seeds)
         rows.append(summary(arm, trained(arm, seeds, folder)) | {"layers": depth, "bound": 2**depth - 1})
     return rows
@@ -184,7 +149,7 @@ def _gammas(config: Config, folder: Path) -> list[dict[str, Any]]:
         # named and spelled as in the part before, so that its training is read back
         model = resolvent_model(config.width, **({} if gamma == 0.9 else {"gamma": gamma}))
         name = "resolvent, 1 layer" if gamma == 0.9 else f"γ = {gamma:g}"
-        arm = Arm(name, model, "pointers", _chain(config), config.steps, config.rate, config.tested)
+        arm = Training(name, model, "pointers", _chain(config), config.steps, config.rate, config.tested)
         rows.append(summary(arm, trained(arm, range(config.seeds), folder)) | {"name": f"γ = {gamma:g}"})
     return rows
 
@@ -201,7 +166,7 @@ def _blocks(config: Config, folder: Path) -> dict[str, list[dict[str, Any]]]:
         task |= {"long_links": share} if share else {}
         rows = []
         for name, (model, form) in models.items():
-            arm = Arm(f"{name}, {kind}", model, "pointers", task, config.block_steps, config.rate, config.tested)
+            arm = Training(f"{name}, {kind}", model, "pointers", task, config.block_steps, config.rate, config.tested)
             records = trained(arm, range(config.block_seeds), folder)
             rows.append(summary(arm, records) | {"name": name, "form": form, "mass": records[0].get("mass")})
         results[kind] = rows
@@ -230,7 +195,9 @@ def _properties(config: Config, folder: Path) -> list[dict[str, Any]]:
             f"dense, {2 * heads} heads": resolvent_model(width, 2 * heads),
         }
         for name, model in models.items():
-            arm = Arm(f"{name}, {p} systems", model, "packed", task, config.property_steps, config.rate, config.tested)
+            arm = Training(
+                f"{name}, {p} systems", model, "packed", task, config.property_steps, config.rate, config.tested
+            )
             row = summary(arm, trained(arm, range(config.block_seeds), folder))
             rows.append(row | {"name": name, "properties": p, "heads": model["mixer_options"]["heads"]})
     return rows
@@ -245,7 +212,7 @@ def _tasks(config: Config, folder: Path) -> dict[str, list[dict[str, Any]]]:
         "softmax, 2 layers": softmax_model(width, 2, 4, **position),
         "resolvent, 1 layer": resolvent_model(width, 4, **position),
     }.items():
-        arm = Arm(f"{name}, overwrite", model, "overwrite", written, config.task_steps, config.rate, config.tested)
+        arm = Training(f"{name}, overwrite", model, "overwrite", written, config.task_steps, config.rate, config.tested)
         rows.append(summary(arm, trained(arm, range(config.block_seeds), folder)) | {"name": name})
     world, mixed = {"operations": 6, "boxes": 5, "items": 20}, softmax_model(width, 2, 4, **position)
     both = {**mixed, "mixer": ["self_attention", "resolvent"]}
@@ -254,7 +221,7 @@ def _tasks(config: Config, folder: Path) -> dict[str, list[dict[str, Any]]]:
     for name, model in {"softmax, 2 layers": mixed, "softmax, then resolvent": both}.items():
         options = {**model, "local": 4}
         tested = max(1, config.tested // 4)
-        arm = Arm(f"{name}, boxes", options, "boxes", world, config.task_steps, config.rate, tested, batch=16)
+        arm = Training(f"{name}, boxes", options, "boxes", world, config.task_steps, config.rate, tested, batch=16)
         records = trained(arm, range(config.block_seeds), folder)
         matches = [record["exact_match"] for record in records]
         row = summary(arm, records, "operations") | {"name": name, "exact": [m["rate"] for m in matches]}

@@ -24,7 +24,7 @@ OFTEN = 30  # answers that tell an accuracy
 
 
 @dataclass(frozen=True)
-class Arm:
+class Training:
     """One model on one task: options of `TokenModel`, a name in TASKS and its options, steps and the largest rate."""
 
     name: str
@@ -46,20 +46,13 @@ def softmax_model(width: int, depth: int, heads: int = 1, **options: Any) -> dic
 
 
 def block_model(width: int, heads: int = 1, **options: Any) -> dict[str, Any]:
-    return {
-        "width": width,
-        "depth": 1,
-        "mixer": "block_resolvent",
-        "mixer_options": {"heads": heads, "summary": "learned", **options},
-    }
+    return resolvent_model(width, heads, summary="learned", **options) | {"mixer": "block_resolvent"}
 
 
-def trained(arm: Arm, seeds: Iterable[int], folder: Path) -> list[dict[str, Any]]:
+def trained(arm: Training, seeds: Iterable[int], folder: Path) -> list[dict[str, Any]]:
     """The records of `train_tokens` of an arm, one a seed, made or read back; "exact_match" beside them for boxes."""
-    maker, test = (
-        partial(TASKS[arm.task], **arm.options),
-        _test(arm.task, tuple(sorted(arm.options.items())), arm.tested),
-    )
+    maker = partial(TASKS[arm.task], **arm.options)
+    test = _test(arm.task, tuple(sorted(arm.options.items())), arm.tested)
     records = []
     for seed in seeds:
         how = {"steps": arm.steps, "batch": arm.batch, "rate": arm.rate, "seed": seed}
@@ -68,7 +61,7 @@ def trained(arm: Arm, seeds: Iterable[int], folder: Path) -> list[dict[str, Any]
     return records
 
 
-def _record(arm: Arm, maker: Any, test: SequenceTask, how: dict[str, Any]) -> dict[str, Any]:
+def _record(arm: Training, maker: Any, test: SequenceTask, how: dict[str, Any]) -> dict[str, Any]:
     torch.manual_seed(how["seed"])
     net = TokenModel(test.symbols, answers=test.targets.shape[2] if test.targets.ndim == 3 else 0, **arm.model)
     record = train_tokens(net, maker, test, progress=f"{arm.name}, seed {how['seed']}", **how)
@@ -78,7 +71,7 @@ def _record(arm: Arm, maker: Any, test: SequenceTask, how: dict[str, Any]) -> di
     return record | ({"mass": _mass(net, test)} if local else {})
 
 
-def summary(arm: Arm, records: list[dict[str, Any]], group: str = "hop") -> dict[str, Any]:
+def summary(arm: Training, records: list[dict[str, Any]], group: str = "hop") -> dict[str, Any]:
     """One row: accuracy by seed, its mean and spread, and accuracy by group, the mean over seeds and every seed's.
 
     "reach" : by seed, the most links up to which every hop has accuracy of at least 0.95, −1 for none; as "worst", by

@@ -10,7 +10,7 @@ import numpy as np
 from sciops.evaluation import spread
 from sciops.plotting import series
 from studies.kit.figures import band, panels, ticks
-from studies.kit.tables import print_table
+from studies.kit.tables import grouped, print_table
 from studies.kit.timing import print_targets, target
 
 EQUAL = 0.005  # of accuracy, below the dense operator's, that still counts as the same
@@ -221,8 +221,7 @@ def _draw_times(axis: Any, timed: dict[str, Any]) -> None:
 
 
 def _draw_properties(axis: Any, rows: list[dict[str, Any]]) -> None:
-    for name, style in zip(dict.fromkeys(row["name"] for row in rows), series()):
-        own = [row for row in rows if row["name"] == name]
+    for (name, own), style in zip(grouped(rows, "name").items(), series()):
         seeds = np.array([row["accuracies"] for row in own]).T
         band(axis, [row["properties"] for row in own], seeds, label=name, style=style)
     axis.axvline(min(row["heads"] for row in rows) + 0.5, color="0.4", linewidth=0.8, linestyle=":")

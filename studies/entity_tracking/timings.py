@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,7 @@ from tqdm.auto import tqdm
 from sciops.mixers import BlockResolventAttention, ResolventAttention
 from sciops.mixers.resolvent.block_attention import multiply_adds
 from sciops.mixers.resolvent.block_layout import block_size
-from studies.kit.timing import interleaved, ratio, relative_difference
+from studies.kit.timing import exponent, interleaved, ratio, relative_difference
 
 CONTESTANTS: dict[str, dict[str, Any] | None] = {
     "dense": None,
@@ -73,8 +72,8 @@ def times(
         for what in ("forward", "both"):
             at = [r for r in rows if r["name"] == name and r["pass"] == what and r["n"] >= fit_from]
             if len(at) > 1:
-                slope = np.polyfit(np.log([r["n"] for r in at]), np.log([r["seconds"] for r in at]), 1)[0]
-                exponents.setdefault(name, {})[what] = float(slope)
+                slope = exponent([r["n"] for r in at], [r["seconds"] for r in at])
+                exponents.setdefault(name, {})[what] = slope
         exponents.setdefault(name, {})["counted"] = counted_exponent(
             name, width, heads, tuple(n for n in lengths if n >= fit_from)
         )
@@ -91,8 +90,8 @@ def counted_exponent(name: str, width: int, heads: int, lengths: tuple[int, ...]
         overlap = options.get("overlap", False)
         return multiply_adds(n, channels=width, heads=heads, level=level, block=block, overlap=overlap)["total"]
 
-    low, high = min(lengths), max(lengths)
-    return math.log(work(high) / work(low)) / math.log(high / low) if high > low else math.nan
+    ends = sorted({min(lengths), max(lengths)})
+    return exponent(ends, [work(n) for n in ends])
 
 
 def tile_times(sizes: tuple[int, ...], *, n: int, width: int, rounds: int) -> list[dict[str, float]]:

@@ -24,57 +24,39 @@ from typing import Any, Literal
 
 from tqdm.auto import tqdm
 
-from sciops.runs import RunFolder
 from studies.forward_only.report import claims, draw, print_report, summary
 from studies.forward_only.runs import ABLATIONS, ARMS, RANDOM, Spec, linear_difference, task_of, train_once
 from studies.kit.choices import require_known
 from studies.kit.pool import pool
+from studies.kit.study import finished, opened, picked
 
 
 @dataclass(frozen=True)
 class Config:
-    tasks: tuple[str, ...] = ("darcy", "dense:digits")
-    """"darcy", or "dense:" and a name or folder of images"""
-    depths: tuple[int, ...] = (3, 10, 30)
-    """hidden layers of the dense networks"""
-    arms: tuple[str, ...] = ARMS
-    """ways to train"""
-    ablations: tuple[str, ...] = ABLATIONS
-    """what is taken from FOTON in turn"""
-    ablation_depth: int = 10
-    """hidden layers there"""
-    images: str = "digits"
-    """images of the convolutional networks, a name or folder; empty: none"""
-    image_depths: tuple[int, ...] = (2, 6)
-    """their hidden layers"""
+    tasks: tuple[str, ...] = ("darcy", "dense:digits")  # "darcy", or "dense:" and a name or folder of images
+    depths: tuple[int, ...] = (3, 10, 30)  # hidden layers of the dense networks
+    arms: tuple[str, ...] = ARMS  # ways to train
+    ablations: tuple[str, ...] = ABLATIONS  # what is taken from FOTON in turn
+    ablation_depth: int = 10  # hidden layers there
+    images: str = "digits"  # images of the convolutional networks, a name or folder; empty: none
+    image_depths: tuple[int, ...] = (2, 6)  # their hidden layers
     image_samples: tuple[int, int, int] = (1257, 180, 360)
     """training, validation and test images, of dense networks too"""
-    fields: tuple[int, int, int] = (800, 100, 200)
-    """training, validation and test fields of "darcy" """
-    width: int = 64
-    """numbers in a hidden layer"""
-    activation: str = "tanh"
-    """of hidden layers: a name in sciops.models.orthogonal.net.ACTIVATIONS"""
-    steps: int = 160
-    """of the optimiser, with a cosine decay of the rate"""
-    batch: int = 50
-    """samples a step"""
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    """plain SGD, or Adam"""
+    fields: tuple[int, int, int] = (800, 100, 200)  # training, validation and test fields of "darcy"
+    width: int = 64  # numbers in a hidden layer
+    activation: str = "tanh"  # of hidden layers: a name in sciops.models.orthogonal.ACTIVATIONS
+    steps: int = 160  # of the optimiser, with a cosine decay of the rate
+    batch: int = 50  # samples a step
+    optimizer: Literal["sgd", "adam"] = "sgd"  # plain SGD, or Adam
     rates: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
     """peak rates to choose from, from the middle outwards"""
-    scales: tuple[float, ...] = (0.0005, 0.005, 0.05)
-    """deviations of a random matrix to choose from"""
+    scales: tuple[float, ...] = (0.0005, 0.005, 0.05)  # deviations of a random matrix to choose from
     hidden: tuple[float, ...] = (0.01, 0.1, 1.0)
     """rates of hidden layers to choose from, times the last layer's; for arms without a random matrix"""
-    angles: int = 9
-    """how often in a training the gradient is compared with the true one"""
-    seeds: tuple[int, ...] = (0, 1, 2)
-    """of the initial weights, the order of the samples, and the random matrices"""
-    workers: int = 2
-    """processes that train side by side, one thread each; 1: none but this one"""
-    output: Path = Path("runs/forward_only")
-    """folder for results.json and the figures"""
+    angles: int = 9  # how often in a training the gradient is compared with the true one
+    seeds: tuple[int, ...] = (0, 1, 2)  # of the initial weights, the order of the samples, and the random matrices
+    workers: int = 2  # processes that train side by side, one thread each; 1: none but this one
+    output: Path = Path("runs/forward_only")  # folder for results.json and the figures
 
 
 PRESETS = {
@@ -105,8 +87,7 @@ def run(config: Config) -> dict[str, Any]:
     Raises ValueError for unknown arms and tasks; FileNotFoundError for images that are not there.
     """
     _check(config)
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=config.seeds, methods=["foton", "pepita"])
+    folder = opened(config, seeds=config.seeds, methods=["foton", "pepita"])
     cases = [(task, arm, depth) for task in config.tasks for depth in config.depths for arm in config.arms]
     cases += [(task, arm, config.ablation_depth) for task in config.tasks for arm in config.ablations]
     if config.images:
@@ -124,18 +105,14 @@ def run(config: Config) -> dict[str, Any]:
     }
     results["summary"] = summary(runs, config)
     results["claims"] = claims(results, config)
-    folder.write_results(results)
-    draw(results, config, folder.figures)
-    print_report(results, config)
-    print(f"\nresults.json and figures in {folder.path}")
-    return results
+    return finished(folder, results, draw, print_report, config)
 
 
 def _train(cases: Sequence[tuple[str, str, int]], config: Config) -> list[dict[str, Any]]:
     """One record a training: with the first seed at the rates that the choice needs, then the other seeds at the best.
 
-    Each case, and option, starts in the middle of the rates and goes on to the neighbours of its best one, until both
-    are worse or there is none.
+    Each case, and option, starts in the middle of the rates and continues with the neighbours of its best one, until
+    both are worse or missing.
     """
     first, *others = config.seeds
     ladder = sorted(config.rates)
@@ -189,13 +166,9 @@ def _specs(case: tuple[str, str, int], option: dict[str, float], seed: int, conf
             depth=depth,
             rate=rate,
             seed=seed,
-            steps=config.steps,
-            batch=config.batch,
-            width=config.width,
-            activation=config.activation,
-            optimizer=config.optimizer,
             samples=_samples(task, config),
             angles=0 if arm == "head alone" else config.angles,
+            **picked(config, "steps batch width activation optimizer"),
             **option,
         )
         for rate in sorted(config.rates)

@@ -10,8 +10,8 @@ import numpy as np
 
 from sciops.evaluation import FEWEST
 from sciops.plotting import figure, series
-from studies.kit.figures import ticks
-from studies.kit.tables import print_table
+from studies.kit.figures import band, ticks
+from studies.kit.tables import grouped, print_table
 
 if TYPE_CHECKING:
     from studies.forward_only import Config
@@ -22,20 +22,13 @@ GROUPS = ("first", "middle", "last")
 def summary(runs: Sequence[dict[str, Any]], config: Config) -> list[dict[str, Any]]:
     """One row a (task, arm, depth): the choice, test errors by seed, and mean angles by step."""
     rows = []
-    for task, arm, depth in dict.fromkeys((r["task"], r["arm"], r["depth"]) for r in runs):
-        own = [r for r in runs if (r["task"], r["arm"], r["depth"]) == (task, arm, depth) and r["chosen"]]
-        own.sort(key=lambda r: r["seed"])
-        rate, scale, hidden = own[0]["rate"], own[0]["scale"], own[0]["hidden"]
+    for own in grouped(runs, "task", "arm", "depth").values():
+        own = sorted((r for r in own if r["chosen"]), key=lambda r: r["seed"])
         errors = [r["test"] for r in own]
         rows.append(
             {
-                "task": task,
-                "arm": arm,
-                "depth": depth,
-                "rate": rate,
-                "scale": scale,
-                "hidden": hidden,
-                "edge": rate in (min(config.rates), max(config.rates)),
+                **{key: own[0][key] for key in ("task", "arm", "depth", "rate", "scale", "hidden")},
+                "edge": own[0]["rate"] in (min(config.rates), max(config.rates)),
                 "errors": errors,
                 "test": float(np.mean(errors)),
                 "train": float(np.mean([r["train"] for r in own])),
@@ -160,21 +153,13 @@ def _draw_errors(axis: Any, task: str, results: dict[str, Any], config: Config) 
     for arm, style in zip(config.arms, series()):
         rows = sorted((r for r in results["summary"] if (r["task"], r["arm"]) == (task, arm)), key=lambda r: r["depth"])
         depths = [r["depth"] for r in rows]
-        axis.plot(depths, [r["test"] for r in rows], label=arm, **style)
-        axis.fill_between(
-            depths,
-            [min(r["errors"]) for r in rows],
-            [max(r["errors"]) for r in rows],
-            color=style["color"],
-            alpha=0.15,
-            linewidth=0,
-        )
+        if rows:
+            band(axis, depths, np.array([r["errors"] for r in rows]).T, label=arm, style=style)
     name, value = next(iter(results["references"][task].items()))
     axis.axhline(value, color="0.4", linewidth=0.8, linestyle=":")
     axis.annotate(name, (0.98, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7)
     depths = sorted({r["depth"] for r in results["summary"] if r["task"] == task and r["arm"] in config.arms})
-    axis.set_xscale("log")
-    axis.set_yscale("log")
+    axis.set(xscale="log", yscale="log")
     ticks(axis.xaxis, depths)
     low, high = axis.get_ylim()
     ticks(axis.yaxis, [t for t in (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.9) if low <= t <= high])

@@ -18,8 +18,8 @@ from sciops.grids import Grid
 from sciops.models import OrthogonalNet
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, log_normal
-from sciops.training import TrainConfig, fit
 from sciops.training.gradients import backprop, compared, forward_only, project_
+from studies.kit.stepping import train_by_step
 
 ARMS = ("foton", "backprop, orthogonal", "backprop, free", "pepita", "head alone")
 ABLATIONS = ("no projection", "random F", "stale F")
@@ -187,20 +187,8 @@ def train_once(spec: Spec) -> dict[str, Any]:
             angles.append({"step": step, **angle(model, task, batch)})
         return loss
 
-    def keep_orthogonal(_: Any, found: dict[str, Any]) -> None:
-        if "epoch" not in found:
-            after(model)
-
-    config = TrainConfig(
-        steps=spec.steps,
-        epochs=1,
-        schedule="cosine",
-        clip=None,
-        device="cpu",
-        on_nonfinite="stop",
-        progress=False,
-    )
-    run = fit(model, draw, config, loss=filled, optimizer=optimizer, callbacks=[keep_orthogonal])
+    options = {"schedule": "cosine", "clip": None, "on_nonfinite": "stop"}
+    run = train_by_step(model, draw, filled, optimizer, steps=spec.steps, after=lambda *_: after(model), **options)
     if not run.complete:
         return {"angles": angles, **dict.fromkeys(("train", "validation", "test", "loss"), math.inf)}
     record: dict[str, Any] = {"angles": angles}

@@ -40,8 +40,7 @@ class Config(campaign.Config):
     """a file that takes longer is a hang; its budget is as long. Time in the queue for a processor does not count"""
     megabytes: float = 1300.0
     """a file that needs more memory is a finding: the budget is a gigabyte besides the file and its content"""
-    output: Path = Path("runs/fuzz_loaders")
-    """folder for results.json, the figure and the files of findings"""
+    output: Path = Path("runs/fuzz_loaders")  # folder for results.json, the figure and the files of findings
 
 
 PRESETS = {

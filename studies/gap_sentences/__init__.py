@@ -15,6 +15,7 @@ state-space encoder and one of attention of equal parameters, by the length of t
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,66 +29,41 @@ from studies.gap_sentences.report import draw, print_report, summary
 from studies.gap_sentences.training import ARMS, Sizes, train_once
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
+from studies.kit.study import finished, picked
 
 
 @dataclass(frozen=True)
 class Config:
     sources: tuple[str, ...] = ("debian", "python", "numpy")
     """"debian", its package descriptions; "python", the standard library; or an installed package, for docstrings"""
-    symbols: int = 2048
-    """of the byte-level tokenizer, the model's own two included"""
-    source_length: int = 128
-    """tokens of a source; the rest is cut off"""
-    target_length: int = 40
-    """tokens of a summary or of gap sentences at most"""
-    ratio: float = 0.3
-    """share of the sentences that are gaps"""
-    kept: float = 0.2
-    """share of the gap sentences that stay in the source, so that copying is learned"""
-    held_out: int = 150
-    """texts for validation, and for testing, at most"""
-    few: tuple[int, ...] = (300,)
-    """summaries to fine-tune on"""
+    symbols: int = 2048  # of the byte-level tokenizer, the model's own two included
+    source_length: int = 128  # tokens of a source; the rest is cut off
+    target_length: int = 40  # tokens of a summary or of gap sentences at most
+    ratio: float = 0.3  # share of the sentences that are gaps
+    kept: float = 0.2  # share of the gap sentences that stay in the source, so that copying is learned
+    held_out: int = 150  # texts for validation, and for testing, at most
+    few: tuple[int, ...] = (300,)  # summaries to fine-tune on
     arms: tuple[str, ...] = ARMS[:2]
     """what comes before them: gap sentences; nothing ("from scratch"); nothing, and as many steps more on them"""
-    encoders: tuple[str, ...] = ("state_space",)
-    """mixers of the encoder: state_space, self_attention"""
-    width: int = 64
-    """channels"""
-    depth: int = 2
-    """blocks of the encoder, and of the decoder"""
-    state: int = 16
-    """real numbers a channel in a state space; width/4 gives the parameters of attention"""
-    heads: int = 4
-    """of attention"""
-    dropout: float = 0.1
-    """in training"""
-    batch: int = 8
-    """pairs a step"""
-    rate: float = 0.05
-    """peak rate of pre-training, times the root mean square of a matrix at the start"""
-    tuning: tuple[float, ...] = (0.05,)
-    """such rates of fine-tuning, of which the one that validates best is judged"""
-    pretraining: int = 320
-    """steps on gap sentences"""
-    steps: int = 100
-    """of fine-tuning"""
-    checks: int = 5
-    """validations of a training"""
-    beams: int = 1
-    """of the search for a summary; 1 takes the likeliest token"""
-    seeds: tuple[int, ...] = (0, 1, 2)
-    """of weights, batches, dropout, and of which summaries are seen"""
-    lengths: tuple[int, ...] = (128, 512, 2048)
-    """tokens of the sources whose cost is measured; none: no costs"""
-    rounds: int = 5
-    """timings of each"""
-    device: str = "cpu"
-    """where models are trained; costs are measured on the CPU"""
-    threads: int = 1
-    """of torch"""
-    output: Path = Path("runs/gap_sentences")
-    """folder for results.json, trainings and figures"""
+    encoders: tuple[str, ...] = ("state_space",)  # mixers of the encoder: state_space, self_attention
+    width: int = 64  # channels
+    depth: int = 2  # blocks of the encoder, and of the decoder
+    state: int = 16  # real numbers a channel in a state space; width/4 gives the parameters of attention
+    heads: int = 4  # of attention
+    dropout: float = 0.1  # in training
+    batch: int = 8  # pairs a step
+    rate: float = 0.05  # peak rate of pre-training, times the root mean square of a matrix at the start
+    tuning: tuple[float, ...] = (0.05,)  # such rates of fine-tuning, of which the one that validates best is judged
+    pretraining: int = 320  # steps on gap sentences
+    steps: int = 100  # of fine-tuning
+    checks: int = 5  # validations of a training
+    beams: int = 1  # of the search for a summary; 1 takes the likeliest token
+    seeds: tuple[int, ...] = (0, 1, 2)  # of weights, batches, dropout, and of which summaries are seen
+    lengths: tuple[int, ...] = (128, 512, 2048)  # tokens of the sources whose cost is measured; none: no costs
+    rounds: int = 5  # timings of each
+    device: str = "cpu"  # where models are trained; costs are measured on the CPU
+    threads: int = 1  # of torch
+    output: Path = Path("runs/gap_sentences")  # folder for results.json, trainings and figures
 
 
 _PACKAGES = ("debian", "python", "numpy", "scipy", "matplotlib", "xarray", "torch")
@@ -145,61 +121,31 @@ def run(config: Config) -> dict[str, Any]:
     folder.describe(
         config, data=path, seeds=config.seeds, methods=["encoder_decoder", "state_space", "gap_sentences", "adamw"]
     )
-    corpus = corpus_of(
-        path,
-        config.symbols,
-        config.source_length,
-        config.target_length,
-        ratio=config.ratio,
-        kept=config.kept,
-        held_out=config.held_out,
-    )
+    lengths = config.source_length, config.target_length
+    corpus = corpus_of(path, config.symbols, *lengths, **picked(config, "ratio kept held_out"))
     if max(config.few) > len(corpus.train):
         raise ValueError(f"--few {max(config.few)}: there are {len(corpus.train)} summaries in the training texts")
-    sizes = Sizes(**{field.name: getattr(config, field.name) for field in fields(Sizes)})
-    data = {"pairs": file_hash(path), "source_length": config.source_length, "symbols": config.symbols}
-    data |= {"ratio": config.ratio, "kept": config.kept, "held_out": config.held_out}
+    sizes = Sizes(**picked(config, " ".join(field.name for field in fields(Sizes))))
+    data = {"pairs": file_hash(path), **picked(config, "source_length symbols ratio kept held_out")}
     runs = []
     cases = [(encoder, arm, seed) for seed in config.seeds for encoder in config.encoders for arm in config.arms]
     for encoder, arm, seed in tqdm(cases, unit="training", disable=None):
         spec = {"arm": arm, "encoder": encoder, "few": config.few, "seed": seed, "sizes": sizes, "data": data}
         spec["device"] = config.device
-        runs.append(
-            kept(
-                folder.path / "trainings",
-                f"{encoder}-{arm}-{seed}",
-                spec,
-                lambda a=arm, e=encoder, s=seed: train_once(corpus, a, e, config.few, s, sizes, config.device),
-            )
-        )
+        make = partial(train_once, corpus, arm, encoder, config.few, seed, sizes, config.device)
+        runs.append(kept(folder.path / "trainings", f"{encoder}-{arm}-{seed}", spec, make))
     results: dict[str, Any] = {"corpus": corpus.counts, "lead": lead_scores(corpus), "runs": runs}
     results["summary"] = summary(runs)
     results["costs"] = []
     if config.lengths:
-        spec = {"lengths": config.lengths, "sizes": sizes, "symbols": config.symbols, "rounds": config.rounds}
-        spec["threads"] = config.threads
-        results["costs"] = kept(
-            folder.path / "trainings",
-            "costs",
-            spec,
-            lambda: {
-                "rows": costs(
-                    ("state_space", "self_attention"),
-                    config.lengths,
-                    sizes,
-                    symbols=config.symbols,
-                    rounds=config.rounds,
-                )
-            },
-        )["rows"]
+        spec = {"sizes": sizes, **picked(config, "lengths symbols rounds threads")}
+        how = picked(config, "symbols rounds")
+        make = lambda: {"rows": costs(("state_space", "self_attention"), config.lengths, sizes, **how)}  # noqa: E731
+        results["costs"] = kept(folder.path / "trainings", "costs", spec, make)["rows"]
     results["examples"] = [
         {"group": text.group, "text": text.text[:400], "reference": text.summary} for text in corpus.texts[:20]
     ]
-    folder.write_results(results)
-    draw(results, folder.figures)
-    print_report(results)
-    print(f"\nresults.json and figures in {folder.path}")
-    return results
+    return finished(folder, results, draw, print_report)
 
 
 def _check(config: Config) -> None:

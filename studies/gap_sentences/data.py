@@ -103,17 +103,10 @@ def corpus_of(path: Path, *sizes: int, **options: Any) -> Corpus:
 
 @lru_cache(maxsize=2)  # of the text itself, not of its path: a file may change
 def _corpus(
-    text: str,
-    symbols: int,
-    source_length: int,
-    target_length: int,
-    *,
-    ratio: float,
-    kept: float,
-    held_out: int,
+    text: str, symbols: int, source_length: int, target_length: int, *, ratio: float, kept: float, held_out: int
 ) -> Corpus:
-    """text : a pair a line; kept : share of the gap sentences that stay in the source; held_out : at most so many pairs
-    for validation, and for testing. The tokenizer has seen the training texts alone."""
+    """text : a pair a line; kept : share of the gap sentences that stay in the source; held_out : greatest number of
+    pairs for validation, and for testing. The tokenizer has seen the training texts alone."""
     split = split_summaries([Summarised(**parse_json(line)) for line in text.splitlines()])
     tokenizer = tokenizer_for([pair.text for pair in split.train], symbols - 2)
     start, mask = len(tokenizer), len(tokenizer) + 1
@@ -147,17 +140,7 @@ def _corpus(
         "symbols": len(tokenizer) + 2,
         "whole sources": sum(len(tokenizer.encode(p.text)) <= source_length for p in test) / len(test),
     }
-    return Corpus(
-        tokenizer,
-        start,
-        mask,
-        gaps,
-        encoded(split.train),
-        encoded(validation),
-        encoded(test),
-        test,
-        counts,
-    )
+    return Corpus(tokenizer, start, mask, gaps, encoded(split.train), encoded(validation), encoded(test), test, counts)
 
 
 def lead_scores(corpus: Corpus) -> dict[str, list[float]]:

@@ -123,12 +123,9 @@ def _draw_learning(runs: list[dict[str, Any]], path: Path) -> None:
                 same = [r for r in runs if r["spec"]["encoder"] == encoder and r["spec"]["arm"] == arm]
                 for i, run in enumerate(same):
                     curve = run["fine"][-1]["curve"]
-                    axis.plot(
-                        [point["step"] for point in curve],
-                        [point["validation"] for point in curve],
-                        label=arm if i == 0 else None,
-                        **style | {"markersize": 3, "alpha": 0.75},
-                    )
+                    steps, losses = ([point[key] for point in curve] for key in ("step", "validation"))
+                    thin = style | {"markersize": 3, "alpha": 0.75}
+                    axis.plot(steps, losses, label=arm if i == 0 else None, **thin)
             few = runs[0]["fine"][-1]["few"]
             if any(run["spec"]["arm"] == LONGER for run in runs):
                 axis.set_xscale("symlog", linthresh=10)

@@ -16,9 +16,9 @@ from tqdm.auto import tqdm
 
 from sciops.evaluation import mean_rouge
 from sciops.models import EncoderDecoder
-from sciops.training import TrainConfig
-from sciops.training import fit as train
 from studies.gap_sentences.data import Corpus, Pair
+from studies.kit.stepping import train_by_step
+from studies.kit.study import picked
 
 PRETRAINED, SCRATCH, LONGER = "gap sentences", "from scratch", "from scratch, longer"
 ARMS = (PRETRAINED, SCRATCH, LONGER)
@@ -45,22 +45,9 @@ class Sizes:
 
 def model_of(symbols: int, start: int, end: int, encoder: str, sizes: Sizes) -> EncoderDecoder:
     """An encoder–decoder; with state = width/4 the mixers of both kinds of encoder have about 4·width² parameters."""
-    options = {
-        "state_space": {"state": sizes.state},
-        "self_attention": {"heads": sizes.heads, "positions": "rope"},
-    }
-    return EncoderDecoder(
-        symbols,
-        width=sizes.width,
-        encoder_depth=sizes.depth,
-        decoder_depth=sizes.depth,
-        mixer=encoder,
-        mixer_options=options[encoder],
-        heads=sizes.heads,
-        dropout=sizes.dropout,
-        start=start,
-        end=end,
-    )
+    options = {"state_space": {"state": sizes.state}, "self_attention": {"heads": sizes.heads, "positions": "rope"}}
+    shape = picked(sizes, "width heads dropout") | {"encoder_depth": sizes.depth, "decoder_depth": sizes.depth}
+    return EncoderDecoder(symbols, mixer=encoder, mixer_options=options[encoder], start=start, end=end, **shape)
 
 
 def train_once(
@@ -139,8 +126,6 @@ def fit(
     def check(_: Any, record: dict[str, Any]) -> bool:
         nonlocal kept, at, since
         step = record["step"]
-        if "epoch" in record:
-            return False
         losses[step - 1] = record["loss"]
         if step not in due:
             return False
@@ -151,8 +136,7 @@ def fit(
             kept, at = copy.deepcopy(model.state_dict()), step
         return best and len(curve) > 5 and at < curve[-5]["step"]
 
-    config = TrainConfig(steps=steps, epochs=1, warmup=0.1, device=device, progress=False)
-    train(model, draw, config, loss=loss_of, optimizer=optimizer, callbacks=[check])
+    train_by_step(model, draw, loss_of, optimizer, steps=steps, after=check, device=device, warmup=0.1)
     if best:
         model.load_state_dict(kept)
     return {"curve": curve, "best": at, "seconds": time.perf_counter() - start}

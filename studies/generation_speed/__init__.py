@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 import io
 import os
 import shutil
@@ -27,39 +26,28 @@ import numpy as np
 
 from data_gen import darcy as generator
 from sciops.plotting import PALETTE, figure
-from sciops.runs import RunFolder
 from studies.generation_speed import peer
+from studies.kit.choices import require_installed
 from studies.kit.pool import pool
+from studies.kit.study import finished, opened, picked
 from studies.kit.tables import print_table
 from studies.kit.timing import interleaved, print_targets, ratio, require_equal, target, threads
 
 
 @dataclass(frozen=True)
 class Config:
-    size: int = 421
-    """nodes per axis"""
-    samples: int = 44
-    """samples of a run of the generator"""
-    peer_samples: int = 4
-    """samples of a run of the pyamg pipeline, shared by its processes"""
-    rounds: int = 5
-    """rounds in which everyone takes a turn"""
-    compressions: tuple[int, ...] = (1, 4)
-    """gzip levels to compare with none"""
-    compile: bool = True
-    """whether to compile the solver into an empty cache and time first calls (half a minute)"""
-    tol: float = 1e-8
-    """true relative residual of every solution"""
-    seed: int = 0
-    """of the fields"""
-    output: Path = Path("runs/generation_speed")
-    """folder for results.json and the figure"""
+    size: int = 421  # nodes per axis
+    samples: int = 44  # samples of a run of the generator
+    peer_samples: int = 4  # samples of a run of the pyamg pipeline, shared by its processes
+    rounds: int = 5  # rounds in which everyone takes a turn
+    compressions: tuple[int, ...] = (1, 4)  # gzip levels to compare with none
+    compile: bool = True  # whether to compile the solver into an empty cache and time first calls (half a minute)
+    tol: float = 1e-8  # true relative residual of every solution
+    seed: int = 0  # of the fields
+    output: Path = Path("runs/generation_speed")  # folder for results.json and the figure
 
 
-PRESETS = {
-    "quick": Config(),
-    "full": Config(samples=132, peer_samples=16, rounds=7, compressions=(1, 4, 9)),
-}
+PRESETS = {"quick": Config(), "full": Config(samples=132, peer_samples=16, rounds=7, compressions=(1, 4, 9))}
 
 FASTER, SOLVER_SHARE, TWO_CORES, FIRST_CALL = 12.0, 0.6, 1.5, 1.0
 _FIRST_CALL = """
@@ -78,14 +66,11 @@ def run(config: Config) -> dict[str, Any]:
 
     Raises RuntimeError when a file or a solution is not what it must be; ValueError with fewer than two cores.
     """
-    for module, package in (("pyamg", "pyamg"), ("numba", '"sciops[fast]"')):
-        if importlib.util.find_spec(module) is None:
-            raise ImportError(f"the comparison needs {module}: pip install {package}")
+    require_installed({"pyamg": "pyamg", "numba": '"sciops[fast]"'})
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
         raise ValueError("one core here: expected at least two, one run on both is compared with one on one")
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    folder = opened(config, seeds=[config.seed])
     with threads(1), tempfile.TemporaryDirectory(dir=folder.path) as place, _peers(Path(place)) as peers:
         law = _law(config, Path(place))
         results: dict[str, Any] = {"equality": _equality(law, config, peers)}
@@ -94,28 +79,16 @@ def run(config: Config) -> dict[str, Any]:
         results["compression"] = _compression(law, config)
         results["first_call"] = _first_calls(Path(place)) if config.compile else None
     results["targets"] = _targets(results, config)
-    folder.write_results(results)
-    _draw(results, config, folder.figures / "generation_speed.png")
-    _print(results, config)
-    print(f"\nresults.json and figures/generation_speed.png in {folder.path}")
-    return results
+    return finished(folder, results, _draw, _print, config, picture="generation_speed.png")
 
 
 def _law(config: Config, place: Path) -> generator.DarcyConfig:
-    return generator.DarcyConfig(
-        samples=config.samples,
-        resolutions=(config.size,),
-        dtype="float32",
-        seed=config.seed,
-        tol=config.tol,
-        threads=2,
-        output=place / "data.h5",
-        progress=False,
-    )
+    how = {"dtype": "float32", "threads": 2, "output": place / "data.h5", "progress": False}
+    return generator.DarcyConfig(resolutions=(config.size,), **picked(config, "samples seed tol"), **how)
 
 
 def _generated(law: generator.DarcyConfig, **changes: Any) -> Path:
-    """Runs the generator anew, in silence."""
+    """Runs the generator from the start, without output."""
     law.output.unlink(missing_ok=True)
     with contextlib.redirect_stdout(io.StringIO()):
         return generator.run(replace(law, **changes))

@@ -23,50 +23,36 @@ import numpy as np
 
 from sciops.evaluation import spread
 from sciops.plotting import figure, series
-from sciops.runs import RunFolder
 from studies.highway_backprop import recurrent, stacks
 from studies.kit.choices import require_known
 from studies.kit.figures import band, ticks
-from studies.kit.tables import print_table
+from studies.kit.study import finished, opened
+from studies.kit.tables import grouped, print_table
 from studies.kit.timing import print_targets, target
 
 
 @dataclass(frozen=True)
 class Config:
-    models: tuple[str, ...] = ("fno", "mano")
-    """stacks, names in studies.highway_backprop.stacks.MODELS"""
-    blocks: int = 4
-    """residual blocks, of two layers each"""
-    iterations: tuple[int, ...] = (0, 1, 2, 3)
-    """k of the arms"""
-    split_iterations: int | None = 1
-    """k of the arm whose γ is estimated; None leaves it out"""
-    seeds: tuple[int, ...] = (0, 1, 2)
-    """of the initial parameters and the order of the fields"""
-    points: int = 16
-    """nodes per axis of the fields"""
-    train: int = 160
-    """training fields"""
+    models: tuple[str, ...] = ("fno", "mano")  # stacks, names in studies.highway_backprop.stacks.MODELS
+    blocks: int = 4  # residual blocks, of two layers each
+    iterations: tuple[int, ...] = (0, 1, 2, 3)  # k of the arms
+    split_iterations: int | None = 1  # k of the arm whose γ is estimated; None leaves it out
+    seeds: tuple[int, ...] = (0, 1, 2)  # of the initial parameters and the order of the fields
+    points: int = 16  # nodes per axis of the fields
+    train: int = 160  # training fields
     test: int = 100
     data_seed: int = 0
     epochs: int = 5
     batch_size: int = 8
     learning_rate: float = 4e-3
-    looks: int = 8
-    """comparisons with the true gradient through a training"""
-    depths: tuple[int, ...] = (2, 4, 8, 16)
-    """blocks of the FNOs whose cosines at the start are compared"""
-    lengths: tuple[int, ...] = (64, 256, 1024)
-    """steps T of the GRU"""
+    looks: int = 8  # comparisons with the true gradient through a training
+    depths: tuple[int, ...] = (2, 4, 8, 16)  # blocks of the FNOs whose cosines at the start are compared
+    lengths: tuple[int, ...] = (64, 256, 1024)  # steps T of the GRU
     recurrent_iterations: tuple[int, ...] = (0, 1, 2)
-    hidden: int = 64
-    """units of the GRU, and its inputs"""
-    sequences: int = 16
-    """sequences in the GRU's batch"""
-    rounds: int = 7
-    """times that each contestant is timed"""
-    output: Path = Path("runs/highway_backprop")
-    """folder for results.json and the figures"""
+    hidden: int = 64  # units of the GRU, and its inputs
+    sequences: int = 16  # sequences in the GRU's batch
+    rounds: int = 7  # times that each contestant is timed
+    output: Path = Path("runs/highway_backprop")  # folder for results.json and the figures
 
 
 PRESETS = {
@@ -96,8 +82,7 @@ def run(config: Config) -> dict[str, Any]:
     Raises ValueError for a model that is none of the study's, RuntimeError where gradients that must be equal are not.
     """
     require_known("--models", config.models, stacks.MODELS)
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=config.seeds, methods=["highway", *config.models])
+    folder = opened(config, seeds=config.seeds, methods=["highway", *config.models])
     difference = recurrent.check_equal(config.hidden)
     data = stacks.fields(config)
     records = stacks.trained(config, data)
@@ -110,13 +95,7 @@ def run(config: Config) -> dict[str, Any]:
         "equal_to": difference,
     }
     results["targets"] = targets(results, config)
-    folder.write_results(results)
-    _draw_errors(results, folder.figures / "highway_error.png")
-    _draw_cosines(results, config, folder.figures / "highway_cosine.png")
-    _draw_times(results, folder.figures / "highway_time.png")
-    _print(results, config)
-    print(f"\nresults.json and figures in {folder.path}")
-    return results
+    return finished(folder, results, _draw, _print, config)
 
 
 def targets(results: dict[str, Any], config: Config) -> list[dict[str, Any]]:
@@ -137,13 +116,12 @@ def targets(results: dict[str, Any], config: Config) -> list[dict[str, Any]]:
 def _print(results: dict[str, Any], config: Config) -> None:
     layers = 2 * config.blocks
     print(f"test error of {layers} layers on Darcy {config.points}², mean ± spread of {len(config.seeds)} seeds")
-    errors: dict[tuple[str, str], list[float]] = {}
-    for run in results["runs"]:
-        errors.setdefault((run["model"], run["arm"]), []).append(run["error"])
+    runs = grouped(results["runs"], "model", "arm")
+    errors = {case: spread(run["error"] for run in own) for case, own in runs.items()}
     print_table(
         results["stacks"],
         "=model; =arm",
-        ("relative L2", lambda row: f"{spread(errors[row['model'], row['arm']]):.4f}"),
+        ("relative L2", lambda row: f"{errors[row['model'], row['arm']]:.4f}"),
         "/ backprop=relative:.3f",
         ("cosine start, middle, end", lambda row: " ".join(f"{c:.3f}" for c in row.get("cosine", []))),
         ("norm ratio", lambda row: " ".join(f"{c:.2f}" for c in row.get("norm_ratio", []))),
@@ -177,54 +155,45 @@ def _print(results: dict[str, Any], config: Config) -> None:
     print_targets(results["targets"])
 
 
+def _draw(results: dict[str, Any], config: Config, folder: Path) -> None:
+    _draw_errors(results, folder / "highway_error.png")
+    _draw_cosines(results, config, folder / "highway_cosine.png")
+    _draw_times(results, folder / "highway_time.png")
+
+
 def _draw_errors(results: dict[str, Any], path: Path) -> None:
-    names = list(dict.fromkeys(row["model"] for row in results["stacks"]))
-    with figure(path, 1, len(names)) as (_, axes):
-        for axis, name in zip(axes[0], names):
-            rows = {row["arm"]: row for row in results["stacks"] if row["model"] == name}
+    models = grouped(results["stacks"], "model")
+    with figure(path, 1, len(models)) as (_, axes):
+        for axis, (name, own) in zip(axes[0], models.items()):
+            rows = {row["arm"]: row for row in own}
             base, sweeps = rows["backprop"], [arm for arm in rows if arm.startswith("k =") and "γ" not in arm]
             styles = series()
+
+            def points(x: list[float], arms: list[str], label: str, axis: Any = axis, rows: Any = rows) -> None:
+                bars = [rows[a]["spread"] or 0.0 for a in arms]
+                style = next(styles)  # noqa: B023
+                axis.errorbar(x, [rows[a]["error"] for a in arms], bars, label=label, capsize=3, **style)
+
             k = [int(arm.split()[-1]) for arm in sweeps]
-            line = next(styles)
-            axis.errorbar(
-                k,
-                [rows[a]["error"] for a in sweeps],
-                [rows[a]["spread"] or 0.0 for a in sweeps],
-                label="Highway-BP",
-                capsize=3,
-                **line,
-            )
+            points(k, sweeps, "Highway-BP")
             style = next(styles)
             low, high = base["error"] - (base["spread"] or 0.0), base["error"] + (base["spread"] or 0.0)
             axis.axhline(base["error"], color=style["color"], linestyle="--", label="backpropagation ± spread")
             axis.axhspan(low, high, color=style["color"], alpha=0.15, linewidth=0)
-            style = next(styles)
-            for arm in rows:
-                if "γ" in arm:
-                    x = int(arm.split(",")[0].split()[-1]) + 0.12
-                    axis.errorbar(
-                        [x],
-                        [rows[arm]["error"]],
-                        [rows[arm]["spread"] or 0.0],
-                        label="with γ estimated",
-                        capsize=3,
-                        **style,
-                    )
+            for arm in (arm for arm in rows if "γ" in arm):
+                points([int(arm.split(",")[0].split()[-1]) + 0.12], [arm], "with γ estimated")
             axis.set(title=name.upper(), xlabel="sweeps k", ylabel="relative L2 error, test fields")
             axis.set_xticks(k)
             axis.legend()
 
 
 def _draw_cosines(results: dict[str, Any], config: Config, path: Path) -> None:
-    names = list(dict.fromkeys(r["model"] for r in results["runs"]))
-    with figure(path, 1, len(names) + 1) as (_, axes):
-        for axis, name in zip(axes[0], names):
-            styles = series()
-            for arm in dict.fromkeys(r["arm"] for r in results["runs"] if r["looks"]):
-                runs = [r["looks"] for r in results["runs"] if (r["model"], r["arm"]) == (name, arm)]
-                cosine = np.array([[look["cosine"] for look in looks] for looks in runs])
-                share = [look["share"] for look in runs[0]]
-                band(axis, share, cosine, label=arm, style=next(styles))
+    models = grouped((r for r in results["runs"] if r["looks"]), "model")
+    with figure(path, 1, len(models) + 1) as (_, axes):
+        for axis, (name, runs) in zip(axes[0], models.items()):
+            for (arm, own), style in zip(grouped(runs, "arm").items(), series()):
+                cosine = np.array([[look["cosine"] for look in r["looks"]] for r in own])
+                band(axis, [look["share"] for look in own[0]["looks"]], cosine, label=arm, style=style)
             axis.set(title=f"{name.upper()}, {2 * config.blocks} layers", xlabel="share of the training")
             axis.set_ylabel("cosine with the true gradient")
             axis.legend()
@@ -247,11 +216,9 @@ def _draw_times(results: dict[str, Any], path: Path) -> None:
     rows = results["recurrent"]
     with figure(path, 1, 2) as (_, axes):
         for axis, key, title in zip(axes[0], ("backward", "total"), ("backward pass", "forward and backward pass")):
-            for how, style in zip(dict.fromkeys(row["how"] for row in rows), series()):
-                own = [row for row in rows if row["how"] == how]
+            for (how, own), style in zip(grouped(rows, "how").items(), series()):
                 axis.loglog([row["steps"] for row in own], [row[key] for row in own], label=how, **style)
-            steps = list(dict.fromkeys(row["steps"] for row in rows))
-            ticks(axis.xaxis, steps)
+            ticks(axis.xaxis, list(grouped(rows, "steps")))
             axis.yaxis.set_minor_formatter("")
             axis.set(title=title, xlabel="steps T of the GRU", ylabel="milliseconds")
         axes[0, 0].legend()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,33 +17,22 @@ from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, two_phase
 from sciops.training import GRADIENTS, Batch, TrainConfig, evaluate, fit
 from sciops.training.gradients import compared, groups_of
+from studies.kit.study import picked
+from studies.kit.tables import grouped
 from studies.kit.timing import interleaved
 from studies.kit.verdicts import seed_verdict, shown
 
 if TYPE_CHECKING:
     from studies.highway_backprop import Config
 
-MODELS: dict[str, dict[str, Any]] = {
-    "fno": dict(width=12, modes=(5, 5)),
-    "mano": dict(width=12, heads=2, window=2),
-}
+MODELS: dict[str, dict[str, Any]] = {"fno": dict(width=12, modes=(5, 5)), "mano": dict(width=12, heads=2, window=2)}
 
 
-@dataclass(frozen=True)
-class Arm:
-    """One rule with its options; `short` names it in tables and figures."""
-
-    short: str
-    gradients: str
-    options: dict[str, Any]
-
-
-def arms(config: Config) -> list[Arm]:
-    """Backpropagation first."""
-    found = [Arm("backprop", "backprop", {})]
-    found += [Arm(f"k = {k}", "highway", {"iterations": k}) for k in config.iterations]
+def arms(config: Config) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Name in tables and figures → (rule, options); backpropagation first."""
+    found = {"backprop": ("backprop", {})} | {f"k = {k}": ("highway", {"iterations": k}) for k in config.iterations}
     k = config.split_iterations
-    return found + ([] if k is None else [Arm(f"k = {k}, γ*", "highway", {"iterations": k, "gamma": "hutchinson"})])
+    return found | ({} if k is None else {f"k = {k}, γ*": ("highway", {"iterations": k, "gamma": "hutchinson"})})
 
 
 def fields(config: Config) -> Splits:
@@ -69,18 +58,16 @@ def made(name: str, config: Config, grid: Grid, seed: int, **changes: Any) -> to
 def trained(config: Config, data: Splits) -> list[dict[str, Any]]:
     """One record a run, over models, seeds and arms."""
     grid = data.train.grid
-    plan = [(name, seed, arm) for name in config.models for seed in config.seeds for arm in arms(config)]
+    plan = [(name, seed, arm) for name in config.models for seed in config.seeds for arm in arms(config).items()]
     steps = config.epochs * -(-config.train // config.batch_size)
     records = []
-    for name, seed, arm in tqdm(plan, desc="training", unit="run", disable=None, leave=False):
+    for name, seed, (arm, (rule, options)) in tqdm(plan, desc="training", unit="run", disable=None, leave=False):
         settings = TrainConfig(
-            epochs=config.epochs,
-            batch_size=config.batch_size,
-            learning_rate=config.learning_rate,
+            **picked(config, "epochs batch_size learning_rate"),
             validate_every=config.epochs,
-            gradients=arm.gradients,
-            gradient_options=arm.options,
-            diagnose_every=None if arm.gradients == "backprop" else max(1, (steps - 1) // config.looks),
+            gradients=rule,
+            gradient_options=options,
+            diagnose_every=None if rule == "backprop" else max(1, (steps - 1) // config.looks),
             seed=seed,
             device="cpu",
             progress=False,
@@ -91,7 +78,7 @@ def trained(config: Config, data: Splits) -> list[dict[str, Any]]:
             {
                 "model": name,
                 "seed": seed,
-                "arm": arm.short,
+                "arm": arm,
                 "error": float(evaluate(run.model, data.test, ("relative_l2",))["relative_l2"].mean()),
                 "loss": run.history[-1]["loss"],
                 "steps": run.steps,
@@ -111,9 +98,9 @@ def trained(config: Config, data: Splits) -> list[dict[str, Any]]:
 def summary(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row a model and arm: test error over the seeds, the same over backpropagation's, cosines on the way."""
     rows = []
-    for name, arm in dict.fromkeys((r["model"], r["arm"]) for r in records):
-        own = [r for r in records if (r["model"], r["arm"]) == (name, arm)]
-        base = {r["seed"]: r["error"] for r in records if (r["model"], r["arm"]) == (name, "backprop")}
+    groups = grouped(records, "model", "arm")
+    for (name, arm), own in groups.items():
+        base = {r["seed"]: r["error"] for r in groups[name, "backprop"]}
         found = spread(r["error"] for r in own)
         row = {
             "model": name,
@@ -145,10 +132,8 @@ def step_times(config: Config, data: Splits) -> dict[str, dict[str, float]]:
         model = made(name, config, data.train.grid, 0)
         batch = _batch(data, config.batch_size)
         calls = {
-            arm.short: lambda arm=arm, model=model, batch=batch: GRADIENTS[arm.gradients](
-                model, _loss, batch, **arm.options
-            )
-            for arm in arms(config)
+            arm: partial(GRADIENTS[rule], model, _loss, batch, **options)
+            for arm, (rule, options) in arms(config).items()
         }
         seconds = interleaved(calls, rounds=config.rounds)
         found[name] = {short: 1e3 * float(np.median(values)) for short, values in seconds.items()}

@@ -14,7 +14,7 @@ within half a point of the best of ViT, Swin V2 and full attention?
 
 With --init, window and multipole classifiers of the file's size start from the weights and, beside them, from nothing.
 
-Runs that are there already are not repeated; a study, or a run, that was stopped goes on.
+Runs that are there already are not repeated; a study, or a run, that was stopped resumes.
 """
 
 from __future__ import annotations
@@ -27,75 +27,48 @@ from tqdm.auto import tqdm
 
 from sciops.datasets.images import load_images
 from sciops.files.writable import writable_folder
-from sciops.runs import RunFolder
 from studies.image_classification.costs import cost_curve, step_costs
 from studies.image_classification.report import draw, print_report, summary, targets
 from studies.image_classification.runs import NAMES, in_colour, record, specifications
 from studies.kit.cells import data_digest
 from studies.kit.choices import require_known
+from studies.kit.study import finished, opened
 from studies.kit.timing import threads
 
 
 @dataclass(frozen=True)
 class Config:
-    data: str = "digits"
-    """digits, fashion-mnist, or a folder that `sciops.datasets.load_images` knows"""
-    size: int | None = None
-    """pixels per side that images are brought to; as they are unless given"""
+    data: str = "digits"  # digits, fashion-mnist, or a folder that `sciops.datasets.load_images` knows
+    size: int | None = None  # pixels per side that images are brought to; as they are unless given
     samples: tuple[int | None, int | None, int | None] = (None, 180, 360)
     """training, validation and test images; None: all, a tenth, all or a tenth"""
-    arms: tuple[str, ...] = NAMES
-    """which classifiers"""
-    parameters: int = 40_000
-    """of each classifier"""
-    patch: int = 1
-    """pixels per side of a patch; twice that for ViT"""
-    depths: tuple[int, ...] = (2, 2)
-    """blocks of every stage"""
-    window: int = 4
-    """cells per axis of a window"""
-    epochs: int = 12
-    """passes over the training images"""
-    batch_size: int = 32
-    """images a step"""
+    arms: tuple[str, ...] = NAMES  # which classifiers
+    parameters: int = 40_000  # of each classifier
+    patch: int = 1  # pixels per side of a patch; twice that for ViT
+    depths: tuple[int, ...] = (2, 2)  # blocks of every stage
+    window: int = 4  # cells per axis of a window
+    epochs: int = 12  # passes over the training images
+    batch_size: int = 32  # images a step
     learning_rates: tuple[float, ...] = (5e-3,)
     """peak rates of AdamW; of several, each classifier gets the one that validates best with the first seed"""
-    weight_decay: float = 0.05
-    """of matrices"""
-    schedule: Literal["onecycle", "cosine", "constant"] = "onecycle"
-    """of the rate"""
-    augment: Literal["none", "crop", "flip", "crop_flip"] = "none"
-    """of training images"""
-    label_smoothing: float = 0.0
-    """share of a label that is spread over the classes"""
-    mixup: float = 0.0
-    """α of the shares in which images are mixed"""
-    ema: float | None = None
-    """decay of averaged parameters"""
-    seeds: tuple[int, ...] = (0, 1, 2)
-    """of the initial parameters and the order of the images"""
-    init: Path | None = None
-    """safetensors file of a Swin or Swin V2 to start from"""
-    init_window: int | None = None
-    """its window, where the file does not tell (Swin V2)"""
-    rounds: int = 5
-    """in which every classifier's step is timed"""
-    curve: tuple[int, ...] = (16, 32, 64)
-    """pixels per side for the cost over the size; empty: none"""
-    curve_arms: tuple[str, ...] = ("multipole", "attention")
-    """whose cost is followed over the size"""
-    curve_batch: int = 4
-    """images a step there"""
-    curve_rounds: int = 3
-    """rounds there"""
-    threads: int = 2
-    """of torch"""
-    device: str = "cpu"
-    """where everything runs"""
-    precision: Literal["float32", "bf16"] = "float32"
-    """of the forward pass in training"""
-    data_seed: int = 0
-    """of the choice of images"""
+    weight_decay: float = 0.05  # of matrices
+    schedule: Literal["onecycle", "cosine", "constant"] = "onecycle"  # of the rate
+    augment: Literal["none", "crop", "flip", "crop_flip"] = "none"  # of training images
+    label_smoothing: float = 0.0  # share of a label that is spread over the classes
+    mixup: float = 0.0  # α of the shares in which images are mixed
+    ema: float | None = None  # decay of averaged parameters
+    seeds: tuple[int, ...] = (0, 1, 2)  # of the initial parameters and the order of the images
+    init: Path | None = None  # safetensors file of a Swin or Swin V2 to start from
+    init_window: int | None = None  # its window, where the file does not tell (Swin V2)
+    rounds: int = 5  # in which every classifier's step is timed
+    curve: tuple[int, ...] = (16, 32, 64)  # pixels per side for the cost over the size; empty: none
+    curve_arms: tuple[str, ...] = ("multipole", "attention")  # whose cost is followed over the size
+    curve_batch: int = 4  # images a step there
+    curve_rounds: int = 3  # rounds there
+    threads: int = 2  # of torch
+    device: str = "cpu"  # where everything runs
+    precision: Literal["float32", "bf16"] = "float32"  # of the forward pass in training
+    data_seed: int = 0  # of the choice of images
     output: Path = Path("runs/image_classification/digits")
     """folder for a record a run, checkpoints, results.json and the figures"""
 
@@ -166,8 +139,7 @@ def run(config: Config) -> dict[str, Any]:
         raise ValueError(f"--samples {config.samples}: expected validation and test images too")
     if config.init is not None:
         data = in_colour(data, config)
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.data_seed, *config.seeds], methods=["mano", "adamw"])
+    folder = opened(config, seeds=[config.data_seed, *config.seeds], methods=["mano", "adamw"])
     specs = specifications(data.train, config)
     with threads(config.threads):
         records = _trained(specs, data, config)
@@ -177,11 +149,7 @@ def run(config: Config) -> dict[str, Any]:
     results: dict[str, Any] = {"images": images, "grid": data.train.grid.shape, "runs": records, "costs": costs}
     results |= {"curve": curve, "summary": summary(records, costs, images["test"])}
     results["targets"] = targets(results, config)
-    folder.write_results(results)
-    draw(results, config, folder.figures)
-    print_report(results, config)
-    print(f"\nresults.json and figures in {folder.path}")
-    return results
+    return finished(folder, results, draw, print_report, config)
 
 
 def _check(config: Config) -> None:

@@ -12,7 +12,7 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from studies.image_classification.runs import built
-from studies.kit.timing import interleaved, peak_memory
+from studies.kit.timing import device_peak, interleaved, peak_memory
 
 if TYPE_CHECKING:
     from studies.image_classification import Config
@@ -43,10 +43,7 @@ def _costs(
     found = {}
     for name, spec in specs.items():
         if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)
-            before = torch.cuda.memory_allocated(device)
-            steps[name]()
-            memory = torch.cuda.max_memory_allocated(device) - before
+            memory = device_peak(steps[name])
         else:
             arguments = (spec, inputs, len(train.classes), config.threads)
             memory = peak_memory("studies.image_classification.costs:prepared", *arguments)

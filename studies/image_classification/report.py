@@ -11,9 +11,9 @@ import numpy as np
 
 from sciops.evaluation import paired_verdict, spread
 from sciops.plotting import figure, series
-from studies.kit.figures import ticks
+from studies.kit.figures import round_ticks, ticks
 from studies.kit.tables import print_table
-from studies.kit.timing import print_targets, target
+from studies.kit.timing import exponent, print_targets, target
 
 if TYPE_CHECKING:
     from studies.image_classification import Config
@@ -67,7 +67,7 @@ def targets(results: Mapping[str, Any], config: Config) -> list[dict[str, Any]]:
         first, last = sorted(curve)[-2:]  # small images cost what calling the layers costs
         for name, bounds in (("multipole", {"most": 1.15}), ("attention", {})):
             if name in curve[last]:
-                slope = exponent(curve, name, first, last)
+                slope = exponent([first**2, last**2], [curve[n][name]["seconds"] for n in (first, last)])
                 found.append(target(f"time of a step ~ pixels^p, {name}, {first}²–{last}²: p", slope, **bounds))
         if {"multipole", "attention"} <= curve[last].keys():
             for key, what in (("seconds", "time"), ("bytes", "peak memory")):
@@ -95,12 +95,6 @@ def _wrong(runs: list[dict[str, Any]], tested: int) -> np.ndarray:
     for row, run in zip(errors, runs):
         row[np.asarray(run["wrong"], dtype=int)] = 100.0
     return errors
-
-
-def exponent(curve: Mapping[int, Any], name: str, first: int, last: int) -> float:
-    """p of cost ~ (pixels)^p between two sizes."""
-    ratio = curve[last][name]["seconds"] / curve[first][name]["seconds"]
-    return math.log(ratio) / math.log((last / first) ** 2)
 
 
 def print_report(results: Mapping[str, Any], config: Config) -> None:
@@ -148,8 +142,7 @@ def draw(results: Mapping[str, Any], config: Config, folder: Path) -> None:
                 bars = [[row["accuracy"] - row["low"]], [row["high"] - row["accuracy"]]]
                 point = style | {"linestyle": "none", "capsize": 2.5}
                 axis.errorbar([scale * row[key]], [row["accuracy"]], yerr=bars, label=row["name"], **point)
-            axis.set_xscale("log")
-            axis.set_xlabel(label)
+            axis.set(xscale="log", xlabel=label)
             _round_ticks(axis.xaxis, [scale * row[key] for row in rows])
         axes[0, 0].set_ylabel("test accuracy (%)")
         high, wide = results["grid"]
@@ -170,8 +163,7 @@ def draw(results: Mapping[str, Any], config: Config, folder: Path) -> None:
             for name in names:
                 axis.loglog(sizes, [scale * curve[n][name][key] for n in sizes], label=name, **styles[name])
             ticks(axis.xaxis, sizes, "{}²".format)
-            axis.set_xlabel(f"pixels, {config.curve_batch} images a step")
-            axis.set_ylabel(label)
+            axis.set(xlabel=f"pixels, {config.curve_batch} images a step", ylabel=label)
             _round_ticks(axis.yaxis, [scale * curve[n][name][key] for n in sizes for name in names])
         axes[0, 0].legend()
 
@@ -181,4 +173,4 @@ def _round_ticks(axis: Any, values: list[float]) -> None:
     low, high = max(min(values), 1e-3) / 1.3, max(*values, 1e-3) * 1.3
     steps = (1,) if high > 500 * low else (1, 2, 5)
     axis.axes.set(**{f"{axis.axis_name}lim": (low, high)})
-    ticks(axis, [m * 10.0**e for e in range(-4, 7) for m in steps if low <= m * 10.0**e <= high])
+    round_ticks(axis, low, high, steps)

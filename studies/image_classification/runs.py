@@ -19,6 +19,7 @@ from sciops.runs import file_hash
 from sciops.training import TrainConfig, evaluate, fit
 from sciops.training.objectives import error_rate
 from studies.kit.cells import cell_name, kept
+from studies.kit.study import picked
 
 if TYPE_CHECKING:
     from studies.image_classification import Config
@@ -85,8 +86,7 @@ def record(
         "weights": file_hash(spec["weights"]) if spec["weights"] else None,
         "training": settings.identity(),
         "images": images,
-        "device": config.device,
-        "threads": config.threads,
+        **picked(config, "device threads"),
     }
     label, output = f"{name}_{seed}", Path(config.output)
     settings = replace(settings, folder=output / "checkpoints" / cell_name(label, made_by), resume=True)
@@ -97,23 +97,14 @@ def training(config: Config, seed: int, rate: float) -> TrainConfig:
     """How every arm is trained; a loss that is not finite ends a run at its last good epoch."""
     return TrainConfig(
         objective="cross_entropy",
-        epochs=config.epochs,
-        batch_size=config.batch_size,
         learning_rate=rate,
-        weight_decay=config.weight_decay,
         betas=(0.9, 0.98),
-        schedule=config.schedule,
         warmup=0.15,
-        augment=config.augment,
-        label_smoothing=config.label_smoothing,
-        mixup=config.mixup,
-        ema=config.ema,
         normalize=False,  # the images are standardised
-        precision=config.precision,
         seed=seed,
-        device=config.device,
         on_nonfinite="stop",
         progress=False,
+        **picked(config, "epochs batch_size weight_decay schedule augment label_smoothing mixup ema precision device"),
     )
 
 

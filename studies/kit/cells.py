@@ -6,24 +6,24 @@ another cell and both stay; a study that was stopped resumes by reading back the
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import importlib.util
 import json
+import sys
 import zipfile
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sciops import __version__
 from sciops.files.budget import OverBudget, Spending
 from sciops.files.digest import DAMAGED, digest_of, read_sealed, sealed
 from sciops.files.json_files import plain, write_json
 from sciops.files.untrusted import check_regular
 from sciops.files.whole_files import replacing
-
-FORMAT = 1
-"""Part of every fingerprint: raise it where a change of the code changes what a cell of the same description holds."""
 
 _DIGEST = "_digest"  # among the arrays of a file
 
@@ -36,14 +36,15 @@ def fingerprint(made_by: Any) -> str:
     made_by : anything that `sciops.runs.plain` takes
         All that decides the result: the configuration of the cell (not of the whole study), the options that a name
         stands for rather than the name, and the content of the data (`data_digest`, `sciops.runs.file_hash`) rather
-        than a path. The version of sciops and `FORMAT` are added.
+        than a path. The code of sciops, of data_gen, of the kit and of the study that calls is added (`code_digest`),
+        so that a cell is not reused after a change of the code.
 
     Returns
     -------
     str
         The first digits of a SHA-256 of the canonical JSON.
     """
-    text = json.dumps({"version": __version__, "format": FORMAT, "made_by": plain(made_by)}, sort_keys=True)
+    text = json.dumps({"code": code_digest(_caller()), "made_by": plain(made_by)}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -53,7 +54,14 @@ def cell_name(name: str, made_by: Any) -> str:
     return f"{safe}_{fingerprint(made_by)}"
 
 
-def kept(folder: str | Path, name: str, made_by: Any, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+def kept(
+    folder: str | Path,
+    name: str,
+    made_by: Any,
+    make: Callable[[], Mapping[str, Any]],
+    *,
+    unless: Callable[[Mapping[str, Any]], bool] = lambda record: False,
+) -> dict[str, Any]:
     """The record of a cell, read back where it is there, else made and written.
 
     Parameters
@@ -66,6 +74,8 @@ def kept(folder: str | Path, name: str, made_by: Any, make: Callable[[], Mapping
         See `fingerprint`.
     make : callable
         Returns the record, a mapping in JSON's kinds.
+    unless : callable
+        Of which records no file is written, so that they are made again: failures.
 
     Returns
     -------
@@ -82,7 +92,8 @@ def kept(folder: str | Path, name: str, made_by: Any, make: Callable[[], Mapping
     stored = read_sealed(path) if path.exists() else None
     if stored is None or stored["spec"] != made_by:
         stored = {"name": name, "spec": made_by, "record": plain(make())}
-        write_json(path, sealed(stored))
+        if not unless(stored["record"]):
+            write_json(path, sealed(stored))
     return {"name": name, "spec": made_by, **stored["record"]}
 
 
@@ -132,15 +143,49 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def code_digest(*files: str) -> str:
-    """SHA-256 of the Python files of packages, given by their ``__file__``: for records that must not outlive a change.
+def code_digest(module: str = "") -> str:
+    """SHA-256 of the code behind a study's results: sciops, data_gen, `studies.kit` and the study of `module`.
 
-    `fingerprint` has the version alone, which a change of the code in between does not raise.
+    Comments, docstrings and layout do not count: a change of the documentation leaves all cells valid. The files are
+    read once per process.
+
+    Parameters
+    ----------
+    module : str
+        A module of the study, "studies.mixer_zoo.cells"; of any other name only the shared code counts.
     """
-    digest = hashlib.sha256()
-    for path in sorted(path for file in files for path in Path(file).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
+    package, _, name = module.partition(".")
+    study = {f"studies.{name.split('.')[0]}"} if package == "studies" and name else set()
+    names = sorted({"sciops", "data_gen", "studies.kit"} | study)
+    return hashlib.sha256(" ".join(map(_code_of, names)).encode()).hexdigest()
+
+
+@cache
+def _code_of(module: str) -> str:
+    """SHA-256 of the syntax trees of a module, or of all modules of a package; that of nothing for an absent one."""
+    digest, spec = hashlib.sha256(), importlib.util.find_spec(module)
+    if spec is not None and spec.origin is not None:
+        origin = Path(spec.origin)
+        for path in sorted(origin.parent.rglob("*.py")) if origin.stem == "__init__" else [origin]:
+            digest.update(f"{path.relative_to(origin.parent)}\n{_syntax(path.read_bytes())}\n".encode())
     return digest.hexdigest()
+
+
+def _syntax(source: bytes) -> str:
+    """The syntax tree of a file without comments, positions and lone strings, as text."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            node.body = [one for one in body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+    return ast.dump(tree, annotate_fields=False)
+
+
+def _caller() -> str:
+    """The name of the module outside this file that calls, also where it is run by ``python -m``."""
+    frame = sys._getframe()
+    while frame.f_globals["__name__"] == __name__:
+        frame = frame.f_back
+    return getattr(frame.f_globals.get("__spec__"), "name", "")
 
 
 def data_digest(*datasets: Any) -> str:

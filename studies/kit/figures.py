@@ -33,6 +33,11 @@ def band(
     axis.fill_between(x, seeds.min(0), seeds.max(0), color=style["color"], alpha=alpha, linewidth=0)
 
 
+def round_ticks(axis: Any, low: float, high: float, steps: Sequence[int] = (1, 2, 5)) -> None:
+    """Ticks of `axis.xaxis` or `axis.yaxis` at 1, 2 and 5 times the powers of ten between two values."""
+    ticks(axis, [m * 10.0**e for e in range(-8, 8) for m in steps if low <= m * 10.0**e <= high])
+
+
 def ticks(axis: Any, values: Sequence[float], label: Callable[[float], str] | None = None) -> None:
     """Ticks of `axis.xaxis` or `axis.yaxis` at these values alone: a logarithmic axis has many more."""
     label = label or (lambda value: f"{value:g}" if isinstance(value, float) else str(value))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +11,7 @@ from sciops.grids import Grid, restrict
 from sciops.pde.evolution import burgers
 from sciops.random_fields import gaussian_random_field
 from studies.kit.cells import kept_arrays
-from studies.kit.mixer_fields import FieldTask, Mixer, field_task, train_field
+from studies.kit.mixer_fields import FieldTask, error_on_task, field_task
 
 
 @lru_cache(maxsize=2)
@@ -40,7 +38,8 @@ def burgers_task(
     def make() -> dict[str, np.ndarray]:
         start = 5**0.5 * gaussian_random_field(fine, train + test, tau=5.0, alpha=2.0, seed=0, modes=64)
         step = min(1 / 500, 0.5 / points)
-        ends = [burgers.solve(part, fine, times=[time], viscosity=viscosity, dt=step).u for part in _parts(start)]
+        parts = (start[i : i + 64] for i in range(0, len(start), 64))  # a part stays in the cache through its steps
+        ends = [burgers.solve(part, fine, times=[time], viscosity=viscosity, dt=step).u for part in parts]
         end = np.concatenate(ends)[:, 0]
         return {"x": restrict(start, fine, grid), "y": restrict(end, fine, grid), "x_fine": start, "y_fine": end}
 
@@ -49,25 +48,5 @@ def burgers_task(
     return field_task("burgers", arrays, (grid, fine), train=train, coordinates="periodic", kernel=kernel)
 
 
-def burgers_error(
-    mixer: Mixer,
-    mixer_options: Mapping[str, Any] | None = None,
-    *,
-    seed: int,
-    steps: int,
-    data: Mapping[str, Any] | None = None,
-    folder: Path | None = None,
-    **training: Any,
-) -> dict[str, Any]:
-    """The record of one training of a mixer on `burgers_task` (`train_field`, which takes the other options).
-
-    data : options of the task, such as dict(points=128, train=128, test=32)
-    """
-    return train_field(
-        burgers_task(folder=folder, **(data or {})), mixer, mixer_options, seed=seed, steps=steps, **training
-    )
-
-
-def _parts(start: np.ndarray, size: int = 64) -> list[np.ndarray]:
-    """A part stays in the cache through its steps."""
-    return [start[i : i + size] for i in range(0, len(start), size)]
+burgers_error = partial(error_on_task, burgers_task)
+"""The record of one training of a mixer on `burgers_task`; see `error_on_task`."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from sciops.metrics import relative_l2
 from sciops.mixers import MIXERS, mixer_names, options_by_mixer, resolved_options
 from sciops.models.spine.features import coordinate_channels, coordinate_count
 from sciops.models.spine.norms import make_norm
-from sciops.training import TrainConfig, fit
+from studies.kit.stepping import shuffled, train_by_step
 
 Mixer = str | Sequence[str]
 
@@ -43,7 +45,7 @@ class FieldNet(nn.Module):
     h ← h + conv(n₁h);  h ← h + mixer(n₂h);  h ← h + W₂(W₀n₃h ⊙ GELU(W₁n₃h)).
 
     conv : depthwise, `task.kernel` taps an axis, spread on a finer grid so that it keeps its physical reach; a periodic
-        grid is wrapped, others go on with their nearest value
+        grid is wrapped, others are padded with the nearest value
     mixer : a name in `MIXERS`, or several that alternate block by block; options by name for several
     mlp_ratio : hidden width of the last branch over `width`
     """
@@ -124,29 +126,16 @@ def train_field(
     optimizer = torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=1e-4)
     y, test = task.train[1], task.test
     batch = min(batch, len(y))
-    losses, seconds = train_steps(
-        net,
-        optimizer,
-        *task.train,
-        task.grid,
-        seed=seed,
-        steps=steps,
-        batch=batch,
-        progress=progress,
-    )
+    how = {"steps": steps, "batch": batch, "progress": progress}
+    losses, seconds = train_steps(net, optimizer, *task.train, task.grid, seed=seed, **how)
     tenth = max(1, steps // 10)
     mean = y.mean(0, keepdim=True).expand_as(test[1])
     return {
         "task": task.name,
         "mixer": mixer if isinstance(mixer, str) else list(mixer),
         "mixer_options": dict(mixer_options or {}),
-        "seed": seed,
-        "steps": steps,
-        "width": width,
-        "depth": depth,
-        "mlp_ratio": mlp_ratio,
-        "batch": batch,
-        "rate": rate,
+        **{"seed": seed, "steps": steps, "width": width, "depth": depth},
+        **{"mlp_ratio": mlp_ratio, "batch": batch, "rate": rate},
         "error": error_on(net, test, task.grid),
         "error_fine": error_on(net, task.test_fine, task.fine),
         "input_error": float(relative_l2(test[0], test[1], task.grid).mean()),
@@ -156,6 +145,23 @@ def train_field(
         "parameters": sum(p.numel() for p in net.parameters()),
         "seconds": seconds,
     }
+
+
+def error_on_task(
+    task: Callable[..., FieldTask],
+    mixer: Mixer,
+    mixer_options: Mapping[str, Any] | None = None,
+    *,
+    data: Mapping[str, Any] | None = None,
+    folder: Path | None = None,
+    **training: Any,
+) -> dict[str, Any]:
+    """The record of one training of a mixer on the task that ``task(folder=folder, **data)`` makes.
+
+    data : options of the task, such as dict(points=128, train=128, test=32)
+    training : options of `train_field`
+    """
+    return train_field(task(folder=folder, **(data or {})), mixer, mixer_options, **training)
 
 
 def train_steps(
@@ -176,29 +182,19 @@ def train_steps(
 
     returns : (the loss of every step, seconds of training); raises `NonFiniteLoss` naming the step
     """
-    generator, order = torch.Generator().manual_seed(seed), torch.empty(0, dtype=torch.int64)
+    rows = shuffled(len(x), batch, partial(torch.randperm, generator=torch.Generator().manual_seed(seed)))
     losses: list[float] = []
-    bar = tqdm(total=steps, desc=progress, disable=progress is None or None)
 
-    def draw(_: int) -> tuple[Tensor, Tensor]:
-        nonlocal order
-        if len(order) < batch:
-            order = torch.cat([order, torch.randperm(len(x), generator=generator)])
-        chosen, order = order[:batch], order[batch:]
-        return x[chosen], y[chosen]
-
-    def loss_of(net: nn.Module, given: tuple[Tensor, Tensor]) -> Tensor:
-        return relative_l2(net(given[0], grid), given[1], grid).mean()
+    def loss_of(net: nn.Module, chosen: np.ndarray) -> Tensor:
+        return relative_l2(net(x[chosen], grid), y[chosen], grid).mean()
 
     def keep(_: Any, record: Mapping[str, Any]) -> None:
-        if "epoch" not in record:
-            losses.append(float(record["loss"]))
-            bar.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
-            bar.update()
+        losses.append(float(record["loss"]))
+        bar.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
+        bar.update()
 
-    config = TrainConfig(steps=steps, epochs=1, device="cpu", progress=False)
-    with bar:
-        run = fit(net, draw, config, loss=loss_of, optimizer=optimizer, callbacks=[keep])
+    with tqdm(total=steps, desc=progress, disable=progress is None or None) as bar:
+        run = train_by_step(net, lambda _: next(rows), loss_of, optimizer, steps=steps, after=keep)
     return losses, run.seconds
 
 
@@ -231,12 +227,6 @@ def field_task(
     for key, values in arrays.items():
         shifted = values - centre if key[0] == "x" else values
         tensors[key] = torch.from_numpy(np.ascontiguousarray(shifted / units[key[0]])).float()
-    return FieldTask(
-        name,
-        *grids,
-        (tensors["x"][:train], tensors["y"][:train]),
-        (tensors["x"][train:], tensors["y"][train:]),
-        (tensors["x_fine"][train:], tensors["y_fine"][train:]),
-        coordinates,
-        kernel,
-    )
+    learnt = tensors["x"][:train], tensors["y"][:train]
+    tests = ((tensors[f"x{on}"][train:], tensors[f"y{on}"][train:]) for on in ("", "_fine"))
+    return FieldTask(name, *grids, learnt, *tests, coordinates, kernel)

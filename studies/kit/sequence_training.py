@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 
 from sciops.datasets.text.sequence_tasks import SequenceTask
 from sciops.models.sequences.stack import SequenceStack
-from sciops.training import TrainConfig, fit
+from studies.kit.stepping import shuffled, train_by_step
 
 
 class TokenModel(nn.Module):
@@ -26,14 +26,7 @@ class TokenModel(nn.Module):
     """
 
     def __init__(
-        self,
-        symbols: int,
-        *,
-        answers: int = 0,
-        width: int = 64,
-        depth: int = 1,
-        causal: bool = True,
-        **options: Any,
+        self, symbols: int, *, answers: int = 0, width: int = 64, depth: int = 1, causal: bool = True, **options: Any
     ) -> None:
         super().__init__()
         self.answers = answers
@@ -101,8 +94,6 @@ def train_tokens(
 
     def check(_: Any, record: Mapping[str, Any]) -> None:
         step = record["step"]
-        if "epoch" in record:
-            return
         losses[step - 1] = record["loss"]
         if step in due:
             recent = float(losses[max(0, step - max(1, steps // checks)) : step].mean())
@@ -110,8 +101,7 @@ def train_tokens(
             curve.append({"step": step, "loss": recent, "accuracy": accuracy})
             bar.set_postfix(loss=f"{recent:.3f}", accuracy=f"{accuracy:.3f}")
 
-    config = TrainConfig(steps=steps, epochs=1, clip=clip, device=device, progress=False)
-    run = fit(net, batch_of, config, loss=loss_of, optimizer=optimizer, callbacks=[check])
+    run = train_by_step(net, batch_of, loss_of, optimizer, steps=steps, after=check, device=device, clip=clip)
     bar.close()
     return {
         **evaluate(net, test, batch=batch),
@@ -161,12 +151,8 @@ def _batches(
             drawn = training(batch * min(at_once, steps - start), seed=int(rng.integers(2**62)))
             yield from (_part(drawn, slice(i, i + batch)) for i in range(0, len(drawn), batch))
         return
-    batch, order = min(batch, len(training)), np.empty(0, dtype=np.int64)
-    for _ in range(steps):
-        if len(order) < batch:
-            order = np.concatenate([order, rng.permutation(len(training))])
-        yield _part(training, order[:batch])
-        order = order[batch:]
+    rows = shuffled(len(training), min(batch, len(training)), rng.permutation)
+    yield from (_part(training, next(rows)) for _ in range(steps))
 
 
 def _part(task: SequenceTask, rows: Any) -> SequenceTask:

@@ -1,4 +1,4 @@
-"""One writer of tables: columns as data, widths from the cells."""
+"""Rows by a key of theirs, and one writer of tables: columns as data, widths from the cells."""
 
 from __future__ import annotations
 
@@ -12,6 +12,19 @@ Columns = str | tuple[str, Callable[[Any], Any]]
 
 _NUMBER = re.compile(r"[<>≤≥]?[+\-−±]?(\d|\.\d|nan|inf)|[–—]?$")
 _ABSENT = object()
+
+
+def grouped(rows: Iterable[Any], *keys: str) -> dict[Any, list[Any]]:
+    """Rows by the value of a key, or by the tuple of the values of several, in the order in which they come first.
+
+    >>> grouped([{"arm": "fno", "seed": 0}, {"arm": "mano", "seed": 0}], "seed")
+    {0: [{'arm': 'fno', 'seed': 0}, {'arm': 'mano', 'seed': 0}]}
+    """
+    found: dict[Any, list[Any]] = {}
+    for row in rows:
+        values = tuple(row[key] for key in keys)
+        found.setdefault(values if len(keys) > 1 else values[0], []).append(row)
+    return found
 
 
 def table(rows: Mapping[str, Any] | Iterable[Any], *columns: Columns) -> list[str]:

@@ -101,22 +101,10 @@ def train_language(
     stride = max(context, (len(data.train) - 1 - context) // max(1, needed - 1)) if epochs == 1 else context
     few = data.validation[: 64 * context + 1]
     splits = Splits(TokenWindows(data.train, context, stride=stride), TokenWindows(few, context))
-    config = TrainConfig(
-        objective="token_cross_entropy",
-        epochs=epochs,
-        batch_size=batch,
-        learning_rate=rate,
-        warmup=0.1,
-        weight_decay=0.1,
-        betas=(0.9, 0.95),
-        keep="last",
-        seed=seed,
-        device=device,
-        folder=folder,
-        resume=True,
-        progress=progress,
-    )
-    run = fit(model, splits, config)
+    length = {"epochs": epochs, "batch_size": batch, "learning_rate": rate, "keep": "last", "resume": True}
+    adamw = {"warmup": 0.1, "weight_decay": 0.1, "betas": (0.9, 0.95)}
+    place = {"seed": seed, "device": device, "folder": folder, "progress": progress}
+    run = fit(model, splits, TrainConfig(objective="token_cross_entropy", **length, **adamw, **place))
     return run.model, scores(run.model, data, context=context, scored=scored) | {
         "validation": run.history[-1]["validation"],
         "parameters": run.parameters,

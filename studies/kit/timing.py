@@ -1,7 +1,7 @@
 """Side-by-side measurements: contestants take turns, medians become ratios, ratios are held against targets.
 
-A ratio is taken between contestants of one run only: they share the machine's mood. Peak memory is that of a process of
-its own.
+A ratio is taken between contestants of one run only: they share the load of the machine. Peak memory is that of a
+process of its own.
 """
 
 from __future__ import annotations
@@ -60,6 +60,29 @@ def ratio(slow: Sequence[float], fast: Sequence[float]) -> dict[str, float]:
     rounds = np.asarray(slow) / np.asarray(fast)
     low, high = np.quantile(rounds, [0.25, 0.75])
     return {"median": float(np.median(slow) / np.median(fast)), "low": float(low), "high": float(high)}
+
+
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """p of value ~ size^p, by least squares of the logarithms; nan for fewer than two sizes."""
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0]) if len(sizes) > 1 else float("nan")
+
+
+def crossover(sizes: Sequence[float], ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The size from which on `ours` is less than `theirs`, interpolated in logarithms.
+
+    0 where it is less at every size, ∞ where it is not at the largest, nan without sizes.
+    """
+    if not len(sizes):
+        return float("nan")
+    gain = np.log(np.asarray(theirs) / np.asarray(ours))
+    more = np.flatnonzero(gain <= 0)
+    if not len(more):
+        return 0.0
+    i = int(more[-1])
+    if i == len(sizes) - 1:
+        return float("inf")
+    share = -gain[i] / (gain[i + 1] - gain[i])
+    return float(sizes[i] * (sizes[i + 1] / sizes[i]) ** share)
 
 
 def target(

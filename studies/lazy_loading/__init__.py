@@ -10,17 +10,17 @@ Losses that differ in one bit end the run with an error.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sciops.plotting import figure, series
-from sciops.runs import RunFolder
 from studies.kit.launch import launch
 from studies.kit.smooth_fields import write_fields
-from studies.kit.tables import print_table
+from studies.kit.study import finished, opened, picked
+from studies.kit.tables import grouped, print_table
 
 TARGET = 0.8  # of the speed in memory
 WAYS = ("memory", "thread", "fork", "spawn")
@@ -29,26 +29,20 @@ _MB = 1e6
 
 @dataclass(frozen=True)
 class Config:
-    points: int = 64
-    """nodes per axis"""
-    train: int = 2048
-    """training fields"""
+    points: int = 64  # nodes per axis
+    train: int = 2048  # training fields
     validation: int = 32
-    memory_limit: int = 10 * 10**6
-    """bytes above which a file is read on demand; the file is several times as large"""
+    memory_limit: int = 10 * 10**6  # bytes above which a file is read on demand; the file is several times as large
     models: tuple[tuple[int, int], ...] = ((8, 1),)
     """(width, depth) of each fno; the less work a step is, the less reading it hides"""
     modes: int = 8
     batch_size: int = 16
     epochs: int = 3
-    repeats: int = 1
-    """rounds in which every way takes its turn"""
+    repeats: int = 1  # rounds in which every way takes its turn
     ways: tuple[str, ...] = WAYS
-    workers: int = 1
-    """processes of the ways that have them"""
+    workers: int = 1  # processes of the ways that have them
     seed: int = 0
-    output: Path = Path("runs/lazy_loading")
-    """folder for the file, results.json and the figure"""
+    output: Path = Path("runs/lazy_loading")  # folder for the file, results.json and the figure
 
 
 PRESETS = {
@@ -73,16 +67,9 @@ def run(config: Config) -> dict[str, Any]:
             f"the training fields take {held / _MB:.0f} MB, less than twice memory_limit={config.memory_limit}: "
             "pass a lower memory_limit or more training fields"
         )
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed], methods=["fno", "adamw"])
-    path = write_fields(
-        folder.path / "fields.h5",
-        (config.points,),
-        train=config.train,
-        validation=config.validation,
-        test=0,
-        seed=config.seed,
-    )
+    folder = opened(config, seeds=[config.seed], methods=["fno", "adamw"])
+    sizes = picked(config, "train validation seed")
+    path = write_fields(folder.path / "fields.h5", (config.points,), test=0, **sizes)
     rows = []
     for width, depth in config.models:
         runs: dict[str, list[dict[str, Any]]] = {way: [] for way in config.ways}
@@ -92,15 +79,11 @@ def run(config: Config) -> dict[str, Any]:
                 _check(runs["memory"][0], runs[way][-1])
         rows += _rows(runs, width, depth)
     results = {"file_bytes": path.stat().st_size, "memory_limit": config.memory_limit, "rows": rows}
-    folder.write_results(results)
-    _draw(config, results, folder.figures / "lazy_loading.png")
-    _print(results)
-    print(f"\nresults.json and figures/lazy_loading.png in {folder.path}")
-    return results
+    return finished(folder, results, lambda _, path: _draw(config, results, path), _print, picture="lazy_loading.png")
 
 
 def _train(config: Config, path: Path, way: str, width: int, depth: int) -> dict[str, Any]:
-    shared = {key: asdict(config)[key] for key in ("memory_limit", "modes", "batch_size", "epochs", "seed", "workers")}
+    shared = picked(config, "memory_limit modes batch_size epochs seed workers")
     options = {"data": str(path), "way": way, "width": width, "depth": depth, **shared}
     return json.loads(launch("studies.lazy_loading.arm", [json.dumps(options)]).splitlines()[-1])
 
@@ -157,9 +140,8 @@ def _print(results: dict[str, Any]) -> None:
 def _draw(config: Config, results: dict[str, Any], path: Path) -> None:
     with figure(path, 1, 2, width=3.6, height=2.8) as (_, axes):
         speed, memory = axes[0]
-        models = list(dict.fromkeys(row["model"] for row in results["rows"]))
-        for i, (model, style) in enumerate(zip(models, series())):
-            rows = [row for row in results["rows"] if row["model"] == model]
+        models = grouped(results["rows"], "model")
+        for i, ((model, rows), style) in enumerate(zip(models.items(), series())):
             at = np.arange(len(rows)) + 0.4 * i - 0.2 * (len(models) - 1)
             speed.bar(at, [row["ratio"] for row in rows], 0.38, color=style["color"], label=model)
             memory.bar(at, [row["peak"] / _MB for row in rows], 0.38, color=style["color"], label=model)

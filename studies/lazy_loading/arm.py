@@ -38,14 +38,8 @@ def main(options: dict[str, Any]) -> dict[str, Any]:
     modes = (options["modes"],) * data.train.grid.ndim
     model = build_model("fno", in_channels=1, out_channels=1, modes=modes, basis="cosine", grid=data.train.grid, **size)
     processes = {} if way in ("memory", "thread") else {"loader_workers": options["workers"], "start_method": way}
-    config = TrainConfig(
-        epochs=options["epochs"],
-        batch_size=options["batch_size"],
-        seed=options["seed"],
-        device="cpu",
-        progress=False,
-        **processes,
-    )
+    how = {key: options[key] for key in ("epochs", "batch_size", "seed")}
+    config = TrainConfig(device="cpu", progress=False, **how, **processes)
     start = time.perf_counter()
     run = fit(model, data, config)
     wall = time.perf_counter() - start

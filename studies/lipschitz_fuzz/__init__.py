@@ -30,11 +30,10 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-import sciops
 from sciops.lipschitz import Bound, lipschitz_bound
 from sciops.plotting import PALETTE, figure
-from sciops.runs import RunFolder
-from studies.kit.cells import code_digest, kept
+from studies.kit.cells import kept
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 from studies.kit.timing import threads
 from studies.lipschitz_fuzz import changes, models, own
@@ -90,18 +89,12 @@ CAUSES = {
 
 @dataclass(frozen=True)
 class Config:
-    models: int = 2000
-    """compositions, spread evenly over the kinds"""
-    kinds: tuple[str, ...] = ()
-    """of `KINDS`; default all"""
-    points: int = 3
-    """random inputs of each, of several sizes"""
-    planted: tuple[float, ...] = (1.1, 2.0, 10.0)
-    """factors by which planted rules are too small"""
-    plants: int = 100
-    """compositions of each factor"""
-    seed: int = 0
-    """composition i of a kind is drawn from (seed, kind, i)"""
+    models: int = 2000  # compositions, spread evenly over the kinds
+    kinds: tuple[str, ...] = ()  # of `KINDS`; default all
+    points: int = 3  # random inputs of each, of several sizes
+    planted: tuple[float, ...] = (1.1, 2.0, 10.0)  # factors by which planted rules are too small
+    plants: int = 100  # compositions of each factor
+    seed: int = 0  # composition i of a kind is drawn from (seed, kind, i)
     output: Path = Path("runs/lipschitz_fuzz")
     """folder for results.json, the figure, and the cells from which a stopped run resumes"""
 
@@ -131,13 +124,11 @@ def run(config: Config) -> dict[str, Any]:
             f"{config.plants} --planted {config.planted}: expected some of {', '.join(KINDS)}, at least 1 of each, and "
             "factors above 1"
         )
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    folder = opened(config, seeds=[config.seed])
     kinds = config.kinds or tuple(KINDS)
     each = -(-config.models // len(kinds))
     wanted = [(kind, KINDS[kind], each) for kind in kinds]
     wanted += [(_planted(factor), own.planted(factor), config.plants) for factor in config.planted]
-    code = code_digest(sciops.__file__, __file__)
     cases: dict[str, list[dict[str, Any]]] = {}
     with threads(1), tqdm(total=sum(n for *_, n in wanted), unit="model", disable=None) as bar:
         for kind, build, count in wanted:
@@ -145,7 +136,7 @@ def run(config: Config) -> dict[str, Any]:
             for first in range(0, count, _CELL):
                 numbers = range(first, min(first + _CELL, count))
                 made_by = {"kind": kind, "numbers": [numbers.start, numbers.stop], "seed": config.seed}
-                made_by |= {"points": config.points, "code": code, "torch": torch.__version__}
+                made_by |= {"points": config.points, "torch": torch.__version__}
                 cell = kept(
                     folder.path / "cells",
                     f"{kind} {first}",
@@ -154,10 +145,15 @@ def run(config: Config) -> dict[str, Any]:
                 )
                 cases[kind] += cell["cases"]
                 bar.update(len(numbers))
+    planted = []
+    for factor in config.planted:
+        outcomes = Counter(one["outcome"] for one in cases[_planted(factor)])
+        count = {"compositions": sum(outcomes.values()), "refused": outcomes["refused"], "found": outcomes["below"]}
+        planted.append({"factor": factor, **count})
     results = {
         "models": sum(len(cases[kind]) for kind in kinds),
         "kinds": [{"kind": kind, **summary(cases[kind])} for kind in kinds],
-        "planted": [{"factor": factor, **_share_found(cases[_planted(factor)])} for factor in config.planted],
+        "planted": planted,
         "findings": [
             {"kind": kind, "number": i, **one}
             for kind in kinds
@@ -165,12 +161,9 @@ def run(config: Config) -> dict[str, Any]:
             if one["outcome"] in ("below", "raised")
         ],
     }
-    folder.write_results(results)
-    _draw(results, {kind: cases[kind] for kind in kinds}, folder.figures / "lipschitz_fuzz.png")
-    _print(results)
-    print(f"\nresults.json and figures/lipschitz_fuzz.png in {folder.path}")
-    _refuse(results)
-    return results
+    measured = {kind: ratios(cases[kind]) for kind in kinds}
+    draw = lambda results, path: _draw(results, measured, path)  # noqa: E731
+    return finished(folder, results, draw, _print, picture="lipschitz_fuzz.png", wrong=_wrong(results))
 
 
 def drawn(kind: str, build: changes.Build, i: int, seed: int) -> Case:
@@ -245,26 +238,21 @@ def _planted(factor: float) -> str:
     return f"planted, {factor:g} times too small"
 
 
-def _share_found(cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    outcomes = Counter(one["outcome"] for one in cases)
-    return {"compositions": len(cases), "refused": outcomes["refused"], "found": outcomes["below"]}
-
-
 def _written(case: Case) -> str:
     return f"{case.model} on {case.grid}, inputs of shape {case.shape}"
 
 
-def _refuse(results: dict[str, Any]) -> None:
+def _wrong(results: dict[str, Any]) -> str:
+    """Why the study fails, or nothing."""
     off = [f"{one['outcome']}: {one['kind']} {one['number']}" for one in results["findings"]]
     if off:
         more = f" and {len(off) - 5} more" if len(off) > 5 else ""
-        raise RuntimeError(f"{'; '.join(off[:5])}{more}; results.json has the models")
+        return f"{'; '.join(off[:5])}{more}; results.json has the models"
     sharpest = max(results["planted"], key=lambda row: row["factor"], default=None)
     if sharpest and sharpest["found"] < FOUND * (sharpest["compositions"] - sharpest["refused"]):
-        raise RuntimeError(
-            f"of {sharpest['compositions']} rules that are {sharpest['factor']:g} times too small only "
-            f"{sharpest['found']} were found: the search is blind"
-        )
+        rules = f"{sharpest['compositions']} rules that are {sharpest['factor']:g} times too small"
+        return f"of {rules} only {sharpest['found']} were found: the search is blind"
+    return ""
 
 
 def _print(results: dict[str, Any]) -> None:
@@ -283,7 +271,7 @@ def _print(results: dict[str, Any]) -> None:
         print(f"  {one['outcome']}: {one['kind']} {one['number']}: {one['reason']}\n{one['model']}")
 
 
-def _draw(results: dict[str, Any], cases: dict[str, list[dict[str, Any]]], path: Path) -> None:
+def _draw(results: dict[str, Any], measured: dict[str, list[float]], path: Path) -> None:
     rows = results["kinds"]
     places = np.arange(len(rows))
     layout = {"sharey": True, "gridspec_kw": {"width_ratios": [1, 1.5]}}
@@ -301,8 +289,7 @@ def _draw(results: dict[str, Any], cases: dict[str, list[dict[str, Any]]], path:
         shares.grid(axis="y", visible=False)
         shares.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
         for place, row in zip(places, rows):
-            found = ratios(cases[row["kind"]])
-            if found:
+            if found := measured[row["kind"]]:
                 names = ("all", "10 to 90 %", "median") if place == 0 else (None,) * 3
                 low, middle, high = np.quantile(found, [0.1, 0.5, 0.9])
                 spread.plot([min(found), max(found)], [place] * 2, color="0.55", linewidth=1.0, label=names[0])

@@ -16,80 +16,49 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sciops.runs import RunFolder
 from studies.kit.choices import require_known
+from studies.kit.study import finished, opened
 from studies.long_sequences import burgers, layers, needle
 from studies.long_sequences.report import draw, print_tables, summary
 
 
 @dataclass(frozen=True)
 class Config:
-    parts: tuple[str, ...] = ("cost", "needle", "burgers")
-    """which parts of the study"""
-    channels: int = 64
-    """of the layer that is timed"""
-    state: int = 32
-    """real numbers a channel of every state space"""
-    lengths: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
-    """tokens, for the times"""
-    memory_lengths: tuple[int, ...] = (1024, 4096, 16384, 65536)
-    """tokens, for the peak memory"""
-    memory_modes: tuple[str, ...] = ("training",)
-    """of training (forward and backward) and forward (without gradients)"""
-    fused_to: int = 8192
-    """longest sequence for fused attention"""
-    written_bytes: float = 2e9
-    """most memory for the matrices of attention written out"""
-    rounds: int = 3
-    """in which every mixer takes its turn; fewer above 16k tokens"""
-    needle_arms: tuple[str, ...] = needle.ARMS[:3]
-    """models of the needle task"""
-    needle_train: int = 64
-    """tokens in training"""
-    needle_tests: tuple[int, ...] = (256, 1024)
-    """tokens of the other test sequences"""
-    needle_samples: int = 64
-    """test sequences a length"""
-    needle_steps: int = 500
-    """of training"""
-    needle_batch: int = 64
-    """sequences a step"""
-    needle_noise: int = 4
-    """symbols of the noise"""
+    parts: tuple[str, ...] = ("cost", "needle", "burgers")  # which parts of the study
+    channels: int = 64  # of the layer that is timed
+    state: int = 32  # real numbers a channel of every state space
+    lengths: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384, 32768, 65536)  # tokens, for the times
+    memory_lengths: tuple[int, ...] = (1024, 4096, 16384, 65536)  # tokens, for the peak memory
+    memory_modes: tuple[str, ...] = ("training",)  # of training (forward and backward) and forward (without gradients)
+    fused_to: int = 8192  # longest sequence for fused attention
+    written_bytes: float = 2e9  # most memory for the matrices of attention written out
+    rounds: int = 3  # in which every mixer takes its turn; fewer above 16k tokens
+    needle_arms: tuple[str, ...] = needle.ARMS[:3]  # models of the needle task
+    needle_train: int = 64  # tokens in training
+    needle_tests: tuple[int, ...] = (256, 1024)  # tokens of the other test sequences
+    needle_samples: int = 64  # test sequences a length
+    needle_steps: int = 500  # of training
+    needle_batch: int = 64  # sequences a step
+    needle_noise: int = 4  # symbols of the noise
     needle_state: int = 4
     """real numbers a channel of the state space there: the fewer modes, the fewer sequences until it is learnt"""
-    needle_rate: float = 1e-2
-    """peak learning rate"""
-    needle_width: int = 16
-    """channels"""
-    needle_depth: int = 1
-    """blocks"""
-    burgers_arms: tuple[str, ...] = tuple(burgers.ARMS)
-    """models of Burgers' equation"""
-    burgers_refinements: tuple[int, ...] = (1, 2, 4)
-    """test grids in multiples of 256 points"""
-    burgers_train: int = 256
-    """functions in training"""
-    burgers_test: int = 32
-    """test functions"""
-    burgers_steps: int = 100
-    """of training"""
-    burgers_batch: int = 8
-    """functions a step"""
-    burgers_rate: float = 3e-3
-    """peak learning rate"""
-    burgers_width: int = 24
-    """channels of the state spaces; the FNO has those that give as many parameters"""
-    burgers_modes: int = 16
-    """Fourier modes of the FNO"""
+    needle_rate: float = 1e-2  # peak learning rate
+    needle_width: int = 16  # channels
+    needle_depth: int = 1  # blocks
+    burgers_arms: tuple[str, ...] = tuple(burgers.ARMS)  # models of Burgers' equation
+    burgers_refinements: tuple[int, ...] = (1, 2, 4)  # test grids in multiples of 256 points
+    burgers_train: int = 256  # functions in training
+    burgers_test: int = 32  # test functions
+    burgers_steps: int = 100  # of training
+    burgers_batch: int = 8  # functions a step
+    burgers_rate: float = 3e-3  # peak learning rate
+    burgers_width: int = 24  # channels of the state spaces; the FNO has those that give as many parameters
+    burgers_modes: int = 16  # Fourier modes of the FNO
     burgers_dt_max: float = 0.03
     """largest Δ at the start: the fastest mode, ω = π(state/2 − 1), stays below the grid's own frequency"""
-    seeds: int = 3
-    """trainings an arm"""
-    seed: int = 0
-    """of the layers that are timed"""
-    output: Path = Path("runs/long_sequences")
-    """folder for records, results.json and the figures"""
+    seeds: int = 3  # trainings an arm
+    seed: int = 0  # of the layers that are timed
+    output: Path = Path("runs/long_sequences")  # folder for records, results.json and the figures
 
 
 PRESETS = {
@@ -150,8 +119,7 @@ def run(config: Config) -> dict[str, Any]:
         raise ValueError(
             f"--seeds {config.seeds} --lengths {config.lengths}: expected at least 1 and at least 2 lengths"
         )
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=range(config.seeds), methods=["fno"])
+    folder = opened(config, seeds=range(config.seeds), methods=["fno"])
     records = folder.path / "records"
     results: dict[str, Any] = {"checks": layers.checks(config.channels, config.state, config.seed)}
     for name, part, measure in (
@@ -162,8 +130,4 @@ def run(config: Config) -> dict[str, Any]:
     ):
         results[name] = measure(config, records) if part in config.parts else []
     results["summary"] = summary(results)
-    folder.write_results(results)
-    draw(results, folder.figures)
-    print_tables(results)
-    print(f"\nresults.json and figures in {folder.path}")
-    return results
+    return finished(folder, results, draw, print_tables)

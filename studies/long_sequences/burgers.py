@@ -20,6 +20,7 @@ from sciops.pde.evolution import burgers
 from sciops.random_fields import gaussian_random_field
 from studies.kit.cells import kept, kept_arrays
 from studies.kit.mixer_fields import train_steps
+from studies.kit.study import picked
 from studies.kit.timing import threads
 
 if TYPE_CHECKING:
@@ -102,24 +103,9 @@ def trainings(config: Config, folder: Path) -> list[dict[str, Any]]:
     with threads(1):
         for seed in range(config.seeds):
             for arm in config.burgers_arms:
-                spec = dict(
-                    arm=arm,
-                    seed=seed,
-                    options=ARMS[arm],
-                    points=POINTS,
-                    time=TIME,
-                    viscosity=VISCOSITY,
-                    steps=config.burgers_steps,
-                    batch=config.burgers_batch,
-                    rate=config.burgers_rate,
-                    train=config.burgers_train,
-                    test=config.burgers_test,
-                    refinements=config.burgers_refinements,
-                    width=config.burgers_width,
-                    modes=config.burgers_modes,
-                    state=config.state,
-                    dt_max=config.burgers_dt_max,
-                )
+                spec = {"arm": arm, "seed": seed, "options": ARMS[arm], "state": config.state}
+                spec |= {"points": POINTS, "time": TIME, "viscosity": VISCOSITY}
+                spec |= picked(config, "steps batch rate train test refinements width modes dt_max", "burgers_")
                 rows.append(kept(folder, f"burgers-{arm}-{seed}", spec, lambda: _trained(config, arm, seed, folder)))  # noqa: B023
     return rows
 
@@ -129,17 +115,8 @@ def _trained(config: Config, arm: str, seed: int, folder: Path) -> dict[str, Any
     net, scale, grid = model(arm, config, seed), float(x.std()), ring(POINTS)
     optimizer = torch.optim.AdamW(state_space_groups(net, weight_decay=1e-4), lr=config.burgers_rate)
     steps = config.burgers_steps
-    losses, seconds = train_steps(
-        net,
-        optimizer,
-        x / scale,
-        y / scale,
-        grid,
-        seed=seed,
-        steps=steps,
-        batch=min(config.burgers_batch, len(x)),
-        progress=f"Burgers, {arm}, seed {seed}",
-    )
+    how = {"steps": steps, "batch": min(config.burgers_batch, len(x)), "progress": f"Burgers, {arm}, seed {seed}"}
+    losses, seconds = train_steps(net, optimizer, x / scale, y / scale, grid, seed=seed, **how)
     found = {"errors": errors(net, tests, scale)}
     if arm != "FNO":
         for module in net.modules():

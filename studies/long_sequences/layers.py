@@ -11,7 +11,9 @@ from torch import Tensor
 
 from sciops.mixers import SelfAttention, StateSpaceMixer
 from sciops.models.sequences.stack import SequenceBlock
+from studies.kit import timing
 from studies.kit.cells import kept
+from studies.kit.study import picked
 from studies.kit.timing import interleaved, peak_memory, require_equal, threads
 
 if TYPE_CHECKING:
@@ -88,16 +90,8 @@ def times(config: Config, folder: Any) -> list[dict[str, Any]]:
         for length in config.lengths:
             for mode in MODES:
                 names = [name for name in MIXERS if length <= limit(config, name)]
-                spec = dict(
-                    length=length,
-                    mode=mode,
-                    mixers=names,
-                    channels=config.channels,
-                    state=config.state,
-                    rounds=rounds(config, length),
-                    seed=config.seed,
-                    threads=1,
-                )
+                spec = {"length": length, "mode": mode, "mixers": names, "rounds": rounds(config, length)}
+                spec |= {"threads": 1, **picked(config, "channels state seed")}
                 rows.append(kept(folder, f"time-{length}-{mode}", spec, lambda: _timed(config, **spec)))  # noqa: B023
     return rows
 
@@ -119,9 +113,7 @@ def memory(config: Config, folder: Any) -> list[dict[str, Any]]:
     for length in config.memory_lengths:
         for mode in config.memory_modes:
             names = [name for name in MIXERS if length <= limit(config, name)]
-            spec = dict(
-                length=length, mode=mode, mixers=names, channels=config.channels, state=config.state, seed=config.seed
-            )
+            spec = {"length": length, "mode": mode, "mixers": names, **picked(config, "channels state seed")}
 
             def make(spec: dict[str, Any] = spec) -> dict[str, Any]:
                 arguments = [spec[key] for key in ("mode", "length", "channels", "state", "seed")]
@@ -145,21 +137,10 @@ def rounds(config: Config, length: int) -> int:
     return max(1, min(config.rounds, round(config.rounds * 2**14 / length)))
 
 
-def slope(lengths: list[int], values: list[float]) -> float:
-    """Least-squares exponent of values over lengths."""
-    return float(np.polyfit(np.log(lengths), np.log(values), 1)[0])
-
-
 def crossover(rows: list[dict[str, Any]], mode: str) -> float | None:
-    """The length from which on the state space takes less time than fused attention, between two measured lengths on
-    log axes; None where it never does."""
+    """The length from which on the state space takes less time than fused attention, at least the shortest that was
+    measured; None where it never does."""
     both = [row for row in rows if row["mode"] == mode and FUSED in row["seconds"]]
-    gain = [np.log(row["seconds"][FUSED] / row["seconds"][SSM]) for row in both]
-    if not gain or gain[-1] <= 0:
-        return None
-    last = max((i for i, value in enumerate(gain) if value <= 0), default=None)
-    if last is None:
-        return float(both[0]["length"])
-    share = -gain[last] / (gain[last + 1] - gain[last])
-    a, b = (np.log(both[i]["length"]) for i in (last, last + 1))
-    return float(np.exp(a + share * (b - a)))
+    lengths = [row["length"] for row in both]
+    found = timing.crossover(lengths, *([row["seconds"][name] for row in both] for name in (SSM, FUSED)))
+    return max(found, float(lengths[0])) if np.isfinite(found) else None

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from sciops.datasets.text.sequence_tasks import needle
 from studies.kit.cells import kept
 from studies.kit.sequence_training import TokenModel, evaluate, train_tokens
+from studies.kit.study import picked
 from studies.kit.timing import threads
 
 if TYPE_CHECKING:
@@ -56,21 +57,9 @@ def trainings(config: Config, folder: Any) -> list[dict[str, Any]]:
     with threads(1):
         for seed in range(config.seeds):
             for arm in config.needle_arms:
-                spec = dict(
-                    arm=arm,
-                    seed=seed,
-                    steps=config.needle_steps,
-                    batch=config.needle_batch,
-                    rate=config.needle_rate,
-                    train_length=config.needle_train,
-                    test_lengths=config.needle_tests,
-                    samples=config.needle_samples,
-                    width=config.needle_width,
-                    depth=config.needle_depth,
-                    state=config.needle_state,
-                    noise=config.needle_noise,
-                    classes=CLASSES,
-                )
+                spec = {"arm": arm, "seed": seed, "classes": CLASSES}
+                spec |= {"train_length": config.needle_train, "test_lengths": config.needle_tests}
+                spec |= picked(config, "steps batch rate samples width depth state noise", "needle_")
                 rows.append(kept(folder, f"needle-{arm}-{seed}", spec, lambda: _trained(config, arm, seed)))  # noqa: B023
     return rows
 
@@ -82,16 +71,8 @@ def _trained(config: Config, arm: str, seed: int) -> dict[str, Any]:
     }
     tests = {n: make(config.needle_samples, seed=_SEED + n) for n, make in makers.items()}
     net = model(arm, tests[config.needle_train].symbols, config, seed)
-    record = train_tokens(
-        net,
-        makers[config.needle_train],
-        tests[config.needle_train],
-        steps=config.needle_steps,
-        batch=config.needle_batch,
-        rate=config.needle_rate,
-        seed=seed,
-        progress=f"needle, {arm}, seed {seed}",
-    )
+    how = {**picked(config, "steps batch rate", "needle_"), "progress": f"needle, {arm}, seed {seed}"}
+    record = train_tokens(net, makers[config.needle_train], tests[config.needle_train], seed=seed, **how)
     record.pop("groups")
     found = {n: evaluate(net, task, batch=8) for n, task in tests.items()}
     return {

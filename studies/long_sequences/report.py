@@ -9,10 +9,10 @@ from typing import Any
 from sciops.evaluation import Spread, spread
 from sciops.plotting import figure, series
 from studies.kit.tables import print_table
-from studies.kit.timing import print_targets, target
+from studies.kit.timing import exponent, print_targets, target
 from studies.long_sequences.burgers import ARMS as BURGERS_ARMS
 from studies.long_sequences.burgers import BLIND
-from studies.long_sequences.layers import FUSED, MIXERS, SSM, WRITTEN, crossover, slope
+from studies.long_sequences.layers import FUSED, MIXERS, SSM, WRITTEN, crossover
 from studies.long_sequences.needle import ARMS as NEEDLE_ARMS
 
 
@@ -36,8 +36,8 @@ def summary(results: dict[str, Any]) -> dict[str, Any]:
                         "mixer": name,
                         "from": pairs[0][0],
                         "to": pairs[-1][0],
-                        "slope": slope(*zip(*pairs)),
-                        "late": slope(*zip(*late)),
+                        "slope": exponent(*zip(*pairs)),
+                        "late": exponent(*zip(*late)),
                     }
                 )
     for mode in dict.fromkeys(row["mode"] for row in results["times"]):

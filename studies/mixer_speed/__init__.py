@@ -7,7 +7,7 @@
 Layers, networks and trainings take turns in one process. A layer is timed after its output and both gradients agree
 with neuraloperator's (1e-6, weights copied) and with torch.fft in float64 (1e-12); a network after output and input
 gradient agree (1e-5). Any disagreement ends the run. "channels first" is the same layer with the layout of its input,
-output and gradients converted at the door, which networks of this package do once for all their layers.
+output and gradients converted for each layer, which networks of this package do once for all their layers.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from sciops.plotting import figure, series
-from sciops.runs import RunFolder
-from studies.kit.tables import print_table
+from studies.kit.study import finished, opened
+from studies.kit.tables import grouped, print_table
 from studies.kit.timing import print_targets, target
 from studies.mixer_speed import epochs, layer, network
 
@@ -41,32 +41,22 @@ class Config:
     """layers: batch, channels, modes, points per axis"""
     memory: tuple[tuple[int, int, int, int], ...] = ((2, 32, 12, 256), (4, 32, 12, 256))
     """layers whose peak memory is measured"""
-    processes: int = 3
-    """of each of these measurements, whose median counts"""
+    processes: int = 3  # of each of these measurements, whose median counts
     network: tuple[int, int, int, int, int] = (32, 4, 12, 85, 8)
     """width, depth, modes, points per axis and batch of the training step"""
-    crossing_points: tuple[int, ...] = (512,)
-    """lengths of the axis on which products and FFTs are compared"""
-    crossing_modes: tuple[int, ...] = (64, 128, 192, 256)
-    """kept modes there"""
-    data: Path = Path("data")
-    """folder with darcy_train_16.pt; without it the epochs are left out"""
-    epochs: int = 1
-    """passes of each training"""
-    batch: int = 16
-    """fields of each of its steps"""
+    crossing_points: tuple[int, ...] = (512,)  # lengths of the axis on which products and FFTs are compared
+    crossing_modes: tuple[int, ...] = (64, 128, 192, 256)  # kept modes there
+    data: Path = Path("data")  # folder with darcy_train_16.pt; without it the epochs are left out
+    epochs: int = 1  # passes of each training
+    batch: int = 16  # fields of each of its steps
     rounds: int = 7
     """in which every contestant takes its turn; of steps a little more than half, of whole trainings a third"""
-    threads: int = 0
-    """of torch; 0: the machine's cores, at most 2"""
-    one_thread: bool = False
-    """times the layers on one thread too"""
-    compile_theirs: bool = False
-    """lets torch.compile try neuraloperator's network as well"""
+    threads: int = 0  # of torch; 0: the machine's cores, at most 2
+    one_thread: bool = False  # times the layers on one thread too
+    compile_theirs: bool = False  # lets torch.compile try neuraloperator's network as well
     device: str = "cpu"
     seed: int = 0
-    output: Path = Path("runs/mixer_speed")
-    """folder for results.json and the figure"""
+    output: Path = Path("runs/mixer_speed")  # folder for results.json and the figure
 
 
 PRESETS = {
@@ -92,48 +82,30 @@ def run(config: Config) -> dict[str, Any]:
     if config.device.startswith("cuda"):
         # both sides compute in full precision, as on a CPU: their convolutions would take TF32 otherwise
         torch.backends.cudnn.allow_tf32 = False
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    folder = opened(config, seeds=[config.seed])
     count = config.threads or min(2, os.cpu_count() or 1)
     shared = {"count": count, "device": config.device}
     counts = sorted({1, count}) if config.one_thread else [count]
-    width, depth, modes, points, batch = config.network
+    width, depth, *_ = config.network
+    compiled = {"peer_compiled": config.compile_theirs, "seed": config.seed}
     layers = [
         layer.speed(case, rounds=config.rounds, count=n, device=config.device, seed=config.seed)
         for n in counts
         for case in config.cases
     ]
+    crossed = {"last": config.crossing_points, "leading": config.crossing_points}
     results = {
         "threads": count,
         "device": torch.cuda.get_device_name() if config.device.startswith("cuda") else "cpu",
         "float64": layer.check_float64(device=config.device),
         "layers": layers,
         "memory": [layer.memory(case, repeats=config.processes, **shared) for case in config.memory],
-        "crossing": layer.crossing(
-            {"last": config.crossing_points, "leading": config.crossing_points},
-            config.crossing_modes,
-            rounds=max(3, config.rounds // 3),
-            **shared,
-        ),
-        "step": network.step(
-            width,
-            depth,
-            modes,
-            points,
-            batch,
-            rounds=config.rounds // 2 + 1,
-            peer_compiled=config.compile_theirs,
-            seed=config.seed,
-            **shared,
-        ),
+        "crossing": layer.crossing(crossed, config.crossing_modes, rounds=max(3, config.rounds // 3), **shared),
+        "step": network.step(*config.network, rounds=config.rounds // 2 + 1, **compiled, **shared),
         "epochs": _epochs(config, width, depth, shared),
     }
     results["targets"] = _targets(config, results)
-    folder.write_results(results)
-    _draw(results, folder.figures / "mixer_speed.png")
-    _print(config, results)
-    print(f"\nresults.json and figures/mixer_speed.png in {folder.path}")
-    return results
+    return finished(folder, results, _draw, lambda results: _print(config, results), picture="mixer_speed.png")
 
 
 def _epochs(config: Config, width: int, depth: int, shared: dict[str, Any]) -> dict[str, Any] | None:
@@ -177,7 +149,7 @@ def _print(config: Config, results: dict[str, Any]) -> None:
     )
     for row in results["memory"]:
         print(f"peak memory, {row['case']}: {row['theirs'] / 1e6:.0f} MB theirs, {row['ours'] / 1e6:.0f} MB ours")
-    print("\ntime by FFT over time by products, there and back")
+    print("\ntime by FFT over time by products, forward and inverse transform")
     for axis in ("last", "leading"):
         for n in config.crossing_points:
             found = [r for r in results["crossing"] if (r["axis"], r["points"]) == (axis, n)]
@@ -210,9 +182,8 @@ def _draw(results: dict[str, Any], path: Path) -> None:
         layers.set_xscale("log", base=2)
         layers.set_ylim(0, 1.5 * layers.get_ylim()[1])
         layers.legend(loc="upper left")
-        kinds = dict.fromkeys((row["axis"], row["points"]) for row in results["crossing"])
-        for (axis, n), style in zip(kinds, series()):
-            found = [row for row in results["crossing"] if (row["axis"], row["points"]) == (axis, n)]
+        kinds = grouped(results["crossing"], "axis", "points")
+        for ((axis, n), found), style in zip(kinds.items(), series()):
             label = f"{axis} axis, {n}"
             crossing.loglog([row["modes"] for row in found], [row["ratio"] for row in found], label=label, **style)
         crossing.axhline(1.0, color="black", linewidth=0.8)

@@ -34,7 +34,7 @@ def epochs(
 ) -> dict[str, Any]:
     """Seconds of `passes` epochs over the training fields of the steady problem in `folder`, all modes kept.
 
-    A training is whole on both sides: normalisers fitted, batches drawn anew, relative L2 in physical units, AdamW
+    A training is whole on both sides: normalisers fitted, batches shuffled, relative L2 in physical units, AdamW
     with a one-cycle rate. Ours clips, checks every loss and keeps a history besides. The same network with the same
     weights goes through both and must start from the same answers (1e-5); every training must end below a mean loss
     of 0.8.

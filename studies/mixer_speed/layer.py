@@ -150,7 +150,7 @@ def memory(case: tuple[int, int, int, int], *, repeats: int, count: int, device:
 def crossing(
     axes: Mapping[str, Sequence[int]], modes: Sequence[int], *, rounds: int, count: int, device: str = "cpu"
 ) -> list[dict[str, Any]]:
-    """Time by FFT over time by products of one axis, there and back, for growing numbers of kept modes.
+    """Time by FFT over time by products of one axis, forward and inverse, for growing numbers of kept modes.
 
     axes : {"last" or "leading": lengths}; 4·10⁶ numbers each
     """

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from sciops.files.json_files import plain
-from sciops.runs import RunFolder
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
 from studies.kit.mixer_arms import chosen_arms
 from studies.kit.pool import run_all
+from studies.kit.study import finished, opened, picked
 from studies.kit.text_training import text_data
 from studies.mixer_zoo.cells import FIELDS, TASKS, cell, described
 from studies.mixer_zoo.cost import costs
@@ -36,50 +36,30 @@ from studies.mixer_zoo.report import draw, print_report, summary
 class Config:
     arms: tuple[str, ...] = ()
     """mixers, by their names in the table or in MIXERS, or as module:Class; none: all of the table"""
-    tasks: tuple[str, ...] = TASKS
-    """which of the tasks"""
-    seeds: int = 1
-    """trainings of every cell, of other initial parameters and batches"""
-    field_points: tuple[int, int] = (128, 17)
-    """points of the ring, and nodes per axis of the square"""
-    field_samples: int = 128
-    """functions trained on; a fourth as many are tested on"""
-    field_size: tuple[int, int] = (32, 3)
-    """width and depth of the networks of fields"""
-    field_steps: tuple[int, int] = (40, 40)
-    """steps of Burgers and of Darcy"""
-    symbol_size: tuple[int, int] = (64, 2)
-    """width and depth of the networks of symbols"""
-    symbol_steps: tuple[int, int, int] = (80, 80, 80)
-    """steps of copying, recall and tracking"""
+    tasks: tuple[str, ...] = TASKS  # which of the tasks
+    seeds: int = 1  # trainings of every cell, of other initial parameters and batches
+    field_points: tuple[int, int] = (128, 17)  # points of the ring, and nodes per axis of the square
+    field_samples: int = 128  # functions trained on; a fourth as many are tested on
+    field_size: tuple[int, int] = (32, 3)  # width and depth of the networks of fields
+    field_steps: tuple[int, int] = (40, 40)  # steps of Burgers and of Darcy
+    symbol_size: tuple[int, int] = (64, 2)  # width and depth of the networks of symbols
+    symbol_steps: tuple[int, int, int] = (80, 80, 80)  # steps of copying, recall and tracking
     symbol_lengths: tuple[int, int, int] = (12, 32, 24)
     """symbols to copy, tokens of a recall with an eighth as many pairs, tokens of tracking with four chains"""
-    symbol_batch: int = 32
-    """sequences a step"""
-    text_size: tuple[int, int] = (64, 2)
-    """width and depth of the language models"""
-    text_steps: int = 40
-    """steps of language models"""
-    text_context: int = 128
-    """tokens of a window"""
+    symbol_batch: int = 32  # sequences a step
+    text_size: tuple[int, int] = (64, 2)  # width and depth of the language models
+    text_steps: int = 40  # steps of language models
+    text_context: int = 128  # tokens of a window
     corpus: str = "auto"
     """text, by name in sciops.datasets.text.CORPORA, or a file or folder; auto: the first that is there"""
-    vocabulary: int = 1024
-    """byte pairs"""
-    rate: float = 3e-3
-    """largest rate of all trainings"""
-    costs: bool = True
-    """whether time, memory and cache are measured too, on a machine that does nothing else"""
-    cost_length: int = 256
-    """tokens of a sequence of the training step that is timed; there are four"""
-    contexts: tuple[int, ...] = (128, 1024)
-    """tokens before the ones whose decoding is timed"""
-    rounds: int = 3
-    """calls of each, in turns; the median counts"""
-    workers: int = 2
-    """processes that train at a time"""
-    output: Path = Path("runs/mixer_zoo")
-    """folder for the cells, results.json and the figure"""
+    vocabulary: int = 1024  # byte pairs
+    rate: float = 3e-3  # largest rate of all trainings
+    costs: bool = True  # whether time, memory and cache are measured too, on a machine that does nothing else
+    cost_length: int = 256  # tokens of a sequence of the training step that is timed; there are four
+    contexts: tuple[int, ...] = (128, 1024)  # tokens before the ones whose decoding is timed
+    rounds: int = 3  # calls of each, in turns; the median counts
+    workers: int = 2  # processes that train at a time
+    output: Path = Path("runs/mixer_zoo")  # folder for the cells, results.json and the figure
 
 
 _MEDIUM = dict(
@@ -126,8 +106,7 @@ def run(config: Config) -> dict[str, Any]:
     require_known("--tasks", config.tasks, TASKS)
     if not config.tasks or config.seeds < 1:
         raise ValueError(f"--tasks {config.tasks} --seeds {config.seeds}: expected at least one of each")
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=range(config.seeds))
+    folder = opened(config, seeds=range(config.seeds))
     specs = {task: specification(config, task) for task in config.tasks}
     _prepare(specs, folder.path)
     named = [(task, arm, seed) for task in config.tasks for arm in arms for seed in range(config.seeds)]
@@ -135,14 +114,9 @@ def run(config: Config) -> dict[str, Any]:
     cells = run_all(cell, jobs, workers=config.workers, threads=1, unit="training")
     measured = _measured(config, arms, folder.path) if config.costs else []
     results = {"rows": summary(cells, measured, arms), "cells": plain(cells), "costs": measured}
-    folder.write_results(results)
-    draw(results, config, folder.figures / "mixer_zoo.png")
-    print_report(results, config)
-    print(f"\nresults.json and figures/mixer_zoo.png in {folder.path}")
     broken = [f"{r['arm']} on {r['task']}" for r in cells if not 0 <= r["score"] < float("inf")]
-    if broken:
-        raise RuntimeError(f"no score: {', '.join(broken)}")
-    return results
+    wrong = f"no score: {', '.join(broken)}" if broken else ""
+    return finished(folder, results, draw, print_report, config, picture="mixer_zoo.png", wrong=wrong)
 
 
 def specification(config: Config, task: str) -> dict[str, Any]:
@@ -161,13 +135,8 @@ def specification(config: Config, task: str) -> dict[str, Any]:
         return {
             "task": {"corpus": config.corpus, "kind": "bpe", "size": config.vocabulary},
             "model": {"width": width, "depth": depth},
-            "training": {
-                "steps": config.text_steps,
-                "batch": 8,
-                "context": config.text_context,
-                "rate": config.rate,
-                "scored": 64 * config.text_context,
-            },
+            "training": {"batch": 8, "rate": config.rate, "scored": 64 * config.text_context}
+            | picked(config, "steps context", "text_"),
         }
     i = ("copy", "mqar", "tracking").index(task)
     length, steps = config.symbol_lengths[i], config.symbol_steps[i]
@@ -177,16 +146,8 @@ def specification(config: Config, task: str) -> dict[str, Any]:
         "tracking": {"length": length, "chains": 4, "values": 8},
     }[task]
     width, depth = config.symbol_size
-    return {
-        "task": options,
-        "model": {"width": width, "depth": depth},
-        "training": {
-            "steps": steps,
-            "batch": config.symbol_batch,
-            "rate": config.rate,
-            "tested": 8 * config.symbol_batch,
-        },
-    }
+    training = {"steps": steps, "batch": config.symbol_batch, "rate": config.rate, "tested": 8 * config.symbol_batch}
+    return {"task": options, "model": {"width": width, "depth": depth}, "training": training}
 
 
 def _prepare(specs: dict[str, Any], folder: Path) -> None:

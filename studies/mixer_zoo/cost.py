@@ -32,7 +32,7 @@ def costs(
 
     step : seconds of a training step (forward, backward) on `batch` sequences of `length` tokens, median of `rounds`;
         memory : bytes at its peak beyond weights and input, of a process of its own
-    decode : {context: seconds of one token of one sequence after so many}; cache : {context: numbers kept after so many
+    decode : {context: seconds of one token of one sequence after as many}; cache : {context: numbers kept after as many
         tokens, over layers and channels}
     """
     with threads(1):
@@ -48,10 +48,7 @@ def costs(
             decoding |= {(name, context): float(np.median(seconds)) / 8 for name, seconds in taken.items()}
     with ThreadPoolExecutor(workers) as pool:
         memory = list(
-            pool.map(
-                lambda name: peak_memory(f"{__name__}:training_step", name, width, depth, length, batch),
-                arms,
-            )
+            pool.map(lambda name: peak_memory(f"{__name__}:training_step", name, width, depth, length, batch), arms)
         )
     return [
         {
@@ -80,7 +77,7 @@ def training_step(name: str, width: int, depth: int, length: int, batch: int) ->
 def decoder(name: str, width: int, depth: int, context: int, *, tokens: int) -> tuple[Callable[[], Tensor], float]:
     """(a call that decodes `tokens` tokens, numbers kept of a context over layers and channels).
 
-    The first call goes on after the context, the next after the first: a copy of the states at every call would weigh
+    The first call continues the context, the next the first: a copy of the states at every call would weigh
     on those that grow with the context, as would their growing itself, which is left to the first. Returns the last y.
     """
     stack, x = _stack(name, width, depth).eval(), _tokens(1, context + tokens, width)

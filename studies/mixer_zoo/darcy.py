@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +11,7 @@ from sciops.grids import Grid, restrict
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, two_phase
 from studies.kit.cells import kept_arrays
-from studies.kit.mixer_fields import FieldTask, Mixer, field_task, train_field
+from studies.kit.mixer_fields import FieldTask, error_on_task, field_task
 
 
 @lru_cache(maxsize=2)
@@ -39,21 +37,5 @@ def darcy_task(
     return field_task("darcy", arrays, grids, train=train, coordinates="wall", kernel=kernel, centre=7.5)
 
 
-def darcy_error(
-    mixer: Mixer,
-    mixer_options: Mapping[str, Any] | None = None,
-    *,
-    seed: int,
-    steps: int,
-    data: Mapping[str, Any] | None = None,
-    folder: Path | None = None,
-    **training: Any,
-) -> dict[str, Any]:
-    """The record of one training of a mixer on `darcy_task` (`train_field`, which takes the other options).
-
-    data : options of the task, such as dict(points=17, train=64, test=16)
-    """
-    training = {"batch": 8} | training
-    return train_field(
-        darcy_task(folder=folder, **(data or {})), mixer, mixer_options, seed=seed, steps=steps, **training
-    )
+darcy_error = partial(error_on_task, darcy_task, batch=8)
+"""The record of one training of a mixer on `darcy_task`; see `error_on_task`."""

@@ -12,7 +12,7 @@ from sciops.evaluation import Spread, spread
 from sciops.plotting import MARKERS, PALETTE
 from studies.kit.figures import panels as drawn
 from studies.kit.mixer_arms import NO_MIXER
-from studies.kit.tables import print_table
+from studies.kit.tables import grouped, print_table
 from studies.mixer_zoo.cells import SCORES
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ def summary(
     rows = []
     for arm in arms:
         scores = {}
-        for task in dict.fromkeys(cell["task"] for cell in cells):
-            mine = [cell for cell in cells if (cell["task"], cell["arm"]) == (task, arm)]
+        for task, mine in grouped((cell for cell in cells if cell["arm"] == arm), "task").items():
             found = spread(cell["score"] for cell in mine)
             scores[task] = {
                 "mean": found.mean,
@@ -103,8 +102,10 @@ def notes(results: Mapping[str, Any]) -> list[str]:
 def draw(results: Mapping[str, Any], config: Config, path: Path) -> None:
     """A panel a task and cost, a row an arm."""
     rows = results["rows"]
-    panels = [(f"{task}: {SCORES[task]}", _scores(rows, task)) for task in rows[0]["scores"]]
+    scores = lambda task: [[tuple(row["scores"][task][key] for key in ("mean", "low", "high"))] for row in rows]  # noqa: E731
+    panels, contexts = [(f"{task}: {SCORES[task]}", scores(task)) for task in rows[0]["scores"]], []
     if rows[0]["costs"] is not None:
+        contexts = list(rows[0]["costs"]["decode"])
         panels.append(("training step, ms", [[(1e3 * row["costs"]["step"], None, None)] for row in rows]))
         panels.append(("its peak memory, MB", [[(row["costs"]["memory"] / 2**20, None, None)] for row in rows]))
         for name, label, unit in (("decode", "one token decoded, ms", 1e3), ("cache", "cache a channel, numbers", 1.0)):
@@ -112,7 +113,7 @@ def draw(results: Mapping[str, Any], config: Config, path: Path) -> None:
             panels.append((label, values))
     with drawn(path, len(panels), 5, width=2.6, height=0.6 + 0.22 * len(rows)) as axes:
         for i, (axis, (label, values)) in enumerate(zip(axes, panels)):
-            _draw_panel(axis, label, values, [row["arm"] for row in rows], list(_contexts(rows)))
+            _draw_panel(axis, label, values, [row["arm"] for row in rows], contexts)
             if i % 5:
                 axis.set_yticklabels([])
 
@@ -160,11 +161,3 @@ def _scaled(axis: Any, values: Sequence[float]) -> None:
     axis.xaxis.set_major_locator(LogLocator(subs=(1,) if decades > 2 else (1, 3) if decades > 0.9 else (1, 2, 3, 5)))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.xaxis.set_minor_formatter(NullFormatter())
-
-
-def _scores(rows: Sequence[Mapping[str, Any]], task: str) -> list:
-    return [[tuple(row["scores"][task][key] for key in ("mean", "low", "high"))] for row in rows]
-
-
-def _contexts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    return list(rows[0]["costs"]["decode"]) if rows[0]["costs"] is not None else []

@@ -4,17 +4,18 @@
     python -m studies.polynomial_mixer --preset medium --output runs/polynomial_mixer_medium
     python -m studies.polynomial_mixer --preset full --output runs/polynomial_mixer_full
 
-Cost: one layer of 64 channels on one sequence, on one thread, forward and there and back; attention is torch's fused
-kernel, which keeps no matrix of scores, and, up to shorter lengths, attention that does. Exponents of time over the
-longest lengths, the length from which the mixer is faster beside the one from which it takes fewer products, and the
-peak memory of a training pass. Quality: networks for Burgers' equation in which the mixer alone differs, trained from
-several seeds and evaluated on a grid of half the spacing as well. Negative control: recall of values by keys, for which
-one mean a layer is not made. Trainings and measurements are kept in the output folder and read back.
+Cost: one layer of 64 channels on one sequence, on one thread, forward alone and with the backward pass; attention is
+torch's fused kernel, which keeps no matrix of scores, and, up to shorter lengths, attention that does. Exponents of
+time over the longest lengths, the length from which the mixer is faster beside the one from which it takes fewer
+products, and the peak memory of a training pass. Quality: networks for Burgers' equation in which the mixer alone
+differs, trained from several seeds and evaluated on a grid of half the spacing as well. Negative control: recall of
+values by keys, for which one mean a layer is not made. Trainings and measurements are kept in the output folder and
+read back.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,11 @@ import torch
 from tqdm.auto import tqdm
 
 from sciops.datasets.text.sequence_tasks import mqar
-from sciops.runs import RunFolder
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
 from studies.kit.mixer_burgers import burgers_error
 from studies.kit.sequence_training import train_tokens
+from studies.kit.study import finished, opened
 from studies.polynomial_mixer.cost import LAYERS, check_layers, memory, times
 from studies.polynomial_mixer.report import claims, draw, print_report, summaries
 
@@ -54,99 +55,69 @@ RECALL_ARMS: dict[str, tuple[Any, dict[str, Any]]] = {
 class Config:
     lengths: tuple[int, ...] = (128, 512, 2048, 8192, 16384, 32768, 65536)
     """tokens at which layers are timed; empty: not at all"""
-    memory_lengths: tuple[int, ...] = (2048, 8192, 16384)
-    """tokens at which the peak memory is measured"""
-    attention_to: int = 8192
-    """longest sequence on which attention is timed"""
-    attention_memory_to: int = 16384
-    """longest sequence on which its memory is measured"""
-    unfused_to: int = 2048
-    """longest sequence for attention with its matrix of scores"""
-    causal: tuple[bool, ...] = (False,)
-    """whether layers are causal; several are measured in turn"""
-    layer_width: int = 64
-    """channels of the layer"""
-    heads: int = 1
-    """heads of attention there; one is the cheapest for it on a CPU"""
-    rounds: int = 3
-    """calls of each layer, whose median counts"""
+    memory_lengths: tuple[int, ...] = (2048, 8192, 16384)  # tokens at which the peak memory is measured
+    attention_to: int = 8192  # longest sequence on which attention is timed
+    attention_memory_to: int = 16384  # longest sequence on which its memory is measured
+    unfused_to: int = 2048  # longest sequence for attention with its matrix of scores
+    causal: tuple[bool, ...] = (False,)  # whether layers are causal; several are measured in turn
+    layer_width: int = 64  # channels of the layer
+    heads: int = 1  # heads of attention there; one is the cheapest for it on a CPU
+    rounds: int = 3  # calls of each layer, whose median counts
     field_arms: tuple[str, ...] = ("none", "mean pool", "polynomial V1", "attention", "hybrid")
     """mixers for Burgers, of `FIELD_ARMS`; empty: none"""
-    points: int = 128
-    """grid points of training; twice as many in the second evaluation"""
-    fields: tuple[int, int] = (128, 32)
-    """training and test functions"""
-    field_steps: int = 60
-    """optimiser steps"""
-    field_batch: int = 16
-    """functions a step"""
-    field_width: int = 48
-    """channels of the networks, of four blocks"""
-    field_rate: float = 3e-3
-    """peak learning rate"""
+    points: int = 128  # grid points of training; twice as many in the second evaluation
+    fields: tuple[int, int] = (128, 32)  # training and test functions
+    field_steps: int = 60  # optimiser steps
+    field_batch: int = 16  # functions a step
+    field_width: int = 48  # channels of the networks, of four blocks
+    field_rate: float = 3e-3  # peak learning rate
     recall_arms: tuple[str, ...] = ("polynomial V1", "hybrid", "attention")
     """mixers for recall, of `RECALL_ARMS`; empty: none"""
-    recall_length: int = 32
-    """tokens of a sequence"""
-    recall_pairs: int = 4
-    """keys with a value"""
-    recall_symbols: int = 40
-    """half of them keys, half values"""
-    recall_steps: int = 150
-    """optimiser steps, of fresh sequences"""
-    recall_batch: int = 32
-    """sequences a step"""
-    recall_width: int = 32
-    """channels of the models, of two blocks with a causal convolution of three taps"""
-    recall_rate: float = 3e-3
-    """peak learning rate"""
-    seeds: tuple[int, ...] = (0, 1)
-    """of initial weights and batches"""
-    output: Path = Path("runs/polynomial_mixer")
-    """folder for results.json, the figures, the data and the trainings"""
+    recall_length: int = 32  # tokens of a sequence
+    recall_pairs: int = 4  # keys with a value
+    recall_symbols: int = 40  # half of them keys, half values
+    recall_steps: int = 150  # optimiser steps, of fresh sequences
+    recall_batch: int = 32  # sequences a step
+    recall_width: int = 32  # channels of the models, of two blocks with a causal convolution of three taps
+    recall_rate: float = 3e-3  # peak learning rate
+    seeds: tuple[int, ...] = (0, 1)  # of initial weights and batches
+    output: Path = Path("runs/polynomial_mixer")  # folder for results.json, the figures, the data and the trainings
 
 
+_MEDIUM = Config(
+    lengths=(64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536),
+    memory_lengths=(1024, 4096, 16384, 32768, 65536),
+    attention_to=32768,
+    attention_memory_to=65536,
+    unfused_to=8192,
+    causal=(False, True),
+    field_arms=tuple(FIELD_ARMS),
+    points=256,
+    fields=(512, 128),
+    field_steps=800,
+    field_batch=8,
+    recall_arms=tuple(RECALL_ARMS),
+    recall_length=64,
+    recall_pairs=8,
+    recall_symbols=72,
+    recall_steps=800,
+    recall_width=64,
+    seeds=(0, 1, 2),
+)
 PRESETS = {
     "quick": Config(),
-    "medium": Config(
-        lengths=(64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536),
-        memory_lengths=(1024, 4096, 16384, 32768, 65536),
-        attention_to=32768,
-        attention_memory_to=65536,
-        unfused_to=8192,
-        causal=(False, True),
-        field_arms=tuple(FIELD_ARMS),
-        points=256,
-        fields=(512, 128),
-        field_steps=800,
-        field_batch=8,
-        recall_arms=tuple(RECALL_ARMS),
-        recall_length=64,
-        recall_pairs=8,
-        recall_symbols=72,
-        recall_steps=800,
-        recall_width=64,
-        seeds=(0, 1, 2),
-    ),
-    "full": Config(
-        lengths=(64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536),
-        memory_lengths=(1024, 4096, 16384, 32768, 65536),
+    "medium": _MEDIUM,
+    "full": replace(
+        _MEDIUM,
         attention_to=65536,
-        attention_memory_to=65536,
         unfused_to=16384,
-        causal=(False, True),
         rounds=7,
-        field_arms=tuple(FIELD_ARMS),
-        points=256,
         fields=(2048, 256),
         field_steps=20_000,
-        recall_arms=tuple(RECALL_ARMS),
-        recall_length=64,
-        recall_pairs=8,
+        field_batch=16,
         recall_symbols=128,
         recall_steps=20_000,
         recall_batch=64,
-        recall_width=64,
         seeds=(0, 1, 2, 3, 4),
     ),
 }
@@ -158,8 +129,7 @@ def run(config: Config) -> dict[str, Any]:
     Raises ValueError for unknown arms; RuntimeError where a layer that is to be timed is not its formula.
     """
     _check(config)
-    folder = RunFolder(config.output)
-    folder.describe(config, methods=["polynomial_speech"], seeds=config.seeds)
+    folder = opened(config, methods=["polynomial_speech"], seeds=config.seeds)
     torch.set_num_threads(1)
     timed, peaks = [], []
     layer = dict(width=config.layer_width, heads=config.heads)
@@ -176,18 +146,13 @@ def run(config: Config) -> dict[str, Any]:
     }
     results["summary"] = summaries(results)
     results["claims"] = claims(results)
-    folder.write_results(results)
-    draw(results, folder.figures)
-    print_report(results)
-    print(f"\nresults.json and figures in {folder.path}")
-    return results
+    return finished(folder, results, draw, print_report)
 
 
 def _measured(
     config: Config, name: str, measure: Any, lengths: tuple[int, ...], longest: str, **how: Any
 ) -> list[dict[str, Any]]:
-    """The rows of `times` or `memory`, kept as trainings are: a run that goes on later finds the machine in another
-    mood."""
+    """The rows of `times` or `memory`, kept as trainings are: a resumed run must not mix times of different loads."""
     how |= {"width": config.layer_width, "heads": config.heads}
     most = _most(config, longest)
     spec = {"lengths": lengths, "most": most, "threads": torch.get_num_threads(), **how}

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from sciops.mixers import PolynomialMixer, SelfAttention
-from studies.kit.timing import interleaved, peak_memory, require_equal, threads
+from studies.kit import timing
+from studies.kit.tables import grouped
+from studies.kit.timing import exponent, interleaved, peak_memory, require_equal, threads
 
 LAYERS = ("V1", "V2", "attention", "unfused attention")
 LONGEST_SLOPES = 3  # lengths, the longest, that a slope is fitted to
@@ -56,7 +58,7 @@ def check_layers(width: int, heads: int, causal: bool) -> None:
     x = torch.randn(1, 600, width, generator=torch.Generator().manual_seed(1))
     for name in ("V1", "V2"):
         mixer = layer(name, width, heads, causal)
-        mixer.chunk = 256  # of several stretches, as those that are timed
+        mixer.chunk = 256  # several segments, as in the layers that are timed
         f = mixer.polynomial.combined(mixer.polynomial.powers(x))
         h = f.cumsum(1) / torch.arange(1, 601)[:, None] if causal else f.mean(1, keepdim=True)
         require_equal(name, mixer(x), mixer.out(torch.sigmoid(mixer.to_gate(x)) * h), 1e-4)
@@ -76,7 +78,7 @@ def forward_only(module: nn.Module, x: Tensor) -> None:
 def times(
     lengths: Sequence[int], most: Mapping[str, int], *, width: int, heads: int, causal: bool, rounds: int
 ) -> list[dict[str, Any]]:
-    """One row a layer and length: seconds of a forward pass, and of one there and back, batch 1, one thread.
+    """One row a layer and length: seconds of a forward pass, and of a forward and backward pass, batch 1, one thread.
 
     most : the longest length of a layer
     """
@@ -105,37 +107,22 @@ def times(
 def slopes(rows: Sequence[Mapping[str, Any]], key: str) -> dict[str, float]:
     """Exponent p of row[key] ~ n^p over the longest lengths, by layer."""
     found = {}
-    for name in dict.fromkeys(row["layer"] for row in rows):
-        own = sorted((row["n"], row[key]) for row in rows if row["layer"] == name)[-LONGEST_SLOPES:]
-        n, values = np.log(np.array(own)).T
-        found[name] = float(np.polyfit(n, values, 1)[0]) if len(own) > 1 else math.nan
+    for name, own in grouped(rows, "layer").items():
+        found[name] = exponent(*zip(*sorted((row["n"], row[key]) for row in own)[-LONGEST_SLOPES:]))
     return found
 
 
 def crossover(rows: Sequence[Mapping[str, Any]], name: str, key: str, other: str = "attention") -> float:
-    """Length from which `name` stays faster than `other`, interpolated in logarithms.
-
-    0 where it is faster at every common length, ∞ where it is not at the longest, nan without common lengths.
-    """
+    """Length from which `name` stays faster than `other`, of those of both; see `studies.kit.timing.crossover`."""
     by_length: dict[int, dict[str, float]] = {}
     for row in rows:
         by_length.setdefault(row["n"], {})[row["layer"]] = row[key]
     common = sorted(n for n, both in by_length.items() if {name, other} <= both.keys())
-    if not common:
-        return math.nan
-    gain = [math.log(by_length[n][other] / by_length[n][name]) for n in common]
-    slower = [i for i, value in enumerate(gain) if value <= 0]
-    if not slower:
-        return 0.0
-    if slower[-1] == len(common) - 1:
-        return math.inf
-    i = slower[-1]
-    share = -gain[i] / (gain[i + 1] - gain[i])
-    return float(common[i] * (common[i + 1] / common[i]) ** share)
+    return timing.crossover(common, *([by_length[n][one] for n in common] for one in (name, other)))
 
 
 def one_pass(name: str, n: int, width: int, heads: int, causal: bool) -> Callable[[], None]:
-    """What `memory` measures: one pass there and back, weights and inputs made beforehand."""
+    """What `memory` measures: one forward and backward pass, weights and inputs made beforehand."""
     torch.set_num_threads(1)
     module = layer(name, width, heads, causal)
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from sciops.evaluation import spread
 from sciops.plotting import figure, series
-from studies.kit.figures import ticks
-from studies.kit.tables import print_table
+from studies.kit.figures import round_ticks
+from studies.kit.tables import grouped, print_table
 from studies.kit.timing import print_targets, target
 from studies.polynomial_mixer.cost import LAYERS, LINEAR, break_even, crossover, slopes
 
@@ -40,8 +40,8 @@ def summaries(results: Mapping[str, Any]) -> dict[str, Any]:
                 "saved": {name: {other: _saved(peaks, name, other) for other in LAYERS[2:]} for name in POLYNOMIAL},
             }
         )
-    fields = {arm: _spread(rows, ("error", "error_fine")) for arm, rows in _by_arm(results["fields"]).items()}
-    recall = {arm: _spread(rows, ("accuracy",)) for arm, rows in _by_arm(results["recall"]).items()}
+    fields = {arm: _spread(rows, ("error", "error_fine")) for arm, rows in grouped(results["fields"], "arm").items()}
+    recall = {arm: _spread(rows, ("accuracy",)) for arm, rows in grouped(results["recall"], "arm").items()}
     return {"cost": cost, "fields": fields, "recall": recall, "closed": _closed(results["fields"])}
 
 
@@ -89,13 +89,6 @@ def _saved(peaks: Sequence[Mapping[str, Any]], name: str, other: str) -> tuple[i
     if not common:
         return 0, math.nan
     return max(common), 1 - size[name, max(common)] / size[other, max(common)]
-
-
-def _by_arm(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for record in records:
-        found.setdefault(record["arm"], []).append(record)
-    return found
 
 
 def _spread(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> dict[str, Any]:
@@ -232,8 +225,7 @@ def _dots(axis: Any, by_arm: Mapping[str, Any], kinds: Sequence[tuple[str, str]]
             f(v for row in by_arm.values() for key, _ in kinds for v in row[key]["values"]) for f in (min, max)
         )
         axis.set_xlim(0.8 * low, 1.25 * high)
-        steps = [m * 10.0**k for k in range(-8, 3) for m in (1, 2, 5)]
-        ticks(axis.xaxis, [t for t in steps if 0.8 * low <= t <= 1.25 * high])
+        round_ticks(axis.xaxis, 0.8 * low, 1.25 * high)
     else:
         axis.set_xlim(-0.02, 1.02)
     if len(kinds) > 1:

@@ -28,9 +28,9 @@ import torch
 from tqdm.auto import tqdm
 
 from sciops.plotting import PALETTE, figure
-from sciops.runs import RunFolder
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 from studies.program_transforms.cells import CELLS, filled
 from studies.program_transforms.instances import Subject, large_subjects, subjects
@@ -40,10 +40,8 @@ SLOW = ("onnx", "compile")
 
 @dataclass(frozen=True)
 class Config:
-    models: tuple[str, ...] = ()
-    """rows whose names begin with one of these; all where empty"""
-    cells: tuple[str, ...] = ()
-    """columns; all where empty"""
+    models: tuple[str, ...] = ()  # rows whose names begin with one of these; all where empty
+    cells: tuple[str, ...] = ()  # columns; all where empty
     slow: tuple[str, ...] = (
         "fno",
         "language",
@@ -55,12 +53,9 @@ class Config:
         "mixer state_space causal",
     )
     """rows in which the columns onnx and compile are filled, by their whole names; all where empty"""
-    large: bool = False
-    """also models at the sizes they are used at, in the columns whose programs depend on the size"""
-    backend: str = "aot_eager"
-    """of torch.compile; inductor takes several times longer"""
-    output: Path = Path("runs/program_transforms")
-    """folder for the cells, results.json and the figure"""
+    large: bool = False  # also models at the sizes they are used at, in the columns whose programs depend on the size
+    backend: str = "aot_eager"  # of torch.compile; inductor takes several times longer
+    output: Path = Path("runs/program_transforms")  # folder for the cells, results.json and the figure
 
 
 PRESETS = {"quick": Config(), "full": Config(slow=(), large=True)}
@@ -72,21 +67,15 @@ def run(config: Config) -> dict[str, Any]:
     Raises RuntimeError, after writing, where a cell failed; ValueError for names that are not there.
     """
     rows, columns = _chosen(config)
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[0])
+    folder = opened(config, seeds=[0])
     table: dict[str, dict[str, Any]] = {name: {} for name in rows}
     work = [(name, cell) for name, subject in rows.items() for cell in columns if _has(config, name, subject, cell)]
     for name, cell in tqdm(work, desc="cells", unit="cell", disable=None, leave=False):
         table[name][cell] = _cell(config, folder.path / "cells", name, rows[name], cell)
     results = {"versions": _versions(), "cells": list(columns), "table": table}
-    folder.write_results(results)
-    draw(table, columns, folder.figures / "program_transforms.png")
-    show(table, columns)
-    print(f"\nresults.json and figures/program_transforms.png in {folder.path}")
     failed = [f"{name}, {cell}" for name, row in table.items() for cell, found in row.items() if "failed" in found]
-    if failed:
-        raise RuntimeError(f"{len(failed)} cells failed: {'; '.join(failed)}")
-    return results
+    wrong = f"{len(failed)} cells failed: {'; '.join(failed)}" if failed else ""
+    return finished(folder, results, draw, show, picture="program_transforms.png", wrong=wrong)
 
 
 def _chosen(config: Config) -> tuple[dict[str, Subject], tuple[str, ...]]:
@@ -105,18 +94,11 @@ def _has(config: Config, name: str, subject: Subject, cell: str) -> bool:
     return cell not in SLOW or not config.slow or name in config.slow
 
 
-class _Failed(Exception):
-    """A cell that is not kept."""
-
-
 def _cell(config: Config, folder: Path, name: str, subject: Subject, cell: str) -> dict[str, Any]:
     def measured() -> dict[str, Any]:
         start = time.perf_counter()
         found = filled(subject, cell, config.backend)
-        found["seconds"] = round(time.perf_counter() - start, 2)
-        if "failed" in found:
-            raise _Failed(found)
-        return found
+        return found | {"seconds": round(time.perf_counter() - start, 2)}
 
     spec = {
         "cell": cell,
@@ -126,10 +108,7 @@ def _cell(config: Config, folder: Path, name: str, subject: Subject, cell: str) 
         "versions": _versions(),
         **({"backend": config.backend} if cell == "compile" else {}),
     }
-    try:
-        found = kept(folder, f"{name} {cell}", spec, measured)
-    except _Failed as failure:
-        return failure.args[0]
+    found = kept(folder, f"{name} {cell}", spec, measured, unless=lambda record: "failed" in record)
     return {key: value for key, value in found.items() if key not in ("name", "spec")}
 
 
@@ -149,8 +128,9 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def show(table: Mapping[str, Mapping[str, Any]], columns: tuple[str, ...]) -> None:
+def show(results: Mapping[str, Any]) -> None:
     """The table, then the lines of what was refused and of what failed."""
+    table, columns = results["table"], results["cells"]
     print("relative deviation from the eager model: 0 is bit for bit; R refused, F failed, blank not run")
     print_table(table, "=name", *((cell, lambda row, cell=cell: _short(row.get(cell))) for cell in columns), title="")
     for kind in ("refused", "failed"):
@@ -176,8 +156,9 @@ def _short(found: Mapping[str, Any] | None) -> str:
 _LEAST, _MOST = -17.0, 0.0
 
 
-def draw(table: Mapping[str, Mapping[str, Any]], columns: tuple[str, ...], path: Path) -> None:
+def draw(results: Mapping[str, Any], path: Path) -> None:
     """The table as a picture: log₁₀ of the deviation, and what was refused, failed or not run in words."""
+    table, columns = results["table"], results["cells"]
     values = np.full((len(table), len(columns)), np.nan)
     for i, row in enumerate(table.values()):
         for j, cell in enumerate(columns):

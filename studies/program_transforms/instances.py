@@ -92,7 +92,8 @@ def _models() -> dict[str, Subject]:
     def fields(name: str, inputs: Any = _fields, shapes: Shapes = PLANES, **options: Any) -> Subject:
         return Subject(partial(build_model, name, **options), inputs, shapes)
 
-    small = dict(width=8, depth=1)
+    small, images = dict(width=8, depth=1), dict(out_channels=3, image_size=8, patch=2, width=8, heads=2)
+    encoder_decoder = dict(symbols=7, width=8, encoder_depth=1, decoder_depth=1, heads=2, mixer_options={"state": 4})
     found = {
         "operator": fields("operator", **small, mixer_options={"modes": (3, 3)}, local=True),
         "fno": fields("fno", **small, modes=(3, 3)),
@@ -113,61 +114,23 @@ def _models() -> dict[str, Subject]:
         "recurrent": fields("recurrent", shapes=LINES, width=8, depth=1, skip=False),
         "classifier": fields("classifier", out_channels=3, widths=(8,), depths=(1,), heads=2, patch=2, window=2),
         "language": fields("language", _tokens, LINES, symbols=7, width=8, depth=1, mixer_options={"heads": 2}),
-        "encoder_decoder": fields(
-            "encoder_decoder",
-            partial(_tokens, sequences=2),
-            LINES,
-            symbols=7,
-            width=8,
-            encoder_depth=1,
-            decoder_depth=1,
-            heads=2,
-            mixer_options={"state": 4},
-        ),
+        "encoder_decoder": fields("encoder_decoder", partial(_tokens, sequences=2), LINES, **encoder_decoder),
         "orthogonal": fields("orthogonal", shapes=((6, 5),), shape=(6, 5), width=8, depth=2),
         "speech": fields("speech", _audio, ((2000,), (2600,), (4000,)), out_channels=5, **_SPEECH),
-        "transformers:ViT": fields(
-            "transformers:ViT", shapes=((8, 8),), out_channels=3, image_size=8, patch=2, width=8, depth=1, heads=2
-        ),
-        "transformers:SwinV2": fields(
-            "transformers:SwinV2",
-            shapes=((8, 8),),
-            out_channels=3,
-            image_size=8,
-            patch=2,
-            width=8,
-            depths=(1,),
-            heads=2,
-            window=2,
-        ),
+        "transformers:ViT": fields("transformers:ViT", shapes=((8, 8),), depth=1, **images),
+        "transformers:SwinV2": fields("transformers:SwinV2", shapes=((8, 8),), depths=(1,), window=2, **images),
     }
-    found["speech_encoder"] = fields(
-        "speech_encoder",
-        _audio,
-        ((2000,), (2600,), (4000,)),
-        out_channels=8,
-        **{name: value for name, value in _SPEECH.items() if name != "width"},
-    )
+    encoder = {name: value for name, value in _SPEECH.items() if name != "width"}
+    found["speech_encoder"] = fields("speech_encoder", _audio, ((2000,), (2600,), (4000,)), out_channels=8, **encoder)
     for name in ("neuralop:FNO", "neuralop:TFNO"):
         found[name] = Subject(
             partial(build_model, name, modes=(3, 3), **small), _fields, single=True, any_batch=False, refused=_NEURALOP
         )
-    found["neuralop:UNO"] = Subject(
-        partial(
-            build_model,
-            "neuralop:UNO",
-            hidden_channels=8,
-            uno_out_channels=[8, 8, 8],
-            uno_n_modes=[[3, 3]] * 3,
-            uno_scalings=[[1.0, 1.0], [0.5, 0.5], [1.0, 1.0]],
-            n_layers=3,
-        ),
-        _fields,
-        ((8, 8), (12, 10), (10, 12)),
-        single=True,
-        any_batch=False,
-        refused=_NEURALOP,
-    )
+    uno = {"hidden_channels": 8, "uno_out_channels": [8, 8, 8], "uno_n_modes": [[3, 3]] * 3, "n_layers": 3}
+    uno["uno_scalings"] = [[1.0, 1.0], [0.5, 0.5], [1.0, 1.0]]
+    peer = {"single": True, "any_batch": False, "refused": _NEURALOP}
+    grids = ((8, 8), (12, 10), (10, 12))
+    found["neuralop:UNO"] = Subject(partial(build_model, "neuralop:UNO", **uno), _fields, grids, **peer)
     missing = set(MODELS) - set(found)
     if missing:
         raise ValueError(f"no subject for the models {sorted(missing)}: add them to {__name__}")

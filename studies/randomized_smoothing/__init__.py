@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from sciops.runs import RunFolder
 from studies.kit.choices import require_known
+from studies.kit.study import finished, opened, picked
 from studies.randomized_smoothing.cases import INTERVALS, faults, scenarios, survey
 from studies.randomized_smoothing.classifiers import (
     attacked_accuracy,
@@ -47,46 +47,26 @@ PARTS = ("counts", "digits", "levels")
 
 @dataclass(frozen=True)
 class Config:
-    parts: tuple[str, ...] = PARTS
-    """which parts to run"""
-    certificates: tuple[str, ...] = ()
-    """certificates of part 4, by the names in its table; all where none is named"""
-    classes: tuple[int, ...] = (2, 10, 100, 1000)
-    """numbers of classes of part 1"""
-    drawn: tuple[int, ...] = (100, 1000)
-    """selection samples n₀ of part 1"""
-    trials: int = 500
-    """repetitions of every scenario of part 1, for mean radii; levels are part 4's"""
-    votes: int = 10_000
-    """estimation samples n of part 1"""
-    samples: int = 10_000
-    """estimation samples n of part 2"""
-    alpha: float = 0.001
-    """level of parts 2 and 3; part 1 has 0.001 and 0.05"""
-    sigmas: tuple[float, ...] = (0.1, 0.25, 0.5)
-    """noise levels of part 2; pixels lie in [0, 1]"""
-    scale: float = 5.0
-    """s of the softmax that the networks are trained with"""
-    epochs: int = 30
-    """of the networks of part 2"""
-    images: int = 100
-    """digits certified, at most 350"""
-    attack_radii: int = 8
-    """radii of the PGD curve"""
-    attack_steps: int = 30
-    """of PGD at each radius"""
-    attack_noises: int = 32
-    """noises that PGD averages over; the judge has 32 times as many"""
-    targets: tuple[float, ...] = (0.5, 1.0, 2.0)
-    """r/σ of the questions of part 3"""
-    most_samples: int = 20_000
-    """of a sequence in part 3"""
-    tolerance: float = 0.01
-    """by what share of its radius the chosen interval may lie behind"""
-    seed: int = 0
-    """of counts, networks, noise and attacks"""
-    output: Path = Path("runs/randomized_smoothing")
-    """folder for results.json and the figures"""
+    parts: tuple[str, ...] = PARTS  # which parts to run
+    certificates: tuple[str, ...] = ()  # certificates of part 4, by the names in its table; all where none is named
+    classes: tuple[int, ...] = (2, 10, 100, 1000)  # numbers of classes of part 1
+    drawn: tuple[int, ...] = (100, 1000)  # selection samples n₀ of part 1
+    trials: int = 500  # repetitions of every scenario of part 1, for mean radii; levels are part 4's
+    votes: int = 10_000  # estimation samples n of part 1
+    samples: int = 10_000  # estimation samples n of part 2
+    alpha: float = 0.001  # level of parts 2 and 3; part 1 has 0.001 and 0.05
+    sigmas: tuple[float, ...] = (0.1, 0.25, 0.5)  # noise levels of part 2; pixels lie in [0, 1]
+    scale: float = 5.0  # s of the softmax that the networks are trained with
+    epochs: int = 30  # of the networks of part 2
+    images: int = 100  # digits certified, at most 350
+    attack_radii: int = 8  # radii of the PGD curve
+    attack_steps: int = 30  # of PGD at each radius
+    attack_noises: int = 32  # noises that PGD averages over; the judge has 32 times as many
+    targets: tuple[float, ...] = (0.5, 1.0, 2.0)  # r/σ of the questions of part 3
+    most_samples: int = 20_000  # of a sequence in part 3
+    tolerance: float = 0.01  # by what share of its radius the chosen interval may lie behind
+    seed: int = 0  # of counts, networks, noise and attacks
+    output: Path = Path("runs/randomized_smoothing")  # folder for results.json and the figures
 
 
 PRESETS = {
@@ -104,8 +84,7 @@ def run(config: Config) -> dict[str, Any]:
     require_known("--certificates", config.certificates, certificates())
     if not 1 <= config.images <= 350:
         raise ValueError(f"--images {config.images}: expected 1 to 350; 50 of the 400 held-out digits choose the map")
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed], methods=["randomized_smoothing"])
+    folder = opened(config, seeds=[config.seed], methods=["randomized_smoothing"])
     rows, by_sigma, levels = [], {}, []
     if "levels" in config.parts:
         names = config.certificates or tuple(certificates())
@@ -121,54 +100,22 @@ def run(config: Config) -> dict[str, Any]:
     results = {"counts": rows, "votes": config.votes, "trials": config.trials, "digits": by_sigma, "levels": levels}
     wrong = gate_faults(levels) + faults(rows, config.trials, config.tolerance) + digit_faults(by_sigma)
     results["faults"] = wrong
-    folder.write_results(results)
-    draw(results, folder.figures)
-    show(results)
-    print(f"\nresults.json and figures/*.png in {folder.path}")
-    if wrong:
-        raise RuntimeError("; ".join(wrong))
-    return results
+    return finished(folder, results, draw, show, wrong="; ".join(wrong))
 
 
 def behind_network(sigma: float, config: Config) -> dict[str, Any]:
     """Parts 2 and 3 at one noise level."""
     x, y, held, labels, others = digits(config.images, config.seed)
     base = train(x, y, sigma=sigma, scale=config.scale, epochs=config.epochs, seed=config.seed)
-    radii, chosen = certify_every_way(
-        base,
-        held,
-        labels,
-        others,
-        sigma=sigma,
-        samples=config.samples,
-        drawn=1000,
-        alpha=config.alpha,
-        seed=config.seed,
-    )
+    how = {"sigma": sigma, "seed": config.seed}
+    sampling = {"samples": config.samples, "drawn": 1000, "alpha": config.alpha}
+    radii, chosen = certify_every_way(base, held, labels, others, **sampling, **how)
     largest = max(1.5 * max(float(np.quantile(radius, 0.95)) for radius in radii.values()), sigma)
     at = tuple(float(r) for r in np.linspace(0, largest, config.attack_radii + 1)[1:])
-    attacked = attacked_accuracy(
-        base,
-        held,
-        labels,
-        at,
-        sigma=sigma,
-        noises=config.attack_noises,
-        steps=config.attack_steps,
-        seed=config.seed,
-    )
+    attacked = attacked_accuracy(base, held, labels, at, **picked(config, "noises steps", "attack_"), **how)
+    sampling = {"samples": config.most_samples, "alpha": config.alpha}
     questions = [
-        early_stopping(
-            base,
-            held,
-            labels,
-            sigma=sigma,
-            target=ratio * sigma,
-            samples=config.most_samples,
-            alpha=config.alpha,
-            seed=config.seed,
-        )
-        for ratio in config.targets
+        early_stopping(base, held, labels, target=ratio * sigma, **sampling, **how) for ratio in config.targets
     ]
     return {
         "lipschitz": base.lipschitz,

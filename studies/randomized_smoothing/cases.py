@@ -70,7 +70,7 @@ def measure(
 
 
 def survey(classes: tuple[int, ...], drawn: tuple[int, ...], samples: int, trials: int, seed: int, bar: Any) -> list:
-    """One row a scenario and selection size; `bar` is told of every one."""
+    """One row a scenario and selection size; `bar` is updated after each."""
     rows = []
     for k in classes:
         for name, p in scenarios(k).items():

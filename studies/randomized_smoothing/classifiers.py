@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from sciops.robustness.smoothing.classifier import certify
 from sciops.robustness.smoothing.counts import bounds_from_counts
 from sciops.robustness.smoothing.radii import cohen_radius, lipschitz_radius, paper_radius
 from sciops.robustness.smoothing.simplex_maps import SimplexMap
-from sciops.training import TrainConfig, fit
+from studies.kit.stepping import shuffled, train_by_step
 from studies.randomized_smoothing.cases import INTERVALS
 
 RADII = {"cohen": cohen_radius, "paper": paper_radius, "exact": lipschitz_radius}
@@ -71,21 +72,15 @@ def train(x: Tensor, y: Tensor, *, sigma: float, scale: float, epochs: int, seed
     generator = torch.Generator().manual_seed(seed)
     steps = epochs * -(-len(x) // 128)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, steps)
-    orders = (torch.randperm(len(x), generator=generator) for _ in range(epochs))
-    batches = (rows for order in orders for rows in order.split(128))
+    batches = shuffled(len(x), 128, partial(torch.randperm, generator=generator), whole=True)
 
     def draw(_: int) -> tuple[Tensor, Tensor]:
         rows = next(batches)
         return x[rows] + sigma * torch.randn(len(rows), 64, generator=generator), y[rows]
 
-    fit(
-        network,
-        draw,
-        TrainConfig(steps=steps, epochs=1, schedule="constant", clip=None, device="cpu", progress=False),
-        loss=lambda network, batch: F.cross_entropy(scale * network(batch[0]), batch[1]),
-        optimizer=optimizer,
-        callbacks=[lambda _, record: None if "epoch" in record else schedule.step()],
-    )
+    loss = lambda network, batch: F.cross_entropy(scale * network(batch[0]), batch[1])  # noqa: E731
+    options = {"schedule": "constant", "clip": None}  # the rates are those of `schedule`
+    train_by_step(network, draw, loss, optimizer, steps=steps, after=lambda *_: schedule.step(), **options)
     plain, lipschitz = [], 1.0
     for layer in rescaled:
         linear = nn.Linear(layer.weight.shape[1], layer.weight.shape[0])
@@ -113,20 +108,10 @@ def certify_every_way(
         found[name] = np.where(first == y.numpy(), np.maximum(radius, 0.0), 0.0)
 
     def run(simplex: SimplexMap | str, interval: str, lipschitz: float) -> Certificate:
-        return certify(
-            base.network,
-            x,
-            sigma=sigma,
-            samples=samples,
-            alpha=alpha,
-            selection_samples=drawn,
-            simplex=simplex,
-            interval=interval,
-            lipschitz=lipschitz,
-            held_out=others if simplex == "choose" else None,
-            generator=torch.Generator().manual_seed(seed),
-            progress=True,
-        )
+        how = {"simplex": simplex, "interval": interval, "lipschitz": lipschitz, "progress": True}
+        how |= {"sigma": sigma, "samples": samples, "alpha": alpha, "selection_samples": drawn}
+        generator, held_out = torch.Generator().manual_seed(seed), others if simplex == "choose" else None
+        return certify(base.network, x, held_out=held_out, generator=generator, **how)
 
     votes, soft = run("argmax", "auto", math.inf), run(base.soft, "auto", base.lipschitz)
     bernstein = run(base.soft, "empirical_bernstein", base.lipschitz)

@@ -26,6 +26,7 @@ from sciops.robustness.smoothing.median import median_smoothing
 from sciops.robustness.smoothing.partitioning import bucket_bounds, choose_partition
 from sciops.robustness.smoothing.simplex_maps import SimplexMap
 from sciops.robustness.statistics.sequences import planned_lower
+from studies.kit.tables import print_table
 from studies.randomized_smoothing.cases import INTERVALS
 
 Trial = Callable[[float, int, np.random.Generator], int]  # (α, trials, rng) → violations
@@ -120,13 +121,10 @@ def gate_faults(rows: list[dict[str, Any]]) -> list[str]:
 def show_gates(rows: list[dict[str, Any]]) -> None:
     """The table of the gates."""
     print(f"levels: violations in trials with a known truth; power: probability that {RATIO:g} α would fail")
-    print(f"{'certificate':<44}{'α':>7}{'trials':>9}{'violations':>12}{'rate/α':>8}{'allowed':>9}{'power':>9}")
-    for row in rows:
-        share = row["violations"] / row["trials"] / row["alpha"]
-        print(
-            f"{row['certificate']:<44}{row['alpha']:>7g}{row['trials']:>9}{row['violations']:>12}{share:>8.2f}"
-            f"{row['most']:>9}{row['power']:>9.5f}  {'passed' if row['passed'] else 'FAILED'}"
-        )
+    share = ("rate/α", lambda row: f"{row['violations'] / row['trials'] / row['alpha']:.2f}")
+    passed = ("", lambda row: "passed" if row["passed"] else "FAILED")
+    columns = "certificate; α=alpha:g; trials; violations", share, "allowed=most; power:.5f", passed
+    print_table(rows, *columns)
 
 
 def vote_misses(alpha: float, trials: int, rng: np.random.Generator, *, p: tuple[float, ...], interval: str) -> int:
@@ -180,19 +178,10 @@ def certify_misses(
     alpha: float, trials: int, rng: np.random.Generator, *, simplex: SimplexMap | str, interval: str
 ) -> int:
     """Inputs at a known distance from the boundary of `plane`: a larger radius, or the wrong label."""
-    distance = 0.25
-    found = certify(
-        plane,
-        torch.full((trials, 1), distance, dtype=torch.float64),
-        sigma=0.5,
-        samples=100,
-        selection_samples=10,
-        alpha=alpha,
-        interval=interval,
-        simplex=simplex,
-        batch_size=1 << 18,
-        generator=torch.Generator().manual_seed(int(rng.integers(1 << 31))),
-    )
+    distance, generator = 0.25, torch.Generator().manual_seed(int(rng.integers(1 << 31)))
+    how = {"alpha": alpha, "interval": interval, "simplex": simplex, "generator": generator}
+    how |= {"sigma": 0.5, "samples": 100, "selection_samples": 10, "batch_size": 1 << 18}
+    found = certify(plane, torch.full((trials, 1), distance, dtype=torch.float64), **how)
     return int(((found.radius > distance) | (found.label == 1)).sum())
 
 

@@ -96,7 +96,8 @@ def draw(results: dict[str, Any], folder: Path) -> None:
     if results["counts"]:
         _draw_scenarios(results["counts"], folder / "mean_radii.png")
     if results["digits"]:
-        _draw_curves(results["digits"], folder / "intervals.png", _interval_curves)
+        by_interval = lambda found: [(_SHORT[name], found["radii"][f"votes, {name}"]) for name in INTERVALS]  # noqa: E731
+        _draw_curves(results["digits"], folder / "intervals.png", by_interval)
         _draw_curves(results["digits"], folder / "radii.png", _radius_curves)
         _draw_stopping(results["digits"], folder / "early_stopping.png")
 
@@ -131,10 +132,6 @@ def _draw_curves(by_sigma: dict, path: Path, curves: Any) -> None:
             axis.set(title=f"σ = {sigma}", xlabel="ℓ₂ radius (pixels in [0, 1])", xlim=(0, largest), ylim=(0, 1.02))
         axes[0, 0].set_ylabel("certified accuracy")
         fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=7)
-
-
-def _interval_curves(found: dict) -> list[tuple[str, list]]:
-    return [(_SHORT[interval], found["radii"][f"votes, {interval}"]) for interval in INTERVALS]
 
 
 def _radius_curves(found: dict) -> list[tuple[str, list]]:

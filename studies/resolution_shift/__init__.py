@@ -28,6 +28,7 @@ from sciops.files.writable import writable_folder
 from sciops.training import TrainConfig
 from studies.kit.cells import cell_name, data_digest
 from studies.kit.pool import run_all
+from studies.kit.study import opened, picked
 from studies.resolution_shift.arms import ARMS
 from studies.resolution_shift.case import Case, load_case, load_grid
 from studies.resolution_shift.evaluation import evaluate
@@ -45,8 +46,8 @@ class ResolutionShiftConfig:
     arms: tuple[str, ...] = ("fno", "fno+instance", "mano", "neuralop:FNO")  # names in that set
     train_grids: tuple[int, ...] = (22,)  # points per axis
     test_grids: tuple[int, ...] = (22, 43, 85)  # points per axis
-    train_samples: int | None = None  # first so many training fields; nothing: all
-    test_samples: int | None = None  # first so many test fields; nothing: all
+    train_samples: int | None = None  # number of training fields, the first ones; nothing: all
+    test_samples: int | None = None  # number of test fields, the first ones; nothing: all
     hold_out: int | None = None  # training fields held out to choose the epoch, where the file has no validation split
     seeds: int = 2
     epochs: int = 30
@@ -76,10 +77,7 @@ _LI2020 = ResolutionShiftConfig(
 
 PRESETS: dict[str, ResolutionShiftConfig] = {
     "quick": ResolutionShiftConfig(
-        generator="quick",
-        samples=280,
-        arms=("fno", "fno+instance", "mano", "neuralop:FNO", "fno+latent"),
-        epochs=15,
+        generator="quick", samples=280, arms=("fno", "fno+instance", "mano", "neuralop:FNO", "fno+latent"), epochs=15
     ),
     "remedies": ResolutionShiftConfig(
         generator="quick",
@@ -135,14 +133,11 @@ class Job:
 
 def run(config: ResolutionShiftConfig) -> dict[str, Any]:
     """Trains, evaluates, prints the tables, draws the figures, writes results.json and report.md."""
-    from sciops.runs import RunFolder
-
     _check(config)
     writable_folder(config.output)
     if config.data is None:
         config = replace(config, data=_generate(config))
-    folder = RunFolder(config.output)
-    folder.describe(config, data=config.data, seeds=list(range(config.seeds)))
+    folder = opened(config, data=config.data, seeds=list(range(config.seeds)))
     case = load_case(config)
     jobs = [
         Job(arm, n, seed, f"models/{cell_name(f'{arm}-{n}-seed{seed}', made_by(config, case, arm, n, seed))}")
@@ -201,11 +196,9 @@ def _training(config: ResolutionShiftConfig, name: str, points: int, splits: Spl
     return TrainConfig(
         epochs=arm.epochs or config.epochs,
         seconds=config.seconds and config.seconds * (points / config.train_grids[0]) ** grid.ndim,
-        batch_size=config.batch_size,
         learning_rate=arm.learning_rate,
         weight_decay=arm.weight_decay,
-        gradient_weight=config.gradient_weight,
-        augment=config.augment,
+        **picked(config, "batch_size gradient_weight augment"),
         keep="best" if splits.validation is not None else "last",
         seed=seed,
         resume=True,

@@ -149,8 +149,7 @@ def _draw_errors(config: ResolutionShiftConfig, results: dict, path: Path) -> No
                 line(arm, "low + sine", None, **(style | {"linestyle": ":", "markerfacecolor": "white"}))
             line("reference", "native", "native solve on the test grid", color="0.3", linestyle="--", marker="x")
             line("reference", "truth + sine", "floor of low + sine", color="0.6", linestyle="-.", marker="_")
-            axis.set_xscale("log")
-            axis.set_yscale("log")
+            axis.set(xscale="log", yscale="log")
             seen = [
                 e["mean"] for (_, s, _, way), e in lookup.items() if s == train and way in ("direct", "truth + sine")
             ]

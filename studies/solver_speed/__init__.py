@@ -7,7 +7,6 @@ with a matrix assembled here; any disagreement ends the run.
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,42 +18,30 @@ import numpy as np
 from sciops.grids import Grid
 from sciops.pde import darcy
 from sciops.plotting import figure, series
-from sciops.runs import RunFolder
+from studies.kit.choices import require_installed
 from studies.kit.solver_cases import check as _check
 from studies.kit.solver_cases import fields, matrix_of
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
-from studies.kit.timing import print_targets, target, threads
+from studies.kit.timing import exponent, print_targets, target, threads
 from studies.solver_speed.device import on_device
 
 
 @dataclass(frozen=True)
 class Config:
-    size: int = 421
-    """nodes per axis of the speed comparison"""
-    samples: int = 8
-    """fields per batch"""
-    repeats: int = 3
-    """rounds in which every solver takes its turn"""
-    growth: tuple[int, ...] = (85, 129, 211, 421, 1025)
-    """nodes per axis for the growth of time with the unknowns"""
-    hard_sizes: tuple[int, ...] = (85, 211, 421)
-    """nodes per axis for contrasts 1e4:1, 1e6:1 and pixel noise"""
-    hard_samples: int = 4
-    """fields of each hard kind"""
-    slow_peers_to: int = 421
-    """largest size at which spsolve takes part in the growth"""
-    device: str = "cpu"
-    """cuda: the torch form is timed on the device as well, in large batches"""
-    device_sizes: tuple[int, ...] = (85, 211, 421)
-    """nodes per axis on the device"""
-    device_samples: int = 64
-    """fields per batch on the device"""
-    tol: float = 1e-8
-    """true relative residual for everyone"""
-    seed: int = 0
-    """of the random fields"""
-    output: Path = Path("runs/solver_speed")
-    """folder for results.json and the figure"""
+    size: int = 421  # nodes per axis of the speed comparison
+    samples: int = 8  # fields per batch
+    repeats: int = 3  # rounds in which every solver takes its turn
+    growth: tuple[int, ...] = (85, 129, 211, 421, 1025)  # nodes per axis for the growth of time with the unknowns
+    hard_sizes: tuple[int, ...] = (85, 211, 421)  # nodes per axis for contrasts 1e4:1, 1e6:1 and pixel noise
+    hard_samples: int = 4  # fields of each hard kind
+    slow_peers_to: int = 421  # largest size at which spsolve takes part in the growth
+    device: str = "cpu"  # cuda: the torch form is timed on the device as well, in large batches
+    device_sizes: tuple[int, ...] = (85, 211, 421)  # nodes per axis on the device
+    device_samples: int = 64  # fields per batch on the device
+    tol: float = 1e-8  # true relative residual for everyone
+    seed: int = 0  # of the random fields
+    output: Path = Path("runs/solver_speed")  # folder for results.json and the figure
 
 
 PRESETS = {
@@ -73,11 +60,8 @@ GROWTH_TARGET = 1.15
 
 def run(config: Config) -> dict[str, Any]:
     """Measures, checks, prints, and writes results.json and figures/solver_speed.png; returns the results."""
-    for module, package in (("pyamg", "pyamg"), ("numba", '"sciops[fast]"')):
-        if importlib.util.find_spec(module) is None:
-            raise ImportError(f"the comparison needs {module}: pip install {package}")
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    require_installed({"pyamg": "pyamg", "numba": '"sciops[fast]"'})
+    folder = opened(config, seeds=[config.seed])
     with threads(1):
         results = {
             "order": _order(),
@@ -88,11 +72,7 @@ def run(config: Config) -> dict[str, Any]:
             "device": on_device(config) if config.device != "cpu" else None,
         }
     results["targets"] = _targets(results)
-    folder.write_results(results)
-    _draw(results, folder.figures / "solver_speed.png")
-    _print(results)
-    print(f"\nresults.json and figures/solver_speed.png in {folder.path}")
-    return results
+    return finished(folder, results, _draw, _print, picture="solver_speed.png")
 
 
 def _order() -> list[dict[str, float]]:
@@ -255,7 +235,7 @@ def _growth(config: Config) -> dict[str, Any]:
     exponents = {}
     for solver in ("numba", "torch", "pyamg"):
         t = {row["n"]: row["seconds"] for row in rows if row["solver"] == solver}
-        exponents[solver] = float(np.log(t[high] / t[low]) / np.log(((high - 2) / (low - 2)) ** 2))
+        exponents[solver] = exponent([(n - 2) ** 2 for n in (low, high)], [t[low], t[high]])
     return {"rows": rows, "exponents": exponents, "from": low, "to": high}
 
 

@@ -170,11 +170,8 @@ def check_cases(cases: int, seed: int, progress: Callable[[Any], Any] = iter) ->
     above : median of upper/truth − 1 over the cases with a truth above 0; worst : the largest; below : median of
         1 − lower/truth
     """
-    return [_check_kind(name, math.ceil(share * cases), seed) for name, share in progress(_shares())]
-
-
-def _shares() -> list[tuple[str, float]]:
-    return [(name, share) for name, (share, _) in KINDS.items()]
+    shares = [(name, share) for name, (share, _) in KINDS.items()]
+    return [_check_kind(name, math.ceil(share * cases), seed) for name, share in progress(shares)]
 
 
 def _draws(name: str, count: int, seed: int) -> Iterator[Check]:

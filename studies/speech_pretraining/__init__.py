@@ -25,6 +25,7 @@ from tqdm.auto import tqdm
 from sciops.mixers import MIXERS
 from sciops.runs import RunFolder
 from studies.kit.choices import require_known
+from studies.kit.study import finished
 from studies.kit.timing import threads
 from studies.speech_pretraining.costs import step_costs
 from studies.speech_pretraining.data import Speech, prepared
@@ -34,84 +35,47 @@ from studies.speech_pretraining.runs import ARMS, fine_tuned, pretrained
 
 @dataclass(frozen=True)
 class Config:
-    family: Literal["auto", "espeak", "tones"] = "auto"
-    """who speaks; auto: espeak-ng where it is installed, tones else"""
-    text: str = "bible"
-    """corpus of `sciops.datasets.text`; Python's own help where that is not installed"""
-    sentences: int = 400
-    """how many different ones"""
-    each: int = 4
-    """speakings of each"""
-    shortest: int = 10
-    """characters of a sentence at least"""
-    longest: int = 20
-    """characters of a sentence at most"""
-    accents: tuple[str, ...] = ("gmw/en-US", "gmw/en-GB-x-rp")
-    """of espeak-ng"""
+    family: Literal["auto", "espeak", "tones"] = "auto"  # who speaks; auto: espeak-ng where it is installed, tones else
+    text: str = "bible"  # corpus of `sciops.datasets.text`; Python's own help where that is not installed
+    sentences: int = 400  # how many different ones
+    each: int = 4  # speakings of each
+    shortest: int = 10  # characters of a sentence at least
+    longest: int = 20  # characters of a sentence at most
+    accents: tuple[str, ...] = ("gmw/en-US", "gmw/en-GB-x-rp")  # of espeak-ng
     voices: tuple[str, ...] = ("m1", "m3", "m5", "m7", "f1", "f2", "f3", "f4")
     """of espeak-ng; accents × voices speakers"""
-    validation: float = 0.12
-    """share of sentences, and of speakers, for validation"""
-    test: float = 0.2
-    """share of sentences, and of speakers, for the test"""
-    labelled: int = 160
-    """training recordings whose texts and phonemes are known"""
-    mixers: tuple[str, ...] = ("polynomial", "self_attention", "mean_pool", "none")
-    """names in `sciops.mixers.MIXERS`"""
-    tuned: tuple[str, ...] = ("polynomial", "self_attention", "mean_pool")
-    """those that are fine-tuned"""
-    arms: tuple[str, ...] = ("scratch", "pretrained")
-    """of scratch, pretrained and longer"""
-    parameters: int = 60_000
-    """of each encoder"""
-    depth: int = 2
-    """blocks"""
-    local: int = 7
-    """length of the depthwise convolutions"""
-    front_channels: int = 6
-    """of the convolutions in front"""
-    bins: int = 40
-    """of mel"""
-    dropout: float = 0.0
-    """in blocks"""
-    codes: int = 256
-    """of the quantiser; published 8192"""
-    probability: float = 0.15
-    """with which a frame begins a masked span"""
-    span: int = 4
-    """frames of a masked span"""
-    pretrain_steps: int = 250
-    """of BEST-RQ"""
-    batch: int = 16
-    """recordings a step there"""
-    pretrain_rate: float = 3e-3
-    """peak rate of AdamW there"""
-    steps: int = 150
-    """of CTC"""
-    labelled_batch: int = 8
-    """recordings a step there"""
+    validation: float = 0.12  # share of sentences, and of speakers, for validation
+    test: float = 0.2  # share of sentences, and of speakers, for the test
+    labelled: int = 160  # training recordings whose texts and phonemes are known
+    mixers: tuple[str, ...] = ("polynomial", "self_attention", "mean_pool", "none")  # names in `sciops.mixers.MIXERS`
+    tuned: tuple[str, ...] = ("polynomial", "self_attention", "mean_pool")  # those that are fine-tuned
+    arms: tuple[str, ...] = ("scratch", "pretrained")  # of scratch, pretrained and longer
+    parameters: int = 60_000  # of each encoder
+    depth: int = 2  # blocks
+    local: int = 7  # length of the depthwise convolutions
+    front_channels: int = 6  # of the convolutions in front
+    bins: int = 40  # of mel
+    dropout: float = 0.0  # in blocks
+    codes: int = 256  # of the quantiser; published 8192
+    probability: float = 0.15  # with which a frame begins a masked span
+    span: int = 4  # frames of a masked span
+    pretrain_steps: int = 250  # of BEST-RQ
+    batch: int = 16  # recordings a step there
+    pretrain_rate: float = 3e-3  # peak rate of AdamW there
+    steps: int = 150  # of CTC
+    labelled_batch: int = 8  # recordings a step there
     rates: tuple[float, ...] = (3e-3,)
     """peak rates there; of several, each mixer and arm gets the one that validates best with the first seed"""
-    beam: int | None = None
-    """prefixes of the beam search of the test, beside the best path; none unless given"""
-    seeds: tuple[int, ...] = (0, 1, 2)
-    """of weights, codes, masks and orders"""
-    cost_seconds: tuple[float, ...] = (2.0, 8.0)
-    """lengths of recordings for the cost of a step; empty: none"""
-    cost_frames: int = 1600
-    """frames of a step there, in all its recordings"""
-    rounds: int = 3
-    """in which every mixer's step is timed"""
-    threads: int = 1
-    """of torch"""
-    device: str = "cpu"
-    """where models are trained; costs are measured on the CPU"""
-    data_seed: int = 0
-    """of sentences, parts and the choice of labelled ones"""
-    corpora: Path = Path("runs/speech_corpora")
-    """folder for what was synthesised"""
-    output: Path = Path("runs/speech_pretraining/quick")
-    """folder for records, results.json and the figures"""
+    beam: int | None = None  # prefixes of the beam search of the test, beside the best path; none unless given
+    seeds: tuple[int, ...] = (0, 1, 2)  # of weights, codes, masks and orders
+    cost_seconds: tuple[float, ...] = (2.0, 8.0)  # lengths of recordings for the cost of a step; empty: none
+    cost_frames: int = 1600  # frames of a step there, in all its recordings
+    rounds: int = 3  # in which every mixer's step is timed
+    threads: int = 1  # of torch
+    device: str = "cpu"  # where models are trained; costs are measured on the CPU
+    data_seed: int = 0  # of sentences, parts and the choice of labelled ones
+    corpora: Path = Path("runs/speech_corpora")  # folder for what was synthesised
+    output: Path = Path("runs/speech_pretraining/quick")  # folder for records, results.json and the figures
 
 
 PRESETS = {
@@ -173,7 +137,8 @@ def run(config: Config) -> dict[str, Any]:
     with threads(config.threads):
         data = prepared(config)
         folder.describe(config, seeds=config.seeds, methods=["best_rq", "polynomial_speech", "ctc", "adamw"])
-        jobs = len(config.mixers) * len(config.seeds) + _tunings(config)
+        tunings = len(config.tuned) * len(config.arms) * (len(config.rates) + len(config.seeds) - 1)
+        jobs = len(config.mixers) * len(config.seeds) + tunings
         with tqdm(total=jobs, desc="trainings") as bar:
             before = _pretrainings(config, data, bar)
             tuning = {mixer: _tuned(config, mixer, data, bar) for mixer in config.tuned}
@@ -185,13 +150,10 @@ def run(config: Config) -> dict[str, Any]:
         "costs": costs,
     }
     results |= {"summary": summary(results), "gains": gains(results), "between": between(results)}
-    folder.write_results(results)
-    draw(results, data, folder.figures)
-    print_report(results, config)
-    print(f"\nresults.json and figures in {folder.path}")
-    if not any(row["accuracy"] > row["commonest"] for row in results["summary"]):
-        raise RuntimeError("no encoder finds masked codes more often than the commonest code would: pass more steps")
-    return results
+    learnt = any(row["accuracy"] > row["commonest"] for row in results["summary"])
+    wrong = "" if learnt else "no encoder finds masked codes above the share of the commonest code: pass more steps"
+    show = lambda results: print_report(results, config)  # noqa: E731
+    return finished(folder, results, lambda _, path: draw(results, data, path), show, wrong=wrong)
 
 
 def _pretrainings(config: Config, data: Speech, bar: Any) -> dict[str, list[dict[str, Any]]]:
@@ -217,10 +179,6 @@ def _tuned(config: Config, mixer: str, data: Speech, bar: Any) -> dict[str, list
             records[arm].append(fine_tuned(config, mixer, arm, best["rate"], seed, data))
             bar.update()
     return records
-
-
-def _tunings(config: Config) -> int:
-    return len(config.tuned) * len(config.arms) * (len(config.rates) + len(config.seeds) - 1)
 
 
 def _check(config: Config) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from sciops.files.json_files import plain
 from sciops.training.speech import BestRQ
-from studies.kit.timing import interleaved, peak_memory
+from studies.kit.timing import exponent, interleaved, peak_memory
 from studies.speech_pretraining.runs import best_rq, maker
 
 if TYPE_CHECKING:
@@ -79,6 +78,6 @@ def exponents(rows: Sequence[Mapping[str, Any]], mixer: str) -> dict[str, float]
     own = sorted((row for row in rows if row["mixer"] == mixer), key=lambda row: row["length"])[-2:]
     if len(own) < 2:
         return {}
-    of = math.log(own[1]["length"] / own[0]["length"])
-    each = [{key: row[key] / row["batch"] for key in ("seconds", "bytes")} for row in own]
-    return {key: math.log(max(each[1][key], 1e-12) / max(each[0][key], 1e-12)) / of for key in each[0]}
+    lengths = [row["length"] for row in own]
+    each = {key: [max(row[key] / row["batch"], 1e-12) for row in own] for key in ("seconds", "bytes")}
+    return {key: exponent(lengths, values) for key, values in each.items()}

@@ -84,11 +84,7 @@ def prepared(config: Config) -> Speech:
     corpus, text = made_corpus(config)
     mel = LogMel(sample_rate=corpus.sample_rate, bins=config.bins)
     parts = split(
-        corpus,
-        by=("sentence", "speaker"),
-        validation=config.validation,
-        test=config.test,
-        seed=config.data_seed,
+        corpus, by=("sentence", "speaker"), validation=config.validation, test=config.test, seed=config.data_seed
     )
     pauses = {*espeak.PAUSES, "pau"}
     phonemes = tuple(name for name in corpus.symbols if name not in pauses)

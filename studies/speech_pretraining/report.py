@@ -12,7 +12,7 @@ import numpy as np
 from sciops.evaluation import spread
 from sciops.models.sequences.log_mel import LogMel
 from sciops.plotting import PALETTE, figure, series
-from studies.kit.figures import band
+from studies.kit.figures import band, panels
 from studies.kit.tables import print_table
 from studies.kit.verdicts import seed_verdict
 from studies.speech_pretraining.costs import exponents
@@ -172,8 +172,7 @@ def draw(results: Mapping[str, Any], data: Speech, folder: Path) -> None:
             axis.set_ylabel(f"{short} (%)")
         fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
         fig.suptitle("errors of new sentences by new speakers, a point a seed", fontsize=9)
-    with figure(folder / "masked.png", 1, 1, width=4.6, height=3.0) as (_, axes):
-        axis = axes[0, 0]
+    with panels(folder / "masked.png", 1, 1, width=4.6, height=3.0) as (axis,):
         for (mixer, runs), style in zip(results["pretraining"].items(), series()):
             curves = np.array([run["curve"] for run in runs])
             width = max(1, curves.shape[1] // 40)

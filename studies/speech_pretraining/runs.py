@@ -29,6 +29,7 @@ from sciops.training.speech import (
     pretrain,
 )
 from studies.kit.cells import cell_name, kept
+from studies.kit.study import picked
 from studies.speech_pretraining.data import Part, Speech
 
 if TYPE_CHECKING:
@@ -61,19 +62,9 @@ def maker(config: Config, mixer: str, sample_rate: int) -> Callable[[], SpeechEn
     """Constructor of the encoder with `mixer` that has config.parameters ± 3 % parameters; seed torch before a call."""
 
     def make(width: int, ratio: float) -> SpeechEncoder:
-        return SpeechEncoder(
-            out_channels=width,
-            depth=config.depth,
-            mixer=mixer,
-            mixer_options=OPTIONS.get(mixer),
-            local=config.local,
-            mlp_ratio=ratio,
-            front_channels=config.front_channels,
-            sample_rate=sample_rate,
-            bins=config.bins,
-            updates=0,
-            dropout=config.dropout,
-        )
+        mixing = {"mixer": mixer, "mixer_options": OPTIONS.get(mixer), "mlp_ratio": ratio}
+        shape = picked(config, "depth local front_channels bins dropout")
+        return SpeechEncoder(out_channels=width, sample_rate=sample_rate, updates=0, **mixing, **shape)
 
     width, ratio = match_parameters(make, config.parameters, step=8)
     return lambda: make(width, ratio)
@@ -188,9 +179,8 @@ def error_rates(
 
 
 def _about(config: Config, data: Speech, settings: SpeechTraining, mixer: str) -> dict[str, Any]:
-    shape = ("parameters", "depth", "local", "front_channels", "bins", "dropout", "codes", "probability", "span")
-    parts = ("validation", "test", "data_seed")
-    named = {name: getattr(config, name) for name in (*shape, *parts)}
+    shape = "parameters depth local front_channels bins dropout codes probability span"
+    named = picked(config, f"{shape} validation test data_seed")
     return {"corpus": data.hash, "mixer": mixer, "options": OPTIONS.get(mixer), **named, "training": settings}
 
 

@@ -25,7 +25,7 @@ import torch
 from tqdm.auto import tqdm
 
 from sciops.datasets.text import CORPORA, read_corpus
-from sciops.runs import RunFolder
+from studies.kit.study import finished, opened, picked
 from studies.kit.timing import interleaved, require_equal
 from studies.state_feedback.comparisons import EQUAL_TIME, summary
 from studies.state_feedback.report import draw, print_report
@@ -37,52 +37,30 @@ from studies.state_feedback.training import ARMS, gradient, train, way_back
 
 @dataclass(frozen=True)
 class Config:
-    corpus: str = "auto"
-    """"bible", "handbook", "python", or "auto": the first that is there"""
+    corpus: str = "auto"  # "bible", "handbook", "python", or "auto": the first that is there
     arms: tuple[str, ...] = tuple(name for name in ARMS if name != "DSF 0.9 linspace")
     """ways back, of `ARMS`; BPTT and FT-BPTT have to be among them"""
-    text_lengths: tuple[int, ...] = (64,)
-    """characters in a sequence"""
-    sensor_lengths: tuple[int, ...] = (64, 256)
-    """readings in a sequence"""
-    cell: str = "gru"
-    """"gru" or "lstm"; Highway and gates need one of them"""
-    width: int = 64
-    """units of a layer"""
-    depth: int = 1
-    """recurrent layers"""
-    batch: int = 16
-    """sequences a step"""
-    text_steps: int = 150
-    """optimiser steps on the text"""
-    sensor_steps: tuple[int, ...] = (150, 60)
-    """optimiser steps on the sensors, for each length"""
-    sequences: int = 192
-    """training sequences of readings"""
-    held_out: int = 48
-    """sequences of text in validation and in test"""
-    rates: tuple[float, ...] = (6e-3,)
-    """peak learning rates; every arm has the one with the least validation error"""
-    seeds: int = 3
-    """starts and orders of batches, the same for every arm"""
-    truncation: int = 16
-    """steps in a stretch of TBPTT"""
-    looks: int = 4
-    """validations in a training"""
-    comparisons: int = 2
-    """comparisons of the gradient with the true one in a training"""
-    rollout_steps: int = 25
-    """optimiser steps of the neural operator on rollouts; 0 leaves them out"""
-    rollout_frames: int = 6
-    """own steps of the operator, all in the loss"""
-    rollout_width: int = 12
-    """channels of the operator"""
-    timed_lengths: tuple[int, ...] = (64, 256, 1024)
-    """lengths at which one gradient is timed"""
-    rounds: int = 5
-    """rounds of timing"""
-    output: Path = Path("runs/state_feedback")
-    """folder for results.json and the figures"""
+    text_lengths: tuple[int, ...] = (64,)  # characters in a sequence
+    sensor_lengths: tuple[int, ...] = (64, 256)  # readings in a sequence
+    cell: str = "gru"  # "gru" or "lstm"; Highway and gates need one of them
+    width: int = 64  # units of a layer
+    depth: int = 1  # recurrent layers
+    batch: int = 16  # sequences a step
+    text_steps: int = 150  # optimiser steps on the text
+    sensor_steps: tuple[int, ...] = (150, 60)  # optimiser steps on the sensors, for each length
+    sequences: int = 192  # training sequences of readings
+    held_out: int = 48  # sequences of text in validation and in test
+    rates: tuple[float, ...] = (6e-3,)  # peak learning rates; every arm has the one with the least validation error
+    seeds: int = 3  # starts and orders of batches, the same for every arm
+    truncation: int = 16  # steps in a stretch of TBPTT
+    looks: int = 4  # validations in a training
+    comparisons: int = 2  # comparisons of the gradient with the true one in a training
+    rollout_steps: int = 25  # optimiser steps of the neural operator on rollouts; 0 leaves them out
+    rollout_frames: int = 6  # own steps of the operator, all in the loss
+    rollout_width: int = 12  # channels of the operator
+    timed_lengths: tuple[int, ...] = (64, 256, 1024)  # lengths at which one gradient is timed
+    rounds: int = 5  # rounds of timing
+    output: Path = Path("runs/state_feedback")  # folder for results.json and the figures
 
 
 PRESETS = {
@@ -118,8 +96,7 @@ def run(config: Config) -> dict[str, Any]:
     """
     _check(config)
     corpus = find_corpus(config.corpus)
-    folder = RunFolder(config.output)
-    folder.describe(config, methods=["state_feedback"], seeds=range(config.seeds))
+    folder = opened(config, methods=["state_feedback"], seeds=range(config.seeds))
     shape = dict(batch=config.batch, width=config.width, depth=config.depth, cell=config.cell)
     plans: list[tuple[Task, int]] = [
         (text_task(corpus, length=length, held_out=config.held_out, **shape), config.text_steps)
@@ -132,15 +109,7 @@ def run(config: Config) -> dict[str, Any]:
     with tqdm(total=total, unit="training") as bar:
 
         def trained(task: Task, steps: int, arm: str, **how: Any) -> dict[str, Any]:
-            row = train(
-                task,
-                arm,
-                steps=steps,
-                truncation=config.truncation,
-                looks=config.looks,
-                comparisons=config.comparisons,
-                **how,
-            )
+            row = train(task, arm, steps=steps, **picked(config, "truncation looks comparisons"), **how)
             folder.log({k: v for k, v in row.items() if k not in ("history", "closeness")})
             bar.set_postfix({"task": task.name, "arm": arm}, refresh=False)
             bar.update()
@@ -149,7 +118,7 @@ def run(config: Config) -> dict[str, Any]:
         for task, steps in plans:
             check_arms(task, config)
             draws = [dict(seed=seed, rate=rate) for seed in range(config.seeds) for rate in config.rates]
-            # arms take turns, so that the machine's mood is the same for all
+            # arms take turns, so that the load of the machine is the same for all
             here = [trained(task, steps, arm, **how) for how in draws for arm in config.arms]
             fewer = max(1, round(steps * _share_of_time(here)))
             rows += here + [trained(task, fewer, "BPTT", **how) | {"arm": EQUAL_TIME, "steps": fewer} for how in draws]
@@ -165,26 +134,15 @@ def run(config: Config) -> dict[str, Any]:
         "gradient_seconds": time_gradients(config),
         "truncation": config.truncation,
     }
-    folder.write_results(results)
-    draw(results, folder.figures)
-    print_report(results)
-    print(f"\nresults.json and figures in {folder.path}")
-    return results
+    return finished(folder, results, draw, print_report)
 
 
 def rollout_rows(config: Config) -> list[dict[str, Any]]:
     """The trainings of a neural operator that steps the whole field (`rollouts`)."""
     if config.rollout_steps == 0:
         return []
-    trainings = rollouts(
-        steps=config.rollout_steps,
-        frames=config.rollout_frames,
-        seeds=config.seeds,
-        batch=config.batch,
-        width=config.rollout_width,
-        sequences=config.sequences,
-        rate=config.rates[0],
-    )
+    how = picked(config, "steps frames width", "rollout_") | picked(config, "seeds batch sequences")
+    trainings = rollouts(rate=config.rates[0], **how)
     return list(tqdm(trainings, total=len(ROLLOUT_ARMS) * config.seeds, unit="rollout training"))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sciops.evaluation import Verdict, spread
+from studies.kit.tables import grouped
 from studies.kit.verdicts import seed_verdict
 
 EQUAL_TIME = "BPTT, equal time"
@@ -25,10 +26,8 @@ def summary(tasks: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]
     """
     rows = []
     for task in tasks:
-        here = [r for r in runs if r["task"] == task["name"]]
-        chosen = {
-            arm: _at_best_rate([r for r in here if r["arm"] == arm]) for arm in dict.fromkeys(r["arm"] for r in here)
-        }
+        here = grouped((r for r in runs if r["task"] == task["name"]), "arm")
+        chosen = {arm: _at_best_rate(own) for arm, own in here.items()}
         exact, cut = (_mean(chosen[arm], "test") for arm in ("BPTT", "FT-BPTT"))
         gap = clear_sign(seed_verdict(_tests(chosen["BPTT"]), _tests(chosen["FT-BPTT"]))) < 0
         for arm, of_arm in chosen.items():
@@ -85,9 +84,8 @@ def clear_sign(verdict: Verdict | None) -> int:
 
 
 def _at_best_rate(runs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    rates = dict.fromkeys(r["rate"] for r in runs)
-    best = min(rates, key=lambda rate: np.mean([r["validation"] for r in runs if r["rate"] == rate]))
-    return sorted((r for r in runs if r["rate"] == best), key=lambda r: r["seed"])
+    best = min(grouped(runs, "rate").values(), key=lambda own: np.mean([r["validation"] for r in own]))
+    return sorted(best, key=lambda r: r["seed"])
 
 
 def _tests(runs: Sequence[Mapping[str, Any]]) -> list[float]:

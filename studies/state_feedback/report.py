@@ -11,7 +11,7 @@ import numpy as np
 from sciops.evaluation import spread
 from sciops.plotting import figure, series
 from studies.kit.figures import band
-from studies.kit.tables import print_table
+from studies.kit.tables import grouped, print_table
 from studies.kit.verdicts import seed_verdict, shown
 from studies.state_feedback.comparisons import EQUAL_TIME, verdicts
 from studies.state_feedback.training import ARMS, OURS
@@ -61,7 +61,7 @@ def _print_rollouts(rows: list[Mapping[str, Any]]) -> None:
     looked = lambda mine, key: np.mean([[c[key] for c in row["closeness"]] for row in mine], 0)  # noqa: E731
     tests = lambda mine: [row["test"] for row in mine]  # noqa: E731
     print_table(
-        [[row for row in rows if row["arm"] == arm] for arm in dict.fromkeys(row["arm"] for row in rows)],
+        grouped(rows, "arm").values(),
         ("", lambda mine: mine[0]["arm"]),
         ("test ± seeds", lambda mine: f"{spread(tests(mine)):.4f}"),
         ("− Λ = 0", lambda mine: shown(seed_verdict(tests(mine), cut))),
@@ -95,8 +95,7 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
                 tests, place = [r["test"] for r in mine], arms.index(arm)
                 axis.plot(tests, [place] * len(tests), linestyle="none", alpha=0.5, color=style["color"], marker=".")
                 axis.plot([np.mean(tests)], [place], linestyle="none", color=style["color"], marker=style["marker"])
-            axis.set_xscale("log")
-            axis.set(title=task["name"], xlabel=f"test {task['unit']}")
+            axis.set(xscale="log", title=task["name"], xlabel=f"test {task['unit']}")
             axis.set_ylim(len(arms) - 0.5, -0.5)
             axis.xaxis.set_minor_formatter("{x:.3g}")
             axis.xaxis.set_major_formatter("{x:.3g}")

@@ -13,8 +13,9 @@ from sciops.bases import Basis
 from sciops.grids import Grid
 from sciops.metrics import relative_l2
 from sciops.models import Stepper, build_model
-from sciops.training import GRADIENTS, TrainConfig, fit
+from sciops.training import GRADIENTS
 from sciops.training.gradients import compared
+from studies.kit.stepping import train_by_step
 from studies.state_feedback.tasks import LENGTH, POINTS, snapshots
 
 GRID, EVERY = Grid((POINTS,), LENGTH, "periodic"), 0.5
@@ -78,17 +79,10 @@ def _trained(
 
     def after(_: Any, record: dict[str, Any]) -> None:
         nonlocal waiting
-        if "epoch" not in record:
-            waiting = ahead(record["step"])
+        waiting = ahead(record["step"])
 
-    run = fit(
-        model,
-        lambda step: waiting,
-        TrainConfig(steps=steps, epochs=1, warmup=0.2, device="cpu", progress=False),
-        loss=lambda model, batch: _fill(model, name, options, batch),
-        optimizer=optimizer,
-        callbacks=[after],
-    )
+    fill = lambda model, batch: _fill(model, name, options, batch)  # noqa: E731
+    run = train_by_step(model, lambda _: waiting, fill, optimizer, steps=steps, after=after, warmup=0.2)
     with torch.no_grad():
         error = relative_l2(model(test[:, 0], GRID)[:, -1], test[:, -1, 0]).mean().item()
     return {"test": error, "seconds": run.seconds, "closeness": close}

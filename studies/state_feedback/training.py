@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from sciops.models import Recurrent
-from sciops.training import TrainConfig, fit
 from sciops.training.gradients import compared
+from studies.kit.stepping import train_by_step
 from studies.state_feedback.tasks import Task
 
 # arm → (way back, options); K of truncation is filled in by the study
@@ -91,16 +91,15 @@ def train(
 
     def after(run: Any, record: dict[str, Any]) -> None:
         nonlocal waiting
-        if "epoch" not in record:
-            each.append(run.seconds - sum(each))
-            waiting = ahead(record["step"])
+        each.append(run.seconds - sum(each))
+        waiting = ahead(record["step"])
 
     def loss(model: Recurrent, batch: Any) -> Tensor:
         with model.going_back(way[0], **way[1]):
             return task.loss(model, batch)
 
-    config = TrainConfig(steps=steps, epochs=1, warmup=0.2, device="cpu", on_nonfinite="stop", progress=False)
-    run = fit(model, lambda step: waiting, config, loss=loss, optimizer=optimizer, callbacks=[after])
+    options = {"warmup": 0.2, "on_nonfinite": "stop"}
+    run = train_by_step(model, lambda _: waiting, loss, optimizer, steps=steps, after=after, **options)
     seconds, diverged = sum(each), not run.complete
     return {
         "task": task.name,

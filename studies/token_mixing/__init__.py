@@ -16,61 +16,40 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sciops.runs import RunFolder
 from studies.kit.choices import require_known
 from studies.kit.pool import run_all
+from studies.kit.study import finished, opened, picked
 from studies.token_mixing.report import claims, draw, print_report, summary
 from studies.token_mixing.runs import EXPECTED, MIXERS_OF, TASKS, Spec, counts, growth, live_cache, train_once
 
 
 @dataclass(frozen=True)
 class Config:
-    tasks: tuple[str, ...] = TASKS
-    """of "copy", "recall" and "multi-hop" """
-    arms: tuple[str, ...] = tuple(MIXERS_OF)
-    """mixers, by their names in the table"""
-    seeds: tuple[int, ...] = (0, 1)
-    """of the initial weights and the samples"""
-    steps: tuple[int, int, int] = (2000, 1200, 1000)
-    """of copy, recall and multi-hop"""
+    tasks: tuple[str, ...] = TASKS  # of "copy", "recall" and "multi-hop"
+    arms: tuple[str, ...] = tuple(MIXERS_OF)  # mixers, by their names in the table
+    seeds: tuple[int, ...] = (0, 1)  # of the initial weights and the samples
+    steps: tuple[int, int, int] = (2000, 1200, 1000)  # of copy, recall and multi-hop
     depth: tuple[int, int, int] = (2, 2, 1)
     """blocks, likewise; recall needs a look at the neighbour before the look-up, sparse links to copy in two leaps"""
-    batch: int = 32
-    """sequences a step, fresh ones"""
-    rate: float = 4e-3
-    """peak of the one-cycle rate of AdamW"""
-    width: int = 64
-    """channels of the model"""
-    heads: int = 4
-    """heads of every mixer"""
+    batch: int = 32  # sequences a step, fresh ones
+    rate: float = 4e-3  # peak of the one-cycle rate of AdamW
+    width: int = 64  # channels of the model
+    heads: int = 4  # heads of every mixer
     reach: int = 6
     """window of the local attention and order of "order k", about the links of the sparse patterns at these lengths"""
-    copy_length: int = 24
-    """symbols to copy"""
-    alphabet: int = 16
-    """they are drawn from"""
-    recall_length: int = 32
-    """tokens of a recall"""
-    pairs: int = 6
-    """keys and values in it"""
-    recall_symbols: int = 48
-    """they are drawn from"""
-    chain_length: int = 32
-    """tokens of a multi-hop look-up"""
-    chains: int = 4
-    """in it"""
-    values: int = 16
-    """of their roots"""
-    samples: int = 1000
-    """test sequences"""
-    lengths: tuple[int, ...] = tuple(2**i for i in range(8, 15))
-    """at which a decoded token is counted"""
-    states_to: int = 4096
-    """longest of them at which a real state is looked at, but for the dense recurrence (512)"""
-    workers: int = 1
-    """processes that train side by side, one thread each"""
-    output: Path = Path("runs/token_mixing")
-    """folder for results.json, the figures and a record of every training"""
+    copy_length: int = 24  # symbols to copy
+    alphabet: int = 16  # they are drawn from
+    recall_length: int = 32  # tokens of a recall
+    pairs: int = 6  # keys and values in it
+    recall_symbols: int = 48  # they are drawn from
+    chain_length: int = 32  # tokens of a multi-hop look-up
+    chains: int = 4  # in it
+    values: int = 16  # of their roots
+    samples: int = 1000  # test sequences
+    lengths: tuple[int, ...] = tuple(2**i for i in range(8, 15))  # at which a decoded token is counted
+    states_to: int = 4096  # longest of them at which a real state is looked at, but for the dense recurrence (512)
+    workers: int = 1  # processes that train side by side, one thread each
+    output: Path = Path("runs/token_mixing")  # folder for results.json, the figures and a record of every training
 
 
 PRESETS = {
@@ -116,19 +95,13 @@ def run(config: Config) -> dict[str, Any]:
     """
     require_known("--tasks", config.tasks, TASKS)
     require_known("--arms", config.arms, MIXERS_OF)
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=config.seeds, methods=["token_mixing"])
+    folder = opened(config, seeds=config.seeds, methods=["token_mixing"])
     results: dict[str, Any] = {"runs": _train(config, folder.path / "trainings"), "cost": _costs(config)}
     results["summary"] = summary(results["runs"], config)
     results["claims"] = claims(results, config)
-    folder.write_results(results)
-    draw(results, config, folder.figures)
-    print_report(results, config)
-    print(f"\nresults.json and figures in {folder.path}")
     wrong = [f"{arm} after {n} tokens" for arm, row in results["cost"].items() for n, a, b in row["states"] if a != b]
-    if wrong:
-        raise RuntimeError(f"a state holds other tokens than counted: {', '.join(wrong)}")
-    return results
+    wrong = f"a state holds other tokens than counted: {', '.join(wrong)}" if wrong else ""
+    return finished(folder, results, draw, print_report, config, wrong=wrong)
 
 
 def sizes_of(task: str, config: Config) -> dict[str, int]:
@@ -147,15 +120,10 @@ def specs(config: Config) -> list[Spec]:
             task=task,
             sizes=sizes_of(task, config),
             arm=arm,
-            reach=config.reach,
-            width=config.width,
-            heads=config.heads,
             depth=config.depth[TASKS.index(task)],
             steps=config.steps[TASKS.index(task)],
-            batch=config.batch,
-            rate=config.rate,
-            samples=config.samples,
             seed=seed,
+            **picked(config, "reach width heads batch rate samples"),
         )
         for seed in config.seeds
         for task in config.tasks

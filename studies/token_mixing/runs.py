@@ -16,6 +16,7 @@ from sciops.datasets.text.tracking import pointer_chain
 from sciops.mixers import MIXERS, SelfAttention, StructuredRecurrence
 from studies.kit.cells import kept
 from studies.kit.sequence_training import train_tokens
+from studies.kit.study import picked
 
 TASKS = ("copy", "recall", "multi-hop")
 MIXERS_OF = {
@@ -112,21 +113,9 @@ def train_once(spec: Spec, folder: Path) -> dict[str, Any]:
     made = maker(spec.task, spec.sizes)
     name, options = options_of(spec.arm, spec.reach)
     model = dict(width=spec.width, depth=spec.depth, mixer=name, mixer_options={"heads": spec.heads, **options})
-    label = f"{spec.task} {spec.arm} {spec.seed}"
-    return kept(
-        folder,
-        label,
-        {**vars(spec), "model": model},
-        lambda: train_tokens(
-            model,
-            made,
-            made(spec.samples, seed=10**9),
-            steps=spec.steps,
-            batch=spec.batch,
-            rate=spec.rate,
-            seed=spec.seed,
-        ),
-    )
+    label, how = f"{spec.task} {spec.arm} {spec.seed}", picked(spec, "steps batch rate seed")
+    make = lambda: train_tokens(model, made, made(spec.samples, seed=10**9), **how)  # noqa: E731
+    return kept(folder, label, {**vars(spec), "model": model}, make)
 
 
 def counts(arm: str, reach: int, lengths: tuple[int, ...]) -> dict[str, list[float]]:

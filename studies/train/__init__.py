@@ -11,7 +11,7 @@ Tasks: steady (a ↦ u), and of trajectories step (one time step, run on its own
 
 The run's folder holds the config, the environment, the log, checkpoints, the model with its normalisers (for
 sciops.load_model), results.json, a learning curve, and for trajectories the error against time and frames. The same
-command goes on where it stopped.
+command resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -31,15 +31,7 @@ from sciops.grids import Grid
 from sciops.training import TrainConfig
 from studies.train.mixers import mixer_options, with_mixer
 from studies.train.report import EVOLVING, draw_all, results_of, table
-from studies.train.tasks import (
-    channels_of,
-    check_symmetrize,
-    load_parts,
-    notes_on,
-    resolved,
-    strides_of,
-    wrapped,
-)
+from studies.train.tasks import channels_of, check_symmetrize, load_parts, notes_on, resolved, strides_of, wrapped
 
 
 @dataclass(frozen=True)
@@ -68,7 +60,7 @@ class TrainStudyConfig(TrainConfig):
     memory_limit: int = MEMORY_LIMIT  # bytes of a part above which it is read from the file batch by batch
     resolution: tuple[int, ...] = ()  # points per axis of the training fields; several train together; none: the file's
     test_resolutions: tuple[int, ...] = ()  # further grids to test on
-    train_samples: int | None = None  # first so many training fields; None: all
+    train_samples: int | None = None  # number of training fields, the first ones; None: all
     validation_samples: int | None = None  # held out to choose the epoch, where the file has no validation fields
     test_samples: int | None = None  # held out to test, where there are no test fields
     model: str = "fno"  # a name in sciops.models.MODELS, such as fno, mano, hybrid or neuralop:FNO
@@ -81,7 +73,7 @@ class TrainStudyConfig(TrainConfig):
     symmetrize: bool = False  # also test the average over the exchange of the axes, where the problem has it
     seed: int = 0  # of the model's initial parameters, the order of the fields, augmentation and dropout
     folder: Annotated[Path, tyro.conf.arg(aliases=("--output",))] = Path("runs/train")  # where everything goes
-    resume: bool = True  # go on with the run in the folder
+    resume: bool = True  # resume the run in the folder
 
 
 PRESETS = {

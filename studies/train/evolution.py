@@ -106,8 +106,7 @@ def draw_errors(found: dict[str, Any], path: Path) -> None:
             style = next(styles) | ({"marker": ""} if len(middle) > 30 else {})
             axis.semilogy(found["times"], middle, label=name, **style)
             axis.fill_between(found["times"], low, high, color=style["color"], alpha=0.2, linewidth=0)
-        axis.set_xlabel(_time_label(found["time_units"]))
-        axis.set_ylabel("relative L2 error (median, quartiles)")
+        axis.set(xlabel=_time_label(found["time_units"]), ylabel="relative L2 error (median, quartiles)")
         axis.legend()
 
 
@@ -153,8 +152,7 @@ def _draw_space_time(rows: list[tuple], data: Any, times: np.ndarray, path: Path
                     x, times, values, shading="nearest", cmap="RdBu_r", vmin=-limit, vmax=limit, rasterized=True
                 )
                 axis.grid(visible=False)
-                axis.set_title(title if title != "error" else f"predicted − true, relative L2 {error:.4f}")
-                axis.set_xlabel("x")
+                axis.set(title=title if title != "error" else f"predicted − true, relative L2 {error:.4f}", xlabel="x")
                 fig.colorbar(image, ax=axis)
             row[0].set_ylabel(f"{label}\n{_time_label(data.time_units)}")
         fig.suptitle("the 10th, 50th and 90th percentile of the error")
@@ -180,8 +178,7 @@ def _draw_snapshots(
                 title = f"{title} {data.state[0]}, t={times[k]:.4g}"
                 limits = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
                 draw_field(fig, axis, values, data.grid, title=title, **limits)
-                axis.set_xlabel("x")
-                axis.set_ylabel("y")
+                axis.set(xlabel="x", ylabel="y")
         fig.suptitle(label)
 
 

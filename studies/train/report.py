@@ -42,8 +42,8 @@ def results_of(config: TrainStudyConfig, task: str, trained: Any, tests: list[An
             row = {"samples": len(dataset), **{metric: float(values.mean()) for metric, values in errors.items()}}
             row["standard_error"] = None
             if getattr(dataset, "windows", 1) == 1:  # windows of one trajectory are no independent samples
-                row["standard_error"] = _standard_error(errors["relative_l2"])
-                row["relative_l2_of_samples"] = errors["relative_l2"]
+                own = row["relative_l2_of_samples"] = errors["relative_l2"]
+                row["standard_error"] = float(own.std(ddof=1) / len(own) ** 0.5) if len(own) > 1 else None
             results["test"].setdefault(name, {})[kind] = row
     if task in EVOLVING:
         results["evolution"] = {name: evolution(trained.model, task, dataset) for name, dataset in zip(names, tests)}
@@ -67,10 +67,6 @@ def _names(tests: list[Any]) -> list[str]:
     strides = [getattr(source, "stride", 1) for source in sources]
     grids = ["×".join(map(str, source.grid.shape)) for source in sources]
     return grids if len(set(strides)) < 2 else [f"{grid} stride {stride}" for grid, stride in zip(grids, strides)]
-
-
-def _standard_error(values: np.ndarray) -> float | None:
-    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
 
 
 def table(config: TrainStudyConfig, results: dict[str, Any]) -> str:

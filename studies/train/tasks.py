@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from sciops.datasets import SpaceTimeDataset, load_splits
 from sciops.grids import Grid
+from studies.kit.study import picked
 
 if TYPE_CHECKING:
     from studies.train import TrainStudyConfig
@@ -100,19 +101,8 @@ def _windows(config: TrainStudyConfig, task: str, stride: int) -> dict[str, Any]
     lead, horizon = extent[task]
     if config.through == "pushforward":
         lead, horizon = config.unroll - 1, 1
-    return {
-        "history": config.history,
-        "lead": lead,
-        "horizon": horizon,
-        "stride": stride,
-        "start": config.start,
-        "stop": config.stop,
-        "state": config.state or None,
-        "inputs": config.inputs,
-        "parameters": config.parameters,
-        "forcings": config.forcings,
-        "time_step": config.time_step,
-    }
+    given = picked(config, "history start stop inputs parameters forcings time_step")
+    return given | {"lead": lead, "horizon": horizon, "stride": stride, "state": config.state or None}
 
 
 def notes_on(config: TrainStudyConfig, task: str, train: list[Any]) -> list[str]:

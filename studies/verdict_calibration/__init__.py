@@ -23,32 +23,24 @@ import numpy as np
 
 from sciops.evaluation import FEWEST
 from sciops.plotting import figure, series
-from sciops.runs import RunFolder
+from studies.kit.study import finished, opened
 from studies.verdict_calibration.laws import LAWS, differences, rules, winners
 
 
 @dataclass(frozen=True)
 class Config:
-    trials: int = 2000
-    """null data sets per cell"""
-    resamples: int = 300
-    """draws of the bootstrap"""
-    seeds: tuple[int, ...] = (2, 3, 5, 10)
-    """numbers of training seeds"""
-    samples: int = 50
-    """test samples"""
-    sample_counts: tuple[int, ...] = (5, 20, 200)
-    """numbers of test samples of the table of other numbers"""
+    trials: int = 2000  # null data sets per cell
+    resamples: int = 300  # draws of the bootstrap
+    seeds: tuple[int, ...] = (2, 3, 5, 10)  # numbers of training seeds
+    samples: int = 50  # test samples
+    sample_counts: tuple[int, ...] = (5, 20, 200)  # numbers of test samples of the table of other numbers
     effects: tuple[float, ...] = (0.0, 0.1, 0.3, 1.0)
     """deviations of the effects of seeds and of samples, in units of the residual's"""
     shifts: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)
     """true differences of the table of power, in units of the deviation of a seed's mean difference"""
-    most: float = 0.065
-    """share of false winners that is accepted, before three standard errors of its estimate"""
-    seed: int = 0
-    """of the random numbers"""
-    output: Path = Path("runs/verdict_calibration")
-    """folder for results.json and the figure"""
+    most: float = 0.065  # share of false winners that is accepted, before three standard errors of its estimate
+    seed: int = 0  # of the random numbers
+    output: Path = Path("runs/verdict_calibration")  # folder for results.json and the figure
 
 
 PRESETS = {"quick": Config(), "full": Config(trials=10_000, sample_counts=(5, 20, 200, 1000))}
@@ -68,8 +60,7 @@ def run(config: Config) -> dict[str, Any]:
             f"--trials {config.trials} --seeds {' '.join(map(str, config.seeds))} --samples {config.samples}: expected "
             "at least 100 trials, 2 seeds and 2 samples"
         )
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    folder = opened(config, seeds=[config.seed])
     results = {
         "fewest": FEWEST,
         "rules": of_rules(config),
@@ -77,19 +68,14 @@ def run(config: Config) -> dict[str, Any]:
         "structures": of_structures(config),
         "power": power(config),
     }
-    folder.write_results(results)
-    _draw(config, results, folder.figures / "verdict_calibration.png")
-    _print(config, results)
-    print(f"\nresults.json and figures/verdict_calibration.png in {folder.path}")
     margin = 3 * np.sqrt(config.most * (1 - config.most) / config.trials)
     off = [
         f"{row['false']:.1%} at {row['seeds']} seeds, effects {row['of_seeds']:g} and {row['of_samples']:g}"
         for row in results["rules"]
         if row["rule"] == "verdict" and row["seeds"] >= FEWEST and row["false"] > config.most + margin
     ]
-    if off:
-        raise RuntimeError(f"false winners above {config.most:.1%}: {'; '.join(off)}")
-    return results
+    wrong = f"false winners above {config.most:.1%}: {'; '.join(off)}" if off else ""
+    return finished(folder, results, _draw, _print, config, picture="verdict_calibration.png", wrong=wrong)
 
 
 def of_rules(config: Config) -> list[dict[str, Any]]:
@@ -119,16 +105,8 @@ def of_laws(config: Config) -> list[dict[str, Any]]:
                 ):
                     shares = []
                     for residual in (1.0,) if kind == "residuals" else (1.0, 0.1):
-                        drawn = differences(
-                            _trials(config, samples),
-                            seeds,
-                            samples,
-                            of_seeds=effects[0],
-                            of_samples=effects[1],
-                            residual=residual,
-                            laws=laws,
-                            seed=config.seed,
-                        )
+                        how = dict(zip(("of_seeds", "of_samples"), effects), residual=residual, laws=laws)
+                        drawn = differences(_trials(config, samples), seeds, samples, seed=config.seed, **how)
                         shares.append(sum(winners(drawn, rule)))
                     rows.append({"law": law, "of": kind, "seeds": seeds, "samples": samples, "false": max(shares)})
     return rows
@@ -176,7 +154,7 @@ def worst(rows: Sequence[dict[str, Any]], **of: Any) -> float:
     return max((r["false"] for r in rows if all(r[k] == v for k, v in of.items())), default=float("nan"))
 
 
-def _print(config: Config, results: dict[str, Any]) -> None:
+def _print(results: dict[str, Any], config: Config) -> None:
     effects = ", ".join(f"{e:g}" for e in config.effects)
     print(f"false winners in per cent, nominal 5; {config.trials} data sets per cell without a difference")
     print(f"{config.samples} samples; largest over effects of seeds of {effects}, in units of the residual")
@@ -217,7 +195,7 @@ def _line(name: str, shares: Sequence[float]) -> None:
     print(f"{name:<28}" + "".join(f"{100 * share:>6.1f}" for share in shares))
 
 
-def _draw(config: Config, results: dict[str, Any], path: Path) -> None:
+def _draw(results: dict[str, Any], config: Config, path: Path) -> None:
     with figure(path, 1, 3, width=3.5, height=3.2) as (_, axes):
         level, laws, right = axes[0]
         for rule, style in zip(dict.fromkeys(row["rule"] for row in results["rules"]), series()):

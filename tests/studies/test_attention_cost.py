@@ -55,7 +55,9 @@ def test_exponents_are_those_of_the_powers():
 
 
 def test_a_small_run_leaves_its_numbers(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(study, "peak_memory", lambda function, name, channels, sizes, *rest: 1000 * sizes[0] ** 2)
+    monkeypatch.setattr(
+        study.timing, "peak_memory", lambda function, name, channels, sizes, *rest: 1000 * sizes[0] ** 2
+    )
     config = study.Config(**{**vars(SMALL), "output": tmp_path})
     results = study.run(config)
     assert max(row["difference"] for row in results["equality"]) < 1e-11

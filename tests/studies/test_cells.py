@@ -34,11 +34,10 @@ def test_anything_that_differs_is_another_fingerprint(monkeypatch):
         {key: value for key, value in base.items() if key != "note"},
     ]
     found = {fingerprint(one) for one in [base, *others]}
-    for name, value in (("FORMAT", -1), ("__version__", "0.0.0")):
-        with monkeypatch.context() as patch:
-            patch.setattr(cells, name, value)
-            found.add(fingerprint(base))
-    assert len(found) == len(others) + 3 and all(len(one) == 12 for one in found)
+    with monkeypatch.context() as patch:
+        patch.setattr(cells, "_code_of", lambda name: "changed")
+        found.add(fingerprint(base))
+    assert len(found) == len(others) + 2 and all(len(one) == 12 for one in found)
     with pytest.raises(TypeError, match="no JSON form"):
         fingerprint({"loss": lambda x: x})
 
@@ -56,6 +55,12 @@ def test_records_are_made_once(tmp_path):
     kept(tmp_path, "copy attention/2", {"steps": 4, "offsets": (1, 2)}, make)
     assert len(made) == 2 and len(list(tmp_path.iterdir())) == 2
     assert cell_name("a:b/c", {}) == f"a-b-c_{fingerprint({})}"
+
+
+def test_a_failure_is_returned_and_made_again(tmp_path):
+    made = iter(({"failed": "no"}, {"ok": 1}))
+    found = [kept(tmp_path, "cell", {}, lambda: next(made), unless=lambda record: "failed" in record) for _ in range(3)]
+    assert ["failed" in one for one in found] == [True, False, False] and found[1] == found[2]
 
 
 def test_arrays_are_made_once(tmp_path):
@@ -135,12 +140,37 @@ def test_an_archive_that_unpacks_to_far_more_is_refused(tmp_path):
         kept_arrays(tmp_path, "cell", 1, dict)
 
 
-def test_a_changed_file_of_the_package_is_other_code(tmp_path):
-    (tmp_path / "part").mkdir()
-    for name in ("__init__.py", "part/one.py", "notes.md"):
-        (tmp_path / name).write_text("a = 1\n")
-    first = cells.code_digest(str(tmp_path / "__init__.py"))
-    (tmp_path / "notes.md").write_text("other")
-    assert cells.code_digest(str(tmp_path / "__init__.py")) == first
-    (tmp_path / "part/one.py").write_text("a = 2\n")
-    assert cells.code_digest(str(tmp_path / "__init__.py")) != first
+def test_a_change_of_the_code_is_other_code_and_one_of_its_documentation_is_not(tmp_path, monkeypatch):
+    package = tmp_path / "measured"
+    (package / "part").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def digest(code, note=""):
+        (package / "__init__.py").write_text(note)
+        (package / "part" / "one.py").write_text(code)
+        cells._code_of.cache_clear()
+        return cells._code_of("measured")
+
+    first = digest("def f(x):\n    return x + 1\n")
+    assert (
+        digest('"""A part."""\n\n\ndef f(x):\n    """x + 1."""\n    return (x +\n        1)  # one\n', "# a note")
+        == first
+    )
+    assert digest("def f(x):\n    return x + 2\n") != first != digest("def f(x):\n    return x + 1\n", "a = 1")
+    (package / "part" / "two.py").write_text("")
+    assert digest("def f(x):\n    return x + 1\n") != first
+    cells._code_of.cache_clear()
+
+
+def test_a_cell_depends_on_the_code_of_its_own_study_alone(monkeypatch):
+    monkeypatch.setattr(cells, "_code_of", lambda name: name)
+    studies = (
+        "",
+        "studies.mixer_zoo",
+        "studies.mixer_zoo.cells",
+        "studies.language_model",
+        "studies.kit.pool",
+        "other",
+    )
+    shared, zoo, part, language, kit, other = map(cells.code_digest, studies)
+    assert zoo == part and shared == kit == other and len({shared, zoo, language}) == 3

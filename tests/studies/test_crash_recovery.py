@@ -10,11 +10,17 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
+from sciops.datasets.conventions import build_dataset
+from sciops.datasets.native import write_native
+from sciops.grids import Grid
 from studies import crash_recovery as study
 from studies.crash_recovery import worker
 from studies.crash_recovery.commands import Job, contents, jobs
+from studies.crash_recovery.differences import explain
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
 
@@ -106,6 +112,60 @@ def test_a_finding_ends_the_study_with_status_1_and_is_tried_again(tmp_path, mon
             study.run(config)
         assert end.value.code == 1 and "refused: [2]: error: in use" in capsys.readouterr().out
     assert not list((tmp_path / "moments").glob("*.json"))
+
+
+def test_of_a_wrong_moment_both_folders_stay_and_the_record_says_what_differs(tmp_path, monkeypatch, capsys):
+    class Server(Said):
+        def __init__(self, jobs):
+            wrong = {"files": {"out.json": {"loss": 1.0 + 2.0**-51, "seconds": 3}}}
+            super().__init__(MADE, MADE, KILLED, wrong)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr(study, "Server", Server)
+    for _ in range(2):  # the second finding takes the place of the first
+        with pytest.raises(SystemExit):
+            study.run(study.Config(moments=1, jobs=("HDF5",), output=tmp_path))
+        assert "out.json loss differs in 1 of 1 values, by at most 4.44e-16 (2 units in the last place)" in (
+            capsys.readouterr().out
+        )
+    (finding,) = json.loads((tmp_path / "results.json").read_text())["findings"]
+    (row,) = finding["differences"]
+    assert row == {"file": "out.json", "variable": "loss", "values": 1, "of": 1, "absolute": 2.0**-51, "ulps": 2}
+    stays = {p.relative_to(tmp_path / "wrong").as_posix(): p.read_text() for p in tmp_path.glob("wrong/*/*/out.json")}
+    assert set(stays) == {"HDF5 0/killed/out.json", "HDF5 0/reference/out.json"}
+    assert json.loads(stays["HDF5 0/reference/out.json"]) == {"loss": 1}
+
+
+def test_differences_are_counted_in_values_and_units_in_the_last_place(tmp_path):
+    grid = Grid((4, 4), centering="periodic")
+    u = np.linspace(-1, 1, 32, dtype=np.float32).reshape(2, 4, 4)
+    other = u.copy()
+    other[0, 0, :3] = np.nextafter(u[0, 0, :3], np.float32(9))
+    other[1, 1, 1] += 0.5
+    for folder, fields, loss in ((tmp_path / "a", u, [1, 2.5]), (tmp_path / "b", other, [1, 2.25])):
+        folder.mkdir()
+        named = {"u": (("sample", "x", "y"), fields)}
+        write_native(folder / "data.h5", build_dataset(named, grid, layout="native", equation="darcy"))
+        zero = np.zeros(2) if folder.name == "a" else -np.zeros(2)
+        save_file({"w": fields, "n": np.arange(3), "zero": zero}, folder / "m.safetensors")
+        (folder / "log.jsonl").write_text("".join(json.dumps({"loss": x, "seconds": 1 / x}) + "\n" for x in loss))
+    (tmp_path / "a" / "gone.json").write_text('{"text": "it"}')
+    names = ["data.h5", "m.safetensors", "log.jsonl", "gone.json"]
+    rows = {(row.pop("file"), row.pop("variable")): row for row in explain(tmp_path / "a", tmp_path / "b", names)}
+    gap = abs(float(other[1, 1, 1]) - float(u[1, 1, 1]))
+    ulps = int(other[1, 1, 1].view(np.uint32)) - int(u[1, 1, 1].view(np.uint32))  # of one sign
+    assert rows == {
+        ("data.h5", "r4/u"): {"values": 4, "of": 32, "absolute": gap, "ulps": ulps},
+        ("m.safetensors", "w"): {"values": 4, "of": 32, "absolute": gap, "ulps": ulps},
+        ("m.safetensors", "zero"): {"values": 2, "of": 2, "absolute": 0.0, "ulps": 1},
+        ("log.jsonl", "loss"): {"values": 1, "of": 2, "absolute": 0.25, "ulps": 2**49},
+        ("gone.json", "text"): {"what": "is missing"},
+    }
 
 
 def test_moments_are_the_same_again_and_cover_the_whole_of_a_job():

@@ -8,7 +8,7 @@ import torch
 
 from studies import entity_tracking
 from studies.entity_tracking import timings
-from studies.entity_tracking.arms import OFTEN, Arm, summary
+from studies.entity_tracking.arms import OFTEN, Training, summary
 from studies.entity_tracking.report import targets
 from studies.entity_tracking.timings import by_powers, counted_exponent, tile_times, times
 
@@ -72,7 +72,7 @@ def test_links_are_followed_up_to_the_first_that_are_lost():
         groups = {"hop": {"value": values, "count": count, "accuracy": accuracy}}
         curve = [{"accuracy": 0.0}] * 2
         record = {"accuracy": 0.5, "groups": groups, "curve": curve, "parameters": 1, "seconds": 1.0}
-        return summary(Arm("a", {}, "pointers", {}, 1, 1.0, 1), [record])
+        return summary(Training("a", {}, "pointers", {}, 1, 1.0, 1), [record])
 
     often = [OFTEN] * 4
     assert found([0, 1, 2, 3], often, [1.0, 1.0, 0.9, 1.0])["reach"] == [1]

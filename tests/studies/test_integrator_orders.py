@@ -18,7 +18,7 @@ def with_errors(error):
     def solve(dt, order):
         return SimpleNamespace(u=np.array([1.0 + error(dt, order), 1.0]))
 
-    return study.Case(solve, 0.1, "made up")
+    return study.Problem(solve, 0.1, "made up")
 
 
 def test_slopes_are_those_of_the_errors():

@@ -8,6 +8,7 @@ import torch
 
 from sciops.mixers import StateSpaceMixer
 from studies import long_sequences as study
+from studies.kit.timing import exponent
 from studies.long_sequences import burgers, layers, needle
 
 
@@ -88,7 +89,7 @@ def test_a_wrong_layer_ends_the_run_before_it_is_timed(tmp_path, monkeypatch):
 
 
 def test_slopes_and_crossings_are_those_of_the_powers():
-    assert layers.slope([8, 16, 64], [8.0, 16.0 * 2, 64.0 * 8]) == pytest.approx(2.0)
+    assert exponent([8, 16, 64], [8.0, 16.0 * 2, 64.0 * 8]) == pytest.approx(2.0)
     rows = [
         {"mode": "training", "length": n, "seconds": {layers.SSM: 100.0 * n, layers.FUSED: 1.0 * n**2}}
         for n in (32, 64, 128, 256)

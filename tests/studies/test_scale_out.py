@@ -33,7 +33,7 @@ def test_a_small_run_kills_a_worker_and_finds_equal_files(tmp_path, capsys):
 
 def test_files_that_differ_end_the_run_and_are_kept(tmp_path, monkeypatch, capsys):
     def other_seed(config, kill=None):
-        arm = study.Arm(1.0, [(0.5, 1)], (0.5, 1) if kill else None)
+        arm = study.Generation(1.0, [(0.5, 1)], (0.5, 1) if kill else None)
         seed = 1 if config.output.suffix == ".zarr" else 0
         arm.path = study.darcy.run(replace(config, scheduler=None, seed=seed, progress=False))
         return arm

@@ -16,30 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from sciops.plotting import figure
-from sciops.runs import RunFolder
 from studies.kit.fuzzing.odd_contents import damage
 from studies.kit.fuzzing.opening import Worker
+from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 
 
 @dataclass(frozen=True)
 class Config:
-    files: int = 20_000
-    """damaged files, spread evenly over the layouts"""
+    files: int = 20_000  # damaged files, spread evenly over the layouts
     layouts: tuple[str, ...] = ()
     """of `sciops.datasets.formats.samples.SAMPLES`, or native, native-steady, native-zarr; default all"""
-    seconds: float = 3.0
-    """a file that takes longer is a hang; time spent in the queue for a processor does not count"""
+    seconds: float = 3.0  # a file that takes longer is a hang; time spent in the queue for a processor does not count
     megabytes: float = 1024.0
     """a file that needs more memory is a finding, that of the process which looks at HDF5 files included"""
-    computing: float = 10.0
-    """seconds of processor time; a file that takes more is a finding"""
-    processes: int = 2
-    """files opened at a time"""
-    seed: int = 0
-    """file i of a layout is damaged by seed (seed, layout, i)"""
-    output: Path = Path("runs/fuzz_readers")
-    """folder for results.json, the figure and the files of findings"""
+    computing: float = 10.0  # seconds of processor time; a file that takes more is a finding
+    processes: int = 2  # files opened at a time
+    seed: int = 0  # file i of a layout is damaged by seed (seed, layout, i)
+    output: Path = Path("runs/fuzz_readers")  # folder for results.json, the figure and the files of findings
 
 
 FINDINGS = ("silent", "crash", "death", "hang", "computing", "memory", "bad message", "two verdicts", "code ran")
@@ -73,8 +67,7 @@ def run(config: Config, subject: Subject) -> dict[str, Any]:
     """
     from tqdm.auto import tqdm
 
-    folder = RunFolder(config.output)
-    folder.describe(config, seeds=[config.seed])
+    folder = opened(config, seeds=[config.seed])
     kept = folder.path / "findings"
     shutil.rmtree(kept, ignore_errors=True)
     began = time.perf_counter()
@@ -103,10 +96,7 @@ def run(config: Config, subject: Subject) -> dict[str, Any]:
         "most_computing_seconds": dict(hardest),
         "findings": findings,
     }
-    folder.write_results(results)
-    _draw(results, folder.figures / f"{subject.name}.png")
-    _print(results)
-    print(f"\nresults.json and figures/{subject.name}.png in {folder.path}")
+    finished(folder, results, _draw, _print, picture=f"{subject.name}.png")
     if findings:
         sys.exit(1)
     return results

@@ -6,14 +6,15 @@ import json
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from sciops.grids import Grid
 
-__all__ = ["BOMBS"]
+__all__ = ["BOMBS", "makers_in"]
 
 _BLOCK = 1 << 24
 
@@ -167,23 +168,11 @@ def _nested_description(path: Path, mark: Path) -> None:
     path.with_name(path.name + ".json").write_text('{"arrays": ' + "[" * 100_000 + "]" * 100_000 + "}")
 
 
-BOMBS: dict[str, Callable[[Path, Path], None]] = {
-    make.__name__[1:].replace("_", " "): make
-    for make in (
-        _gzip_chunk,
-        _nested_groups,
-        _six_members,
-        _packed_variables,
-        _many_dimensions,
-        _large_chunk,
-        _zstd_frame,
-        _planted_link,
-        _torch_deflated_pickle,
-        _torch_empty_lists,
-        _torch_tuples_as_key,
-        _torch_shared_lists,
-        _torch_by_length,
-        _nested_description,
-    )
-}
+def makers_in(names: Mapping[str, Any], *, besides: Collection[str]) -> dict[str, Callable[[Path, Path], None]]:
+    """The functions of a module whose names begin with an underscore, by their names in words, but for some."""
+    own = {name: make for name, make in names.items() if getattr(make, "__module__", "") == names["__name__"]}
+    return {name[1:].replace("_", " "): make for name, make in own.items() if name[0] == "_" and name not in besides}
+
+
+BOMBS = makers_in(globals(), besides=("_inflating", "_store", "_described", "_torch"))
 """name → function (path, mark) that writes one file or store."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from studies.kit.fuzzing.hostile_bombs import BOMBS
+from studies.kit.fuzzing.hostile_bombs import BOMBS, makers_in
 
 __all__ = ["HOSTILE", "Payload"]
 
@@ -225,12 +225,5 @@ def _pipe(path: Path, mark: Path) -> None:
     os.mkfifo(path)
 
 
-HOSTILE: dict[str, Callable[[Path, Path], None]] = {
-    name[1:].replace("_", " "): make
-    for name, make in list(globals().items())
-    if name.startswith("_")
-    and callable(make)
-    and getattr(make, "__module__", "") == __name__
-    and name not in ("_hdf5", "_npy_of")
-} | BOMBS
+HOSTILE = makers_in(globals(), besides=("_hdf5", "_npy_of")) | BOMBS
 """name → function (path, mark) that writes one file; code that ran would leave the folder `mark`."""

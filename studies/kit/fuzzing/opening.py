@@ -15,7 +15,7 @@ from studies.kit.fuzzing.worker import opened_in_every_way, waited
 
 
 class Worker:
-    """A process that opens files; it is ended when a file takes too long, and begun anew when it has died.
+    """A process that opens files; it is killed when a file takes too long, and restarted when it has died.
 
     What a file takes is the time from question to answer without that which the process, and those it has started,
     stood in the queue for a processor, so that a busy machine makes no hangs, and one that computes, sleeps or waits

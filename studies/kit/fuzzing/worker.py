@@ -26,7 +26,7 @@ from typing import TextIO
 _EXPECTED = (ValueError, OSError, ImportError)
 _LONGEST = 1500  # characters of a message
 _SCREENS = 20_000  # characters of a description
-_SHARE = 4  # one file of so many is opened in every way
+_SHARE = 4  # one file of this many is opened in every way
 
 
 def main() -> None:
@@ -184,7 +184,7 @@ def _read(path: Path, layout: str | None) -> str:
 
 
 def _limit(megabytes: float) -> None:
-    """No more than this beyond what is held now: a file that wants more is told so before the machine suffers."""
+    """Limits the memory to this beyond what is held now, before a file that needs more takes all of the machine's."""
     try:
         import resource
 

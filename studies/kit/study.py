@@ -1,0 +1,61 @@
+"""The frame of a study's run: folder and options at the start; results, figures, tables and faults at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sciops.runs import RunFolder
+
+
+def opened(config: Any, **about: Any) -> RunFolder:
+    """The folder ``config.output``, with the configuration and the environment in it.
+
+    about : seeds, methods and data, for `RunFolder.describe`
+    """
+    folder = RunFolder(config.output)
+    folder.describe(config, **about)
+    return folder
+
+
+def picked(config: Any, names: str, prefix: str = "") -> dict[str, Any]:
+    """Fields of a configuration by name, the names separated by spaces; `prefix` stands before them in the fields."""
+    return {name: getattr(config, prefix + name) for name in names.split()}
+
+
+def finished(
+    folder: RunFolder,
+    results: dict[str, Any],
+    draw: Callable[..., Any],
+    show: Callable[..., Any],
+    *given: Any,
+    picture: str = "",
+    wrong: str = "",
+) -> dict[str, Any]:
+    """Writes results.json, draws the figures, prints the tables and the folder; returns the results.
+
+    Parameters
+    ----------
+    folder : RunFolder
+    results : dict
+    draw, show : callables
+        Called as ``draw(results, *given, path)`` and ``show(results, *given)``.
+    *given
+        The configuration, where both take it.
+    picture : str
+        Name of the one figure; by default `draw` is given the folder of the figures.
+    wrong : str
+        What does not hold, for which the study has to fail after all is written.
+
+    Raises
+    ------
+    RuntimeError
+        With the text of `wrong` where it is not empty.
+    """
+    folder.write_results(results)
+    draw(results, *given, folder.figures / picture)
+    show(results, *given)
+    print(f"\nresults.json and figures{picture and '/'}{picture} in {folder.path}")
+    if wrong:
+        raise RuntimeError(wrong)
+    return results

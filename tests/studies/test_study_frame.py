@@ -1,0 +1,50 @@
+"""The frame of a study: options by name, what is written and printed, and the error of a study that has to fail."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from studies.kit.choices import require_installed
+from studies.kit.study import finished, opened, picked
+
+
+@dataclass(frozen=True)
+class Config:
+    steps: int = 3
+    text_steps: int = 5
+    output: Path = Path("runs/none")
+
+
+def test_options_go_by_name_with_and_without_a_prefix():
+    assert picked(Config(), "steps") == {"steps": 3} and picked(Config(), "steps", "text_") == {"steps": 5}
+    with pytest.raises(AttributeError, match="text_rate"):
+        picked(Config(), "steps rate", "text_")
+
+
+def test_a_study_that_has_to_fail_fails_after_everything_is_written(tmp_path, capsys):
+    config = Config(output=tmp_path)
+    folder = opened(config, seeds=[0])
+    assert json.loads((tmp_path / "config.json").read_text())["text_steps"] == 5
+
+    def draw(results, config, path):
+        path.write_text(f"{results['error']} after {config.steps} steps")
+
+    def show(results, config):
+        print(f"error {results['error']}")
+
+    how = {"picture": "one.png", "wrong": "above its bound"}
+    with pytest.raises(RuntimeError, match="^above its bound$"):
+        finished(folder, {"error": 0.5}, draw, show, config, **how)
+    assert json.loads((tmp_path / "results.json").read_text()) == {"error": 0.5}
+    assert (tmp_path / "figures" / "one.png").read_text() == "0.5 after 3 steps"
+    assert capsys.readouterr().out == f"error 0.5\n\nresults.json and figures/one.png in {tmp_path}\n"
+    assert finished(folder, {}, lambda *_: None, lambda _: None) == {}
+    assert f"results.json and figures in {tmp_path}" in capsys.readouterr().out
+
+
+def test_what_is_not_installed_is_named_with_its_package():
+    require_installed({"json": "none"})
+    with pytest.raises(ImportError, match="needs no_such_module: pip install 'sciops.cluster.'"):
+        require_installed({"json": "none", "no_such_module": "'sciops[cluster]'"})
