@@ -19,10 +19,11 @@ import textwrap
 import traceback
 from pathlib import Path
 
-_IMPORTED = ["torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor", "accelerate", "tyro", "h5py"]
-_IMPORTED += ["sciops.training", "sciops.models", "sciops.datasets", "studies.train"]
+# what the server imports first
+IMPORTED = ["torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor", "accelerate", "tyro", "h5py"]
+IMPORTED += ["sciops.training", "sciops.models", "sciops.datasets", "studies.train"]
 _server = multiprocessing.get_context("forkserver")
-_server.set_forkserver_preload(_IMPORTED)
+_server.set_forkserver_preload(IMPORTED)
 
 
 def python(
