@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import os
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+import numpy as np
 import pytest
 import torch
 
@@ -33,6 +35,28 @@ def pytest_configure(config: pytest.Config) -> None:
         products = row_dependent.products()
         products.__enter__()
         config.add_cleanup(lambda: products.__exit__(None, None, None))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        import warm
+
+        warm.start()  # before threads and tests: a run of all files imports these modules in any case
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Of the workers of a run of all files, one compiles the Darcy solver and one its form with lines smoothed.
+
+    Each is half a minute where numba's cache on disk does not hold it yet, and is then there for every process.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker in ("gw0", "gw1") and importlib.util.find_spec("numba") and len(session.items) > 1000:
+        from sciops.pde import darcy
+
+        ratio = 1e3 if worker == "gw1" else 1.0
+        a = np.ones((2, 12, 12))
+        a[0, :6], a[1, 6:] = ratio, ratio
+        darcy.solve(a, tensor=True, backend="numba")
 
 
 def _compares_exactly(function: Any) -> bool:

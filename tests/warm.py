@@ -8,8 +8,13 @@ is, for torchrun.
 from __future__ import annotations
 
 import atexit
+import contextlib
+import gc
+import importlib
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.forkserver
+import multiprocessing.resource_tracker
 import os
 import runpy
 import subprocess
@@ -17,13 +22,56 @@ import sys
 import tempfile
 import textwrap
 import traceback
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 # what the server imports first
 IMPORTED = ["torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor", "accelerate", "tyro", "h5py"]
-IMPORTED += ["sciops.training", "sciops.models", "sciops.datasets", "studies.train"]
+IMPORTED += [
+    "sciops.training",
+    "sciops.models",
+    "sciops.datasets",
+    "studies.train",
+    "data_gen.darcy",
+    "distributed",
+    "numba",
+]
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(IMPORTED)
+
+
+def start() -> None:
+    """Begins the server as a copy of this process, which imports for it too: at the start of a run of many files."""
+    for name in IMPORTED:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    multiprocessing.resource_tracker.ensure_running()  # in an interpreter of its own
+    with mock.patch("multiprocessing.util.spawnv_passfds", _copied):
+        multiprocessing.forkserver.ensure_running()
+
+
+def _copied(_: str, arguments: list[str], kept: list[int]) -> int:
+    """As `multiprocessing.util.spawnv_passfds`, without a fresh interpreter: ``-c code`` in a fork of this process."""
+    with warnings.catch_warnings(action="ignore"):  # of threads, which begin nothing here yet
+        pid = os.fork()
+    if pid:
+        return pid
+    try:
+        low = 3
+        for number in sorted({*kept, multiprocessing.resource_tracker.getfd()}):
+            os.closerange(low, number)
+            low = number + 1
+        os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+        sys.stdout, sys.stderr = (open(number, "w", buffering=1, closefd=False) for number in (1, 2))
+        warnings.resetwarnings()
+        for kind in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+            warnings.simplefilter("ignore", kind)
+        gc.freeze()
+        exec(arguments[-1], {})
+    finally:
+        os._exit(0)
 
 
 def python(
@@ -60,6 +108,17 @@ def python(
         codes = _wait(ranks, timeout, arguments)
         out, err = ("".join(path.with_suffix(kind).read_text() for path in said) for kind in (".out", ".err"))
     return subprocess.CompletedProcess(arguments, next((code for code in codes if code), 0), out, err)
+
+
+@contextlib.contextmanager
+def dask_workers() -> Iterator[None]:
+    """Workers of clusters that are begun in the context, and those that replace them, are forked from the server."""
+    import dask
+    import distributed.utils
+
+    distributed.utils._forkserver_preload_set = True  # dask would name other modules for the server to import
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        yield
 
 
 def launch(module: str, arguments: list[str], *, processes: int = 1) -> str:
