@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 from test_resume import QUIET, data, network
-from warm import launch as launch_forked
-from warm import python
+from warm import launch, python
 
 from sciops._json import read_jsonl
 from sciops.datasets import Splits
 from sciops.models import build_model
 from sciops.training import fit, load_checkpoint
-from studies.kit.launch import launch
 from studies.kit.smooth_fields import write_fields
 from studies.train import PRESETS, run
 
@@ -71,7 +69,7 @@ def study(tmp_path_factory):
     return folder, config, flags.split()
 
 
-def test_torchrun_gives_the_curve_of_one_process_and_one_goes_on_where_two_stopped(study):
+def test_two_processes_give_the_curve_of_one_and_one_goes_on_where_two_stopped(study):
     folder, config, flags = study
     launch("studies.train", [*flags, "--folder", str(folder / "21"), "--stop-after", "2"], processes=2)
     assert_close_runs(folder / "one", folder / "21", 1e-11, epochs=2)
@@ -87,7 +85,7 @@ def test_two_go_on_sharded_and_in_micro_batches_where_one_stopped(study):
     folder, config, flags = study
     run(replace(config, folder=folder / "12", stop_after=2))
     more = ["--folder", str(folder / "12"), "--strategy", "fsdp", "--accumulate", "3"]
-    launch_forked("studies.train", [*flags, *more], processes=2)
+    launch("studies.train", [*flags, *more], processes=2)
     assert_close_runs(folder / "one", folder / "12", 1e-10)
 
 
