@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import inspect
 import os
@@ -38,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
+    gc.disable()  # until everything is imported, which stays
     if "PYTEST_XDIST_WORKER" in os.environ:
         import warm
 
@@ -45,17 +47,23 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Of the workers of a run of all files, one compiles the Darcy solver and one its form with lines smoothed.
+    gc.freeze()
+    gc.enable()
+    if len(session.items) > 1000:
+        _compile_half_of_the_darcy_solver(os.environ.get("PYTEST_XDIST_WORKER"))
 
-    Each is half a minute where numba's cache on disk does not hold it yet, and is then there for every process.
+
+def _compile_half_of_the_darcy_solver(worker: str | None) -> None:
+    """The first worker compiles the solver, the second its form that smooths lines, for all processes of this run.
+
+    Each is half a minute where numba's cache on disk does not hold it yet.
     """
-    worker = os.environ.get("PYTEST_XDIST_WORKER")
-    if worker in ("gw0", "gw1") and importlib.util.find_spec("numba") and len(session.items) > 1000:
+    if worker in ("gw0", "gw1") and importlib.util.find_spec("numba"):
         from sciops.pde import darcy
 
-        ratio = 1e3 if worker == "gw1" else 1.0
         a = np.ones((2, 12, 12))
-        a[0, :6], a[1, 6:] = ratio, ratio
+        if worker == "gw1":
+            a[0, :6], a[1, 6:] = 1e3, 1e3
         darcy.solve(a, tensor=True, backend="numba")
 
 
@@ -78,9 +86,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = [item for item in items if not _compares_exactly(inspect.unwrap(item.function))]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in others]
-    # files with slow tests first, so that no worker ends alone with one of them
+    # files with slow tests first, then the folders of long ones, so that no worker ends alone with one of them
     slow = {item.path for item in items if "slow" in item.keywords}
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: (item.path not in slow, item.path.parent.name not in ("studies", "training")))
     if torch.cuda.is_available():
         return
     for item in items:

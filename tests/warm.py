@@ -17,6 +17,7 @@ import multiprocessing.forkserver
 import multiprocessing.resource_tracker
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -155,6 +156,7 @@ def _main(arguments: list[str], environment: dict[str, str], folder: str, said: 
     for number, kind in ((1, ".out"), (2, ".err")):
         os.dup2(os.open(said.with_suffix(kind), os.O_WRONLY | os.O_CREAT), number)
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     kind, what, *sys.argv[1:] = arguments
     status = 0
     try:
