@@ -8,7 +8,7 @@ export WANDB_MODE = disabled
 # Empty: compiled modules are kept, also where the environment says otherwise; every process of the tests reads them.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-portable lint docs clean
+.PHONY: demo test test-times test-portable lint docs clean
 
 # One stamp per set of extras, remade when the pins or the metadata change.
 $(VENV)/.installed-%: pyproject.toml constraints.txt
@@ -21,6 +21,10 @@ demo: $(VENV)/.installed-fast
 
 test: $(VENV)/.installed-cluster,download,fast,onnx,robust,speech,test,text,vision
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# CPU seconds of every test file, the largest first: what a slower run of all tests is looked for with.
+test-times: $(VENV)/.installed-cluster,download,fast,onnx,robust,speech,test,text,vision
+	$(BIN)/python tests/time_by_file.py
 
 # The tests that compare bits, as on other processors: about four minutes a setting.
 test-portable: $(VENV)/.installed-cluster,download,fast,onnx,robust,speech,test,text,vision

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib.util
 import inspect
 import os
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+import numpy as np
 import pytest
 import torch
 
@@ -35,6 +38,35 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: products.__exit__(None, None, None))
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    gc.disable()  # until everything is imported, which stays
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        import warm
+
+        warm.start()  # before threads and tests: a run of all files imports these modules in any case
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    gc.freeze()
+    gc.enable()
+    if len(session.items) > 1000:
+        _compile_half_of_the_darcy_solver(os.environ.get("PYTEST_XDIST_WORKER"))
+
+
+def _compile_half_of_the_darcy_solver(worker: str | None) -> None:
+    """The first worker compiles the solver, the second its form that smooths lines, for all processes of this run.
+
+    Each is half a minute where numba's cache on disk does not hold it yet.
+    """
+    if worker in ("gw0", "gw1") and importlib.util.find_spec("numba"):
+        from sciops.pde import darcy
+
+        a = np.ones((2, 12, 12))
+        if worker == "gw1":
+            a[0, :6], a[1, 6:] = 1e3, 1e3
+        darcy.solve(a, tensor=True, backend="numba")
+
+
 def _compares_exactly(function: Any) -> bool:
     """Whether the test, or a helper of its module that it calls, names one of the exact comparisons."""
     seen, waiting = set(), [function.__code__]
@@ -54,9 +86,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = [item for item in items if not _compares_exactly(inspect.unwrap(item.function))]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in others]
-    # files with slow tests first, so that no worker ends alone with one of them
+    # files with slow tests first, then the folders of long ones, so that no worker ends alone with one of them
     slow = {item.path for item in items if "slow" in item.keywords}
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: (item.path not in slow, item.path.parent.name not in ("studies", "training")))
     if torch.cuda.is_available():
         return
     for item in items:

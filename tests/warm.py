@@ -8,21 +8,71 @@ is, for torchrun.
 from __future__ import annotations
 
 import atexit
+import contextlib
+import gc
+import importlib
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.forkserver
+import multiprocessing.resource_tracker
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
 import traceback
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
-_IMPORTED = ["torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor", "tyro", "h5py"]
-_IMPORTED += ["sciops.training", "sciops.models", "sciops.datasets", "studies.train"]
+# what the server imports first
+IMPORTED = ["torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor", "tyro", "h5py"]
+IMPORTED += [
+    "sciops.training",
+    "sciops.models",
+    "sciops.datasets",
+    "studies.train",
+    "data_gen.darcy",
+    "distributed",
+    "numba",
+]
 _server = multiprocessing.get_context("forkserver")
-_server.set_forkserver_preload(_IMPORTED)
+_server.set_forkserver_preload(IMPORTED)
+
+
+def start() -> None:
+    """Begins the server as a copy of this process, which imports for it too: at the start of a run of many files."""
+    for name in IMPORTED:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    multiprocessing.resource_tracker.ensure_running()  # in an interpreter of its own
+    with mock.patch("multiprocessing.util.spawnv_passfds", _copied):
+        multiprocessing.forkserver.ensure_running()
+
+
+def _copied(_: str, arguments: list[str], kept: list[int]) -> int:
+    """As `multiprocessing.util.spawnv_passfds`, without a fresh interpreter: ``-c code`` in a fork of this process."""
+    with warnings.catch_warnings(action="ignore"):  # of threads, which begin nothing here yet
+        pid = os.fork()
+    if pid:
+        return pid
+    try:
+        low = 3
+        for number in sorted({*kept, multiprocessing.resource_tracker.getfd()}):
+            os.closerange(low, number)
+            low = number + 1
+        os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+        sys.stdout, sys.stderr = (open(number, "w", buffering=1, closefd=False) for number in (1, 2))
+        warnings.resetwarnings()
+        for kind in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+            warnings.simplefilter("ignore", kind)
+        gc.freeze()
+        exec(arguments[-1], {})
+    finally:
+        os._exit(0)
 
 
 def python(
@@ -61,6 +111,17 @@ def python(
     return subprocess.CompletedProcess(arguments, next((code for code in codes if code), 0), out, err)
 
 
+@contextlib.contextmanager
+def dask_workers() -> Iterator[None]:
+    """Workers of clusters that are begun in the context, and those that replace them, are forked from the server."""
+    import dask
+    import distributed.utils
+
+    distributed.utils._forkserver_preload_set = True  # dask would name other modules for the server to import
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        yield
+
+
 def launch(module: str, arguments: list[str], *, processes: int = 1) -> str:
     """As `studies.distributed_training.launch`, with ranks of the server; returns what the module printed."""
     done = python(["-m", module, *arguments], timeout=200, processes=processes, env={"CUDA_VISIBLE_DEVICES": ""})
@@ -95,6 +156,7 @@ def _main(arguments: list[str], environment: dict[str, str], folder: str, said: 
     for number, kind in ((1, ".out"), (2, ".err")):
         os.dup2(os.open(said.with_suffix(kind), os.O_WRONLY | os.O_CREAT), number)
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     kind, what, *sys.argv[1:] = arguments
     status = 0
     try:

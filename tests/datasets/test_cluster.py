@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+import warm
 
 pytest.importorskip("distributed")
 pytest.importorskip("cryptography")
@@ -69,8 +70,15 @@ def reference(tmp_path_factory) -> str:
     return content_hash(generate(plan_in(folder), functools.partial(make, folder, 0), progress=False))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forked():
+    """Workers of clusters that are begun here, and those that replace the killed, have everything imported."""
+    with warm.dask_workers():
+        yield
+
+
 @pytest.fixture(scope="module")
-def cluster():
+def cluster(forked):
     # the death of one worker is enough for the scheduler to give a part up: what follows is ours
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
@@ -264,7 +272,7 @@ def test_a_scheduler_that_goes_away_is_one_line(tmp_path: Path, log: Path, refer
             [sys.executable, "-c", command, *options],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
         killer = threading.Thread(target=_kill_after, args=(process, plan, 3))
         killer.start()
@@ -439,7 +447,10 @@ asyncio.run(main())
 
 def test_no_other_process_reaches_a_port_of_the_cluster(cluster) -> None:
     """Plainly, by TLS without a certificate, or with one of its own making; its own server does answer it."""
-    here = psutil.Process()
+    here, deadline = psutil.Process(), time.monotonic() + 30
+    while any(nanny.status.name != "running" for nanny in cluster.workers.values()):  # one that is begun anew
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     tree = [here, *here.children(recursive=True)]
     ports = {one.laddr.port for process in tree for one in process.net_connections("tcp") if one.status == "LISTEN"}
     served = [cluster.scheduler_address] + [nanny.address for nanny in cluster.workers.values()]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from warm import python
 
 from sciops.datasets import convert, open_dataset
 from sciops.datasets.conventions import build_dataset
@@ -137,7 +138,7 @@ convert(sys.argv[1], sys.argv[2], "li2020-v7.3", overwrite=True)
 def test_a_killed_conversion_leaves_the_old_file_and_the_next_one_cleans_up(source, tmp_path):
     there = convert(_darcy(seed=1), tmp_path / "there", "neuralop")
     before = there.read_bytes()
-    done = subprocess.run([sys.executable, "-c", _KILLED, str(source), str(there)], check=False)
+    done = python(["-c", _KILLED, str(source), str(there)], timeout=100)
     assert done.returncode == -9 and there.read_bytes() == before
     left = [p.name for p in tmp_path.iterdir() if p.name.startswith(".there.")]
     assert len(left) == 1 and left[0].endswith(".tmp")

@@ -11,12 +11,11 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from dataclasses import replace
 
 import pytest
+from warm import python
 
 pytest.importorskip("pooch")
 
@@ -302,7 +301,7 @@ fetch("set", folder=sys.argv[3], registry={"set": PublicSet("set", "", "native",
 def test_a_kill_while_the_hash_is_computed_costs_nothing(tmp_path, server):
     registry = registry_of(server, "/data")
     file = registry["set"].files["data.bin"]
-    killed = subprocess.run([sys.executable, "-c", _KILLED, file.urls[0], file.hash, str(tmp_path)])
+    killed = python(["-c", _KILLED, file.urls[0], file.hash, str(tmp_path)], timeout=100)
     assert killed.returncode == -signal.SIGKILL and not (tmp_path / "data.bin").exists()
     fetch("set", folder=tmp_path, registry=registry, progress=False)
     assert server.asked == [("/data", 0)] and [p.name for p in tmp_path.iterdir()] == ["data.bin"]

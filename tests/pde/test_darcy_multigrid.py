@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import itertools
 from pathlib import Path
 
@@ -138,28 +139,30 @@ def torch_cycle(a: np.ndarray, dtype: torch.dtype, kinds=scheme.DIRICHLET, rows_
     return inverse
 
 
-def compiled():
-    return (
-        pytest.importorskip("sciops.pde.darcy.compiled.cycle"),
-        pytest.importorskip("sciops.pde.darcy.compiled.levels"),
-        pytest.importorskip("sciops.pde.darcy.compiled.setup").setup,
-        pytest.importorskip("sciops.pde.darcy.compiled.smoothing").POINTS,
-        pytest.importorskip("sciops.pde.darcy.compiled.batch").layout,
-    )
+def numba_level(faces, rows_alone: int):
+    """(workspace, shapes, starts of the levels) after the set-up."""
+    compiled_cycle = pytest.importorskip("compiled_cycle")
+    layout = importlib.import_module("sciops.pde.darcy.compiled.batch").layout
+    shapes, start, size = layout(faces[0].shape[1], faces[1].shape[2], rows_alone)
+    work = np.zeros(size, dtype=np.float32)
+    compiled_cycle.setup_points(*(face[0].numpy() for face in faces), work, shapes, start)
+    return work, shapes, start
+
+
+def arrays_of(work, shapes, start, level: int) -> list[np.ndarray]:
+    """d, e, s, se, sw, f, u, r of a level, halo included, as views of the workspace."""
+    rows, columns = shapes[level] + 3
+    return [work[at : at + rows * columns].reshape(rows, columns) for at in start[level, :8]]
 
 
 def numba_cycle(a: np.ndarray, kinds=scheme.DIRICHLET, rows_alone: int = 0, call="cycle"):
-    kernels, stencils, setup, points, layout = compiled()
-    faces = [face[0].numpy() for face in faces_of(a, kinds)]
-    shapes, start, size = layout(faces[0].shape[0], faces[1].shape[1], rows_alone)
-    work = np.zeros(size, dtype=np.float32)
-    setup(points, *faces, work, shapes, start)
-    level = [stencils.as_matrix(array, shapes[0]) for array in stencils.arrays_of(work, start, shapes, 0)]
+    work, shapes, start = numba_level(faces_of(a, kinds), rows_alone)
+    finest = arrays_of(work, shapes, start, 0)
 
     def inverse(x: np.ndarray) -> np.ndarray:
-        level[5][1:-2, 1:-2] = x
-        getattr(kernels, call)(points, work, shapes, start, kinds == CLOSED)
-        return level[6][1:-2, 1:-2].astype(np.float64)
+        finest[5][1:-2, 1:-2] = x
+        getattr(importlib.import_module("compiled_cycle"), f"{call}_points")(work, shapes, start, kinds == CLOSED)
+        return finest[6][1:-2, 1:-2].astype(np.float64)
 
     return inverse
 
@@ -213,7 +216,6 @@ def test_cycle_is_a_contraction(field):
 @pytest.mark.parametrize("rows_alone", [0, 2])
 @pytest.mark.parametrize("kinds", [scheme.DIRICHLET, CLOSED])
 def test_both_forms_hold_the_same_hierarchy_and_cycle(shape, rows_alone, kinds):
-    _, stencils, setup, points, layout = compiled()
     rng = np.random.default_rng(2)
     plain = rows_alone == 0 and kinds == scheme.DIRICHLET
     a = np.exp((1.0 if plain else 0.3) * rng.standard_normal((1, 2, *shape)))
@@ -223,15 +225,13 @@ def test_both_forms_hold_the_same_hierarchy_and_cycle(shape, rows_alone, kinds):
     size = faces[0].shape[1], faces[1].shape[2]
     x = rng.standard_normal(size)
     x -= x.mean()
-    shapes, start, size = layout(*size, rows_alone)
-    work = np.zeros(size, dtype=np.float32)
-    setup(points, *(face[0].numpy() for face in faces), work, shapes, start)
+    work, shapes, start = numba_level(faces, rows_alone)
     assert [tuple(s) for s in shapes] == [level.shape for level in hierarchy.levels]
-    finest = stencils.arrays_of(work, start, shapes, 0)[0]
+    finest = arrays_of(work, shapes, start, 0)[0]
     for k, level in enumerate(hierarchy.levels):
-        arrays = dict(zip(("d", "e", "s", "se", "sw"), stencils.arrays_of(work, start, shapes, k)))
+        arrays = dict(zip(("d", "e", "s", "se", "sw"), arrays_of(work, shapes, start, k)))
         for name, flat in level.stencil.items():
-            mine = stencils.as_matrix(arrays[name], shapes[k])[1:-2, 1:-2]
+            mine = arrays[name][1:-2, 1:-2]
             theirs = level.square(flat)[0, 1:-2, 1:-2].numpy()
             assert np.abs(mine - theirs).max() <= (2e-6 if plain else 1e-4) * np.abs(finest).max()
     mine, theirs = numba_cycle(a, kinds, rows_alone)(x), torch_cycle(a, torch.float32, kinds, rows_alone)(x)

@@ -1,5 +1,6 @@
 """The study, whole, on a dataset of a few fields: its tables agree with what can be said without a network."""
 
+import functools
 import json
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from data_gen import darcy
+from sciops import datasets
 from studies import resolution_shift
 from studies.resolution_shift.arms import ARMS
 from studies.resolution_shift.case import load_case
@@ -76,6 +78,7 @@ def test_everything_that_was_promised_is_on_disk(tiny, results):
 
 def test_a_second_run_trains_nothing_and_finds_the_same(tiny, results, monkeypatch):
     monkeypatch.setattr(resolution_shift, "train_one", None)
+    monkeypatch.setattr(resolution_shift, "draw", lambda *_: None)
     again = resolution_shift.run(tiny)
     assert [r["relative_l2"] for r in again["errors"]] == [r["relative_l2"] for r in results["errors"]]
 
@@ -83,6 +86,7 @@ def test_a_second_run_trains_nothing_and_finds_the_same(tiny, results, monkeypat
 def test_a_stale_model_is_not_reused(tiny, results, monkeypatch):
     """fno+multi also trains on the largest test grid, fno does not; options, seconds and data change every model."""
     trained = []
+    monkeypatch.setattr(datasets, "load_splits", functools.cache(datasets.load_splits))
     monkeypatch.setattr(resolution_shift, "_train_all", lambda _, jobs: trained.append({j.arm: j.folder for j in jobs}))
     monkeypatch.setattr(resolution_shift, "evaluate", lambda *_: ({"errors": [], "verdicts": []}, {}))
     for name in ("write_report", "draw"):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import warm
 
 pytest.importorskip("distributed")
 pytest.importorskip("cryptography")
@@ -19,7 +20,8 @@ SMALL = study.Config(samples=120, resolution=33, modes=16, chunk=3)
 
 @pytest.mark.slow
 def test_a_small_run_kills_a_worker_and_finds_equal_files(tmp_path, capsys):
-    results = study.run(replace(SMALL, output=tmp_path / "run"))
+    with warm.dask_workers():
+        results = study.run(replace(SMALL, output=tmp_path / "run"))
     assert json.loads((tmp_path / "run/results.json").read_text())["hashes"] == results["hashes"]
     assert len(results["hashes"]) == 3 and len(set(results["hashes"].values())) == 1
     assert 60 <= results["killed"]["samples_finished"] < 120

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from test_resume import QUIET, assert_same, network, without_clock
+from warm import python
 
 from sciops.datasets import (
     Normalizer,
@@ -39,7 +40,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threade
 WAYS = {
     "thread": {},
     "fork": {"loader_workers": 2, "start_method": "fork"},
-    "spawn": {"loader_workers": 1, "start_method": "spawn"},
+    "forkserver": {"loader_workers": 1, "start_method": "forkserver"},
 }
 
 
@@ -219,7 +220,7 @@ def test_a_reading_process_ends_with_one_that_is_killed():
     assert not Path(f"/proc/{reader}").exists()
 
 
-@pytest.mark.parametrize("start_method", ["fork", "forkserver"])
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
 def test_fields_in_memory_stay_where_they_are_beside_those_that_are_read(start_method):
     x = torch.rand(9, 1, 4, 4, generator=torch.Generator().manual_seed(1))
     kept = Kept(x, x + 1, Grid((4, 4)))
@@ -275,12 +276,7 @@ _INTERRUPTED = """
 
 @needs_proc
 def test_an_interrupt_ends_it_at_once():
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(_INTERRUPTED), str(Path(__file__).parent)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = python(["-c", _INTERRUPTED, str(Path(__file__).parent)], timeout=120)
     assert done.stdout.split() == ["thread", "True", "True", "fork", "True", "True"], done.stderr[-2000:]
     assert "Traceback" not in done.stderr
 

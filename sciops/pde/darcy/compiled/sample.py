@@ -13,12 +13,12 @@ import numba
 import numpy as np
 
 from sciops.pde.darcy.compiled.cycle import cycle, nested_start
-from sciops.pde.darcy.compiled.levels import arrays_of, as_matrix, fast
+from sciops.pde.darcy.compiled.levels import INNER, arrays_of, as_matrix, fast
 from sciops.pde.darcy.compiled.setup import setup
 from sciops.pde.darcy.compiled.smoothing import LINES, POINTS
 from sciops.pde.darcy.multigrid import HALF_EPSILON, ROUNDS, SAFETY, STALLED
 
-_exact = numba.njit(nogil=True, error_model="numpy")
+_exact = numba.njit(**INNER)
 
 
 @_exact
