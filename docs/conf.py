@@ -1,4 +1,4 @@
-"""Sphinx configuration: text in MyST, pages with code cells executed at every build, docstrings shown as written, with links."""
+"""Sphinx configuration: MyST text, pages with code cells executed at every build, docstrings as written with links."""
 
 import collections
 import os
