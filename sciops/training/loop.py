@@ -21,6 +21,7 @@ from sciops.files.locks import occupied
 from sciops.files.writable import writable_folder
 from sciops.training.config import TrainConfig
 from sciops.training.data import Loss, Samples, Source, Stream
+from sciops.training.gradients import AFTER_STEP
 from sciops.training.gradients.diagnosis import Diagnosis
 from sciops.training.optimization import Optimization
 from sciops.training.parallel import Processes
@@ -124,6 +125,8 @@ def fit(
         trained = processes.place(model)
         names = {p: name for name, p in trained.named_parameters() if p.requires_grad}
         optimization = Optimization(names, optimizer, config, processes)
+        if config.gradients in AFTER_STEP:
+            held.callback(AFTER_STEP[config.gradients](trained, optimization.optimizer).remove)
 
         # 2. the run, new or resumed from its folder
         run = Run(model, Path(config.folder) if config.folder else None, parameters=sum(p.numel() for p in names))

@@ -18,7 +18,7 @@ from sciops.grids import Grid
 from sciops.models import OrthogonalNet
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, log_normal
-from sciops.training.gradients import backprop, compared, forward_only, project_
+from sciops.training.gradients import backprop, compared, forward_only, keep_orthogonal, project_
 from studies.kit.stepping import train_by_step
 
 ARMS = ("foton", "backprop, orthogonal", "backprop, free", "pepita", "head alone")
@@ -167,6 +167,8 @@ def train_once(spec: Spec) -> dict[str, Any]:
     if spec.arm != "head alone":
         groups.append({"params": [*model.stack[:-1].parameters()], "lr": spec.hidden * spec.rate})
     optimizer = make(groups, lr=spec.rate)
+    if rule is not backprop:
+        keep_orthogonal(model, optimizer)
     random = np.random.default_rng(spec.seed)
     x, y = task.parts[0]
     looks = {round(t) for t in np.linspace(0, spec.steps - 1, spec.angles)} if spec.angles else set()

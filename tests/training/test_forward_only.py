@@ -17,7 +17,7 @@ from sciops.datasets import Splits, TensorFields
 from sciops.mixers import SpectralMixer
 from sciops.models import OrthogonalConvolution, OrthogonalNet, UnitarySpectral, orthogonality_defect
 from sciops.training import TrainConfig, fit
-from sciops.training.gradients import feedback_matrix, forward_only, project_
+from sciops.training.gradients import feedback_matrix, forward_only, keep_orthogonal, project_
 from sciops.training.gradients.forward_only import random_feedback
 from sciops.training.gradients.stacks import projecting
 
@@ -312,6 +312,7 @@ def steps(model, optimizer, data, count, **options):
 def test_any_optimiser_keeps_its_state_and_the_layers_stay_orthogonal(make):
     model, data = mlp(12, 12, 10, 4, between=(nn.Tanh,)), batch_of(vectors(20, 12), vectors(20, 4))
     optimizer = make(model.parameters(), lr=0.02, **({"momentum": 0.9} if make is torch.optim.SGD else {}))
+    keep_orthogonal(model, optimizer)
     before = list(model.parameters())
     first = steps(model, optimizer, data, 1)
     last = steps(model, optimizer, data, 40)
@@ -326,6 +327,7 @@ def test_any_optimiser_keeps_its_state_and_the_layers_stay_orthogonal(make):
 def test_projection_follows_its_options_and_leaves_other_rules_alone():
     model, data = mlp(12, 12, 4), batch_of(vectors(20, 12), vectors(20, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    keep_orthogonal(model, optimizer)
     steps(model, optimizer, data, 1, project_every=2)
     assert orthogonality_defect(model[0]) > 1e-6
     steps(model, optimizer, data, 1, project_every=2, projection="polar")
@@ -340,13 +342,39 @@ def test_projection_follows_its_options_and_leaves_other_rules_alone():
     assert orthogonality_defect(model[0]) > 1e-6  # a step of another model's optimiser
 
 
-def test_nothing_is_left_behind_when_the_model_goes():
+def test_in_a_loop_of_ones_own_the_next_call_projects():
+    """The same gradients and weights as with `keep_orthogonal`, several calls before a step included."""
+    data, runs = batch_of(vectors(20, 12), vectors(20, 4)), []
+    for known in (True, False):
+        torch.manual_seed(0)
+        model = mlp(12, 12, 10, 4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        if known:
+            keep_orthogonal(model, optimizer)
+        for _ in range(3):
+            optimizer.zero_grad()
+            forward_only(model, squares, data)
+            forward_only(model, squares, data)
+            optimizer.step()
+        assert (orthogonality_defect(model[0]) < 1e-9) == known
+        forward_only(model, squares, data)
+        assert orthogonality_defect(model[0]) < 1e-9
+        runs.append([p.detach().clone() for p in model.parameters()])
+    assert all(torch.equal(p, q) for p, q in zip(*runs))
+
+
+def test_nothing_is_left_behind_when_model_and_optimizer_go():
     model = mlp(6, 6, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    keep_orthogonal(model, optimizer)
     forward_only(model, squares, batch_of(vectors(3, 6), vectors(3, 2)))
     keeper, gone = weakref.ref(projecting._KEEPERS[model]), weakref.ref(model)
-    del model
+    handle = keep_orthogonal(model, optimizer)
+    handle.remove()
+    assert len(optimizer._optimizer_step_post_hooks) == 1  # the first
+    del model, optimizer
     gc.collect()
-    assert gone() is None and keeper() is None  # torch holds the hook, which holds the keeper
+    assert gone() is None and keeper() is None
 
 
 def test_layers_that_keep_themselves_orthogonal_are_measured():

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sciops.training.gradients.backprop import backprop
 from sciops.training.gradients.diagnosis import compared, groups_of
-from sciops.training.gradients.forward_only import feedback_matrix, forward_only, project_
+from sciops.training.gradients.forward_only import feedback_matrix, forward_only, keep_orthogonal, project_
 from sciops.training.gradients.highway import highway, highway_stack
 from sciops.training.gradients.options import check_options, options_at
 from sciops.training.gradients.scans.recurrent import highway_rnn
@@ -32,8 +32,11 @@ GRADIENTS: dict[str, Callable[..., Tensor]] = {
     "forward_only": forward_only,
     "state_feedback": state_feedback,
 }
+AFTER_STEP = {"forward_only": keep_orthogonal}
+"""Rules that act on the parameters after every step: name → function of model and optimizer that registers this."""
 
 __all__ = [
+    "AFTER_STEP",
     "GRADIENTS",
     "Layer",
     "PlacedStack",
@@ -46,6 +49,7 @@ __all__ = [
     "highway",
     "highway_rnn",
     "highway_stack",
+    "keep_orthogonal",
     "norm_after_sum",
     "options_at",
     "project_",

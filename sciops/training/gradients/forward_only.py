@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from sciops.arrays.compiling import kept
 from sciops.models.apply import apply_model, unwrapped
 from sciops.training.gradients.stacks.linear_stack import LinearStack, Pass, read_stack, run_stack
-from sciops.training.gradients.stacks.projecting import grid_of, keeper_of, project_
+from sciops.training.gradients.stacks.projecting import grid_of, keep_orthogonal, keeper_of, project_
 from sciops.training.values import POSITIVE, WHOLE, one_of
 
-__all__ = ["feedback_matrix", "forward_only", "project_"]
+__all__ = ["feedback_matrix", "forward_only", "keep_orthogonal", "project_"]
 
 LARGEST_RANDOM = 10**8  # numbers of a random projection
 _CHECKS = {
@@ -78,8 +78,8 @@ def forward_only(
     scale, seed : F of PEPITA is Gaussian with this standard deviation
 
     Each layer's weights are differentiated alone. F e is computed from layer to layer, transposed, or, where all are
-    `nn.Linear`, as a matrix. The projection runs in a global hook of torch after optimiser steps: only after
-    steps that follow a call of this rule, and only as long as the model exists.
+    `nn.Linear`, as a matrix. Hidden layers are projected after an optimiser step where `keep_orthogonal` knows the
+    optimiser, as in `fit`, and else at the next call; steps with the gradient of another rule are not followed by one.
 
     Raises TypeError, with the reason, for models that are not such a stack; ValueError for widening layers, for a
     parametrised layer whose rows are not orthonormal, and for half precision.
@@ -93,6 +93,7 @@ def forward_only(
     _check_precision(stack)
     foton = method == "foton"
     keeper = keeper_of(stack)
+    keeper.catch_up()
 
     def clean() -> tuple[Pass, Tensor, Tensor]:
         return _clean_pass(inner, stack, loss_fn, batch, temperature, differentiable=foton)
@@ -101,14 +102,13 @@ def forward_only(
     if foton:
         _check_widths(stack, run, allow_widening)
         keeper.watch(stack, [grid_of(stack.steps[i][1], run.inputs[i].shape) for i in stack.hidden])
-        keeper.method, keeper.iterations, keeper.every = projection, iterations, project_every
         if not keeper.ready and projection != "none":
             _check_parametrized(stack, run)
             if not keeper.is_close():
                 keeper.project()
                 run, loss, g = clean()
             keeper.ready = True
-        keeper.pending = True
+        keeper.wait(projection, iterations, project_every)
     weight = getattr(batch, "weight", 1 / len(g))
     # a process without a sample of its own in a step stands in with weight 0, and so with error 0
     e = g / weight if weight else torch.zeros_like(g)

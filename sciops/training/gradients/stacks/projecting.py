@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.hooks import RemovableHandle
 
-from sciops.models.apply import placed_for
+from sciops.models.apply import placed_for, unwrapped
 from sciops.models.orthogonal.projection import can_be_projected, orthogonality_defect, orthogonalize_
 from sciops.training.gradients.stacks.linear_stack import LinearStack, read_stack, run_stack
 
@@ -23,25 +23,20 @@ class Keeper:
     feedback : what the rule keeps of an earlier step's projection; calls : how often it ran
     """
 
-    def __init__(self, stack: LinearStack) -> None:
+    def __init__(self) -> None:
         self.layers: list[nn.Module] = []
-        self._own: set[int] = set()
         self.shapes: list[tuple[int, ...] | None] = []
         self.method: Any = "none"
         self.iterations, self.every = 6, 1
         self.ready, self.pending, self.feedback = False, False, None
         self.steps = self.calls = 0
-        # the hook holds this object, never the stack, so that it goes when the stack goes
-        self._handle = register_optimizer_step_post_hook(self._after_step)
-        weakref.finalize(stack.sequential, self._handle.remove)
+        self._versions: list[int] = []
 
     def watch(self, stack: LinearStack, shapes: Sequence[tuple[int, ...] | None]) -> None:
         """The layers to project, and the grids that they act on."""
         chosen = [(stack.steps[i][1], shape) for i, shape in zip(stack.hidden, shapes)]
         chosen = [(layer, shape) for layer, shape in chosen if can_be_projected(layer)]
-        layers, self.shapes = [layer for layer, _ in chosen], [shape for _, shape in chosen]
-        if layers != self.layers:
-            self.layers, self._own = layers, {id(p) for layer in layers for p in layer.parameters()}
+        self.layers, self.shapes = [layer for layer, _ in chosen], [shape for _, shape in chosen]
 
     def is_close(self) -> bool:
         """Orthogonal to half of the digits, so that a resumed run is not projected once more."""
@@ -53,15 +48,26 @@ class Keeper:
     def project(self, method: Literal["polar", "bjorck"] = "polar", iterations: int = 6) -> None:
         orthogonalize_(self.layers, shapes=self.shapes, method=method, iterations=iterations)
 
-    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not self.pending or self.method == "none":
-            return
-        if not any(id(p) in self._own for group in optimizer.param_groups for p in group["params"]):
-            return
-        self.pending = False
-        self.steps += 1
-        if self.steps % self.every == 0:
-            self.project(self.method, self.iterations)
+    def wait(self, method: Any, iterations: int, every: int) -> None:
+        """Expects a step of an optimiser, after which the layers are projected as the rule says."""
+        self.method, self.iterations, self.every = method, iterations, every
+        self.pending, self._versions = method != "none", self._current()
+
+    def after_step(self, *_: Any) -> None:
+        """Projects, unless the step was not the rule's."""
+        if self.pending:
+            self.pending = False
+            self.steps += 1
+            if self.steps % self.every == 0:
+                self.project(self.method, self.iterations)
+
+    def catch_up(self) -> None:
+        """Projects where a step that `after_step` did not see has changed the layers since the last call."""
+        if self._versions != self._current():
+            self.after_step()
+
+    def _current(self) -> list[int]:
+        return [p._version for layer in self.layers for p in layer.parameters()]
 
 
 _KEEPERS: weakref.WeakKeyDictionary[nn.Sequential, Keeper] = weakref.WeakKeyDictionary()
@@ -70,8 +76,28 @@ _KEEPERS: weakref.WeakKeyDictionary[nn.Sequential, Keeper] = weakref.WeakKeyDict
 def keeper_of(stack: LinearStack) -> Keeper:
     found = _KEEPERS.get(stack.sequential)
     if found is None:
-        found = _KEEPERS[stack.sequential] = Keeper(stack)
+        found = _KEEPERS[stack.sequential] = Keeper()
     return found
+
+
+def keep_orthogonal(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandle:
+    """Projects the hidden layers of the model's stack after every step of the optimizer, as `forward_only` asked.
+
+    Steps whose gradient is that of another rule are left alone. `fit` calls it; in a loop of your own call it once,
+    before the first step. Without it `forward_only` projects when it is called again, so that the training is the same
+    and the weights after a step are not orthogonal before the next call.
+
+    Returns
+    -------
+    RemovableHandle
+        Its ``remove()`` ends the projections.
+
+    Raises
+    ------
+    TypeError
+        For a model that is not such a stack, with the reason.
+    """
+    return optimizer.register_step_post_hook(keeper_of(read_stack(unwrapped(model))).after_step)
 
 
 def grid_of(layer: nn.Module, shape: Sequence[int]) -> tuple[int, ...] | None:
