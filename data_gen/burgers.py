@@ -21,7 +21,7 @@ from data_gen.kit.initial_fields import InitialFields
 from data_gen.kit.ranges import Ranges
 from data_gen.kit.scalar import generate_scalar, scalar_samples
 from sciops.commands.command_line import command
-from sciops.pde.evolution import burgers as equation
+from sciops.pde import burgers as equation
 
 __all__ = ["PRESETS", "BurgersConfig", "run"]
 

@@ -20,7 +20,7 @@ from data_gen.kit.initial_fields import InitialFields
 from data_gen.kit.ranges import Ranges
 from data_gen.kit.scalar import generate_scalar, scalar_samples
 from sciops.commands.command_line import command
-from sciops.pde.evolution import fisher_kpp as equation
+from sciops.pde import fisher_kpp as equation
 
 __all__ = ["PRESETS", "FisherConfig", "run"]
 

@@ -24,7 +24,7 @@ from data_gen.kit.generation import generate_samples
 from data_gen.kit.ranges import Ranges, numbers_of
 from sciops.commands.command_line import command
 from sciops.grids import Grid
-from sciops.pde.evolution import gray_scott as equation
+from sciops.pde import gray_scott as equation
 from sciops.resampling import resample
 
 __all__ = ["PRESETS", "GrayScottConfig", "initial_species", "run"]

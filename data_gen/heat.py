@@ -20,7 +20,7 @@ from data_gen.kit.ranges import Ranges
 from data_gen.kit.scalar import generate_scalar, scalar_samples
 from sciops.commands.command_line import command
 from sciops.grids import Grid
-from sciops.pde.evolution import heat as equation
+from sciops.pde import heat as equation
 
 __all__ = ["PRESETS", "HeatConfig", "run"]
 

@@ -26,7 +26,7 @@ from data_gen.kit.sources import VARIABLES, SourceConfig, boundary_of, check_sou
 from sciops.bases import KIND_OF, frequencies
 from sciops.commands.command_line import command
 from sciops.grids import Grid
-from sciops.pde.elliptic import helmholtz
+from sciops.pde import helmholtz
 
 __all__ = ["PRESETS", "HelmholtzConfig", "run"]
 

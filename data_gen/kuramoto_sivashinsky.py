@@ -20,7 +20,7 @@ from data_gen.kit.initial_fields import InitialFields
 from data_gen.kit.ranges import Ranges
 from data_gen.kit.scalar import generate_scalar, scalar_samples
 from sciops.commands.command_line import command
-from sciops.pde.evolution import kuramoto_sivashinsky as equation
+from sciops.pde import kuramoto_sivashinsky as equation
 
 __all__ = ["PRESETS", "KuramotoSivashinskyConfig", "run"]
 

@@ -37,7 +37,7 @@ from data_gen.kit.ranges import Ranges, drawn, numbers_of
 from data_gen.kit.solving import aligned, one_by_one
 from sciops.commands.command_line import command
 from sciops.grids import Grid, restrict
-from sciops.pde.evolution import navier_stokes as equation
+from sciops.pde import navier_stokes as equation
 from sciops.random_fields import gaussian_random_field
 
 __all__ = ["PRESETS", "STATUS", "NavierStokesConfig", "run"]

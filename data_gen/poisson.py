@@ -18,7 +18,7 @@ from data_gen.kit.ranges import Ranges
 from data_gen.kit.sources import VARIABLES, SourceConfig, boundary_of, check_sources, solve_each, source_grids, sources
 from sciops.commands.command_line import command
 from sciops.grids import Grid
-from sciops.pde.elliptic import poisson
+from sciops.pde import poisson
 
 __all__ = ["PRESETS", "PoissonConfig", "run"]
 

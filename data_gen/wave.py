@@ -26,7 +26,7 @@ from data_gen.kit.solving import aligned, one_by_one
 from data_gen.kit.sources import SourceConfig, boundary_of, check_sources, source_grids, sources
 from sciops.commands.command_line import command
 from sciops.grids import Grid
-from sciops.pde.evolution import wave
+from sciops.pde import wave
 
 __all__ = ["PRESETS", "WaveConfig", "run"]
 

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from sciops.grids import Grid
-from sciops.pde.evolution import navier_stokes as ns
-from sciops.pde.evolution import wave
+from sciops.pde import navier_stokes as ns
+from sciops.pde import wave
 from sciops.plotting import draw_field, draw_spectra, figure, series
 from sciops.random_fields import gaussian_random_field
 from sciops.spectral import power_spectrum

@@ -15,10 +15,8 @@ from sciops.datasets.formats.the_well.folder import _Moments
 from sciops.evaluation import correlation, half_widths, paired_verdict, spread
 from sciops.evaluation.rollout import frame_errors
 from sciops.metrics import METRICS
-from sciops.pde import darcy
+from sciops.pde import darcy, helmholtz, navier_stokes, poisson, wave
 from sciops.pde.darcy import adjoint
-from sciops.pde.elliptic import helmholtz, poisson
-from sciops.pde.evolution import navier_stokes, wave
 from sciops.pde.evolution.step_error import doubling_error
 from sciops.resampling import resample
 from sciops.robustness import ball_scores, band_scores, field_norm, fraction_scores

@@ -189,8 +189,8 @@ def on_every_grid(
 def program(name: str, *, engine: str = "torch", device: str = "cpu") -> str:
     """``Recipe.solver``: the module, its version, the engine's version, and the device where it is not the CPU.
 
-    >>> program("sciops.pde.evolution.burgers")            # doctest: +SKIP
-    'sciops.pde.evolution.burgers 0.1.0, torch 2.13.0'
+    >>> program("sciops.pde.burgers")            # doctest: +SKIP
+    'sciops.pde.burgers 0.1.0, torch 2.13.0'
     """
     version = torch.__version__ if engine == "torch" else importlib.metadata.version(engine)
     return f"{name} {__version__}, {engine} {version}" + ("" if device == "cpu" else f" on {device}")

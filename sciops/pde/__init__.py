@@ -1,7 +1,7 @@
 """Partial differential equations, one module each with a `solve`.
 
 Steady equations return the solution with its true residual; evolution equations return a `Trajectory`, on request with
-an estimate of the time-stepping error. Every module is available under its short name, ``sciops.pde.evolution.burgers``,
+an estimate of the time-stepping error. Every module is available under its short name, ``sciops.pde.burgers``,
 whatever folder it lies in.
 """
 
@@ -38,5 +38,5 @@ __all__ = [
     "wave",
 ]
 
-# so that ``import sciops.pde.evolution.burgers`` finds the module by its short name too
+# so that ``import sciops.pde.burgers`` finds the module by its short name too
 sys.modules.update({f"{__name__}.{name}": globals()[name] for name in __all__})

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from sciops.grids import Grid, restrict
-from sciops.pde.evolution import burgers
+from sciops.pde import burgers
 from sciops.random_fields import gaussian_random_field
 from studies.kit.cells import kept_arrays
 from studies.kit.mixer_fields import FieldTask, error_on_task, field_task

@@ -16,7 +16,7 @@ from sciops.mixers import StateSpaceMixer
 from sciops.mixers.sequence.state_space import state_space_groups
 from sciops.models import Operator
 from sciops.models.operators.fno import fno
-from sciops.pde.evolution import burgers
+from sciops.pde import burgers
 from sciops.random_fields import gaussian_random_field
 from studies.kit.cells import kept, kept_arrays
 from studies.kit.mixer_fields import train_steps

@@ -13,7 +13,7 @@ from torch import Tensor
 from sciops.datasets.text import CORPORA, characters, read_corpus
 from sciops.grids import Grid
 from sciops.models import Recurrent
-from sciops.pde.evolution import kuramoto_sivashinsky
+from sciops.pde import kuramoto_sivashinsky
 
 SENSORS, POINTS, LENGTH = 4, 64, 22.0
 _SETTLE = 100.0  # time until a run from noise has forgotten it

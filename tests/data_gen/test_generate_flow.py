@@ -16,9 +16,8 @@ from data_gen import poisson as poisson_data
 from data_gen import wave as wave_data
 from sciops.datasets.native import content_hash, read_native
 from sciops.grids import Grid
-from sciops.pde.elliptic import helmholtz, poisson
-from sciops.pde.evolution import navier_stokes
-from sciops.pde.evolution import wave as wave_equation
+from sciops.pde import helmholtz, navier_stokes, poisson
+from sciops.pde import wave as wave_equation
 from sciops.random_fields import gaussian_random_field
 
 SMALL = {"samples": 5, "chunk": 2, "threads": 1, "progress": False, "seed": 7}

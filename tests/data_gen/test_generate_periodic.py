@@ -15,8 +15,8 @@ from data_gen.kit.evolution import records
 from data_gen.kit.initial_fields import initial_fields
 from sciops import Grid, restrict
 from sciops.datasets.native import content_hash
-from sciops.pde.evolution import burgers as burgers_equation
-from sciops.pde.evolution import gray_scott as gray_scott_equation
+from sciops.pde import burgers as burgers_equation
+from sciops.pde import gray_scott as gray_scott_equation
 
 NAMES = ("advection", "heat", "burgers", "kdv", "kuramoto_sivashinsky", "fisher_kpp", "gray_scott")
 MODULES = {name: importlib.import_module(f"data_gen.{name}") for name in NAMES}

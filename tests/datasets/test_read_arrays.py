@@ -14,7 +14,7 @@ from sciops.datasets.conventions import parameters_of, state_of
 from sciops.datasets.formats.neuralop import time_step
 from sciops.datasets.formats.samples.arrays import SAMPLES, _cole_hopf, _taylor_green
 from sciops.grids import Grid
-from sciops.pde.evolution import burgers
+from sciops.pde import burgers
 
 KEYS = [np.s_[:], np.s_[2], np.s_[[5, 1], ::2], np.s_[:, [3, 0, 0, 1]], np.s_[1, 0], np.s_[::-1, 1:3], np.s_[:, 2:2]]
 
@@ -207,7 +207,7 @@ def test_neuralop_navier_stokes_is_no_darcy(tmp_path):
         assert grid_of(dataset) == Grid((16, 16), (0, 1), "periodic") and "both signs" in _notes(dataset)
         assert dataset.attrs["positions"].startswith("assumed") and "coefficient" not in dataset.attrs
         # the file's claim by our own solver: from rest, with that forcing, to t = 5
-        from sciops.pde.evolution import navier_stokes
+        from sciops.pde import navier_stokes
 
         f = dataset["f"].values.astype(float)
         solved = navier_stokes.solve(np.zeros_like(f), grid_of(dataset), times=[5.0], viscosity=1e-2, forcing=f)

@@ -9,7 +9,7 @@ from pdebench_files import numbers_in, replace_array
 
 from sciops.datasets import convert, grid_of, open_dataset, write_sample
 from sciops.datasets.conventions import parameters_of, state_of
-from sciops.pde.evolution import advection, burgers, fisher_kpp
+from sciops.pde import advection, burgers, fisher_kpp
 
 GROUPS = ("pdebench-groups", "pdebench-groups-shallow-water", "pdebench-groups-sorption")
 

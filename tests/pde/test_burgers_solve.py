@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sciops import Grid, resample, restrict
-from sciops.pde.evolution import burgers
+from sciops.pde import burgers
 
 GRID = Grid((128,), 1.0, "periodic")
 X = GRID.coordinates()[0]

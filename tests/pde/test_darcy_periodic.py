@@ -9,12 +9,11 @@ import pytest
 import torch
 
 from sciops.grids import Grid
-from sciops.pde import darcy
+from sciops.pde import darcy, poisson
 from sciops.pde.darcy import five_point as scheme
 from sciops.pde.darcy.batched import multigrid as mg
 from sciops.pde.darcy.batched.hierarchy import dense as matrix_of
 from sciops.pde.darcy.galerkin import interpolated
-from sciops.pde.elliptic import poisson
 
 D, N, R, P = "dirichlet", "neumann", "robin", "periodic"
 BOTH = pytest.mark.parametrize("backend", ["torch", "direct"])

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sciops.grids import Grid
-from sciops.pde.elliptic import helmholtz, poisson
+from sciops.pde import helmholtz, poisson
 from sciops.pde.elliptic.eigenbasis import boundaries_of, inside
 from sciops.pde.elliptic.minres import minres
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sciops import Grid
-from sciops.pde.evolution import kdv
+from sciops.pde import kdv
 
 GRID = Grid((256,), (-20, 20), "periodic")
 X = GRID.coordinates()[0]

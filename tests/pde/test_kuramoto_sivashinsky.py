@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sciops import Grid, restrict
-from sciops.pde.evolution import kuramoto_sivashinsky as ks
+from sciops.pde import kuramoto_sivashinsky as ks
 
 GRID = Grid((128,), 32.0, "periodic")
 X = GRID.coordinates()[0]

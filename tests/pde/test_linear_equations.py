@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sciops import Grid
-from sciops.pde.evolution import advection, heat
+from sciops.pde import advection, heat
 
 BOXES = [
     Grid((16,), extent=(-1, 2), centering="periodic"),

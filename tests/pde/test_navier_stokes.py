@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sciops.grids import Grid, restrict
-from sciops.pde.evolution import navier_stokes as ns
+from sciops.pde import navier_stokes as ns
 from sciops.random_fields import gaussian_random_field
 
 SHAPES = [((16, 16), ((0, 1), (0, 1))), ((15, 21), ((0, 2), (-1, 2))), ((18, 13), ((0, 6.2), (1, 2)))]

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from sciops.grids import Grid
-from sciops.pde import darcy
-from sciops.pde.elliptic import poisson
+from sciops.pde import darcy, poisson
 from sciops.pde.elliptic.eigenbasis import analyse, boundaries_of, differences, eigenvalues, inside, synthesise
 
 BOXES = [

@@ -6,7 +6,7 @@ import torch
 from scipy.integrate import solve_ivp
 
 from sciops import Grid
-from sciops.pde.evolution import fisher_kpp, gray_scott
+from sciops.pde import fisher_kpp, gray_scott
 
 LINE = Grid((64,), 1.0, "periodic")
 X = LINE.coordinates()[0]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sciops import Grid
-from sciops.pde.evolution import burgers, fisher_kpp, gray_scott, kdv, kuramoto_sivashinsky, navier_stokes
+from sciops.pde import burgers, fisher_kpp, gray_scott, kdv, kuramoto_sivashinsky, navier_stokes
 from sciops.pde.evolution.step_error import doubling_error
 
 

@@ -6,8 +6,8 @@ import torch
 from scipy.linalg import expm
 
 from sciops.grids import Grid
+from sciops.pde import wave
 from sciops.pde.elliptic.eigenbasis import boundaries_of, eigenvalues
-from sciops.pde.evolution import wave
 
 BOXES = [
     (Grid((15,), (-1, 2), "periodic"), None),

@@ -6,8 +6,8 @@ import torch
 from scipy.linalg import expm
 
 from sciops.grids import Grid, restrict
+from sciops.pde import wave
 from sciops.pde.elliptic.eigenbasis import boundaries_of, inside
-from sciops.pde.evolution import wave
 from sciops.pde.evolution.chebyshev import chebyshev_coefficients, oscillation_terms, polynomial_sum
 
 BOXES = [

@@ -8,7 +8,7 @@ import pytest
 
 from sciops.commands.command_line import command
 from sciops.grids import Grid
-from sciops.pde.evolution import navier_stokes as ns
+from sciops.pde import navier_stokes as ns
 from studies import flow_budgets as study
 
 SMALL = study.Config(points=24, samples=1, duration=2.0, records=41, dt=1 / 20, inviscid_duration=1.0, drift=1e-6)

@@ -222,7 +222,7 @@ def _forced(
 
 def _forcing(stated: Any, grid: Grid) -> np.ndarray | None:
     """The forcing of the vorticity that our generator names in a file, on the grid; None for other words."""
-    from sciops.pde.evolution import navier_stokes
+    from sciops.pde import navier_stokes
 
     if not isinstance(stated, str):
         return np.full(grid.shape, float(stated))

@@ -40,7 +40,7 @@ def solve(
     f
         (batch, *grid) or (*grid), 1 to 3 axes, numpy or torch, float32 or float64, any device.
     grid, boundary, scheme
-        As in `sciops.pde.elliptic.poisson.solve`; in "finite-volume" waves are slower than k says, by a share of (kh)²/24: keep
+        As in `sciops.pde.poisson.solve`; in "finite-volume" waves are slower than k says, by a share of (kh)²/24: keep
         kh < 0.5.
     wavenumber
         k ≥ 0 in radians per unit of length, one number or one per sample (batch,).
@@ -61,7 +61,7 @@ def solve(
     ------
     ValueError
         k² within 1e4 ε of an eigenvalue (relative), naming the mode and a k between eigenvalues; and as
-        `sciops.pde.elliptic.poisson.solve`.
+        `sciops.pde.poisson.solve`.
     RuntimeError
         With a coefficient, whose resonances are not known beforehand: a sample that does not converge.
 
@@ -100,9 +100,7 @@ def _field(coefficient: Any, square: Tensor, p: shifted_laplacian.Problem) -> Te
         raise ValueError("coefficient: expected finite numbers of at least 0 everywhere")
     shift = square.reshape(-1, *(1,) * len(shape)).to(p.f.device) * a.to(p.f.device, torch.float64)
     if not shift.detach().flatten(1).any(1).all():
-        raise ValueError(
-            "wavenumber or coefficient is 0 everywhere: that is Poisson's; take sciops.pde.elliptic.poisson.solve"
-        )
+        raise ValueError("wavenumber or coefficient is 0 everywhere: that is Poisson's; take sciops.pde.poisson.solve")
     return shift
 
 
@@ -124,7 +122,7 @@ def _refuse_resonance(p: shifted_laplacian.Problem, k: Tensor) -> None:
         if abs(near - square) > margin * max(near, square):
             continue
         if near == square == 0:
-            raise ValueError("wavenumber=0: that is Poisson's equation; take sciops.pde.elliptic.poisson.solve")
+            raise ValueError("wavenumber=0: that is Poisson's equation; take sciops.pde.poisson.solve")
         apart = levels[levels > near * (1 + 1e-6)]
         free = f"k = {np.sqrt((near + apart[0]) / 2):.6g}" if len(apart) else f"k = {1.01 * np.sqrt(near):.6g}"
         mode = tuple(int(m) for m in np.unravel_index(np.abs(values - near).argmin(), values.shape))

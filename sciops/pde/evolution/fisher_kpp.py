@@ -44,7 +44,7 @@ def solve(
         Largest step; default 0.02/ρ, with the largest ρ of the batch: pass dt where ρ differs by sample and results
         must not depend on the other samples of the batch.
     order, dealias, estimate, on_failure
-        As in `sciops.pde.evolution.burgers.solve`, and so are the exceptions.
+        As in `sciops.pde.burgers.solve`, and so are the exceptions.
 
     Returns
     -------

@@ -63,7 +63,7 @@ def solve(
     dealias
         Products keep the modes of the 1/2 rule of cubic terms; The Well's own data keep those of the 2/3 rule.
     order, estimate, on_failure
-        As in `sciops.pde.evolution.burgers.solve`, and so are the exceptions.
+        As in `sciops.pde.burgers.solve`, and so are the exceptions.
 
     Returns
     -------

@@ -46,7 +46,7 @@ def solve(
         |cu| dt < 1.3 h, but accurate solitons need smaller ones: Brandstetter et al.'s waves have an error of 1e-4 at
         t = 100 with the default, ten times that with twice the step.
     order, dealias, estimate, on_failure
-        As in `sciops.pde.evolution.burgers.solve`, and so are the exceptions.
+        As in `sciops.pde.burgers.solve`, and so are the exceptions.
 
     Returns
     -------

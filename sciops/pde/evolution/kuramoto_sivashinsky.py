@@ -38,7 +38,7 @@ def solve(
     dt
         Largest step; default h/10 with h the spacing, at most 0.05. On the attractor |u| stays near 3 for any L.
     order, dealias, estimate, on_failure
-        As in `sciops.pde.evolution.burgers.solve`, and so are the exceptions.
+        As in `sciops.pde.burgers.solve`, and so are the exceptions.
 
     Returns
     -------

@@ -51,7 +51,7 @@ def solve(
         dE/dt = −γ⟨v²⟩.
     boundary
         "periodic" (the default on periodic grids), "dirichlet" u = 0 (the default on others), "neumann" ∂u/∂n = 0, or a
-        sequence of them, one per axis, as in `sciops.pde.elliptic.poisson.solve`. Values on dirichlet wall nodes are taken as 0.
+        sequence of them, one per axis, as in `sciops.pde.poisson.solve`. Values on dirichlet wall nodes are taken as 0.
 
     Returns
     -------
