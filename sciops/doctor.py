@@ -58,7 +58,7 @@ def doctor(path: str | os.PathLike | None = None) -> tuple[str, bool]:
 def _environment() -> list[str]:
     import torch
 
-    from sciops import __version__
+    from sciops.version import __version__
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = ", ".join(f"{name} {_version(name) or 'missing'}" for name in _CORE)

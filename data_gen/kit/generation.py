@@ -24,10 +24,10 @@ import torch
 from data_gen.kit import configuration
 from data_gen.kit.configuration import NOUNS, GenerationConfig
 from data_gen.kit.planning import estimate
-from sciops import __version__
 from sciops.datasets.generation.cluster import versions
 from sciops.datasets.generation.writer import Cluster, Plan, Ranges, check_place, finished, generate, read_manifest
 from sciops.grids import Grid, restrict
+from sciops.version import __version__
 
 _PART_BYTES = 32 << 20
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops.datasets.native.store import open_store
+from sciops.datasets.native.opening import open_store
 from sciops.files.json_files import read_jsonl
 from studies.crash_recovery.commands import timeless
 

@@ -14,6 +14,7 @@ import importlib
 import itertools
 import json
 import os
+import runpy
 import shutil
 import signal
 import sys
@@ -110,7 +111,7 @@ def attempt(
         if process == 0:
             _become(folder, log, processes[0] if processes else 0, at_operation)
             sys.argv = ["sciops", *words]
-            importlib.import_module("sciops.cli").main(words)
+            runpy.run_module("sciops", run_name="__main__")
             sys.exit(0)
         processes.append(process)
         with contextlib.suppress(OSError):  # as the child does itself: whoever comes first
@@ -222,7 +223,7 @@ def main() -> None:
 
     The process's arguments are the modules to import beforehand.
     """
-    for name in ("sciops.cli", "typeguard", *sys.argv[1:]):
+    for name in ("sciops.commands.command_line", "typeguard", *sys.argv[1:]):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     importlib.import_module("torch").set_num_threads(1)

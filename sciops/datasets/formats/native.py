@@ -12,7 +12,8 @@ from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.shared.reader import Reader, Resolution
 from sciops.datasets.native import write_native
 from sciops.datasets.native.files import read_group
-from sciops.datasets.native.store import Store, open_store
+from sciops.datasets.native.opening import open_store
+from sciops.datasets.native.store import Store
 from sciops.files.messages import shown
 from sciops.files.untrusted import parse_json
 

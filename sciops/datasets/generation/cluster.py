@@ -17,10 +17,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from sciops import __version__
 from sciops.datasets.generation.cluster_client import Cluster, connected, interrupts, look, lost, told
 from sciops.datasets.generation.part_making import Make, made_parts, storage
 from sciops.datasets.native.parts import Plan, claim, is_claimed
+from sciops.version import __version__
 
 _SEEN = 90.0  # seconds after which a file of another machine is seen here: network file systems remember absences
 _DEATHS = 3  # times that a part is given out before it is blamed for the death of its workers, the last time alone

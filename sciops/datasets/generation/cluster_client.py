@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -27,11 +25,6 @@ class Cluster:
     workers: int = 0
     scheduler: str | None = None
     insecure: bool = False
-
-
-def scratch_path() -> Path:
-    """The path beside which the folders of workers of this machine are `hidden`."""
-    return Path(tempfile.gettempdir()) / "sciops-cluster"
 
 
 @contextlib.contextmanager

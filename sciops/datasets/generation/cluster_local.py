@@ -20,7 +20,7 @@ from typing import Any
 import dask
 from distributed import Nanny, Scheduler, Security, SpecCluster, Worker
 
-from sciops.datasets.generation.cluster_client import scratch_path
+from sciops.datasets.generation.cluster_scratch import scratch_path
 from sciops.files.whole_files import hidden
 
 _HOST = "127.0.0.1"

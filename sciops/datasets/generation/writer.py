@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from sciops.datasets.generation.cluster import Cluster, make_on
-from sciops.datasets.generation.cluster_client import scratch_path
+from sciops.datasets.generation.cluster_scratch import scratch_path
 from sciops.datasets.generation.part_making import Arrays, Make, Ranges, made_parts, storage
 from sciops.datasets.native.assembly import Assembly
+from sciops.datasets.native.opening import open_store
 from sciops.datasets.native.parts import Plan, first_difference, is_claimed, read_manifest, remove_parts
-from sciops.datasets.native.store import open_store
 from sciops.files.locks import Lock
 from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import remove_abandoned, short_name

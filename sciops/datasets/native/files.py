@@ -29,8 +29,9 @@ from sciops.datasets.conventions import SPACE
 from sciops.datasets.native.attributes import restore
 from sciops.datasets.native.hdf5_store import open_hdf5
 from sciops.datasets.native.layout import create_group, group_name, set_attributes, stored_bytes
+from sciops.datasets.native.opening import open_store
 from sciops.datasets.native.schema import SCHEMA
-from sciops.datasets.native.store import Store, open_store
+from sciops.datasets.native.store import Store
 from sciops.datasets.order import in_order
 from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import replacing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -51,18 +50,3 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Closes the file; the next read opens it again."""
-
-
-def open_store(path: str | os.PathLike[str]) -> Store:
-    """A native file or Zarr store, its schema checked.
-
-    Raises FileNotFoundError, ValueError (of another kind or of a newer schema) or OSError (truncated, damaged), in one
-    line with the remedy.
-    """
-    if Path(path).is_dir():
-        from sciops.datasets.native.zarr_store import ZarrStore
-
-        return ZarrStore(path)
-    from sciops.datasets.native.hdf5_store import Hdf5Store
-
-    return Hdf5Store(path)

@@ -7,19 +7,16 @@ frequencies together, M_{−k} = conj M_k.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from sciops.mixers.traits import Matrices
 
-if TYPE_CHECKING:
-    from sciops.mixers.spectral.mixer import SpectralMixer
 
-
-def mode_matrices(mixer: SpectralMixer, shape: Sequence[int] | None, passes: bool) -> list[Matrices]:
-    """The matrices of a mixer's modes, in- by out-channels; `passes`: other modes meet the identity, not zero.
+def mode_matrices(mixer: Any, shape: Sequence[int] | None, passes: bool) -> list[Matrices]:
+    """The matrices of a `SpectralMixer`'s modes, in- by out-channels; `passes`: other modes meet 1, not 0.
 
     In column 0 of the half spectrum, and in the Nyquist column, the inverse transform keeps the part that a real field
     can have: R_k acts as ½(R_k + conj R_{−k}). That is what is read there, and written so that it is what acts; a row

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,17 +18,13 @@ from sciops.arrays.compiling import symbolic
 from sciops.mixers.softmax_attention import attended
 from sciops.mixers.windows.groups import Band, Group, cat, joined
 
-if TYPE_CHECKING:
-    from sciops.mixers.windows.window import WindowAttention
-
 _LARGEST_SCALE = math.log(100)  # of cosine scores, as published
 
 
-def plain_attention(
-    layer: WindowAttention, groups: tuple[Group, ...], fused: bool, *inputs: Tensor | None
-) -> list[Tensor]:
+def plain_attention(layer: Any, groups: tuple[Group, ...], fused: bool, *inputs: Tensor | None) -> list[Tensor]:
     """W_o · softmax(scores) v + b_o in the windows of several fields, with the options of a layer.
 
+    layer : WindowAttention
     groups : of all windows, see `groups_of`; each goes through one call
     fused : torch's attention kernel, whose second derivative torch may lack; else its formula, with every derivative
     inputs : the weights γ, β (None without a LayerNorm), W_qkv, W_o, b_o, then the fields (batch, *grid, channels)
@@ -46,9 +42,7 @@ def plain_attention(
     return [cat([y for _, y in parts[i]], 1).reshape(x.shape) for i, x in enumerate(inputs[5:])]
 
 
-def _in_group(
-    layer: WindowAttention, group: Group, fused: bool, gamma, beta, w_qkv, w_o, b_o, *fields: Tensor
-) -> list[Tensor]:
+def _in_group(layer: Any, group: Group, fused: bool, gamma, beta, w_qkv, w_o, b_o, *fields: Tensor) -> list[Tensor]:
     """The results by band of one group of windows."""
     cut = [band.tiling.cut(band.of(fields[band.field]), False) for band in group.bands]
     x = torch.cat(cut) if len(cut) > 1 else cut[0]
@@ -68,7 +62,7 @@ def _in_group(
     return [band.tiling.join(part, False) for band, part in zip(group.bands, parts)]
 
 
-def _added_to_scores(layer: WindowAttention, group: Group, like: Tensor) -> Tensor | None:
+def _added_to_scores(layer: Any, group: Group, like: Tensor) -> Tensor | None:
     """−∞ for keys that do not exist, and the relative bias; broadcasts to (windows, heads, tokens, tokens)."""
     mask = group.mask(False, torch.float32, like.device)
     if mask is not None:

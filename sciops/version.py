@@ -1,0 +1,3 @@
+"""The version of sciops."""
+
+__version__ = "0.1.0"
