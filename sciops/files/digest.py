@@ -71,7 +71,7 @@ def is_whole(record: Mapping[str, Any], arrays: Mapping[str, Tensor | np.ndarray
 def read_sealed(path: str | Path) -> dict[str, Any]:
     """The record of a JSON file, without its digest; one from before there was a digest is taken as it is.
 
-    Raises ValueError in one line where the file is no such record or changed since it was written.
+    Raises ValueError in one line where the file is not such a record or changed since it was written.
     """
     with refusing(f"{path} is damaged ({{error}}); delete it, and it is made again", ValueError):
         record = read_json(path)

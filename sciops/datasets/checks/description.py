@@ -93,7 +93,7 @@ def _in_brief(path: Path) -> str:
     try:
         if find_reader(path) is None:
             probe(path)
-            return "no known layout"
+            return "unknown layout"
         with open_dataset(path) as dataset:
             shape = "×".join(str(dataset.sizes[axis]) for axis in SPACE if axis in dataset.sizes)
             about = f"{dataset.attrs['equation']}, {dataset.sizes.get('sample', 1)} samples, {shape}"

@@ -74,7 +74,7 @@ def validate(
 
     solutions : how many samples per grid to solve again, spread over the file; 0 for none
     expected_hash : `content_hash` of the file when it was right, or its first digits, eight at least: any number that
-        was changed since is an error, even by a program that wrote its checksum anew
+        was changed since is an error, even by a program that wrote its checksum again
     budget : what each file may take, as in `open_dataset`
 
     returns : findings, errors first
@@ -147,7 +147,7 @@ def _of_folder(folder: Path, solutions: int) -> list[Finding]:
         name = str(path.relative_to(folder))
         try:
             if find_reader(path) is None:
-                probe(path)  # of no known layout, such as a text; or damaged
+                probe(path)  # of an unknown layout, such as a text; or damaged
                 continue
             known += 1
             own, hashes = _of_file(path, solutions)
@@ -306,7 +306,9 @@ def _check_splits(dataset: xr.Dataset, found: Findings) -> None:
     owner = np.full(samples, -1)
     for split, (start, stop) in ranges.items():
         if split not in SPLITS or not 0 <= start <= stop <= samples:
-            found.add("error", "split", None, f"{split} = [{start}, {stop}] of {samples} samples", "write splits anew")
+            found.add(
+                "error", "split", None, f"{split} = [{start}, {stop}] of {samples} samples", "write the splits again"
+            )
             continue
         for other, name in enumerate(SPLITS):
             shared = start + np.flatnonzero(owner[start:stop] == other)
@@ -326,6 +328,8 @@ def _check_splits(dataset: xr.Dataset, found: Findings) -> None:
             found.add("error", "split", int(strange[0]), f"holds {stored[strange[0]]}", f"use 0, 1, 2 for {SPLITS}")
         elif ranges and (owner != stored).any():
             first = int(np.flatnonzero(owner != stored)[0])
-            found.add("error", "split", first, "the split of the sample and the ranges differ", "write splits anew")
+            found.add(
+                "error", "split", first, "the split of the sample and the ranges differ", "write the splits again"
+            )
         if samples and not (stored == 0).any():
             found.add("warning", "split", None, "no sample is for training", "state splits with load_splits")

@@ -49,7 +49,7 @@ def load_splits(
     memory_limit: int = MEMORY_LIMIT,
     budget: Budget | None = None,
 ) -> Splits:
-    """Train, validation and test data of a file or of a folder of files.
+    """Opens the training, validation and test data of a file or of a folder of files.
 
     path : a file that stores its splits (native), a file that does not (any other layout), a folder whose file names
         say train/training/smooth1, val/valid/validation, test/testing/smooth2 (darcy_train_16.pt, darcy_test_32.pt, …),
@@ -57,8 +57,8 @@ def load_splits(
         another; what the files hold is read from their content
     resolution : points per axis. In a folder, files of exactly this grid come first, then finer ones that nest it;
         None means the grid of the training file with the fewest points
-    train, validation, test : which samples of each part. None: all of it. A count: the first so many of the training
-        samples, the last so many of the others. (start, stop): that range. A list or array: those numbers. Numbers
+    train, validation, test : which samples of each part. None: all of it. A count n: the first n training
+        samples, the last n of the other parts. (start, stop): that range. A list or array: those numbers. Numbers
         count within the part when the file or folder has that part, otherwise within the training samples
     equation : in a folder of several; None: the only one there that is steady, or with `windows` that evolves
     inputs, outputs : fields of a steady problem, as in `FieldDataset`; None: ``a``, or ``f`` where there is no ``a``

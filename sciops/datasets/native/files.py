@@ -66,7 +66,7 @@ def write_native(
     A path that ends in .zarr becomes a Zarr v3 store with the same names and attributes.
 
     Raises ValueError when there is nothing to write, two groups have one name or a field is complex, TypeError for data
-    that are no numbers, FileExistsError unless `overwrite`, OSError when the disk is full; no file is left then.
+    that are not numbers, FileExistsError unless `overwrite`, OSError when the disk is full; no file is left then.
     """
     if not overwrite and os.path.lexists(path):
         raise FileExistsError(f"{path} is there already: remove it, or pass overwrite=True")
