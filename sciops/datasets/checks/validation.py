@@ -63,23 +63,37 @@ def validate(
     expected_hash: str | None = None,
     budget: Budget | None = None,
 ) -> list[Finding]:
-    """What is wrong with a file, a folder of files or an opened data set; an empty list when it is sound.
+    """Checks a file, a folder of files or an opened data set, and lists what is wrong.
 
-    Checked: finite values; a > 0; for −∇·(a∇u) = f > 0 with u = 0 on the wall the maximum principle u ≥ 0, the trace on
-    walls that are on the grid, walls that are not, and samples whose trace or sign stands far out (damaged ones);
+    Checked are finite values; a > 0; for −∇·(a∇u) = f > 0 with u = 0 on the walls the maximum principle u ≥ 0 and the
+    trace on walls that are on the grid; walls that are not; samples whose trace or sign is an outlier (damaged ones);
     stored residuals and outcomes; positions against centering; splits that are missing, overlap or repeat a sample;
-    repeated samples; times that do not increase, states that never change or grow without bound; in a folder also
-    samples that occur in two of its files; and `solutions` samples are solved again and compared, where the file names
-    an equation of `sciops.pde` and all it needs: a for Darcy, constants and times for evolutions on periodic grids.
+    repeated samples, in a folder also between its files; times that do not increase, and states that never change or
+    grow without bound. Some samples are solved again and compared where the file names an equation of `sciops.pde` and
+    all it needs: a for Darcy, constants and times for evolutions on periodic grids.
 
-    solutions : how many samples per grid to solve again, spread over the file; 0 for none
-    expected_hash : `content_hash` of the file when it was right, or its first digits, eight at least: any number that
-        was changed since is an error, even by a program that wrote its checksum again
-    budget : what each file may take, as in `open_dataset`
+    Parameters
+    ----------
+    path_or_dataset : str, path-like or xarray.Dataset
+        What to check.
+    solutions : int
+        Number of samples per grid to solve again, spread over the file; 0 for none.
+    expected_hash : str, optional
+        The `content_hash` of the file when it was right, or at least its first eight digits. Any number that has
+        changed since is an error, even if the program that changed it also updated the checksums.
+    budget : Budget, optional
+        What each file may take, as in `open_dataset`.
 
-    returns : findings, errors first
-    Raises what `open_dataset` raises for a file that cannot be read at all; of a folder, such a file is a finding.
-    ValueError for an `expected_hash` that is none, or of anything but one file.
+    Returns
+    -------
+    list of Finding
+        Errors first; empty when nothing is wrong.
+
+    Raises
+    ------
+    ValueError
+        For an `expected_hash` that is not a hash, or of anything but one file; otherwise, for a single file that cannot
+        be read, as in `open_dataset`. In a folder such a file is a finding.
     """
     import xarray as xr
 
