@@ -104,10 +104,9 @@ def _short(text: str) -> str:
 
 def _content(array: Tensor | np.ndarray) -> tuple[str, list[int], memoryview]:
     if isinstance(array, Tensor):
-        flat = array.detach().cpu().contiguous().reshape(-1)
-        kind = str(array.dtype).removeprefix("torch.")
-        flat = flat.view(torch.uint8).numpy() if flat.numel() else np.zeros(0, np.uint8)
+        kind, flat = str(array.dtype).removeprefix("torch."), array.detach().cpu().contiguous().reshape(-1)
+        content = flat.view(torch.uint8).numpy() if flat.numel() else np.zeros(0, np.uint8)
     else:
         kind = array.dtype.str  # with the order of bytes
-        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return kind, list(array.shape), memoryview(flat)
+        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return kind, list(array.shape), content.data
