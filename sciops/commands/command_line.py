@@ -69,7 +69,7 @@ def parse(target: Callable[..., Any], arguments: Sequence[str], **options: Any) 
 def given_budget(arguments: list[str]) -> Iterator[None]:
     """Files are opened within the budget of ``--budget``, which is taken out of the arguments.
 
-    Raises ValueError for a text that is no budget.
+    Raises ValueError for a text that is not a budget.
     """
     text = _take_option(arguments, "--budget", "")
     with opening_within(Budget.parse(text) if text else None):
@@ -84,9 +84,9 @@ def guarded(action: Callable[[], Any]) -> Any:
         try:
             return action()
         finally:
-            sys.stdout.flush()  # here, where a pipe that nobody reads any more is no failure
+            sys.stdout.flush()  # here, where a pipe that nobody reads any more is not a failure
     except KeyboardInterrupt:
-        sys.exit("stopped; the same command goes on where it stopped")
+        sys.exit("stopped; run the same command again to resume")
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
         sys.exit(1)
