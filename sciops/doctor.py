@@ -151,7 +151,7 @@ def _too_old() -> list[str]:
     for requirement in wanted:
         match = re.match(r"([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?\s*[^;]*?>=\s*([0-9.]+)", requirement)
         have = _version(match[1]) if match else None
-        if have is not None and _numbers(have) < _numbers(match[2]):
+        if match and have is not None and _numbers(have) < _numbers(match[2]):
             old.append(f"{match[1]} {have} (>={match[2]})")
     return old
 

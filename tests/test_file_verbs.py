@@ -146,7 +146,7 @@ def test_folders_of_files_stores_and_the_well(solved, tmp_path, capsys):
     (tmp_path / "README.txt").write_text("hello")
     text = describe(tmp_path)
     assert "a.zarr" in text and "native: darcy, 6 samples, 17×17" in text and "data/train/w.hdf5" in text
-    assert "README.txt                   no known layout" in text
+    assert "README.txt                   unknown layout" in text
     assert {f.severity for f in validate(tmp_path)} <= {"note", "warning"}
     (tmp_path / "cut.h5").write_bytes(solved.read_bytes()[:5000])
     assert "cut.h5                       cannot be opened: " in describe(tmp_path)

@@ -45,7 +45,7 @@ def refuse_masked(value: Any, name: str) -> None:
         masked = np.ma.count_masked(value)
         if masked:
             raise ValueError(
-                f"{name}: {masked} of {value.size} values are masked, and the numbers under a mask are no data; "
+                f"{name}: {masked} of {value.size} values are masked, and the numbers under a mask are not data; "
                 f"pass {name}.filled(np.nan), or an array without gaps"
             )
     elif isinstance(value, (list, tuple)):

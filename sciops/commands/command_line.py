@@ -86,7 +86,7 @@ def guarded(action: Callable[[], Any]) -> Any:
         finally:
             sys.stdout.flush()  # here, where a pipe that nobody reads any more is not a failure
     except KeyboardInterrupt:
-        sys.exit("stopped; the same command resumes where it stopped")
+        sys.exit("stopped; run the same command again to resume")
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
         sys.exit(1)

@@ -1,7 +1,7 @@
 """Data sets: opening any known layout, checking it, converting it, and handing it to torch.
 
 Every opened data set is an `xarray.Dataset` over (sample, x, …), or (sample, time, x, …) where fields evolve, with true
-positions and their centering, walls or periods, times and constants. Names load on first use: importing this room
+positions and their centering, walls or periods, times and constants. Names load on first use: importing this package
 imports neither xarray nor h5py.
 """
 

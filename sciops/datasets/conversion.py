@@ -45,33 +45,60 @@ def convert(
     told: Callable[[str], None] | None = None,
     budget: Budget | None = None,
 ) -> Path:
-    """Writes the fields of `source` in another layout and returns the path.
+    """Writes the fields of a file or data set in another layout.
 
-    source : a file of any known layout, or an opened data set
-    layout : a name in ``WRITERS``: "native" (HDF5, or Zarr v3 where the destination ends in .zarr), "neuralop",
-        "li2020" and "li2020-v7.3", "pdebench-1d", "the-well", "cno", "arrays", … `sciops convert --help` lists all
-    resolution : the grid to take; None takes the finest, or for native to native all of them
-    split : "train", "validation" or "test": these samples alone, for layouts that keep one file a split
-    dtype : "float32" or "float64", to cast the fields to; times, positions, constants and numbers of a sample stay
-    phases : (low, high), the values of a coefficient that is an indicator of two phases, as `with_phases` takes them
-    without : variables and constants to leave out, for layouts that have no place for them; "time" for the times
-    overwrite : whether a file, or a native Zarr store, of that name may be replaced
-    told : called with a line for each field that was cast, which says what that has lost, and for what the readers of
-        the layout's own project do not take; without it the latter is a warning
-    budget : what the source may take, as in `open_dataset`
+    Numbers and dtypes are kept bit for bit unless `dtype` is given. What a layout cannot hold is refused, or stored
+    under an additional name that the layout's own readers ignore (``sciops_grid``). "neuralop" keeps an indicator as
+    bool. Layouts other than native hold fields, positions, times and constants: seeds, residuals, stored splits and Li
+    et al.'s smoothed coefficients are dropped.
 
-    Numbers and dtypes are kept bit for bit unless `dtype` is given; what a layout has no place for is refused, or,
-    where its own readers would not look at it, added under a name of ours (``sciops_grid``). "neuralop" keeps an
-    indicator as bool. Layouts other than native hold fields, positions, times and constants: seeds, residuals, stored
-    splits and Li et al.'s smoothed coefficients stay behind.
+    Parameters
+    ----------
+    source : str, path-like or xarray.Dataset
+        A file of any known layout, or an opened data set.
+    destination : str or path-like
+        The file to write. It appears under its name only when complete; a symbolic link is followed and stays.
+    layout : str
+        A name in ``WRITERS``: "native" (HDF5, or Zarr v3 where the destination ends in .zarr), "neuralop", "li2020",
+        "pdebench-1d", "the-well", "cno", "arrays", …; `sciops convert --help` lists all.
+    resolution : int or tuple of int, optional
+        The grid to take; default the finest, or for native to native all of them.
+    split : str, optional
+        "train", "validation" or "test": these samples only, for layouts that keep one file for each split.
+    dtype : str, optional
+        "float32" or "float64", to cast the fields; times, positions and constants keep their types.
+    phases : (float, float), optional
+        The low and the high value of a coefficient that is an indicator of two phases (`with_phases`).
+    without : sequence of str
+        Variables and constants to leave out, for layouts that cannot hold them; "time" for the times.
+    overwrite : bool
+        Whether an existing file, or native Zarr store, may be replaced.
+    told : callable, optional
+        Called with one line for each cast field, which says what the cast lost, and with what the layout's own readers
+        do not accept; without it the latter is a warning.
+    budget : Budget, optional
+        What the source may take, as in `open_dataset`.
 
-    The file appears under its name only when whole; a link is followed, and stays. Fields pass through in pieces of 64
-    MB, but MATLAB v5 is made in memory, where it takes 2 GB a variable at most.
+    Returns
+    -------
+    Path
+        The destination.
 
-    Raises ValueError for what the layout cannot hold (cells in a layout of nodes, an indicator where values are meant,
-    walls off the grid, a source other than 1, no sample), for a number beyond the range of `dtype`, and for a
-    destination that is the source; FileExistsError unless `overwrite`; OSError for a destination that cannot be
-    written; and what `open_dataset` raises.
+    Raises
+    ------
+    ValueError
+        For what the layout cannot hold (cells in a layout of nodes, an indicator where values are expected, walls that
+        are not on the grid, a source other than 1, no sample), for a number beyond the range of `dtype`, and for a
+        destination that is the source.
+    FileExistsError
+        When the destination exists, unless `overwrite`.
+    OSError
+        When the destination cannot be written; otherwise as in `open_dataset`.
+
+    Notes
+    -----
+    Fields are copied in blocks of 64 MB, except to MATLAB v5, which is written from memory and holds at most 2 GB for
+    each variable.
     """
     import xarray as xr
 

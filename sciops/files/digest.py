@@ -71,7 +71,7 @@ def is_whole(record: Mapping[str, Any], arrays: Mapping[str, Tensor | np.ndarray
 def read_sealed(path: str | Path) -> dict[str, Any]:
     """The record of a JSON file, without its digest; one from before there was a digest is taken as it is.
 
-    Raises ValueError in one line where the file is no such record or changed since it was written.
+    Raises ValueError in one line where the file is not such a record or changed since it was written.
     """
     with refusing(f"{path} is damaged ({{error}}); delete it, and it is made again", ValueError):
         record = read_json(path)
@@ -104,10 +104,9 @@ def _short(text: str) -> str:
 
 def _content(array: Tensor | np.ndarray) -> tuple[str, list[int], memoryview]:
     if isinstance(array, Tensor):
-        flat = array.detach().cpu().contiguous().reshape(-1)
-        kind = str(array.dtype).removeprefix("torch.")
-        flat = flat.view(torch.uint8).numpy() if flat.numel() else np.zeros(0, np.uint8)
+        kind, flat = str(array.dtype).removeprefix("torch."), array.detach().cpu().contiguous().reshape(-1)
+        content = flat.view(torch.uint8).numpy() if flat.numel() else np.zeros(0, np.uint8)
     else:
         kind = array.dtype.str  # with the order of bytes
-        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return kind, list(array.shape), memoryview(flat)
+        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return kind, list(array.shape), content.data

@@ -81,7 +81,7 @@ def create_new(temporary: Path) -> int:
 def open_here(path: str | os.PathLike[str], flags: int) -> int:
     """For ``open(path, mode, opener=open_here)``: writes to the file of that name or to a new one, through no link.
 
-    A pipe that a neighbour put there is no wait for its reader either. Raises OSError in one line.
+    Nor does it wait for the reader of a pipe that was put there. Raises OSError in one line.
     """
     try:
         return os.open(path, flags | _NO_LINK | getattr(os, "O_NONBLOCK", 0), 0o666)
@@ -147,7 +147,7 @@ def _machine() -> str:
 
 def runs(pid: int) -> bool:
     """Whether there is a process of that number on this machine."""
-    if os.name != "posix":  # where signal 0 is no question
+    if os.name != "posix":  # where signal 0 would end the process
         return True
     try:
         os.kill(pid, 0)

@@ -233,7 +233,7 @@ def test_a_scheduler_that_is_not_there_is_one_line(tmp_path: Path, monkeypatch) 
     began = []
     monkeypatch.setattr(distributed.Client, "__init__", recorded(distributed.Client.__init__, began))
     for address in ("tcp://127.0.0.1:9", "nonsense", "nonsense://x", "127.0.0.1:notaport", "tcp://"):
-        told = "no answer within" if address.endswith(":9") else "that is no address"
+        told = "no answer within" if address.endswith(":9") else "that is not an address"
         with pytest.raises(OSError, match=told + r" .*`dask scheduler`") as caught:
             generate(plan, nothing, cluster=Cluster(scheduler=address, insecure=True), progress=False)
         assert "\n" not in str(caught.value) and not plan.parts.exists()
@@ -277,7 +277,7 @@ def test_a_scheduler_that_goes_away_is_one_line(tmp_path: Path, log: Path, refer
         killer = threading.Thread(target=_kill_after, args=(process, plan, 3))
         killer.start()
         there = Cluster(scheduler=address, insecure=True)
-        with pytest.raises(OSError, match="connection to tcp://.* was lost; the same command goes on") as caught:
+        with pytest.raises(OSError, match="connection to tcp://.* was lost; the same command resumes") as caught:
             generate(plan, functools.partial(make, log, 0.1), cluster=there, progress=False)
         killer.join()
         assert "\n" not in str(caught.value)
@@ -385,7 +385,7 @@ def test_a_client_that_ends_leaves_no_worker_and_the_command_goes_on(tmp_path: P
     (os.killpg if end == signal.SIGINT else os.kill)(process.pid, end)  # Ctrl-C reaches the whole group
     said = process.communicate(timeout=60)[1].decode()
     if end == signal.SIGINT:
-        assert process.returncode == 1 and "the same command resumes where it stopped" in said, said
+        assert process.returncode == 1 and "run the same command again to resume" in said, said
         assert "Traceback" not in said, said
     deadline = time.monotonic() + 30
     while _alive(process.pid):
@@ -521,7 +521,7 @@ def test_the_key_of_a_local_cluster_is_in_one_private_folder_alone(cluster):
 
 
 def test_a_clock_that_is_set_back_keeps_no_worker_out() -> None:
-    """A worker that is begun anew shows the certificate of the run, which must not begin to be valid later."""
+    """A worker that is started again shows the certificate of the run, which must not begin to be valid later."""
     from cryptography import x509
 
     with local_cluster(0) as local:

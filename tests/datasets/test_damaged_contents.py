@@ -153,7 +153,7 @@ def test_names_that_are_no_text(tmp_path):
     content = path.read_bytes()
     assert b"tensor\0" in content
     path.write_bytes(content.replace(b"tensor\0", b"tens\xff\xfe\0"))
-    _refused(path, "t-coordinate.*which is no known layout")
+    _refused(path, "t-coordinate.*which is not a known layout")
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
@@ -170,7 +170,7 @@ def test_the_words_of_a_layout_over_arrays_of_another_rank(tmp_path, shape):
         with h5py.File(path, "w") as file:
             for name in names:
                 file[name] = np.ones(shape, np.float32)
-        _refused(path, "no known layout")
+        _refused(path, "not a known layout")
 
 
 def test_descriptions_of_characters_that_are_none(tmp_path):

@@ -120,7 +120,7 @@ def broken(tmp_path, server, *paths, digest=None, megabytes=2):
     """A folder with the first megabytes of the file, from the first path."""
     registry = registry_of(server, *paths, digest=digest)
     server.breaks = 99
-    with pytest.raises(OSError, match=r"bytes are kept, the same call goes on.*sciops generate darcy"):
+    with pytest.raises(OSError, match=r"bytes are kept, the same call resumes.*sciops generate darcy"):
         fetch("set", folder=tmp_path, registry=registry, progress=False)
     server.breaks = 0
     part = tmp_path / "data.bin.incoming/.bytes"

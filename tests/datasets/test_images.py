@@ -40,10 +40,10 @@ def _gzip(change):
 @pytest.mark.parametrize(
     "damage, message",
     [
-        (lambda b: b"", "is no IDX file: it begins with nothing"),
-        (lambda b: b"\1" + b[1:], "is no IDX file: it begins with 01 00 08 03"),
-        (lambda b: b[:2] + b"\x0a" + b[3:], "is no IDX file: it begins with 00 00 0a 03"),
-        (lambda b: b[:3] + b"\0" + b[4:], "is no IDX file"),
+        (lambda b: b"", "is not an IDX file: it begins with nothing"),
+        (lambda b: b"\1" + b[1:], "is not an IDX file: it begins with 01 00 08 03"),
+        (lambda b: b[:2] + b"\x0a" + b[3:], "is not an IDX file: it begins with 00 00 0a 03"),
+        (lambda b: b[:3] + b"\0" + b[4:], "is not an IDX file"),
         (lambda b: b[:9], "cut short: it ends within its 3 sizes"),
         (lambda b: b[:-1], "cut short: 4×3×2 uint8 values are 24 bytes, it has 23"),
         (lambda b: b + b"\0", "goes on after its 24 bytes"),
@@ -61,7 +61,7 @@ def _gzip(change):
         (_gzip(lambda z: z[:10] + b"\xff\xff" + z[12:]), "is damaged: "),
         (_gzip(lambda z: z[:2] + b"\0" + z[3:]), "is damaged: Unknown compression"),
         (lambda b: gzip.compress(b[:-3]), "cut short"),
-        (lambda b: gzip.compress(b + b"ab"), "goes on after"),
+        (lambda b: gzip.compress(b + b"ab"), "continues after"),
     ],
 )
 def test_every_damage_of_idx_is_one_line(tmp_path, damage, message):

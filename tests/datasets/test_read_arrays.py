@@ -246,6 +246,6 @@ def test_neuralop_navier_stokes_is_no_darcy(tmp_path):
 )
 def test_matlab_files_of_other_shapes_are_no_layout(tmp_path, content):
     scipy.io.savemat(tmp_path / "file", content, appendmat=False)
-    with pytest.raises(ValueError, match="a MATLAB v5 file with .*no known layout") as caught:
+    with pytest.raises(ValueError, match="a MATLAB v5 file with .*not a known layout") as caught:
         open_dataset(tmp_path / "file")
     assert "\n" not in str(caught.value)

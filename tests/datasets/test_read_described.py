@@ -147,7 +147,7 @@ def test_unknown_files_are_told_how_to_describe_themselves(tmp_path):
     path = tmp_path / "simulation.h5"
     with h5py.File(path, "w") as file:
         file["run 1/pressure"], file["probe"] = np.zeros((7, 5, 12, 9)), np.zeros(3)
-    with pytest.raises(ValueError, match="no known layout: numbers do not say what their axes mean") as caught:
+    with pytest.raises(ValueError, match="not a known layout: numbers do not say what their axes mean") as caught:
         open_dataset(path)
     text = str(caught.value)
     line = text[text.index("sciops.datasets.describe_arrays(") :].split("), which writes")[0] + ")"
@@ -203,5 +203,5 @@ def test_folders_and_files_that_cannot_be_described(tmp_path):
         json.dumps({"arrays": {"v": ["x"]}}),
     ):
         (tmp_path / "sciops.json").write_text(content)
-        with pytest.raises(ValueError, match="no known layout"):  # none of them speaks of this file
+        with pytest.raises(ValueError, match="not a known layout"):  # none of them speaks of this file
             open_dataset(tmp_path / "x.h5")

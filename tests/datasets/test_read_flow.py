@@ -38,7 +38,7 @@ def _near_misses(tmp_path):
 def test_near_misses_are_no_layout(tmp_path):
     for path in _near_misses(tmp_path):
         assert find_reader(path) is None, path
-        with pytest.raises(ValueError, match="an HDF5 file with .* no known layout") as caught:
+        with pytest.raises(ValueError, match="an HDF5 file with .* not a known layout") as caught:
             open_dataset(path)
         assert "\n" not in str(caught.value)
 

@@ -194,5 +194,5 @@ def test_pdearena_shallow_water_of_other_shapes(tmp_path):
         levels = np.repeat(file["u"][()], 2, axis=1)
         del file["u"]
         file["u"] = levels
-    with pytest.raises(ValueError, match="no known layout"):
+    with pytest.raises(ValueError, match="not a known layout"):
         open_dataset(path)

@@ -128,7 +128,7 @@ def test_one_trajectory_without_an_axis_of_samples(tmp_path):
                 assert back.identical(one)
     path = write_sample("pdebench-1d-alone", tmp_path / "x")
     replace_array(path, "t-coordinate", None)  # a matrix of which nothing says that it is one in time
-    with pytest.raises(ValueError, match="no known layout"):
+    with pytest.raises(ValueError, match="not a known layout"):
         open_dataset(path)
 
 
@@ -136,7 +136,7 @@ def test_as_many_velocities_as_space_axes(tmp_path):
     path = write_sample("pdebench-cfd-3d", tmp_path / "x")
     with h5py.File(path, "a") as file:
         del file["Vy"]
-    with pytest.raises(ValueError, match="no known layout"):
+    with pytest.raises(ValueError, match="not a known layout"):
         open_dataset(path)
 
 

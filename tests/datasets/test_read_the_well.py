@@ -104,7 +104,7 @@ def test_every_layout_goes_through_the_well(tmp_path, layout):
         pytest.skip(f"{layout} is read elsewhere: {error}")
     dataset = dataset.map(lambda v: v.astype(np.float32) if v.dtype == np.float64 else v, keep_attrs=True)
     if any(v.dtype.kind != "f" and v.ndim > 1 for v in dataset.data_vars.values()):
-        pytest.skip("fields that are no floats have no place in The Well")
+        pytest.skip("fields that are not floats have no place in The Well")
     if any("grid" in v.attrs for v in dataset.data_vars.values()):
         with pytest.raises(ValueError, match="all fields at the same points; .* is staggered"):
             convert(dataset, tmp_path / "x", "the-well")

@@ -172,7 +172,7 @@ def _hostile(tmp_path):
         "page.pt": (b"<!DOCTYPE html><html>404</html>", "HTML"),
         "noise": (
             bytes(np.random.default_rng(1).integers(0, 256, 4096, dtype=np.uint8)),
-            "no known layout: .*write_native",
+            "not a known layout: .*write_native",
         ),
         "lfs.pt": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
         "pickle.pt": (pickle.dumps({"x": 1}), "never opened"),
@@ -183,7 +183,7 @@ def _hostile(tmp_path):
     torch.save({"x": torch.zeros(2, 3, 3), "y": _Malicious()}, tmp_path / "object.pt")
     yield tmp_path / "object.pt", "pickled object.*save plain tensors"
     torch.save({"inputs": torch.zeros(2, 3, 3), "y": torch.zeros(2, 3, 3)}, tmp_path / "keys.pt")
-    yield tmp_path / "keys.pt", r"inputs float32\[2, 3, 3\], y.*no known layout"
+    yield tmp_path / "keys.pt", r"inputs float32\[2, 3, 3\], y.*not a known layout"
     torch.save({"x": torch.zeros(2, 3, 3), "y": torch.zeros(2, 4, 4)}, tmp_path / "shapes.pt")
     yield tmp_path / "shapes.pt", r"y float32\[2, 4, 4\]"
     with h5py.File(tmp_path / "other.h5", "w") as file:

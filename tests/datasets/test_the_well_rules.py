@@ -35,8 +35,8 @@ def _set(place, key, value):
     [
         (_drop("/", "dataset_name"), "attribute dataset_name is missing"),
         (_set("/", "n_trajectories", "8"), "n_trajectories is '8', not a whole number"),
-        (_drop("/", "viscosity"), "viscosity is no root attribute"),
-        (_drop("scalars/viscosity"), "viscosity is no dataset in scalars"),
+        (_drop("/", "viscosity"), "viscosity is not a root attribute"),
+        (_drop("scalars/viscosity"), "viscosity is not a dataset in scalars"),
         (_set("/", "simulation_parameters", "viscosity"), "simulation_parameters is 'viscosity', not a list"),
         (_drop("t2_fields"), "group t2_fields is missing"),
         (_drop("dimensions/time", "time_varying"), "/dimensions/time: attribute time_varying is None"),
@@ -106,7 +106,7 @@ def test_other_groups_are_no_well(tmp_path):
     with h5py.File(tmp_path / "x", "w") as file:
         file.attrs["grid_type"] = "cartesian"
         file["dimensions/time"] = np.zeros(3)
-    with pytest.raises(ValueError, match="no known layout"):
+    with pytest.raises(ValueError, match="not a known layout"):
         open_dataset(tmp_path / "x")
     (tmp_path / "text").write_text("no data")
     with pytest.raises(ValueError, match="not an HDF5 file"):

@@ -236,7 +236,7 @@ def test_another_configuration_is_refused_naming_the_difference(tmp_path: Path, 
 def test_a_foreign_file_under_the_output_name_is_never_overwritten(tmp_path: Path) -> None:
     plan = plan_in(tmp_path)
     plan.output.write_text("a thesis")
-    with pytest.raises(ValueError, match="is no file of this generator .*remove it or name another"):
+    with pytest.raises(ValueError, match="is not a file of this generator .*remove it or name another"):
         run(plan)
     assert plan.output.read_text() == "a thesis" and not plan.parts.exists()
 
@@ -285,7 +285,7 @@ def test_where_the_disk_is_short_for_a_while_the_parts_come_first(tmp_path: Path
 
     monkeypatch.setattr(shutil, "disk_usage", short_once)
     assert content_hash(run(plan_in(tmp_path))) == reference
-    # begun with the first part of four, given up at the second, and made anew from all of them at the end
+    # begun with the first part of four, given up at the second, and made again from all of them at the end
     assert len(begun) > 3
     assert [p.name for p in tmp_path.iterdir()] == ["out.h5"]
 

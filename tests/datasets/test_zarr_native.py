@@ -259,9 +259,11 @@ def test_writing_replaces_stores_and_nothing_else(tmp_path: Path, hdf5: Path) ->
             np.testing.assert_array_equal(short["w"], data["w"][:4])
         (tmp_path / "b.zarr").mkdir()
         (tmp_path / "b.zarr/thesis").write_text("years of work")
-        with pytest.raises(FileExistsError, match="b.zarr is there and is no native store; remove it or name another"):
+        with pytest.raises(
+            FileExistsError, match="b.zarr is there and is not a native store; remove it or name another"
+        ):
             write_native(tmp_path / "b.zarr", data, overwrite=True)
-    with pytest.raises(ValueError, match="is there and is no file of this generator"):
+    with pytest.raises(ValueError, match="is there and is not a file of this generator"):
         generate(plan_in(tmp_path, "b.zarr"), make, progress=False)
     assert sorted(os.listdir(tmp_path)) == ["a.zarr", "b.zarr"] and os.listdir(tmp_path / "b.zarr") == ["thesis"]
 

@@ -44,13 +44,25 @@ _EQUATIONS = {
 @within_budget
 @plain_errors()
 def describe(path: str | os.PathLike, *, budget: Budget | None = None) -> str:
-    """Layout, grids, fields with shapes, dtypes and ranges, splits, findings, and what to type next.
+    """Describes a file: layout, grids, fields with shapes, dtypes and ranges, splits, findings, and the next command.
 
-    path : a file, or a folder (each known file in it on a line)
-    budget : what each file may take, as in `open_dataset`
+    Parameters
+    ----------
+    path : str or path-like
+        A file, or a folder: one line for each known file in it.
+    budget : Budget, optional
+        What each file may take, as in `open_dataset`.
 
-    Ranges and findings of files beyond 16 million points per field are taken from evenly spread samples, and the text
-    says so. Raises what `open_dataset` raises, and ValueError for a folder without a file.
+    Returns
+    -------
+    str
+        The text. Of files with more than 16 million points per field, ranges and findings come from evenly spread
+        samples, and the text says so.
+
+    Raises
+    ------
+    ValueError
+        For a folder without a file; otherwise as in `open_dataset`.
     """
     path = Path(path)
     if path.is_dir() and not is_store(path):
@@ -93,7 +105,7 @@ def _in_brief(path: Path) -> str:
     try:
         if find_reader(path) is None:
             probe(path)
-            return "no known layout"
+            return "unknown layout"
         with open_dataset(path) as dataset:
             shape = "×".join(str(dataset.sizes[axis]) for axis in SPACE if axis in dataset.sizes)
             about = f"{dataset.attrs['equation']}, {dataset.sizes.get('sample', 1)} samples, {shape}"

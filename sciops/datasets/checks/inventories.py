@@ -34,7 +34,7 @@ def inventory(path: str | os.PathLike, *, hashed: bool = False, budget: Budget |
         ``notes``, and ``grids``, finest first: each with ``shape``, ``centering``, ``extent`` and ``domain``, or all
         None where the file's positions make no grid, and ``variables``, name → ``dims``, ``shape``, ``dtype``,
         ``units``. Of a folder ``path`` and ``files``: one of these each, or ``path`` and ``error`` of a file that
-        cannot be opened or is of no known layout
+        cannot be opened or is of an unknown layout
 
     Raises what `open_dataset` raises, and ValueError for a folder without a file.
     """

@@ -7,18 +7,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
-from sciops.arrays.dimensions import LEADING
-from sciops.datasets.checks.fields import CHECKS, Findings, Statistics, check_solutions
+from sciops.datasets.checks.fields import CHECKS
+from sciops.datasets.checks.solutions import check_solutions
+from sciops.datasets.checks.statistics import Findings, Statistics
+from sciops.datasets.checks.structure import check_names, check_positions, check_splits, readable
 from sciops.datasets.checks.trajectories import check_trajectory_solutions
-from sciops.datasets.conventions import SPACE, SPLITS, grid_of
+from sciops.datasets.conventions import SPACE, grid_of
 from sciops.datasets.order import in_order
 from sciops.files.budget import Budget, within_budget
 from sciops.files.messages import plain_errors, shown
-from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import is_store
 from sciops.grids import Grid
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "validate"]
 
 _BLOCK = 16 * 1024**2  # several copies are held of it
-_NOTED = "if that is wrong, say what is true: open_dataset(path, grid=sciops.Grid(...)), dataset.attrs, assign_coords"
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
@@ -63,23 +61,37 @@ def validate(
     expected_hash: str | None = None,
     budget: Budget | None = None,
 ) -> list[Finding]:
-    """What is wrong with a file, a folder of files or an opened data set; an empty list when it is sound.
+    """Checks a file, a folder of files or an opened data set, and lists what is wrong.
 
-    Checked: finite values; a > 0; for −∇·(a∇u) = f > 0 with u = 0 on the wall the maximum principle u ≥ 0, the trace on
-    walls that are on the grid, walls that are not, and samples whose trace or sign stands far out (damaged ones);
+    Checked are finite values; a > 0; for −∇·(a∇u) = f > 0 with u = 0 on the walls the maximum principle u ≥ 0 and the
+    trace on walls that are on the grid; walls that are not; samples whose trace or sign is an outlier (damaged ones);
     stored residuals and outcomes; positions against centering; splits that are missing, overlap or repeat a sample;
-    repeated samples; times that do not increase, states that never change or grow without bound; in a folder also
-    samples that occur in two of its files; and `solutions` samples are solved again and compared, where the file names
-    an equation of `sciops.pde` and all it needs: a for Darcy, constants and times for evolutions on periodic grids.
+    repeated samples, in a folder also between its files; times that do not increase, and states that never change or
+    grow without bound. Some samples are solved again and compared where the file names an equation of `sciops.pde` and
+    all it needs: a for Darcy, constants and times for evolutions on periodic grids.
 
-    solutions : how many samples per grid to solve again, spread over the file; 0 for none
-    expected_hash : `content_hash` of the file when it was right, or its first digits, eight at least: any number that
-        was changed since is an error, even by a program that wrote its checksum anew
-    budget : what each file may take, as in `open_dataset`
+    Parameters
+    ----------
+    path_or_dataset : str, path-like or xarray.Dataset
+        What to check.
+    solutions : int
+        Number of samples per grid to solve again, spread over the file; 0 for none.
+    expected_hash : str, optional
+        The `content_hash` of the file when it was right, or at least its first eight digits. Any number that has
+        changed since is an error, even if the program that changed it also updated the checksums.
+    budget : Budget, optional
+        What each file may take, as in `open_dataset`.
 
-    returns : findings, errors first
-    Raises what `open_dataset` raises for a file that cannot be read at all; of a folder, such a file is a finding.
-    ValueError for an `expected_hash` that is none, or of anything but one file.
+    Returns
+    -------
+    list of Finding
+        Errors first; empty when nothing is wrong.
+
+    Raises
+    ------
+    ValueError
+        For an `expected_hash` that is not a hash, or of anything but one file; otherwise, for a single file that cannot
+        be read, as in `open_dataset`. In a folder such a file is a finding.
     """
     import xarray as xr
 
@@ -147,7 +159,7 @@ def _of_folder(folder: Path, solutions: int) -> list[Finding]:
         name = str(path.relative_to(folder))
         try:
             if find_reader(path) is None:
-                probe(path)  # of no known layout, such as a text; or damaged
+                probe(path)  # of an unknown layout, such as a text; or damaged
                 continue
             known += 1
             own, hashes = _of_file(path, solutions)
@@ -181,10 +193,10 @@ def _of_dataset(dataset: xr.Dataset, prefix: str, solutions: int) -> tuple[list[
             severity, shown(prefix + field, 200), sample, shown(message, 800), shown(remedy, 300)
         )
     )
-    dataset = _readable(in_order(dataset), found)
-    _check_names(dataset, found)
-    _check_positions(dataset, found)
-    _check_splits(dataset, found)
+    dataset = readable(in_order(dataset), found)
+    check_names(dataset, found)
+    check_positions(dataset, found)
+    check_splits(dataset, found)
     placed = "no_grid" not in dataset.attrs
     # without positions the numbers alone are looked at; cells have no walls on them
     shape = tuple(dataset.sizes[name] for name in SPACE if name in dataset.sizes)
@@ -198,20 +210,6 @@ def _of_dataset(dataset: xr.Dataset, prefix: str, solutions: int) -> tuple[list[
         check_solutions(dataset, grid, statistics, found, solutions)
         check_trajectory_solutions(dataset, grid, statistics, found, solutions)
     return found.items, statistics.hashes
-
-
-def _readable(dataset: xr.Dataset, found: Findings) -> xr.Dataset:
-    """Without the numbers of the samples that cannot be read, each of them a finding."""
-    broken = []
-    for name, variable in dataset.data_vars.items():
-        try:
-            if variable.ndim < 2:
-                np.asarray(variable.values)
-        except OSError:
-            broken.append(name)
-            remedy = "copy the file again, or leave the variable out"
-            found.add("error", str(name), None, "cannot be read: its checksum does not match", remedy)
-    return dataset.drop_vars(broken)
 
 
 def _read(dataset: xr.Dataset, statistics: Statistics, start: int, stop: int) -> None:
@@ -234,98 +232,3 @@ def _blocks(dataset: xr.Dataset) -> Iterator[tuple[int, int]]:
     step = max(1, _BLOCK // max(size, 1))
     for start in range(0, samples, step):
         yield start, min(start + step, samples)
-
-
-def _check_names(dataset: xr.Dataset, found: Findings) -> None:
-    """Dimensions of names that are not ours leave open which is x and which is y."""
-    space = {axis: dataset.sizes[axis] for axis in SPACE if axis in dataset.sizes}
-    for name, field in dataset.data_vars.items():
-        unnamed = [dim for dim in field.dims if dim not in (*LEADING, *SPACE)]
-        absent = [axis for axis in space if axis not in field.dims]
-        if "sample" in field.dims and any(field.sizes[dim] == space[axis] for dim in unnamed for axis in absent):
-            found.add(
-                "warning",
-                str(name),
-                None,
-                f"has the dimensions {', '.join(map(str, field.dims))}: which are {', '.join(absent)} is not known",
-                "name them, dataset.rename(…), and write the file again",
-            )
-
-
-def _check_positions(dataset: xr.Dataset, found: Findings) -> None:
-    for note in parse_json(dataset.attrs.get("notes", "[]")):
-        found.add("warning", "", None, note, _NOTED)
-    if "no_grid" in dataset.attrs:  # the notes say why
-        return
-    grid = grid_of(dataset)
-    for name, points, h in zip(SPACE, grid.coordinates(), grid.spacing):
-        if name not in dataset.coords:
-            continue
-        stored = np.asarray(dataset.coords[name].values, dtype=np.float64)
-        if stored.shape != points.shape or not np.abs(stored - points).max() <= 1e-3 * h:  # NaN is wrong too
-            shown = f"{stored.flat[0]:.6g} … {stored.flat[-1]:.6g}" if stored.size else "nothing"
-            found.add(
-                "error",
-                name,
-                None,
-                f"coordinate {name} holds {shown} ({stored.size} points), and the {grid.centering} points of the grid "
-                f"lie at {points[0]:.6g} … {points[-1]:.6g} ({len(points)})",
-                "find out which is true, then write the file again with that Grid",
-            )
-        centering = dataset.coords[name].attrs.get("centering", grid.centering)
-        if centering != grid.centering:
-            found.add(
-                "error",
-                name,
-                None,
-                f"says centering {centering!r}, the grid {grid.centering!r}",
-                "find out which is true, then write the file again",
-            )
-    if str(dataset.attrs.get("positions", "")).startswith("assumed"):
-        found.add(
-            "warning",
-            "",
-            None,
-            f"the file does not state positions ({dataset.attrs['positions']})",
-            "pass them: open_dataset(path, grid=sciops.Grid(...))",
-        )
-
-
-def _check_splits(dataset: xr.Dataset, found: Findings) -> None:
-    samples = dataset.sizes.get("sample", 0)
-    ranges: dict[str, Any] = parse_json(dataset.attrs.get("splits", "{}"))
-    if "split" not in dataset and not ranges:
-        found.add(
-            "note",
-            "split",
-            None,
-            "no split is stored",
-            "state one: sciops.datasets.load_splits(path, train=…, validation=…, test=…)",
-        )
-        return
-    owner = np.full(samples, -1)
-    for split, (start, stop) in ranges.items():
-        if split not in SPLITS or not 0 <= start <= stop <= samples:
-            found.add("error", "split", None, f"{split} = [{start}, {stop}] of {samples} samples", "write splits anew")
-            continue
-        for other, name in enumerate(SPLITS):
-            shared = start + np.flatnonzero(owner[start:stop] == other)
-            if shared.size:
-                found.add(
-                    "error",
-                    "split",
-                    int(shared[0]),
-                    f"{split} shares {shared.size} samples with {name}",
-                    "write splits that do not overlap: errors on a shared sample are not errors on unseen fields",
-                )
-        owner[start:stop] = SPLITS.index(split)
-    if "split" in dataset:
-        stored = np.asarray(dataset["split"].values)
-        strange = np.flatnonzero((stored < 0) | (stored >= len(SPLITS)))
-        if strange.size:
-            found.add("error", "split", int(strange[0]), f"holds {stored[strange[0]]}", f"use 0, 1, 2 for {SPLITS}")
-        elif ranges and (owner != stored).any():
-            first = int(np.flatnonzero(owner != stored)[0])
-            found.add("error", "split", first, "the split of the sample and the ranges differ", "write splits anew")
-        if samples and not (stored == 0).any():
-            found.add("warning", "split", None, "no sample is for training", "state splits with load_splits")

@@ -90,7 +90,7 @@ def read_registry(path: str | os.PathLike) -> dict[str, PublicSet]:
             raise ValueError(f"format {content['format']!r}, expected {_FORMAT!r}")
         return {name: _as_set(name, entry) for name, entry in content["sets"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is no registry of data sets: {error!s}") from None
+        raise ValueError(f"{path} is not a registry of data sets: {error!s}") from None
 
 
 def fetch(
@@ -205,7 +205,7 @@ def _bring(
             os.replace(whole, path)
             return
     kept = _kept(incoming)
-    again = f"; {kept} bytes are kept, the same call goes on" if kept else ""
+    again = f"; {kept} bytes are kept, the same call resumes" if kept else ""
     raise OSError(f"{file.name} of {chosen.name} did not come: {'; '.join(refusals)}{again}{_instead(chosen)}")
 
 

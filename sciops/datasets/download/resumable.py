@@ -1,4 +1,7 @@
-"""A downloader for pooch that goes on where a broken connection left it."""
+"""A downloader for pooch that resumes after a broken connection.
+
+Why not `pooch.HTTPDownloader`: it starts again from the first byte, and writes as many bytes as the server sends.
+"""
 
 from __future__ import annotations
 
@@ -19,27 +22,42 @@ from sciops.files.whole_files import open_here
 
 _BLOCK = 1 << 20
 _TIMEOUT = (10.0, 60.0)  # seconds to connect, and between two blocks
-_PAUSE = 2.0  # seconds before a connection that broke is made anew
+_PAUSE = 2.0  # seconds before the next try
 _STATED, _UNSTATED = 1 << 37, 1 << 32  # bytes of a file of unknown size, by whether the server states its length
 _REDIRECTS = 10
 _RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")  # RFC 9110, section 14.4
 
 
 class ResumableDownload:
-    """Called by pooch as (url, output_file, pooch); what has come so far waits in `partial` when the connection breaks.
+    """A download for pooch, called as (url, output_file, pooch), that keeps partial files and resumes them.
 
-    partial : where the bytes gather; ``<partial>.json`` beside it holds the address, the server's mark of the version
-        (ETag or date) and the length, and the next call asks for the rest. A server that cannot send the rest sends
-        the whole file again. Nothing that has come is given up before a server has begun to send the file
-    name : of the file, for the bar and for errors
-    checked : whether a hash will be compared afterwards. Without one the rest is asked for from the same address and
-        version alone; with one, from any address of the same bytes
-    size : bytes that the file has, where they are known; any other number is refused as soon as it is stated or comes
-    limit : bytes that a file of unknown size may have; default 128 GiB where the server states its length, else 4 GiB
-    resumed : after a call, whether bytes of several connections were put together
+    Interrupted downloads are retried as long as each connection brings at least a megabyte.
 
-    A connection that breaks is made anew as long as each one brings a megabyte. Raises OSError when the server refuses,
-    breaks off, sends nothing, a web page, compressed bytes or too many of them, or the disk has no room for the rest.
+    Parameters
+    ----------
+    partial : Path
+        The partial file. ``<partial>.json`` beside it records the address, the version that the server states (ETag or
+        date) and the length, so that the next call requests the missing bytes. A server that cannot send a part sends
+        the whole file again; the partial file is kept until it begins to do so.
+    name : str
+        The file's name in the progress bar and in errors.
+    checked : bool
+        Whether a hash is compared afterwards. Only then may the missing bytes come from another address or version.
+    size : int, optional
+        Bytes of the file, where known; a server that states or sends another number is refused.
+    limit : int, optional
+        Largest size of a file of unknown size; default 128 GiB where the server states its length, else 4 GiB.
+
+    Attributes
+    ----------
+    resumed : bool
+        Whether the last call joined bytes of several connections.
+
+    Raises
+    ------
+    OSError
+        When the server refuses, disconnects, or sends nothing, a web page, compressed bytes or more bytes than
+        allowed, and when the disk has not enough space.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CONTRASTS = tuple(2.0**k for k in range(-6, 9))
 _GOLDEN = (math.sqrt(5) - 1) / 2
-_POINTS = 2**21  # at most so many grid points are solved per contrast, unless `samples` says otherwise
+_POINTS = 2**21  # largest number of grid points that are solved per contrast, unless `samples` is given
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def fit_two_phase(
     dataset : an opened data set, a path (both: the training split alone, when one is stored), or a torch data set such
         as ``load_splits(path).train``; the coefficient must have two values, the larger one marks the phase `high`
     contrasts : high/low to try first, increasing; values below 1 are for files that mark the less permeable phase
-    samples : how many fields, or which; default the first so many that hold 2 million points, 256 at most
+    samples : how many fields, or which; default the first ones that hold 2 million points together, 256 at most
     precision : relative width at which the search in c ends; 0 keeps to `contrasts`
     tol : relative residual of the solves
 

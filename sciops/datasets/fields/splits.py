@@ -49,33 +49,55 @@ def load_splits(
     memory_limit: int = MEMORY_LIMIT,
     budget: Budget | None = None,
 ) -> Splits:
-    """Train, validation and test data of a file or of a folder of files.
+    """Opens the training, validation and test data of a file or of a folder of files.
 
-    path : a file that stores its splits (native), a file that does not (any other layout), a folder whose file names
-        say train/training/smooth1, val/valid/validation, test/testing/smooth2 (darcy_train_16.pt, darcy_test_32.pt, …),
-        or one with such folders in it or in its data/ (The Well's data/train/*.hdf5), whose files are taken one after
-        another; what the files hold is read from their content
-    resolution : points per axis. In a folder, files of exactly this grid come first, then finer ones that nest it;
-        None means the grid of the training file with the fewest points
-    train, validation, test : which samples of each part. None: all of it. A count: the first so many of the training
-        samples, the last so many of the others. (start, stop): that range. A list or array: those numbers. Numbers
-        count within the part when the file or folder has that part, otherwise within the training samples
-    equation : in a folder of several; None: the only one there that is steady, or with `windows` that evolves
-    inputs, outputs : fields of a steady problem, as in `FieldDataset`; None: ``a``, or ``f`` where there is no ``a``
-    windows : of trajectories, ``{"history": 10, "horizon": 1, …}``: options of `TrajectoryDataset`, its own `inputs`
-        among them, {} for its defaults; None: the problem is steady. A sample is a whole trajectory, so that no two
-        parts share a frame
-    kinds : variable → what its channels are, as in `FieldDataset`
-    budget : what each file may take, as in `open_dataset`
+    A part that neither file nor folder has is held out from the end of the training samples in file order: test takes
+    the last tenth, validation the tenth before it, each at least one sample where one is left to train on (or the
+    counts given; 0 for none). In a folder with a test file at any resolution, no test samples are held out. Nothing is
+    shuffled: the same call always gives the same parts.
 
-    A part that neither file nor folder has is held out from the end of the training samples in file order: test
-    takes the last tenth, validation the tenth before it, each of them one sample at least where one is left to train on
-    (or the counts given; 0 for none). In a folder that has a test file at any resolution, no test samples are held out.
-    Nothing is shuffled, so the same call always gives the same parts.
+    Parameters
+    ----------
+    path : str or path-like
+        A file that stores its splits (native); a file that does not (any other layout); a folder whose file names say
+        train/training/smooth1, val/valid/validation, test/testing/smooth2 (darcy_train_16.pt, …); or a folder with such
+        folders in it or in its data/ (The Well's data/train/*.hdf5), whose files are joined. What the files hold is
+        read from their content.
+    resolution : int or tuple of int, optional
+        Points per axis. In a folder, files of exactly this grid come first, then finer ones that nest it. Default: the
+        grid of the training file with the fewest points.
+    train, validation, test : optional
+        Samples of each part. None: all of it. A count n: the first n training samples, the last n of the other parts.
+        (start, stop): that range. A list or array: those numbers. Numbers count within the part where the file or
+        folder has it, otherwise within the training samples.
+    equation : str, optional
+        In a folder of several equations; default the only one that is steady, or with `windows` evolves.
+    inputs, outputs : tuple of str
+        Fields of a steady problem, as in `FieldDataset`; default input ``a``, or ``f`` where there is no ``a``.
+    windows : mapping, optional
+        For trajectories: options of `TrajectoryDataset`, ``{"history": 10, "horizon": 1, …}``, its own `inputs` among
+        them; {} for its defaults. A sample is a whole trajectory, so that no two parts share a frame. Default: the
+        problem is steady.
+    kinds : mapping, optional
+        Variable → what its channels are, as in `FieldDataset`.
+    dtype, memory_limit
+        As in `FieldDataset`.
+    budget : Budget, optional
+        What each file may take, as in `open_dataset`.
 
-    Raises ValueError for parts that overlap or name a sample twice, counts that do not fit, folders without a file for
-    `resolution`, steady data with `windows` and trajectories without.
+    Returns
+    -------
+    Splits
+        The parts; None for a part without samples.
 
+    Raises
+    ------
+    ValueError
+        For parts that overlap or name a sample twice, counts that do not fit, folders without a file for `resolution`,
+        steady data with `windows` and trajectories without.
+
+    Examples
+    --------
     >>> load_splits("data", resolution=16, validation=100).train    # doctest: +SKIP
     """
     path = Path(path)

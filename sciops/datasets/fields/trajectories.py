@@ -49,9 +49,9 @@ class TrajectoryDataset(FileDataset):
     inputs : fields that stay the same, such as a mask, (sample, *grid) or (*grid): channels of x after the state
     parameters : numbers of each sample, or constants of the data set, spread over the grid: channels after `inputs`
     forcings : fields that change in time but are known at every time, f_k, (sample, time, *grid) or (time, *grid), or
-        numbers, (sample, time) or (time,), such as "time" itself: a step k → k + 1 is told f_k and f_{k+1}, so that x
+        numbers, (sample, time) or (time,), such as "time" itself: a step k → k + 1 is given f_k and f_{k+1}, so that x
         ends with f_{w+h−1}, …, f_{w+h+l+n−1}
-    time_step : whether x is told how long each step takes: last in x come t_{k+1} − t_k of the l + n steps, spread over
+    time_step : whether x holds the length of each step: last in x come t_{k+1} − t_k of the l + n steps, spread over
         the grid, of each trajectory's own ``times`` where the file has such. Then one model serves several strides
     kinds : variable or constant → what its channels are, as in `FieldDataset`
     dtype : of the tensors
@@ -77,7 +77,7 @@ class TrajectoryDataset(FileDataset):
 
     Raises ValueError for a steady data set, names it does not hold, state variables on grids of different shape or
     spacing, windows longer than the trajectories, and with `time_step` and several frames of history for times that
-    are not evenly spaced, since the time between the frames seen is not told.
+    are not evenly spaced, since x does not hold the time between the frames seen.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ class TrajectoryDataset(FileDataset):
         if uneven.any():
             raise ValueError(
                 f"time_step=True, history={self.history}: the times of sample {self.samples[int(uneven.argmax())]} are "
-                "not evenly spaced, and how far the frames seen lie apart is not told; pass history=1"
+                "not evenly spaced, and x does not hold the time between them; pass history=1"
             )
 
     def _x(self, frames: Tensor, trajectories: np.ndarray, starts: np.ndarray, steps: int) -> Tensor:

@@ -20,16 +20,9 @@ import numpy as np
 from sciops.datasets.conventions import SPACE, build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.described.description import ALONE, sidecar
+from sciops.datasets.formats.shared import expectations as expect
 from sciops.datasets.formats.shared.axes import check_size, is_real
-from sciops.datasets.formats.shared.expectations import (
-    expect_common_parameters,
-    expect_nothing_else,
-    expect_one_type,
-    expect_trajectory,
-    state_fields,
-    times_in,
-    words,
-)
+from sciops.datasets.formats.shared.expectations import state_fields, times_in, words
 from sciops.datasets.formats.shared.hdf5_writing import sizes
 from sciops.datasets.formats.shared.numpy_writing import write_npy
 from sciops.datasets.formats.shared.reader import Reader
@@ -163,11 +156,11 @@ def _positive(value: Any) -> float:
 def write(groups: list[xr.Dataset], path: Path) -> None:
     """(samples, T + 1, channels, N, …) and ``<file>.json`` with what the array does not say."""
     (dataset,) = groups
-    grid = expect_trajectory(dataset, "apebench", (1, 2, 3))
+    grid = expect.trajectory(dataset, "apebench", (1, 2, 3))
     fields = state_fields(dataset, grid)
-    expect_nothing_else(dataset, "apebench", tuple(fields))
-    parameters = expect_common_parameters(dataset, "apebench")
-    expect_one_type(list(fields.values()), "apebench")
+    expect.nothing_else(dataset, "apebench", tuple(fields))
+    parameters = expect.common_parameters(dataset, "apebench")
+    expect.one_type(list(fields.values()), "apebench")
     length = grid.extent[0][1]
     if grid != Grid((grid.shape[0],) * grid.ndim, (0.0, length), "periodic"):
         raise ValueError(

@@ -101,9 +101,9 @@ def read(probe: Probe) -> xr.Dataset:
 def undescribed(probe: Probe) -> str:
     """What to do with a file of arrays that nothing describes."""
     if any(DIFFERENT in what for what in probe.others.values()):
-        return f"{probe.path} is {probe.describe()}, which is no known layout and cannot be described as it is"
+        return f"{probe.path} is {probe.describe()}, which is not a known layout and cannot be described as it is"
     about = proposal(held(probe))
-    text = f"{probe.path} is {probe.describe()}, which is no known layout: {about.reason}"
+    text = f"{probe.path} is {probe.describe()}, which is not a known layout: {about.reason}"
     if about.options:
         text += (
             f" sciops.datasets.describe_arrays({probe.path.name!r}, {about.options}), which writes "

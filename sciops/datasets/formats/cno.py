@@ -25,17 +25,9 @@ import numpy as np
 
 from sciops.datasets.conventions import SPLIT_ATTRS, build_dataset, grid_of, state_of
 from sciops.datasets.formats.containers.sniff import Probe
+from sciops.datasets.formats.shared import expectations as expect
 from sciops.datasets.formats.shared.axes import check_size, is_real, number, numbers, stated_grid
-from sciops.datasets.formats.shared.expectations import (
-    DERIVED,
-    FLOATS,
-    expect_common_parameters,
-    expect_nothing_else,
-    expect_unit_source,
-    expect_values,
-    expect_zero_walls,
-    words,
-)
+from sciops.datasets.formats.shared.expectations import DERIVED, FLOATS, words
 from sciops.datasets.formats.shared.hdf5_writing import blocks_of, samples_of, sizes, state_grid
 from sciops.datasets.formats.shared.reader import Reader
 from sciops.files.whole_files import replacing
@@ -178,15 +170,15 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     if not {name, "u"} <= set(dataset.data_vars):
         raise ValueError(f"layout {LAYOUT!r} needs {name} and u; the data set holds {', '.join(map(str, dataset))}")
     if equation == "darcy":
-        expect_values(dataset, LAYOUT)
-        expect_zero_walls(dataset, LAYOUT)
-        expect_unit_source(dataset, LAYOUT)
+        expect.phase_values(dataset, LAYOUT)
+        expect.zero_walls(dataset, LAYOUT)
+        expect.unit_source(dataset, LAYOUT)
     grid = grid_of(dataset, "u")
     fields = [dataset[key] for key in (name, "u")]
     if grid.ndim != 2 or any(set(f.dims) != {"sample", "x", "y"} or str(f.dtype) not in FLOATS for f in fields):
         raise ValueError(f"layout {LAYOUT!r} holds floats over (sample, x, y); the data set has {words(grid)}")
-    expect_nothing_else(dataset, LAYOUT, (name, "u", *DERIVED))
-    expect_common_parameters(dataset, LAYOUT)
+    expect.nothing_else(dataset, LAYOUT, (name, "u", *DERIVED))
+    expect.common_parameters(dataset, LAYOUT)
     fields = [field.transpose("sample", "x", "y") for field in fields]
     ranges = [_training_range(dataset, field) for field in fields] if equation in RANGES else []
     prefix, suffix = ("sample" if equation == "darcy" else "Sample"), "_t_5" if equation == "wave" else ""

@@ -22,6 +22,7 @@ import numpy as np
 from sciops.datasets.conventions import SPACE, build_dataset, grid_of, state_of
 from sciops.datasets.formats.containers.named_axes import axes_by_name, shape_by_name
 from sciops.datasets.formats.containers.sniff import Entry, Probe, readable
+from sciops.datasets.formats.shared import expectations as expect
 from sciops.datasets.formats.shared.axes import (
     Axis,
     axis_of,
@@ -32,13 +33,7 @@ from sciops.datasets.formats.shared.axes import (
     periodic_cells,
     times_of,
 )
-from sciops.datasets.formats.shared.expectations import (
-    FLOATS,
-    expect_common_parameters,
-    expect_nothing_else,
-    times_in,
-    words,
-)
+from sciops.datasets.formats.shared.expectations import FLOATS, times_in, words
 from sciops.datasets.formats.shared.hdf5_writing import sizes, write_blocks
 from sciops.datasets.formats.shared.reader import Reader
 from sciops.datasets.native.hdf5_guard import open_survivable
@@ -228,8 +223,8 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     for name in names:
         if set(dataset[name].dims) != set(dims) or str(dataset[name].dtype) not in FLOATS:
             raise ValueError(f"layout {LAYOUT!r} holds floats over {dims}; {name} is over {dataset[name].dims}")
-    expect_nothing_else(dataset, LAYOUT, names)
-    parameters = expect_common_parameters(dataset, LAYOUT, ("viscosity",))
+    expect.nothing_else(dataset, LAYOUT, names)
+    parameters = expect.common_parameters(dataset, LAYOUT, ("viscosity",))
     cells, centres = _cells(grid)
     offsets = {name: _offset(dataset, name, grid, cells) for name in names}
     times = times_in(dataset, LAYOUT)

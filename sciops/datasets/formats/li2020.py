@@ -15,15 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from sciops.datasets.conventions import build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
-from sciops.datasets.formats.shared.expectations import (
-    DERIVED,
-    expect,
-    expect_nodes,
-    expect_nothing_else,
-    expect_unit_source,
-    expect_values,
-    words,
-)
+from sciops.datasets.formats.shared import expectations as expect
+from sciops.datasets.formats.shared.expectations import DERIVED, words
 from sciops.datasets.formats.shared.matlab_writing import Stored, matlab_writers
 from sciops.datasets.formats.shared.reader import Reader
 from sciops.grids import Grid
@@ -73,15 +66,15 @@ def _sample_axis_last(shape: tuple[int, ...]) -> bool:
 
 
 def _contents(dataset: xr.Dataset, layout: str) -> tuple[dict[str, Stored], dict[str, Any]]:
-    grid = expect(dataset, layout)
-    expect_values(dataset, layout)
-    expect_nodes(grid, layout)
+    grid = expect.coefficient_and_solution(dataset, layout)
+    expect.phase_values(dataset, layout)
+    expect.nodes(grid, layout)
     if grid != Grid(grid.shape):
         raise ValueError(
             f"layout {layout!r} holds nodes of the unit box, walls on the grid; the data set has {words(grid)}"
         )
-    expect_unit_source(dataset, layout)
-    expect_nothing_else(dataset, layout, ("a", "u", *DERIVED))
+    expect.unit_source(dataset, layout)
+    expect.nothing_else(dataset, layout, ("a", "u", *DERIVED))
     names = {"coeff": "a", "sol": "u"} | {n: n for n in DERIVED if n in dataset}
     return {stored: Stored(dataset[name].transpose("sample", "x", "y")) for stored, name in names.items()}, {}
 

@@ -19,16 +19,9 @@ import numpy as np
 from sciops.datasets.conventions import build_dataset, grid_of, state_of
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.li2020_ns import viscosity_of
+from sciops.datasets.formats.shared import expectations as expect
 from sciops.datasets.formats.shared.axes import check_size
-from sciops.datasets.formats.shared.expectations import (
-    expect,
-    expect_nothing_else,
-    expect_trajectory,
-    expect_unit_period,
-    state_fields,
-    times_in,
-    words,
-)
+from sciops.datasets.formats.shared.expectations import state_fields, times_in, words
 from sciops.datasets.formats.shared.matlab_writing import Stored, matlab_writers, viscosity_value
 from sciops.datasets.formats.shared.reader import Reader
 from sciops.grids import Grid
@@ -161,15 +154,15 @@ def _contents(dataset: xr.Dataset, layout: str) -> tuple[dict[str, Stored], dict
     grid = grid_of(dataset, "u")
     if grid.ndim != 1:
         raise ValueError(f"layout {layout!r} holds 1-D fields; the data set has {words(grid)}")
-    expect_unit_period(grid, layout)
+    expect.unit_period(grid, layout)
     values: dict[str, Any] = viscosity_value(dataset, layout)
     if not state_of(dataset):
-        expect(dataset, layout, equations=("burgers",))
+        expect.coefficient_and_solution(dataset, layout, equations=("burgers",))
         extra = [name for name in EXTRA if name in dataset]
-        expect_nothing_else(dataset, layout, ("a", "u", *extra))
+        expect.nothing_else(dataset, layout, ("a", "u", *extra))
         return {name: Stored(dataset[name].transpose("sample", "x")) for name in ("a", "u", *extra)}, values
-    expect_trajectory(dataset, layout, (1,), state=("u",), equations=("burgers",))
-    expect_nothing_else(dataset, layout, ("a", "u"))
+    expect.trajectory(dataset, layout, (1,), state=("u",), equations=("burgers",))
+    expect.nothing_else(dataset, layout, ("a", "u"))
     u = state_fields(dataset, grid)["u"]
     if "time" in dataset.coords or "times" in dataset:
         values["tspan"] = times_in(dataset, layout)[None]

@@ -19,14 +19,9 @@ import numpy as np
 
 from sciops.datasets.conventions import build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
+from sciops.datasets.formats.shared import expectations as expect
 from sciops.datasets.formats.shared.axes import check_size
-from sciops.datasets.formats.shared.expectations import (
-    expect_nothing_else,
-    expect_trajectory,
-    expect_unit_period,
-    state_fields,
-    times_in,
-)
+from sciops.datasets.formats.shared.expectations import state_fields, times_in
 from sciops.datasets.formats.shared.matlab_writing import Stored, matlab_writers, viscosity_value
 from sciops.datasets.formats.shared.reader import Reader
 from sciops.grids import Grid
@@ -121,12 +116,12 @@ def _holds_first(first: Any, later: Any, times: np.ndarray | None) -> bool:
 
 def _contents(dataset: xr.Dataset, layout: str) -> tuple[dict[str, Stored], dict[str, Any]]:
     """Fields and times; ν, where it is known, as ``visc``."""
-    grid = expect_trajectory(dataset, layout, (2,), state=("w",), equations=("navier_stokes",))
+    grid = expect.trajectory(dataset, layout, (2,), state=("w",), equations=("navier_stokes",))
     forcing = dataset.attrs.get("forcing", "li2020")
     if forcing != "li2020":
         raise ValueError(f"layout {layout!r} means the forcing of its authors, li2020; the data set has {forcing!r}")
-    expect_unit_period(grid, layout)
-    expect_nothing_else(dataset, layout, ("w",))
+    expect.unit_period(grid, layout)
+    expect.nothing_else(dataset, layout, ("w",))
     w = state_fields(dataset, grid)["w"]
     if w.shape[1] < 2:
         raise ValueError(f"layout {layout!r} holds time 0 and later ones; the data set has {w.shape[1]} time")

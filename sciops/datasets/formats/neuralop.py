@@ -29,19 +29,8 @@ from sciops.bases import Basis
 from sciops.datasets import blocks
 from sciops.datasets.conventions import build_dataset, grid_of, state_of
 from sciops.datasets.formats.containers.sniff import Entry, Probe
-from sciops.datasets.formats.shared.expectations import (
-    DERIVED,
-    expect,
-    expect_common_parameters,
-    expect_nodes,
-    expect_nothing_else,
-    expect_trajectory,
-    expect_unit_period,
-    expect_unit_source,
-    leave_out,
-    state_fields,
-    words,
-)
+from sciops.datasets.formats.shared import expectations as expect
+from sciops.datasets.formats.shared.expectations import DERIVED, leave_out, state_fields, words
 from sciops.datasets.formats.shared.hdf5_writing import blocks_of
 from sciops.datasets.formats.shared.matlab_writing import viscosity_value
 from sciops.datasets.formats.shared.reader import Reader
@@ -295,11 +284,11 @@ def _tensor(field: xr.DataArray, scratch: Path, marks: bool) -> Any:
 
 def _darcy(dataset: xr.Dataset) -> tuple[dict[str, xr.DataArray], dict[str, str]]:
     """(x and y, the grid where the layout's own rule would give another)."""
-    grid = expect(dataset, "neuralop", equations=("darcy", "burgers", "navier_stokes"))
-    expect_nodes(grid, "neuralop")
-    expect_nothing_else(dataset, "neuralop", ("a", "u", *DERIVED))
+    grid = expect.coefficient_and_solution(dataset, "neuralop", equations=("darcy", "burgers", "navier_stokes"))
+    expect.nodes(grid, "neuralop")
+    expect.nothing_else(dataset, "neuralop", ("a", "u", *DERIVED))
     a, u = (dataset[name].transpose("sample", "x", "y") for name in ("a", "u"))
-    expect_unit_source(dataset, "neuralop")
+    expect.unit_source(dataset, "neuralop")
     natural = node_grid(grid.shape, u)[0]
     stated = {} if natural.same_points(grid) else {GRID_KEY: json.dumps(grid.to_dict())}
     return {"x": a, "y": u}, stated
@@ -312,8 +301,8 @@ def _flow(dataset: xr.Dataset) -> tuple[dict[str, xr.DataArray], dict[str, str]]
             "layout 'neuralop' holds one forcing f and the vorticity u it leads to, no trajectories: use "
             "layout='li2020-ns'"
         )
-    expect_nothing_else(dataset, "neuralop", ("f", "u"))
-    expect_common_parameters(dataset, "neuralop", ())
+    expect.nothing_else(dataset, "neuralop", ("f", "u"))
+    expect.common_parameters(dataset, "neuralop", ())
     grid = grid_of(dataset, "u")
     if grid.ndim != 2 or grid.centering != "periodic":
         raise ValueError(f"layout 'neuralop' holds Navier–Stokes on 2-D periodic grids; the data set has {words(grid)}")
@@ -329,9 +318,9 @@ def _flow(dataset: xr.Dataset) -> tuple[dict[str, xr.DataArray], dict[str, str]]
 def _burgers(dataset: xr.Dataset) -> dict[str, xr.DataArray]:
     import xarray
 
-    grid = expect_trajectory(dataset, "neuralop", (1,), state=("u",))
-    expect_unit_period(grid, "neuralop")
-    expect_nothing_else(dataset, "neuralop", ("a", "u"))
+    grid = expect.trajectory(dataset, "neuralop", (1,), state=("u",))
+    expect.unit_period(grid, "neuralop")
+    expect.nothing_else(dataset, "neuralop", ("a", "u"))
     u = state_fields(dataset, grid)["u"]
     viscosity = viscosity_value(dataset, "neuralop")
     times = np.asarray(dataset["time"].values, np.float64) if "time" in dataset.coords else None

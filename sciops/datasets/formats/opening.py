@@ -87,26 +87,42 @@ def open_dataset(
     grid: Grid | None = None,
     budget: Budget | None = None,
 ) -> xr.Dataset:
-    """A file of any known layout: named fields over (sample, [time,] x, …) at their true positions.
+    """Opens a file of any known layout as named fields over (sample, [time,] x, …) at their true positions.
 
-    path : a file; its content decides the layout, never its name. A file of arrays that is no known layout opens once
-        it is described (`describe_arrays`); the message proposes a description, from the file's own x, y, z and t
-        where it has them. Complex arrays open as two real fields where the description says ``"real_imaginary": True``
-    resolution : points per axis. Native files give the group stored at it; every file gives the nested nodes of a
-        finer grid; None means the file's (finest) grid
-    layout : a name in ``READERS``, to insist on one
-    grid : where the points lie, for layouts that do not say; the reader's own rule otherwise
-    budget : `sciops.Budget` of memory, objects and time that the file may take; None for the one in force, by default
-        a gigabyte besides its own size, 100,000 objects and 10 s. What is read later keeps it
+    Parameters
+    ----------
+    path : str or path-like
+        The file; its content decides the layout, never its name. Arrays of an unknown layout open after they have been
+        described once (`describe_arrays`); the error proposes a description, made from the file's own coordinates
+        where it has them. Complex arrays open as two real fields where the description says ``"real_imaginary": True``.
+    resolution : int or tuple of int, optional
+        Points per axis: the native group of this grid, or the nested nodes of a finer grid. Default: the finest grid.
+    layout : str, optional
+        A name in ``READERS``, to accept this layout only.
+    grid : Grid, optional
+        Where the points lie, for layouts that do not say; default: the reader's own rule.
+    budget : Budget, optional
+        Memory, objects and time that the file may take; default: a gigabyte besides its own size, 100,000 objects and
+        10 s. It also holds for what is read later.
 
-    returns : xarray.Dataset, lazy where the format allows (all but MATLAB v5 and compressed archives), with attributes
+    Returns
+    -------
+    xarray.Dataset
+        Lazy where the format allows (all but packed MATLAB v5 variables and compressed archives), with the attributes
         ``layout``, ``equation``, ``task`` ("steady": input ``a`` or ``f``, output ``u``; "trajectory": the fields that
         ``state`` names), ``grid``, ``parameters``, ``boundary``; for Darcy ``coefficient`` ("values", or "indicator"
-        where the phase values are not known). Use it as a context manager, or ``close()`` it, to let go of the file
+        where the phase values are unknown). Close it, or use it as a context manager, to close the file.
 
-    Raises FileNotFoundError, IsADirectoryError, OSError, or ValueError (unknown layout, damaged file, pickled objects,
-    resolution not there), each in one line with the remedy.
+    Raises
+    ------
+    FileNotFoundError, IsADirectoryError, OSError
+        When the path is not a file that can be read.
+    ValueError
+        For an unknown layout, a damaged file, pickled objects and an unavailable resolution; each error is one line
+        that says what to do.
 
+    Examples
+    --------
     >>> open_dataset("darcy_train_16.pt").attrs["coefficient"]    # doctest: +SKIP
     'indicator'
     """
@@ -140,7 +156,7 @@ def opened_resolutions(path: str | os.PathLike) -> Iterator[list[xr.Dataset]]:
 
 
 def find_reader(path: str | os.PathLike) -> Reader | None:
-    """The reader of a file, or None for a file of no known layout or that cannot be read at all."""
+    """The reader of a file, or None for a file of an unknown layout or that cannot be read at all."""
     try:
         return _matching(probe(path))
     except (OSError, ValueError):
@@ -221,7 +237,7 @@ def _unknown(found: Probe, layout: str | None) -> str:
     if not found.arrays and "(" in found.kind:  # what it is says what to do
         return f"{found.path} is {found.describe()}"
     return (
-        f"{found.path} is {found.describe()}, which is no known layout: write your arrays once with "
+        f"{found.path} is {found.describe()}, which is not a known layout: write your arrays once with "
         "sciops.datasets.write_native (docs/how-to/use-my-own-data), or in one of these, of which "
         f"sciops.datasets.READERS[name].expects says what each holds: {', '.join(READERS)}"
     )

@@ -24,14 +24,9 @@ import numpy as np
 
 from sciops.datasets.conventions import build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
+from sciops.datasets.formats.shared import expectations as expect
 from sciops.datasets.formats.shared.axes import check_size, is_real, numbers
-from sciops.datasets.formats.shared.expectations import (
-    expect_nothing_else,
-    expect_trajectory,
-    state_fields,
-    times_of_samples,
-    words,
-)
+from sciops.datasets.formats.shared.expectations import state_fields, times_of_samples, words
 from sciops.datasets.formats.shared.hdf5_writing import sizes, write_blocks
 from sciops.datasets.formats.shared.pdearena import (
     MODES,
@@ -163,11 +158,11 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     import h5py
 
     (dataset,) = groups
-    grid = expect_trajectory(dataset, LAYOUT, (1,), state=("u",), equations=_EQUATIONS)
+    grid = expect.trajectory(dataset, LAYOUT, (1,), state=("u",), equations=_EQUATIONS)
     length = grid.extent[0][1]
     if grid != Grid(grid.shape, (0.0, length), "periodic") or ("length" in dataset and length != 1.0):
         raise ValueError(f"layout {LAYOUT!r} holds one period from 0 on; the data set has {words(grid)}")
-    expect_nothing_else(dataset, LAYOUT, ("u", "times"))
+    expect.nothing_else(dataset, LAYOUT, ("u", "times"))
     expect_constants(dataset, LAYOUT, ("viscosity", "length"))
     viscosity = each_sample(dataset, "viscosity")
     if viscosity is not None and dataset.attrs["equation"] != "kuramoto_sivashinsky":

@@ -20,8 +20,9 @@ import numpy as np
 
 from sciops.datasets.conventions import build_dataset, grid_of, state_of
 from sciops.datasets.formats.containers.sniff import Probe
+from sciops.datasets.formats.shared import expectations as expect
 from sciops.datasets.formats.shared.axes import check_size, is_real, numbers
-from sciops.datasets.formats.shared.expectations import FLOATS, expect_nothing_else, times_of_samples, words
+from sciops.datasets.formats.shared.expectations import FLOATS, times_of_samples, words
 from sciops.datasets.formats.shared.hdf5_writing import sizes, write_blocks
 from sciops.datasets.formats.shared.pdearena import (
     MODES,
@@ -174,7 +175,7 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
                 f"layout {LAYOUT!r} holds vx and vy on the lower faces of the cells, staggered; {name} of the data set "
                 f"lies at {words(grid_of(dataset, name))}"
             )
-    expect_nothing_else(dataset, LAYOUT, (*FIELDS, "times"))
+    expect.nothing_else(dataset, LAYOUT, (*FIELDS, "times"))
     expect_constants(dataset, LAYOUT, ("buoyancy_y",))
     mode, times = mode_for(dataset, LAYOUT), times_of_samples(dataset, LAYOUT)
     step = np.diff(times, axis=1)

@@ -21,14 +21,9 @@ import numpy as np
 from sciops.datasets.conventions import build_dataset
 from sciops.datasets.formats.containers.named_axes import axes_by_name, shape_by_name
 from sciops.datasets.formats.containers.sniff import Probe, readable
+from sciops.datasets.formats.shared import expectations as expect
 from sciops.datasets.formats.shared.axes import axis_of, cells_of, check_size, is_real, numbers, times_of, unplaced
-from sciops.datasets.formats.shared.expectations import (
-    expect_common_parameters,
-    expect_nothing_else,
-    expect_trajectory,
-    times_in,
-    words,
-)
+from sciops.datasets.formats.shared.expectations import times_in, words
 from sciops.datasets.formats.shared.hdf5_writing import blocks_of, sizes
 from sciops.datasets.formats.shared.reader import Reader
 from sciops.datasets.native.hdf5_guard import open_survivable
@@ -173,12 +168,12 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     import h5netcdf
 
     (dataset,) = groups
-    grid = expect_trajectory(dataset, LAYOUT, (2,), state=STATE, equations=("shallow_water",))
+    grid = expect.trajectory(dataset, LAYOUT, (2,), state=STATE, equations=("shallow_water",))
     if grid.centering != "cell" or dataset.attrs.get("grid_type") != "spherical":
         raise ValueError(f"layout {LAYOUT!r} holds cells of latitude and longitude; the data set has {words(grid)}")
     names = [name for name in WORDS if name in dataset]
-    expect_nothing_else(dataset, LAYOUT, (*names, "latitude"))
-    expect_common_parameters(dataset, LAYOUT, ())
+    expect.nothing_else(dataset, LAYOUT, (*names, "latitude"))
+    expect.common_parameters(dataset, LAYOUT, ())
     times = times_in(dataset, LAYOUT)
     fields = [dataset[name].transpose("sample", "time", "x", "y") for name in names]
     several = len(fields[0]) != 1

@@ -26,6 +26,7 @@ import numpy as np
 
 from sciops.datasets.conventions import build_dataset, parameters_of
 from sciops.datasets.formats.containers.sniff import Probe
+from sciops.datasets.formats.shared import expectations as expect
 from sciops.datasets.formats.shared.axes import (
     cell_extents,
     is_real,
@@ -35,15 +36,7 @@ from sciops.datasets.formats.shared.axes import (
     stated_grid,
     times_of,
 )
-from sciops.datasets.formats.shared.expectations import (
-    expect_common_parameters,
-    expect_equation,
-    expect_nothing_else,
-    expect_trajectory,
-    state_fields,
-    times_in,
-    words,
-)
+from sciops.datasets.formats.shared.expectations import state_fields, times_in, words
 from sciops.datasets.formats.shared.hdf5_writing import (
     cells_around,
     lossless,
@@ -126,14 +119,14 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     import h5py
 
     (dataset,) = groups
-    grid = expect_trajectory(dataset, LAYOUT, (1,))
+    grid = expect.trajectory(dataset, LAYOUT, (1,))
     fields = state_fields(dataset, grid)
     if len(fields) != 1:
         raise ValueError(f"layout {LAYOUT!r} holds one field; the data set evolves {', '.join(fields)}")
     if grid.centering != "periodic":
         raise ValueError(f"layout {LAYOUT!r} holds periodic fields; the data set has {words(grid)}")
-    expect_nothing_else(dataset, LAYOUT, tuple(fields))
-    expect_common_parameters(dataset, LAYOUT)
+    expect.nothing_else(dataset, LAYOUT, tuple(fields))
+    expect.common_parameters(dataset, LAYOUT)
     attrs = _attributes(dataset)
     times = times_in(dataset, LAYOUT)
     points = lossless(grid.coordinates()[0])
@@ -155,7 +148,7 @@ def _attributes(dataset: xr.Dataset) -> dict[str, float]:
         "fisher_kpp": ("diffusivity", "rate"),
         "unknown": (),
     }
-    equation = expect_equation(dataset, LAYOUT, tuple(needed))
+    equation = expect.equation(dataset, LAYOUT, tuple(needed))
     if set(have) != set(needed[equation]):
         raise ValueError(
             f"layout {LAYOUT!r} states {', '.join(needed[equation]) or 'no parameter'} for {equation}; the data set "

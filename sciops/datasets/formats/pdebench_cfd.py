@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from sciops.datasets.conventions import SPACE, build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
+from sciops.datasets.formats.shared import expectations as expect
 from sciops.datasets.formats.shared.axes import (
     cell_extents,
     is_real,
@@ -29,15 +30,7 @@ from sciops.datasets.formats.shared.axes import (
     stated_grid,
     times_of,
 )
-from sciops.datasets.formats.shared.expectations import (
-    expect_common_parameters,
-    expect_equation,
-    expect_nothing_else,
-    expect_trajectory,
-    state_fields,
-    times_in,
-    words,
-)
+from sciops.datasets.formats.shared.expectations import state_fields, times_in, words
 from sciops.datasets.formats.shared.hdf5_writing import (
     cells_around,
     lossless,
@@ -148,7 +141,7 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     import h5py
 
     (dataset,) = groups
-    grid = expect_trajectory(dataset, LAYOUT, (1, 2, 3))
+    grid = expect.trajectory(dataset, LAYOUT, (1, 2, 3))
     fields = state_fields(dataset, grid)
     stored = names(grid.ndim)
     if set(fields) != set(stored.values()):
@@ -158,9 +151,9 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
         )
     if grid.centering == "node":
         raise ValueError(f"layout {LAYOUT!r} holds values of cells; the data set has {words(grid)}")
-    expect_equation(dataset, LAYOUT, ("compressible_navier_stokes",))
-    expect_nothing_else(dataset, LAYOUT, tuple(fields))
-    parameters = expect_common_parameters(dataset, LAYOUT, CONSTANTS)
+    expect.equation(dataset, LAYOUT, ("compressible_navier_stokes",))
+    expect.nothing_else(dataset, LAYOUT, tuple(fields))
+    parameters = expect.common_parameters(dataset, LAYOUT, CONSTANTS)
     times = times_in(dataset, LAYOUT)
     points = [lossless(axis) for axis in grid.coordinates()]
     cells = cells_around(points, LAYOUT)

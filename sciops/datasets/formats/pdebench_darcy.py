@@ -15,8 +15,9 @@ import numpy as np
 
 from sciops.datasets.conventions import build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
+from sciops.datasets.formats.shared import expectations as expect
 from sciops.datasets.formats.shared.axes import cell_extents, number
-from sciops.datasets.formats.shared.expectations import DERIVED, expect, expect_nothing_else, expect_values, words
+from sciops.datasets.formats.shared.expectations import DERIVED, words
 from sciops.datasets.formats.shared.hdf5_writing import blocks_of, sizes
 from sciops.datasets.formats.shared.reader import Reader
 from sciops.files.whole_files import replacing
@@ -77,9 +78,9 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     import h5py
 
     (dataset,) = groups
-    grid = expect(dataset, "pdebench-darcy")
-    expect_values(dataset, "pdebench-darcy")
-    expect_nothing_else(dataset, "pdebench-darcy", ("a", "u", *DERIVED))
+    grid = expect.coefficient_and_solution(dataset, "pdebench-darcy")
+    expect.phase_values(dataset, "pdebench-darcy")
+    expect.nothing_else(dataset, "pdebench-darcy", ("a", "u", *DERIVED))
     if grid.centering != "cell" or grid != Grid(grid.shape, None, "cell"):
         raise ValueError(
             f"layout 'pdebench-darcy' holds cell centres of the unit box; the data set has {words(grid)}: resampling "

@@ -27,14 +27,9 @@ import numpy as np
 from sciops.datasets.conventions import RECORDS, SPACE, build_dataset, parameters_of
 from sciops.datasets.formats.containers.sniff import Probe, readable
 from sciops.datasets.formats.containers.yaml_lines import settings
+from sciops.datasets.formats.shared import expectations as expect
 from sciops.datasets.formats.shared.axes import cell_extents, is_real, numbers, times_of
-from sciops.datasets.formats.shared.expectations import (
-    expect_nothing_else,
-    expect_trajectory,
-    state_fields,
-    times_in,
-    words,
-)
+from sciops.datasets.formats.shared.expectations import state_fields, times_in, words
 from sciops.datasets.formats.shared.hdf5_writing import cells_around, lossless, samples_of, sizes
 from sciops.datasets.formats.shared.reader import Reader
 from sciops.datasets.native.hdf5_guard import open_survivable
@@ -202,7 +197,7 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     import h5py
 
     (dataset,) = groups
-    grid = expect_trajectory(dataset, LAYOUT, (1, 2))
+    grid = expect.trajectory(dataset, LAYOUT, (1, 2))
     fields = state_fields(dataset, grid)
     equation = str(dataset.attrs.get("equation"))
     _expect_names(tuple(fields), equation)
@@ -213,7 +208,7 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     boundary = parse_json(dataset.attrs.get("boundary", "null"))
     if boundary and equation in WALLS and set(boundary.values()) != {WALLS[equation]}:
         raise ValueError(f"layout {LAYOUT!r} means {WALLS[equation]} for {equation}; the data set has {boundary}")
-    expect_nothing_else(dataset, LAYOUT, tuple(fields))
+    expect.nothing_else(dataset, LAYOUT, tuple(fields))
     settings = _settings(dataset, equation)
     times = lossless(times_in(dataset, LAYOUT))
     names = _group_names(dataset)

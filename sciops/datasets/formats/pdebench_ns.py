@@ -20,16 +20,9 @@ import numpy as np
 from sciops.datasets.conventions import SPACE, build_dataset
 from sciops.datasets.formats.containers.sniff import Probe
 from sciops.datasets.formats.containers.yaml_lines import settings
+from sciops.datasets.formats.shared import expectations as expect
 from sciops.datasets.formats.shared.axes import MOST_POINTS, check_size, is_real, number, numbers, periodic_cells
-from sciops.datasets.formats.shared.expectations import (
-    expect_common_parameters,
-    expect_equation,
-    expect_nothing_else,
-    expect_trajectory,
-    state_fields,
-    times_of_samples,
-    words,
-)
+from sciops.datasets.formats.shared.expectations import state_fields, times_of_samples, words
 from sciops.datasets.formats.shared.hdf5_writing import blocks_of, lossless, sizes
 from sciops.datasets.formats.shared.reader import Reader
 from sciops.files.untrusted import parse_json
@@ -134,15 +127,15 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
     import h5py
 
     (dataset,) = groups
-    grid = expect_trajectory(dataset, LAYOUT, (2,))
+    grid = expect.trajectory(dataset, LAYOUT, (2,))
     fields = state_fields(dataset, grid)
     if set(fields) != set(_STATE) or not set(_FORCE) <= set(dataset.data_vars):
         raise ValueError(
             f"layout {LAYOUT!r} holds vx, vy, particles that evolve, and the force fx, fy; the data set holds "
             f"{', '.join(map(str, dataset.data_vars))}"
         )
-    expect_equation(dataset, LAYOUT, ("navier_stokes_velocity",))
-    expect_nothing_else(dataset, LAYOUT, (*_STATE, *_FORCE))
+    expect.equation(dataset, LAYOUT, ("navier_stokes_velocity",))
+    expect.nothing_else(dataset, LAYOUT, (*_STATE, *_FORCE))
     text = _config(dataset, grid)
     times = lossless(times_of_samples(dataset, LAYOUT))
     vx, vy, particles = (fields[name] for name in _STATE)
@@ -166,7 +159,7 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
 
 
 def _config(dataset: xr.Dataset, grid: Grid) -> str:
-    parameters = expect_common_parameters(dataset, LAYOUT, ("viscosity",))
+    parameters = expect.common_parameters(dataset, LAYOUT, ("viscosity",))
     boundary: dict[str, Any] = parse_json(dataset.attrs.get("boundary", "{}"))
     kinds = set(boundary.values())
     words_of = {kind: word for word, kind in WALLS.items()}

@@ -30,16 +30,9 @@ import numpy as np
 from sciops.datasets.conventions import build_dataset, grid_of, parameters_of, state_of
 from sciops.datasets.formats.containers.named_axes import axes_by_name, check_order, shape_by_name
 from sciops.datasets.formats.containers.sniff import Probe
+from sciops.datasets.formats.shared import expectations as expect
 from sciops.datasets.formats.shared.axes import check_size, is_real, stated_grid
-from sciops.datasets.formats.shared.expectations import (
-    FLOATS,
-    expect_equation,
-    expect_nothing_else,
-    expect_one_type,
-    expect_trajectory,
-    leave_out,
-    words,
-)
+from sciops.datasets.formats.shared.expectations import FLOATS, leave_out, words
 from sciops.datasets.formats.shared.hdf5_writing import blocks_of, samples_of, sizes, state_grid, write_blocks
 from sciops.datasets.formats.shared.reader import Reader
 from sciops.files.whole_files import replacing
@@ -277,7 +270,7 @@ def _built(
 def write(groups: list[xr.Dataset], path: Path) -> None:
     """The form of the layout that belongs to the equation; times have no place in any, and are refused."""
     (dataset,) = groups
-    equation = expect_equation(dataset, LAYOUT, (*_STEADY, *_EVOLVING))
+    equation = expect.equation(dataset, LAYOUT, (*_STEADY, *_EVOLVING))
     if parameters_of(dataset):
         raise ValueError(f"layout {LAYOUT!r} has no place for the constants {', '.join(parameters_of(dataset))}")
     lost = [name for name in ("time", "times") if name in dataset.variables]
@@ -293,13 +286,13 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
 def _evolving(dataset: xr.Dataset, equation: str, path: Path) -> None:
     import h5py
 
-    grid = expect_trajectory(dataset, LAYOUT, (2,))
+    grid = expect.trajectory(dataset, LAYOUT, (2,))
     names = [*state_of(dataset), *(["gravity"] if "gravity" in dataset else [])]
     carried = equation == "compressible_euler" and {"tracer", "gravity"} & set(names)
     key = "solution" if carried else _EVOLVING[equation]
     if equation == "wave" and "c" not in dataset:
         raise ValueError(f"layout {LAYOUT!r} holds a wave with its speed c (sample, x, y), which is not there")
-    expect_nothing_else(dataset, LAYOUT, (*names, "c") if equation == "wave" else names)
+    expect.nothing_else(dataset, LAYOUT, (*names, "c") if equation == "wave" else names)
     _expect_no_numbers(dataset, ())
     if channels_of(key, len(names)) != tuple(names):
         raise ValueError(
@@ -307,7 +300,7 @@ def _evolving(dataset: xr.Dataset, equation: str, path: Path) -> None:
             f"channels; the data set has {', '.join(names)}"
         )
     fields = [dataset[name].transpose("sample", "time", "x", "y") for name in names]
-    expect_one_type(fields, LAYOUT)
+    expect.one_type(fields, LAYOUT)
     flat = equation == "wave"
     shape = fields[0].shape if flat else (*fields[0].shape[:2], len(fields), *grid.shape)
     speed = {"c": _steady_field(dataset, "c")} if flat else {}
@@ -329,7 +322,7 @@ def _steady(dataset: xr.Dataset, equation: str, path: Path) -> None:
     names = _STEADY[equation]
     if state_of(dataset) or not set(names) <= set(dataset.data_vars):
         raise ValueError(f"layout {LAYOUT!r} holds steady {', '.join(names)} of {equation}; the data set has others")
-    expect_nothing_else(dataset, LAYOUT, names)
+    expect.nothing_else(dataset, LAYOUT, names)
     _expect_no_numbers(dataset, names)
     first, u = (_steady_field(dataset, name) for name in names[:2])
     grid = grid_of(dataset, "u")
@@ -356,7 +349,7 @@ def _targets(file: Any, equation: str, a: xr.DataArray, u: xr.DataArray) -> list
         arrays = [file.create_dataset(k, f.shape, f.dtype) for k, f in (("source", a), ("solution", u))]
         return [array.__setitem__ for array in arrays]
     if equation == "airfoil":
-        expect_one_type([a, u], LAYOUT)
+        expect.one_type([a, u], LAYOUT)
         whole = file.create_dataset("solution", (len(u), 2, *u.shape[1:]), u.dtype)
         return [lambda part, block, i=i: whole.__setitem__((part[0], i, *part[1:]), block) for i in range(2)]
     return []
@@ -372,9 +365,7 @@ def _steady_field(dataset: xr.Dataset, name: str) -> xr.DataArray:
 
 
 def _expect_no_numbers(dataset: xr.Dataset, held: tuple[str, ...]) -> None:
-    from sciops.datasets.formats.shared.hdf5_writing import expect_common_parameters
-
-    expect_common_parameters(dataset.drop_vars([name for name in held if dataset[name].dims == ("sample",)]), LAYOUT)
+    expect.common_parameters(dataset.drop_vars([name for name in held if dataset[name].dims == ("sample",)]), LAYOUT)
 
 
 READER = Reader(

@@ -72,7 +72,7 @@ def _client_of(cluster: Cluster) -> Any:
     try:
         check_address(address)  # a client that learns it later takes half a minute to end
     except (ValueError, TypeError) as error:
-        raise _unanswered(address, "that is no address", error) from None
+        raise _unanswered(address, "that is not an address", error) from None
     security = security_for(address, insecure=cluster.insecure)
     try:
         return Client(address, timeout=_ANSWER, set_as_default=False, security=security)
@@ -152,7 +152,7 @@ def look(client: Any, cluster: Cluster, without: float | None) -> float | None:
     if cluster.scheduler is None and now - without > _WORKERS:
         raise OSError(
             f"all workers ended and none came back in {_WORKERS:.0f} s (not enough memory?); give them less to do at "
-            "once with --chunk or --workers: the same command goes on with the parts that are missing"
+            "once with --chunk or --workers: the same command resumes with the missing parts"
         )
     return without
 
@@ -160,8 +160,8 @@ def look(client: Any, cluster: Cluster, without: float | None) -> float | None:
 def lost(cluster: Cluster) -> OSError:
     """What is raised where the scheduler is gone."""
     return OSError(
-        f"the connection to {cluster.scheduler or 'the local cluster'} was lost; the same command goes on with the "
-        "parts that are missing"
+        f"the connection to {cluster.scheduler or 'the local cluster'} was lost; the same command resumes with the "
+        "missing parts"
     )
 
 

@@ -90,7 +90,7 @@ def _new_certificate() -> dict[str, bytes]:
     """A private key and its certificate, "key" and "cert" → PEM.
 
     As `Security.temporary` makes them, but valid whatever the clock says: where it is set back during the run, a worker
-    that is begun anew could not join otherwise.
+    that is started again could not join otherwise.
     """
     try:
         from cryptography import x509

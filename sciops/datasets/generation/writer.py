@@ -139,7 +139,7 @@ def finished(plan: Plan) -> bool:
             found = parse_json(store.attrs["config"])
     except (ValueError, OSError, KeyError) as error:
         raise ValueError(
-            f"--output {plan.output} is there and is no file of this generator ({error}); remove it or name another"
+            f"--output {plan.output} is there and is not a file of this generator ({error}); remove it or name another"
         ) from None
     difference = first_difference(found, plan.config)
     if difference:
@@ -167,7 +167,7 @@ def pending(plan: Plan, among: Sequence[int] | None = None, *, verify: bool = Fa
     among = range(plan.chunks) if among is None else among
     if not is_claimed(plan):
         return list(among)
-    try:  # network file systems list anew, and remember that a file was not there
+    try:  # network file systems list again, and remember that a file was not there
         there = set(os.listdir(plan.parts))
     except FileNotFoundError:  # whoever had the last part has finished
         there = set()
@@ -246,7 +246,7 @@ def read_parts(plan: Plan, name: str) -> np.ndarray:
 def assemble(plan: Plan, *, progress: bool = True) -> Path:
     """The output from all its parts, which are removed afterwards.
 
-    Raises OSError when a part is damaged: it is removed, and the same command makes it anew.
+    Raises OSError when a part is damaged: it is removed, and the same command makes it again.
     """
     with Assembly(plan) as output:
         _complete(plan, output, progress)

@@ -86,7 +86,7 @@ def _array(
     magic = file.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _KINDS or magic[3] == 0:
         raise ValueError(
-            f"{path} is no IDX file: it begins with {magic.hex(' ') or 'nothing'}, expected 00 00, kind, axes"
+            f"{path} is not an IDX file: it begins with {magic.hex(' ') or 'nothing'}, expected 00 00, kind, axes"
         )
     kind, axes = _KINDS[magic[2]], magic[3]
     name = kind.newbyteorder("=").name
@@ -114,6 +114,6 @@ def _array(
             f"{path} is cut short: {'×'.join(map(str, shape))} {name} values are {wanted} bytes, it has {held}"
         )
     if file.read(1):
-        raise ValueError(f"{path} goes on after its {wanted} bytes of values; get the file again")
+        raise ValueError(f"{path} continues after its {wanted} bytes of values; get the file again")
     values = np.frombuffer(content, kind)
     return (values if kind.isnative else values.byteswap(inplace=True)).view(kind.newbyteorder("=")).reshape(shape)

@@ -78,7 +78,7 @@ class Assembly:
     def finish(self, *, progress: bool) -> None:
         """Adds the parts that are still missing from the disk, and gives the output its name.
 
-        Raises OSError when a part is damaged: it is removed, and the same command makes it anew.
+        Raises OSError when a part is damaged: it is removed, and the same command makes it again.
         """
         from tqdm.auto import tqdm
 

@@ -53,21 +53,39 @@ def write_native(
     compression: int | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Writes one group per dataset, atomically, and returns the path.
+    """Writes data sets as one native file, one group for each resolution, in an atomic write.
 
-    groups : datasets as `read_native` and `open_dataset` give them: dims (sample, x, y), coordinates with centering.
-        The order of the dimensions is free; in the file it is (sample, time, any others, x, y, z). A mapping's keys are
-        the names of the groups, otherwise `group_name` of the shape. Lazy datasets are copied in blocks and never held
-        whole.
-    attrs : root attributes; dicts and lists become JSON. ``equation``, ``config``, ``solver``, ``versions``,
-        ``splits`` and ``created`` are taken from the datasets when they are not given here.
-    compression : level 1–9, gzip with byte shuffle in HDF5 and zstd in Zarr; None stores the numbers as they are
-    overwrite : whether a file, or a native Zarr store, of that name may be replaced
+    Parameters
+    ----------
+    path : str or path-like
+        The file; a name that ends in .zarr becomes a Zarr v3 store with the same names and attributes.
+    groups : xarray.Dataset, iterable or mapping of them
+        As `read_native` and `open_dataset` return them: dimensions (sample, x, y), coordinates with centering. The
+        dimensions may come in any order; they are stored as (sample, time, any others, x, y, z). The keys of a mapping
+        name the groups, otherwise `group_name` of the shape does. Lazy datasets are copied in blocks.
+    attrs : mapping, optional
+        Root attributes; dicts and lists become JSON. ``equation``, ``config``, ``solver``, ``versions``, ``splits`` and
+        ``created`` are taken from the data sets unless they are given here.
+    compression : int, optional
+        Level 1–9, gzip with byte shuffle in HDF5 and zstd in Zarr; default none.
+    overwrite : bool
+        Whether an existing file, or native Zarr store, may be replaced.
 
-    A path that ends in .zarr becomes a Zarr v3 store with the same names and attributes.
+    Returns
+    -------
+    Path
+        The path.
 
-    Raises ValueError when there is nothing to write, two groups have one name or a field is complex, TypeError for data
-    that are no numbers, FileExistsError unless `overwrite`, OSError when the disk is full; no file is left then.
+    Raises
+    ------
+    ValueError
+        When there is nothing to write, two groups have one name, or a field is complex.
+    TypeError
+        For data that are not numbers.
+    FileExistsError
+        When the path exists, unless `overwrite`.
+    OSError
+        When the disk is full; no file is left then.
     """
     if not overwrite and os.path.lexists(path):
         raise FileExistsError(f"{path} is there already: remove it, or pass overwrite=True")
@@ -107,14 +125,29 @@ def write_native(
 
 
 def read_native(path: str | os.PathLike[str], resolution: int | Sequence[int] | None = None) -> xarray.Dataset:
-    """One resolution of a native file as a lazy dataset: numbers are read when they are asked for.
+    """Opens one resolution of a native file as a lazy dataset.
 
-    resolution : 85 for 85 points on every axis, (64, 96) for another grid; None takes the finest
-    returns : the group with the root attributes joined to its own; ``.load()`` brings it into memory, ``.close()``
-        lets go of the file
+    Parameters
+    ----------
+    path : str or path-like
+        The file or Zarr store.
+    resolution : int or sequence of int, optional
+        85 for 85 points on every axis, (64, 96) for another grid; default the finest.
 
-    Raises FileNotFoundError, ValueError (no native file, no such resolution: names those there are) and OSError
-    (truncated or damaged file).
+    Returns
+    -------
+    xarray.Dataset
+        The group, its attributes joined with those of the root. ``.load()`` reads it into memory, ``.close()`` closes
+        the file.
+
+    Raises
+    ------
+    FileNotFoundError
+        When there is no such file.
+    ValueError
+        For a file that is not native, and for a missing resolution: the error names the available ones.
+    OSError
+        For a truncated or damaged file.
     """
     store = open_store(path)
     try:

@@ -1,12 +1,10 @@
-"""HDF5 files are first looked at in a process of their own: damaged ones can end the library's process, or hold it up
-for ever, and no error comes back from either.
+"""Checks HDF5 files in a separate process, since damaged ones can crash the HDF5 library or make it hang.
 
-The process is started at the first file (0.15 s), waits for the next ones (some milliseconds each, and none for a file
-it has seen), and ends with this one. What is guaranteed: this process opens no HDF5 file whose links, attributes,
-types and indices of chunks the library did not survive, nor one whose numbers it did not, up to 16 MB; of larger files
-only the first and last numbers of each array were tried; and the file that is opened is the one that was looked at,
-even where another takes its name meanwhile. Where no process can be started, or the system is not POSIX, files are
-opened without it.
+The process starts with the first file (0.15 s), checks each further file in some milliseconds, remembers those it has
+seen, and ends with this process. Guaranteed is that the library has survived the links, attributes, types and chunk
+indices of every file that is opened here, and its numbers up to 16 MB; of larger files the first and last numbers of
+each array. The file that is opened is the one that was checked, even if another takes its name meanwhile. Where no
+process can be started, and on systems other than POSIX, files are opened unchecked.
 """
 
 from __future__ import annotations

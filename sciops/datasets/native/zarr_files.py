@@ -34,7 +34,7 @@ def write_store(
         try:
             check_schema(path, store_attributes(path), NOT_NATIVE)
         except (ValueError, OSError):
-            raise FileExistsError(f"{path} is there and is no native store; remove it or name another") from None
+            raise FileExistsError(f"{path} is there and is not a native store; remove it or name another") from None
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(path)
     temporary = hidden(path, "tmp")

@@ -81,7 +81,7 @@ def assemble(plan: Plan, *, seen: Container[int] = ()) -> None:
     seen : parts that this process has made or read through; of these the lengths alone are looked at again
 
     Raises OSError when a shard does not have the bytes that were written: its part is marked as damaged, and the same
-    command makes it anew.
+    command makes it again.
     """
     store = _store(plan)
     for index in range(plan.chunks):

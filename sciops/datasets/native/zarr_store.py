@@ -149,7 +149,7 @@ def _described(folder: Path, kind: str) -> dict[str, Any]:
     except PermissionError:
         raise
     except (ValueError, OSError) as error:
-        raise ValueError(f"{file} is no description of a {kind} ({shown(str(error), 120)}); {_REMEDY}") from None
+        raise ValueError(f"{file} is not a description of a {kind} ({shown(str(error), 120)}); {_REMEDY}") from None
     return about
 
 

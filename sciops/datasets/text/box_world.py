@@ -42,7 +42,7 @@ def boxes(
     tokens : (samples, longest), "<pad>" at the end. groups : "box", which box is asked for; "operations", how many had
     it as a source or destination. symbols : len(box_words(boxes, items))
 
-    The setting of Kim & Schuster (ACL 2023), generated anew. Raises ValueError for sizes that do not fit.
+    The setting of Kim & Schuster (ACL 2023), generated again. Raises ValueError for sizes that do not fit.
     """
     positive(samples=samples)
     if boxes < 2 or most < 1 or operations < 0 or items < boxes * most:

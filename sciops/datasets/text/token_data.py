@@ -133,8 +133,8 @@ def open_tokens(path: str | os.PathLike) -> np.ndarray:
     if begins[:4] == b"PK\x03\x04":
         raise ValueError(f"{path} is an archive of arrays: expected a .npy file of tokens, as write_tokens makes it")
     if begins != _MAGIC:
-        raise ValueError(f"{path} is no .npy file of tokens: it begins with {begins.hex(' ') or 'nothing'}")
-    with refusing(f"{path} is no .npy file of tokens ({{error}})"):
+        raise ValueError(f"{path} is not a .npy file of tokens: it begins with {begins.hex(' ') or 'nothing'}")
+    with refusing(f"{path} is not a .npy file of tokens ({{error}})"):
         tokens = np.load(path, mmap_mode="r", allow_pickle=False)
     _check_whole(str(path), tokens, 1)
     return tokens

@@ -7,7 +7,7 @@ Numbers may be stored in a narrower type than their class. Every length is compa
 but numbers, so that damaged files cannot do more than be refused. Texts, cells, structures and sparse arrays are named
 with what they are, and not read.
 
-Why not `scipy.io.loadmat`: damaged files end its process (SIGBUS, SIGSEGV), and it reads whole arrays into memory.
+Why not `scipy.io.loadmat`: damaged files end its process (SIGSEGV), and it reads whole arrays into memory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The header of a NetCDF-3 file (classic, 64-bit offset, 64-bit data): which variable lies where, what it says.
 
-Why not `scipy.io.netcdf_file`: it believes the lengths in a damaged header, and does not read 64-bit data (CDF-5).
+Why not `scipy.io.netcdf_file`: it cannot open 64-bit data (CDF-5), and arrays that it maps keep their file open.
 """
 
 from __future__ import annotations

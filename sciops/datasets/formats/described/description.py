@@ -141,7 +141,7 @@ def parse(content: Mapping[str, Any], where: Path, alone: bool) -> Description:
             dims = next((one.dims for one in variables if one.name == name), ())
             if not needed <= set(dims):
                 raise ValueError(
-                    f"state has {name!r}, which is no variable with a {' and a '.join(sorted(needed))} axis"
+                    f"state has {name!r}, which is not a variable with a {' and a '.join(sorted(needed))} axis"
                 )
         parts = {key: content.get(key, {}) for key in ("times", "parameters", "boundary", "attrs")}
         for key, value in parts.items():

@@ -58,7 +58,7 @@ def proposal(arrays: Mapping[str, Held]) -> Proposal:
     dims = choices[0] if choices else {}
     if not dims:
         return Proposal(
-            "numbers do not say what their axes mean, and their count is no hint. Say it once, such as",
+            "numbers do not say what their axes mean, and their count does not tell. Say it once, such as",
             _call({name: _example(arrays[name])}, arrays, _unit_grid(shape, _example(arrays[name])), ""),
         )
     named = _names(dims, shape)

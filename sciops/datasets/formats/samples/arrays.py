@@ -14,13 +14,13 @@ def li2020(path: Path, *, seed: int = 0) -> None:
     """`coeff` and `sol` single, as scipy and MATLAB's save -v7 write them; 17 nodes, walls on the grid."""
     import scipy.io
 
-    coeff, sol = _darcy(seed, np.linspace(0, 1, 17))
+    coeff, sol = darcy_fields(seed, np.linspace(0, 1, 17))
     scipy.io.savemat(path, {"coeff": coeff, "sol": sol}, appendmat=False)
 
 
 def li2020_hdf5(path: Path, *, seed: int = 0) -> None:
     """The same as MATLAB's save -v7.3."""
-    coeff, sol = _darcy(seed, np.linspace(0, 1, 17))
+    coeff, sol = darcy_fields(seed, np.linspace(0, 1, 17))
     _save_v73(path, {"coeff": coeff, "sol": sol})
 
 
@@ -58,7 +58,7 @@ def neuralop(path: Path, *, seed: int = 0) -> None:
     """{"x" bool, "y" float32}, both (N, 16, 16) at every 26th of 421 nodes."""
     import torch
 
-    coeff, sol = _darcy(seed, 26 * np.arange(_POINTS) / 420)
+    coeff, sol = darcy_fields(seed, 26 * np.arange(_POINTS) / 420)
     content = {"x": torch.from_numpy(coeff > 6), "y": torch.from_numpy(100 * sol)}
     torch.save(content, path)
 
@@ -133,7 +133,7 @@ def apebench(path: Path, *, seed: int = 0) -> None:
     path.with_name(path.name + ".json").write_text(json.dumps({"name": "1d_phy_adv", "info": info}))
 
 
-def _darcy(seed: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def darcy_fields(seed: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A coefficient of 3 and 12, and the solution for f = 1; a bump in its place on nodes that do not span the box."""
     phase = np.random.default_rng(seed).uniform(0, 2 * np.pi, (_SAMPLES, 2, 1, 1))
     wave = np.sin(4 * x[:, None] + phase[:, 0]) + np.sin(5 * x[None, :] + phase[:, 1])

@@ -14,9 +14,9 @@ def cno(path: Path, *, seed: int = 0) -> None:
     """`sample_{i}/{input, output}` single on nodes, and the ranges: a two-valued coefficient and its solution."""
     import h5py
 
-    from sciops.datasets.formats.samples.arrays import _darcy
+    from sciops.datasets.formats.samples.arrays import darcy_fields
 
-    a, u = _darcy(seed, np.linspace(0, 1, _POINTS))
+    a, u = darcy_fields(seed, np.linspace(0, 1, _POINTS))
     with h5py.File(path, "w") as file:
         for i in range(_SAMPLES):
             file[f"sample_{i}/input"], file[f"sample_{i}/output"] = a[i], u[i]

@@ -1,4 +1,7 @@
-"""What writers ask of a data set before they write it, and how they take its fields."""
+"""What writers demand of a data set, named so that ``expect.nodes(grid, layout)`` reads as it is meant.
+
+Each raises ValueError, in one line, for a data set that the layout cannot hold.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +20,23 @@ FLOATS = ("float64", "float32")
 DERIVED = ("Kcoeff", "Kcoeff_x", "Kcoeff_y")  # Li et al.'s smoothed coefficient, which a gives
 
 
-def expect(dataset: xr.Dataset, layout: str, equations: tuple[str, ...] = ("darcy",)) -> Grid:
+def coefficient_and_solution(dataset: xr.Dataset, layout: str, equations: tuple[str, ...] = ("darcy",)) -> Grid:
     """The grid of a data set that a layout of a and u can hold; ValueError in one line for another."""
-    equation = expect_equation(dataset, layout, equations)
+    found = equation(dataset, layout, equations)
     for name in ("a", "u"):
         if name not in dataset:
             raise ValueError(f"layout {layout!r} needs a and u; the data set holds {', '.join(map(str, dataset))}")
         if str(dataset[name].dtype) not in FLOATS:
             raise ValueError(f"layout {layout!r} holds floats; {name} is {dataset[name].dtype}: use astype('float32')")
     grid = grid_of(dataset)
-    if equation == "darcy":
+    if found == "darcy":
         if grid.ndim != 2:
             raise ValueError(f"layout {layout!r} holds 2-D fields; the data set has {words(grid)}")
-        expect_zero_walls(dataset, layout)
+        zero_walls(dataset, layout)
     return grid
 
 
-def expect_equation(dataset: xr.Dataset, layout: str, equations: Sequence[str]) -> str:
+def equation(dataset: xr.Dataset, layout: str, equations: Sequence[str]) -> str:
     """The equation of a data set; ValueError for one that the layout does not hold."""
     equation = dataset.attrs.get("equation")
     if equation not in equations:
@@ -41,19 +44,19 @@ def expect_equation(dataset: xr.Dataset, layout: str, equations: Sequence[str]) 
     return str(equation)
 
 
-def expect_unit_source(dataset: xr.Dataset, layout: str) -> None:
+def unit_source(dataset: xr.Dataset, layout: str) -> None:
     """Raises ValueError for a Darcy problem with another source than f = 1, which the layout does not store."""
     if float(dataset.attrs.get("forcing", 1.0)) != 1.0:
         raise ValueError(f"layout {layout!r} means a source of 1; the data set has {dataset.attrs['forcing']}")
 
 
-def expect_unit_period(grid: Grid, layout: str) -> None:
+def unit_period(grid: Grid, layout: str) -> None:
     """Raises ValueError for points other than j/n, j = 0, …, n − 1, on every axis."""
     if grid != Grid(grid.shape, (0.0, 1.0), "periodic"):
         raise ValueError(f"layout {layout!r} holds one unit period from 0 on; the data set has {words(grid)}")
 
 
-def expect_zero_walls(dataset: xr.Dataset, layout: str) -> None:
+def zero_walls(dataset: xr.Dataset, layout: str) -> None:
     """Refuses Darcy problems with other walls or a source that varies: layouts that name neither mean u = 0."""
     if "walls" in dataset.attrs:
         raise ValueError(
@@ -63,7 +66,7 @@ def expect_zero_walls(dataset: xr.Dataset, layout: str) -> None:
         raise ValueError(f"layout {layout!r} means a constant source; the data set has f: use layout='native'")
 
 
-def expect_values(dataset: xr.Dataset, layout: str) -> None:
+def phase_values(dataset: xr.Dataset, layout: str) -> None:
     """Raises ValueError for a coefficient that is an indicator of two phases."""
     if dataset.attrs.get("coefficient") != "values":
         raise ValueError(
@@ -72,7 +75,7 @@ def expect_values(dataset: xr.Dataset, layout: str) -> None:
         )
 
 
-def expect_nodes(grid: Grid, layout: str) -> None:
+def nodes(grid: Grid, layout: str) -> None:
     """Raises ValueError for a grid of another centering than nodes."""
     if grid.centering != "node":
         raise ValueError(
@@ -91,7 +94,7 @@ def words(grid: Grid) -> str:
     return f"{'×'.join(map(str, grid.shape))} {grid.centering} points on {grid.domain}{where}"
 
 
-def expect_trajectory(
+def trajectory(
     dataset: xr.Dataset,
     layout: str,
     ndims: Sequence[int],
@@ -140,7 +143,7 @@ def state_fields(dataset: xr.Dataset, grid: Grid) -> dict[str, xr.DataArray]:
     return {name: dataset[name].transpose("sample", "time", *SPACE[: grid.ndim]) for name in state_of(dataset)}
 
 
-def expect_nothing_else(dataset: xr.Dataset, layout: str, held: Sequence[str]) -> None:
+def nothing_else(dataset: xr.Dataset, layout: str, held: Sequence[str]) -> None:
     """Refuses a data set with further fields: they would be lost. Records of a sample may stay behind."""
     lost = [
         str(name)
@@ -153,7 +156,7 @@ def expect_nothing_else(dataset: xr.Dataset, layout: str, held: Sequence[str]) -
         )
 
 
-def expect_common_parameters(dataset: xr.Dataset, layout: str, held: Sequence[str] | None = None) -> dict[str, float]:
+def common_parameters(dataset: xr.Dataset, layout: str, held: Sequence[str] | None = None) -> dict[str, float]:
     """The constants of a data set, for layouts that state one value a file; ValueError where they differ by sample.
 
     held : the only constants that the layout has a place for; None for any
@@ -174,7 +177,7 @@ def expect_common_parameters(dataset: xr.Dataset, layout: str, held: Sequence[st
     return parameters
 
 
-def expect_one_type(fields: Sequence[xr.DataArray], layout: str) -> None:
+def one_type(fields: Sequence[xr.DataArray], layout: str) -> None:
     """Raises ValueError for fields of different dtypes, for layouts that stack them in one array."""
     if len({field.dtype for field in fields}) > 1:
         raise ValueError(f"layout {layout!r} holds one array; the fields here have several dtypes: use astype")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import parameters_of
-from sciops.datasets.formats.shared.expectations import expect_common_parameters
+from sciops.datasets.formats.shared import expectations as expect
 from sciops.datasets.formats.shared.hdf5_writing import blocks_of, sizes
 from sciops.datasets.formats.shared.reader import Writer
 from sciops.datasets.native.layout import chunks_of
@@ -103,5 +103,5 @@ def write_v73(path: Path, fields: Mapping[str, Stored], values: Mapping[str, Any
 def viscosity_value(dataset: xr.Dataset, layout: str) -> dict[str, np.ndarray]:
     """The variable `visc` of these files, nothing where ν is not known; other constants are refused."""
     held = ("viscosity", "drag") if parameters_of(dataset).get("drag") == 0.0 else ("viscosity",)
-    parameters = expect_common_parameters(dataset, layout, held)
+    parameters = expect.common_parameters(dataset, layout, held)
     return {"visc": np.array([[parameters["viscosity"]]])} if "viscosity" in parameters else {}

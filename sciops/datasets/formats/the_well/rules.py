@@ -57,9 +57,9 @@ def findings_in(file: Any) -> list[str]:
     found += [f"/: group {name} is missing" for name in missing]
     for name in _names(root, "simulation_parameters", "/", say):
         if name not in root:
-            say(f"/: simulation parameter {name} is no root attribute")
+            say(f"/: simulation parameter {name} is not a root attribute")
         if "scalars" not in missing and _array(file, f"scalars/{name}") is None:
-            say(f"/: simulation parameter {name} is no dataset in scalars")
+            say(f"/: simulation parameter {name} is not a dataset in scalars")
     counts = [root.get(name) for name in ("n_spatial_dims", "n_trajectories")]
     if "dimensions" in missing or not all(isinstance(count, (int, np.integer)) for count in counts):
         return found  # shapes have nothing to be compared with
@@ -127,7 +127,7 @@ def _fields(file: Any, group: str, order: int, sizes: dict[str, int], say: Calla
 def _boundary(file: Any, place: str, sizes: dict[str, int], say: Callable[[str], None]) -> None:
     group = _at(file, place)
     if not hasattr(group, "keys"):
-        say(f"/{place}: is no group")
+        say(f"/{place}: is not a group")
         return
     kind = group.attrs.get("bc_type")
     if not isinstance(kind, str) or kind.upper() not in KINDS:
