@@ -62,7 +62,7 @@ _WELL = 0.05  # radius of a well, standard deviation of its source
 
 @dataclass(frozen=True)
 class DarcyConfig(GenerationConfig):
-    """What to generate. Sample i depends on the law, the modes and the seed alone: not on how many samples there are,
+    """Options. Sample i depends on the law, the modes and the seed alone: not on how many samples there are,
     nor on workers, threads, shards or parts."""
 
     resolutions: tuple[int, ...] = (421, 211, 85)
@@ -117,7 +117,7 @@ def run(config: DarcyConfig) -> Path:
     processes, which cost seconds to start; they, or shards, serve where a machine has more cores than that fills, and
     where there are more machines.
 
-    Raises ValueError for a configuration that cannot be, or an output that another configuration made; SolverError
+    Raises ValueError for an invalid configuration, or an output that another configuration made; SolverError
     naming the samples that failed, unless allow_failures; OSError when the disk is full.
     """
     grids = grids_of(config, 2, centering="node")

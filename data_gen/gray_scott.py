@@ -36,7 +36,7 @@ _REFERENCE = 256  # points per axis whose least and largest value stand for thos
 
 @dataclass(frozen=True)
 class GrayScottConfig(SteppedConfig):
-    """What to generate. Sample i depends on the law, the equation, the grid it is solved on and the seed alone."""
+    """Options. Sample i depends on the law, the equation, the grid it is solved on and the seed alone."""
 
     resolutions: tuple[int, ...] = (128, 64)
     """Points per axis of the groups of the file."""
@@ -74,7 +74,7 @@ PRESETS = {
 def run(config: GrayScottConfig) -> Path:
     """Generates the file and returns its path (the folder of parts while other shards are at work).
 
-    Raises ValueError for a configuration that cannot be, or an output that another configuration made; RuntimeError
+    Raises ValueError for an invalid configuration, or an output that another configuration made; RuntimeError
     naming the samples that blew up, unless allow_failures; OSError when the disk is full.
     """
     unknown = [name for name in config.patterns if name not in equation.PATTERNS]

@@ -35,7 +35,7 @@ _TRIES = 10_000
 
 @dataclass(frozen=True)
 class HelmholtzConfig(Medium, SourceConfig):
-    """What to generate. Sample i depends on the law, the equation and the seed alone."""
+    """Options. Sample i depends on the law, the equation and the seed alone."""
 
     power: float = 0.0
     """Exponent of i² + j² in the sines law."""
@@ -63,7 +63,7 @@ PRESETS = {
 def run(config: HelmholtzConfig) -> Path:
     """Generates the file and returns its path (the folder of parts while other shards are at work).
 
-    Raises ValueError for a configuration that cannot be, or an output that another configuration made; OSError when
+    Raises ValueError for an invalid configuration, or an output that another configuration made; OSError when
     the disk is full.
     """
     low, high = config.wavenumbers

@@ -52,7 +52,7 @@ _VARIABLES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class NavierStokesConfig(EvolutionConfig):
-    """What to generate. Sample i depends on the law, the equation, the grid it is solved on and the seed alone."""
+    """Options. Sample i depends on the law, the equation, the grid it is solved on and the seed alone."""
 
     resolutions: tuple[int, ...] = (64,)
     """Points per axis of the groups of the file."""
@@ -131,7 +131,7 @@ PRESETS = {
 def run(config: NavierStokesConfig) -> Path:
     """Generates the file and returns its path (the folder of parts while other shards are at work).
 
-    Raises ValueError for a configuration that cannot be, or an output that another configuration made; RuntimeError
+    Raises ValueError for an invalid configuration, or an output that another configuration made; RuntimeError
     naming the sample that blew up, unless allow_failures; OSError when the disk is full.
     """
     grids, viscosity, forcing = _grids(config), _viscosity(config), _forcing(config)

@@ -25,7 +25,7 @@ __all__ = ["PRESETS", "PoissonConfig", "run"]
 
 @dataclass(frozen=True)
 class PoissonConfig(SourceConfig):
-    """What to generate. Sample i depends on the law, the equation and the seed alone."""
+    """Options. Sample i depends on the law, the equation and the seed alone."""
 
     output: Path = Path("runs/poisson.h5")
     """The file to write."""
@@ -45,7 +45,7 @@ def run(config: PoissonConfig) -> Path:
 
     Without dirichlet walls the mean of f is taken off on every grid, as the equation asks.
 
-    Raises ValueError for a configuration that cannot be, or an output that another configuration made; OSError when
+    Raises ValueError for an invalid configuration, or an output that another configuration made; OSError when
     the disk is full.
     """
     recipe = Recipe(

@@ -40,7 +40,7 @@ _VARIABLES = {
 
 @dataclass(frozen=True)
 class WaveConfig(Medium, SourceConfig):
-    """What to generate; the laws are those of u at time 0. Sample i depends on the law, the equation and the seed."""
+    """Options; the laws are those of u at time 0. Sample i depends on the law, the equation and the seed."""
 
     sines: int = 24
     """K of the sines law."""
@@ -72,7 +72,7 @@ PRESETS = {
 def run(config: WaveConfig) -> Path:
     """Generates the file and returns its path (the folder of parts while other shards are at work).
 
-    Raises ValueError for a configuration that cannot be, or an output that another configuration made; OSError when
+    Raises ValueError for an invalid configuration, or an output that another configuration made; OSError when
     the disk is full.
     """
     check_numbers(config, positive=("speed", "duration"), nonnegative=("damping",))

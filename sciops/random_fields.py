@@ -56,24 +56,42 @@ def gaussian_random_field(
     generator keeps only as many modes as there are pixels, so its field changes with the grid; this one does not.
     Neumann fields are not stationary: the variance about doubles at each wall.
 
-    grid : Grid            points of evaluation; x, y, … are in its units, and so are 1/τ and the L_i
-    samples : int          how many
-    tau : float            inverse correlation length, > 0
-    alpha : float          smoothness, > d/2: samples have α − d/2 derivatives in L² (less any ε)
-    seed : int             sample i draws from ``SeedSequence(seed, spawn_key=(i,))``
-    modes : int            functions per axis; of periodic ones an odd number pairs every cosine with its sine, so that
-                           the law does not depend on where the period begins. ξ is drawn in shells
-                           max(k_i) = 0, 1, 2, …, so more modes only add to the same sum. Keep one value for a data
-                           set. With τ = 3, α = 2 on the square, 192 modes leave out 2e-5 of the variance. The
-                           coefficients take modes^d numbers: use fewer in 3-D
-    first : int            index of the first sample: samples 5…9 are ``samples=5, first=5``
-    normalize : bool       divide by the law's own root mean square over the domain (one number for all samples and
-                           grids, never a sample's own deviation, which would differ from grid to grid)
-    returns : float64 (samples, *grid.shape). A sample has the same bits in any batch and with any number of threads;
-        on another kind of processor, or between nested grids, it agrees to about 1e-15 of its size
+    Parameters
+    ----------
+    grid
+        Points of evaluation; x, y, … are in its units, and so are 1/τ and the L_i.
+    samples
+        How many.
+    tau
+        Inverse correlation length, > 0.
+    alpha
+        Smoothness, > d/2: samples have α − d/2 derivatives in L² (less any ε).
+    seed
+        Sample i draws from ``SeedSequence(seed, spawn_key=(i,))``.
+    modes
+        Functions per axis; of periodic ones an odd number pairs every cosine with its sine, so that the law does not
+        depend on where the period begins. ξ is drawn in shells max(k_i) = 0, 1, 2, …, so more modes only add to the
+        same sum. Keep one value for a data set. With τ = 3, α = 2 on the square, 192 modes leave out 2e-5 of the
+        variance. The coefficients take modes^d numbers: use fewer in 3-D.
+    first
+        Index of the first sample: samples 5…9 are ``samples=5, first=5``.
+    boundary
+        See above.
+    normalize
+        Divide by the law's own root mean square over the domain (one number for all samples and grids, never a sample's
+        own deviation, which would differ from grid to grid).
 
-    Raises ValueError for tau ≤ 0, alpha ≤ d/2 (no function in the limit of many modes), modes < 2, negative counts, and
-    for tau and alpha whose coefficients float64 cannot hold.
+    Returns
+    -------
+    ndarray
+        (samples, *grid.shape) float64. A sample has the same bits in any batch and with any number of threads; on
+        another kind of processor, or between nested grids, it agrees to about 1e-15 of its size.
+
+    Raises
+    ------
+    ValueError
+        tau ≤ 0, alpha ≤ d/2 (not a function in the limit of many modes), modes < 2, negative counts, or tau and alpha
+        whose coefficients float64 cannot hold.
     """
     _check(grid, samples, tau, alpha, seed, modes, first, boundary)
     boundary = boundary or ("periodic" if grid.centering == "periodic" else "neumann")
@@ -113,31 +131,51 @@ def random_waves(
     either_sign: bool = False,
     normalize: bool = False,
 ) -> np.ndarray:
-    """A few waves with random amplitudes, wavenumbers and phases, on one axis with domain (a, a + L):
+    """Sums of a few waves with random amplitudes, wavenumbers and phases, on one axis with domain (a, a + L):
 
         u(x) = Σ_{j=1}^N A_j sin(2π n_j (x − a)/L + φ_j)
 
-    A_j uniform between the `amplitudes`, n_j a whole number from the first of the `wavenumbers` to the last, each as
-    likely, φ_j uniform on (0, 2π), all independent.
+    A_j uniform between the `amplitudes`, n_j uniform among the whole numbers between the `wavenumbers`, φ_j uniform on
+    (0, 2π), all independent.
 
-    grid : Grid            one axis; the waves have its domain for period and are evaluated at its own points
-    samples, seed, first : as in `gaussian_random_field`; what a sample draws does not depend on the other options
-    terms : N
-    absolute : probability that u becomes |u|
-    window : probability that u is multiplied by ½(tanh((ξ − l)/0.01) − tanh((ξ − r)/0.01)), ξ = (x − a)/L, with l
-        uniform on (0.1, 0.45) and r on (0.55, 0.9)
-    either_sign : u or −u, each as likely, after `absolute`
-    normalize : (u − min u)/(max u − min u), the extremes taken over 4096 points of the domain or 16 of the shortest
-        wave, the same on every grid. Where u is constant (all n_j drawn 0) it is u − min u = 0
-    returns : float64 (samples, n)
+    Parameters
+    ----------
+    grid
+        One axis; its domain is the period of the waves, which are evaluated at its own points.
+    samples, seed, first
+        As in `gaussian_random_field`; what a sample draws does not depend on the other options.
+    terms
+        N.
+    wavenumbers, amplitudes
+        Smallest and largest.
+    absolute
+        Probability that u becomes |u|.
+    window
+        Probability that u is multiplied by ½(tanh((ξ − l)/0.01) − tanh((ξ − r)/0.01)), ξ = (x − a)/L, with l uniform on
+        (0.1, 0.45) and r on (0.55, 0.9).
+    either_sign
+        u or −u with equal probability, after `absolute`.
+    normalize
+        (u − min u)/(max u − min u), the extremes taken over 4096 points of the domain or 16 of the shortest wave, the
+        same on every grid. Where u is constant (all n_j drawn 0) it is u − min u = 0.
 
+    Returns
+    -------
+    ndarray
+        (samples, n) float64.
+
+    Raises
+    ------
+    ValueError
+        More than one axis, terms < 1, probabilities outside [0, 1], or pairs in the wrong order.
+
+    Notes
+    -----
     Good values: ``terms=10, wavenumbers=(1, 2), amplitudes=(-0.5, 0.5)`` of Brandstetter et al. (arXiv:2202.07643) for
     KdV and Kuramoto–Sivashinsky; ``terms=2, wavenumbers=(1, 4), amplitudes=(0, 1), absolute=0.1, window=0.1,
     either_sign=True`` of PDEBench (arXiv:2210.07182) for advection, Burgers and, with `normalize`, reaction–diffusion.
     PDEBench's program adds a constant to that sum and measures a period one spacing too short; this is the sum alone,
     which is periodic.
-
-    Raises ValueError for more than one axis, terms < 1, probabilities outside [0, 1], pairs in the wrong order.
     """
     _check_waves(grid, samples, seed, first, terms, wavenumbers, amplitudes, absolute, window)
     points = [*grid.fractions()]
@@ -168,10 +206,17 @@ def random_waves(
 
 
 def two_phase(field: Any, low: float = 3.0, high: float = 12.0) -> Any:
-    """`high` where field ≥ 0, `low` elsewhere; NaN stays NaN.
+    """Two-valued field: `high` where field ≥ 0, `low` elsewhere; NaN remains NaN.
 
-    field : any shape   numpy or torch
-    returns : same kind, shape and dtype (float64 for integers)
+    Parameters
+    ----------
+    field
+        Any shape, numpy or torch.
+
+    Returns
+    -------
+    array
+        Same kind, shape and dtype (float64 for integers).
     """
     g, restore = as_tensor(field, "field")
     phases = torch.where(g >= 0, g.new_tensor(high), g.new_tensor(low))
@@ -202,7 +247,7 @@ def _evaluate(coefficients: np.ndarray, functions: tuple[Tensor, ...]) -> Tensor
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """torch on one thread, in the calling thread: a product or transform split over threads may round differently."""
+    """Sets torch to one thread in the calling thread: an operation split over threads may round differently."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -8,7 +8,7 @@ The text is cut in three, byte pairs are trained on the first part, every model 
 token depends on the tokenizer; bits per byte of the test text do not, so that runs with other vocabularies (or
 ``--kind characters``, where no character is rare) can be compared. Models have equal numbers of parameters by the
 hidden widths of their blocks. Each lies with its tokenizer in the run's folder, for `load_model` and `load_tokenizer`;
-the same command resumes where it stopped.
+run the same command again to resume.
 """
 
 from __future__ import annotations

@@ -62,32 +62,52 @@ def resample(
 ) -> Any:
     """Resamples u from the points of `source` to those of `target`; linear in u and differentiable.
 
-    u : (..., *source.shape)   numpy or torch, real or complex; half precision is computed in float32
-    source, target : Grid      same number of axes, same domain (periodic: same length)
-    method : str               see the module's table
-    wall : "zero" | None       u = 0 on the walls of the domain. linear, cubic: the walls become known points where the
-                               grid stops short of them, as cell grids always do. sine: assumed without a
-                               check of the field (which on a GPU would wait for it)
-    aligned : bool | None      fourier on node grids, where the first and last nodes are one point of the period. True:
-                               drop the last, resample, repeat the first. False: naive zero-padding, the baseline that
-                               most codes use; it takes the n nodes for the points of a period, so that the result holds
-                               the values at j·n/(m(n−1)) of the extent instead of j/(m−1). None: naive, with a warning
-    extrapolate : bool         linear, cubic, nearest: allow target points more than one spacing beyond the source's
-                               outermost points. Up to one spacing the outermost piece is always extended
-    returns : (..., *target.shape)   same kind, dtype and device; `u` itself when both grids hold the same points
+    Parameters
+    ----------
+    u
+        (..., *source.shape), numpy or torch, real or complex; half precision is computed in float32.
+    source, target
+        Same number of axes, same domain (periodic: same length).
+    method
+        See the module's table.
+    wall
+        "zero": u = 0 on the walls of the domain. linear, cubic: the walls become known points where the grid stops
+        short of them, as cell grids always do. sine: assumed without a check of the field (which on a GPU would wait
+        for it).
+    aligned
+        Fourier on node grids, where the first and last nodes are one point of the period. True: drop the last,
+        resample, repeat the first. False: naive zero-padding, the baseline that most codes use; it takes the n nodes
+        for the points of a period, so that the result holds the values at j·n/(m(n−1)) of the extent instead of
+        j/(m−1). None: naive, with a warning.
+    extrapolate
+        linear, cubic, nearest: allow target points more than one spacing beyond the source's outermost points. Up to
+        one spacing the outermost piece is always extended.
 
+    Returns
+    -------
+    array
+        (..., *target.shape), same kind, dtype and device; `u` itself when both grids hold the same points.
+
+    Raises
+    ------
+    ValueError
+        Other shapes, domains or extents than these, sine and cosine on periodic grids, options that do not belong to
+        the method, target points too far from the source, and grids that cover too little of their domain to
+        distinguish sine or cosine functions.
+
+    Warns
+    -----
+    UserWarning
+        Naive Fourier on nodes; sine for a field whose wall values, which it does not read, exceed 1e-6 of max |u|
+        (unless wall="zero").
+
+    Notes
+    -----
     Fourier: an even n holds one Nyquist coefficient for ±n/2, which is halved on the way up; on the way down to an
-    even m the ±m/2 coefficients are added. Where the grids' first points differ (cells sit half a cell in, staggered
+    even m the ±m/2 coefficients are added. Where the grids' first points differ (cells lie half a cell in, staggered
     components begin half a spacing later), the phase of that shift is applied, so that cell and periodic grids convert
-    into each other.
-    Sine: values on the walls do not enter; warns, with their size, when they exceed 1e-6 of max |u| (unless
-    wall="zero"). On a source that stops short of a wall, sine and cosine coefficients solve the collocation equations
-    on its points.
-
-    Warnings are of class UserWarning; Python's own filters decide how often they are shown. Raises ValueError for other
-    shapes, domains or extents than these, sine and cosine on periodic grids, options that do not belong to the method,
-    target points out of reach, and grids that cover too little of their domain for sine or cosine functions to be told
-    apart.
+    into each other. On a source that stops short of a wall, sine and cosine coefficients solve the collocation
+    equations on its points.
     """
     tensor, restore = as_tensor(u, "u")
     check_on_grid(tensor, source, "u")

@@ -67,19 +67,27 @@ def band_errors(
     taper: Taper | None = None,
     extension: Extension | None = None,
 ) -> BandErrors:
-    """e_b = (Σ_{k∈b} |p̂ − û|² / Σ_{k∈b} |û|²)^{½} and Σ_{k∈b} |p̂ − û|² per sample and band of wavenumbers.
+    """Relative and absolute errors by band of wavenumbers, per sample.
 
-    prediction, target : (batch, ..., *grid)   numpy or torch, one shape; axes between batch and grid (channels) are
-                         averaged. A field without leading axes is one sample and loses the batch axis in the result.
-    edges : increasing wavenumbers that part the bands, as |k| in units of 2π over the longest period: `band_edges`
-            gives those of a resolution study. The bands always hold every mode: a lowest band down to 0 and a highest
-            up to ∞ are added. Default: octaves 1, 2, 4, … (the lowest band is then the mean alone).
-    norm, taper, extension : see `power_spectrum`
+        e_b = (Σ_{k∈b} |p̂ − û|² / Σ_{k∈b} |û|²)^{½}    and    Σ_{k∈b} |p̂ − û|²
 
-    Fields that do not reach zero at the walls or do not repeat need a taper or an extension; without one, the jump at
-    the wrap of p − u counts as error at high wavenumbers.
+    Parameters
+    ----------
+    prediction, target
+        (batch, ..., *grid), numpy or torch, one shape; axes between batch and grid (channels) are averaged. A field
+        without leading axes is one sample and loses the batch axis in the result.
+    edges
+        Increasing wavenumbers that separate the bands, as |k| in units of 2π over the longest period: `band_edges`
+        gives those of a resolution study. The bands always hold every mode: a lowest band down to 0 and a highest up
+        to ∞ are added. Default: octaves 1, 2, 4, … (the lowest band is then the mean alone).
+    norm, taper, extension
+        See `power_spectrum`. Fields that do not vanish at the walls and are not periodic need a taper or an extension;
+        without one, the jump of p − u counts as error at high wavenumbers.
 
-    Raises ValueError when the shapes differ, the edges do not increase, or taper or extension do not fit the grid.
+    Raises
+    ------
+    ValueError
+        The shapes differ, the edges do not increase, or taper or extension do not fit the grid.
     """
     p, restore = as_tensor(prediction, "prediction")
     u, _ = as_tensor(target, "target")

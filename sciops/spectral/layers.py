@@ -28,24 +28,38 @@ def layer_spectra(
     norm: Norm = "isotropic",
     channels: Channels = "auto",
 ) -> Any:
-    """E_l(κ): the power spectrum of each layer's output, averaged over batch and channels.
+    """Power spectrum E_l(κ) of each layer's output, averaged over batch and channels.
 
-    model : any torch module from fields to fields; it is run once on x, in evaluation mode, its state put back after
-    x : (batch, channel, *grid)    numpy or torch; cast to the device and precision of the model's parameters
-    layers : which labels to keep, with wildcards: ["lift", "blocks.*.mixer", "blocks.*.gelu"]. Labels are module
-        paths; an activation called as a plain function is "path.gelu", the second one of a module "path.gelu#2".
-        "input" is x, "output" what the model returns.
-    modes : K; adds the coordinate `energy_above`, the share of the energy about the mean with |k|∞ ≥ K
-    taper, extension, norm : see `power_spectrum`. Hidden channels neither vanish at walls nor repeat.
-    channels : where a layer's channels are. "auto" finds the grid in the output's shape; where as many channels as
-        points fit both ways, the kind of module decides (Conv*: first; Linear, sciops mixers: last), else the layer
-        before. "first" and "last" decide for every such case.
+    Parameters
+    ----------
+    model
+        Any torch module from fields to fields; it is run once on x, in evaluation mode, and its state restored.
+    x
+        (batch, channel, *grid), numpy or torch; cast to the device and precision of the model's parameters.
+    layers
+        Labels to keep, with wildcards: ["lift", "blocks.*.mixer", "blocks.*.gelu"]. Labels are module paths; an
+        activation called as a plain function is "path.gelu", the second one of a module "path.gelu#2". "input" is x,
+        "output" what the model returns.
+    modes
+        K; adds the coordinate `energy_above`, the share of the energy about the mean with |k|∞ ≥ K.
+    taper, extension, norm
+        See `power_spectrum`. Hidden channels neither vanish at walls nor are periodic.
+    channels
+        Where a layer's channels are. "auto" finds the grid in the output's shape; where there are as many channels as
+        points, the kind of module decides (Conv*: first; Linear, sciops mixers: last), else the layer before. "first"
+        and "last" decide for every such case.
 
-    returns : xarray.DataArray (layer, wavenumber) in the order of the computation, with coordinate `kind` (the class of
-        the module or name of the function) and attributes `skipped` (one line for each layer whose output does not live
-        on the grid: padded, pooled, complex, …), `grid`, `norm`, `taper`, `extension`, `fundamental`
+    Returns
+    -------
+    xarray.DataArray
+        (layer, wavenumber) in the order of the computation, with coordinate `kind` (the class of the module or name of
+        the function) and attributes `skipped` (one line for each layer whose output is not a field on the grid: padded,
+        pooled, complex, …), `grid`, `norm`, `taper`, `extension`, `fundamental`.
 
-    Raises ValueError when x does not live on the grid, or `layers` names something the model has not.
+    Raises
+    ------
+    ValueError
+        x is not a field on the grid, or `layers` names a layer that the model does not have.
     """
     import xarray
 

@@ -44,30 +44,53 @@ class Spectrum:
 def power_spectrum(
     u: Any, grid: Grid, *, taper: Taper | None = None, extension: Extension | None = None, norm: Norm = "isotropic"
 ) -> Spectrum:
-    """E(κ) = Σ_{κ−½ ≤ |k| < κ+½} |û_k|² with û = (1/N) Σ_x u(x) e^{−ik·x}, so that Σ_κ E(κ) = mean of u².
+    """Power spectrum of a field by shells of the wavenumber; its sum is the mean of u².
 
-    u : (..., *grid)    numpy or torch, real or complex, any leading axes, which are kept; ``.mean()`` of the result
-                        averages them. The FFT runs in u's precision, at least float32, on u over a power of two near
-                        its largest value; energies beyond the range of float64 (u of 1e-170 or 1e160) are 0 or inf.
-    taper : what is done about the jump between opposite ends of a field that is not periodic (a jump fakes a k⁻² tail):
-        * None    nothing: the FFT of the n points, whose period is n·h. On a node grid that is n/(n − 1) times its
-                  extent, so that equal mode numbers on two node grids are different wavenumbers.
-        * "hann"  u times sin² windows of mean square one; ΣE is then the mean of u² weighted by the squared window.
-                  The period is the extent. The mean leaks into κ = 1 and 2: subtract it first if it is large.
-    extension : what continues the field past its walls, in place of a taper (node and cell grids that reach them):
-        * "odd"   sine modes, for fields that vanish there. Values on wall nodes are taken to be zero.
-        * "even"  cosine modes, for any field.
+        E(κ) = Σ_{κ−½ ≤ |k| < κ+½} |û_k|²,    û = (1/N) Σ_x u(x) e^{−ik·x}
+
+    Parameters
+    ----------
+    u
+        (..., *grid), numpy or torch, real or complex; leading axes are kept, and ``.mean()`` of the result averages
+        them. The FFT runs in u's precision, at least float32, on u over a power of two near its largest value; energies
+        beyond the range of float64 (u of 1e-170 or 1e160) are 0 or inf.
+    taper
+        Treatment of the jump between opposite ends of a field that is not periodic (a jump produces a k⁻² tail).
+
+        * None: the FFT of the n points, whose period is n·h. On a node grid that is n/(n − 1) times its extent, so that
+          equal mode numbers on two node grids are different wavenumbers.
+        * "hann": u times sin² windows of mean square one; ΣE is then the mean of u² weighted by the squared window. The
+          period is the extent. The mean leaks into κ = 1 and 2: subtract it first if it is large.
+    extension
+        Continuation of the field past its walls, in place of a taper (node and cell grids that reach them).
+
+        * "odd": sine modes, for fields that vanish there. Values on wall nodes are taken to be zero.
+        * "even": cosine modes, for any field.
+
         Modes are half-waves: multiples of ½ in units of 2π/L, with L the extent. ΣE is the mean of u² (nodes: its
         trapezoid mean).
-    norm : "isotropic", |k|₂, or "max", |k|∞
+    norm
+        "isotropic", |k|₂, or "max", |k|∞.
 
+    Returns
+    -------
+    Spectrum
+        Wavenumbers and energies, in the kind of u.
+
+    Raises
+    ------
+    ValueError
+        u is not a field on the grid, or taper or extension do not fit it.
+
+    Notes
+    -----
     The wavenumber is |k| in units of 2π over the longest period of the box (of a cube: integer index wavenumbers);
-    along shorter axes modes lie further apart. The modes in the corners, |k|₂ > n/2, keep shells of their own at the
+    along shorter axes modes are further apart. The modes in the corners, |k|₂ > n/2, have shells of their own at the
     end. Of the half spectrum along the last axis the columns k = 0 and, for even n, k = n/2 count once and all others
     twice.
 
-    Raises ValueError when u does not live on the grid or when taper or extension do not fit it.
-
+    Examples
+    --------
     >>> u = np.cos(2 * np.pi * 3 * Grid(16, centering="periodic").coordinates()[0])
     >>> wavenumber, energy = power_spectrum(u, Grid(16, centering="periodic"))
     >>> int(wavenumber[energy.argmax()]), round(float(energy.sum()), 12)
@@ -92,14 +115,28 @@ def energy_above(
     taper: Taper | None = None,
     extension: Extension | None = None,
 ) -> Any:
-    """h = Σ_{|k|∞ ≥ K} |û_k|² / Σ_{k ≠ 0} |û_k|²: the share of the energy about the mean that a truncation drops.
+    """Share of the energy about the mean that a truncation to fewer than K modes drops.
 
-    u : (..., *grid) field, or a `Spectrum`, whose own norm then decides what lies above (``norm="max"`` on a square
-        grid without extension gives the same numbers as the field; `grid` may be None)
-    modes : K, or one per axis, in waves per period of that axis
-    returns : (...)   in [0, 1]; 0 where u is constant
+        h = Σ_{|k|∞ ≥ K} |û_k|² / Σ_{k ≠ 0} |û_k|²
 
-    Source: arXiv:2606.00677 studies these shares by layer; see `layer_spectra`.
+    Parameters
+    ----------
+    u
+        (..., *grid) field, or a `Spectrum`, whose own norm then decides what lies above (``norm="max"`` on a square
+        grid without extension gives the same numbers as the field; `grid` may be None).
+    modes
+        K, or one per axis, in waves per period of that axis.
+    taper, extension
+        See `power_spectrum`.
+
+    Returns
+    -------
+    array
+        (...) in [0, 1]; 0 where u is constant.
+
+    References
+    ----------
+    arXiv:2606.00677 studies these shares by layer; see `layer_spectra`.
     """
     if isinstance(u, Spectrum):
         if not isinstance(modes, (int, float, np.integer)):

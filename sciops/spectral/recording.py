@@ -69,8 +69,8 @@ def watch(
     layers : patterns (`fnmatch`) that labels must match; default all
 
     Labels are module paths ("blocks.0.mixer"); a function adds its name ("blocks.0.gelu"), a second call "#2". A
-    container that hands on its last child's output stands in that child's place. Hooks are removed and the training
-    flags put back whatever happens.
+    container that returns its last child's output takes that child's place. Hooks are removed and training flags
+    restored even after an error.
 
     Raises ValueError when a pattern matches no label.
     """
@@ -146,7 +146,7 @@ class _Watcher(TorchFunctionMode):
         if not self.wanted(label):
             return
         if layout is None:
-            records.skipped.append(f"{label}: {_what(output)} does not live on the grid {self.grid.shape}")
+            records.skipped.append(f"{label}: {_what(output)} is not a field on the grid {self.grid.shape}")
             return
         records.add(label, kind, self.on_output(_channel_first(output, layout, self.grid)))
         self.latest = output
@@ -181,7 +181,7 @@ class _Watcher(TorchFunctionMode):
         if not self.wanted(label):
             return
         if layout is None:
-            self.records.skipped.append(f"{label}: {_what(args[0])} does not live on the grid {self.grid.shape}")
+            self.records.skipped.append(f"{label}: {_what(args[0])} is not a field on the grid {self.grid.shape}")
             return
         last = layout.startswith("last")
 

@@ -63,7 +63,7 @@ def test_each_layer_reports_its_own_output(model):
         "input", "lift.0", "lift", "norm", "linear", "gelu", "tanh", "gelu#2", "project", "output",
     ]  # fmt: skip
     assert list(spectra.kind.values[[0, 2, 5]]) == ["input", "Sequential", "gelu"]
-    assert spectra.skipped == "pool: shape (3, 5, 6, 5) does not live on the grid (12, 10)"
+    assert spectra.skipped == "pool: shape (3, 5, 6, 5) is not a field on the grid (12, 10)"
     with torch.no_grad():
         lift = model.lift(x)
         linear = model.linear(model.norm(lift.movedim(1, -1)))

@@ -32,7 +32,7 @@ def solve(
     mean: darcy.Mean = "refuse",
     tol: float = 1e-8,
 ) -> Tensor:
-    """u with −∇·(A∇u) = f, as `sciops.pde.darcy.solve` gives it, differentiable in every tensor among the data.
+    """Solves −∇·(A∇u) = f as `sciops.pde.darcy.solve` does, differentiably in every tensor among the data.
 
     With Au = b the discrete problem, symmetric, θ what A and b depend on, and J a function of u:
 
@@ -41,18 +41,32 @@ def solve(
     summed over the faces between neighbours P and Q, whose conductance is c; given values also enter J through u on the
     wall nodes.
 
-    a : (batch, nx, ny), or (batch, 2, nx, ny) with `tensor`; positive, any floating dtype and device; solved in
-        float64, returned in a's dtype
-    grid, forcing, boundary, values, flux, transfer, tensor, mean : as in `darcy.solve`; tensors that require
-        a gradient get one
-    tol : relative residual of both solves, and about the gradient's relative error
+    Parameters
+    ----------
+    a
+        (batch, nx, ny), or (batch, 2, nx, ny) with `tensor`; positive, any floating dtype and device; solved in
+        float64, returned in a's dtype.
+    grid, forcing, boundary, values, flux, transfer, tensor, mean
+        As in `darcy.solve`; tensors that require a gradient get one.
+    tol
+        Relative residual of both solves, and about the gradient's relative error.
 
-    returns : (batch, nx, ny)
+    Returns
+    -------
+    Tensor
+        u, (batch, nx, ny).
 
-    Derivatives of first order only, by `backward`, `torch.func.grad` and `vjp`; `torch.func.vmap` solves one entry
-    after the other, and forward-mode derivatives are refused.
+    Raises
+    ------
+    ValueError, SolverError
+        As `darcy.solve` does.
+    TypeError
+        a is not a tensor of floating dtype.
 
-    Raises ValueError and SolverError as `darcy.solve` does; TypeError when a is not a tensor of floating dtype.
+    Notes
+    -----
+    First-order derivatives only, by `backward`, `torch.func.grad` and `vjp`; `torch.func.vmap` solves the entries one
+    by one, and forward-mode derivatives are refused.
     """
     if not (isinstance(a, Tensor) and a.is_floating_point()):
         got = f"a tensor of dtype {a.dtype}" if isinstance(a, Tensor) else type(a).__name__

@@ -30,17 +30,25 @@ class SolverError(RuntimeError):
 
 @dataclass(frozen=True)
 class Solution:
-    """What `solve` returns; u and the numbers are in the caller's kind (numpy or torch), the words are numpy.
+    """Solution of `solve`; u and the numbers are in the caller's kind (numpy or torch), the words are numpy arrays.
 
     For a single field of rank 2, u has rank 2 and the other fields are zero-dimensional.
 
-    u : (batch, nx, ny) float64, the given value on dirichlet wall nodes; NaN in samples that failed
-    residual : (batch,) float64, ‖b − Au‖₂ / ‖b‖₂ recomputed from u; 0 where b = 0
-    iterations : (batch,) of conjugate gradients; 0 for a direct solve alone
-    status : (batch,) str: "ok"; "fallback_ok", multigrid did not converge and the direct solve did;
-        "floor_limited", as near as float64 allows but not at tol, and nearer than u = 0; "failed"
-    method : (batch,) str: "multigrid-numba", "multigrid-torch" or "direct", the one that gave u
-    floor : (batch,) float64, the relative residual that rounding u to float64 alone may cause, ½ε‖|A||u|‖₂ / ‖b‖₂
+    Parameters
+    ----------
+    u
+        (batch, nx, ny) float64, the given value on dirichlet wall nodes; NaN in samples that failed.
+    residual
+        (batch,) float64, ‖b − Au‖₂ / ‖b‖₂ recomputed from u; 0 where b = 0.
+    iterations
+        (batch,) of conjugate gradients; 0 for a direct solve alone.
+    status
+        (batch,) str: "ok"; "fallback_ok", multigrid did not converge and the direct solve did; "floor_limited", as
+        accurate as float64 allows but not to tol, and more so than u = 0; "failed".
+    method
+        (batch,) str: "multigrid-numba", "multigrid-torch" or "direct", the one that gave u.
+    floor
+        (batch,) float64, the relative residual that rounding u to float64 alone may cause, ½ε‖|A||u|‖₂ / ‖b‖₂.
     """
 
     u: Any
@@ -69,50 +77,82 @@ def solve(
     threads: int | None = None,
     max_iterations: int = 60,
 ) -> Solution:
-    """u with −∇·(A∇u) = f, by finite volumes with harmonic-mean faces: order 2 for smooth A, u and f.
+    """Solves −∇·(A∇u) = f by finite volumes with harmonic-mean faces: order 2 for smooth A, u and f.
 
     On every side of the rectangle u = v ("dirichlet"), A∂u/∂n = g ("neumann", n outward: g > 0 flows in) or
     A∂u/∂n + βu = g ("robin"); or an axis wraps round ("periodic").
 
-    a : (batch, nx, ny) or (nx, ny), positive: A = a·I     numpy or torch; cast to float64
-    grid : Grid | None     where a lives; default the unit box with nodes on the walls. Nodes on a neumann or robin wall
-        are unknowns with half a cell; cells end at the walls. A grid that stops short of the wall has its condition at
-        the wall of its `domain`, with the nearest coefficient up to there; any aspect ratio. With one axis periodic the
-        grid has cells, with both of them it is periodic (the default then) or has cells
-    forcing : f, a number, a field (nx, ny) or a batch of fields
-    boundary : "dirichlet", "neumann", "robin", "periodic", or by axis {"x": "neumann", "y": ("dirichlet", "neumann")},
-        a pair being (low, high); axes that are not named are "dirichlet"
-    values : v, a number for every dirichlet side, or {"x": (low, high), "y": both}, each a number or an array over the
-        grid's points along the side, (n,) or (batch, n)
-    flux : g, likewise, for the neumann and robin sides
-    transfer : β, likewise, for the robin sides; ≥ 0, and not 0 all along a side
-    tensor : a is (batch, 2, nx, ny) or (2, nx, ny), A = diag(a[0], a[1])
-    mean : where no side is dirichlet or robin a solution exists only if ∫f + ∮g = 0, and is unique up to a constant: u
-        has mean 0 (cells as weights, the trapezoid rule on nodes). "refuse" what exceeds 1e-10 of ∫|f| + ∮|g|;
-        "project" solves for f less a constant
-    tol : relative residual ‖b − Au‖₂ / ‖b‖₂ to reach, the true one; b holds sources, fluxes, and what the given values
-        send in where they differ from their midrange. Driven by values alone, b is larger than a source would make it:
-        1e-10 then gives u as closely as 1e-8 does for f = 1
-    backend : "numba" (compiled, CPU), "torch" (any device), "direct" (sparse LU, CPU); "auto" takes numba for CPU data
+    Parameters
+    ----------
+    a
+        (batch, nx, ny) or (nx, ny), positive: A = a·I. Numpy or torch; cast to float64.
+    grid
+        Where a lives; default the unit box with nodes on the walls. Nodes on a neumann or robin wall are unknowns with
+        half a cell; cells end at the walls. A grid that stops short of the wall has its condition at the wall of its
+        `domain`, with the nearest coefficient up to there; any aspect ratio. With one axis periodic the grid has cells,
+        with both of them it is periodic (the default then) or has cells.
+    forcing
+        f, a number, a field (nx, ny) or a batch of fields.
+    boundary
+        "dirichlet", "neumann", "robin", "periodic", or by axis {"x": "neumann", "y": ("dirichlet", "neumann")}, a pair
+        being (low, high); axes that are not named are "dirichlet".
+    values
+        v, a number for every dirichlet side, or {"x": (low, high), "y": both}, each a number or an array over the
+        grid's points along the side, (n,) or (batch, n).
+    flux
+        g, likewise, for the neumann and robin sides.
+    transfer
+        β, likewise, for the robin sides; ≥ 0, and not 0 all along a side.
+    tensor
+        a is (batch, 2, nx, ny) or (2, nx, ny), A = diag(a[0], a[1]).
+    mean
+        Where no side is dirichlet or robin a solution exists only if ∫f + ∮g = 0, and is unique up to a constant: u has
+        mean 0 (cells as weights, the trapezoid rule on nodes). "refuse" what exceeds 1e-10 of ∫|f| + ∮|g|; "project"
+        solves for f less a constant.
+    tol
+        Relative residual ‖b − Au‖₂ / ‖b‖₂ to reach, recomputed from u; b holds sources, fluxes, and the contributions
+        of given values where they differ from their midrange. Driven by values alone, b is larger than a source would
+        make it: 1e-10 then gives u as accurately as 1e-8 does for f = 1.
+    backend
+        "numba" (compiled, CPU), "torch" (any device), "direct" (sparse LU, CPU); "auto" takes numba for CPU data
         between walls where it is installed. numba compiles the solver at its first use, which takes 20 to 40 s of one
-        core; later processes read it from numba's cache on disk in about 1 s
-    on_failure : "raise" SolverError, or "flag" the sample: status "failed", u = NaN, the others untouched
-    threads : samples solved at a time by "numba"; default torch.get_num_threads()
-    max_iterations : of conjugate gradients, before the direct solve takes over
+        core; later processes read it from numba's cache on disk in about 1 s.
+    on_failure
+        "raise" SolverError, or "flag" the sample: status "failed", u = NaN, the others unchanged.
+    threads
+        Samples solved at a time by "numba"; default torch.get_num_threads().
+    max_iterations
+        Of conjugate gradients, before the direct solver takes over.
 
-    Multigrid-preconditioned conjugate gradients take 6 to 15 iterations for contrasts up to 100, whatever the grid, the
-    walls, and the mean ratio a_x : a_y of a tensor up to 1e4 either way. Where that ratio itself varies in space, lines
-    are smoothed instead of points, at about four times the cost of an iteration: 5 to 25 iterations where it turns from
-    1e3 to 1e-3, 20 to 45 where it does so from pixel to pixel; not between periodic axes. What does not converge goes
-    to sparse LU. A sample's result does not depend on the batch it is in (bitwise so in numba). No gradient passes
-    through: `sciops.pde.darcy.adjoint` is for that.
-    Periodic axes are solved in torch, and want an even number of points, best 32 or fewer times a power of two: what
-    cannot be halved down to that goes to sparse LU.
-    Contrasts near 1e6 meet the floor of float64 first: status "floor_limited", and a warning unless on_failure="flag".
+    Returns
+    -------
+    Solution
+        In the caller's kind of array. Not differentiable; `sciops.pde.darcy.adjoint` is.
 
-    Raises ValueError for a ≤ 0, NaN or infinity (naming index and value), shapes and sides that do not fit, and data
-    that do not balance where no side holds a value; SolverError; ImportError for backend="numba" without numba.
+    Raises
+    ------
+    ValueError
+        a ≤ 0, NaN or infinity (naming index and value), shapes and sides that do not fit, and data that do not balance
+        where no side holds a value.
+    SolverError
+        A sample did not converge.
+    ImportError
+        backend="numba" without numba.
 
+    Notes
+    -----
+    Multigrid-preconditioned conjugate gradients take 6 to 15 iterations for contrasts up to 100, for any grid and walls
+    and for mean ratios a_x : a_y of a tensor between 1e-4 and 1e4. Where that ratio itself varies in space, lines are
+    smoothed instead of points, at about four times the cost of an iteration: 5 to 25 iterations where it turns from 1e3
+    to 1e-3, 20 to 45 where it does so from pixel to pixel; not between periodic axes. What does not converge goes to
+    sparse LU. A sample's result does not depend on the batch it is in (bitwise so in numba).
+
+    Periodic axes are solved in torch, and need an even number of points, best at most 32 times a power of two: what
+    cannot be halved down to that goes to sparse LU. For contrasts near 1e6 the rounding errors of float64 exceed the
+    tolerance: status "floor_limited", and a warning unless on_failure="flag".
+
+    Examples
+    --------
     >>> flow = solve(np.ones((9, 9)), forcing=0, boundary={"y": "neumann"}, values={"x": (1, 0)})
     >>> bool(abs(flow.u - np.linspace(1, 0, 9)[:, None]).max() < 1e-8)
     True
@@ -162,11 +202,21 @@ def residual(
     tensor: bool = False,
     mean: Mean = "refuse",
 ) -> Any:
-    """‖b − Au‖₂ / ‖b‖₂ of a given u in the scheme of `solve`, per sample; differentiable in a, u, forcing and flux.
+    """Relative residual ‖b − Au‖₂ / ‖b‖₂ of a given u in the scheme of `solve`, per sample.
 
-    u : (batch, nx, ny) or (nx, ny); nodes on dirichlet walls are not read, u has the given value there
-    a, grid, forcing, boundary, values, flux, transfer, tensor, mean : as in `solve`
-    returns : (batch,), or a number for a single field; ‖Au‖₂ where b = 0
+    Differentiable in a, u, forcing and flux.
+
+    Parameters
+    ----------
+    u
+        (batch, nx, ny) or (nx, ny); nodes on dirichlet walls are not read, u has the given value there.
+    a, grid, forcing, boundary, values, flux, transfer, tensor, mean
+        As in `solve`.
+
+    Returns
+    -------
+    array
+        (batch,), or a number for a single field; ‖Au‖₂ where b = 0.
     """
     coefficient, _, single, grid = coefficient_of(a, grid, tensor, boundary)
     field, restore = as_tensor(u, "u")
