@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sciops.mixers import SpectralMixer
 
@@ -22,7 +23,7 @@ class Matrices:
     """read() → (count, rows, columns); write(new) puts as many back; rounds: how often in turn, until both hold."""
 
     read: Callable[[], Tensor]
-    write: Callable[[Tensor], None]
+    write: Callable[[Tensor], Any]
     rounds: int = 1
 
 
@@ -39,7 +40,7 @@ def spectral_matrices(mixer: SpectralMixer, shape: Sequence[int] | None, *, pass
             "orthogonal modes need basis 'fourier' or 'sine' (cosines at nodes are not orthonormal), weights='dense', "
             "and no shift"
         )
-    weight = mixer.parts[0].weight
+    weight: Any = mixer.parts[0].weight
     if mixer.basis == "sine":
         size = weight.shape[-2:]
         return [Matrices(lambda: weight.reshape(-1, *size), lambda new: weight.copy_(new.view_as(weight)))]
@@ -71,7 +72,7 @@ def spectral_matrices(mixer: SpectralMixer, shape: Sequence[int] | None, *, pass
     return [Matrices(read, write)]
 
 
-def convolution_matrices(layer: nn.Module, shape: Sequence[int] | None) -> list[Matrices]:
+def convolution_matrices(layer: Any, shape: Sequence[int] | None) -> list[Matrices]:
     """M_k = Σ_t W_t exp(i k·(t − middle)) of a convolution that wraps around, out- by in-channels."""
     if shape is None:
         raise ValueError(f"{type(layer).__name__}: how a convolution acts depends on the grid; pass its shape")
@@ -97,8 +98,8 @@ def convolution_matrices(layer: nn.Module, shape: Sequence[int] | None) -> list[
     return [Matrices(read, write, 1 if kernel == sizes or max(kernel) == 1 else _CUT_BACK)]
 
 
-def not_circular(layer: nn.Module) -> str | None:
-    """Why this convolution is no circular one that keeps its grid, or None."""
+def not_circular(layer: Any) -> str | None:
+    """Why this convolution is not a circular one that preserves its grid, or None."""
     same = layer.padding == "same" or all(2 * p + 1 == k for p, k in zip(layer.padding, layer.kernel_size))
     if max(layer.kernel_size) == 1 and max(layer.stride) == 1 and layer.groups == 1 and same:
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -101,7 +101,7 @@ class _Job:
     """Matrices (count, rows, columns) of one parameter, how to read them again, and how to write them back."""
 
     values: Tensor
-    write: Callable[[Tensor], None]
+    write: Callable[[Tensor], Any]
     again: Callable[[], Tensor]
     rounds: int = 1
 
