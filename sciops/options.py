@@ -1,4 +1,4 @@
-"""Options as data: keywords become a frozen dataclass whose fields say which options there are and what they may be."""
+"""Options as data: keywords are read into a frozen dataclass, which checks their names and types."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _TEXT = {int: "a whole number", float: "a number", bool: "True or False", str: "
 
 
 def read_options(kind: type[Options], owner: str, given: Mapping[str, Any]) -> Options:
-    """The dataclass `kind` with the given values of its fields.
+    """Reads keywords into a dataclass and checks their names and types.
 
-    Lists and arrays become tuples, since a JSON file has lists alone.
+    Lists and arrays become tuples, since JSON files have only lists.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def read_options(kind: type[Options], owner: str, given: Mapping[str, Any]) -> O
         A frozen dataclass. Its annotations may be int, float, bool, str, None, Any, classes, `Literal`, `Sequence`,
         `Mapping`, unions of them, and numbers `Annotated` with `Within`.
     owner : str
-        What has these options; error messages start with it.
+        Name of what has these options, for error messages.
     given : mapping
         Values by name.
 
@@ -63,13 +63,13 @@ def read_options(kind: type[Options], owner: str, given: Mapping[str, Any]) -> O
     return kind(**{name: tuple(v) if isinstance(v, (list, np.ndarray)) else v for name, v in given.items()})
 
 
-def names_of(kind: type[Any]) -> set[str]:
-    """The names of the options of a dataclass."""
-    return {field.name for field in fields(kind)}
+def names_of(kind: type[Any]) -> tuple[str, ...]:
+    """The names of the options of a dataclass, in the order of its fields."""
+    return tuple(field.name for field in fields(kind))
 
 
 def part_of(options: Any, kind: type[Any]) -> dict[str, Any]:
-    """The values of those options that a part takes whose dataclass is `kind`."""
+    """Those of the options that are fields of the dataclass `kind`, which a part of a model takes."""
     return {name: getattr(options, name) for name in names_of(kind)}
 
 

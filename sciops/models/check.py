@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -158,7 +159,7 @@ def _gradients(model: nn.Module, x: Tensor, grid: Grid, generator: torch.Generat
     inputs = [x, *(p for p in model.parameters() if p.requires_grad)]
     grads = torch.autograd.grad((y * weight).sum(), inputs, allow_unused=True)
     steps = [torch.randn(t.shape, generator=generator, dtype=t.dtype).to(t.device) for t in inputs]
-    expected = sum((g.conj() * s).real.sum() for g, s in zip(grads, steps) if g is not None)
+    expected: Any = sum((g.conj() * s).real.sum() for g, s in zip(grads, steps) if g is not None)
     values = []
     with torch.no_grad():
         for sign in (1, -2):
@@ -166,8 +167,8 @@ def _gradients(model: nn.Module, x: Tensor, grid: Grid, generator: torch.Generat
                 t.add_(s, alpha=sign * 1e-6)
             values.append((apply_model(model, x, grid) * weight).sum())
     measured = (values[0] - values[1]) / 2e-6
-    error = ((measured - expected).abs() / expected.abs()).item()
-    return Row("gradients in float64", error, error < 1e-6, "relative error of a directional derivative")
+    off = ((measured - expected).abs() / expected.abs()).item()
+    return Row("gradients in float64", off, off < 1e-6, "relative error of a directional derivative")
 
 
 def _odd_sizes(model: nn.Module, field: Callable[[Grid], Tensor], grid: Grid) -> Row:
@@ -242,7 +243,7 @@ def _resolution(model: nn.Module, channels: int, grid: Grid) -> Row:
         a = placed_for(model, torch.from_numpy(_smooth(on, channels)))
         with torch.no_grad():
             results.append(apply_model(model, a, on))
-    shared = results[1][(..., *(slice(first, None, factor) for _ in shape))]
+    shared = results[1][..., *(slice(first, None, factor) for _ in shape)]
     error = _relative(shared, results[0])
     return Row("resolution consistency", error, None, f"against {'×'.join(map(str, shape))} points, smooth input")
 
@@ -259,9 +260,9 @@ def _shift(model: nn.Module, x: Tensor, grid: Grid) -> Row:
 
 
 def _symmetries(model: nn.Module, x: Tensor, grid: Grid, symmetry: Symmetry | None) -> Row:
-    claimed = isinstance(model, SymmetryAveraged)
-    group = model.group if claimed else "allowed"
-    symmetry = symmetry or (model.symmetry if claimed else None)
+    own = model if isinstance(model, SymmetryAveraged) else None
+    claimed, group = own is not None, own.group if own else "allowed"
+    symmetry = symmetry or (own.symmetry if own else None)
     if symmetry is None:
         raise _CannotBeMadeError("which ones the problem has is not known: pass symmetry=dataset.symmetry")
     try:
@@ -271,9 +272,9 @@ def _symmetries(model: nn.Module, x: Tensor, grid: Grid, symmetry: Symmetry | No
     with torch.no_grad():
         y = apply_model(model, x, grid)
         moved = [(symmetry.move(x, g, grid), symmetry.move(y, g, grid, "outputs")) for g in elements]
-        error = max(_relative(apply_model(model, gx, grid), gy) for gx, gy in moved)
+        largest = max(_relative(apply_model(model, gx, grid), gy) for gx, gy in moved)
     note = f"largest of {', '.join(map(str, elements))}" + ("" if claimed else "; not claimed")
-    return Row("symmetries", error, error < 1e-4 if claimed else None, note)
+    return Row("symmetries", largest, largest < 1e-4 if claimed else None, note)
 
 
 def _claims_shifts(model: nn.Module) -> bool:

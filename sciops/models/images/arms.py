@@ -96,7 +96,7 @@ def classifier_arms(
     unknown = [name for name in names if name not in recipes]
     if unknown:
         raise ValueError(f"only={only!r}: {unknown[0]!r} is not one of {tuple(recipes)}")
-    arms = {}
+    arms: dict[str, Callable[[], nn.Module]] = {}
     for name in names:
         try:
             chosen = match_parameters(partial(_build, recipes[name]), parameters, step=heads, mlp_ratio=mlp_ratio)

@@ -116,11 +116,12 @@ class Classifier(nn.Module):
         block |= dict(layer_scale=o.layer_scale, local=None, dealias=1, periodic=False)
         done, last, self.stages = 0, max(sum(o.depths) - 1, 1), nn.ModuleList()
         for i, (width, depth) in enumerate(zip(o.widths, o.depths)):
+            enter: nn.Module
             if i == 0:
                 enter = PatchEmbedding(in_channels, width, o.patch, o.norm)
             else:
                 enter = PatchMerging(o.widths[i - 1], width, o.norm, o.order)
-            blocks = []
+            blocks: list[nn.Module] = []
             for layer in range(depth):
                 part = MIXERS[mixers[i]](width, **by_stage[i][layer % 2])
                 blocks.append(ResidualBlock(width, part, drop_path=o.drop_path * done / last, **block))

@@ -125,7 +125,8 @@ class HuggingFaceClassifier(nn.Module):
             raise ValueError(f"image_size={o.image_size!r}: expected one or two positive numbers of pixels")
         self.in_channels, self.out_channels, self.patch = in_channels, out_channels, o.patch
         self.image_size = tuple(-(-n // o.patch) * o.patch for n in size)
-        hidden, heads = hidden_width(o.mlp_ratio, o.width), o.heads
+        heads: Any = o.heads
+        hidden = hidden_width(o.mlp_ratio, o.width)
         theirs = {k: v for k, v in part_of(o, ImageTransformerOptions).items() if k not in _OWN and v is not None}
         theirs |= dict(
             image_size=self.image_size, patch_size=o.patch, num_channels=in_channels, num_labels=out_channels

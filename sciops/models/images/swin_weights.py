@@ -137,7 +137,8 @@ def load_swin_weights(
     if not any(role.startswith("block.") for role in roles):
         raise ValueError(f"{path}: no blocks of a Swin among its {len(tensors)} tensors")
     parameters = dict(model.named_parameters())
-    multipole = [any(isinstance(block.mixer, MultipoleAttention) for block in s.blocks) for s in model.stages]
+    stages: Any = model.stages
+    multipole = [any(isinstance(block.mixer, MultipoleAttention) for block in s.blocks) for s in stages]
     values: dict[str, dict[int | None, Tensor]] = {}
     sources: dict[str, list[str]] = {}
     unused, problems = dict(others), []
@@ -154,16 +155,16 @@ def load_swin_weights(
         sources.setdefault(target, []).append(name)
     ready = {}
     for target, parts in values.items():
-        value = parts[None] if None in parts else _joined(target, parts)
+        joined = parts[None] if None in parts else _joined(target, parts)
         own = parameters.get(target)
         if own is None:
             reason = f"the model has no {target}"
-        elif value is None:
+        elif joined is None:
             reason = f"the other parts of {target} are not in the file"
-        elif value.shape != own.shape:
-            reason = f"{tuple(value.shape)}, the model's {target} is {tuple(own.shape)}"
+        elif joined.shape != own.shape:
+            reason = f"{tuple(joined.shape)}, the model's {target} is {tuple(own.shape)}"
         else:
-            ready[target] = value
+            ready[target] = joined
             continue
         unused.update(dict.fromkeys(sources[target], reason))
         if not target.startswith("head."):
@@ -230,7 +231,7 @@ def _check_neutral(model: Classifier) -> None:
             )
 
 
-def _make_neutral(model: Classifier) -> None:
+def _make_neutral(model: Any) -> None:
     for stage in model.stages:
         if stage.position is not None:
             stage.position.weight.zero_()
@@ -249,7 +250,7 @@ def _make_neutral(model: Classifier) -> None:
             mixer.down.copy_(mean.reshape(*mean.shape, *(1,) * mixer.axes).expand_as(mixer.down))
 
 
-def _differences(model: Classifier, version2: bool) -> tuple[str, ...]:
+def _differences(model: Any, version2: bool) -> tuple[str, ...]:
     options, found = model.config["options"], []
     order = "post" if version2 else "pre"
     if options["order"] != order:

@@ -113,7 +113,7 @@ def export_onnx(
 def _inputs(model: nn.Module, example: Any, in_channels: int) -> tuple[Tensor, ...]:
     if isinstance(example, Tensor):
         example = (example,)
-    shape = example.shape if isinstance(example, Grid) else example
+    shape: Any = example.shape if isinstance(example, Grid) else example
     if len(shape) and all(isinstance(n, int) for n in shape):
         at = next(model.parameters(), torch.empty(0)).device
         generator = torch.Generator().manual_seed(0)
@@ -146,8 +146,8 @@ def _program(model: nn.Module, inputs: tuple[Tensor, ...], any_batch: bool) -> A
 def _reason(error: BaseException) -> str:
     """The reason of a failed export, in one line."""
     chain = [error]
-    while (chain[-1].__cause__ or chain[-1].__context__) is not None:
-        chain.append(chain[-1].__cause__ or chain[-1].__context__)
+    while below := chain[-1].__cause__ or chain[-1].__context__:
+        chain.append(below)
     text = " ".join(" ".join(map(str, chain)).split())
     own = [str(e) for e in chain if isinstance(e, NotImplementedError) and "\n" not in str(e)]
     if own:

@@ -34,7 +34,7 @@ def compose(name: str, kind: type[SpineOptions], mixers: Sequence[str], given: M
     """
     takes = {mixer: default_options(mixer) for mixer in mixers}
     own, spine = names_of(kind), names_of(SpineOptions)
-    check_options(name, given, own.union(*takes.values()))
+    check_options(name, given, set(own).union(*takes.values()))
     o = vars(read_options(kind, name, {k: v for k, v in given.items() if k in own}))
     mixing = {k: v for k, v in {**given, **o}.items() if k not in spine}
     by_mixer = {mixer: {k: v for k, v in mixing.items() if k in names} for mixer, names in takes.items()}

@@ -78,7 +78,7 @@ class NeuralopModel(nn.Module):
     ) -> None:
         super().__init__()
         models = _import()
-        known = {name: value for name, value in vars(models).items() if inspect.isclass(value)}
+        known: dict[str, Any] = {name: value for name, value in vars(models).items() if inspect.isclass(value)}
         if architecture not in known:
             raise ValueError(f"neuralop:{architecture}: unknown; this neuraloperator has {', '.join(sorted(known))}")
         kind = known[architecture]
@@ -90,11 +90,12 @@ class NeuralopModel(nn.Module):
         for name, value in (("width", width), ("depth", depth)):
             if value is not None:
                 _counts(architecture, **{name: value})
-        for ours, theirs, value in (
+        renamed: tuple[tuple[str, str, Any], ...] = (
             ("modes", "n_modes", None if modes is None else (*(2 * k for k in modes[:-1]), 2 * (modes[-1] - 1))),
             ("width", "hidden_channels", width),
             ("depth", "n_layers", depth),
-        ):
+        )
+        for ours, theirs, value in renamed:
             if value is None:
                 continue
             if theirs in given:
@@ -118,12 +119,12 @@ class NeuralopModel(nn.Module):
         self.config = description(f"neuralop:{architecture}", described)
         # UNO prints its skips while it is built
         with redirect_stdout(None):
-            self.model = kind(in_channels=in_channels, out_channels=out_channels, **given)
+            self.model: Any = kind(in_channels=in_channels, out_channels=out_channels, **given)
         original, _ = _spectral_classes()
         for module in self.model.modules():
             if type(module) is original:
                 correct(module, rolled=compat_shift)
-        orders = {module.order for module in self.model.modules() if isinstance(module, original)}
+        orders: set[Any] = {module.order for module in self.model.modules() if isinstance(module, original)}
         if orders and not compat_shift:
             correct_resizing(self.model, max(orders))
 
@@ -172,7 +173,7 @@ class NeuralopModel(nn.Module):
                 module._grid = None  # no later call may meet traced ones
         return y
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         """The tensors alone: neuraloperator puts its constructor arguments, functions among them, beside them."""
         state = super().state_dict(*args, **kwargs)
         state.pop("_metadata", None)
@@ -217,7 +218,7 @@ def _counts(architecture: str, **option: Any) -> tuple[int, ...]:
     return tuple(int(k) for k in numbers)
 
 
-def _expect_fields(architecture: str, kind: type, takes: set[str]) -> None:
+def _expect_fields(architecture: str, kind: Any, takes: set[str]) -> None:
     """Raises ValueError for a class that is not a map from fields to fields of given channels."""
     lacking = [name for name in ("in_channels", "out_channels") if name not in takes]
     if lacking:
@@ -234,7 +235,7 @@ def _expect_fields(architecture: str, kind: type, takes: set[str]) -> None:
         )
 
 
-def _parameters(kind: type) -> tuple[set[str], list[str]]:
+def _parameters(kind: Any) -> tuple[set[str], list[str]]:
     """The names of all options of the constructors, and those of the outermost one without a default value."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     names: set[str] = set()

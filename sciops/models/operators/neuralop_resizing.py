@@ -23,8 +23,9 @@ def correct_resizing(model: nn.Module, order: int) -> None:
     if keeps_fields(order):
         return
     for module in model.modules():
-        if _users(type(module)):
-            module.__class__ = _resizing(type(module))
+        kind: Any = type(module)
+        if _users(kind):
+            module.__class__ = _resizing(kind)
 
 
 def fourier_resample(

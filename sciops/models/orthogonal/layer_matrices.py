@@ -7,16 +7,17 @@ exactly where every M_k has.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sciops.mixers.traits import Matrices
 
 _CUT_BACK = 12  # rounds of projecting and cutting a kernel back to its support
 
 
-def convolution_matrices(layer: nn.Module, shape: Sequence[int] | None) -> list[Matrices]:
+def convolution_matrices(layer: Any, shape: Sequence[int] | None) -> list[Matrices]:
     """M_k = Σ_t W_t exp(i k·(t − middle)) of a convolution that wraps around, out- by in-channels."""
     if shape is None:
         raise ValueError(f"{type(layer).__name__}: how a convolution acts depends on the grid; pass its shape")
@@ -42,8 +43,8 @@ def convolution_matrices(layer: nn.Module, shape: Sequence[int] | None) -> list[
     return [Matrices(read, write, 1 if kernel == sizes or max(kernel) == 1 else _CUT_BACK)]
 
 
-def not_circular(layer: nn.Module) -> str | None:
-    """Why this convolution is no circular one that keeps its grid, or None."""
+def not_circular(layer: Any) -> str | None:
+    """Why this convolution is not a circular one that preserves its grid, or None."""
     same = layer.padding == "same" or all(2 * p + 1 == k for p, k in zip(layer.padding, layer.kernel_size))
     if max(layer.kernel_size) == 1 and max(layer.stride) == 1 and layer.groups == 1 and same:
         return None

@@ -50,7 +50,7 @@ class UnitarySpectral(nn.Module):
             raise ValueError(f"basis={basis!r}: expected 'fourier' or 'sine', whose modes are orthonormal on the grid")
         self.channels, self.outside = channels, outside
         self.mixer = SpectralMixer(channels, modes, basis=basis, bias=bias)
-        weight = self.mixer.parts[0].weight
+        weight: Any = self.mixer.parts[0].weight
         eye = torch.eye(channels)
         unit = torch.stack([eye, torch.zeros_like(eye)], -2) if basis == "fourier" else eye
         self.register_buffer("identity", unit, persistent=False)
@@ -66,8 +66,8 @@ class UnitarySpectral(nn.Module):
     def forward(self, x: Tensor, grid: Any = None) -> Tensor:
         if self.outside == "zero":
             return self.mixer(x, grid)
-        weight = self.mixer.parts[0].weight - self.identity
-        return x + torch.func.functional_call(self.mixer, {"parts.0.weight": weight}, (x, grid))
+        weight: Any = self.mixer.parts[0].weight
+        return x + torch.func.functional_call(self.mixer, {"parts.0.weight": weight - self.identity}, (x, grid))
 
     def extra_repr(self) -> str:
         return f"outside={self.outside!r}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from sciops.models.orthogonal.layers import OrthogonalConvolution, UnitarySpectr
 from sciops.models.spine import check_input, description
 from sciops.options import Count, Probability, read_options
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "identity": nn.Identity,
     "tanh": nn.Tanh,
     "relu": nn.ReLU,
@@ -111,7 +111,7 @@ class OrthogonalNet(nn.Module):
                 raise ValueError(f"width={width} > {features} inputs: a layer that widens cannot have orthonormal rows")
             parts = [nn.Flatten()]
             hidden = [_linear(features if i == 0 else width, width, bias) for i in range(depth)]
-            last = [_linear(width, out_channels, True, gain)]
+            last: list[nn.Module] = [_linear(width, out_channels, True, gain)]
         elif kind == "convolution":
             if len(shape) != 2 or shape[0] % patch or shape[1] % patch:
                 raise ValueError(f"shape={shape}, patch={patch}: expected two axes that patches divide")

@@ -6,7 +6,7 @@ A linear layer W is orthogonal here where W Wᵀ = I on its outputs, so that it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -96,7 +96,7 @@ def can_be_projected(layer: nn.Module) -> bool:
     return known and not torch.nn.utils.parametrize.is_parametrized(layer)
 
 
-def _matrices(layer: nn.Module, shape: Sequence[int] | None) -> list[Matrices]:
+def _matrices(layer: Any, shape: Sequence[int] | None) -> list[Matrices]:
     if not can_be_projected(layer):
         raise TypeError(f"{type(layer).__name__} cannot be projected: expected nn.Linear, nn.Conv or a spectral layer")
     if hasattr(layer, "linear_matrices"):

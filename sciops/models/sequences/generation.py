@@ -31,7 +31,7 @@ class Generated(NamedTuple):
 
 
 def generate(
-    model: nn.Module,
+    model: Any,
     prompt: Tensor | Sequence[Sequence[int]],
     *,
     tokens: int,
@@ -135,7 +135,7 @@ def filtered(logits: Tensor, *, top_k: int | None = None, top_p: float | None = 
 
 
 def beam_search(
-    model: nn.Module,
+    model: Any,
     prompt: Tensor | Sequence[Sequence[int]],
     *,
     tokens: int,

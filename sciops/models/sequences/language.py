@@ -22,7 +22,7 @@ class LanguageState(NamedTuple):
     """blocks : one state a block. count : (batch,) tokens seen of each sequence."""
 
     blocks: list[BlockState]
-    count: Tensor
+    count: Tensor  # type: ignore[assignment]  # hides the method of tuples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +92,10 @@ class LanguageModel(nn.Module):
                 f"positions={o.positions!r} with longest={o.longest!r}: learned positions need longest, the largest "
                 "number of tokens of a sequence; the others have no such limit"
             )
-        self.symbols, self.positions, self.longest = symbols, o.positions, o.longest
+        self.longest: Any = o.longest
+        self.symbols, self.positions = symbols, o.positions
         self.embedding = nn.Embedding(symbols, o.width)
-        self.position = None if o.longest is None else nn.Embedding(o.longest, o.width)
+        self.position: Any = None if o.longest is None else nn.Embedding(o.longest, o.width)
         self.dropout = nn.Dropout(o.dropout)
         self.stack = SequenceStack(o.width, o.depth, causal=True, **part_of(o, StackOptions))
         self.head = None if o.tied else nn.Linear(o.width, symbols, bias=False)

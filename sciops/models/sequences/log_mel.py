@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,7 @@ def mel_filters(sample_rate: int, n_fft: int, bins: int) -> Tensor:
 
     Raises ValueError where a filter holds no frequency of the transform.
     """
-    kind = dict(dtype=torch.float64, device="cpu")
+    kind: Any = dict(dtype=torch.float64, device="cpu")
     top = math.log10(1 + sample_rate / 2 / 700)  # mel / 2595
     corners = 700 * (10 ** (torch.linspace(0, 1, bins + 2, **kind) * top) - 1)
     f = torch.arange(n_fft // 2 + 1, **kind) * sample_rate / n_fft
@@ -101,8 +102,8 @@ def _tables(
 ) -> tuple[Tensor, Tensor]:
     """The taper (window,) and the filters (frequencies, bins)."""
     hann = torch.hann_window(window, periodic=True, dtype=torch.float64)
-    parts = hann, mel_filters(sample_rate, n_fft, bins).T.contiguous()
-    return tuple(part.to(device=device, dtype=dtype) for part in parts)
+    filters = mel_filters(sample_rate, n_fft, bins).T.contiguous()
+    return hann.to(device=device, dtype=dtype), filters.to(device=device, dtype=dtype)
 
 
 class RunningNorm(nn.Module):
@@ -112,6 +113,11 @@ class RunningNorm(nn.Module):
 
     forward(x (batch, frames, bins), mask (batch, frames)) → same, 0 where the mask is False
     """
+
+    mean: Tensor
+    variance: Tensor
+    frames: Tensor
+    batches: Tensor
 
     def __init__(self, bins: int, *, updates: int = 1000) -> None:
         super().__init__()

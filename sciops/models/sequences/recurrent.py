@@ -29,15 +29,16 @@ def exact(rnn: nn.Module, x: Tensor, initial: Tensor, *, lengths: Tensor | None,
 def loop(rnn: nn.Module, x: Tensor, initial: Tensor, *, lengths: Tensor | None, memory: Any) -> tuple[Tensor, Tensor]:
     """Backpropagation through time, step by step in Python: slow, the reference for the others."""
     (layer,) = layers_of(rnn)
-    states = [initial]
+    each = [initial]
     for now in x.unbind(0):  # the gradient of x[t] would be as long as x, for every t
-        states.append(step(layer, now, states[-1])[0])
-    states = torch.stack(states[1:])
+        each.append(step(layer, now, each[-1])[0])
+    states = torch.stack(each[1:])
     outputs = states[..., : layer.width]
     if lengths is None:
         return outputs, states[-1]
+    there: Any = _mask(lengths, x)
     ends = lengths.to(x.device) - 1, torch.arange(x.shape[1], device=x.device)
-    return outputs.masked_fill(~_mask(lengths, x), 0), states[ends]
+    return outputs.masked_fill(~there, 0), states[ends]
 
 
 def truncated(
@@ -50,7 +51,8 @@ def truncated(
     if int(steps) != steps or steps < 1:
         raise ValueError(f"steps={steps!r}: expected a whole number of at least 1")
     (layer,) = layers_of(rnn)
-    outputs, last = [], initial
+    outputs: list[Tensor] = []
+    last = initial
     for start, part in zip(range(0, len(x), steps), x.split(steps)):
         before = last if start == 0 else last.detach()
         if lengths is None:
@@ -163,6 +165,9 @@ class Recurrent(nn.Module):
     ValueError
         For unknown names and sizes that do not fit.
     """
+
+    feedback: Tensor
+    feedback_calls: Tensor
 
     def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
         super().__init__()

@@ -57,7 +57,7 @@ class SequenceBlock(nn.Module):
     def __init__(
         self,
         channels: int,
-        mixer: SequenceMixer,
+        mixer: Any,
         *,
         causal: bool,
         norm: str = "rms",
@@ -67,8 +67,8 @@ class SequenceBlock(nn.Module):
     ) -> None:
         super().__init__()
         self.norm1, self.mixer = make_norm(norm, channels), mixer
-        self.norm2 = make_norm(norm, channels) if local else None
-        self.local = DepthwiseConvolution(channels, local, causal=causal) if local else None
+        self.norm2: Any = make_norm(norm, channels) if local else None
+        self.local: Any = DepthwiseConvolution(channels, local, causal=causal) if local else None
         self.norm3 = make_norm(norm, channels)
         hidden = hidden_width(mlp_ratio, channels)
         self.mlp_in, self.mlp_gate = nn.Linear(channels, hidden), nn.Linear(channels, hidden)
@@ -176,9 +176,9 @@ class SequenceStack(nn.Module):
         o = read_options(StackOptions, "sequence stack", options)
         names = (o.mixer,) if isinstance(o.mixer, str) else o.mixer
         sequential = [name for name, kind in MIXERS.items() if issubclass(kind, SequenceMixer)]
-        for name in names or [()]:
-            if name not in sequential:
-                raise ValueError(f"mixer={name!r}: expected one for sequences, {', '.join(sequential)}")
+        if not names or not set(names) <= set(sequential):
+            wrong = next((name for name in names if name not in sequential), names)
+            raise ValueError(f"mixer={wrong!r}: expected one for sequences, {', '.join(sequential)}")
         given = options_by_mixer(names, o.mixer_options or {})
         for name, one in given.items():
             if one.get("causal", causal) != causal:
@@ -193,7 +193,7 @@ class SequenceStack(nn.Module):
         )
         self.causal = causal
         block: dict[str, Any] = {k: v for k, v in vars(o).items() if k not in ("mixer", "mixer_options")}
-        self.blocks = nn.ModuleList(
+        self.blocks: Any = nn.ModuleList(
             SequenceBlock(width, MIXERS[name](width, **by_mixer[name]), causal=causal, **block)
             for name in (names[i % len(names)] for i in range(depth))
         )

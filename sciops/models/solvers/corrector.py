@@ -116,18 +116,15 @@ class Corrector(nn.Module):
         return _Constant.apply(a, partial(self._solution, grid=grid)) if functional() else self._solution(a, grid)
 
     def _solution(self, a: Tensor, grid: Grid) -> Tensor:
-        options = dict(forcing=self.forcing, tol=self.tol)
-        coefficient = checked_coefficient(a.detach(), grid)
+        coefficient, on = checked_coefficient(a.detach(), grid)[:, 0, :: self.coarsen, :: self.coarsen], grid
         if self.refine > 1:
-            fine = finer_grid(grid, self.refine)
-            u = darcy.solve(between_nodes(coefficient.log(), self.refine)[:, 0].exp(), fine, **options).u
-            u = u[:, :: self.refine, :: self.refine]
+            on = finer_grid(grid, self.refine)
+            coefficient = between_nodes(coefficient.log()[:, None], self.refine)[:, 0].exp()
         elif self.coarsen > 1:
-            coarse = grid.coarsen(self.coarsen)
-            u = darcy.solve(coefficient[:, 0, :: self.coarsen, :: self.coarsen], coarse, **options).u
-            u = resample(u, coarse, grid, "sine")
-        else:
-            u = darcy.solve(coefficient[:, 0], grid, **options).u
+            on = grid.coarsen(self.coarsen)
+        u: Any = darcy.solve(coefficient, on, forcing=self.forcing, tol=self.tol).u[:, :: self.refine, :: self.refine]
+        if self.coarsen > 1:
+            u = resample(u, on, grid, "sine")
         return u[:, None].to(a.dtype)
 
     def solved(self, dataset: Any, *, batch_size: int = 64, progress: bool = True) -> TensorFields:
@@ -230,7 +227,7 @@ def corrector(
     """
     if (in_channels, out_channels) != (1, 1):
         raise ValueError(f"corrector: in_channels={in_channels}, out_channels={out_channels}: expected 1 and 1")
-    own = {name: options.pop(name) for name in names_of(CorrectorOptions) & options.keys()}
+    own = {name: options.pop(name) for name in options.keys() & names_of(CorrectorOptions)}
     if not trunk.startswith("neuralop:"):
         options.setdefault("wall", "zero")
     network = build(trunk, in_channels=2, out_channels=1, **options)

@@ -134,12 +134,12 @@ def effective_coefficient(
         raise ValueError(
             f"effective_coefficient: in_channels={in_channels}, out_channels={out_channels}: expected 1 and 1"
         )
-    own = {name: options.pop(name) for name in names_of(EffectiveCoefficientOptions) & options.keys()}
+    own = {name: options.pop(name) for name in options.keys() & names_of(EffectiveCoefficientOptions)}
     if trunk == "operator":
         options = {"mixer": "convolution", "width": 24, "depth": 3, "coordinates": "none"} | options
     channels = int(own.get("refine", 1)) ** 2
     network = build(trunk, in_channels=1, out_channels=channels, **options)
-    last = [module for module in network.modules() if isinstance(module, (nn.Linear, nn.Conv2d))][-1]
+    last: Any = [module for module in network.modules() if isinstance(module, (nn.Linear, nn.Conv2d))][-1]
     nn.init.zeros_(last.weight)
     nn.init.zeros_(last.bias)
     output = Normalizer(channels)

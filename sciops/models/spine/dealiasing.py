@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -62,11 +63,12 @@ def _along(matrix: Tensor, x: Tensor, axis: int) -> Tensor:
 @constant
 @kept(64)
 def finer_grid_tables(
-    n: int, factor: int, kind: str, dtype: torch.dtype, device: torch.device
+    n: int, factor: int, kind: Any, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     """(up, down) along one axis: interpolation (m, n) from n to m points, and its weighted pseudo-inverse (n, m)."""
     m = (n - 1) * factor + 1 if kind == "node" else n * factor
-    coarse, fine = Grid((n,), None, kind), Grid((m,), None, kind)
+    coarse, fine = Grid((n,), centering=kind), Grid((m,), centering=kind)
     up, weights = resample(np.eye(n), coarse, fine, "fourier" if kind == "periodic" else "cosine").T, fine.weights()
     down = np.linalg.solve(up.T @ (weights[:, None] * up), up.T * weights)
-    return tuple(torch.from_numpy(np.ascontiguousarray(t)).to(device=device, dtype=dtype) for t in (up, down))
+    up, down = (torch.from_numpy(np.ascontiguousarray(t)).to(device=device, dtype=dtype) for t in (up, down))
+    return up, down

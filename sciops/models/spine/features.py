@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -49,7 +51,7 @@ def _channels(grid: Grid, kind: str, dtype: torch.dtype, device: torch.device) -
     axes = [(x - a) / (b - a) for x, (a, b) in zip(grid.coordinates(), grid.domain)]
     if grid.centering == "periodic":  # a period may begin at any point of the domain
         axes = [xi - np.floor(xi + _ALIGNED) for xi in axes]
-    position = np.meshgrid(*axes, indexing="ij")
+    position: list[Any] = list(np.meshgrid(*axes, indexing="ij"))
     if kind == "linear":
         channels = position
     elif kind == "periodic":

@@ -21,7 +21,7 @@ def check_input(model: nn.Module, x: Any) -> None:
     own = real_dtype_of(model)
     if not x.is_floating_point() or own is None or x.dtype == own or torch.is_autocast_enabled(x.device.type):
         return
-    given, own = (str(dtype).removeprefix("torch.") for dtype in (x.dtype, own))
+    given, needed = (str(dtype).removeprefix("torch.") for dtype in (x.dtype, own))
     raise TypeError(
-        f"x is {given} and the model's weights are {own}: pass x.to(torch.{own}), or model.to(torch.{given})"
+        f"x is {given} and the model's weights are {needed}: pass x.to(torch.{needed}), or model.to(torch.{given})"
     )

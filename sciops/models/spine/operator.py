@@ -143,7 +143,7 @@ class Operator(nn.Module):
         by_mixer = {name: resolved_options(name, by_mixer[name], self.ndim) for name in by_mixer}
         traits = {traits_of(name, by_mixer[name]) for name in by_mixer}
         self.periodic = any(one.periodic for one in traits)
-        self.coordinates = _automatic(traits, reference) if o.coordinates == "auto" else o.coordinates
+        self.coordinates: Any = _automatic(traits, reference) if o.coordinates == "auto" else o.coordinates
         self.reference_spacing = _spacing(o.reference_spacing, reference, self.ndim)
         norm = o.norm if o.norm is not None else "rms" if o.block == "residual" else "none"
         mlp_ratio = o.mlp_ratio if o.mlp_ratio is not None else 1.5 if o.mlp == "gated" else 2.0

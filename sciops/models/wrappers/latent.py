@@ -45,8 +45,8 @@ class Latent(nn.Module):
         self.model = model
         self.grid = Grid.from_dict(dict(grid)) if isinstance(grid, Mapping) else grid
         periodic = self.grid.centering == "periodic"
-        self.input_method = ("fourier" if periodic else "linear") if input_method == "auto" else input_method
-        self.output_method = ("fourier" if periodic else "cubic") if output_method == "auto" else output_method
+        self.input_method: Any = ("fourier" if periodic else "linear") if input_method == "auto" else input_method
+        self.output_method: Any = ("fourier" if periodic else "cubic") if output_method == "auto" else output_method
 
     @property
     def wall(self) -> str:
@@ -76,6 +76,6 @@ class Latent(nn.Module):
         z = resample(x, outer, self.grid, self.input_method)
         y = apply_model(self.model, z, self.grid)
         walls = self.wall == "zero" and "periodic" not in (self.grid.centering, outer.centering)
-        known = {"wall": "zero"} if walls and self.output_method in ("sine", "cubic", "linear") else {}
+        known: dict[str, Any] = {"wall": "zero"} if walls and self.output_method in ("sine", "cubic", "linear") else {}
         u = resample(y, self.grid, outer, self.output_method, **known)
         return u * wall_mask(outer, u.dtype, u.device) if self.wall == "zero" else u

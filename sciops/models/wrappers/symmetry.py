@@ -63,7 +63,7 @@ class SymmetryAveraged(nn.Module):
     def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
         where = self.grid_for(x, grid)
         elements = self.elements(where)
-        total = None
+        total: Any = None
         for element in elements:
             y = apply_model(self.model, self.symmetry.move(x, element, where), grid)
             y = self.symmetry.move(y, element.inverse, where, "outputs")
