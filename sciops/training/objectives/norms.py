@@ -42,16 +42,16 @@ def mse(prediction: Tensor, target: Tensor, grid: Grid | None = None) -> Tensor:
 
 
 def difference(prediction: Tensor, target: Tensor) -> Tensor:
-    """p − u, in float32 at least: half precision ends at 65504."""
+    """The difference p − u, in float32 at least, since half precision ends at 65504."""
     return widened(prediction) - widened(target)
 
 
 def root(square: Tensor) -> Tensor:
-    """√ with derivative 0 where the argument is 0, where the true derivative is infinite and would meet 0·∞ = NaN."""
+    """Square root with derivative 0 at 0, where the true derivative is infinite and would give 0·∞ = NaN."""
     met = square == 0  # of NaN false, so that a prediction that is NaN does not count as met
     return torch.where(met, 1.0, square).sqrt() * ~met
 
 
 def ratio(error: Tensor, size: Tensor) -> Tensor:
-    """error / size of two norms, where the smallest normal number stands for a size of 0, so that 0/0 counts as 0."""
+    """Ratio of two norms; a size of 0 is replaced by the smallest normal number, so that 0/0 is 0."""
     return error / torch.where(size > 0, size, torch.finfo(size.dtype).tiny)
