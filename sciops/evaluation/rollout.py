@@ -195,7 +195,9 @@ def frame_errors(
 
 
 def correlation(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
-    """⟨(p − ⟨p⟩)(u − ⟨u⟩)⟩ / (σ_p σ_u) over space: Pearson's, per sample, mean over channels.
+    """Pearson correlation of two fields over space, per sample, averaged over channels.
+
+    ⟨(p − ⟨p⟩)(u − ⟨u⟩)⟩ / (σ_p σ_u)
 
     prediction, target : (batch, ..., *grid)   numpy or torch, same units
     grid : Grid | None     quadrature weights, and which axes are space; None takes all axes but the first as points

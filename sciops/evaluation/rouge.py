@@ -20,7 +20,9 @@ class Rouge(NamedTuple):
 
 
 def rouge(prediction: str, reference: str) -> Rouge:
-    """F = 2PR/(P + R) with P = shared/(of the prediction) and R = shared/(of the reference), Lin 2004.
+    """ROUGE scores of a summary against a reference (Lin 2004).
+
+    F = 2PR/(P + R) with P = shared/(of the prediction) and R = shared/(of the reference).
 
     rouge1, rouge2 : shared words, or pairs of neighbouring words, each as often as it is in both
     rougeL : length of the longest common subsequence of the words

@@ -14,7 +14,9 @@ _PREFIX = "raw/"
 
 
 class Average:
-    """ā ← d ā + (1 − d) p after every step, with d = min(decay, (1 + step)/(10 + step)) and ā = p after the first.
+    """The exponential moving average of the trained parameters of a model.
+
+        ā ← d ā + (1 − d) p after every step, d = min(decay, (1 + step)/(10 + step)), ā = p after the first
 
     The average remembers some 1/(1 − decay) steps. The rising decay keeps that memory a share of the steps done so far,
     so that the first parameters are forgotten in short trainings too.

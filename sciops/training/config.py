@@ -17,7 +17,6 @@ from sciops.training.values import COUNT, NONNEGATIVE, POSITIVE, SHARE, WHOLE, C
 
 DATA = ("fields", "labels", "tokens")  # what data sets hold; a loss of your own is of none of these
 
-
 _BETAS = Check("two numbers in [0, 1)", lambda value: len(value) == 2 and all(0 <= beta < 1 for beta in value))
 _DECAY = Check("a decay per step in (0, 1), such as 0.999, or None", lambda value: 0 < value < 1)
 _SHARES = Check("numbers of at least 0, not all 0", lambda value: min(value, default=0) >= 0 and sum(value) > 0)
@@ -29,7 +28,7 @@ def _option(
 ) -> Any:
     """An option of `TrainConfig`.
 
-    check : what its value has to be; None is taken where it is the default
+    check : what its value has to be; None is not checked
     of : the kinds of data (`DATA`) that it does something to; () for every kind and for a loss of your own
     free : it does not decide the outcome but where, in which pieces and how long a call runs, and what it shows; a
         resumed run may change it

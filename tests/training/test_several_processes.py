@@ -198,3 +198,28 @@ def test_devices_that_are_not_there_are_named_before_anything_starts(monkeypatch
     monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
     with pytest.raises(ValueError, match=reason):
         Processes(replace(FEW, device=device))
+
+
+@pytest.mark.parametrize(("asked", "backend", "device"), [("auto", "nccl", "cuda:1"), ("cpu", "gloo", "cpu")])
+def test_a_process_joins_by_the_backend_of_its_device_which_is_the_one_of_its_local_rank(
+    monkeypatch, asked, backend, device
+):
+    for name, value in (("WORLD_SIZE", "4"), ("RANK", "3"), ("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "2")):
+        monkeypatch.setenv(name, value)
+    joined, current = [], []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    for name, stand_in in (
+        ("is_initialized", lambda: bool(joined)),
+        ("init_process_group", lambda *given, **options: joined.append((*given, options["device_id"]))),
+        ("get_rank", lambda: 3),
+        ("get_world_size", lambda: 4),
+    ):
+        monkeypatch.setattr(torch.distributed, name, stand_in)
+    for _ in range(2):  # the second training of a script finds the group
+        processes = Processes(replace(FEW, device=asked))
+    assert (processes.rank, processes.count, processes.main) == (3, 4, False)
+    assert processes.device == torch.device(device)
+    on_gpu = [torch.device(device)] if backend == "nccl" else []
+    assert joined == [(backend, on_gpu[0] if on_gpu else None)] and current == 2 * on_gpu

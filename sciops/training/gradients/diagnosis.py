@@ -1,4 +1,4 @@
-"""How far a rule's gradient is from backpropagation's: cosine and ratio of norms, by group of parameters."""
+"""Comparison of a rule's gradient with backpropagation's: cosine and ratio of norms, by group of parameters."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Diagnosis:
 def compared(
     gradients: Mapping[str, Tensor | None], truth: Mapping[str, Tensor | None], groups: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, float]]:
-    """cosine ⟨g, t⟩/(‖g‖‖t‖) and norm ratio ‖g‖/‖t‖ of each group of parameters and of all together.
+    """Compares two gradients: cosine ⟨g, t⟩/(‖g‖‖t‖) and norm ratio ‖g‖/‖t‖, by group of parameters and of all.
 
     gradients, truth : by parameter name, None counts as 0
     groups : names of parameters by group

@@ -1,4 +1,4 @@
-"""Learning by two forward passes, without a backward one through the activations: FOTON, and PEPITA beside it."""
+"""Learning by two forward passes, without a backward pass through the activations: FOTON and PEPITA."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def forward_only(
     scale: float = 0.05,
     seed: int = 0,
 ) -> Tensor:
-    """Fills ``.grad`` from the clean pass h and the pass h′ on x − ε F e; returns the detached loss.
+    """Adds gradients from two forward passes to ``.grad``, without a backward pass; returns the detached loss.
+
+    h is the pass on the input x, h′ the one on x − ε F e:
 
         FOTON     F e = W_1ᵀ … W_Lᵀ e,   ∂W_l = (h_l − h′_l)ᵀ h_{l−1} / ε,   ∂W_L = eᵀ h_{L−1},   W_l W_lᵀ = I for l < L
         PEPITA    F random and fixed,     ∂W_l = (h_l − h′_l)ᵀ h′_{l−1} / ε,  ∂W_L = eᵀ h′_{L−1}

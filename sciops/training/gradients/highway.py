@@ -71,7 +71,9 @@ def highway_stack(
     engine: Engine = "loop",
     states: bool = False,
 ) -> Tensor | tuple[Tensor, ...]:
-    """h_L of h_0 = x, h_i = r_i(h_{i−1}, g_i(h_{i−1})), with the backward pass
+    """Runs a stack of residual layers whose backward pass is Highway-BP; returns its output h_L.
+
+    The forward pass is h_0 = x, h_i = r_i(h_{i−1}, g_i(h_{i−1})), the backward pass
 
         w⁰ = S(∂ℓ),   wᵏ⁺¹ = w⁰ + S(Jᵀ wᵏ),   (S v)_i = v_i + K_{i+1}ᵀ (S v)_{i+1},
 

@@ -44,10 +44,12 @@ def state_feedback(
     dt: float | None = None,
     kernel: Kernel = "auto",
 ) -> Tensor:
-    """ĝ_t = ∂loss/∂s_t |_outside + Λ ĝ_{t+1}; dθ = Σ_t (∂s_t/∂θ)ᵀ ĝ_t: adds to ``.grad`` and returns the loss.
+    """Adds the gradients of diagonal state feedback to ``.grad``, and returns the detached loss.
 
-    The forward pass is the model's own; only the derivative of a state by the one before it is replaced, by Λ. All
-    else is exact: within a step, from layer to layer, and out of the states.
+        ĝ_t = ∂loss/∂s_t |_outside + Λ ĝ_{t+1},   dθ = Σ_t (∂s_t/∂θ)ᵀ ĝ_t
+
+    The forward pass is that of the model. Only the derivative of a state with respect to the one before it is replaced,
+    by Λ; the derivatives within a step, from layer to layer and from the states to the loss are exact.
 
     model : with `Recurrent` models in it, or one `Stepper`, whose steps then follow one another without gradient and
         meet in Λ; a step that sees several frames feeds back through the last of them
@@ -95,7 +97,7 @@ def state_feedback_rnn(
     kernel: Kernel = "auto",
     **options: Any,
 ) -> tuple[Tensor, Any]:
-    """What rnn(x, state) returns, with gradients by state feedback.
+    """Runs a recurrent module of torch; returns what rnn(x, state) returns, with gradients by state feedback.
 
     rnn : nn.RNN, nn.GRU or nn.LSTM, of one direction, any number of layers, without dropout between them
     x, state : as the module takes them, x with a batch axis; a state that is trained has the gradient of the first step
@@ -137,7 +139,7 @@ def make_feedback(rnn: nn.Module, mode: str = "linspace", **options: Any) -> lis
 def with_feedback(
     states: Tensor, coefficient: Coefficient, *, mask: Tensor | None = None, kernel: Kernel = "auto"
 ) -> Tensor:
-    """The states as they are; the gradient e_t that reaches them becomes ĝ_t = e_t + Kᴴ ĝ_{t+1} on its way back.
+    """Returns the states unchanged; in the backward pass their gradient e_t becomes ĝ_t = e_t + Kᴴ ĝ_{t+1}.
 
     states : (steps, batch, …), each made from a state before it without gradient
     coefficient, mask, kernel : of `reverse_scan`
@@ -154,7 +156,7 @@ def state_feedback_recurrence(
     mask: Tensor | None = None,
     kernel: Kernel = "auto",
 ) -> Tensor:
-    """s_t = step(x_t, s_{t−1}) for any cell, with gradients by state feedback: (steps, batch, …).
+    """Runs any recurrent cell, s_t = step(x_t, s_{t−1}), with gradients by state feedback: (steps, batch, …).
 
     step : takes x (rows, …) and states (rows, …), whatever the number of rows; called once a step without gradient, and
         once for all steps with it

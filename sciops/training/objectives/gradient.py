@@ -14,7 +14,9 @@ from sciops.training.objectives.norms import difference, ratio, root
 
 
 def difference_energy(u: Tensor, grid: Grid) -> Tensor:
-    """Σ_axes ⟨(D u)²⟩ per sample, with D u = (u_{j+1} − u_j)/h and ⟨·⟩ the mean over channels and differences.
+    """Mean square of the one-sided differences of a field, summed over the axes, per sample.
+
+    Σ_axes ⟨(D u)²⟩ with D u = (u_{j+1} − u_j)/h and ⟨·⟩ the mean over channels and differences.
 
     u : (batch, channel, *grid)
     returns : (batch,)
@@ -28,12 +30,17 @@ def difference_energy(u: Tensor, grid: Grid) -> Tensor:
 
 
 def relative_gradient(prediction: Tensor, target: Tensor, grid: Grid) -> Tensor:
-    """‖∇(p − u)‖ / ‖∇u‖ per sample, derivatives as in `difference_energy`; immense where only p varies."""
+    """Relative error of the gradient, ‖∇(p − u)‖ / ‖∇u‖, per sample; immense where only p varies.
+
+    Derivatives as in `difference_energy`.
+    """
     return ratio(*(_norm(v, grid, values=False) for v in (difference(prediction, target), target)))
 
 
 def h1(prediction: Tensor, target: Tensor, grid: Grid) -> Tensor:
-    """√(⟨e²⟩ + ⟨|∇e|²⟩) / √(⟨u²⟩ + ⟨|∇u|²⟩) with e = p − u, per sample, derivatives as in `difference_energy`.
+    """Relative error in the H¹ norm, per sample, with derivatives as in `difference_energy`.
+
+    √(⟨e²⟩ + ⟨|∇e|²⟩) / √(⟨u²⟩ + ⟨|∇u|²⟩) with e = p − u.
 
     Lengths are those of the grid: on the unit box the derivative of a field that varies over the box weighs about π²
     times its value.

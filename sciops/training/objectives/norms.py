@@ -10,19 +10,22 @@ from sciops.grids import Grid
 
 
 def relative_l2(prediction: Tensor, target: Tensor, grid: Grid | None = None) -> Tensor:
-    """‖p − u‖ / ‖u‖ over channels and points, per sample; 0 where both vanish, immense where only u does."""
+    """Relative L² error ‖p − u‖ / ‖u‖ over channels and points, per sample.
+
+    0 where both vanish, immense where only u does.
+    """
     return ratio(*(norm_of(v.flatten(1), 1) for v in (difference(prediction, target), target)))
 
 
 def relative_mse(prediction: Tensor, target: Tensor, grid: Grid | None = None) -> Tensor:
-    """‖p − u‖² / ‖u‖² over channels and points, per sample: the square of `relative_l2`."""
+    """Relative squared error ‖p − u‖² / ‖u‖² over channels and points, per sample: `relative_l2` squared."""
     return relative_l2(prediction, target).square()
 
 
 def nrmse(prediction: Tensor, target: Tensor, grid: Grid | None = None) -> Tensor:
-    """‖p − u‖ / ‖u‖ over points of each channel, mean over channels, per sample (PDEBench's, arXiv:2210.07182).
+    """Mean over channels of the relative error ‖p − u‖ / ‖u‖, per sample (PDEBench's, arXiv:2210.07182).
 
-    Variables of any scale weigh alike, where `relative_l2` sees the largest alone; so do the frames of an unrolled
+    Variables of any scale weigh alike, whereas the largest dominates `relative_l2`; so do the frames of an unrolled
     step. Where a channel of u vanishes, its error is in units of the whole of u.
     """
     error, size = (norm_of(v.flatten(2), 2) for v in (difference(prediction, target), target))
@@ -31,24 +34,24 @@ def nrmse(prediction: Tensor, target: Tensor, grid: Grid | None = None) -> Tenso
 
 
 def mse(prediction: Tensor, target: Tensor, grid: Grid | None = None) -> Tensor:
-    """Mean of (p − u)² over channels and points, per sample, in the units of u².
+    """Mean squared error of channels and points, per sample, in the units of u².
 
-    Of fields of 1e-20 or 1e20 that is beyond float32, as are its gradients: take `relative_mse` for them.
+    It leaves the range of float32 for fields of about 1e-20 or 1e20, as do its gradients: use `relative_mse` for them.
     """
     return difference(prediction, target).square().flatten(1).mean(1)
 
 
 def difference(prediction: Tensor, target: Tensor) -> Tensor:
-    """p − u, in float32 at least: half precision ends at 65504."""
+    """The difference p − u, in float32 at least, since half precision ends at 65504."""
     return widened(prediction) - widened(target)
 
 
 def root(square: Tensor) -> Tensor:
-    """√ with derivative 0 where the argument is 0, where the true derivative is infinite and would meet 0·∞ = NaN."""
+    """Square root with derivative 0 at 0, where the true derivative is infinite and would give 0·∞ = NaN."""
     met = square == 0  # of NaN false, so that a prediction that is NaN does not count as met
     return torch.where(met, 1.0, square).sqrt() * ~met
 
 
 def ratio(error: Tensor, size: Tensor) -> Tensor:
-    """error / size of two norms, where the smallest normal number stands for a size of 0, so that 0/0 counts as 0."""
+    """Ratio of two norms; a size of 0 is replaced by the smallest normal number, so that 0/0 is 0."""
     return error / torch.where(size > 0, size, torch.finfo(size.dtype).tiny)

@@ -1,4 +1,4 @@
-"""The loss of models that say what the next token is."""
+"""The loss of models that predict tokens."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ NOT_ASKED = -100
 def token_cross_entropy(
     prediction: Tensor, target: Tensor, grid: Grid | None = None, *, smoothing: float = 0.0
 ) -> Tensor:
-    """−Σ_t log softmax(z_t)[w_t] / (number of t), over the positions t of a sequence where something is asked; nats.
+    """Mean cross-entropy of the tokens of each sequence, in nats.
 
-    prediction : (batch, n, symbols) logits z; target : (batch, n) whole numbers w, −100 where nothing is asked
+    −Σ_t log softmax(z_t)[w_t] / (number of t), over the positions t whose target is not −100.
+
+    prediction : (batch, n, symbols) logits z; target : (batch, n) whole numbers w, or −100 where it is ignored
     smoothing : ε of the targets (1 − ε)·δ_w + ε/symbols (arXiv:1512.00567, section 7)
-    returns : (batch,); 0 for a sequence in which nothing is asked. Sequences of which more is asked do not weigh more.
-        Of logits in half precision in float32
+    returns : (batch,); 0 for a sequence without targets. Sequences with more targets do not weigh more. In float32 for
+        logits in half precision
 
     Raises ValueError for shapes that differ.
     """
@@ -28,7 +30,7 @@ def token_cross_entropy(
             f"logits of shape {tuple(prediction.shape)} for targets of shape {tuple(target.shape)}: expected "
             "(batch, n, symbols) and (batch, n)"
         )
-    # where nothing is asked, which may be NaN at padding, its derivative would be NaN too
+    # padding may hold NaN, and then its derivative would be NaN too
     prediction = prediction.masked_fill((target == NOT_ASKED).unsqueeze(-1), 0)
     prediction = prediction.to(torch.promote_types(prediction.dtype, torch.float32))
     losses = F.cross_entropy(

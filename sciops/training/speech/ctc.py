@@ -1,4 +1,4 @@
-"""The loss of CTC, a value a recording."""
+"""The CTC loss of every recording, and the targets for which it is defined."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sciops.models.sequences.speech import REDUCTION
 
 
 def ctc_loss(logits: Tensor, tokens: Tensor, targets: Sequence[Sequence[int]], *, blank: int = 0) -> Tensor:
-    """−log P(target)/|target| of every recording, P summed over all paths that collapse to it (Graves et al. 2006).
+    """CTC loss of every recording: −log P(target)/|target|, P summed over all paths that collapse to the target.
 
     logits : (batch, n, symbols), the first tokens[b] of each row; what stands behind them is not read. targets :
         symbols of each recording, none the blank
@@ -20,6 +20,8 @@ def ctc_loss(logits: Tensor, tokens: Tensor, targets: Sequence[Sequence[int]], *
 
     Raises ValueError where a target has no path: it needs as many tokens as symbols, and one more between two that are
     the same; and for a target that is empty or holds the blank or an unknown symbol.
+
+    References: Graves et al., Connectionist temporal classification (2006).
     """
     if len(targets) != len(logits):
         raise ValueError(f"{len(targets)} targets for {len(logits)} recordings")

@@ -1,4 +1,4 @@
-"""BEST-RQ: an encoder learns to name the codes of frames it does not see."""
+"""BEST-RQ: an encoder learns to predict the codes of masked frames."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ class Masked(NamedTuple):
 
 
 class BestRQ(nn.Module):
-    """L = −mean_{i masked} log softmax(W·encoder(masked x)_i)_{k(x_i)}, x_i four stacked frames (arXiv:2202.01855).
+    """Pre-training of a speech encoder by BEST-RQ: it predicts the codes of masked frames (arXiv:2202.01855).
 
-    encoder : a `SpeechEncoder`; it is what is wanted
+    L = −mean_{i masked} log softmax(W·encoder(masked x)_i)_{k(x_i)}, x_i four stacked frames.
+
+    encoder : the `SpeechEncoder` to be trained
     codes, code_channels, seed : of the `RandomProjectionQuantizer`, published 8192 and 16
     probability, length, per_sequence : of `span_mask`. deviation : of the noise in masked frames
 
@@ -32,7 +34,7 @@ class BestRQ(nn.Module):
 
     The targets come from the normalised frames before any is hidden; they move while the running mean and variance do,
     so let those settle first (`updates`, or ``encoder.bin_norm.update``). A last token of less than four frames is
-    never asked for.
+    never a target.
     """
 
     def __init__(

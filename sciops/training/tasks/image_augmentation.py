@@ -30,7 +30,7 @@ def draw(random: np.random.Generator, indices: np.ndarray, mixup: float) -> np.n
 
 
 def mixed(values: Tensor, drawn: np.ndarray) -> Tensor:
-    """λ v_i + (1 − λ) v_j (arXiv:1710.09412).
+    """Mixes values with those of their partners: λ v_i + (1 − λ) v_j (arXiv:1710.09412).
 
     values : (2·batch, …), first the images, then their partners in the same order; returns (batch, …)
     """
@@ -41,7 +41,9 @@ def mixed(values: Tensor, drawn: np.ndarray) -> Tensor:
 
 
 def augmented(x: Tensor, drawn: np.ndarray, augment: str, padding: int | None = None) -> Tensor:
-    """x[…, i + r, j + c] with r, c uniform in −padding … padding, per image, mirrored left to right where drawn.
+    """Crops each image at random, x[…, i + r, j + c], and mirrors it left to right where drawn.
+
+    r, c are uniform in −padding … padding.
 
     x : (batch, channel, H, W)
     augment : one of `IMAGE_AUGMENTATIONS`

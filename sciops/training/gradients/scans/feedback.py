@@ -1,4 +1,4 @@
-"""Λ of diagonal state feedback: what stands for the derivative of a state by the one before it, and its estimates."""
+"""Λ of diagonal state feedback, which replaces the derivative of a state by the one before it, and its estimates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _number() -> Tensor:
 
 @dataclass(frozen=True)
 class Feedback:
-    """Λ of one recurrent layer, and how it comes about.
+    """Λ of one recurrent layer, and how it is chosen or estimated.
 
     value : (n,), changed in place; zeros where it is to be estimated from the first batch on
     mode : "linspace"  λ from 0 to `level`, evenly over the units (default 1; what the paper's released code has)

@@ -61,7 +61,7 @@ def field_feedback(mode: str, grid: Grid, frames: Tensor, first: Tensor, **optio
 
 
 def flow_symbol(grid: Grid, *, dt: float, velocity: float | Sequence[float] = 0.0, diffusivity: float = 0.0) -> Tensor:
-    """e^{−i c·k dt − ν|k|²dt} on the half spectrum: one step of u_t + c·∇u = ν Δu, in the grid's own lengths."""
+    """Symbol of one step of u_t + c·∇u = ν Δu on the half spectrum: e^{−i c·k dt − ν|k|²dt}, in the grid's lengths."""
     speeds = (float(velocity),) * grid.ndim if isinstance(velocity, (int, float)) else tuple(map(float, velocity))
     if len(speeds) != grid.ndim:
         raise ValueError(f"velocity={velocity!r}: expected one number, or {grid.ndim}, one an axis")
@@ -74,7 +74,10 @@ def flow_symbol(grid: Grid, *, dt: float, velocity: float | Sequence[float] = 0.
 
 
 def fitted_symbol(before: Tensor, after: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """(channels, *frequencies): λ(k) that minimises Σ |û_after − λ û_before|², cut to modulus 1; 0 where û vanishes."""
+    """Least-squares symbol of a step, (channels, *frequencies): λ(k) of least Σ |û_after − λ û_before|².
+
+    Its modulus is at most 1; it is 0 where û vanishes.
+    """
     unit = power_of_two(before, tuple(range(before.ndim)))
     a, b = (torch.fft.rfftn(field.detach() / unit, dim=axes) for field in (before, after))
     power, product = (a.abs() ** 2).sum((0, 1)), (a.conj() * b).sum((0, 1))

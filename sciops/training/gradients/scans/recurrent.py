@@ -23,7 +23,9 @@ def highway_rnn(
     mask: Tensor | None = None,
     through_output: bool = True,
 ) -> tuple[Tensor, Any]:
-    """What ``rnn(x, h0)`` returns, with gradients of `iterations` sweeps over all steps at once in place of BPTT's.
+    """Runs a GRU or LSTM; returns what ``rnn(x, h0)`` returns, with gradients of Highway-BP in place of BPTT.
+
+    The backward pass takes `iterations` sweeps over all steps at once.
 
     The derivative of a state by the one before it is K + J, K the gate that carries the state (z of the GRU
     h = (1 − z)n + z h₋, f of the LSTM's cell c = f c₋ + i g), J all that passes through the recurrent matrix. With e

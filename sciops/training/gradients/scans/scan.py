@@ -55,7 +55,9 @@ Coefficient = float | complex | Diagonal | Matrix | FourierDiagonal
 
 
 def reverse_scan(v: Tensor, coefficient: Coefficient, *, mask: Tensor | None = None, kernel: Kernel = "auto") -> Tensor:
-    """u_i = v_i + K_{i+1}ᴴ u_{i+1} along axis 0, from the last entry, u_T = v_T, to the first.
+    """Solves a linear recurrence from the last entry of axis 0 to the first.
+
+        u_i = v_i + K_{i+1}ᴴ u_{i+1},   u_T = v_T
 
     With v_i the gradient that reaches state i from outside the chain, and K_i the derivative of state i by state i − 1,
     u_i is the gradient with respect to state i. K_0 is not used.

@@ -17,7 +17,7 @@ Branch = Any  # a tensor, or several in a tuple
 
 @dataclass(frozen=True)
 class Layer:
-    """h ← r(h, g(h)): g costs, and r is cheap in h.
+    """A layer h ← r(h, g(h)) of a stack, with g expensive and r cheap to differentiate in h.
 
     module : what g is made of, and whose parameters it has
     call : g(h) = call(module, h); None: module(h). A tensor, or several in a tuple
@@ -44,12 +44,12 @@ class Layer:
 
 
 def relu_after_sum(module: nn.Module) -> Layer:
-    """h ← ReLU(h + module(h)), a ResNet's block with the activation after the sum: ∂r/∂h = diag(1[h + z > 0])."""
+    """The layer h ← ReLU(h + module(h)), a ResNet's block: ∂r/∂h = diag(1[h + z > 0])."""
     return Layer(module, join=lambda h, z: F.relu(h + z), diagonal=lambda h, z: (h + z > 0).to(h.dtype))
 
 
 def norm_after_sum(module: nn.Module, norm: nn.LayerNorm) -> Layer:
-    """h ← norm(h + module(h)), the post-norm transformer's layer, read as a·h + b with ∂r/∂h = diag(a).
+    """The layer h ← norm(h + module(h)) of a post-norm transformer, as a·h + b with ∂r/∂h = diag(a).
 
     a = α/σ and b = (module(h) − μ)α/σ + β with μ, σ the moments of h + module(h), α and β the norm's parameters: both
     functions of h, so that what passes through the moments is a part of g (arXiv:2501.17086, appendix).

@@ -28,8 +28,11 @@ Kind = Literal["linear", "elementwise", "rearrange"]
 
 @dataclass(frozen=True)
 class LinearStack:
-    """sequential : the model's `nn.Sequential`; steps : its modules in order, with what they are; lift : whether its
-    first linear layer is one that widens, behind which the error is injected."""
+    """A model taken apart into linear layers, activations and rearrangements.
+
+    sequential : the model's `nn.Sequential`; steps : its modules in order, with their kinds; lift : whether its first
+    linear layer widens by intent, so that the error is injected after it
+    """
 
     sequential: nn.Sequential
     steps: tuple[tuple[Kind, nn.Module], ...]
@@ -37,12 +40,12 @@ class LinearStack:
 
     @cached_property
     def linear(self) -> list[int]:
-        """Where the linear layers stand among the steps."""
+        """Indices of the linear layers among the steps."""
         return [i for i, (kind, _) in enumerate(self.steps) if kind == "linear"]
 
     @cached_property
     def hidden(self) -> list[int]:
-        """Those that must keep lengths: all but the last, and but the lift."""
+        """Indices of the layers that must preserve lengths: all but the last and the lift."""
         return self.linear[1 if self.lift else 0 : -1]
 
     @cached_property

@@ -14,10 +14,10 @@ from sciops.training.gradients.stacks.layerwise import LayerByLayer
 
 
 class PlacedStack:
-    """h_i = h_{i−1} + g_i(h_{i−1}), the first layers on process 0, the next on process 1, and so on.
+    """A residual stack spread over processes: the first layers on process 0, the next on process 1, and so on.
 
-    Forward, a state goes from process to process. Backward with Highway-BP every process takes the products with its
-    own J_i at the same time, and a sweep exchanges one sum a process:
+    Forward, a state h_i = h_{i−1} + g_i(h_{i−1}) goes from process to process. Backward with Highway-BP every process
+    takes the products with its own J_i at the same time, and a sweep exchanges one sum a process:
 
         (S v)_i = Σ_{j ≥ i} (1 − γ)^{j−i} v_j  =  what this process sums  +  (1 − γ)^{…} · Σ of the later processes.
 
