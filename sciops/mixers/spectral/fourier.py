@@ -67,14 +67,14 @@ def transform(x: Tensor, leading: Sequence[Tensor], last: Tensor) -> Tensor:
     """T: fields (batch, *grid, channel) → coefficients (batch, 2, *modes, channel)."""
     if transformed():
         return _apply(x, leading, last)
-    return _Transform.apply(x, tuple(x.shape[1:-1]), last, *leading)
+    return _Transform.apply(x, False, tuple(x.shape[1:-1]), last, *leading)
 
 
 def transpose(z: Tensor, sizes: tuple[int, ...], leading: Sequence[Tensor], last: Tensor) -> Tensor:
     """Tᵀ: coefficients (batch, 2, *modes, channel) → fields (batch, *sizes, channel)."""
     if transformed():
         return _apply_transposed(z, sizes, leading, last)
-    return _Transpose.apply(z, sizes, last, *leading)
+    return _Transform.apply(z, True, sizes, last, *leading)
 
 
 def multiply(x: Tensor, weight: Tensor) -> Tensor:
@@ -101,29 +101,18 @@ def scale(x: Tensor, weight: Tensor) -> Tensor:
 
 
 class _Transform(Function):
+    """T, or Tᵀ; each is the other's derivative."""
+
     @staticmethod
-    def forward(ctx, x, sizes, last, *leading):
-        ctx.sizes = sizes
+    def forward(ctx, x, transposed, sizes, last, *leading):
+        ctx.transposed, ctx.sizes = transposed, sizes
         ctx.save_for_backward(last, *leading)
-        return _apply(x, leading, last)
+        return _apply_transposed(x, sizes, leading, last) if transposed else _apply(x, leading, last)
 
     @staticmethod
     def backward(ctx, g):
-        last, *leading = ctx.saved_tensors
-        return _Transpose.apply(g, ctx.sizes, last, *leading), None, None, *[None] * len(leading)
-
-
-class _Transpose(Function):
-    @staticmethod
-    def forward(ctx, z, sizes, last, *leading):
-        ctx.sizes = sizes
-        ctx.save_for_backward(last, *leading)
-        return _apply_transposed(z, sizes, leading, last)
-
-    @staticmethod
-    def backward(ctx, g):
-        last, *leading = ctx.saved_tensors
-        return _Transform.apply(g, ctx.sizes, last, *leading), None, None, *[None] * len(leading)
+        tables = ctx.saved_tensors
+        return _Transform.apply(g, not ctx.transposed, ctx.sizes, *tables), None, None, *[None] * len(tables)
 
 
 class _Multiply(Function):
