@@ -60,7 +60,8 @@ def tables(
         for n, k in zip(sizes, rows)
     ]
     pair = _last_tables(sizes[-1], columns, math.prod(sizes), by_fft(columns, last_from))
-    return leading, *(t.to(device=device, dtype=dtype) for t in pair)
+    analysis, synthesis = (t.to(device=device, dtype=dtype) for t in pair)
+    return leading, analysis, synthesis
 
 
 def transform(x: Tensor, leading: Sequence[Tensor], last: Tensor) -> Tensor:
