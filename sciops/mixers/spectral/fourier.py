@@ -194,10 +194,10 @@ def _scaled_in_place(x: Tensor, weight: Tensor, sign: int) -> Tensor:
 def _apply(x: Tensor, leading: Sequence[Tensor], last: Tensor) -> Tensor:
     batch, *grid, channels = x.shape
     rows = batch * math.prod(grid[:-1])
-    y, width = _last(x.reshape(rows, grid[-1], channels), last), _kept(last) * channels
+    y, width = last_axis(x.reshape(rows, grid[-1], channels), last), _kept(last) * channels
     for n, table in zip(reversed(grid[:-1]), reversed(leading)):
         rows //= n
-        y = _leading(y.reshape(rows, n, 2, width), table)
+        y = leading_axis(y.reshape(rows, n, 2, width), table)
         width *= _kept(table)
     return y.reshape(batch, 2, *(_kept(table) for table in leading), _kept(last), channels)
 
@@ -207,9 +207,9 @@ def _apply_transposed(z: Tensor, sizes: Sequence[int], leading: Sequence[Tensor]
     rows, y, width = batch, z, math.prod(z.shape[2:])
     for n, table in zip(sizes, leading):
         width //= _kept(table)
-        y = _leading_transposed(y.reshape(rows, 2, _kept(table), width), table, n)
+        y = leading_axis_transposed(y.reshape(rows, 2, _kept(table), width), table, n)
         rows *= n
-    y = _last_transposed(y.reshape(rows, 2, _kept(last), channels), last, sizes[-1])
+    y = last_axis_transposed(y.reshape(rows, 2, _kept(last), channels), last, sizes[-1])
     return y.reshape(batch, *sizes, channels)
 
 
@@ -217,7 +217,7 @@ def _kept(table: Tensor) -> int:
     return table.shape[0] // 2 if table.ndim == 2 else table.shape[0]
 
 
-def _last(x: Tensor, table: Tensor) -> Tensor:
+def last_axis(x: Tensor, table: Tensor) -> Tensor:
     """(rows, n, C) → (rows, 2, M, C)."""
     if table.ndim == 2:
         return _product(table, x)
@@ -225,7 +225,7 @@ def _last(x: Tensor, table: Tensor) -> Tensor:
     return torch.stack([kept.real, kept.imag], 1) * table[:, None]
 
 
-def _last_transposed(z: Tensor, table: Tensor, n: int) -> Tensor:
+def last_axis_transposed(z: Tensor, table: Tensor, n: int) -> Tensor:
     """(rows, 2, M, C) → (rows, n, C)."""
     if table.ndim == 2:
         return _product(table.t(), z.flatten(1, -2))
@@ -234,7 +234,7 @@ def _last_transposed(z: Tensor, table: Tensor, n: int) -> Tensor:
     return torch.fft.irfft(torch.complex(re, im), n, dim=1, norm="forward").contiguous()
 
 
-def _leading(y: Tensor, table: Tensor) -> Tensor:
+def leading_axis(y: Tensor, table: Tensor) -> Tensor:
     """(rows, n, 2, ·) → (rows, 2, 2K, ·)."""
     if table.ndim == 2:
         return _product(table, y.flatten(1, -2))
@@ -242,7 +242,7 @@ def _leading(y: Tensor, table: Tensor) -> Tensor:
     return torch.stack([kept.real, kept.imag], 1)
 
 
-def _leading_transposed(z: Tensor, table: Tensor, n: int) -> Tensor:
+def leading_axis_transposed(z: Tensor, table: Tensor, n: int) -> Tensor:
     """(rows, 2, 2K, ·) → (rows, n, 2, ·)."""
     if table.ndim == 2:
         return _product(table.t(), z.flatten(1, -2))
