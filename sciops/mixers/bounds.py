@@ -21,7 +21,7 @@ PRODUCTS = unbounded(
 SCORES = unbounded("weights that depend on the tokens by a softmax: no global bound, and no rule on a ball")
 
 
-def expect_linear(mixer: nn.Module, setting: Any, *names: str) -> None:
+def expect_linear(mixer: Any, setting: Any, *names: str) -> None:
     """Raises UnboundedError unless these maps are nn.Linear, and qkv is one without a bias."""
     for name in (*names, "qkv"):
         setting.expect(getattr(mixer, name), nn.Linear, place=name)
@@ -29,7 +29,7 @@ def expect_linear(mixer: nn.Module, setting: Any, *names: str) -> None:
         setting.refuse("attention whose qkv has a bias: no rule")
 
 
-def softmax_attention(mixer: nn.Module, setting: Any, tokens: int, radius: Any, **options: Any) -> Tensor:
+def softmax_attention(mixer: Any, setting: Any, tokens: int, radius: Any, **options: Any) -> Tensor:
     """The bound of softmax attention with the maps `qkv` and `out` of a mixer, between tokens in a ball.
 
     Parameters

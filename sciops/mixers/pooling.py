@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sciops.mixers.bounds import UP
 from sciops.mixers.precision import working_dtype
-from sciops.mixers.quadrature import quadrature
+from sciops.mixers.quadrature import token_weights
 from sciops.mixers.sequence.base import SequenceMixer, lengths_of, only_tokens
 
 
@@ -60,15 +60,9 @@ class MeanPool(SequenceMixer):
         if self.causal:
             return self.extend(x, None, mask)[0]
         s = self._summaries(x, mask)
-        weights = quadrature(grid, s.dtype, s.device)
-        if weights is None:
-            mean = s.sum(1, keepdim=True) / lengths_of(x, mask).clamp(min=1).view(-1, 1, 1)
-        elif mask is None:
-            mean = (weights / weights.sum() @ s).unsqueeze(1)
-        else:
-            size = (weights * mask).sum(1).view(-1, 1, 1)
-            mean = (weights @ s).unsqueeze(1) / torch.where(size > 0, size, 1.0)
-        return self._read(x, mean)
+        weights = token_weights(x, mask, grid, s.dtype).unsqueeze(1)
+        size = weights.sum(-1, keepdim=True)
+        return self._read(x, weights @ s / torch.where(size > 0, size, 1.0))
 
     def extend(self, x: Tensor, state: PoolState | None, mask: Tensor | None) -> tuple[Tensor, PoolState]:
         s, lengths = self._summaries(x, mask), lengths_of(x, mask)

@@ -16,6 +16,13 @@ def quadrature(grid: Grid | None, dtype: torch.dtype, device: torch.device) -> T
     return _weights(grid, dtype, device)
 
 
+def token_weights(x: Tensor, mask: Tensor | None, grid: Grid | None, dtype: torch.dtype) -> Tensor:
+    """Weights (batch or 1, n) of the tokens of x (batch, n, channels) in a mean over the grid, 0 at padding."""
+    weights = quadrature(grid, dtype, x.device)
+    weights = x.new_ones(1, x.shape[1], dtype=dtype) if weights is None else weights.unsqueeze(0)
+    return weights if mask is None else weights * mask.to(dtype)
+
+
 @constant
 @kept(8)
 def _weights(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -171,7 +171,7 @@ def resolved_options(name: str, given: Mapping[str, Any], ndim: int) -> dict[str
         if len(each) != ndim:
             raise ValueError(f"modes={modes!r} of a model on {ndim} axes: expected one number, or one for each axis")
         given = {**given, "modes": each}
-    return options | given
+    return {**options, **given}
 
 
 def traits_of(name: str, options: Mapping[str, Any]) -> Traits:

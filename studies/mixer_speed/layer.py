@@ -176,9 +176,11 @@ def _crossing(kind: str, n: int, k: int, rounds: int, count: int, device: str) -
             (n,) if kind == "last" else (n, 1), (k,) if kind == "last" else (k, 1), *place, method
         )
         if kind == "last":
-            return lambda: fourier._last_transposed(fourier._last(x, last).reshape(len(x), 2, k, 32), last, n)
+            return lambda: fourier.last_axis_transposed(fourier.last_axis(x, last).reshape(len(x), 2, k, 32), last, n)
         table = leading[0]
-        return lambda: fourier._leading_transposed(fourier._leading(x, table).reshape(len(x), 2, 2 * k, 512), table, n)
+        return lambda: fourier.leading_axis_transposed(
+            fourier.leading_axis(x, table).reshape(len(x), 2, 2 * k, 512), table, n
+        )
 
     calls = {method: there_and_back(method) for method in ("product", "fft")}
     with threads(count), torch.no_grad():

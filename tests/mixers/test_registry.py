@@ -115,6 +115,28 @@ def test_a_rule_that_a_class_brings_along(registered, monkeypatch):
     assert lipschitz_bound(Twice(3), CELLS).value == pytest.approx(2.0)
 
 
+def test_a_rule_for_a_mixer_beside_a_skip_is_used(registered, monkeypatch):
+    torch.manual_seed(0)
+    model = build_model(
+        "operator",
+        in_channels=1,
+        out_channels=1,
+        width=4,
+        depth=1,
+        mixer="twice",
+        block="classic",
+        norm="none",
+        grid=CELLS,
+    ).double()
+    apart = lipschitz_bound(model, CELLS).value
+    eye, skip = torch.eye(4, dtype=torch.float64), model.blocks[0].skip.weight.detach()
+    rule = lambda mixer, skip, setting: (setting.sigma(skip + mixer.factor * eye), "together")  # noqa: E731
+    monkeypatch.setattr(Twice, "lipschitz_rule_with_skip", rule, raising=False)
+    together = lipschitz_bound(model, CELLS).value
+    norm = lambda w: float(torch.linalg.matrix_norm(w, 2))  # noqa: E731
+    assert float(together / apart) == pytest.approx(norm(skip + 2 * eye) / (norm(skip) + 2), rel=1e-9)
+
+
 def test_a_rule_speaks_for_its_own_class_alone(registered, monkeypatch):
     assert "no rule for Louder: its own code comes before that of Twice" in reason(Louder(3))
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import sciops
-from sciops.mixers import SpectralMixer
+from sciops.mixers import Matrices, SpectralMixer
 from sciops.models import (
     OrthogonalConvolution,
     OrthogonalNet,
@@ -32,6 +32,22 @@ def matrix_of(layer, *shape):
     with torch.no_grad():
         images = layer(torch.eye(n, dtype=torch.float64).reshape(n, *shape))
         return (images - layer(torch.zeros(1, *shape, dtype=torch.float64))).reshape(n, -1).T
+
+
+def test_a_layer_that_declares_its_matrices_is_projected():
+    class Declared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(random(3, 5))
+
+        def linear_matrices(self, shape):
+            return [Matrices(lambda: self.w[None], self.w[None].copy_)]
+
+    layer = Declared()
+    expected = polar(layer.w.detach())
+    orthogonalize_([layer])
+    torch.testing.assert_close(layer.w.detach(), expected, rtol=1e-12, atol=1e-12)
+    assert orthogonality_defect(layer) < 1e-12
 
 
 @pytest.mark.parametrize("shape", [(5, 5), (4, 7), (7, 4), (3, 6, 6)])

@@ -64,8 +64,9 @@ def register(kind: type[nn.Module], rule: Rule | None = None, *, quadrature: boo
     ``radius`` of the ball that tokens are assumed to stay in, or None. ``setting.of(part)`` is the bound of a part of
     the module that is called on the module's own input or on one of its shape; it has none where a layer writes to that
     input, unless ``reused=False`` says that nothing else uses it. ``setting.sigma(matrix)`` is a largest singular value
-    from above, in float64; ``convolution``, ``attention``, ``slope`` and ``norm`` bound other parts, ``expect`` and
-    ``refuse`` end the bound. A module with a hook, or with a method that was replaced, has no bound whatever its rule.
+    from above, in float64; ``convolution``, ``spectral``, ``attention``, ``slope`` and ``norm`` bound other parts, and
+    ``expect`` and ``refuse`` end the bound. A module with a hook, or with a method that was replaced, has no
+    bound whatever its rule.
 
     Examples
     --------

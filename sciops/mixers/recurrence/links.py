@@ -32,7 +32,7 @@ class Links:
         """Every f(k) < below."""
         if not isinstance(self.pattern, str):
             return [f for f in self.pattern if f < below]
-        found, f = [], FOREVER[self.pattern]
+        found, f = list[int](), FOREVER[self.pattern]
         while f(len(found)) < below:
             found.append(f(len(found)))
         return found

@@ -134,33 +134,17 @@ class StructuredRecurrence(SequenceMixer):
         return self._both(x.flatten(1, -2), None, x.shape[-2] if self.rows else None).reshape(x.shape)
 
     def extend(self, x: Tensor, state: RecurrenceState | None, mask: Tensor | None) -> tuple[Tensor, RecurrenceState]:
-        n, lengths = x.shape[1], lengths_of(x, mask)
         q, k, v, itself = self._projected(x)
         itself = itself[0]
         if state is None:
             y, z = self._solved(q, k, v, itself, 0, None)
-            count, longest, keys, outputs, at = torch.zeros_like(lengths), 0, k, z, None
         else:
-            count, longest = state.count, state.longest
             # all earlier tokens in front of the new ones: slots 0 … m − 1, then m …
-            m = longest if state.at is None else state.at.shape[1]
+            m = state.longest if state.at is None else state.at.shape[1]
             keys = torch.cat([state.keys[:, :m].transpose(1, 2), k], 2)
-            old = state.outputs[:, :m].transpose(1, 2)
-            z = self._continued(q, keys, v, itself, old, state)
-            y, outputs, at = self._read(z, v), torch.cat([old, z], 2), state.at
-        new_count, longest = count + lengths, longest + n
-        kept = self.links.kept(new_count, longest)
-        if kept is None:
-            new = (k.transpose(1, 2), z.transpose(1, 2))
-            stored = (None, None) if state is None else (state.keys, state.outputs)
-            keys, outputs = (put(old, part, count, longest - n) for old, part in zip(stored, new))
-        else:
-            slots = slots_of(kept, at, count, outputs.shape[2] - n)
-            keys, outputs = (
-                gathered(part, slots).masked_fill((slots < 0)[:, None, :, None], 0).transpose(1, 2)
-                for part in (keys, outputs)
-            )
-        return self._merged(y, x.dtype), RecurrenceState(keys, outputs, kept, new_count, longest)
+            z = self._continued(q, keys, v, itself, state.outputs[:, :m].transpose(1, 2), state)
+            y = self._read(z, v)
+        return self._merged(y, x.dtype), self._after(state, k, z, lengths_of(x, mask))
 
     def advance(self, x: Tensor, state: RecurrenceState | None) -> tuple[Tensor, RecurrenceState]:
         if state is None:
@@ -175,21 +159,27 @@ class StructuredRecurrence(SequenceMixer):
         alpha, weights = self._coefficients(p_self, p)
         with full_precision(x):
             z = alpha.unsqueeze(-1) * v + weights @ outputs
-        new = (k.transpose(1, 2), z.transpose(1, 2))
-        count, longest = state.count + 1, state.longest + 1
-        kept = self.links.kept(count, longest)
-        stored = (state.keys, state.outputs)
+        after = self._after(state, k, z, torch.ones_like(state.count))
+        return self._merged(self._read(z, v), x.dtype).squeeze(1), after
+
+    def _after(self, state: RecurrenceState | None, k: Tensor, z: Tensor, lengths: Tensor) -> RecurrenceState:
+        """The state after the first `lengths` tokens of each sequence, with keys k and outputs z."""
+        new = [part.transpose(1, 2) for part in (k, z)]
+        old = [part[:, :0] for part in new] if state is None else [state.keys, state.outputs]
+        count, seen, at = (0 * lengths, 0, None) if state is None else (state.count, state.longest, state.at)
+        after, longest = count + lengths, seen + k.shape[2]
+        kept = self.links.kept(after, longest)
         if kept is None:
-            keys, outputs = (put(old, part, state.count, state.longest) for old, part in zip(stored, new))
+            stored = (None, None) if state is None else old
+            keys, outputs = (put(before, part, count, seen) for before, part in zip(stored, new))
         else:
-            slots = slots_of(kept, state.at, state.count, state.keys.shape[1])
+            slots = slots_of(kept, at, count, old[0].shape[1])
+            empty = (slots < 0)[:, None, :, None]
             keys, outputs = (
-                gathered(torch.cat([old, part], 1).transpose(1, 2), slots)
-                .masked_fill((slots < 0)[:, None, :, None], 0)
-                .transpose(1, 2)
-                for old, part in zip(stored, new)
+                gathered(torch.cat(pair, 1).transpose(1, 2), slots).masked_fill(empty, 0).transpose(1, 2)
+                for pair in zip(old, new)
             )
-        return self._merged(self._read(z, v), x.dtype).squeeze(1), RecurrenceState(keys, outputs, kept, count, longest)
+        return RecurrenceState(keys, outputs, kept, after, longest)
 
     def decode_cost(self, seen: int) -> DecodeCost:
         """What the token after `seen` ≥ 0 others costs, in all heads, counted from the links; projections left out."""

@@ -13,7 +13,7 @@ from sciops.mixers.checks import check_choice
 from sciops.mixers.precision import full_precision, working_dtype
 from sciops.mixers.resolvent.dense import iterations, resolvent, solve
 from sciops.mixers.sequence.base import SequenceMixer, lengths_of, put
-from sciops.mixers.sequence.self_attention import Positions, alibi_slopes, check_positions, rotated
+from sciops.mixers.sequence.self_attention import Positions, alibi_slopes, check_positions, projected
 
 LEARNED_LIMIT = 0.999  # of a learned γ, so that 1/(1 − γ), the condition number, stays bounded
 
@@ -159,14 +159,7 @@ class ResolventAttention(SequenceMixer):
 
     def _projected(self, x: Tensor, first: Tensor | None) -> list[Tensor]:
         """q, k, v (batch, heads, n, d) in the working precision, turned to the positions first … first + n − 1."""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
-        dtype = working_dtype(q)
-        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
-        if self.positions == "rope":
-            at = torch.arange(x.shape[1], device=x.device)
-            at = at if first is None else at + first[:, None]
-            q, k = rotated(q, at), rotated(k, at)
-        return [z.transpose(1, 2) for z in (q, k, v)]
+        return [z.transpose(1, 2) for z in projected(self, x, first, working_dtype(x))]
 
     def _attention(self, q: Tensor, k: Tensor, i: Tensor, j: Tensor, seen: Tensor) -> Tensor:
         """softmax_j(q_i·k_j/√d − slope·|i − j|) over the j that i sees, 0 elsewhere: (batch, heads, n, m).

@@ -12,7 +12,7 @@ from sciops.mixers.bounds import PRODUCTS
 from sciops.mixers.checks import check_choice
 from sciops.mixers.padding import padded
 from sciops.mixers.precision import full_precision, working_dtype
-from sciops.mixers.quadrature import quadrature
+from sciops.mixers.quadrature import token_weights
 from sciops.mixers.sequence.base import SequenceMixer, lengths_of, only_tokens
 from sciops.mixers.sequence.polynomial_features import Activation, PolynomialFeatures, Variant
 from sciops.mixers.sequence.running_means import running_means
@@ -136,7 +136,7 @@ class PolynomialMixer(SequenceMixer):
     def mix(self, x: Tensor, mask: Tensor | None, grid: Grid | None) -> Tensor:
         if self.causal:
             return self.extend(x, None, mask)[0]
-        return self._read(x, self._means(x, self._quadrature(x, mask, grid)))
+        return self._read(x, self._means(x, token_weights(x, mask, grid, working_dtype(x)).unsqueeze(1)))
 
     def mix_grid(self, x: Tensor, grid: Grid | None) -> Tensor:
         if self.rope:
@@ -221,13 +221,6 @@ class PolynomialMixer(SequenceMixer):
         if block > 1:
             mean = mean.repeat_interleave(block, dim=1)[:, : x.shape[1]]
         return self._gated(x, None, (mean, at), ())[0], total
-
-    def _quadrature(self, x: Tensor, mask: Tensor | None, grid: Grid | None) -> Tensor:
-        """(batch or 1, 1, n) weights of the tokens."""
-        dtype = working_dtype(x)
-        weights = quadrature(grid, dtype, x.device)
-        weights = x.new_ones(1, 1, x.shape[1], dtype=dtype) if weights is None else weights.view(1, 1, -1)
-        return weights if mask is None else weights * mask.unsqueeze(1).to(dtype)
 
     def _means(self, x: Tensor, weights: Tensor) -> Tensor:
         """Σ_j w_rj F(x_j) / Σ_j w_rj, (batch, r, features), of weights (batch or 1, r, n); 0 where they sum to 0."""

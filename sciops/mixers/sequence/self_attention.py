@@ -81,12 +81,12 @@ class SelfAttention(SequenceMixer):
             self.register_buffer("slopes", alibi_slopes(heads), persistent=False)
 
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
-        return self._merged(self._attended(*self._projected(x, None), mask))
+        return self._merged(self._attended(*projected(self, x, None), mask))
 
     def extend(self, x: Tensor, state: AttentionState | None, mask: Tensor | None) -> tuple[Tensor, AttentionState]:
         n, lengths = x.shape[1], lengths_of(x, mask)
         count = torch.zeros_like(lengths) if state is None else state.count
-        q, k, v = self._projected(x, count)
+        q, k, v = projected(self, x, count)
         seen = 0 if state is None else state.longest
         if self.window is None:
             old = (None, None) if state is None else (state.keys, state.values)
@@ -125,15 +125,6 @@ class SelfAttention(SequenceMixer):
             return _attend(q, k, v, self._bias(of_keys[:, before:], of_keys, q.dtype, None))
         q = padded(q, (0, 0, 0, 0, before, 0))
         return self._in_blocks(q, k, v, of_keys >= 0)[:, before:]
-
-    def _projected(self, x: Tensor, first: Tensor | None) -> list[Tensor]:
-        """q, k, v (batch, n, heads, d), turned to the positions first … first + n − 1."""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
-        if self.positions == "rope":
-            at = _places(x, x.shape[1])
-            at = at if first is None else at + first[:, None]
-            q, k = rotated(q, at), rotated(k, at)
-        return [q, k, v]
 
     def _merged(self, y: Tensor) -> Tensor:
         return self.out(y.flatten(-2))
@@ -183,6 +174,16 @@ class SelfAttention(SequenceMixer):
     def extra_repr(self) -> str:
         window = "" if self.window is None else f", window={self.window}"
         return f"{self.channels}, heads={self.heads}, causal={self.causal}{window}, positions={self.positions!r}"
+
+
+def projected(mixer: Any, x: Tensor, first: Tensor | None, dtype: torch.dtype | None = None) -> list[Tensor]:
+    """q, k, v (batch, n, heads, d) of a mixer with a map `qkv`, with "rope" at the positions first … first + n − 1."""
+    q, k, v = mixer.qkv(x).to(dtype).unflatten(-1, (3, mixer.heads, -1)).unbind(2)
+    if mixer.positions == "rope":
+        at = _places(x, x.shape[1])
+        at = at if first is None else at + first[:, None]
+        q, k = rotated(q, at), rotated(k, at)
+    return [q, k, v]
 
 
 def rotated(x: Tensor, at: Tensor, base: float = 10_000.0) -> Tensor:

@@ -60,21 +60,22 @@ def tables(
         for n, k in zip(sizes, rows)
     ]
     pair = _last_tables(sizes[-1], columns, math.prod(sizes), by_fft(columns, last_from))
-    return leading, *(t.to(device=device, dtype=dtype) for t in pair)
+    analysis, synthesis = (t.to(device=device, dtype=dtype) for t in pair)
+    return leading, analysis, synthesis
 
 
 def transform(x: Tensor, leading: Sequence[Tensor], last: Tensor) -> Tensor:
     """T: fields (batch, *grid, channel) → coefficients (batch, 2, *modes, channel)."""
     if transformed():
         return _apply(x, leading, last)
-    return _Transform.apply(x, tuple(x.shape[1:-1]), last, *leading)
+    return _Transform.apply(x, False, tuple(x.shape[1:-1]), last, *leading)
 
 
 def transpose(z: Tensor, sizes: tuple[int, ...], leading: Sequence[Tensor], last: Tensor) -> Tensor:
     """Tᵀ: coefficients (batch, 2, *modes, channel) → fields (batch, *sizes, channel)."""
     if transformed():
         return _apply_transposed(z, sizes, leading, last)
-    return _Transpose.apply(z, sizes, last, *leading)
+    return _Transform.apply(z, True, sizes, last, *leading)
 
 
 def multiply(x: Tensor, weight: Tensor) -> Tensor:
@@ -101,29 +102,18 @@ def scale(x: Tensor, weight: Tensor) -> Tensor:
 
 
 class _Transform(Function):
+    """T, or Tᵀ; each is the other's derivative."""
+
     @staticmethod
-    def forward(ctx, x, sizes, last, *leading):
-        ctx.sizes = sizes
+    def forward(ctx, x, transposed, sizes, last, *leading):
+        ctx.transposed, ctx.sizes = transposed, sizes
         ctx.save_for_backward(last, *leading)
-        return _apply(x, leading, last)
+        return _apply_transposed(x, sizes, leading, last) if transposed else _apply(x, leading, last)
 
     @staticmethod
     def backward(ctx, g):
-        last, *leading = ctx.saved_tensors
-        return _Transpose.apply(g, ctx.sizes, last, *leading), None, None, *[None] * len(leading)
-
-
-class _Transpose(Function):
-    @staticmethod
-    def forward(ctx, z, sizes, last, *leading):
-        ctx.sizes = sizes
-        ctx.save_for_backward(last, *leading)
-        return _apply_transposed(z, sizes, leading, last)
-
-    @staticmethod
-    def backward(ctx, g):
-        last, *leading = ctx.saved_tensors
-        return _Transform.apply(g, ctx.sizes, last, *leading), None, None, *[None] * len(leading)
+        tables = ctx.saved_tensors
+        return _Transform.apply(g, not ctx.transposed, ctx.sizes, *tables), None, None, *[None] * len(tables)
 
 
 class _Multiply(Function):
@@ -204,10 +194,10 @@ def _scaled_in_place(x: Tensor, weight: Tensor, sign: int) -> Tensor:
 def _apply(x: Tensor, leading: Sequence[Tensor], last: Tensor) -> Tensor:
     batch, *grid, channels = x.shape
     rows = batch * math.prod(grid[:-1])
-    y, width = _last(x.reshape(rows, grid[-1], channels), last), _kept(last) * channels
+    y, width = last_axis(x.reshape(rows, grid[-1], channels), last), _kept(last) * channels
     for n, table in zip(reversed(grid[:-1]), reversed(leading)):
         rows //= n
-        y = _leading(y.reshape(rows, n, 2, width), table)
+        y = leading_axis(y.reshape(rows, n, 2, width), table)
         width *= _kept(table)
     return y.reshape(batch, 2, *(_kept(table) for table in leading), _kept(last), channels)
 
@@ -217,9 +207,9 @@ def _apply_transposed(z: Tensor, sizes: Sequence[int], leading: Sequence[Tensor]
     rows, y, width = batch, z, math.prod(z.shape[2:])
     for n, table in zip(sizes, leading):
         width //= _kept(table)
-        y = _leading_transposed(y.reshape(rows, 2, _kept(table), width), table, n)
+        y = leading_axis_transposed(y.reshape(rows, 2, _kept(table), width), table, n)
         rows *= n
-    y = _last_transposed(y.reshape(rows, 2, _kept(last), channels), last, sizes[-1])
+    y = last_axis_transposed(y.reshape(rows, 2, _kept(last), channels), last, sizes[-1])
     return y.reshape(batch, *sizes, channels)
 
 
@@ -227,7 +217,7 @@ def _kept(table: Tensor) -> int:
     return table.shape[0] // 2 if table.ndim == 2 else table.shape[0]
 
 
-def _last(x: Tensor, table: Tensor) -> Tensor:
+def last_axis(x: Tensor, table: Tensor) -> Tensor:
     """(rows, n, C) → (rows, 2, M, C)."""
     if table.ndim == 2:
         return _product(table, x)
@@ -235,7 +225,7 @@ def _last(x: Tensor, table: Tensor) -> Tensor:
     return torch.stack([kept.real, kept.imag], 1) * table[:, None]
 
 
-def _last_transposed(z: Tensor, table: Tensor, n: int) -> Tensor:
+def last_axis_transposed(z: Tensor, table: Tensor, n: int) -> Tensor:
     """(rows, 2, M, C) → (rows, n, C)."""
     if table.ndim == 2:
         return _product(table.t(), z.flatten(1, -2))
@@ -244,7 +234,7 @@ def _last_transposed(z: Tensor, table: Tensor, n: int) -> Tensor:
     return torch.fft.irfft(torch.complex(re, im), n, dim=1, norm="forward").contiguous()
 
 
-def _leading(y: Tensor, table: Tensor) -> Tensor:
+def leading_axis(y: Tensor, table: Tensor) -> Tensor:
     """(rows, n, 2, ·) → (rows, 2, 2K, ·)."""
     if table.ndim == 2:
         return _product(table, y.flatten(1, -2))
@@ -252,7 +242,7 @@ def _leading(y: Tensor, table: Tensor) -> Tensor:
     return torch.stack([kept.real, kept.imag], 1)
 
 
-def _leading_transposed(z: Tensor, table: Tensor, n: int) -> Tensor:
+def leading_axis_transposed(z: Tensor, table: Tensor, n: int) -> Tensor:
     """(rows, 2, 2K, ·) → (rows, n, 2, ·)."""
     if table.ndim == 2:
         return _product(table.t(), z.flatten(1, -2))

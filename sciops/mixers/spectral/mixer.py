@@ -104,20 +104,18 @@ class SpectralMixer(nn.Module):
             raise ValueError(f"modes={modes!r}: expected one to three positive whole numbers, one per grid axis")
         if compat_shift and basis != "fourier":
             raise ValueError(f"compat_shift=True with basis={basis!r}: it repeats a fault of Fourier layers only")
-        diagonal = weights == "diagonal"
-        if basis == "fourier":
-            parts = [FourierModes(channels, self.out_channels, self.modes, diagonal, clip_modes, compat_shift)]
-        elif basis == "sine-cosine":
-            if channels < 2 or self.out_channels < 2:
-                raise ValueError(f"channels={channels}: 'sine-cosine' needs at least two, one for each basis")
-            halves = [
-                (kind, (channels + odd) // 2, (self.out_channels + odd) // 2)
-                for kind, odd in (("sine", 1), ("cosine", 0))
-            ]
-            parts = [WallModes(c, o, self.modes, kind, diagonal, clip_modes) for kind, c, o in halves]
-        else:
-            parts = [WallModes(channels, self.out_channels, self.modes, basis, diagonal, clip_modes)]
-        self.parts = nn.ModuleList(parts)
+        kinds, diagonal = basis.split("-"), weights == "diagonal"
+        if min(channels, self.out_channels) < len(kinds):
+            raise ValueError(f"channels={channels}: 'sine-cosine' needs at least two, one for each basis")
+        self.parts = nn.ModuleList()
+        for i, kind in enumerate(kinds):
+            # of two bases the first gets the odd channel
+            sizes = [(c + len(kinds) - 1 - i) // len(kinds) for c in (channels, self.out_channels)]
+            if basis == "fourier":
+                part = FourierModes(*sizes, self.modes, diagonal, clip_modes, compat_shift)
+            else:
+                part = WallModes(*sizes, self.modes, kind, diagonal, clip_modes)
+            self.parts.append(part)
         self.bias = nn.Parameter(torch.zeros(self.out_channels)) if bias else None
 
     @classmethod

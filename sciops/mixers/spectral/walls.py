@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,12 +14,14 @@ from sciops.arrays.compiling import constant, kept
 from sciops.bases import Basis, distinct, functions
 from sciops.grids import Grid
 
+Kind = Literal["sine", "cosine"]
+
 _WORST_CONDITION = 1e3  # beyond this, least squares turns the noise of float32 into the size of the field
 
 
 @constant
 @kept(64)
-def wall_tables(grid: Grid, kind: str, modes: tuple[int, ...], dtype: torch.dtype, device: torch.device):
+def wall_tables(grid: Grid, kind: Kind, modes: tuple[int, ...], dtype: torch.dtype, device: torch.device):
     """[(analysis (K, n), synthesis (n, K))] for every axis; `kind` is "sine" or "cosine"."""
     pairs = (_tables(axis, kind, k) for axis, k in zip(grid.axes, modes))
     return [tuple(torch.from_numpy(t).to(device=device, dtype=dtype) for t in pair) for pair in pairs]
@@ -26,7 +29,7 @@ def wall_tables(grid: Grid, kind: str, modes: tuple[int, ...], dtype: torch.dtyp
 
 @constant
 @lru_cache(maxsize=64)
-def fitting_modes(grid: Grid, kind: str) -> tuple[int, ...]:
+def fitting_modes(grid: Grid, kind: Kind) -> tuple[int, ...]:
     """The largest K per axis that the points of the grid tell apart."""
     found = []
     for s in grid.fractions():
@@ -37,7 +40,7 @@ def fitting_modes(grid: Grid, kind: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _tables(axis: Grid, kind: str, modes: int) -> tuple[np.ndarray, np.ndarray]:
+def _tables(axis: Grid, kind: Kind, modes: int) -> tuple[np.ndarray, np.ndarray]:
     ((left, right),), (s,) = axis.domain, axis.fractions()
     synthesis = functions(kind, s, modes)
     if axis.centering != "periodic" and axis.reaches_walls:
@@ -70,7 +73,7 @@ def _along_axes(x: Tensor, matrices: list[Tensor]) -> Tensor:
 
 
 @constant
-def least_points(grid: Grid, kind: str, modes: tuple[int, ...]) -> tuple[int, ...] | None:
+def least_points(grid: Grid, kind: Kind, modes: tuple[int, ...]) -> tuple[int, ...] | None:
     """Points per axis from which on a grid of this centering holds the modes; None where it stops short of a wall."""
     if not grid.reaches_walls:
         return None

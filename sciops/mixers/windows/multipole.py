@@ -209,7 +209,9 @@ class MultipoleAttention(nn.Module):
                 downs.append(setting.sigma(rows_of(kernel)))
                 ups.append(setting.sigma(rows_of(setting.cast(self.up))))
                 each = kernel.flatten(2).movedim(2, 0)
-                reach = torch.minimum(downs[-1] * math.sqrt(children), sum(setting.sigma(k) for k in each))
+                reach: Tensor | float = torch.minimum(
+                    downs[-1] * math.sqrt(children), sum(setting.sigma(k) for k in each)
+                )
             else:
                 fewest = math.prod(n - (-(-n // self.rate) - 1) * self.rate for n in shapes[-1])
                 downs.append(1 / math.sqrt(fewest) * UP)

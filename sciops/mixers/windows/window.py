@@ -128,7 +128,7 @@ class WindowAttention(nn.Module):
         self.qkv = nn.Linear(channels, 3 * channels, bias=False)
         self.out = nn.Linear(channels, channels)
         self.qv_bias = nn.Parameter(torch.zeros(2, channels)) if qkv_bias else None
-        self.relative = None
+        self.relative: TableBias | ContinuousBias | None = None
         if relative == "table":
             self.relative = TableBias(heads, window, axes)
         elif relative == "continuous":

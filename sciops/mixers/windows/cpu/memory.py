@@ -25,7 +25,7 @@ class Scratch:
     """Memory by name that is used again and again: fresh memory has to be fetched from the system, and is cold."""
 
     def __init__(self, like: Tensor) -> None:
-        self._like, self._pool = like, {}
+        self._like, self._pool = like, dict[str, Tensor]()
 
     def take(self, name: str, *shape: int) -> Tensor:
         size = math.prod(shape)
@@ -38,8 +38,8 @@ def recorded_gradient(
     call: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor | None], gradients: Sequence[Tensor]
 ) -> list[Tensor | None]:
     """The gradients of call(*inputs), themselves differentiable."""
-    wanted = [i for i, x in enumerate(inputs) if x is not None and x.requires_grad]
-    found = torch.autograd.grad(call(*inputs), [inputs[i] for i in wanted], gradients, create_graph=True)
+    wanted = {i: x for i, x in enumerate(inputs) if x is not None and x.requires_grad}
+    found = torch.autograd.grad(call(*inputs), list(wanted.values()), gradients, create_graph=True)
     result: list[Tensor | None] = [None] * len(inputs)
     for i, g in zip(wanted, found):
         result[i] = g
