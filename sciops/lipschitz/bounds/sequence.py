@@ -22,7 +22,7 @@ _CHANNELS_LAST = (nn.Linear, RescaledLinear, RescaledResidual)
 
 
 def of_sequence(model: nn.Sequential, setting: Setting) -> Part:
-    """The bound of a sequence on (batch, channels, *grid), or on (batch, *grid, channels) where its first layer expects it.
+    """The bound of a sequence on (batch, channels, *grid), or on (batch, *grid, channels) for layers that expect it.
 
     `flat` where the output is not on the grid. Every point has the same weight inside: the change to the quadrature
     norm is a factor at the two ends.
