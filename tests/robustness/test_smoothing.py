@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy import stats
 
+from sciops.robustness import certify, predict
 from sciops.robustness.smoothing.certificate import Interval
-from sciops.robustness.smoothing.classifier import certify, predict
 from sciops.robustness.smoothing.radii import cohen_radius, lipschitz_radius
 from sciops.robustness.smoothing.simplex_maps import SimplexMap
 
