@@ -5,14 +5,8 @@ from sciops.lipschitz.bounds.bound import Block, Bound, lipschitz_bound
 from sciops.lipschitz.bounds.parts import Setting, UnboundedError
 from sciops.lipschitz.bounds.penalty import log_lipschitz_penalty
 from sciops.lipschitz.bounds.registry import RULES, register
-from sciops.lipschitz.layers.rescaled import (
-    RescaledConv,
-    RescaledLinear,
-    RescaledResidual,
-    RescaledSpectral,
-    kernel_scales,
-    row_scales,
-)
+from sciops.lipschitz.layers.rescaled import RescaledConv, RescaledLinear, RescaledResidual, RescaledSpectral
+from sciops.lipschitz.layers.scales import kernel_scales, row_scales
 from sciops.lipschitz.norms.bracket import Bracket, largest_of
 from sciops.lipschitz.norms.convolution import convolution_norm, kernel_gram_bound
 from sciops.lipschitz.norms.dense import dense_norm

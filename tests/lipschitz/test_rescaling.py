@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sciops.grids import Grid
-from sciops.lipschitz.layers.rescaled import (
+from sciops.lipschitz import (
     RescaledConv,
     RescaledLinear,
     RescaledResidual,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sciops.grids import Grid
-from sciops.lipschitz.layers.rescaled import RescaledResidual
+from sciops.lipschitz import RescaledResidual
 from sciops.mixers import SpectralMixer, WindowAttention
 from sciops.models import build_model
 from sciops.models.orthogonal.layers import OrthogonalConvolution

@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy import stats
 
+from sciops.robustness import certify, predict
 from sciops.robustness.smoothing.certificate import Interval
-from sciops.robustness.smoothing.classifier import certify, predict
 from sciops.robustness.smoothing.radii import cohen_radius, lipschitz_radius
 from sciops.robustness.smoothing.simplex_maps import SimplexMap
 
@@ -212,7 +212,7 @@ def test_on_a_gpu_with_either_generator():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"interval": "wald"}, "interval='wald': expected one of auto"),
+        ({"interval": "wald"}, "interval='wald': expected 'auto', 'clopper_pearson'"),
         ({"radius": "best"}, "radius='best'"),
         ({"simplex": "hard"}, "simplex='hard'"),
         ({"target": 0.5}, "expected a radius > 0 and interval='sequence'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ _CHANNELS_LAST = (nn.Linear, RescaledLinear, RescaledResidual)
 
 
 def of_sequence(model: nn.Sequential, setting: Setting) -> Part:
-    """The bound of a sequence on (batch, channels, *grid), or on (batch, *grid, channels) if its first layer wants it.
+    """The bound of a sequence on (batch, channels, *grid), or on (batch, *grid, channels) for layers that expect it.
 
     `flat` where the output is not on the grid. Every point has the same weight inside: the change to the quadrature
     norm is a factor at the two ends.
@@ -69,8 +70,7 @@ def _run(model: nn.Sequential, x: Tensor, last: bool, setting: Setting) -> tuple
         if reused and getattr(layer, "inplace", False):
             parts.append(no_bound(label, "in place on an input that is used again outside: pass inplace=False"))
         else:
-            where = _at(layer, tuple(x.shape), last, setting)
-            parts.append(one(label, lambda: measure(layer, where)))  # noqa: B023
+            parts.append(one(label, partial(measure, layer, _at(layer, tuple(x.shape), last, setting))))
         try:
             with torch.no_grad(), evaluating(layer):
                 y = layer(x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,8 +38,7 @@ class Tally:
         self._sums = torch.zeros(shape, dtype=torch.float64, device=device)
         self._squares = torch.zeros_like(self._sums)
         self._pooled = torch.zeros(inputs, dtype=torch.float64, device=device)
-        none = np.zeros(shape, dtype=bool)
-        self._mask = torch.from_numpy(none if pooled is None else pooled).to(device)
+        self._mask: Any = None if pooled is None else torch.from_numpy(pooled).to(device)
 
     def add(self, inputs: list[int], outputs: Tensor) -> None:
         """Counts outputs (len(inputs), block, classes)."""
@@ -49,7 +49,8 @@ class Tally:
             votes = _drawn(f, [self.drawing[i] for i in inputs])
             self._sums[rows] += f.sum(1)
             self._squares[rows] += f.square().sum(1)
-            self._pooled[rows] += (f * self._mask[rows, None]).sum(-1).square().sum(1)
+            if self._mask is not None:
+                self._pooled[rows] += (f * self._mask[rows, None]).sum(-1).square().sum(1)
         else:
             votes = outputs.argmax(-1)
         ones = torch.ones_like(votes)
