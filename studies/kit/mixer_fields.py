@@ -130,12 +130,13 @@ def train_field(
     losses, seconds = train_steps(net, optimizer, *task.train, task.grid, seed=seed, **how)
     tenth = max(1, steps // 10)
     mean = y.mean(0, keepdim=True).expand_as(test[1])
+    asked = {"seed": seed, "steps": steps, "width": width, "depth": depth, "mlp_ratio": mlp_ratio, "batch": batch}
     return {
         "task": task.name,
         "mixer": mixer if isinstance(mixer, str) else list(mixer),
         "mixer_options": dict(mixer_options or {}),
-        **{"seed": seed, "steps": steps, "width": width, "depth": depth},
-        **{"mlp_ratio": mlp_ratio, "batch": batch, "rate": rate},
+        **asked,
+        "rate": rate,
         "error": error_on(net, test, task.grid),
         "error_fine": error_on(net, task.test_fine, task.fine),
         "input_error": float(relative_l2(test[0], test[1], task.grid).mean()),
