@@ -31,5 +31,7 @@ def _forked_processes(request: pytest.FixtureRequest) -> Iterator[None]:
         if request.path.name not in _FRESH:
             patch.setattr(subprocess, "run", run)
             patch.setattr(multiprocessing, "get_context", lambda kind=None: contexts(_FORKED.get(kind, kind)))
-        patch.setitem(plotting._STYLE, "savefig.bbox", None)  # tight ones are drawn twice
+        # laid out and drawn once: tests of studies see that figures are there, those of plotting how they are
+        patch.setitem(plotting._STYLE, "savefig.bbox", None)
+        patch.setitem(plotting._STYLE, "figure.constrained_layout.use", False)
         yield
