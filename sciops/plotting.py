@@ -23,6 +23,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":")
 
 _STYLE: dict[Any, Any] = {
+    "figure.constrained_layout.use": True,
     "figure.dpi": 100,
     "savefig.dpi": 160,
     "savefig.bbox": "tight",
@@ -60,9 +61,8 @@ def figure(
 
     path = writable_file(path)
     with plt.rc_context(_STYLE):
-        fig, axes = plt.subplots(
-            rows, columns, figsize=(width * columns, height * rows), squeeze=False, layout="constrained", **options
-        )
+        size = (width * columns, height * rows)
+        fig, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, **options)
         try:
             yield fig, axes
             with replacing(path) as temporary:

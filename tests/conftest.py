@@ -6,6 +6,7 @@ import gc
 import importlib.util
 import inspect
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 import numpy as np
 import pytest
 import torch
+
+from sciops import plotting
 
 torch.set_num_threads(int(os.environ.get("SCIOPS_TEST_THREADS", "1")))
 
@@ -94,6 +97,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "gpu" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _figures_drawn_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Not again for their layout and their margins: tests other than those of plotting see that they are there."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.name != "test_plotting.py":
+            patch.setitem(plotting._STYLE, "savefig.bbox", None)
+            patch.setitem(plotting._STYLE, "figure.constrained_layout.use", False)
+        yield
 
 
 @pytest.fixture(scope="session")

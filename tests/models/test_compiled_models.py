@@ -47,7 +47,7 @@ def breaks(model: torch.nn.Module, grids: list[sciops.Grid]) -> list[str]:
     torch._dynamo.reset()
     counters = torch._dynamo.utils.counters
     counters.clear()
-    compiled = torch.compile(model, backend="aot_eager")
+    compiled = torch.compile(model, backend="eager")  # the trace alone
     for grid in grids:
         x = torch.randn(2, 1, *grid.shape, dtype=torch.float64)
         torch.testing.assert_close(compiled(x, grid), model(x, grid), rtol=1e-11, atol=1e-11)

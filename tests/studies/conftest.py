@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 import warm
 
-from sciops import plotting
-
 _FRESH = {"test_peak_memory.py", "test_scale_out.py"}  # the measured memory itself, and workers of dask
 _FORKED = {"spawn": "forkserver"}
 
@@ -31,5 +29,4 @@ def _forked_processes(request: pytest.FixtureRequest) -> Iterator[None]:
         if request.path.name not in _FRESH:
             patch.setattr(subprocess, "run", run)
             patch.setattr(multiprocessing, "get_context", lambda kind=None: contexts(_FORKED.get(kind, kind)))
-        patch.setitem(plotting._STYLE, "savefig.bbox", None)  # tight ones are drawn twice
         yield

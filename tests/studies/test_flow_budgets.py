@@ -44,7 +44,8 @@ def test_another_viscosity_than_the_run_had_leaves_the_budgets_open():
 
 
 def test_a_missed_tolerance_ends_the_command_with_status_2(tmp_path, capsys):
-    presets = {"small": replace(SMALL, output=tmp_path)}
+    short = replace(SMALL, points=16, duration=0.5, records=11, inviscid_duration=0.25)
+    presets = {"small": replace(short, output=tmp_path)}
     with pytest.raises(SystemExit) as stop:
         command(study.run, presets, ["--closure", "1e-15"])
     said = capsys.readouterr()

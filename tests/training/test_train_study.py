@@ -326,8 +326,13 @@ def test_steady_and_evolving_tasks_refuse_the_other_s_data_in_one_line(real_data
 
 
 def test_the_public_burgers_files_in_every_form(real_data, tmp_path):
-    for preset, most in (("burgers16", 0.25), ("burgers16-space-time", 0.25), ("burgers16-step", 0.1)):
-        changes = dict(train_samples=200, test_samples=40, width=12, depth=2, epochs=4, progress=False)
+    # a trajectory is one sample, or fifteen steps
+    for preset, train, most in (
+        ("burgers16", 200, 0.25),
+        ("burgers16-space-time", 200, 0.25),
+        ("burgers16-step", 60, 0.1),
+    ):
+        changes = dict(train_samples=train, test_samples=40, width=12, depth=2, epochs=4, progress=False)
         config = replace(PRESETS[preset], data=real_data, folder=tmp_path / preset, **changes)
         found = run(config)["evolution"]["16"]
         assert found["trajectories"] == 40 and len(found["times"]) == 16

@@ -116,8 +116,8 @@ def match_parameters(
     """
     best: tuple[float, int, float] | None = None
     for width in range(step, 4096, step):
-        least, one, two = (_count(make, width, ratio) for ratio in (_RATIOS[0], 1.0, 2.0))
-        if least > parameters * (1 + TOLERANCE):
+        one, two = (_count(make, width, ratio) for ratio in (1.0, 2.0))
+        if one - (1.0 - _RATIOS[0]) * (two - one) > parameters * (1 + TOLERANCE):
             break
         ratio = 1.0 + (parameters - one) / (two - one)
         if not _RATIOS[0] <= ratio <= _RATIOS[1]:
