@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -49,5 +50,5 @@ class Matrices:
     """
 
     read: Callable[[], Tensor]
-    write: Callable[[Tensor], None]
+    write: Callable[..., Any]
     rounds: int = 1

@@ -34,8 +34,8 @@ from data_gen.darcy import DarcyConfig
 from data_gen.darcy import run as run_darcy
 from sciops.datasets.generation import cluster as on_cluster
 from sciops.datasets.generation import cluster_client, cluster_local, writer
-from sciops.datasets.generation.cluster_scratch import scratch_path
 from sciops.datasets.generation.cluster_local import client_certificates, local_cluster
+from sciops.datasets.generation.cluster_scratch import scratch_path
 from sciops.datasets.generation.writer import Cluster, Plan, generate
 from sciops.datasets.native import assembly, content_hash, parts
 from sciops.files.whole_files import hidden

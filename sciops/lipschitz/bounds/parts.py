@@ -126,10 +126,13 @@ class Setting:
 
     def spectral(self, layer: nn.Module, skip: Tensor | None = None) -> Tensor | None:
         """The norm of a spectral layer, or of x ↦ S x + layer(x), from above; None where that is not known by modes."""
-        from sciops.lipschitz.norms.fourier import spectral_map_norm
+        from sciops.lipschitz.norms.fourier import spectral_map_norm, spectral_map_norm_with_skip
 
-        skip = None if skip is None else self.cast(skip)
-        bracket = spectral_map_norm(layer, self.grid, self.grid, weighted=self.weighted, skip=skip, dtype=self.dtype)
+        on = (self.grid, self.grid)
+        if skip is None:
+            return spectral_map_norm(layer, *on, weighted=self.weighted, dtype=self.dtype).upper
+        skip = self.cast(skip)
+        bracket = spectral_map_norm_with_skip(layer, skip, *on, weighted=self.weighted, dtype=self.dtype)
         return None if bracket is None else bracket.upper
 
     def slope(self, activation: Any) -> float | Tensor:

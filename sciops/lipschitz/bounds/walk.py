@@ -44,8 +44,8 @@ def _rule_of(kind: Any, rules: Mapping[type, Declared]) -> Declared | None:
     if kind in rules or own is None:
         return rules.get(kind)
     about = {name: vars(kind).get(f"lipschitz_{name}") for name in ("role", "quadrature", "rule_with_skip")}
-    role, quadrature = about["role"] or "other", bool(about["quadrature"])
-    return Declared(own, role, quadrature, kind.forward, about["rule_with_skip"])
+    role: Any = about["role"] or "other"
+    return Declared(own, role, bool(about["quadrature"]), kind.forward, about["rule_with_skip"])
 
 
 def measure(module: nn.Module, setting: Setting) -> tuple[float | Tensor, str]:

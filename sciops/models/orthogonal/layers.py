@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -108,7 +109,7 @@ class OrthogonalConvolution(nn.Module):
     def linear_matrices(self, shape: Sequence[int] | None) -> list[Matrices]:
         """Q, and the bases V_j, on any grid."""
         weights = [self.mix[None], *([self.bases] if len(self.bases) else [])]
-        return [Matrices(lambda w=w: w, w.copy_) for w in weights]
+        return [Matrices(partial(_itself, w), w.copy_) for w in weights]
 
     def forward(self, x: Tensor, grid: Any = None) -> Tensor:
         if x.ndim != self.axes + 2 or x.shape[1] != self.channels:
@@ -126,3 +127,7 @@ class OrthogonalConvolution(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.channels}, {self.out_channels}, size={self.size}, axes={self.axes}"
+
+
+def _itself(weight: Tensor) -> Tensor:
+    return weight

@@ -30,7 +30,8 @@ class Layer(NamedTuple):
         return self.width * (2 if self.kind == "lstm" else 1)
 
     def detached(self) -> Layer:
-        return self._replace(**{name: w.detach() for name, w in self._asdict().items() if isinstance(w, Tensor)})
+        weights: dict[str, Any] = {n: w.detach() for n, w in self._asdict().items() if isinstance(w, Tensor)}
+        return self._replace(**weights)
 
 
 def layers_of(rnn: nn.Module) -> list[Layer]:
@@ -46,7 +47,8 @@ def layers_of(rnn: nn.Module) -> list[Layer]:
             raise ValueError(f"{type(rnn).__name__} with {name}={value!r}: expected {name}={idle!r}; {_REMEDY[name]}")
     kind = rnn.nonlinearity if isinstance(rnn, nn.RNN) else type(rnn).__name__.lower()
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    return [Layer(kind, *[getattr(rnn, f"{n}_l{i}", None) for n in names]) for i in range(rnn.num_layers)]
+    weights: Any = ([getattr(rnn, f"{n}_l{i}", None) for n in names] for i in range(rnn.num_layers))
+    return [Layer(kind, *of_layer) for of_layer in weights]
 
 
 class Unfolded(NamedTuple):

@@ -92,7 +92,7 @@ class SequenceBlock(nn.Module):
         x, of_local = x + self.dropout(mixed), None
         if self.local is not None:
             z = self.norm2(x)
-            before = z.new_zeros(z.shape[0], self.local.size - 1, z.shape[-1]) if state is None else state.local
+            before: Any = z.new_zeros(z.shape[0], self.local.size - 1, z.shape[-1]) if state is None else state.local
             x = x + self.dropout(self.local(z, mask, before))
             of_local = tail(before, z, lengths_of(z, mask))
         return x + self._fed_forward(x), BlockState(of_mixer, of_local)
@@ -103,7 +103,7 @@ class SequenceBlock(nn.Module):
         x, of_local = x + self.dropout(mixed), None
         if self.local is not None:
             z = self.norm2(x).unsqueeze(1)
-            before = z.new_zeros(z.shape[0], self.local.size - 1, z.shape[-1]) if state is None else state.local
+            before: Any = z.new_zeros(z.shape[0], self.local.size - 1, z.shape[-1]) if state is None else state.local
             x = x + self.dropout(self.local(z, None, before)).squeeze(1)
             of_local = torch.cat([before, z], dim=1)[:, 1:]
         return x + self._fed_forward(x), BlockState(of_mixer, of_local)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -174,7 +174,7 @@ class Operator(nn.Module):
                 mixer_options=by_mixer[names[0]] if len(names) == 1 else by_mixer,
                 norm=norm,
                 mlp_ratio=mlp_ratio,
-                coordinates=self.coordinates,
+                coordinates=cast(Any, self.coordinates),
                 grid=reference,
                 reference_spacing=self.reference_spacing,
                 ndim=self.ndim,
