@@ -13,7 +13,7 @@ import torch
 from sciops.training.gradients import GRADIENTS, check_options
 from sciops.training.objectives import OBJECTIVES
 from sciops.training.tasks import task_of
-from sciops.training.values import COUNT, NONNEGATIVE, POSITIVE, SHARE, WHOLE, Check, one_of
+from sciops.values import COUNT, NONNEGATIVE, POSITIVE, SHARE, WHOLE, Check, one_of
 
 DATA = ("fields", "labels", "tokens")  # what data sets hold; a loss of your own is of none of these
 

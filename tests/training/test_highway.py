@@ -15,10 +15,10 @@ from sciops.datasets.text.token_data import TokenWindows
 from sciops.grids import Grid
 from sciops.models import build_model
 from sciops.models.sequences.stack import SequenceStack
+from sciops.models.sequences.through_time.sweeps import _hutchinson, sweeps
 from sciops.models.spine.blocks import ResidualBlock
 from sciops.training import Batch, TrainConfig, fit, load_checkpoint
 from sciops.training.gradients import Layer, highway, highway_rnn, highway_stack, norm_after_sum, relu_after_sum
-from sciops.training.gradients.scans.sweeps import _hutchinson, sweeps
 from sciops.training.gradients.stacks.layers import layers_of
 from sciops.training.gradients.stacks.layerwise import LayerByLayer
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sciops.training.gradients.scans import scan
-from sciops.training.gradients.scans.scan import Diagonal, FourierDiagonal, Matrix, reverse_scan
+from sciops.models.sequences.through_time import scan
+from sciops.models.sequences.through_time.scan import Diagonal, FourierDiagonal, Matrix, reverse_scan
 
 T, B, N, C = 7, 3, 5, 4
 SHAPE = (T, B, N, C)

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from sciops.models.sequences.cells import Layer, layers_of, step, unfolded
-from sciops.training.gradients.scans.feedback import Feedback, hutchinson, least_squares
-from sciops.training.gradients.scans.recurrent import highway_rnn
-from sciops.training.gradients.scans.scan import Diagonal
+from sciops.models.sequences.through_time.feedback import Feedback, hutchinson, least_squares
+from sciops.models.sequences.through_time.highway_rnn import highway_rnn
+from sciops.models.sequences.through_time.scan import Diagonal
 from sciops.training.gradients.state_feedback import (
     MODES,
     make_feedback,
@@ -345,7 +345,7 @@ def test_nothing_happens_without_gradient(random):
 def test_the_scan_runs_once_and_both_uses_of_the_states_are_counted(random, monkeypatch):
     import sys
 
-    rule = sys.modules["sciops.training.gradients.state_feedback"]
+    rule = sys.modules["sciops.models.sequences.through_time.state_feedback"]
     calls, scan = [], rule.reverse_scan
     monkeypatch.setattr(rule, "reverse_scan", lambda *a, **k: calls.append(1) or scan(*a, **k))
     rnn = made("gru", random)

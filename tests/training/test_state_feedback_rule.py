@@ -8,9 +8,9 @@ from torch import nn
 
 from sciops.grids import Grid
 from sciops.models import Recurrent, Stepper, build_model
+from sciops.models.sequences.through_time.scan import FourierDiagonal
 from sciops.training import GRADIENTS
-from sciops.training.gradients.scans.fourier_feedback import field_feedback, fitted_symbol, flow_symbol
-from sciops.training.gradients.scans.scan import FourierDiagonal
+from sciops.training.gradients.fourier_feedback import field_feedback, fitted_symbol, flow_symbol
 from sciops.training.gradients.state_feedback import state_feedback, state_feedback_recurrence
 
 CELLS = ("rnn", "gru", "lstm")

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from sciops.grids import Grid
 from sciops.models.apply import unwrapped
 from sciops.models.sequences.cells import fused, layers_of, step
+from sciops.models.sequences.through_time.state_feedback import highway_in_recurrent, in_recurrent
 from sciops.models.spine import check_input, description, hidden_width, make_norm, pointwise
 from sciops.models.wrappers import Normalized
 from sciops.options import Count, Within, read_options
@@ -71,24 +72,13 @@ def truncated(
     return torch.cat(outputs), last
 
 
-def _of_training(name: str) -> Callable[..., tuple[Tensor, Tensor]]:
-    """A rule of `sciops.training`, which is above this folder and imported at its first use."""
-
-    def go_back(*given: Any, **options: Any) -> tuple[Tensor, Tensor]:
-        from sciops.training.gradients.state_feedback import BACK_THROUGH_TIME
-
-        return BACK_THROUGH_TIME[name](*given, **options)
-
-    return go_back
-
-
 # name → (rnn, x, initial, *, lengths, memory, **options) → (outputs, last state)
 BACKWARDS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "exact": exact,
     "loop": loop,
     "truncated": truncated,
-    "state_feedback": _of_training("state_feedback"),
-    "highway": _of_training("highway"),
+    "state_feedback": in_recurrent,
+    "highway": highway_in_recurrent,
 }
 _OPTIONS = {"exact": (), "loop": (), "truncated": ("steps",)}  # the others check theirs
 
@@ -120,7 +110,7 @@ class RecurrentOptions:
         Trains the initial states; zeros otherwise.
     backward, backward_options : str, mapping
         How gradients go back through time: "exact"; "loop", the same in Python; "truncated" (option: steps);
-        "state_feedback" and "highway", with the options of `Feedback` and of `highway_rnn` in `sciops.training`. The
+        "state_feedback" and "highway", with the options of `Feedback` and of `highway_rnn`. The
         output does not depend on it. Rules of `fit` that replace backpropagation through time override it.
     """
 

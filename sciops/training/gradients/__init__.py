@@ -16,12 +16,12 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from sciops.models.sequences.through_time.highway_rnn import highway_rnn
 from sciops.training.gradients.backprop import backprop
 from sciops.training.gradients.diagnosis import compared, groups_of
 from sciops.training.gradients.forward_only import feedback_matrix, forward_only, keep_orthogonal, project_
 from sciops.training.gradients.highway import highway, highway_stack
 from sciops.training.gradients.options import check_options, options_at
-from sciops.training.gradients.scans.recurrent import highway_rnn
 from sciops.training.gradients.stacks.layers import Layer, norm_after_sum, relu_after_sum
 from sciops.training.gradients.stacks.pipeline import PlacedStack
 from sciops.training.gradients.state_feedback import state_feedback

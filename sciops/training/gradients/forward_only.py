@@ -16,7 +16,7 @@ from sciops.arrays.compiling import kept
 from sciops.models.apply import apply_model, unwrapped
 from sciops.training.gradients.stacks.linear_stack import LinearStack, Pass, read_stack, run_stack
 from sciops.training.gradients.stacks.projecting import grid_of, keep_orthogonal, keeper_of, project_
-from sciops.training.values import POSITIVE, WHOLE, one_of
+from sciops.values import POSITIVE, WHOLE, one_of
 
 __all__ = ["feedback_matrix", "forward_only", "keep_orthogonal", "project_"]
 

@@ -13,11 +13,11 @@ from torch.autograd.function import Function, once_differentiable
 
 from sciops.arrays.compiling import refuse_functional
 from sciops.models.sequences.recurrent import Recurrent
-from sciops.training.gradients.scans.sweeps import sweeps
+from sciops.models.sequences.through_time.sweeps import sweeps
 from sciops.training.gradients.stacks.batched import BatchedLayers
 from sciops.training.gradients.stacks.layers import Layer, layers_of, running_stacks
 from sciops.training.gradients.stacks.layerwise import LayerByLayer
-from sciops.training.values import COUNT, one_of
+from sciops.values import COUNT, one_of
 
 Engine = Literal["loop", "batched"]
 ENGINES = {"loop": LayerByLayer, "batched": BatchedLayers}

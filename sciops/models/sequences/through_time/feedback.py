@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from sciops.models.sequences.cells import Layer, Unfolded, step
-from sciops.training.gradients.scans.scan import Diagonal
-from sciops.training.values import WHOLE, one_of
+from sciops.models.sequences.through_time.scan import Diagonal
+from sciops.values import WHOLE, one_of
 
 MODES = ("linspace", "zero", "constant", "gate", "least_squares", "hutchinson", "gate_varying")
 _GATED = ("gate", "gate_varying")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
 from sciops.arrays.compiling import refuse_functional
-from sciops.training.gradients.scans.scan import Diagonal, reverse_scan
+from sciops.models.sequences.through_time.scan import Diagonal, reverse_scan
 
 
 def highway_rnn(

@@ -11,7 +11,7 @@ from torch import Tensor
 from sciops.arrays.scale import power_of_two
 from sciops.bases import Basis
 from sciops.grids import Grid
-from sciops.training.gradients.scans.scan import Coefficient, FourierDiagonal
+from sciops.models.sequences.through_time.scan import Coefficient, FourierDiagonal
 
 FIELD_MODES = ("identity", "zero", "constant", "symbol", "heat", "advection", "least_squares")
 _OPTIONS = {

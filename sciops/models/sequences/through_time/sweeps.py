@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciops.training.gradients.scans.scan import Diagonal, reverse_scan
+from sciops.models.sequences.through_time.scan import Diagonal, reverse_scan
 
 
 def sweeps(

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from sciops.training.values import one_of
+from sciops.values import one_of
 
 Kernel = Literal["auto", "loop", "cumsum", "fft", "associative"]
 KERNELS = get_args(Kernel)
