@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from sciops.grids import Grid
-from sciops.lipschitz.bounds.parts import Part, Setting, ends_of, shown
+from sciops.lipschitz.bounds.parts import Methods, Part, Setting, ends_of, shown
+from sciops.lipschitz.bounds.pointwise import of_activation, of_norm
 from sciops.lipschitz.bounds.registry import RULES
 from sciops.lipschitz.bounds.walk import walk
 
@@ -100,11 +101,13 @@ def best(
     model: nn.Module, grid: Grid, dtype: torch.dtype, radius: float | None, vacuous: bool
 ) -> tuple[Part, list[Block]]:
     """The smaller of the bounds that the two norms give, and a row for the change between them."""
-    plain = walk(model, Setting(grid, False, dtype, radius, vacuous, RULES))
+    methods = Methods(walk, of_activation, of_norm)
+    setting = Setting(grid, False, dtype, radius, vacuous, RULES, methods=methods)
+    plain = walk(model, setting)
     ends = ends_of(grid)
     if plain.flat or ends == 1:
         return plain, []
-    weighted = walk(model, Setting(grid, True, dtype, radius, vacuous, RULES))
+    weighted = walk(model, replace(setting, weighted=True))
     converted = None if plain.value is None else plain.value * ends
     if converted is None or (weighted.value is not None and bool(weighted.value <= converted)):
         return weighted, []

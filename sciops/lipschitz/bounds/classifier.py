@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.lipschitz.as_written import changed, exactly
+from sciops.lipschitz.bounds.lookup import unchanged
 from sciops.lipschitz.bounds.parts import Part, Setting, chain, expect, no_bound, one, refuse
 from sciops.lipschitz.bounds.pointwise import of_norm
 from sciops.lipschitz.bounds.spine import of_blocks, of_last_norm
-from sciops.lipschitz.bounds.walk import unchanged
 from sciops.models.images.classifier import Classifier
 from sciops.models.images.stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from sciops.bases import Centering
 from sciops.grids import Grid
+from sciops.lipschitz.bounds.lookup import look_up, measure
 from sciops.lipschitz.bounds.parts import Setting, expect, matrix_norm
-from sciops.lipschitz.bounds.walk import look_up, measure
 from sciops.lipschitz.norms.fourier import axis_weights
 from sciops.models.spine.blocks import LocalKernel
 from sciops.models.spine.dealiasing import finer_grid_tables

@@ -31,7 +31,6 @@ from sciops.lipschitz.bounds.parts import (
 from sciops.lipschitz.bounds.sequence import of_sequence
 from sciops.lipschitz.bounds.spine import of_operator
 from sciops.lipschitz.bounds.torch_layers import channels_of
-from sciops.lipschitz.bounds.walk import walk
 from sciops.lipschitz.norms.fourier import axis_weights
 from sciops.models.images.classifier import Classifier
 from sciops.models.operators.neuralop import NeuralopModel
@@ -65,7 +64,7 @@ def _of_normalized(model: Normalized, setting: Setting) -> Part:
             )
     if inner is not None:
         parts.append(one("input scale", lambda: ((1 / inner.std).abs().max() * (1 + 1e-15), "largest 1/std")))
-    parts.append(walk(model.model, setting))
+    parts.append(setting.walk(model.model))
     if outer is not None:
         parts.append(one("output scale", lambda: (outer.std.abs().max(), "largest std")))
     return chain(parts)
@@ -74,18 +73,18 @@ def _of_normalized(model: Normalized, setting: Setting) -> Part:
 def _of_symmetry_averaged(model: SymmetryAveraged, setting: Setting) -> Part:
     model.elements(setting.grid)  # raises where the problem does not have them
     mean = one("mean", lambda: (1.0, "moves of the grid change no norm, and the mean is no larger than its parts"))
-    return chain([walk(model.model, replace(setting, reused=True)), mean])
+    return chain([replace(setting, reused=True).walk(model.model), mean])
 
 
 def _of_latent(model: Latent, setting: Setting) -> Part:
     outer, latent = setting.grid, model.grid
     if outer == latent:
-        return walk(model.model, setting)
+        return setting.walk(model.model)
     walls = model.wall == "zero" and "periodic" not in (latent.centering, outer.centering)
     known = walls and model.output_method in ("sine", "cubic", "linear")
     there = one("to latent", partial(_resampling, model.input_method, outer, latent, False, setting))
     back = one("from latent", partial(_resampling, model.output_method, latent, outer, known, setting))
-    return chain([there, walk(model.model, setting.on(latent)), back])
+    return chain([there, setting.on(latent).walk(model.model), back])
 
 
 def _resampling(method: Any, source: Grid, target: Grid, wall: bool, setting: Setting) -> tuple[float, str]:
@@ -108,7 +107,7 @@ def _of_stepper(model: Stepper, setting: Setting) -> Part:
 
     Windows x_k have at most the norm √(1 + Σ f²), where 1 is for channels that stay constant and for the first frames.
     """
-    inner = walk(model.model, replace(setting, reused=True))
+    inner = replace(setting, reused=True).walk(model.model)
     rows = inside("step", inner)
     if inner.value is None:
         return Part(None, rows)
@@ -142,7 +141,7 @@ def _constants(model: Stepper) -> bool:
 
 
 def _of_corrector(model: Corrector, setting: Setting) -> Part:
-    rows = inside("network", walk(model.model, setting))
+    rows = inside("network", setting.walk(model.model))
     return Part(None, [Row("solve", None, _SOLVER), *rows])
 
 

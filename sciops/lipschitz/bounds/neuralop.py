@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.lipschitz.as_written import exactly
+from sciops.lipschitz.bounds.lookup import measure, unchanged
 from sciops.lipschitz.bounds.parts import (
     Part,
     Setting,
@@ -25,7 +26,6 @@ from sciops.lipschitz.bounds.parts import (
     refuse,
 )
 from sciops.lipschitz.bounds.pointwise import of_activation, of_norm
-from sciops.lipschitz.bounds.walk import measure, unchanged
 from sciops.lipschitz.norms.fourier import is_neuralop_conv, spectral_map_norm, spectral_map_norm_with_skip
 
 _Sizes = tuple[int, ...]

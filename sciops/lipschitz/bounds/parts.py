@@ -39,6 +39,25 @@ def shown(value: float | Tensor) -> float:
     return float(f"{float(value.detach() if isinstance(value, Tensor) else value):.3g}")
 
 
+def missing(*_: Any) -> NoReturn:
+    """In place of a function of `Methods` that was not given."""
+    raise TypeError("this setting was made by hand: rules that look into other modules work in `lipschitz_bound` alone")
+
+
+@dataclass(frozen=True)
+class Methods:
+    """The functions by which a rule reaches other modules; they call rules again, and are handed down from above.
+
+    walk : (module, setting) → `Part`
+    slope : (activation, setting) → its largest slope
+    norm : (norm, setting) → (largest slope, radius of the ball that its values lie in, or None)
+    """
+
+    walk: Callable[[nn.Module, Setting], Part]
+    slope: Callable[[Any, Setting], float | Tensor]
+    norm: Callable[[nn.Module, Setting], tuple[float | Tensor, Tensor | None]]
+
+
 @dataclass(frozen=True)
 class Setting:
     """The grid and norm in which a part of a model is bounded, and the functions that its rule can call.
@@ -51,6 +70,7 @@ class Setting:
     rules : by class of module, those of `register`
     shape : of one input with a batch of 1, where it is known
     reused : the caller uses the input again, so that no layer may write to it
+    methods : what the methods below call
     """
 
     grid: Grid
@@ -61,6 +81,7 @@ class Setting:
     rules: Mapping[type, Declared] = field(default_factory=dict, repr=False)
     shape: tuple[int, ...] | None = None
     reused: bool = False
+    methods: Methods = field(default_factory=lambda: Methods(*3 * [missing]), repr=False)
 
     expect = staticmethod(expect)
     refuse = staticmethod(refuse)
@@ -93,12 +114,14 @@ class Setting:
 
         Raises UnboundedError where the part has none.
         """
-        from sciops.lipschitz.bounds.walk import walk
-
-        result = walk(part, replace(self, reused=reused))
+        result = replace(self, reused=reused).walk(part)
         if result.value is None:
             refuse("; ".join(f"{row.name}: {row.reason}" for row in result.rows if row.value is None))
         return result.value
+
+    def walk(self, model: nn.Module) -> Part:
+        """The bound of a model inside a model, with its rows."""
+        return self.methods.walk(model, self)
 
     def points(self, axes: int) -> tuple[int, ...]:
         """The last `axes` sizes of the layer's input; raises UnboundedError where they are not known."""
@@ -137,18 +160,14 @@ class Setting:
 
     def slope(self, activation: Any) -> float | Tensor:
         """The largest slope of an activation: a function of torch with its default options, or a module."""
-        from sciops.lipschitz.bounds.pointwise import of_activation
-
-        return of_activation(activation, self)
+        return self.methods.slope(activation, self)
 
     def norm(self, norm: nn.Module) -> tuple[float | Tensor, Tensor | None]:
         """(largest slope, radius of the ball that its values lie in or None) of a norm over the channels.
 
         Raises UnboundedError where norms do not count (`vacuous`).
         """
-        from sciops.lipschitz.bounds.pointwise import of_norm
-
-        return of_norm(norm, self)
+        return self.methods.norm(norm, self)
 
 
 Rule = Callable[[Any, Setting], Any]

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciops.lipschitz.as_written import exactly
+from sciops.lipschitz.bounds.lookup import measure, unchanged
 from sciops.lipschitz.bounds.parts import Setting, expect, refuse, shown
-from sciops.lipschitz.bounds.walk import measure, unchanged
 from sciops.models.spine.norms import InstanceNorm, RMSNorm
 
 # largest slopes, rounded up: Φ(√2) + √2 φ(√2) for GELU, the others at the zero of the second derivative

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.lipschitz.as_written import changed, exactly
+from sciops.lipschitz.bounds.lookup import look_up, measure
 from sciops.lipschitz.bounds.parts import Part, Setting, UnboundedError, chain, no_bound, one, with_ends
 from sciops.lipschitz.bounds.torch_layers import channels_of
-from sciops.lipschitz.bounds.walk import look_up, measure
 from sciops.lipschitz.layers.rescaled import RescaledLinear, RescaledResidual
 from sciops.mixers import MIXERS
 from sciops.models.apply import evaluating, placed_for

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from sciops.lipschitz.as_written import changed, exactly, kind_of
+from sciops.lipschitz.bounds.lookup import measure, unchanged
 from sciops.lipschitz.bounds.mixing import of_finer_grid, of_local, of_mixer_with_skip
 from sciops.lipschitz.bounds.parts import Part, Setting, chain, expect, no_bound, one, refuse, shown
 from sciops.lipschitz.bounds.pointwise import GELU, of_gate, of_layers, of_norm, of_norm_alone
-from sciops.lipschitz.bounds.walk import measure, unchanged
 from sciops.models.spine.blocks import ClassicBlock, ResidualBlock
 from sciops.models.spine.operator import Operator
 
