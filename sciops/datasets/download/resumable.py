@@ -138,7 +138,7 @@ class ResumableDownload:
                 write_json(self.notes, {"url": url, "version": _version(response), "size": size})
                 self._write(url, response, done, size, most, room)
         except requests.exceptions.HTTPError as error:
-            answer = error.response
+            answer: Any = error.response
             raise OSError(f"{url}: the server answers {answer.status_code} {answer.reason}") from None
         except (requests.exceptions.ConnectionError, requests.exceptions.Timeout) as error:
             raise ConnectionError(f"{url}: {_reason(error)}") from None
