@@ -238,7 +238,7 @@ def _resolution(model: nn.Module, channels: int, grid: Grid) -> Row:
     factor, first = (3, 1) if grid.centering == "cell" else (2, 0)
     shape = tuple((n - 1) * factor + 1 if grid.centering == "node" else n * factor for n in grid.shape)
     fine = Grid(shape, grid.extent, grid.centering, grid.domain)
-    results = []
+    results: list[Any] = []
     for on in (grid, fine):
         a = placed_for(model, torch.from_numpy(_smooth(on, channels)))
         with torch.no_grad():

@@ -364,7 +364,7 @@ def test_refusals(random):
         state_feedback_rnn(nn.GRU(4, 5, bidirectional=True).double(), x)
     with pytest.raises(ValueError, match="dropout=0.5"):
         state_feedback_rnn(nn.GRU(4, 5, 2, dropout=0.5).double(), x)
-    with pytest.raises(ValueError, match="Linear is no recurrent layer"):
+    with pytest.raises(ValueError, match="Linear is not a recurrent layer"):
         state_feedback_rnn(nn.Linear(4, 5), x)
     with pytest.raises(ValueError, match="a vanilla RNN has none"):
         state_feedback_rnn(nn.RNN(4, 5).double(), x, feedback="gate")

@@ -84,7 +84,7 @@ def classifier_arms(
     vit = dict(theirs, patch=2 * patch, depth=sum(depths))
     vit.pop("drop_path", None)
     swin = dict(theirs, patch=patch, depths=tuple(depths), window=max(1, min(7, *grids[-1])))
-    recipes = {
+    recipes: dict[str, _Recipe] = {
         "multipole": hierarchical("multipole"),
         "window": hierarchical("window"),
         "attention": hierarchical("attention"),

@@ -70,5 +70,5 @@ def finer_grid_tables(
     coarse, fine = Grid((n,), centering=kind), Grid((m,), centering=kind)
     up, weights = resample(np.eye(n), coarse, fine, "fourier" if kind == "periodic" else "cosine").T, fine.weights()
     down = np.linalg.solve(up.T @ (weights[:, None] * up), up.T * weights)
-    up, down = (torch.from_numpy(np.ascontiguousarray(t)).to(device=device, dtype=dtype) for t in (up, down))
-    return up, down
+    tables = [torch.from_numpy(np.ascontiguousarray(t)).to(device=device, dtype=dtype) for t in (up, down)]
+    return tables[0], tables[1]
