@@ -30,7 +30,7 @@ class Layer(NamedTuple):
         return self.width * (2 if self.kind == "lstm" else 1)
 
     def detached(self) -> Layer:
-        weights: dict[str, Any] = {n: w.detach() for n, w in self._asdict().items() if isinstance(w, Tensor)}
+        weights: dict[str, Any] = {name: w.detach() for name, w in self._asdict().items() if isinstance(w, Tensor)}
         return self._replace(**weights)
 
 
@@ -46,9 +46,11 @@ def layers_of(rnn: nn.Module) -> list[Layer]:
         if value != idle:
             raise ValueError(f"{type(rnn).__name__} with {name}={value!r}: expected {name}={idle!r}; {_REMEDY[name]}")
     kind = rnn.nonlinearity if isinstance(rnn, nn.RNN) else type(rnn).__name__.lower()
-    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    weights: Any = ([getattr(rnn, f"{n}_l{i}", None) for n in names] for i in range(rnn.num_layers))
-    return [Layer(kind, *of_layer) for of_layer in weights]
+
+    def weights(i: int) -> list[Any]:
+        return [getattr(rnn, f"{name}_l{i}", None) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+
+    return [Layer(kind, *weights(i)) for i in range(rnn.num_layers)]
 
 
 class Unfolded(NamedTuple):

@@ -185,7 +185,7 @@ class EncoderDecoder(nn.Module):
         check_count("beams", beams)
         draws = temperature != 0 or top_k is not None or top_p is not None
         if beams > 1 and draws:
-            raise ValueError(f"beams={beams}: beam search does not sample; leave out temperature, top_k and top_p")
+            raise ValueError(f"beams={beams}: beam search does not sample; pass no temperature, top_k and top_p")
         with torch.no_grad(), evaluating(self):
             given = self.given(source, source_mask)
             start = torch.full((source.shape[0], 1), self.start, dtype=torch.int64, device=source.device)

@@ -20,7 +20,7 @@ class BlockState(NamedTuple):
     """State of a block: of its mixer, and the last inputs of its convolution (batch, size − 1, channels) or None."""
 
     mixer: Any
-    local: Tensor | None
+    local: Any
 
 
 class DepthwiseConvolution(nn.Module):

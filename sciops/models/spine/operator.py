@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -143,7 +143,7 @@ class Operator(nn.Module):
         by_mixer = {name: resolved_options(name, by_mixer[name], self.ndim) for name in by_mixer}
         traits = {traits_of(name, by_mixer[name]) for name in by_mixer}
         self.periodic = any(one.periodic for one in traits)
-        self.coordinates: Any = _automatic(traits, reference) if o.coordinates == "auto" else o.coordinates
+        self.coordinates = _automatic(traits, reference) if o.coordinates == "auto" else o.coordinates
         self.reference_spacing = _spacing(o.reference_spacing, reference, self.ndim)
         norm = o.norm if o.norm is not None else "rms" if o.block == "residual" else "none"
         mlp_ratio = o.mlp_ratio if o.mlp_ratio is not None else 1.5 if o.mlp == "gated" else 2.0
@@ -166,20 +166,17 @@ class Operator(nn.Module):
         self.norm = make_norm(norm if o.block == "residual" else "none", o.width)
         self.project = pointwise((o.width, 2 * o.width, out_channels))
 
-        self.config = description(
-            "operator",
-            replace(
-                o,
-                mixer=names[0] if len(names) == 1 else names,
-                mixer_options=by_mixer[names[0]] if len(names) == 1 else by_mixer,
-                norm=norm,
-                mlp_ratio=mlp_ratio,
-                coordinates=cast(Any, self.coordinates),
-                grid=reference,
-                reference_spacing=self.reference_spacing,
-                ndim=self.ndim,
-            ),
+        resolved: dict[str, Any] = dict(
+            mixer=names[0] if len(names) == 1 else names,
+            mixer_options=by_mixer[names[0]] if len(names) == 1 else by_mixer,
+            norm=norm,
+            mlp_ratio=mlp_ratio,
+            coordinates=self.coordinates,
+            grid=reference,
+            reference_spacing=self.reference_spacing,
+            ndim=self.ndim,
         )
+        self.config = description("operator", replace(o, **resolved))
 
     def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
         check_input(self, x)
