@@ -20,6 +20,7 @@ demo: $(VENV)/.installed-fast
 	$(BIN)/sciops demo
 
 test: $(VENV)/.installed-cluster,download,fast,onnx,robust,speech,test,text,vision
+	$(BIN)/python -m compileall -q -j 2 sciops studies data_gen
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # CPU seconds of every test file, the largest first: what a slower run of all tests is looked for with.

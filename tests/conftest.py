@@ -42,10 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    gc.disable()  # until everything is imported, which stays
     if "PYTEST_XDIST_WORKER" in os.environ:
         import warm
 
+        gc.disable()  # until everything is imported, which stays
         warm.start()  # before threads and tests: a run of all files imports these modules in any case
 
 

@@ -59,13 +59,14 @@ def cpu_seconds(path: Path, log: Path) -> tuple[float, float, int]:
         os.dup2(out, 2)
         options = ["--durations=25", "-p", "no:cacheprovider", "-p", "no:xdist"]
         sys.exit(int(pytest.main([str(path), *options], plugins=[_Slowest()])))
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    clock = time.perf_counter() - began
-    while True:  # servers that the file started end after it; they are this process's children by now
+    clock, status = 0.0, 0
+    while True:  # also for servers and orphans of the file, which are this process's children by now
         try:
-            os.wait()
+            ended, code = os.wait()
         except ChildProcessError:
             return _seconds(resource.RUSAGE_CHILDREN) - spent, clock, status
+        if ended == child:
+            clock, status = time.perf_counter() - began, os.waitstatus_to_exitcode(code)
 
 
 def main() -> None:

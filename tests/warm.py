@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import gc
 import importlib
+import logging
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.forkserver
@@ -60,12 +61,15 @@ def _copied(_: str, arguments: list[str], kept: list[int]) -> int:
     if pid:
         return pid
     try:
-        low = 3
-        for number in sorted({*kept, multiprocessing.resource_tracker.getfd()}):
-            os.closerange(low, number)
-            low = number + 1
-        os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+        nothing, kept = os.open(os.devnull, os.O_RDWR), {*kept, multiprocessing.resource_tracker.getfd()}
+        for number in range(3, 1024):  # what this process has open: its numbers are not given to anything else
+            with contextlib.suppress(OSError):
+                if number not in kept and os.fstat(number):
+                    os.dup2(nothing, number)
         sys.stdout, sys.stderr = (open(number, "w", buffering=1, closefd=False) for number in (1, 2))
+        for handler in filter(None, (one() for one in logging._handlerList)):
+            if type(handler) is logging.StreamHandler:
+                handler.setStream(sys.stderr)
         warnings.resetwarnings()
         for kind in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
             warnings.simplefilter("ignore", kind)

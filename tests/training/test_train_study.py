@@ -16,11 +16,18 @@ from sciops.metrics import relative_l2
 from sciops.mixers import SpectralMixer
 from sciops.models import build_model, load_model
 from sciops.training import evaluate
+from studies import train
 from studies.train import PRESETS, _methods, _option, run
 from studies.train.evolution import draw_errors, evolution
 from studies.train.evolution import table as evolution_table
 from studies.train.mixers import mixer_options
 from studies.train.tasks import frames_of, load_parts, notes_on
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Runs whose figures nothing looks at: to draw them takes as long as all the rest."""
+    monkeypatch.setattr(train, "draw_all", lambda *_: None)
 
 
 def small(real_data, folder, **changes):
@@ -60,6 +67,7 @@ def test_results_are_those_of_the_saved_model_and_the_same_command_changes_nothi
     assert again["test"]["16×16"]["model"]["relative_l2"] == results["test"]["16×16"]["model"]["relative_l2"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_folder_of_another_run_keeps_its_description(real_data, tmp_path):
     run(small(real_data, tmp_path / "run", epochs=1))
     before = (tmp_path / "run" / "config.json").read_bytes()
@@ -68,6 +76,7 @@ def test_a_folder_of_another_run_keeps_its_description(real_data, tmp_path):
     assert (tmp_path / "run" / "config.json").read_bytes() == before
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_two_grids_train_together_and_each_is_tested(real_data, tmp_path):
     # the 32-grid file holds test fields alone: strided from it, 16 and 11 points nest
     config = small(real_data / "darcy_test_32.pt", tmp_path / "run", resolution=(16, 32), test_resolutions=(), epochs=1)
@@ -77,6 +86,7 @@ def test_two_grids_train_together_and_each_is_tested(real_data, tmp_path):
     assert set(record["validation_by_grid"]) == {"16x16", "32x32"}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_modes_are_what_the_coarsest_training_grid_holds_and_it_says_so(real_data, tmp_path, capsys):
     config = small(real_data / "darcy_test_32.pt", tmp_path / "run", resolution=(32, 16), test_resolutions=(), epochs=1)
     run(replace(config, train_samples=None, validation_samples=None, symmetrize=False, modes=12))
@@ -108,6 +118,7 @@ def test_bad_requests_are_one_line(real_data, tmp_path):
         run(small(real_data, tmp_path / "x", options=("bases=sine",)))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_rule_for_gradients_gets_its_options(real_data, tmp_path):
     few = small(real_data, tmp_path / "a", epochs=1, gradients="highway", rule_options=("iterations=0",))
     all_of_them = replace(few, folder=tmp_path / "b", rule_options=("iterations=20",))
@@ -182,6 +193,7 @@ def test_other_tasks_of_trajectories_learn_what_they_say(task, tmp_path):
 
 
 @pytest.mark.parametrize("through", ["full", "pushforward", "detached"])
+@pytest.mark.usefixtures("undrawn")
 def test_unrolled_training_ends_in_a_stepper_that_says_how(through, tmp_path):
     path, _ = heat_file(tmp_path, samples=12)
     config = evolving(path, tmp_path / "run", unroll=3, through=through, noise=1e-3, epochs=1, test_samples=2)
@@ -209,6 +221,7 @@ def stirred_file(folder, samples=24, times=13):
     return write_native(folder / "stirred.h5", build_dataset(fields, grid, **options)), u
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_known_forcing_is_used_and_without_it_nothing_can_be_learned(tmp_path):
     path, _ = stirred_file(tmp_path, samples=16)
     changes = dict(epochs=6, test_samples=4, batch_size=16)
@@ -327,12 +340,12 @@ def test_steady_and_evolving_tasks_refuse_the_other_s_data_in_one_line(real_data
 
 def test_the_public_burgers_files_in_every_form(real_data, tmp_path):
     # a trajectory is one sample, or fifteen steps
-    for preset, train, most in (
+    for preset, samples, most in (
         ("burgers16", 200, 0.25),
         ("burgers16-space-time", 200, 0.25),
         ("burgers16-step", 60, 0.1),
     ):
-        changes = dict(train_samples=train, test_samples=40, width=12, depth=2, epochs=4, progress=False)
+        changes = dict(train_samples=samples, test_samples=40, width=12, depth=2, epochs=4, progress=False)
         config = replace(PRESETS[preset], data=real_data, folder=tmp_path / preset, **changes)
         found = run(config)["evolution"]["16"]
         assert found["trajectories"] == 40 and len(found["times"]) == 16
@@ -362,6 +375,7 @@ def generated(tmp_path_factory):
     return folder
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("mixer", [("self_attention",), ("polynomial",), ("spectral", "polynomial")])
 @pytest.mark.parametrize(("equation", "task"), [("burgers", "final"), ("darcy", "steady")])
 def test_any_mixer_by_name(generated, equation, task, mixer, tmp_path):
