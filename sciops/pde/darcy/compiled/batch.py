@@ -1,4 +1,4 @@
-"""The compiled solver of a batch: threads share its samples.
+"""The compiled form of the solver: threads share out the samples of a batch.
 
 Kernels release the interpreter's lock and are run by ordinary threads, each taking the next sample that is left, in
 its own workspace: no threading layer to choose, safe after a fork, callable from several threads at once, and one
@@ -29,7 +29,7 @@ def layout(mx: int, my: int, rows_alone: int = 0, lines: bool = False) -> tuple[
         for array in range(8):
             start[level, array] = size
             size += (rows + 3) * (columns + 3)
-            size += -size % 16  # every array begins on a new cache line
+            size += -size % 16  # every array begins on a cache line of its own
         start[level, 8] = size
         if level + 1 < len(shapes):
             weights = 2 if shapes[level + 1, 1] == columns else 8
@@ -67,7 +67,7 @@ def _memory(
 
 
 class _Workspace:
-    """The workspace of one thread for the samples of one `way`; the axes are swapped where that says so."""
+    """What one thread needs for the samples of one `way`; the axes change places where it says so."""
 
     def __init__(self, axes, way: Way) -> None:
         self.transposed, self.solver = way.transposed, with_lines if way.lines else with_points
@@ -86,7 +86,7 @@ class _Workspace:
         data = a[0], a[-1], factor, b, *self.over, exchange
         result = self.solver(*data, singular, tol, limit, self.shapes, self.start, self.work, *self.fields)
         out[:] = self.fields[-1][1:-1, 1:-1]
-        if not result[0] <= tol:  # a sample that overflowed leaves NaN in the halo, which would spoil all later samples
+        if not result[0] <= tol:  # a sample that overflowed leaves NaN in the halo, and with it its successors
             self.work[:] = 0.0
         return result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sciops.pde.darcy.compiled.levels import fast, matrices_of, rows_alone, weights_of
+from sciops.pde.darcy.compiled.levels import arrays_of, as_matrix, fast, rows_alone, weights_of
 from sciops.pde.darcy.compiled.smoothing import smooth_after, smooth_before
 from sciops.pde.darcy.multigrid import nested_level
 
@@ -102,10 +102,22 @@ def cycle(lines, work, shapes, start, singular, first=0, from_zero=True):
         down = step < levels - first
         level = first + step if down else 2 * levels - 2 - first - step
         mx, my = shapes[level]
-        d, e, s, _, _, f, u, r = matrices_of(work, start, shapes, level)
+        d, e, s, se, sw, f, u, r = arrays_of(work, start, shapes, level)
+        n = shapes[level]
         if level == levels - 1:
-            _bottom(singular, d, e, s, f, u, r, mx, my)
-        elif down:
+            _bottom(
+                singular,
+                as_matrix(d, n),
+                as_matrix(e, n),
+                as_matrix(s, n),
+                as_matrix(f, n),
+                as_matrix(u, n),
+                as_matrix(r, n),
+                mx,
+                my,
+            )
+            continue
+        if down:
             smooth_before(lines, work, start, shapes, level, from_zero or level > first)
             _coarser(work, shapes, start, level, r)
         else:
@@ -119,11 +131,11 @@ def nested_start(lines, work, shapes, start, singular):
     a level from a coarse one on, interpolated into the finest u. There are two levels at least."""
     first = _nested_level(shapes)
     for level in range(first):
-        _, _, _, _, _, f, _, _ = matrices_of(work, start, shapes, level)
+        _, _, _, _, _, f, _, _ = arrays_of(work, start, shapes, level)
         _coarser(work, shapes, start, level, f)
     cycle(lines, work, shapes, start, singular, first)
     for level in range(first - 1, -1, -1):
-        _, _, _, _, _, _, u, _ = matrices_of(work, start, shapes, level)
+        _, _, _, _, _, _, u, _ = arrays_of(work, start, shapes, level)
         u[:] = _ZERO
         _finer(work, shapes, start, level, u)
         if level > 0:
@@ -134,19 +146,19 @@ def nested_start(lines, work, shapes, start, singular):
 def _coarser(work, shapes, start, level, r):
     """The right side of the next level from r on this one."""
     P, c = weights_of(work, start, shapes, level), shapes[level + 1]
-    _, _, _, _, _, right, _, _ = matrices_of(work, start, shapes, level + 1)
+    _, _, _, _, _, right, _, _ = arrays_of(work, start, shapes, level + 1)
     if rows_alone(shapes, level):
-        _restrict_rows(r, P, right, c[0], c[1])
+        _restrict_rows(as_matrix(r, shapes[level]), P, as_matrix(right, c), c[0], c[1])
     else:
-        _restrict(r, P, right, c[0], c[1])
+        _restrict(as_matrix(r, shapes[level]), P, as_matrix(right, c), c[0], c[1])
 
 
 @fast
 def _finer(work, shapes, start, level, u):
     """Adds the next level's u, interpolated, to the u of this one."""
     P, c = weights_of(work, start, shapes, level), shapes[level + 1]
-    _, _, _, _, _, _, correction, _ = matrices_of(work, start, shapes, level + 1)
+    _, _, _, _, _, _, correction, _ = arrays_of(work, start, shapes, level + 1)
     if rows_alone(shapes, level):
-        _prolong_rows(u, P, correction, c[0], c[1])
+        _prolong_rows(as_matrix(u, shapes[level]), P, as_matrix(correction, c), c[0], c[1])
     else:
-        _prolong(u, P, correction, c[0], c[1])
+        _prolong(as_matrix(u, shapes[level]), P, as_matrix(correction, c), c[0], c[1])

@@ -21,6 +21,8 @@ weights of coarse row i are named by where the fine point lies: nw no ne we ea w
 
 The sums are written out because loops over tables of offsets would not vectorise; those of five points leave out the
 terms of se and sw, half of the work on the finest level, which costs as much as all others together.
+
+A coupling that counts twice is added to itself, which stays in the precision of the arrays.
 """
 
 from __future__ import annotations
@@ -29,37 +31,30 @@ from sciops.pde.darcy.compiled.levels import fast
 
 
 @fast
-def _twice(x):
-    """2x for the two equal products of a pair of fine points on the diagonal, in the precision of the arrays."""
-    return x + x
-
-
-@fast
-def _three_rows(array, i):
-    """The fine rows around coarse row i."""
-    return array[2 * i - 1], array[2 * i], array[2 * i + 1]
-
-
-@fast
 def both_from_five(d, e, s, se, sw, P, D, E, S, SE, SW, mx, my):
     """A five-point stencil, rows and columns halved."""
     for i in range(1, mx + 1):
         nw, no, ne, we, ea, ws, so, es = P[0, i], P[1, i], P[2, i], P[3, i], P[4, i], P[5, i], P[6, i], P[7, i]
         nw1, no1, ne1, we1, ea1 = P[0, i + 1], P[1, i + 1], P[2, i + 1], P[3, i + 1], P[4, i + 1]
-        d0, d1, d2 = _three_rows(d, i)
-        e0, e1, e2 = _three_rows(e, i)
-        s0, s1, s2 = _three_rows(s, i)
+        d0, d1, d2 = d[2 * i - 1], d[2 * i], d[2 * i + 1]
+        e0, e1, e2 = e[2 * i - 1], e[2 * i], e[2 * i + 1]
+        s0, s1, s2 = s[2 * i - 1], s[2 * i], s[2 * i + 1]
         for j in range(1, my + 1):
             k = 2 * j
             D[i, j] = (
-                nw[j] * (d0[k - 1] * nw[j] - _twice(e0[k - 1] * no[j]) - _twice(s0[k - 1] * we[j]))
-                + no[j] * (d0[k] * no[j] - _twice(e0[k] * ne[j]) - _twice(s0[k]))
-                + ne[j] * (d0[k + 1] * ne[j] - _twice(s0[k + 1] * ea[j]))
-                + we[j] * (d1[k - 1] * we[j] - _twice(e1[k - 1]) - _twice(s1[k - 1] * ws[j]))
-                + (d1[k] - _twice(e1[k] * ea[j]) - _twice(s1[k] * so[j]))
-                + ea[j] * (d1[k + 1] * ea[j] - _twice(s1[k + 1] * es[j]))
-                + ws[j] * (d2[k - 1] * ws[j] - _twice(e2[k - 1] * so[j]))
-                + so[j] * (d2[k] * so[j] - _twice(e2[k] * es[j]))
+                nw[j]
+                * (
+                    d0[k - 1] * nw[j]
+                    - (e0[k - 1] * no[j] + e0[k - 1] * no[j])
+                    - (s0[k - 1] * we[j] + s0[k - 1] * we[j])
+                )
+                + no[j] * (d0[k] * no[j] - (e0[k] * ne[j] + e0[k] * ne[j]) - (s0[k] + s0[k]))
+                + ne[j] * (d0[k + 1] * ne[j] - (s0[k + 1] * ea[j] + s0[k + 1] * ea[j]))
+                + we[j] * (d1[k - 1] * we[j] - (e1[k - 1] + e1[k - 1]) - (s1[k - 1] * ws[j] + s1[k - 1] * ws[j]))
+                + (d1[k] - (e1[k] * ea[j] + e1[k] * ea[j]) - (s1[k] * so[j] + s1[k] * so[j]))
+                + ea[j] * (d1[k + 1] * ea[j] - (s1[k + 1] * es[j] + s1[k + 1] * es[j]))
+                + ws[j] * (d2[k - 1] * ws[j] - (e2[k - 1] * so[j] + e2[k - 1] * so[j]))
+                + so[j] * (d2[k] * so[j] - (e2[k] * es[j] + e2[k] * es[j]))
                 + es[j] * (d2[k + 1] * es[j])
             )
             E[i, j] = -(
@@ -96,36 +91,52 @@ def both_from_nine(d, e, s, se, sw, P, D, E, S, SE, SW, mx, my):
     for i in range(1, mx + 1):
         nw, no, ne, we, ea, ws, so, es = P[0, i], P[1, i], P[2, i], P[3, i], P[4, i], P[5, i], P[6, i], P[7, i]
         nw1, no1, ne1, we1, ea1 = P[0, i + 1], P[1, i + 1], P[2, i + 1], P[3, i + 1], P[4, i + 1]
-        d0, d1, d2 = _three_rows(d, i)
-        e0, e1, e2 = _three_rows(e, i)
-        s0, s1, s2 = _three_rows(s, i)
-        q0, q1, q2 = _three_rows(se, i)
-        t0, t1, t2 = _three_rows(sw, i)
+        d0, d1, d2 = d[2 * i - 1], d[2 * i], d[2 * i + 1]
+        e0, e1, e2 = e[2 * i - 1], e[2 * i], e[2 * i + 1]
+        s0, s1, s2 = s[2 * i - 1], s[2 * i], s[2 * i + 1]
+        q0, q1, q2 = se[2 * i - 1], se[2 * i], se[2 * i + 1]
+        t0, t1, t2 = sw[2 * i - 1], sw[2 * i], sw[2 * i + 1]
         for j in range(1, my + 1):
             k = 2 * j
             D[i, j] = (
-                nw[j] * (d0[k - 1] * nw[j] - _twice(e0[k - 1] * no[j]) - _twice(s0[k - 1] * we[j]) - _twice(q0[k - 1]))
+                nw[j]
+                * (
+                    d0[k - 1] * nw[j]
+                    - (e0[k - 1] * no[j] + e0[k - 1] * no[j])
+                    - (s0[k - 1] * we[j] + s0[k - 1] * we[j])
+                    - (q0[k - 1] + q0[k - 1])
+                )
                 + no[j]
                 * (
                     d0[k] * no[j]
-                    - _twice(e0[k] * ne[j])
-                    - _twice(t0[k] * we[j])
-                    - _twice(s0[k])
-                    - _twice(q0[k] * ea[j])
+                    - (e0[k] * ne[j] + e0[k] * ne[j])
+                    - (t0[k] * we[j] + t0[k] * we[j])
+                    - (s0[k] + s0[k])
+                    - (q0[k] * ea[j] + q0[k] * ea[j])
                 )
-                + ne[j] * (d0[k + 1] * ne[j] - _twice(t0[k + 1]) - _twice(s0[k + 1] * ea[j]))
+                + ne[j] * (d0[k + 1] * ne[j] - (t0[k + 1] + t0[k + 1]) - (s0[k + 1] * ea[j] + s0[k + 1] * ea[j]))
                 + we[j]
-                * (d1[k - 1] * we[j] - _twice(e1[k - 1]) - _twice(s1[k - 1] * ws[j]) - _twice(q1[k - 1] * so[j]))
+                * (
+                    d1[k - 1] * we[j]
+                    - (e1[k - 1] + e1[k - 1])
+                    - (s1[k - 1] * ws[j] + s1[k - 1] * ws[j])
+                    - (q1[k - 1] * so[j] + q1[k - 1] * so[j])
+                )
                 + (
                     d1[k]
-                    - _twice(e1[k] * ea[j])
-                    - _twice(t1[k] * ws[j])
-                    - _twice(s1[k] * so[j])
-                    - _twice(q1[k] * es[j])
+                    - (e1[k] * ea[j] + e1[k] * ea[j])
+                    - (t1[k] * ws[j] + t1[k] * ws[j])
+                    - (s1[k] * so[j] + s1[k] * so[j])
+                    - (q1[k] * es[j] + q1[k] * es[j])
                 )
-                + ea[j] * (d1[k + 1] * ea[j] - _twice(t1[k + 1] * so[j]) - _twice(s1[k + 1] * es[j]))
-                + ws[j] * (d2[k - 1] * ws[j] - _twice(e2[k - 1] * so[j]))
-                + so[j] * (d2[k] * so[j] - _twice(e2[k] * es[j]))
+                + ea[j]
+                * (
+                    d1[k + 1] * ea[j]
+                    - (t1[k + 1] * so[j] + t1[k + 1] * so[j])
+                    - (s1[k + 1] * es[j] + s1[k + 1] * es[j])
+                )
+                + ws[j] * (d2[k - 1] * ws[j] - (e2[k - 1] * so[j] + e2[k - 1] * so[j]))
+                + so[j] * (d2[k] * so[j] - (e2[k] * es[j] + e2[k] * es[j]))
                 + es[j] * (d2[k + 1] * es[j])
             )
             E[i, j] = -(
@@ -173,12 +184,14 @@ def rows_from_five(d, e, s, se, sw, P, D, E, S, SE, SW, mx, my):
     for i in range(1, mx + 1):
         no, so = P[0, i], P[1, i]
         no1 = P[0, i + 1]
-        d0, d1, d2 = _three_rows(d, i)
-        e0, e1, e2 = _three_rows(e, i)
-        s0, s1, s2 = _three_rows(s, i)
+        d0, d1, d2 = d[2 * i - 1], d[2 * i], d[2 * i + 1]
+        e0, e1, e2 = e[2 * i - 1], e[2 * i], e[2 * i + 1]
+        s0, s1, s2 = s[2 * i - 1], s[2 * i], s[2 * i + 1]
         for j in range(1, my + 1):
             D[i, j] = (
-                no[j] * (d0[j] * no[j] - _twice(s0[j])) + (d1[j] - _twice(s1[j] * so[j])) + so[j] * (d2[j] * so[j])
+                no[j] * (d0[j] * no[j] - (s0[j] + s0[j]))
+                + (d1[j] - (s1[j] * so[j] + s1[j] * so[j]))
+                + so[j] * (d2[j] * so[j])
             )
             E[i, j] = -(no[j] * (-e0[j] * no[j + 1]) + (-e1[j]) + so[j] * (-e2[j] * so[j + 1]))
             S[i, j] = -((-s1[j] * no1[j]) + so[j] * (d2[j] * no1[j] - s2[j]))
@@ -192,14 +205,16 @@ def rows_from_nine(d, e, s, se, sw, P, D, E, S, SE, SW, mx, my):
     for i in range(1, mx + 1):
         no, so = P[0, i], P[1, i]
         no1 = P[0, i + 1]
-        d0, d1, d2 = _three_rows(d, i)
-        e0, e1, e2 = _three_rows(e, i)
-        s0, s1, s2 = _three_rows(s, i)
-        q0, q1, q2 = _three_rows(se, i)
-        t0, t1, t2 = _three_rows(sw, i)
+        d0, d1, d2 = d[2 * i - 1], d[2 * i], d[2 * i + 1]
+        e0, e1, e2 = e[2 * i - 1], e[2 * i], e[2 * i + 1]
+        s0, s1, s2 = s[2 * i - 1], s[2 * i], s[2 * i + 1]
+        q0, q1, q2 = se[2 * i - 1], se[2 * i], se[2 * i + 1]
+        t0, t1, t2 = sw[2 * i - 1], sw[2 * i], sw[2 * i + 1]
         for j in range(1, my + 1):
             D[i, j] = (
-                no[j] * (d0[j] * no[j] - _twice(s0[j])) + (d1[j] - _twice(s1[j] * so[j])) + so[j] * (d2[j] * so[j])
+                no[j] * (d0[j] * no[j] - (s0[j] + s0[j]))
+                + (d1[j] - (s1[j] * so[j] + s1[j] * so[j]))
+                + so[j] * (d2[j] * so[j])
             )
             E[i, j] = -(
                 no[j] * (-e0[j] * no[j + 1] - q0[j])

@@ -39,27 +39,11 @@ def as_matrix(array, shape):
 
 
 @fast
-def matrices_of(work, start, shapes, level):
-    """d, e, s, se, sw, f, u, r of a level as matrices, halo included."""
-    d, e, s, se, sw, f, u, r = arrays_of(work, start, shapes, level)
-    n = shapes[level]
-    return (
-        as_matrix(d, n),
-        as_matrix(e, n),
-        as_matrix(s, n),
-        as_matrix(se, n),
-        as_matrix(sw, n),
-        as_matrix(f, n),
-        as_matrix(u, n),
-        as_matrix(r, n),
-    )
-
-
-@fast
 def stencil_of(work, start, shapes, level):
     """d, e, s, se, sw of a level as matrices."""
-    d, e, s, se, sw, _, _, _ = matrices_of(work, start, shapes, level)
-    return d, e, s, se, sw
+    d, e, s, se, sw, _, _, _ = arrays_of(work, start, shapes, level)
+    n = shapes[level]
+    return as_matrix(d, n), as_matrix(e, n), as_matrix(s, n), as_matrix(se, n), as_matrix(sw, n)
 
 
 @fast

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from sciops.pde.darcy.compiled.interpolation import interpolate_both
-from sciops.pde.darcy.compiled.levels import arrays_of, as_matrix, fast, matrices_of, residual, stencil_of, weights_of
+from sciops.pde.darcy.compiled.levels import arrays_of, as_matrix, fast, residual, stencil_of, weights_of
 from sciops.pde.darcy.multigrid import LITTLE
 
 _ZERO, _ONE = np.float64(0.0), np.float64(1.0)
@@ -67,8 +67,9 @@ def _tighten(tight, d, e, s, se, sw, mx, my):
 @fast
 def prepare_lines(work, start, shapes, level):
     """The weights, and the factors of the lines."""
-    d, e, s, se, sw, _, _, tight = matrices_of(work, start, shapes, level)  # r is free until the first cycle
+    d, e, s, se, sw = stencil_of(work, start, shapes, level)
     mx, my = shapes[level + 1]
+    tight = as_matrix(arrays_of(work, start, shapes, level)[7], shapes[level])  # r is free until the first cycle
     _tighten(tight, d, e, s, se, sw, shapes[level, 0], shapes[level, 1])
     interpolate_both(tight, e, s, se, sw, weights_of(work, start, shapes, level), mx, my)
     tight[:] = _ZERO
@@ -125,26 +126,31 @@ def _relax_columns(nine, first, e, se, sw, f, u, inverse, low, mx, my):
 @fast
 def lines_before(work, start, shapes, level, from_zero):
     """Rows, then columns, on u or from zero; what they leave goes into r."""
-    (mx, my), nine = shapes[level], level > 0
-    _, e, s, se, sw, f, u, _ = matrices_of(work, start, shapes, level)
+    mx, my = shapes[level]
+    n, nine = shapes[level], level > 0
+    d, e, s, se, sw, f, u, r = arrays_of(work, start, shapes, level)
     if from_zero:
         u[:] = _ZERO
     row_inverse, row_low, column_inverse, column_low = _factors_of(work, start, shapes, level)
+    e_, s_, se_, sw_ = as_matrix(e, n), as_matrix(s, n), as_matrix(se, n), as_matrix(sw, n)
+    f_, u_ = as_matrix(f, n), as_matrix(u, n)
     for first in range(1, 3):
-        _relax_rows(nine, first, s, se, sw, f, u, row_inverse, row_low, mx, my)
+        _relax_rows(nine, first, s_, se_, sw_, f_, u_, row_inverse, row_low, mx, my)
     for first in range(1, 3):
-        _relax_columns(nine, first, e, se, sw, f, u, column_inverse, column_low, mx, my)
-    d_, e_, s_, se_, sw_, f_, u_, r_ = arrays_of(work, start, shapes, level)
-    residual(nine, my + 4, mx * (my + 3) + my + 1, my + 3, r_, f_, d_, e_, s_, se_, sw_, u_)
+        _relax_columns(nine, first, e_, se_, sw_, f_, u_, column_inverse, column_low, mx, my)
+    residual(nine, my + 4, mx * (my + 3) + my + 1, my + 3, r, f, d, e, s, se, sw, u)
 
 
 @fast
 def lines_after(work, start, shapes, level):
     """The steps of `lines_before` in the reverse order."""
-    (mx, my), nine = shapes[level], level > 0
-    _, e, s, se, sw, f, u, _ = matrices_of(work, start, shapes, level)
+    mx, my = shapes[level]
+    n, nine = shapes[level], level > 0
+    _, e, s, se, sw, f, u, _ = arrays_of(work, start, shapes, level)
     row_inverse, row_low, column_inverse, column_low = _factors_of(work, start, shapes, level)
+    e_, s_, se_, sw_ = as_matrix(e, n), as_matrix(s, n), as_matrix(se, n), as_matrix(sw, n)
+    f_, u_ = as_matrix(f, n), as_matrix(u, n)
     for first in range(2, 0, -1):
-        _relax_columns(nine, first, e, se, sw, f, u, column_inverse, column_low, mx, my)
+        _relax_columns(nine, first, e_, se_, sw_, f_, u_, column_inverse, column_low, mx, my)
     for first in range(2, 0, -1):
-        _relax_rows(nine, first, s, se, sw, f, u, row_inverse, row_low, mx, my)
+        _relax_rows(nine, first, s_, se_, sw_, f_, u_, row_inverse, row_low, mx, my)

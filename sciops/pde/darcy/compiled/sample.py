@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from sciops.pde.darcy.compiled.cycle import cycle, nested_start
-from sciops.pde.darcy.compiled.levels import INNER, fast, matrices_of
+from sciops.pde.darcy.compiled.levels import INNER, arrays_of, as_matrix, fast
 from sciops.pde.darcy.compiled.setup import setup
 from sciops.pde.darcy.compiled.smoothing import LINES, POINTS
 from sciops.pde.darcy.multigrid import HALF_EPSILON, ROUNDS, SAFETY, STALLED
@@ -207,7 +207,8 @@ def _solve(
         return 0.0, 0.0, 0
     _faces(a_x, a_y, factor, x_over, y_over, exchange, along_y, along_x)
     setup(lines, along_y, along_x, work, shapes, start)
-    _, _, _, _, _, f, z, _ = matrices_of(work, start, shapes, 0)
+    _, _, _, _, _, f, z, _ = arrays_of(work, start, shapes, 0)
+    f, z = as_matrix(f, shapes[0]), as_matrix(z, shapes[0])
     iterations, rho, size = 0, 1.0, norm
     target = SAFETY * tol * norm
     if len(shapes) > 1:
