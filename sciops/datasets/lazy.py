@@ -8,6 +8,8 @@ import numpy as np
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from sciops.files.messages import reading
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -15,13 +17,17 @@ if TYPE_CHECKING:
 class LazyArray(BackendArray):
     """Base class of lazy arrays, which define `shape`, `dtype` and ``_read(key)``.
 
+    path : the file, for messages
     key : for each axis a number, a slice or an array of numbers (`supports`; the rest is done by xarray's adapter)
     """
 
     supports = indexing.IndexingSupport.OUTER
 
+    path: Any = "the file of this array"
+
     def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        return indexing.explicit_indexing_adapter(key, self.shape, self.supports, self._read)
+        with reading(self.path):
+            return indexing.explicit_indexing_adapter(key, self.shape, self.supports, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
         raise NotImplementedError

@@ -49,3 +49,21 @@ def plain_errors() -> Iterator[None]:
         if text == str(error) and type(error) is kind:
             raise
         raise kind(text) from None
+
+
+@contextmanager
+def reading(what: object, layout: str = "its layout", expects: str = "") -> Iterator[None]:
+    """Around what looks at the contents of a file: a file may hold anything, and an error of a kind that no reader
+    raises becomes a ValueError in one line.
+
+    what : the file, as the message names it; layout, expects : what it was taken for, and what that holds
+    """
+    try:
+        yield
+    except (ValueError, OSError, ImportError, MemoryError, OverBudget):
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"{what} does not hold what {layout} should ({type(error).__name__}: {shown(str(error), 120)}): it is "
+            f"damaged, or another program's{expects and '; that layout is ' + expects}"
+        ) from None

@@ -53,6 +53,26 @@ def test_groups_that_are_links_to_each_other(native, tmp_path):
     assert not well and "too many links" in report
 
 
+def test_a_field_without_a_number(tmp_path):
+    path = write_sample("npy", tmp_path / "a.npy")
+    np.save(path, np.load(path)[:, :0])
+    with pytest.raises(ValueError, match="holds u without a number .*time 0"):
+        open_dataset(path)
+
+
+def test_samples_of_another_type_are_found_when_they_are_read(tmp_path):
+    path = write_sample("poseidon-helmholtz", tmp_path / "a.h5")
+    with h5py.File(path, "a") as file:
+        last = file[max(file)]
+        del last["bc"]
+        last.create_dataset("bc", (), np.dtype([("re", "f4"), ("im", "f4")]))
+    with open_dataset(path) as dataset, pytest.raises(ValueError, match="does not hold what its layout should"):
+        for variable in dataset.variables.values():
+            np.asarray(variable.values)
+    report, well = doctor(path)
+    assert not well and "does not hold what its layout should" in report
+
+
 @pytest.mark.parametrize("name", ["task", "labels", "coefficient", "walls"])
 def test_an_array_where_an_attribute_is_a_text(native, name):
     with h5py.File(native, "a") as file:

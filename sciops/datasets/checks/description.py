@@ -13,7 +13,7 @@ import numpy as np
 from sciops.datasets.conventions import SPACE, SPLITS, grid_of, parameters_of, state_of
 from sciops.datasets.native.hdf5_store import samples_of
 from sciops.files.budget import Budget, within_budget
-from sciops.files.messages import plain_errors, shown
+from sciops.files.messages import plain_errors, reading, shown
 from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import bytes_on_disk, is_store
 from sciops.grids import Grid
@@ -76,7 +76,7 @@ def describe(path: str | os.PathLike, *, budget: Budget | None = None) -> str:
 def _file(path: Path) -> str:
     from sciops.datasets.formats import opened_resolutions
 
-    with opened_resolutions(path) as datasets:
+    with opened_resolutions(path) as datasets, reading(path):
         dataset = datasets[0]
         lines = [f"{path}  ({_size(bytes_on_disk(path))})", f"layout       {_layout(dataset)}"]
         lines += _about(dataset)

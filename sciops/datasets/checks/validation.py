@@ -17,7 +17,7 @@ from sciops.datasets.checks.trajectories import check_trajectory_solutions
 from sciops.datasets.conventions import SPACE, grid_of
 from sciops.datasets.order import in_order
 from sciops.files.budget import Budget, within_budget
-from sciops.files.messages import plain_errors, shown
+from sciops.files.messages import plain_errors, reading, shown
 from sciops.files.whole_files import is_store
 from sciops.grids import Grid
 
@@ -140,7 +140,7 @@ def _of_file(path: Path, solutions: int) -> tuple[list[Finding], list[bytes]]:
     from sciops.datasets.native import group_name
 
     found = []
-    with opened_resolutions(path) as datasets:
+    with opened_resolutions(path) as datasets, reading(path):
         for dataset in datasets:
             shape = tuple(dataset.sizes[axis] for axis in SPACE if axis in dataset.sizes)
             prefix = f"{group_name(shape)}/" if len(datasets) > 1 else ""

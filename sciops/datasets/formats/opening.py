@@ -41,7 +41,7 @@ from sciops.datasets.formats.described.contents import KINDS
 from sciops.datasets.formats.shared.reader import Reader, Resolution, Writer
 from sciops.datasets.order import in_order
 from sciops.files.budget import Budget, within_budget
-from sciops.files.messages import plain_errors, shown
+from sciops.files.messages import plain_errors, reading, shown
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def opened_resolutions(path: str | os.PathLike) -> Iterator[list[xr.Dataset]]:
             reader = _matching(found)
             if reader is None:
                 raise ValueError(_unknown(found, None))
-            with _expected(reader, found):
+            with reading(f"{found.path} looks like {reader.name} but", "that layout", reader.expects):
                 stored = (None,) if reader.resolutions is None else reader.resolutions(found)
             datasets = [stack.enter_context(_read(reader, found, resolution)) for resolution in stored]
         yield datasets
@@ -165,34 +165,18 @@ def find_reader(path: str | os.PathLike) -> Reader | None:
 
 def _read(reader: Reader, found: Probe, resolution: Resolution) -> xr.Dataset:
     """The file through its reader, with the checks that all layouts share."""
-    with _expected(reader, found):
+    with reading(f"{found.path} looks like {reader.name} but", "that layout", reader.expects):
         if not reader.named:
             check_order(found)
         read_at = reader.read_at or (lambda found, resolution: at_resolution(reader.read(found), resolution))
         dataset = in_order(read_at(found, resolution))
         try:
             _check_attributes(reader, found, dataset)
-            _check_types(reader, found, dataset)
+            _check_variables(reader, found, dataset)
         except BaseException:
             dataset.close()
             raise
         return dataset
-
-
-@contextlib.contextmanager
-def _expected(reader: Reader, found: Probe) -> Iterator[None]:
-    """Around a reader: a file may look like a layout and hold anything, and errors of a kind that no reader raises
-    become a ValueError in one line."""
-    try:
-        yield
-    except (ValueError, OSError, ImportError, MemoryError):
-        raise
-    except Exception as error:
-        text = shown(str(error), 120)
-        raise ValueError(
-            f"{found.path} looks like {reader.name} but does not hold what that layout should ({type(error).__name__}: "
-            f"{text}): it is damaged, or another program's; that layout is {reader.expects}"
-        ) from None
 
 
 def _check_attributes(reader: Reader, found: Probe, dataset: xr.Dataset) -> None:
@@ -211,10 +195,13 @@ def _check_attributes(reader: Reader, found: Probe, dataset: xr.Dataset) -> None
             )
 
 
-def _check_types(reader: Reader, found: Probe, dataset: xr.Dataset) -> None:
-    """Raises ValueError for variables that are not real numbers of 8 bytes at most (complex in some layouts)."""
+def _check_variables(reader: Reader, found: Probe, dataset: xr.Dataset) -> None:
+    """Raises ValueError for variables without a number, or of another kind than real numbers of at most 8 bytes."""
     complex_fields = "c" if reader.name in _COMPLEX else ""
     for name, variable in dataset.variables.items():
+        if 0 in variable.shape:
+            sizes = ", ".join(f"{dim} {size}" for dim, size in variable.sizes.items())
+            raise ValueError(f"{found.path} holds {name} without a number ({shown(sizes, 200)}): write the file again")
         if variable.dtype.kind not in "biuf" + complex_fields * (name not in dataset.coords):
             raise ValueError(
                 f"{found.path} holds {name} of type {variable.dtype}; {reader.name} holds real numbers: describe "
