@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import sciops
+from sciops.lipschitz import RescaledSpectral
 from sciops.mixers import Matrices, SpectralMixer
 from sciops.models import (
     OrthogonalConvolution,
@@ -32,6 +33,14 @@ def matrix_of(layer, *shape):
     with torch.no_grad():
         images = layer(torch.eye(n, dtype=torch.float64).reshape(n, *shape))
         return (images - layer(torch.zeros(1, *shape, dtype=torch.float64))).reshape(n, -1).T
+
+
+def test_rescaled_modes_are_refused():
+    """Their weights are computed: what is written to them would be lost without a sign."""
+    layer = RescaledSpectral(4, (3, 3))
+    for asked in (orthogonality_defect, lambda layer: orthogonalize_([layer])):
+        with pytest.raises(TypeError, match="take UnitarySpectral"):
+            asked(layer)
 
 
 def test_a_layer_that_declares_its_matrices_is_projected():
