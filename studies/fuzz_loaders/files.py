@@ -171,7 +171,8 @@ def _of_corpus(path: Path) -> str:
 
 
 def _of_model(path: Path) -> str:
-    from sciops.models import load_model, read_config
+    from sciops import load_model
+    from sciops.models import read_config
 
     model = load_model(path.parent)
     about = [model.config, read_config(path.parent)["extra"] if (path.parent / "config.json").exists() else None]

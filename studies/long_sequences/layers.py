@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sciops.mixers import SelfAttention, StateSpaceMixer
+from sciops.mixers.sequence.self_attention import projected
 from sciops.models.sequences.stack import SequenceBlock
 from studies.kit import timing
 from studies.kit.cells import kept
@@ -28,7 +29,7 @@ class WrittenOutAttention(SelfAttention):
     """`SelfAttention` without a mask, with its matrix of weights, (batch, heads, n, n), in memory."""
 
     def mix(self, x: Tensor, mask: Tensor | None, grid: Any) -> Tensor:
-        q, k, v = (z.transpose(1, 2) for z in self._projected(x, None))
+        q, k, v = (z.transpose(1, 2) for z in projected(self, x, None))
         weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
         return self._merged((weights @ v).transpose(1, 2))
 

@@ -364,7 +364,7 @@ def test_the_registry_that_comes_with_the_package_is_sound(real_data):
         ({"files": {"x": {"hash": "md5:" + 64 * "0", "urls": ["https://a/x"]}}}, "expected .* md5: and 32"),
         ({"files": {"x": {"hash": None, "urls": []}}}, "no address for x"),
         ({"files": {"x": {"hash": None, "size": "1", "urls": ["https://a/x"]}}}, "the size of x is '1', expected"),
-        ({"files": None}, "no registry"),
+        ({"files": None}, "is not a registry"),
     ],
 )
 def test_a_registry_with_a_wrong_entry_is_refused(tmp_path, change, says):

@@ -46,7 +46,7 @@ def _gzip(change):
         (lambda b: b[:3] + b"\0" + b[4:], "is not an IDX file"),
         (lambda b: b[:9], "cut short: it ends within its 3 sizes"),
         (lambda b: b[:-1], "cut short: 4×3×2 uint8 values are 24 bytes, it has 23"),
-        (lambda b: b + b"\0", "goes on after its 24 bytes"),
+        (lambda b: b + b"\0", "continues after its 24 bytes"),
         (lambda b: b[:4] + struct.pack(">I", 5) + b[8:], "cut short: 5×3×2 uint8 values are 30 bytes, it has 24"),
         (
             lambda b: b[:4] + 3 * b"\xff\xff\xff\xff" + b[16:],

@@ -22,6 +22,8 @@ from sciops.robustness import (
     foolbox_attack,
     image_pgd,
     jacobian_norm,
+    mean_smoothing,
+    median_smoothing,
     pgd,
     phase_flip_attack,
     random_perturbations,
@@ -29,8 +31,6 @@ from sciops.robustness import (
     sequence_lower,
     smooth_centers,
 )
-from sciops.robustness.smoothing import mean as mean_smoothing
-from sciops.robustness.smoothing import median as median_smoothing
 
 GRID = Grid((4,), centering="periodic")
 A = torch.zeros(2, 1, 4)

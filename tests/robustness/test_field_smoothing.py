@@ -17,10 +17,10 @@ from sciops.robustness import (
     mean_lipschitz,
     mean_sampling_error,
     mean_shift,
+    mean_smoothing,
+    median_smoothing,
     smooth_centers,
 )
-from sciops.robustness.smoothing import mean as mean_smoothing
-from sciops.robustness.smoothing import median as median_smoothing
 from sciops.robustness.statistics.order_statistics import lower_index, shifted, upper_index
 
 GRID = Grid((6,), centering="periodic")

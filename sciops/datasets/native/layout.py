@@ -54,7 +54,7 @@ def create_group(
     group = file.create_group(name)
     group.dimensions = dict(sizes)
     for key, (dims, dtype, attributes) in variables.items():
-        dtype, attributes = stored_form(dtype, attributes)
+        dtype, attributes = stored_form(f"variable {key} of {name}", dtype, attributes)
         options: dict[str, Any] = {}
         shape = [sizes[dim] for dim in dims]
         if len(dims) == 1 and shape[0]:
@@ -69,8 +69,8 @@ def create_group(
     return group
 
 
-def stored_form(dtype: Any, attrs: Mapping[str, Any]) -> tuple[np.dtype, dict[str, Any]]:
-    """(type, attributes) with which a native file stores a variable.
+def stored_form(what: str, dtype: Any, attrs: Mapping[str, Any]) -> tuple[np.dtype, dict[str, Any]]:
+    """(type, attributes) with which a native file stores a variable, which messages call `what`.
 
     Booleans, which netCDF does not have, become int8 with an attribute that xarray reads back. Raises TypeError for
     anything but real numbers and booleans.
@@ -79,7 +79,7 @@ def stored_form(dtype: Any, attrs: Mapping[str, Any]) -> tuple[np.dtype, dict[st
     if dtype.kind == "b":
         return np.dtype(np.int8), {**attrs, "dtype": "bool"}
     if dtype.kind not in "iuf":
-        raise TypeError(f"dtype {dtype}: a native file holds real numbers and booleans")
+        raise TypeError(f"{what} has dtype {dtype}; a native file holds real numbers and booleans")
     return dtype, attrs
 
 

@@ -151,7 +151,7 @@ def spec_of(
 
     Types as in HDF5 (`stored_form`).
     """
-    dtype, attrs = stored_form(dtype, attrs)
+    dtype, attrs = stored_form("a variable", dtype, attrs)
     shard = shard if tuple(dims[:1]) == ("sample",) else None
     return ZarrSpec(tuple(dims), tuple(shape), dtype.newbyteorder("<"), attrs, shard, level)
 

@@ -76,7 +76,7 @@ class RecordingOptions(StackOptions):
     bins: Count = 80
     window: float = 0.025
     hop: float = 0.010
-    updates: Count = 1000
+    updates: CountOrZero = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
