@@ -39,7 +39,7 @@ def test_rescaled_modes_are_refused():
     """Their weights are computed: what is written to them would be lost without a sign."""
     layer = RescaledSpectral(4, (3, 3))
     for asked in (orthogonality_defect, lambda layer: orthogonalize_([layer])):
-        with pytest.raises(TypeError, match="take UnitarySpectral"):
+        with pytest.raises(TypeError, match="weights that are not parametrised"):
             asked(layer)
 
 

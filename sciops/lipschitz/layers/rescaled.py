@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -225,10 +225,6 @@ class RescaledSpectral(SpectralMixer):
         super().__init__(channels, modes, **options)
         for part in self.parts:
             parametrize.register_parametrization(part, "weight", _PerMode(steps, shrink, self.basis == "fourier"))
-
-    def linear_matrices(self, shape: Sequence[int] | None, **_: Any) -> NoReturn:
-        """Raises TypeError: the matrices are computed from the weights, so that they cannot be projected in place."""
-        raise TypeError("RescaledSpectral cannot be projected: its matrices are rescaled weights; take UnitarySpectral")
 
 
 class _PerMode(nn.Module):

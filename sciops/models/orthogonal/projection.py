@@ -93,12 +93,15 @@ def orthogonality_defect(layer: nn.Module, shape: Sequence[int] | None = None) -
 def can_be_projected(layer: nn.Module) -> bool:
     """Whether `orthogonalize_` supports this layer; parametrised weights are not supported."""
     known = hasattr(layer, "linear_matrices") or isinstance(layer, (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d))
-    return known and not torch.nn.utils.parametrize.is_parametrized(layer)
+    return known and not any(torch.nn.utils.parametrize.is_parametrized(part) for part in layer.modules())
 
 
 def _matrices(layer: Any, shape: Sequence[int] | None) -> list[Matrices]:
     if not can_be_projected(layer):
-        raise TypeError(f"{type(layer).__name__} cannot be projected: expected nn.Linear, nn.Conv or a spectral layer")
+        raise TypeError(
+            f"{type(layer).__name__} cannot be projected: expected nn.Linear, nn.Conv or a spectral layer, "
+            "with weights that are not parametrised"
+        )
     if hasattr(layer, "linear_matrices"):
         return layer.linear_matrices(shape)
     if isinstance(layer, nn.Linear):
