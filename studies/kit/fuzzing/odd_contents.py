@@ -264,7 +264,7 @@ def _change_numbers(file: Any, name: str, random: np.random.Generator) -> None:
     """Another array under the same name, with the same attributes."""
     if file[name].nbytes > 1 << 26:  # an absurd shape that another change has stated
         return
-    attrs, values = dict(file[name].attrs), odd_array(file[name][()], random)
+    attrs, values = dict(file[name].attrs), odd_array(np.asarray(file[name][()]), random)
     packed = {"chunks": True, "compression": "gzip"} if random.random() < 0.3 and values.ndim else {}
     del file[name]
     made = file.create_dataset(name, data=values, **packed)

@@ -82,6 +82,14 @@ def numbers(probe: Probe, name: str, most: int = MOST_POINTS) -> np.ndarray | No
         return np.asarray(file[name][()]) if packing is None else packing.unpacked(file[name][()])
 
 
+def axis_in(probe: Probe, name: str, n: int) -> Axis | str:
+    """`axis_of` an array of the file, which is not read where its shape is another: it may be long, in tiny chunks."""
+    entry = probe.arrays.get(name)
+    if entry is not None and is_real(entry.dtype) and tuple(entry.shape) != (n,):
+        return f"has shape {tuple(entry.shape)} for {n} points"
+    return axis_of(numbers(probe, name), n)
+
+
 def is_real(dtype: str, kinds: str = "iuf") -> bool:
     """Whether a dtype, as a table of contents states it, is one of real numbers (`kinds` "f": of floats)."""
     try:
@@ -128,7 +136,7 @@ def cell_extents(
     check_size(probe, shape)
     extents, notes = [], []
     for name, n in zip(names, shape):
-        axis = axis_of(numbers(probe, name), n)
+        axis = axis_in(probe, name, n)
         words = f"cell centres of [{otherwise[0]:g}, {otherwise[1]:g}]"
         if isinstance(axis, str):
             notes.append(f"{name} {axis}: {words} are assumed")
