@@ -14,6 +14,8 @@ _Paths = Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE [FILE ...]", he
 
 
 def info(rest: list[str]) -> None:
+    """Prints what files are and hold."""
+
     def info(paths: tyro.conf.Positional[_Paths], hash: bool = False, json: bool = False) -> dict[str, Any]:
         """What files are: layout, fields, grid, splits, and what to do with them next.
 
@@ -42,6 +44,8 @@ def info(rest: list[str]) -> None:
 
 
 def validate(rest: list[str]) -> None:
+    """Prints what is wrong with files; status 1 for an error among them."""
+
     def validate(
         paths: tyro.conf.Positional[_Paths],
         hash: str | None = None,
@@ -83,6 +87,8 @@ def validate(rest: list[str]) -> None:
 
 
 def convert(rest: list[str]) -> None:
+    """Writes a file in another layout."""
+
     def convert(
         source: tyro.conf.Positional[Path],
         destination: tyro.conf.Positional[Path],
@@ -119,6 +125,8 @@ def convert(rest: list[str]) -> None:
 
 
 def doctor(rest: list[str]) -> None:
+    """Prints what this machine offers and what files are."""
+
     def doctor(path: tyro.conf.Positional[Path | None] = None) -> Path | None:
         """What this machine offers; of a file, what it is and which command fits. Status 1 when it cannot be opened.
 

@@ -21,6 +21,7 @@ _NEGATIVE = 0.02  # of max |u|: beyond any interpolation error
 
 
 def check_readable(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) -> None:
+    """Samples whose stored checksum does not match."""
     bad = np.flatnonzero(s.unreadable)
     found.each(
         "error", "", bad, "cannot be read: its checksum does not match", "copy the file again, or leave the sample out"
@@ -28,6 +29,7 @@ def check_readable(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findin
 
 
 def check_finite(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) -> None:
+    """NaN and infinity in fields and in numbers of the samples."""
     for name in s.fields:
         bad = np.flatnonzero(~s.finite[name] & ~s.unreadable)
         found.each("error", name, bad, "holds NaN or infinity", "leave these samples out, or generate them again")
@@ -38,6 +40,7 @@ def check_finite(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings
 
 
 def check_real(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) -> None:
+    """Complex fields, which models do not take."""
     for name in s.fields:
         if dataset[name].dtype.kind == "c":
             remedy = "describe it again as two real fields: describe_arrays(path, {…: {…, 'real_imaginary': True}}, …)"
@@ -45,6 +48,7 @@ def check_real(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) 
 
 
 def check_coefficient(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) -> None:
+    """Darcy's coefficient: positive, or an indicator without its values."""
     if dataset.attrs.get("equation") != "darcy" or not {"a", "a_x"} & set(s.fields):
         return
     if dataset.attrs.get("coefficient") == "indicator":
@@ -67,6 +71,7 @@ def check_coefficient(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Fin
 
 
 def check_signs_and_walls(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) -> None:
+    """Darcy's solution: the maximum principle, zero on the walls, outliers of both."""
     if dataset.attrs.get("equation") != "darcy" or "u" not in s.fields:
         return
     size = np.fmax(np.abs(s.low["u"]), np.abs(s.high["u"]))
@@ -121,6 +126,7 @@ def check_zero(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) 
 
 
 def check_reach(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) -> None:
+    """Points that stop short of the walls."""
     if grid.centering != "node" or grid.reaches_walls:
         return
     gaps = [
@@ -139,6 +145,7 @@ def check_reach(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings)
 
 
 def check_records(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) -> None:
+    """Stored residuals, outcomes and errors of the samples."""
     if "status" in dataset and "failed" in str(dataset["status"].attrs.get("flag_meanings", "")):
         code = dataset["status"].attrs["flag_meanings"].split().index("failed")
         failed = np.flatnonzero(np.asarray(dataset["status"].values) == code)
@@ -156,6 +163,7 @@ def check_records(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Finding
 
 
 def check_duplicates(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findings) -> None:
+    """Samples that repeat another."""
     split = np.asarray(dataset["split"].values) if "split" in dataset else np.zeros(len(s.hashes), dtype=int)
     first: dict[bytes, int] = {}
     twins: list[tuple[int, int]] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -108,8 +107,8 @@ class OrthogonalConvolution(nn.Module):
 
     def linear_matrices(self, shape: Sequence[int] | None) -> list[Matrices]:
         """Q, and the bases V_j, on any grid."""
-        weights = [self.mix[None], *([self.bases] if len(self.bases) else [])]
-        return [Matrices(partial(_itself, w), w.copy_) for w in weights]
+        mix = Matrices(lambda: self.mix[None], self.mix[None].copy_)
+        return [mix, *([Matrices(lambda: self.bases, self.bases.copy_)] if len(self.bases) else [])]
 
     def forward(self, x: Tensor, grid: Any = None) -> Tensor:
         if x.ndim != self.axes + 2 or x.shape[1] != self.channels:
@@ -127,7 +126,3 @@ class OrthogonalConvolution(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.channels}, {self.out_channels}, size={self.size}, axes={self.axes}"
-
-
-def _itself(weight: Tensor) -> Tensor:
-    return weight

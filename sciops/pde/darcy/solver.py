@@ -115,8 +115,8 @@ def solve(
         make it: 1e-10 then gives u as accurately as 1e-8 does for f = 1.
     backend
         "numba" (compiled, CPU), "torch" (any device), "direct" (sparse LU, CPU); "auto" takes numba for CPU data
-        between walls where it is installed. numba compiles the solver at its first use, which takes 20 to 40 s of one
-        core; later processes read it from numba's cache on disk in about 1 s.
+        between walls where it is installed. numba compiles the solver at its first use, which takes about
+        20 s; later processes read it from numba's cache on disk (`sciops study generation_speed` prints both).
     on_failure
         "raise" SolverError, or "flag" the sample: status "failed", u = NaN, the others unchanged.
     threads
