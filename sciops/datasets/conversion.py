@@ -15,7 +15,7 @@ from sciops.datasets.fields.phases import with_phases
 from sciops.datasets.formats.described.description import sidecar
 from sciops.datasets.formats.opening import WRITERS
 from sciops.datasets.formats.the_well import remark
-from sciops.datasets.native.hdf5_store import samples_of
+from sciops.datasets.native.hdf5.store import samples_of
 from sciops.datasets.order import in_order
 from sciops.files.budget import Budget, within_budget
 from sciops.files.whole_files import is_store, remove_abandoned

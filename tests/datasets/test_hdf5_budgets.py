@@ -19,7 +19,7 @@ from sciops.datasets import (
     validate,
 )
 from sciops.datasets.formats.samples import write_sample
-from sciops.datasets.native.inflation import Inflation
+from sciops.datasets.native.hdf5.inflation import Inflation
 from sciops.files.budget import Budget, OverBudget, opening_within
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from sciops.datasets import open_dataset
 from sciops.datasets.formats.samples import write_sample
-from sciops.datasets.native import hdf5_guard
-from sciops.datasets.native.hdf5_visit import TooMuchMemory, _try, survey, visit
+from sciops.datasets.native.hdf5 import guard as hdf5_guard
+from sciops.datasets.native.hdf5.visit import TooMuchMemory, _try, survey, visit
 from sciops.files.budget import Budget, opening_within
 
 
@@ -131,8 +131,8 @@ def test_where_no_process_can_be_started_files_are_opened_without(guard, tmp_pat
 def test_the_process_ends_with_ours_and_nothing_is_left_to_say(tmp_path):
     path = write_sample("pdebench-1d", tmp_path / "a.h5")
     program = (
-        "import os; from sciops.datasets import open_dataset; from sciops.datasets.native import hdf5_guard\n"
-        f"open_dataset({str(path)!r}).close(); print(hdf5_guard._of_process(os.getpid()).process.pid)"
+        "import os; from sciops.datasets import open_dataset; from sciops.datasets.native.hdf5 import guard\n"
+        f"open_dataset({str(path)!r}).close(); print(guard._of_process(os.getpid()).process.pid)"
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == ""

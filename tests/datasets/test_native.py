@@ -16,7 +16,7 @@ import xarray as xr
 
 from sciops.datasets import open_dataset, validate
 from sciops.datasets.native import content_hash, group_name, read_native, resolutions, write_native
-from sciops.datasets.native.hdf5_guard import Guard
+from sciops.datasets.native.hdf5.guard import Guard
 from sciops.datasets.native.layout import stored_bytes
 from sciops.grids import Grid
 

@@ -14,7 +14,9 @@ import pytest
 pytest.importorskip("zarr")
 
 from sciops.datasets.generation.writer import Plan, generate, pending, write_parts
-from sciops.datasets.native import content_hash, zarr_layout, zarr_parts
+from sciops.datasets.native import content_hash
+from sciops.datasets.native.zarr import layout as zarr_layout
+from sciops.datasets.native.zarr import parts as zarr_parts
 from sciops.grids import Grid
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.conventions import SPACE, SPLITS, grid_of, parameters_of, state_of
-from sciops.datasets.native.hdf5_store import samples_of
+from sciops.datasets.native.hdf5.store import samples_of
 from sciops.files.budget import Budget, within_budget
 from sciops.files.messages import plain_errors, reading, shown
 from sciops.files.untrusted import parse_json

@@ -185,7 +185,7 @@ class FieldDataset(FileDataset):
         return statement(source, *sides, names=self.stored, grid=self.grid, kinds=kinds, **where)
 
     def _read(self, source: xr.Dataset | NativeRows, samples: np.ndarray) -> tuple[Tensor, Tensor]:
-        from sciops.datasets.native.hdf5_store import samples_of
+        from sciops.datasets.native.hdf5.store import samples_of
 
         with samples_of(self.path):
             return self._stack(source, self.inputs, samples), self._stack(source, self.outputs, samples)

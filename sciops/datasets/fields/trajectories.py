@@ -304,7 +304,7 @@ class TrajectoryDataset(FileDataset):
         return torch.stack([self._values(source, name, samples) for name in self.inputs], 1)
 
     def _values(self, source: xr.Dataset | NativeRows, name: str, samples: np.ndarray, **time: slice) -> Tensor:
-        from sciops.datasets.native.hdf5_store import samples_of
+        from sciops.datasets.native.hdf5.store import samples_of
 
         if name in self._shared:
             shared = self._shared[name]

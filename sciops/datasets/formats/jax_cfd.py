@@ -36,7 +36,7 @@ from sciops.datasets.formats.shared.axes import (
 from sciops.datasets.formats.shared.expectations import FLOATS, times_in, words
 from sciops.datasets.formats.shared.hdf5_writing import sizes, write_blocks
 from sciops.datasets.formats.shared.reader import Reader
-from sciops.datasets.native.hdf5_guard import open_survivable
+from sciops.datasets.native.hdf5.guard import open_survivable
 from sciops.datasets.native.layout import set_attributes
 from sciops.files.whole_files import replacing
 from sciops.grids import Grid, Interval

@@ -32,7 +32,7 @@ from sciops.datasets.formats.shared.axes import cell_extents, is_real, numbers, 
 from sciops.datasets.formats.shared.expectations import state_fields, times_in, words
 from sciops.datasets.formats.shared.hdf5_writing import cells_around, lossless, samples_of, sizes
 from sciops.datasets.formats.shared.reader import Reader
-from sciops.datasets.native.hdf5_guard import open_survivable
+from sciops.datasets.native.hdf5.guard import open_survivable
 from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import replacing
 from sciops.grids import Grid

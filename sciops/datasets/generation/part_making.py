@@ -20,7 +20,7 @@ def storage(plan: Plan) -> Any:
     """The module that writes, reads and checks the plan's parts."""
     if not plan.in_zarr:
         return parts
-    from sciops.datasets.native import zarr_parts
+    from sciops.datasets.native.zarr import parts as zarr_parts
 
     return zarr_parts
 

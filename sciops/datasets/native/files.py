@@ -27,7 +27,7 @@ from sciops.arrays.kinds import refuse_complex
 from sciops.datasets.blocks import pieces
 from sciops.datasets.conventions import SPACE
 from sciops.datasets.native.attributes import restore
-from sciops.datasets.native.hdf5_store import open_hdf5
+from sciops.datasets.native.hdf5.store import open_hdf5
 from sciops.datasets.native.layout import create_group, group_name, set_attributes, stored_bytes
 from sciops.datasets.native.opening import open_store
 from sciops.datasets.native.schema import SCHEMA
@@ -102,7 +102,7 @@ def write_native(
         if "equation" in root:
             owns[name]["equation"] = root["equation"]
     if Path(path).suffix == ".zarr":
-        from sciops.datasets.native.zarr_files import write_store
+        from sciops.datasets.native.zarr.files import write_store
 
         named = {name: dataset.assign_attrs() for name, dataset in datasets.items()}
         for name, dataset in named.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sciops.datasets.native.hdf5_store import Hdf5Store
+from sciops.datasets.native.hdf5.store import Hdf5Store
 from sciops.datasets.native.store import Store
 
 
@@ -16,7 +16,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     line with the remedy.
     """
     if Path(path).is_dir():
-        from sciops.datasets.native.zarr_store import ZarrStore  # zarr is an extra
+        from sciops.datasets.native.zarr.store import ZarrStore  # zarr is an extra
 
         return ZarrStore(path)
     return Hdf5Store(path)

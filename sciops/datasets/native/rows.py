@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.datasets.native.hdf5_store import Hdf5Store, samples_of
+from sciops.datasets.native.hdf5.store import Hdf5Store, samples_of
 from sciops.datasets.native.layout import group_name
 
 if TYPE_CHECKING:

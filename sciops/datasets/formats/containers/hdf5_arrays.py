@@ -13,8 +13,8 @@ from sciops.datasets.formats.containers.complex_pairs import as_numbers, number_
 from sciops.datasets.formats.containers.hdf5_attributes import hdf5_packing
 from sciops.datasets.formats.containers.sniff import readable
 from sciops.datasets.lazy import LazyArray
-from sciops.datasets.native.hdf5_guard import open_survivable
-from sciops.datasets.native.inflation import Inflation
+from sciops.datasets.native.hdf5.guard import open_survivable
+from sciops.datasets.native.hdf5.inflation import Inflation
 from sciops.files.budget import current_budget
 
 

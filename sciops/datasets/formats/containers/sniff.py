@@ -20,10 +20,10 @@ from sciops.datasets.formats.containers.others import HDF5_OTHERS, MATLAB_OWN, m
 from sciops.datasets.formats.containers.torch_files import TorchArray, torch_contents
 from sciops.datasets.formats.containers.torch_pickle import check_torch_file, pickled
 from sciops.datasets.formats.containers.zips import unzipped
-from sciops.datasets.native.hdf5_guard import open_survivable, refusal
-from sciops.datasets.native.hdf5_visit import Refused, stored_elsewhere, survey
-from sciops.datasets.native.inflation import check_chunk
-from sciops.datasets.native.zarr_store import store_attributes
+from sciops.datasets.native.hdf5.guard import open_survivable, refusal
+from sciops.datasets.native.hdf5.inflation import check_chunk
+from sciops.datasets.native.hdf5.visit import Refused, stored_elsewhere, survey
+from sciops.datasets.native.zarr.store import store_attributes
 from sciops.files.budget import Budget, OverBudget, Spending, check_rank, current_budget, over_budget
 from sciops.files.messages import shown
 from sciops.files.untrusted import check_regular

@@ -11,7 +11,7 @@ import numpy as np
 from sciops.datasets.formats.containers.numpy_files import NumpyArray, npy_array, npz_arrays
 from sciops.datasets.formats.containers.sniff import Probe, readable
 from sciops.datasets.formats.described.description import ALONE
-from sciops.datasets.native.hdf5_guard import open_survivable
+from sciops.datasets.native.hdf5.guard import open_survivable
 
 KINDS = {
     "npy": "a NumPy .npy array",

@@ -11,8 +11,8 @@ import numpy as np
 from sciops.datasets.conventions import SPACE
 from sciops.datasets.formats.containers.hdf5_attributes import hdf5_packing
 from sciops.datasets.formats.containers.sniff import Probe, readable
-from sciops.datasets.native.hdf5_guard import open_survivable
-from sciops.datasets.native.inflation import Inflation
+from sciops.datasets.native.hdf5.guard import open_survivable
+from sciops.datasets.native.hdf5.inflation import Inflation
 from sciops.files.untrusted import parse_json
 from sciops.grids import Grid, Interval
 

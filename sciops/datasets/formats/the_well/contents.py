@@ -10,8 +10,8 @@ import numpy as np
 from sciops.arrays.dimensions import LEADING, SPACE
 from sciops.datasets.formats.containers.sniff import Probe, readable
 from sciops.datasets.formats.shared.axes import MOST_POINTS, is_real
-from sciops.datasets.native.hdf5_guard import open_survivable
-from sciops.datasets.native.inflation import Inflation
+from sciops.datasets.native.hdf5.guard import open_survivable
+from sciops.datasets.native.hdf5.inflation import Inflation
 
 GROUPS = ("t0_fields", "t1_fields", "t2_fields")
 

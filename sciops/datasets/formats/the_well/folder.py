@@ -95,7 +95,7 @@ def well_statistics(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
 
     returns : {"mean": {field: number or nested lists}, "std": …, "rms": …, "mean_delta": …, …}
     """
-    from sciops.datasets.native.hdf5_store import open_hdf5, samples_of
+    from sciops.datasets.native.hdf5.store import open_hdf5, samples_of
 
     found: dict[str, dict[str, Any]] = {f"{key}{end}": {} for end in ("", "_delta") for key in ("mean", "std", "rms")}
     with open_hdf5(path) as file, samples_of(path):

@@ -31,7 +31,7 @@ def check_well(path: str | os.PathLike[str]) -> list[str]:
 
     Raises FileNotFoundError, ValueError (not HDF5) or OSError (damaged), as `open_dataset` does.
     """
-    from sciops.datasets.native.hdf5_store import open_hdf5
+    from sciops.datasets.native.hdf5.store import open_hdf5
 
     with open_hdf5(path) as file:
         return findings_in(file)

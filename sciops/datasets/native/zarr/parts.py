@@ -19,8 +19,8 @@ import numpy as np
 from sciops.datasets.native.content import groups_of, root_attributes_of
 from sciops.datasets.native.files import now
 from sciops.datasets.native.parts import Plan, removed
-from sciops.datasets.native.zarr_files import write_file
-from sciops.datasets.native.zarr_layout import ZarrSpec, array_files, group_json, shard_bytes, shard_values, spec_of
+from sciops.datasets.native.zarr.files import write_file
+from sciops.datasets.native.zarr.layout import ZarrSpec, array_files, group_json, shard_bytes, shard_values, spec_of
 from sciops.files.digest import DAMAGED, is_whole, sealed
 from sciops.files.untrusted import parse_json
 from sciops.files.whole_files import create_new, replacing, synchronize

@@ -1,4 +1,4 @@
-"""Reads what is in HDF5 files before anybody else does: a script that `hdf5_guard` runs in a process of its own.
+"""Reads what is in HDF5 files before anybody else does: a script that `guard` runs in a process of its own.
 
 A line on the standard input is JSON, [places where it is, seconds, budget of seconds, of objects, of bytes]; a dot is
 the answer where this process has survived the file. It ends by SIGPROF after so many seconds of computing and some more

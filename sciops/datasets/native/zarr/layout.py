@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sciops.datasets.native.layout import chunks_of, plain_attribute, stored_form
-from sciops.datasets.native.zarr_store import missing_zarr
+from sciops.datasets.native.zarr.store import missing_zarr
 from sciops.files.untrusted import parse_json
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.datasets.native.schema import check_schema
-from sciops.datasets.native.zarr_layout import ZarrSpec, array_files, group_json, spec_of
-from sciops.datasets.native.zarr_store import NOT_NATIVE, store_attributes
+from sciops.datasets.native.zarr.layout import ZarrSpec, array_files, group_json, spec_of
+from sciops.datasets.native.zarr.store import NOT_NATIVE, store_attributes
 from sciops.files.whole_files import hidden, remove_abandoned, replacing, synchronize
 
 if TYPE_CHECKING:

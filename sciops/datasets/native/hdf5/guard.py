@@ -21,7 +21,7 @@ import threading
 from pathlib import Path
 from typing import Any, ClassVar
 
-from sciops.datasets.native.hdf5_visit import (
+from sciops.datasets.native.hdf5.visit import (
     DEEPEST,
     PER_OBJECT,
     Misattached,
@@ -38,7 +38,7 @@ _SECONDS, _PER_BYTE = 0.25, 3e-7
 _PATIENCE, _SILENT = 60.0, 256  # seconds that disks may take; the status of a process that waits for longer
 # glibc's allocator that ends a process which has written over its ends; other systems know neither word
 _CHECKED = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
-_VISIT = Path(__file__).with_name("hdf5_visit.py")
+_VISIT = Path(__file__).with_name("visit.py")
 
 
 def open_survivable(path: Path) -> Any:

@@ -104,7 +104,7 @@ class ZarrStore:
                 import zarr
             except ImportError:
                 raise missing_zarr() from None
-            from sciops.datasets.native.zarr_inflation import measured
+            from sciops.datasets.native.zarr.inflation import measured
 
             # a store of the file system and nothing else: in a path as text "::" and "://" open other places
             store = zarr.storage.LocalStore(self._place, read_only=True)

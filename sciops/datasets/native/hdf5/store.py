@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from sciops.datasets.conventions import SPACE
-from sciops.datasets.native.hdf5_guard import open_survivable
-from sciops.datasets.native.inflation import Inflation
+from sciops.datasets.native.hdf5.guard import open_survivable
+from sciops.datasets.native.hdf5.inflation import Inflation
 from sciops.datasets.native.schema import check_schema, finest_first
 from sciops.datasets.native.store import Stored
 from sciops.files.budget import current_budget, opening_within

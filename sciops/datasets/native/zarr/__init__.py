@@ -1,0 +1,1 @@
+"""The Zarr form of native files."""
