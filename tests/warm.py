@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import faulthandler
 import gc
 import importlib
 import logging
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -103,14 +105,18 @@ def python(
         store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
         environment |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "WORLD_SIZE": str(processes)}
-        environment |= {"LOCAL_WORLD_SIZE": str(processes)}
+        environment |= {"LOCAL_WORLD_SIZE": str(processes), "GLOO_SOCKET_IFNAME": "lo"}  # no name is looked up
     with tempfile.TemporaryDirectory() as folder:
         said, ranks = [Path(folder, str(rank)) for rank in range(processes)], []
         for rank, path in enumerate(said):
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank)} if processes > 1 else {}
             ranks.append(_server.Process(target=_main, args=(arguments, environment | own, os.getcwd(), path)))
             ranks[-1].start()
-        codes = _wait(ranks, timeout, arguments)
+        try:
+            codes = _wait(ranks, timeout, arguments)
+        except subprocess.TimeoutExpired as late:
+            late.add_note("\n".join(path.with_suffix(".err").read_text()[-5000:] for path in said))
+            raise
         out, err = ("".join(path.with_suffix(kind).read_text() for path in said) for kind in (".out", ".err"))
     return subprocess.CompletedProcess(arguments, next((code for code in codes if code), 0), out, err)
 
@@ -136,13 +142,17 @@ def launch(module: str, arguments: list[str], *, processes: int = 1) -> str:
 def _wait(ranks: list[multiprocessing.Process], timeout: float, arguments: list[str]) -> list[int]:
     """Exit statuses in the order in which the ranks ended; one that fails, and a timeout, ends the others.
 
-    Raises subprocess.TimeoutExpired.
+    Raises subprocess.TimeoutExpired, after every process that is left has written where it is to its standard error.
     """
     codes, waiting = [], list(ranks)
     while waiting:
         ended = multiprocessing.connection.wait([rank.sentinel for rank in waiting], timeout)
         codes += [rank.exitcode for rank in waiting if rank.sentinel in ended]
         waiting = [rank for rank in waiting if rank.sentinel not in ended]
+        if not ended:
+            for rank in waiting:
+                os.kill(rank.pid, signal.SIGUSR1)
+            time.sleep(1)
         if not ended or any(codes):
             for rank in waiting:
                 rank.kill()
@@ -161,6 +171,7 @@ def _main(arguments: list[str], environment: dict[str, str], folder: str, said: 
         os.dup2(os.open(said.with_suffix(kind), os.O_WRONLY | os.O_CREAT), number)
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    faulthandler.register(signal.SIGUSR1, file=2)
     kind, what, *sys.argv[1:] = arguments
     status = 0
     try:

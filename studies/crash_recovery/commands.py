@@ -94,10 +94,16 @@ def jobs(data: Path) -> dict[str, Job]:
         "training, loader workers": Job((train(2, *lazy),), _EPOCHS, _BEGUN, before=(made,)),
         "training, more epochs": Job((train(5),), _EPOCHS, _BEGUN, before=(made, train(2))),
         "study": Job(((*transforms, "grad", "jvp", "deepcopy", "pickle"),), _CELLS, _BEGUN),
+        "study, workers": Job((_TOKENS,), _CELLS, _BEGUN),
         "study, fine-tuning": Job((_FINE_TUNING,), _CELLS, _BEGUN, files={"run/pairs.jsonl": _pairs()}),
     }
 
 
+_TOKENS = (
+    *"study token_mixing --output run --tasks copy recall --steps 6 6 6 --seeds 0 --depth 1 1 1 --width 8".split(),
+    *"--heads 2 --batch 4 --samples 8 --lengths 256 512 --workers 2 --arms".split(),
+    *("attention", "local attention", "first order"),
+)
 _FINE_TUNING = tuple(
     (
         "study gap_sentences --output run --sources numpy --symbols 270 --source-length 60 --target-length 12 "

@@ -12,6 +12,8 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
+from sciops.processes import end_with_parent
+
 
 def run_all(
     function: Callable[..., Any],
@@ -51,7 +53,8 @@ def pool(workers: int, *, threads: int | None = None) -> Iterator[Executor]:
     """An executor for functions of modules; a block that ends by an error cancels what has not begun.
 
     Processes are spawned, not forked: the parent has run threaded kernels, which a forked child cannot. They import the
-    module of the function that they are given, so that the parent may be a notebook or a script on standard input.
+    module of the function that they are given, so that the parent may be a notebook or a script on standard input, and
+    end with the parent, however that ends.
 
     Parameters
     ----------
@@ -75,8 +78,8 @@ def pool(workers: int, *, threads: int | None = None) -> Iterator[Executor]:
         yield _Here()
         return
     context = multiprocessing.get_context("spawn")
-    start = {} if threads is None else {"initializer": _use_threads, "initargs": (threads,)}
-    with _importable_main(), ProcessPoolExecutor(workers, mp_context=context, **start) as executor:
+    start = {"mp_context": context, "initializer": _begin, "initargs": (threads,)}
+    with _importable_main(), ProcessPoolExecutor(workers, **start) as executor:
         try:
             yield executor
         except BaseException:
@@ -99,8 +102,10 @@ def _importable_main() -> Iterator[None]:
         main.__file__ = named
 
 
-def _use_threads(count: int) -> None:
-    import torch
+def _begin(threads: int | None) -> None:
+    end_with_parent()
+    if threads is not None:
+        import torch
 
-    os.environ["OMP_NUM_THREADS"] = str(count)
-    torch.set_num_threads(count)
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        torch.set_num_threads(threads)

@@ -77,8 +77,21 @@ def forked():
         yield
 
 
+def listening() -> set[int]:
+    """Ports of this process and of those that it has begun."""
+    here = psutil.Process()
+    tree = [here, *here.children(recursive=True)]
+    return {one.laddr.port for process in tree for one in process.net_connections("tcp") if one.status == "LISTEN"}
+
+
 @pytest.fixture(scope="module")
-def cluster(forked):
+def before(forked) -> set[int]:
+    """Ports that tests of other files have left open."""
+    return listening()
+
+
+@pytest.fixture(scope="module")
+def cluster(before):
     # the death of one worker is enough for the scheduler to give a part up: what follows is ours
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
@@ -445,14 +458,13 @@ asyncio.run(main())
 """
 
 
-def test_no_other_process_reaches_a_port_of_the_cluster(cluster) -> None:
+def test_no_other_process_reaches_a_port_of_the_cluster(cluster, before) -> None:
     """Plainly, by TLS without a certificate, or with one of its own making; its own server does answer it."""
-    here, deadline = psutil.Process(), time.monotonic() + 30
+    deadline = time.monotonic() + 30
     while any(nanny.status.name != "running" for nanny in cluster.workers.values()):  # one that is begun anew
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    tree = [here, *here.children(recursive=True)]
-    ports = {one.laddr.port for process in tree for one in process.net_connections("tcp") if one.status == "LISTEN"}
+    ports = listening() - before
     served = [cluster.scheduler_address] + [nanny.address for nanny in cluster.workers.values()]
     served += [nanny.worker_address for nanny in cluster.workers.values()]
     assert {int(address.rpartition(":")[2]) for address in served} == ports  # and no web pages

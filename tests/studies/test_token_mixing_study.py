@@ -94,7 +94,7 @@ def test_a_training_that_fails_ends_those_that_wait(tmp_path, monkeypatch):
         raise RuntimeError("the loss is not finite")
 
     monkeypatch.setattr(study, "train_once", fails)
-    monkeypatch.setattr("studies.kit.pool.ProcessPoolExecutor", lambda workers, mp_context: Slow(1))
+    monkeypatch.setattr("studies.kit.pool.ProcessPoolExecutor", lambda workers, **_: Slow(1))
     with pytest.raises(RuntimeError, match="not finite"):
         study.run(replace(CONFIG, workers=2, output=tmp_path))
     assert len(begun) < 4

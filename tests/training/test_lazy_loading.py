@@ -5,9 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 from dataclasses import replace
@@ -195,29 +193,6 @@ class Kept(TensorFields):
 
     def __getstate__(self):
         raise AssertionError("sent to a process")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch ends it, which looks every 5 s")
-def test_a_reading_process_ends_with_one_that_is_killed():
-    code = """
-        import multiprocessing, os, time
-        from sciops.training.data.loader import _end_with
-        def read(parent):
-            _end_with(parent, 0)
-            print(os.getpid(), flush=True)
-            time.sleep(60)
-        multiprocessing.get_context("fork").Process(target=read, args=(os.getpid(),)).start()
-        time.sleep(60)
-    """
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True) as parent:
-        reader = int(parent.stdout.readline())
-        os.kill(reader, 0)
-        parent.kill()
-        assert parent.stdout.read() == ""  # at the end of the last process that can write there
-    began = time.monotonic()
-    while Path(f"/proc/{reader}").exists() and time.monotonic() < began + 2:
-        time.sleep(0.01)
-    assert not Path(f"/proc/{reader}").exists()
 
 
 @pytest.mark.parametrize("start_method", ["fork", "spawn"])

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import pickle
-import signal
-import sys
 import warnings
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +15,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from sciops.processes import end_with_parent
+
 Plan = Sequence[tuple[int, np.ndarray]]  # (number of the data set, indices of the samples in it) of each batch
-_PR_SET_PDEATHSIG = 1  # of prctl(2)
 Batches = Generator[dict[str, Tensor]]
 _AHEAD = 2  # batches read before they are asked for, by the thread or by each worker
 
@@ -103,7 +99,7 @@ class Loader(AbstractContextManager):
                 multiprocessing_context=self._start_method,
                 persistent_workers=True,
                 prefetch_factor=_AHEAD,
-                worker_init_fn=partial(_end_with, os.getpid()),
+                worker_init_fn=end_with_parent,
                 generator=torch.Generator(),  # its own: torch's global one belongs to dropout
             )
         self._order.plan = [item for item in plan if not self._in_memory(item[0])]
@@ -121,14 +117,6 @@ class Loader(AbstractContextManager):
             if isinstance(batch, _Failure):
                 raise batch.error
             yield batch
-
-
-def _end_with(parent: int, _: int) -> None:
-    """A worker whose parent is killed ends at once, where the system offers it; elsewhere torch ends it in 5 s."""
-    if sys.platform == "linux" and os.getppid() == parent:  # a fork server is another one, and ends by itself
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it was killed meanwhile
-            os._exit(1)
 
 
 class _Order:
