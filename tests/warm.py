@@ -173,13 +173,16 @@ def _main(arguments: list[str], environment: dict[str, str], folder: str, said: 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     faulthandler.register(signal.SIGUSR1, file=2)
     kind, what, *sys.argv[1:] = arguments
-    status = 0
+    status, kept = 0, {"__name__": "__main__"}
     try:
         if kind == "-m":
             runpy.run_module(what, run_name="__main__", alter_sys=True)
         else:
-            exec(compile(textwrap.dedent(what), "<string>", "exec"), {"__name__": "__main__"})
+            exec(compile(textwrap.dedent(what), "<string>", "exec"), kept)
     except SystemExit as stop:
+        # Kept to the end with all that it refers to: a DistributedDataParallel that goes after its process group waits,
+        # with Python's lock, for gloo's threads, which may wait for that lock to free a tensor (torch 2.13).
+        kept["stop"] = stop
         if isinstance(stop.code, str):
             print(stop.code, file=sys.stderr)
         status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
