@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from sciops.arrays.kinds import as_tensor, like, refuse_masked
+from sciops.datasets import Normalizer, TensorFields
 from sciops.evaluation import correlation_time, half_widths, paired_verdict, score_text, spread, window_errors
+from sciops.grids import Grid
 from sciops.plotting import draw_field, draw_spectra
 
 
@@ -31,6 +33,18 @@ def test_numpy_round_trip(dtype, layout):
     if layout == "read-only":
         tensor += 1  # writes to a copy
         assert a[0, 0] == -7.5
+
+
+@pytest.mark.parametrize(("wide", "held"), [(np.longdouble, torch.float64), (np.clongdouble, torch.complex128)])
+def test_long_doubles_become_doubles(wide, held):
+    a = np.array([[1.5, -2.0]], dtype=wide)
+    tensor, restore = as_tensor(a)
+    assert tensor.dtype == held
+    np.testing.assert_array_equal(restore(tensor), a)
+    if held == torch.float64:
+        field = np.arange(18, dtype=wide).reshape(2, 1, 3, 3)
+        data = TensorFields(field, field + 1, Grid((3, 3)))
+        assert data.x.dtype == torch.float64 and Normalizer.fit(field).mean.item() == 8.5
 
 
 def test_memory_is_shared_where_it_can_be():

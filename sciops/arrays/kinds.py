@@ -11,13 +11,16 @@ from torch import Tensor
 
 from sciops.arrays.dimensions import by_name
 
+_LONG = {"g": np.float64, "G": np.complex128}  # numpy's codes of long doubles
+
 
 def as_tensor(x: Any, name: str = "input") -> tuple[Tensor, Callable[[Tensor], Any]]:
     """(x as a tensor, how to hand a tensor back in the caller's kind).
 
     numpy arrays, lists and scalars become tensors that share memory where they can (read-only arrays are copied) and
     are handed back as numpy; tensors pass through with their device, dtype and graph. Booleans and integers become
-    float64. Labelled arrays (xarray's) are taken by the names of their dimensions, (sample, time, …, x, y, z).
+    float64, and so do long doubles. Labelled arrays (xarray's) are taken by the names of their dimensions, (sample,
+    time, …, x, y, z).
 
     Raises TypeError when x holds no numbers, ValueError when some of them are masked (`refuse_masked`).
     """
@@ -28,11 +31,19 @@ def as_tensor(x: Any, name: str = "input") -> tuple[Tensor, Callable[[Tensor], A
     array = np.asarray(x)
     if array.dtype.kind not in "biufc":
         raise TypeError(f"{name}: got {type(x).__name__} of dtype {array.dtype}; expected an array of numbers")
-    array = np.ascontiguousarray(array) if array.ndim else array.copy()
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
-    return _floating(tensor), _to_numpy
+    return _floating(torch.from_numpy(for_torch(array))), _to_numpy
+
+
+def for_torch(array: np.ndarray) -> np.ndarray:
+    """The numbers as `torch.from_numpy` takes them: writable, in C order and in this machine's order of bytes.
+
+    Long doubles, which torch does not have, become float64, and complex ones complex128. What fits already is returned
+    as it is, sharing its memory.
+    """
+    dtype = array.dtype.newbyteorder("=")
+    if dtype.char in _LONG:
+        dtype = np.dtype(_LONG[dtype.char])
+    return np.require(array, dtype, ["C", "W"])
 
 
 def refuse_masked(value: Any, name: str) -> None:

@@ -18,6 +18,7 @@ from sciops.datasets import (
     open_dataset,
     read_native,
     write_native,
+    write_sample,
 )
 from sciops.grids import Grid
 
@@ -160,3 +161,14 @@ def test_an_attribute_that_is_no_number_is_named(tmp_path):
         file["tensor"].attrs["scale_factor"] = "a tenth"
     with pytest.raises(ValueError, match="holds /tensor, whose attribute scale_factor is 'a tenth': one finite number"):
         open_dataset(tmp_path / "one.h5")
+
+
+@pytest.mark.parametrize("dtype", [np.longdouble, np.float64, np.int16])
+def test_a_sample_of_another_type_is_refused_when_the_file_is_opened(dtype, tmp_path: Path) -> None:
+    path, name = write_sample("poseidon-helmholtz", tmp_path / "helmholtz"), "Sample_1/u"
+    with h5py.File(path, "r+") as file:
+        values = file[name][...].astype(dtype)
+        del file[name]
+        file[name] = values
+    with pytest.raises(ValueError, match=rf"helmholtz holds {name} as .* of type .* one shape and one type"):
+        open_dataset(path)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops.arrays.dimensions import by_name
-from sciops.arrays.kinds import refuse_complex, refuse_masked
+from sciops.arrays.kinds import for_torch, refuse_complex, refuse_masked
 
 
 class Normalizer(nn.Module):
@@ -49,7 +49,9 @@ class Normalizer(nn.Module):
         for block in blocks:
             refuse_masked(block, "data")
             refuse_complex(block, "data")
-            x = (block if isinstance(block, Tensor) else torch.as_tensor(np.asarray(by_name(block)))).detach()
+            x = (
+                block if isinstance(block, Tensor) else torch.from_numpy(for_torch(np.asarray(by_name(block))))
+            ).detach()
             if x.ndim < 2:
                 raise ValueError(f"data has shape {tuple(x.shape)}; expected (batch, channels, *grid)")
             x = x.to(torch.float64).transpose(0, 1).reshape(x.shape[1], -1).cpu()

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from sciops.arrays.dimensions import by_name
-from sciops.arrays.kinds import refuse_complex, refuse_masked
+from sciops.arrays.kinds import for_torch, refuse_complex, refuse_masked
 from sciops.datasets.conventions import SPACE
 from sciops.datasets.fields.file_data import FileDataset, chosen_samples, names_of
 from sciops.datasets.fields.symmetries import Statement, check_declared, kinds_of, statement, times
@@ -49,7 +49,7 @@ class TensorFields(Dataset):
         for name, field in (("x", x), ("y", y)):
             refuse_masked(field, name)
             refuse_complex(field, name)
-        self.x, self.y = torch.as_tensor(by_name(x)), torch.as_tensor(by_name(y))
+        self.x, self.y = _tensor(by_name(x)), _tensor(by_name(y))
         self.grid, self.symmetry = grid, symmetry
         for name, field in (("x", self.x), ("y", self.y)):
             if field.ndim != grid.ndim + 2:
@@ -194,10 +194,14 @@ class FieldDataset(FileDataset):
         parts = []
         for name in names:
             values = _values(source, name, samples)
-            tensor = torch.from_numpy(np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")))
+            tensor = torch.from_numpy(for_torch(values))
             channels = math.prod(values.shape[1 : -self.grid.ndim])
             parts.append(tensor.to(self.dtype).reshape(len(values), channels, *self.grid.shape))
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+
+def _tensor(field: Any) -> Tensor:
+    return torch.from_numpy(for_torch(field)) if isinstance(field, np.ndarray) else torch.as_tensor(field)
 
 
 def _values(source: xr.Dataset | NativeRows, name: str, samples: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sciops.arrays.kinds import for_torch
 from sciops.grids import Grid
 
 if TYPE_CHECKING:
@@ -144,8 +145,7 @@ def parameter_values(
 
 
 def as_tensor(values: Any, dtype: torch.dtype) -> Tensor:
-    values = np.asarray(values)
-    return torch.from_numpy(np.require(values, values.dtype.newbyteorder("="), ["C", "W"])).to(dtype)
+    return torch.from_numpy(for_torch(np.asarray(values))).to(dtype)
 
 
 def whole(indices: Any, size: int, what: str) -> np.ndarray:

@@ -73,12 +73,11 @@ def read(probe: Probe) -> xr.Dataset:
     from sciops.datasets.formats.containers.hdf5_arrays import H5Groups
 
     groups, equation, notes = _groups(probe)
-    entries = {kind: probe.arrays[f"{groups[0]}/{kind}"] for kind in ("input", "output")}
-    shape = entries["input"].shape
+    shape = probe.arrays[f"{groups[0]}/input"].shape
     check_size(probe, shape)
     arrays = {
-        kind: H5Groups(probe.path, [f"{group}/{kind}" for group in groups], shape, np.dtype(entry.dtype))
-        for kind, entry in entries.items()
+        kind: H5Groups(probe.path, [f"{group}/{kind}" for group in groups], probe.arrays)
+        for kind in ("input", "output")
     }
     names = {"input": "f" if equation == "poisson" else "a", "output": "u"}
     words = {"a": "coefficient" if equation == "darcy" else "initial state", "f": "source", "u": "solution"}

@@ -85,12 +85,11 @@ def read(probe: Probe) -> xr.Dataset:
     names = STATES.get(equation, ())
     if len(names) != channels:
         names = ("u",) if channels == 1 else tuple(f"u{i}" for i in range(channels))
-    dtype = np.dtype(probe.arrays[f"{groups[0]}/data"].dtype)
     keys, axes = [f"{group}/data" for group in groups], (0, 2, 1, 3) if swapped else None
     fields: dict[str, Any] = {
         name: (
             ("sample", "time", *SPACE[:ndim]),
-            H5Groups(probe.path, keys, shape, dtype, axes, pick={-1: channel}),
+            H5Groups(probe.path, keys, probe.arrays, axes, pick={-1: channel}),
             {"units": "1", "long_name": name, "stored_as": f"data[..., {channel}]"},
         )
         for channel, name in enumerate(names)

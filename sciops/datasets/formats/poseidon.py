@@ -169,8 +169,7 @@ def _flow(probe: Probe, key: Any, shape: tuple[int, ...]) -> xr.Dataset:
         if one:
             array = _array(probe, key, {2: channel})
         else:
-            dtype = np.dtype(probe.arrays[key[0]].dtype)
-            array = H5Groups(probe.path, key, shape, dtype, pick={1: channel})
+            array = H5Groups(probe.path, key, probe.arrays, pick={1: channel})
         stored = f"{key}[:, :, {channel}]" if one else f"sample_…[:, {channel}]"
         fields[name] = (
             ("sample", "time", *_SPACE),
@@ -228,7 +227,7 @@ def _helmholtz(probe: Probe) -> xr.Dataset:
         entry = probe.arrays[f"{groups[0]}/{name}"]
         pick = {0: 0} if entry.shape == (1,) else None
         keys = [f"{group}/{name}" for group in groups]
-        arrays[name] = H5Groups(probe.path, keys, entry.shape, np.dtype(entry.dtype), pick=pick)
+        arrays[name] = H5Groups(probe.path, keys, probe.arrays, pick=pick)
     words = {"a": "coefficient", "u": "solution", "bc": "value on the wall"}
     fields = {
         name: (

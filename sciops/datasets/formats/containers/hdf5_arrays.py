@@ -11,7 +11,7 @@ from xarray.core import indexing
 
 from sciops.datasets.formats.containers.complex_pairs import as_numbers, number_type
 from sciops.datasets.formats.containers.hdf5_attributes import hdf5_packing
-from sciops.datasets.formats.containers.sniff import readable
+from sciops.datasets.formats.containers.sniff import Entry, readable
 from sciops.datasets.lazy import LazyArray
 from sciops.datasets.native.hdf5.guard import open_survivable
 from sciops.datasets.native.hdf5.inflation import Inflation
@@ -72,23 +72,31 @@ class H5Groups(LazyArray):
     """Arrays of one shape in many places of an HDF5 file, one a sample, as one lazy array with the sample axis first.
 
     keys : path of each sample's array
-    shape, dtype : of each of them: the shape as stored, the type as the file's table of contents has it
+    arrays : the file's table of contents, of which these have one shape and one type
     axes, pick : as in `H5Array`, counted without the sample axis
 
     A read opens the file once and visits the samples that were asked for, and no others.
+
+    Raises ValueError where the arrays differ in shape or type.
     """
 
     def __init__(
         self,
         path: Path,
         keys: Sequence[str],
-        shape: tuple[int, ...],
-        dtype: np.dtype,
+        arrays: Mapping[str, Entry],
         axes: Sequence[int] | None = None,
         *,
         pick: Mapping[int, int] | None = None,
     ) -> None:
-        self.path, self.keys, self.dtype, self.rank = path, tuple(keys), np.dtype(dtype), len(shape)
+        first, shape = arrays[keys[0]], arrays[keys[0]].shape
+        for key in keys:
+            if arrays[key] != first:
+                raise ValueError(
+                    f"{path} holds {key} as {_kind(arrays[key])} and {keys[0]} as {_kind(first)}: the samples of a "
+                    "file have one shape and one type; write the file again"
+                )
+        self.path, self.keys, self.dtype, self.rank = path, tuple(keys), np.dtype(first.dtype), len(shape)
         self.pick = {axis % self.rank: index for axis, index in (pick or {}).items()}
         self.axes = tuple(axis for axis in (range(self.rank) if axes is None else axes) if axis not in self.pick)
         self.shape = (len(self.keys), *(shape[axis] for axis in self.axes))
@@ -118,6 +126,10 @@ class H5Groups(LazyArray):
             lengths = [len(np.arange(self.shape[1 + self.axes.index(axis)])[stored[axis]]) for axis in kept]
             return np.empty((0, *lengths), self.dtype)
         return np.stack(blocks)
+
+
+def _kind(entry: Entry) -> str:
+    return f"{'×'.join(map(str, entry.shape)) or 'one'} numbers of type {entry.dtype}"
 
 
 def _values(stored: Any, key: Sequence[Any]) -> np.ndarray:
