@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 # what the attributes of a data set say of its equation
-_KEPT = ("walls", "forcing", "coefficient", "positions", "data_law")
+_KEPT = ("walls", "forcing", "positions")
 SAMPLE = {"long_name": "number of the sample in the file it was predicted for"}
 
 
