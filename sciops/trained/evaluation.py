@@ -182,7 +182,7 @@ class _Found:
             self._add_bands(prediction[finite].flatten(0, 1), truth[finite].flatten(0, 1), grid)
 
     def _add_bands(self, prediction: Tensor, truth: Tensor, grid: Grid) -> None:
-        self.transform = self.transform or transform_of(grid, truth)
+        self.transform = self.transform or transform_of(grid, torch.cat([truth, prediction]))
         options: dict[str, Any] = {}
         if self.transform == "hann":
             options = {"taper": "hann"}
@@ -217,20 +217,20 @@ class _Found:
         return Bands(*self.edges, np.nan_to_num(error, posinf=np.inf), *map(np.nan_to_num, shares), self.transform)
 
 
-def transform_of(grid: Grid, truth: Tensor) -> str:
-    """What spectra of fields like `truth` (batch, channels, *grid) assume beyond the grid.
+def transform_of(grid: Grid, fields: Tensor) -> str:
+    """What spectra of fields (batch, channels, *grid) assume beyond the grid, so that they hold the whole error.
 
-    "periodic" on a period; between walls "odd" where the fields vanish on the nodes of the walls, else "even"; "hann",
-    a taper, on a grid that stops short of its walls.
+    "periodic" on a period; between walls "odd" where all fields, truth and prediction, vanish on the nodes of the
+    walls, else "even"; "hann", a taper, on a grid that stops short of its walls.
     """
     if grid.centering == "periodic":
         return "periodic"
     if not grid.reaches_walls:
         return "hann"
     if grid.centering == "node":
-        space = range(truth.ndim - grid.ndim, truth.ndim)
-        edge = max(float(truth.select(axis, end).abs().max()) for axis in space for end in (0, -1))
-        if edge <= _ZERO * float(truth.abs().max()):
+        space = range(fields.ndim - grid.ndim, fields.ndim)
+        edge = max(float(fields.select(axis, end).abs().max()) for axis in space for end in (0, -1))
+        if edge <= _ZERO * float(fields.abs().max()):
             return "odd"
     return "even"
 

@@ -21,7 +21,7 @@ from sciops.datasets.native import write_native
 from sciops.evaluation import frame_errors
 from sciops.files.whole_files import is_store
 from sciops.files.writable import refusal, writable_file
-from sciops.trained.labelled import dataset_of, dims_of, fields_of
+from sciops.trained.labelled import dataset_of, fields_of
 from sciops.trained.opening import Trained, open_trained
 from sciops.trained.problem import Problem, open_problem
 
