@@ -40,6 +40,7 @@ __all__ = [
     "citations_of",
     "environment",
     "file_hash",
+    "has_model",
     "is_run",
     "load_model",
     "plain",
@@ -104,6 +105,11 @@ def is_run(path: str | os.PathLike) -> bool:
     """Whether a folder is that of a run or of a saved model, and not one of data."""
     path = Path(path)
     return path.is_dir() and any((path / name).is_file() for name in (*_CHECKPOINTS, "environment.json", *_MODELS))
+
+
+def has_model(folder: Path) -> bool:
+    """Whether the folder of a run holds a model that `load_model` can read."""
+    return any((folder / name).is_file() for name in (*_CHECKPOINTS, *_MODELS))
 
 
 def _checkpoint(folder: Path) -> Path | None:
