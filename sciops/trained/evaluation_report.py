@@ -16,6 +16,7 @@ from sciops.trained.native_solve import NativeSolve
 from sciops.trained.opening import read_record
 
 _STEPS = 6  # of a rollout that the table shows
+_EMPTY = 1e-12  # share of the energy below which a band of the truth is round-off
 
 
 @dataclass(frozen=True)
@@ -243,7 +244,8 @@ def _bands(found: Evaluation) -> list[str]:
     for low, high, error, share, energy in zip(
         bands.lower, bands.upper, bands.error, bands.error_share, bands.energy_share
     ):
-        lines.append(f"{_band(low, high):<14}{error:>18.4g}{share:>13.2%} {energy:>14.2%}")
+        said = f"{error:.4g}" if energy > _EMPTY else "no energy"
+        lines.append(f"{_band(low, high):<14}{said:>18}{share:>13.2%} {energy:>14.2%}")
     return lines
 
 

@@ -15,7 +15,7 @@ from studies.train import TrainStudyConfig
 COUNT = 20
 
 
-def _trained(**options):
+def trained(**options):
     """A run whose figures nobody looks at: to draw them takes as long as all the rest."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "draw_all", lambda *_: None)
@@ -56,12 +56,18 @@ def wave_data(points: int = 32):
     return build_dataset(fields, grid, layout="native", equation="advection", state=("u",), times=times)
 
 
+@pytest.fixture
+def train_small():
+    """trained(data=…, folder=…, …) → the folder, for runs that one test alone needs."""
+    return trained
+
+
 @pytest.fixture(scope="session")
 def darcy_run(darcy_file, tmp_path_factory):
-    return _trained(data=darcy_file, folder=tmp_path_factory.mktemp("runs") / "darcy", batch_size=4)
+    return trained(data=darcy_file, folder=tmp_path_factory.mktemp("runs") / "darcy", batch_size=4)
 
 
 @pytest.fixture(scope="session")
 def wave_run(wave_file, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "waves"
-    return _trained(data=wave_file, folder=folder, task="step", batch_size=16, history=2)
+    return trained(data=wave_file, folder=folder, task="step", batch_size=16, history=2)

@@ -15,6 +15,7 @@ from sciops.evaluation import rollout_errors
 from sciops.metrics import h1, relative_l2
 from sciops.models import save_model
 from sciops.trained.evaluation import evaluate_on, summary, transform_of
+from sciops.trained.prediction_file import write_predictions
 
 
 def _refused(capsys, *words):
@@ -109,3 +110,21 @@ def test_what_cannot_be_evaluated_is_said_in_one_line(darcy_run, darcy_file, wav
     assert "no such file" in _refused(capsys, *fine[:3], tmp_path / "none.h5")
     assert "--data" in _refused(capsys, *fine[:2])
     assert "holds no model" in _refused(capsys, "evaluate", darcy_run / "evaluation" / "darcy", *fine[2:])
+
+
+@pytest.mark.parametrize("task", ["trajectory", "final", "space-time"])
+def test_every_task_is_evaluated_as_its_training_tested_it(task, wave_file, train_small, tmp_path):
+    run = train_small(data=wave_file, folder=tmp_path / "run", task=task, batch_size=8)
+    found = evaluate_on(run, wave_file)
+    results = json.loads((run / "results.json").read_text())
+    if task == "final":
+        expected = results["test"]["32"]["model"]["relative_l2"]
+    else:
+        expected = results["evolution"]["32"]["model"]["whole"]
+    assert found.relative_l2.mean() == pytest.approx(expected, rel=1e-4)
+    written = write_predictions(run, wave_file, tmp_path / "p.h5", samples=found.problem.samples)
+    assert written.relative_l2.shape == (2, 8 if task != "final" else 1)
+    with sciops.open_dataset(wave_file) as data, sciops.open_dataset(tmp_path / "p.h5") as file:
+        again = sciops.predict(run, data.isel(sample=found.problem.samples))["u"]
+        np.testing.assert_allclose(file["u_predicted"], again, rtol=1e-4, atol=1e-6)
+        assert again.dims == (("sample", "time", "x") if task != "final" else ("sample", "x"))
