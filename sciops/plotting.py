@@ -150,7 +150,7 @@ def plot_prediction(
     prediction: Any,
     grid: Any = None,
     *,
-    path: str | Path | None = None,
+    path: str | os.PathLike | None = None,
     labels: Sequence[str] = (),
     names: tuple[str, str, str] = ("input", "truth", "prediction"),
     axes: Sequence[str] = ("x", "y"),
@@ -205,8 +205,7 @@ def plot_prediction(
             raise ValueError(f"{name} has {len(values)} samples and {names[2]} {len(guess)}: expected the same number")
     if labels and len(labels) != len(guess):
         raise ValueError(f"{len(labels)} labels for {len(guess)} rows: expected one for each sample")
-    if path is not None:
-        path = writable_file(path)
+    place = None if path is None else writable_file(path)
     line = grid.ndim == 1
     columns = (given is not None) + (1 if line or true is None else 2) + (true is not None)
     with plt.rc_context(_STYLE):
@@ -225,9 +224,9 @@ def plot_prediction(
                     row[0].set_ylabel(axes[1])
                 if labels:
                     row[0].set_ylabel("\n".join((labels[i], *(() if line else (axes[1],)))))
-            if path is not None:
-                with replacing(path) as temporary:
-                    fig.savefig(temporary, format=Path(path).suffix[1:])
+            if place is not None:
+                with replacing(place) as temporary:
+                    fig.savefig(temporary, format=place.suffix[1:])
         finally:
             plt.close(fig)
     return fig
@@ -281,7 +280,7 @@ def _draw_plane(fig: Any, row: Any, fields: tuple, grid: Any, names: tuple[str, 
     if true is not None:
         wrong = guess - true
         largest = max(map(abs, _range(wrong, floor=0.0))) or 1.0
-        limits = {"vmin": -largest, "vmax": largest, "cmap": "PuOr_r"}
+        limits: dict[str, Any] = {"vmin": -largest, "vmax": largest, "cmap": "PuOr_r"}
         draw_field(fig, next(row), wrong, grid, title=f"error: {names[2]} − {names[1]}", **limits)
 
 

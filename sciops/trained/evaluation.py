@@ -212,9 +212,9 @@ class _Found:
             return None
         wrong, energy = np.sum(self.squared, 0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            error = np.sqrt(wrong / energy)
-            shares = wrong / wrong.sum(), energy / energy.sum()
-        return Bands(*self.edges, np.nan_to_num(error, posinf=np.inf), *map(np.nan_to_num, shares), self.transform)
+            error = np.nan_to_num(np.sqrt(wrong / energy), posinf=np.inf)
+            error_share, energy_share = (np.nan_to_num(part / part.sum()) for part in (wrong, energy))
+        return Bands(*self.edges, error, error_share, energy_share, self.transform)
 
 
 def transform_of(grid: Grid, fields: Tensor) -> str:

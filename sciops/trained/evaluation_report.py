@@ -96,7 +96,7 @@ def table_of(found: Evaluation, config: EvaluationConfig) -> str:
     """The numbers for the terminal and table.txt."""
     problem, results = found.problem, results_of(found)
     shape = "×".join(map(str, problem.grid.shape))
-    part = f"the {problem.part} part of the training's data, " if problem.part else ""
+    part = f"{problem.part} part, " if problem.part else ""
     lines = [
         f"{results['model']} of {config.run}: {results['parameters']:,} parameters, task {problem.task}",
         f"{config.data}: {part}{problem.count} samples, {shape} {problem.grid.centering} points",
@@ -164,17 +164,16 @@ def draw_samples(found: Evaluation, path: str | os.PathLike) -> None:
     axes = ("x", "y")
     if problem.by_frames and grid.ndim == 1 and problem.frames > 1 and problem.times is not None:
         between = Grid((*grid.shape, problem.frames), (*grid.extent, (problem.times[0], problem.times[-1])), "node")
-        lines = [one[:, :, 0].transpose(1, 2) for one in (truth, guess)]
-        plot_prediction(None, *lines, between, path=path, labels=labels, names=names, axes=("x", "time"))
+        true, predicted = (one[:, :, 0].transpose(1, 2) for one in (truth, guess))
+        plot_prediction(None, true, predicted, between, path=path, labels=labels, names=names, axes=("x", "time"))
         return
-    fields: list[Any] = [a[:, 0], truth[:, -1, 0], guess[:, -1, 0]]
+    a, truth, guess = a[:, 0], truth[:, -1, 0], guess[:, -1, 0]
     if grid.ndim == 3:
-        middle = grid.shape[2] // 2
-        fields = [one[..., middle] for one in fields]
+        a, truth, guess = (one[..., grid.shape[2] // 2] for one in (a, truth, guess))
         grid = Grid(grid.shape[:2], grid.extent[:2], grid.centering, grid.domain[:2])
     if problem.by_frames and problem.times is not None:
         labels = [f"{label}, t = {problem.times[-1]:.4g}" for label in labels]
-    plot_prediction(*fields, grid, path=path, labels=labels, names=names, axes=axes)
+    plot_prediction(a, truth, guess, grid, path=path, labels=labels, names=names, axes=axes)
 
 
 def draw_errors(found: Evaluation, path: str | os.PathLike) -> None:

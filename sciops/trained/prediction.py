@@ -148,7 +148,7 @@ def _of_labelled(
     x = x.reshape(lead, -1 if x.numel() else 1, *x.shape[x.ndim - len(space) :])
     grid = grid if grid is not None else _stated_grid(trained, a, x, space)
     y = _predicted(trained, x, grid, steps, batch_size)
-    dims = ["sample"] + ["step"] * (steps is not None) + ["channel"] + space[: y.ndim - 2]
+    dims: list[str] = ["sample"] + ["step"] * (steps is not None) + ["channel"] + space[: y.ndim - 2]
     if y.ndim != len(dims):
         raise ValueError(f"the model gives {tuple(y.shape)}, which is not a field on the grid of a; pass an array")
     out = xr.DataArray(y.numpy(), dims=dims, name=_name(trained, y.shape[dims.index("channel")]))
