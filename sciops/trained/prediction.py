@@ -162,8 +162,8 @@ def _of_labelled(
 
 
 def _name(trained: Trained, channels: int) -> str:
-    state = trained.config.get("state") or ()
-    return str(state[0]) if len(state) == channels == 1 else "u"
+    state = list(trained.config.get("state") or ())
+    return str(state[0]) if len(state) == 1 and channels == 1 else "u"
 
 
 def _stated_grid(trained: Trained, a: xr.DataArray, x: Tensor, space: list[str]) -> Grid | None:

@@ -89,8 +89,10 @@ class Problem:
         return max(1, min(_BATCH, _POINTS // self.grid.size))
 
     def batches(self, batch_size: int | None = None) -> list[np.ndarray]:
-        """Numbers of the samples, counted from 0, in batches."""
+        """Numbers of the samples, counted from 0, in batches. Raises ValueError for a `batch_size` below 1."""
         size = self.batch_size if batch_size is None else batch_size
+        if int(size) != size or size < 1:
+            raise ValueError(f"batch_size={batch_size!r}: expected a whole number of at least 1")
         return [np.arange(a, min(a + size, self.count)) for a in range(0, self.count, size)]
 
     def predict(self, numbers: Any) -> Tensor:

@@ -100,6 +100,7 @@ def test_what_cannot_be_is_said_in_one_line(darcy_run, darcy_file, wave_run, wav
     assert "expected one of train" in _refused(capsys, *fine, tmp_path / "p.h5", "--split", "tset")
     assert "nested in it: " in _refused(capsys, *fine, tmp_path / "p.h5", "--resolution", "16")
     assert "this one is steady" in _refused(capsys, *fine, tmp_path / "p.h5", "--steps", "3")
+    assert "batch_size=0" in _refused(capsys, *fine, tmp_path / "p.h5", "--batch-size", "0")
     of_waves = ("predict", darcy_run, "--data", wave_file, "--output", tmp_path / "p.h5")
     assert "trajectories, a time-dependent task" in _refused(capsys, *of_waves)
     of_fields = ("predict", wave_run, "--data", darcy_file, "--output", tmp_path / "p.h5")
