@@ -40,6 +40,7 @@ _NAMES = {
     "build_model": "models",
     "save_model": "models",
     "load_model": "runs",
+    "predict": "trained.prediction",
     "check_operator": "models",
     "export_onnx": "models",
 }
@@ -72,6 +73,7 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
     from sciops.resampling import resample
     from sciops.runs import load_model
     from sciops.symmetry import Symmetry
+    from sciops.trained.prediction import predict
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,8 @@ sciops convert SRC DST --layout NAME
 sciops doctor [FILE]     what this machine offers, what a file is, which command fits
 sciops download NAME     fetch a public data set, or list them
 sciops train …           train an operator (studies/train)
+sciops predict RUN …     what a trained model predicts for a file, with its errors
+sciops evaluate RUN …    how well it does on a file: errors, by wavenumber and step, worst samples
 sciops study NAME …      run a study (studies/NAME)
 sciops demo              data, training and the resolution-shift study, small, in a few minutes
 
@@ -45,7 +47,8 @@ def _verb(name: str) -> Callable[[list[str]], None]:
         "generate": lambda rest: _by_name("data_gen", "generate", rest),
         "study": lambda rest: _by_name("studies", "study", rest),
         "train": lambda rest: _run_module("studies.train", "sciops train", rest),
-        **{verb: partial(_of_files, verb) for verb in ("info", "validate", "convert", "doctor")},
+        **{verb: partial(_of_files, verb, "file_verbs") for verb in ("info", "validate", "convert", "doctor")},
+        **{verb: partial(_of_files, verb, "model_verbs") for verb in ("predict", "evaluate")},
         "download": _download,
         "demo": _demo,
     }
@@ -75,9 +78,9 @@ def _run_module(module: str, prog: str, rest: list[str]) -> None:
     command(loaded.run, loaded.PRESETS, rest, prog=prog)
 
 
-def _of_files(verb: str, rest: list[str]) -> None:
+def _of_files(verb: str, module: str, rest: list[str]) -> None:
     with given_budget(rest):
-        getattr(importlib.import_module("sciops.commands.file_verbs"), verb)(rest)
+        getattr(importlib.import_module(f"sciops.commands.{module}"), verb)(rest)
 
 
 def _download(rest: list[str]) -> None:

@@ -40,6 +40,8 @@ __all__ = [
     "citations_of",
     "environment",
     "file_hash",
+    "has_model",
+    "is_run",
     "load_model",
     "plain",
     "read_jsonl",
@@ -57,6 +59,8 @@ _PACKAGES = (
     "xarray",
     "numba",
 )
+_CHECKPOINTS = ("best.safetensors", "last.safetensors")  # of `fit`, in the order in which a run's model is looked for
+_MODELS = ("model.safetensors", "model/model.safetensors")
 
 
 def load_model(
@@ -66,23 +70,78 @@ def load_model(
     accept_edits: bool = False,
     budget: Budget | None = None,
 ) -> nn.Module:
-    """The model that `save_model` wrote, or the best model of a run, in evaluation mode.
+    """The model that `save_model` wrote, or the model of a run, in evaluation mode.
 
     Parameters
     ----------
     folder : str or Path
-        The folder of `save_model`, or that of a run, of the command or of `fit`, which counts as its best model.
+        The folder of `save_model`, or that of a run, of ``sciops train`` or of `fit`: its best model, or the last one
+        where nothing was validated. Also a file of these, such as ``last.safetensors``.
     device, accept_edits, budget
         As in `sciops.models.load_model`, which also says what is raised.
+
+    Raises
+    ------
+    ValueError
+        For a folder without a model: of a study, or of a training that was stopped before its first epoch was complete.
     """
     from sciops.models import persistence
 
-    best = persistence.model_folder(folder) / "best.safetensors"
-    if best.is_file() and not best.with_name(persistence.WEIGHTS).is_file():
+    folder = Path(folder)
+    checkpoint = _checkpoint(folder)
+    if checkpoint is not None:
         from sciops.training.best_model import load_best_model
 
-        return load_best_model(best, budget=budget).to(device).eval()
+        return load_best_model(checkpoint, budget=budget).to(device).eval()
+    if folder.is_file() and folder.name in (persistence.CONFIG, persistence.WEIGHTS):
+        folder = folder.parent
+    reason = _why_no_model(folder)
+    if reason is not None:
+        raise ValueError(f"{folder} holds no model: {reason}")
     return persistence.load_model(folder, device=device, accept_edits=accept_edits, budget=budget)
+
+
+def is_run(path: str | os.PathLike) -> bool:
+    """Whether a folder is that of a run or of a saved model, and not one of data."""
+    path = Path(path)
+    return path.is_dir() and any((path / name).is_file() for name in (*_CHECKPOINTS, "environment.json", *_MODELS))
+
+
+def has_model(folder: Path) -> bool:
+    """Whether the folder of a run holds a model that `load_model` can read."""
+    return any((folder / name).is_file() for name in (*_CHECKPOINTS, *_MODELS))
+
+
+def _checkpoint(folder: Path) -> Path | None:
+    """The checkpoint that a run's model is read from; None where `save_model` wrote it, or there is no run."""
+    from sciops.models import persistence
+
+    if folder.is_file():
+        return folder if folder.name in _CHECKPOINTS else None
+    if (persistence.model_folder(folder) / persistence.WEIGHTS).is_file():
+        return None
+    return next((folder / name for name in _CHECKPOINTS if (folder / name).is_file()), None)
+
+
+def _why_no_model(folder: Path) -> str | None:
+    """What a folder of a run is, that has no model; None for any other folder."""
+    from sciops.files.untrusted import in_one_line, read_json
+    from sciops.models import persistence
+
+    if (persistence.model_folder(folder) / persistence.WEIGHTS).exists() or not folder.is_dir():
+        return None
+    written = folder / "environment.json"
+    kind = ""
+    if written.is_file():
+        with in_one_line(written):
+            kind = str(read_json(written).get("config_class", ""))
+    if kind.startswith("studies.train.") or (not kind and (folder / "log.jsonl").is_file()):
+        return "its training was stopped before the first epoch was complete; run the same sciops train again"
+    if kind:
+        return (
+            f"it is of {kind.rpartition('.')[0]}; name the folder of a sciops train run, or one that save_model wrote"
+        )
+    return None
 
 
 class RunFolder:

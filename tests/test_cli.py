@@ -67,7 +67,11 @@ def test_wrong_words_are_answered_in_one_line(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("verb", "said"),
     [
-        ("info", "FILE [FILE ...] files of any known layout, or folders of such files (at least one)"),
+        (
+            "info",
+            "FILE [FILE ...] files of any known layout, or folders of such files; also the folder of a run or of a "
+            "model (at least one)",
+        ),
         ("validate", "FILE [FILE ...] files of any known layout, or folders of such files (at least one)"),
         ("convert", "Layouts: native, arrays, the-well, pdebench-darcy"),
         (

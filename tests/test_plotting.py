@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from sciops.grids import Grid
-from sciops.plotting import PALETTE, draw_field, draw_intervals, draw_spectra, figure, series
+from sciops.plotting import PALETTE, draw_field, draw_intervals, draw_spectra, figure, plot_prediction, series
 
 
 def test_a_figure_appears_only_when_its_block_and_its_writing_succeed(tmp_path):
@@ -51,3 +52,32 @@ def test_a_field_has_its_first_axis_to_the_right_and_signs_about_white(tmp_path)
 def test_eight_series_differ_in_colour_and_marker():
     styles = [style for style, _ in zip(series(), range(8))]
     assert len({s["color"] for s in styles}) == len({s["marker"] for s in styles}) == 8
+
+
+def test_truth_and_prediction_share_colours_and_the_error_has_its_own(tmp_path):
+    grid = Grid((4, 6))
+    truth = np.arange(48.0).reshape(2, 4, 6) + 1
+    guess = truth + 100
+    drawn = plot_prediction(truth, truth, guess, grid, path=tmp_path / "a.png", labels=["one", "two"])
+    images = [[axis.collections[0] for axis in row] for row in np.array(drawn.axes[:8]).reshape(2, 4)]
+    for i, (given, true, predicted, error) in enumerate(images):
+        assert true.get_clim() == predicted.get_clim() == (truth[i].min(), truth[i].max())
+        assert error.get_clim() == (-100.5, 100.5) and given.get_clim() == true.get_clim()
+        np.testing.assert_array_equal(predicted.get_array(), guess[i].T)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_predictions_on_a_line_lie_over_the_truth_and_what_does_not_fit_is_refused(tmp_path):
+    truth = torch.sin(torch.linspace(0, 6, 20))
+    drawn = plot_prediction(None, truth, truth + 0.1)
+    over, error = drawn.axes
+    np.testing.assert_array_equal(over.get_lines()[0].get_ydata(), truth)
+    np.testing.assert_allclose(error.get_lines()[0].get_ydata(), 0.1, rtol=1e-5)
+    assert len(plot_prediction(truth, None, truth).axes) == 2
+    with pytest.raises(ValueError, match=r"truth has shape \(9,\): expected \(samples, \*\(20,\)\)"):
+        plot_prediction(None, truth[:9], truth)
+    with pytest.raises(ValueError, match="2 labels for 1 rows"):
+        plot_prediction(None, truth, truth, labels=["a", "b"])
+    with pytest.raises(ValueError, match="3 axes, expected one or two: draw a plane"):
+        plot_prediction(None, None, np.zeros((3, 3, 3)), Grid((3, 3, 3)))
+    plot_prediction(None, np.full(20, np.nan), np.full(20, np.inf), path=tmp_path / "b.png")

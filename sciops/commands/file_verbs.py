@@ -20,18 +20,24 @@ def info(rest: list[str]) -> None:
         """What files are: layout, fields, grid, splits, and what to do with them next.
 
         Args:
-            paths: files of any known layout, or folders of such files
+            paths: files of any known layout, or folders of such files; also the folder of a run or of a model
             hash: also the sha256 of what each file holds, for `sciops validate --hash`; reads all of it
             json: one JSON object a file, one a line, for other programs
         """
         return locals()
 
     from sciops import datasets
+    from sciops.files.json_files import plain
     from sciops.files.whole_files import is_store
+    from sciops.runs import is_run
+    from sciops.trained.description import describe_run, facts_of
 
     asked = parse(info, rest, prog="sciops info")
 
     def tell(path: Path) -> bool:
+        if is_run(path):
+            print(json.dumps(plain(facts_of(path))) if asked["json"] else describe_run(path))
+            return True
         if asked["json"]:
             print(json.dumps(datasets.inventory(path, hashed=asked["hash"])))
             return True

@@ -1,5 +1,6 @@
 """Paired comparisons with their uncertainty, errors against time, perplexity and ROUGE of texts."""
 
+from sciops.evaluation.frames import frames_of
 from sciops.evaluation.paired import FEWEST, HalfWidths, Verdict, half_widths, paired_verdict
 from sciops.evaluation.perplexity import TextScores, score_text
 from sciops.evaluation.rollout import (
@@ -28,6 +29,7 @@ __all__ = [
     "correlation_time",
     "errors_against_time",
     "frame_errors",
+    "frames_of",
     "half_widths",
     "mean_rouge",
     "paired_verdict",

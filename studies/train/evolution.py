@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from studies.train.tasks import frames_of
+from sciops.evaluation import frames_of
 
 WINDOWS = ((6, 12), (13, 30))  # The Well's, arXiv:2412.00568
 THRESHOLD = 0.8

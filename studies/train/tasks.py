@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from sciops.datasets import SpaceTimeDataset, load_splits
-from sciops.grids import Grid
 from studies.kit.study import picked
 
 if TYPE_CHECKING:
@@ -149,20 +147,3 @@ def wrapped(model: nn.Module, config: TrainStudyConfig, task: str, train: list[A
     first = train[0]
     options |= {"forcings": first.forcing_channels, "time_step": first.time_step}
     return Stepper(model, channels=first.channels, history=first.history, **options)
-
-
-def frames_of(model: nn.Module, task: str, test: Any) -> tuple[Callable[[Tensor, Grid, int], Tensor], Any]:
-    """(how to get frames against time, the trajectories to compare them with); for every task that gives frames."""
-    from sciops.evaluation import rollout
-    from sciops.models.apply import apply_model, placed_for
-
-    def direct(x0: Tensor, grid: Grid, steps: int) -> Tensor:
-        with torch.no_grad():
-            x0 = placed_for(model, x0)
-            if task == "space-time":
-                return apply_model(model, test.inputs(x0), test.grid).transpose(1, 2)
-            return apply_model(model, x0, grid).unflatten(1, (steps, -1))
-
-    if task == "step":
-        return lambda x0, grid, steps: rollout(model, x0, grid, steps=steps), test
-    return direct, test.source if task == "space-time" else test

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sciops import load_model, save_model
+from sciops import load_model, models, save_model
 from sciops.datasets import Splits, TensorFields
 from sciops.grids import Grid
 from sciops.models import build_model, generate
@@ -53,7 +53,7 @@ def test_apply_model_refuses_arrays_for_any_model():
         build_model("language", symbols=5, width=8, depth=1)(np.zeros((1, 3), int))
 
 
-def test_files_are_no_model_folders(tmp_path):
+def test_files_of_a_model_are_their_folder_and_others_are_refused(tmp_path):
     folder = save_model(small(), tmp_path / "model")
     other = tmp_path / "fields.h5"
     other.write_bytes(b"")
@@ -61,7 +61,8 @@ def test_files_are_no_model_folders(tmp_path):
         load_model(other)
     for name in ("config.json", "model.safetensors"):
         with pytest.raises(ValueError, match="pass its folder"):
-            load_model(folder / name)
+            models.load_model(folder / name)
+        assert torch.equal(load_model(folder / name).lift[0].weight, small().lift[0].weight)
     assert torch.equal(load_model(tmp_path).lift[0].weight, small().lift[0].weight)  # as a command's run holds it
 
 

@@ -11,7 +11,7 @@ import torch
 
 from sciops import Grid
 from sciops.datasets import TrajectoryDataset, build_dataset, load_splits, open_dataset, write_native
-from sciops.evaluation import correlation_time, errors_against_time, persistence
+from sciops.evaluation import correlation_time, errors_against_time, frames_of, persistence
 from sciops.metrics import relative_l2
 from sciops.mixers import SpectralMixer
 from sciops.models import build_model, load_model
@@ -21,7 +21,7 @@ from studies.train import PRESETS, _methods, _option, run
 from studies.train.evolution import draw_errors, evolution
 from studies.train.evolution import table as evolution_table
 from studies.train.mixers import mixer_options
-from studies.train.tasks import frames_of, load_parts, notes_on
+from studies.train.tasks import load_parts, notes_on
 
 
 @pytest.fixture

@@ -258,7 +258,9 @@ def _next(path: Path, dataset: xr.Dataset) -> list[str]:
     lines = [train, f"             sciops study resolution_shift --data {whole}"]
     if dataset.attrs.get("coefficient") == "indicator":
         lines.append("             in Python: sciops.datasets.fit_two_phase(path) finds the contrast of the phases")
-    if "a_x" in dataset:
+    if dataset.attrs.get("content") == "predictions":
+        lines = []
+    elif "a_x" in dataset:
         lines = [f"{train} --inputs a_x a_y"]
     elif "f" in dataset and "a" in dataset:
         lines = [f"{train} --inputs a f"]
@@ -268,7 +270,7 @@ def _next(path: Path, dataset: xr.Dataset) -> list[str]:
         lines = lines[:1]
     elif dataset.attrs.get("equation") != "darcy":
         lines = lines[:1]
-    return [*lines, f"             in Python: sciops.open_dataset({str(path)!r})"]
+    return [*lines, f"{'' if lines else 'next':13s}in Python: sciops.open_dataset({str(path)!r})"]
 
 
 def _size(size: float) -> str:

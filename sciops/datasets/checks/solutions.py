@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,20 +25,12 @@ def check_solutions(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findi
     the attribute ``walls`` holds the solver's boundary, values, flux and transfer as JSON, where they are not the
     defaults.
     """
-    known = dataset.attrs.get("equation") == "darcy" and dataset.attrs.get("coefficient") == "values"
-    names = ["a"] if "a" in s.fields else ["a_x", "a_y"]
-    if (
-        not known
-        or not {*names, "u"} <= set(s.fields)
-        or grid.ndim != 2
-        or grid.centering == "periodic"
-        or min(grid.shape) < 3
-    ):
+    if not is_solvable(dataset, grid) or not set(_coefficients(dataset)) | {"u"} <= set(s.fields):
         return
     from sciops.metrics import relative_l2
     from sciops.pde import darcy
 
-    sound = [s.finite[name] & (s.low[name] > 0) for name in names]
+    sound = [s.finite[name] & (s.low[name] > 0) for name in _coefficients(dataset)]
     usable = np.flatnonzero(np.all(sound, 0) & s.finite["u"] & (np.fmax(s.high["u"], -s.low["u"]) > 0))
     chosen = (
         np.unique(usable[np.linspace(0, len(usable) - 1, min(count, len(usable))).astype(int)]) if len(usable) else []
@@ -46,15 +38,10 @@ def check_solutions(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findi
     if not len(chosen):
         return
     block = dataset.isel(sample=chosen)
-    *a, u = (np.asarray(block[name].values, dtype=np.float64) for name in (*names, "u"))
-    forcing = np.asarray(block["f"].values if "f" in dataset else float(dataset.attrs.get("forcing", 1.0)))
+    u = np.asarray(block["u"].values, dtype=np.float64)
     try:
-        walls = parse_json(dataset.attrs.get("walls", "{}"))
-        options = {key: walls[key] for key in ("boundary", "values", "flux", "transfer") if key in walls}
-        options["mean"] = "project"  # a balanced f is so to its stored precision only
-        tensor = len(names) == 2
-        a = np.stack(a, 1) if tensor else a[0]
-        solution = darcy.solve(a, grid, forcing=forcing, tensor=tensor, on_failure="flag", **options)
+        a, options = stated_problem(block)
+        solution = darcy.solve(a, grid, on_failure="flag", **options)
     except (TypeError, ValueError) as error:
         found.add(
             "error", "", None, f"walls or forcing make no Darcy problem: {error}", "correct the attribute 'walls'"
@@ -89,3 +76,31 @@ def check_solutions(dataset: xr.Dataset, grid: Grid, s: Statistics, found: Findi
             f"differs from the solution on this grid by {mean:.2g} (mean relative L2 of {len(chosen)} samples)",
             "coarse interfaces or rough labels: print it beside the errors of models",
         )
+
+
+def is_solvable(dataset: xr.Dataset, grid: Grid) -> bool:
+    """Whether `darcy.solve` takes the problems of a data set on this grid: values of a, between walls, in the plane."""
+    known = dataset.attrs.get("equation") == "darcy" and dataset.attrs.get("coefficient") == "values"
+    held = set(_coefficients(dataset)) <= set(dataset.data_vars)
+    return known and held and grid.ndim == 2 and grid.centering != "periodic" and min(grid.shape) >= 3
+
+
+def stated_problem(block: xr.Dataset) -> tuple[np.ndarray, dict[str, Any]]:
+    """(a, options of `darcy.solve`) of the samples of a solvable data set, as `check_solutions` describes them.
+
+    Raises ValueError or TypeError where the attributes are no numbers and JSON.
+    """
+    names = _coefficients(block)
+    a = [np.asarray(block[name].values, dtype=np.float64) for name in names]
+    options: dict[str, Any] = {
+        "tensor": len(names) == 2,
+        "mean": "project",
+    }  # a balanced f is so to its stored precision
+    options["forcing"] = np.asarray(block["f"].values if "f" in block else float(block.attrs.get("forcing", 1.0)))
+    walls = parse_json(block.attrs.get("walls", "{}"))
+    options |= {key: walls[key] for key in ("boundary", "values", "flux", "transfer") if key in walls}
+    return np.stack(a, 1) if len(a) == 2 else a[0], options
+
+
+def _coefficients(dataset: xr.Dataset) -> list[str]:
+    return ["a"] if "a" in dataset else ["a_x", "a_y"]

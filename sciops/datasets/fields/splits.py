@@ -20,7 +20,7 @@ from sciops.datasets.fields.trajectory_fields import check_evolves, check_steady
 from sciops.files.budget import Budget, within_budget
 
 HELD_OUT = 0.1
-_INPUTS = ("a", "f")  # what a steady solution u may be the answer to
+INPUTS = ("a", "f")  # what a steady solution u may be the answer to
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _open(
             parts.append(TrajectoryDataset(path, **windows, **own))
         else:
             check_steady(attrs)
-            inputs = fields["inputs"] or (next((name for name in _INPUTS if name in known), _INPUTS[0]),)
+            inputs = fields["inputs"] or (next((name for name in INPUTS if name in known), INPUTS[0]),)
             parts.append(FieldDataset(path, inputs=inputs, outputs=fields["outputs"], **own))
         left -= parts[-1].held_bytes
     return parts[0] if len(parts) == 1 else JoinedDataset(parts)

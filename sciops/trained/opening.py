@@ -1,0 +1,117 @@
+"""A trained model with what its run recorded: the task, the fields it takes, the data it was trained on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from sciops.files.untrusted import in_one_line, read_json
+from sciops.models import Stepper
+from sciops.models.apply import unwrapped
+from sciops.runs import load_model
+
+TRAINED_BY = "studies.train."  # the class of the configuration that `sciops train` writes
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model, and the record of its training where there is one.
+
+    model : as `sciops.load_model` gives it, or the caller's own
+    folder : of the run or the saved model; None for a model in memory
+    config : the options of ``sciops train``; empty for any other model
+    """
+
+    model: nn.Module
+    folder: Path | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def task(self) -> str:
+        """What the model was trained for: "steady", "step", "trajectory", "space-time" or "final"."""
+        task = str(self.config.get("task", "auto"))
+        return task if task != "auto" else "step" if isinstance(unwrapped(self.model), Stepper) else "steady"
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Of the innermost model's description, such as in_channels; empty where the model has none."""
+        return innermost(getattr(unwrapped(self.model), "config", None))[1]
+
+    @property
+    def name(self) -> str:
+        """Of the innermost model, such as "fno"; the name of the class where it has no description."""
+        return innermost(getattr(unwrapped(self.model), "config", None))[0] or type(unwrapped(self.model)).__name__
+
+    @property
+    def axes(self) -> int | None:
+        """Number of grid axes of the fields that the model takes; None where its description does not say it."""
+        options = self.options
+        if options.get("ndim") is not None:
+            return int(options["ndim"])
+        for shape in ((options.get("grid") or {}).get("shape"), options.get("modes"), options.get("n_modes")):
+            if isinstance(shape, (list, tuple)):
+                return len(shape)
+        return None
+
+    def channels(self, side: str) -> int | None:
+        """Number of channels that go "in" or come "out"; None where the description does not say it."""
+        value = self.options.get(f"{side}_channels")
+        return value if isinstance(value, int) else None
+
+
+def innermost(description: Any) -> tuple[str, Mapping[str, Any]]:
+    """(name, options) of the model inside all wrappers of a description; ("", {}) for what is not a description."""
+    name, options = "", {}
+    while isinstance(description, Mapping) and isinstance(description.get("options"), Mapping):
+        name, options = str(description.get("name", "")), dict(description["options"])
+        description = options.get("model")
+    return name, options
+
+
+def open_trained(model: Any, *, device: torch.device | str | None = None) -> Trained:
+    """The model that is given, or that of a run folder, a folder of `save_model` or a file in one of them.
+
+    Raises TypeError for anything else, ValueError for a `device` with a model in memory, and what `sciops.load_model`
+    raises.
+    """
+    if isinstance(model, Trained):
+        return model
+    if isinstance(model, nn.Module):
+        if device is not None:
+            raise ValueError(f"device={device!r}: a model in memory runs where it is; move it, model.to({device!r})")
+        return Trained(model)
+    if not isinstance(model, (str, os.PathLike)):
+        raise TypeError(f"model is {type(model).__name__}: expected a torch module, or the folder or file of a model")
+    path = Path(model)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such folder or file; expected the folder of a run or of save_model")
+    loaded = load_model(path, device="cpu" if device is None else device)
+    folder = path.parent if path.is_file() else path
+    run = folder.parent if folder.name == "model" and (folder.parent / "environment.json").is_file() else folder
+    return Trained(loaded, run, read_record(run, "config.json") if is_training(run) else {})
+
+
+def is_training(folder: Path) -> bool:
+    """Whether the folder is that of a `sciops train` run."""
+    return str(read_record(folder, "environment.json").get("config_class", "")).startswith(TRAINED_BY)
+
+
+def read_record(folder: Path, name: str) -> dict[str, Any]:
+    """The JSON object in a file of a run's folder; empty where there is no such file.
+
+    Raises ValueError, naming the file, where it holds anything else.
+    """
+    path = folder / name
+    if not path.is_file():
+        return {}
+    with in_one_line(path):
+        content = read_json(path)
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is damaged: expected a JSON object; run the training again")
+    return content
