@@ -27,6 +27,7 @@ _MODULES = (
     "evaluation",
     "runs",
     "plotting",
+    "zoo",
 )
 _NAMES = {
     "Grid": "grids",
@@ -40,6 +41,8 @@ _NAMES = {
     "build_model": "models",
     "save_model": "models",
     "load_model": "runs",
+    "save_pretrained": "models.hub",
+    "from_pretrained": "models.hub",
     "predict": "trained.prediction",
     "check_operator": "models",
     "export_onnx": "models",
@@ -65,11 +68,13 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
         spectral,
         symmetry,
         training,
+        zoo,
     )
     from sciops.datasets import convert, open_dataset, validate
     from sciops.files.budget import Budget
     from sciops.grids import Grid, restrict
     from sciops.models import build_model, check_operator, export_onnx, save_model
+    from sciops.models.hub import from_pretrained, save_pretrained
     from sciops.resampling import resample
     from sciops.runs import load_model
     from sciops.symmetry import Symmetry

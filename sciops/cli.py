@@ -9,6 +9,7 @@ sciops download NAME     fetch a public data set, or list them
 sciops train …           train an operator (studies/train)
 sciops predict RUN …     what a trained model predicts for a file, with its errors
 sciops evaluate RUN …    how well it does on a file: errors, by wavenumber and step, worst samples
+sciops zoo [NAME]        trained models that come with the package: zoo:NAME is a RUN
 sciops study NAME …      run a study (studies/NAME)
 sciops demo              data, training and the resolution-shift study, small, in a few minutes
 
@@ -48,7 +49,7 @@ def _verb(name: str) -> Callable[[list[str]], None]:
         "study": lambda rest: _by_name("studies", "study", rest),
         "train": lambda rest: _run_module("studies.train", "sciops train", rest),
         **{verb: partial(_of_files, verb, "file_verbs") for verb in ("info", "validate", "convert", "doctor")},
-        **{verb: partial(_of_files, verb, "model_verbs") for verb in ("predict", "evaluate")},
+        **{verb: partial(_of_files, verb, "model_verbs") for verb in ("predict", "evaluate", "zoo")},
         "download": _download,
         "demo": _demo,
     }

@@ -28,6 +28,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from sciops import zoo
 from sciops.citations import CITATIONS, citations_of
 from sciops.files.budget import Budget
 from sciops.files.json_files import append_jsonl, plain, read_jsonl, write_atomically, write_json
@@ -76,7 +77,8 @@ def load_model(
     ----------
     folder : str or Path
         The folder of `save_model`, or that of a run, of ``sciops train`` or of `fit`: its best model, or the last one
-        where nothing was validated. Also a file of these, such as ``last.safetensors``.
+        where nothing was validated. Also a file of these, such as ``last.safetensors``, and "zoo:NAME" for a model that
+        comes with the package.
     device, accept_edits, budget
         As in `sciops.models.load_model`, which also says what is raised.
 
@@ -87,7 +89,7 @@ def load_model(
     """
     from sciops.models import persistence
 
-    folder = Path(folder)
+    folder = zoo.resolved(folder)
     checkpoint = _checkpoint(folder)
     if checkpoint is not None:
         from sciops.training.best_model import load_best_model

@@ -116,3 +116,30 @@ def evaluate(rest: list[str]) -> None:
     options = {key: value for key, value in vars(config).items() if key not in ("run", "data", "output")}
     print(write_evaluation(evaluate_on(config.run, config.data, **options), config, output))
     print(f"results.json, table.txt and figures in {output}")
+
+
+def zoo(rest: list[str]) -> None:
+    """Lists the trained models that come with the package, or shows the card of one."""
+
+    def zoo(name: tyro.conf.Positional[str | None] = None) -> dict[str, Any]:
+        """Lists the trained models that come with the package; with a name, shows its card.
+
+        sciops zoo darcy85-sine-cosine
+        sciops predict zoo:darcy85-sine-cosine --data darcy.h5 --output predictions.h5
+        sciops study zoo --preset score          # computes the errors on the cards again
+
+        Args:
+            name: a model of the list
+        """
+        return locals()
+
+    from sciops import zoo as models
+
+    name = parse(zoo, rest, prog="sciops zoo")["name"]
+    if name is not None:
+        print(models.card(name).text())
+        return
+    for one in map(models.card, models.names()):
+        size = sum(path.stat().st_size for path in models.folder_of(one.name).rglob("*") if path.is_file())
+        error = f"{one.error:.4f} ± {one.spread:.4f}"
+        print(f"zoo:{one.name:24s}{error:>18s} {one.metric:12s}{size / 1e6:5.1f} MB  {one.title}")

@@ -15,6 +15,7 @@ from sciops.files.untrusted import in_one_line, read_json
 from sciops.models import Stepper
 from sciops.models.apply import unwrapped
 from sciops.runs import load_model
+from sciops.zoo import resolved
 
 TRAINED_BY = "studies.train."  # the class of the configuration that `sciops train` writes
 
@@ -88,7 +89,7 @@ def open_trained(model: Any, *, device: torch.device | str | None = None) -> Tra
         return Trained(model)
     if not isinstance(model, (str, os.PathLike)):
         raise TypeError(f"model is {type(model).__name__}: expected a torch module, or the folder or file of a model")
-    path = Path(model)
+    path = resolved(model)
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such folder or file; expected the folder of a run or of save_model")
     loaded = load_model(path, device="cpu" if device is None else device)

@@ -1,0 +1,134 @@
+"""Models of fields: their data, their training by ``sciops train``, their errors, their folders."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sciops.files.json_files import write_json
+from sciops.files.untrusted import read_json
+from sciops.grids import Grid
+from sciops.resampling import resample
+from sciops.runs import environment
+from sciops.trained.evaluation import evaluate_on
+from sciops.trained.opening import open_trained
+from sciops.trained.problem import open_problem
+from sciops.zoo import ModelCard, write_card
+from studies import train
+from studies.zoo.recipes import RECIPES, TEST_SEED, Recipe
+
+CHECKED = 4  # test samples whose errors a card holds one by one
+_VERSIONS = ("sciops", "torch", "numpy")
+
+
+def trained(name: str, output: Path, into: Path | None) -> ModelCard:
+    """Makes the fields that are missing, trains or resumes, tests, and writes the model's folder with its card."""
+    recipe = RECIPES[name]
+    data = output / "data" / f"{recipe.generator}.h5"
+    recipe.make(recipe.training_fields(data))
+    run = output / "runs" / name
+    results = train.run(replace(recipe.train, data=data, folder=run, progress=True))
+    test = output / "data" / f"{recipe.generator}_test.h5"
+    recipe.make(recipe.test_fields(test))
+    card = _card(name, recipe, run, test, results)
+    for place in filter(None, (output / "models", into)):
+        _publish(run, place / name, card)
+    return card
+
+
+def errors(name: str, folder: Path, output: Path, count: int) -> list[float]:
+    """Relative L2 errors of a model on its first test samples, whose fields are made anew under `output`."""
+    recipe = RECIPES[name]
+    test = output / "data" / f"{recipe.generator}_{count}.h5"
+    resolutions = tuple(dict.fromkeys((*recipe.grids[:1], *recipe.fields.resolutions)))
+    recipe.make(replace(recipe.test_fields(test, count), resolutions=resolutions, progress=False))
+    return list(_evaluated(folder, test, recipe, count=count))
+
+
+def _evaluated(folder: Path, test: Path, recipe: Recipe, count: int | None = None) -> np.ndarray:
+    samples = None if count is None else range(count)
+    own = recipe.fields.resolutions[-1]
+    return evaluate_on(folder, test, samples=samples, resolution=own, solutions=0, progress=False).relative_l2
+
+
+def _card(name: str, recipe: Recipe, run: Path, test: Path, results: dict[str, Any]) -> ModelCard:
+    found = _evaluated(run, test, recipe)
+    own, fields, here = recipe.fields.resolutions[-1], recipe.fields, environment()
+    description = open_trained(run)
+    return ModelCard(
+        name=name,
+        title=recipe.title,
+        equation=recipe.equation,
+        law=recipe.law,
+        data=_generate(recipe),
+        training=f"sciops study zoo --models {name}",
+        model=description.name,
+        parameters=sum(2 * p.numel() if p.is_complex() else p.numel() for p in description.model.parameters()),
+        grid=f"{'×'.join([str(own)] * (1 if recipe.generator == 'burgers' else 2))} "
+        f"{'nodes' if recipe.generator == 'darcy' else 'periodic points'}",
+        train_samples=int(fields.samples - fields.validation),
+        test_samples=recipe.test_samples,
+        metric="relative_l2",
+        error=float(found.mean()),
+        spread=float(found.std(ddof=1)),
+        worst=float(found.max()),
+        seeds={"training fields": fields.seed, "test fields": TEST_SEED, "weights": recipe.train.seed},
+        check=tuple(map(float, found[:CHECKED])),
+        shift=tuple(_shifted(run, test, recipe, n) for n in recipe.grids if recipe.kind == "steady" and n != own),
+        baseline=_baseline(recipe, run, test),
+        limits=recipe.limits,
+        seconds=float(results["seconds"]),
+        processor=f"{here['threads']} threads, {here['machine']}",
+        versions={package: here["versions"][package] for package in _VERSIONS},
+    )
+
+
+def _generate(recipe: Recipe) -> str:
+    fields = recipe.fields
+    words = f"sciops generate {recipe.generator} --samples {fields.samples} --resolutions "
+    return words + f"{' '.join(map(str, fields.resolutions))} … (all options in studies/zoo/recipes.py)"
+
+
+def _shifted(run: Path, test: Path, recipe: Recipe, points: int) -> dict[str, Any]:
+    """A row of the card: the model on another grid, and its own grid's result brought there."""
+    own = recipe.fields.resolutions[-1]
+    some = range(min(20, recipe.test_samples))
+    direct = evaluate_on(run, test, samples=some, resolution=points, solutions=0, progress=False).relative_l2.mean()
+    there = open_problem(open_trained(run), test, samples=some, resolution=points)
+    here = open_problem(open_trained(run), test, samples=some, resolution=own)
+    wrong = []
+    for numbers in here.batches():
+        moved = resample(here.predict(numbers)[:, 0], here.grid, there.grid, recipe.method)
+        truth = there.truth(numbers)[:, 0]
+        wrong += list(((moved - truth).flatten(1).norm(dim=1) / truth.flatten(1).norm(dim=1)).numpy())
+    grid: Grid = there.grid
+    row = {"grid": "×".join(map(str, grid.shape)), "method": recipe.method}
+    return row | {"direct": float(direct), "resampled": float(np.mean(wrong))}
+
+
+def _baseline(recipe: Recipe, run: Path, test: Path) -> dict[str, float] | None:
+    """What costs nothing: the initial field kept, of what evolves."""
+    if recipe.kind == "steady":
+        return None
+    problem = open_problem(open_trained(run), test, resolution=recipe.fields.resolutions[-1])
+    wrong = []
+    for numbers in problem.batches():
+        truth = problem.truth(numbers).flatten(1, 2)
+        kept = problem.inputs(numbers).to(truth).expand_as(truth)
+        wrong += list(((kept - truth).flatten(1).norm(dim=1) / truth.flatten(1).norm(dim=1)).numpy())
+    return {"the first frame kept": float(np.mean(wrong))}
+
+
+def _publish(run: Path, folder: Path, card: ModelCard) -> None:
+    """Copies what predictions need, and the card, to the model's folder."""
+    (folder / "model").mkdir(parents=True, exist_ok=True)
+    for file in ("model/config.json", "model/model.safetensors"):
+        shutil.copyfile(run / file, folder / file)
+    config = read_json(run / "config.json")
+    write_json(folder / "config.json", config | {"data": None, "folder": Path(f"runs/{card.name}").as_posix()})
+    write_json(folder / "environment.json", {"config_class": read_json(run / "environment.json")["config_class"]})
+    write_card(folder, card)
