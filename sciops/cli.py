@@ -8,6 +8,9 @@ sciops doctor [FILE]     what this machine offers, what a file is, which command
 sciops download NAME     fetch a public data set, or list them
 sciops train …           train an operator (studies/train)
 sciops study NAME …      run a study (studies/NAME)
+sciops report FOLDER     the run or study in a folder as one HTML page
+sciops compare RUN RUN … trained runs side by side, with a verdict where they were tested on the same fields
+sciops benchmark …       train models × data sets: JSON, CSV and an HTML page
 sciops demo              data, training and the resolution-shift study, small, in a few minutes
 
 Every verb answers --help. Those that open files take --budget bytes=8e9,seconds=60, what a file may take of memory,
@@ -46,6 +49,8 @@ def _verb(name: str) -> Callable[[list[str]], None]:
         "study": lambda rest: _by_name("studies", "study", rest),
         "train": lambda rest: _run_module("studies.train", "sciops train", rest),
         **{verb: partial(_of_files, verb) for verb in ("info", "validate", "convert", "doctor")},
+        **{verb: partial(_of_runs, verb) for verb in ("report", "compare")},
+        "benchmark": _benchmark,
         "download": _download,
         "demo": _demo,
     }
@@ -78,6 +83,15 @@ def _run_module(module: str, prog: str, rest: list[str]) -> None:
 def _of_files(verb: str, rest: list[str]) -> None:
     with given_budget(rest):
         getattr(importlib.import_module("sciops.commands.file_verbs"), verb)(rest)
+
+
+def _of_runs(verb: str, rest: list[str]) -> None:
+    with given_budget(rest):
+        getattr(importlib.import_module("sciops.commands.run_verbs"), verb)(rest)
+
+
+def _benchmark(rest: list[str]) -> None:
+    _run_module("sciops.commands.benchmark", "sciops benchmark", rest)
 
 
 def _download(rest: list[str]) -> None:

@@ -1,0 +1,163 @@
+"""The report of a run or a study as one page: answer, tables, figures, and all that is needed to repeat it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sciops.reports.markdown import read_markdown
+from sciops.reports.page import write
+from sciops.reports.parts import Code, Facts, Figure, Part, Section, text_of
+from sciops.reports.records import record_table, tables_in
+from sciops.reports.run_files import RunFiles, described, read_run
+from sciops.reports.tables import Table
+from sciops.reports.training import CAPTIONS, training_answer, training_sections, training_title
+
+_VERDICT_ROWS = ("targets", "checks")  # lists of rows with "what" and "met" in the results of studies
+
+
+def report(folder: str | os.PathLike[str], output: str | os.PathLike[str] | None = None) -> Path:
+    """Writes the report of a run or a study as one self-contained HTML page.
+
+    Parameters
+    ----------
+    folder : path
+        A run of ``sciops train`` or ``fit``, or the output of a study or of ``sciops demo``.
+    output : path, optional
+        The file to write; report.html in the folder by default.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Raises
+    ------
+    OSError, ValueError
+        In one line: the folder is not that of a run, or a file in it is damaged.
+    """
+    files = read_run(folder)
+    path = Path(output) if output is not None else files.path / "report.html"
+    title, answer, sections = contents(files)
+    return write(path, title, answer, sections, subtitle=_subtitle(files))
+
+
+def contents(files: RunFiles) -> tuple[str, str, list[Section]]:
+    """(title, answer, sections) of the page of a run."""
+    if files.is_training:
+        title, answer, found = training_title(files), training_answer(files), list(training_sections(files))
+        main, after = found[:-1], found[-1:]
+    elif files.results is None:
+        title, answer, main, after = f"Run {files.name}", described(files), [], _progress(files)
+    else:
+        title, answer, main = _of_study(files)
+        after = [Section("All numbers", tables_in(files.results, leave_out=("answer",)), folded=True)]
+    return title, answer, [*main, *_figures(files, main), *after, *_provenance(files)]
+
+
+def _of_study(files: RunFiles) -> tuple[str, str, list[Section]]:
+    """(title, answer, what the study printed or wrote) of its folder."""
+    results = files.results if isinstance(files.results, Mapping) else {}
+    asked = text_of(files.environment.get("about") or "").strip("–")
+    answer = str(files.summary.get("answer") or results.get("answer") or "")
+    title = f"Study {files.study}" if files.study else f"Run {files.name}"
+    if files.text:
+        named, sections = read_markdown(files.text, files.path)
+        opening = sections[0].parts if sections and not sections[0].title else ()
+        if opening and isinstance(opening[0], str):  # a report opens with its answer
+            answer = answer or opening[0]
+            if answer == opening[0]:
+                sections[0] = Section("", opening[1:])
+        title = named or title
+        main = [Section(one.title or "About", one.parts) for one in sections if one.parts]
+    else:
+        blocks = _blocks(files.summary)
+        main = [Section("Results", blocks)] if blocks else []
+    if asked:
+        main = [Section("Question", [asked]), *main]
+    return title, answer or _met(results) or _unanswered(files, asked), main
+
+
+def _met(results: Mapping[str, Any]) -> str:
+    """How many of a study's targets are met, and which are not."""
+    for name in _VERDICT_ROWS:
+        rows = results.get(name)
+        if isinstance(rows, list) and rows and all(isinstance(row, Mapping) and "met" in row for row in rows):
+            missed = [text_of(row.get("what")) for row in rows if not row["met"]]
+            said = f"{len(rows) - len(missed)} of {len(rows)} {name} are met"
+            return said + (f"; missed: {'; '.join(missed)}." if missed else ".")
+    return ""
+
+
+def _unanswered(files: RunFiles, asked: str) -> str:
+    what = f"This study asks: {asked.rstrip('.')}. " if asked else ""
+    where = "its tables are below" if _blocks(files.summary) or files.text else "its numbers are below"
+    return f"{what}It states no answer of its own; {where}."
+
+
+def _blocks(summary: Mapping[str, Any]) -> list[Part]:
+    """What a study printed: text as it was, tables that sort."""
+    parts: list[Part] = []
+    for block in summary.get("blocks") or ():
+        if isinstance(block, str) and block.strip("\n "):
+            parts.append(Code(block))
+        elif isinstance(block, Mapping):
+            rows, columns = block.get("rows"), block.get("columns")
+            if isinstance(rows, list) and isinstance(columns, list):
+                cells = (
+                    ([*map(str, row), *[""] * len(columns)])[: len(columns)] for row in rows if isinstance(row, list)
+                )
+                title, note = str(block.get("title") or ""), str(block.get("note") or "")
+                parts.append(Table(tuple(map(str, columns)), tuple(map(tuple, cells)), title, note))
+    return parts
+
+
+def _progress(files: RunFiles) -> list[Section]:
+    return [Section("Epochs", [record_table(files.history)])] if files.history else []
+
+
+def _figures(files: RunFiles, shown: list[Section]) -> list[Section]:
+    """The pictures that no section shows yet; those that the study named and that are not there are named too."""
+    there = {part.source.resolve() for section in shown for part in section.parts if isinstance(part, Figure)}
+    named = [files.path / "figures" / Path(str(name)).name for name in files.summary.get("figures") or ()]
+    every = list(dict.fromkeys([*(path for path in named if not path.exists()), *files.figures]))
+    parts = [Figure(path, _caption(path, files)) for path in every if path.resolve() not in there]
+    return [Section("Figures", parts)] if parts else []
+
+
+def _caption(path: Path, files: RunFiles) -> str:
+    """The caption of a figure of ``sciops train``; of all others the file's own, or its name."""
+    if not files.is_training:
+        return ""
+    start = next((name for name in CAPTIONS if path.stem.startswith(name)), "")
+    grid = path.stem.removeprefix(start).strip("_").replace("x", "×").replace("_", " ")
+    return CAPTIONS[start].rstrip(".") + (f" ({grid})." if grid else ".") if start else ""
+
+
+def _provenance(files: RunFiles) -> list[Section]:
+    """The command, seeds and data; configuration, environment and papers behind a fold."""
+    facts = {
+        "seeds": files.environment.get("seeds"),
+        "written": files.environment.get("time"),
+        "folder": str(files.path),
+    }
+    facts |= {f"SHA-256 of {path}": value for path, value in files.data.items()}
+    parts: list[Part] = [Code(files.command)] if files.command else ["No command line is recorded."]
+    parts.append(Facts({name: value for name, value in facts.items() if value not in (None, [])}))
+    sections = [Section("Repeat it", parts)]
+    if files.config:
+        sections.append(Section("Configuration", [Facts(files.config)], folded=True))
+    if files.environment:
+        about = {k: v for k, v in files.environment.items() if k not in ("command", "data", "seeds", "time", "about")}
+        sections.append(Section("Environment", [Facts(about)], folded=True))
+    if files.bibliography.strip():
+        sections.append(Section("Papers to cite", [Code(files.bibliography)], folded=True))
+    return sections
+
+
+def _subtitle(files: RunFiles) -> str:
+    when = str(files.environment.get("time", ""))[:10]
+    kind = "Training run" if files.is_training else f"Study {files.study}" if files.study else "Run"
+    return f"{kind}, {when}" if when else kind
