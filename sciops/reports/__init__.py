@@ -1,8 +1,21 @@
 """Reports: a run or a study as one self-contained HTML page, runs side by side, and tables."""
 
+from sciops.reports.comparison import Comparison, compare
 from sciops.reports.page import page, write
 from sciops.reports.parts import Code, Facts, Figure, Section
 from sciops.reports.report import report
 from sciops.reports.tables import Table, table_of
 
-__all__ = ["Code", "Facts", "Figure", "Section", "Table", "page", "report", "table_of", "write"]
+__all__ = [
+    "Code",
+    "Comparison",
+    "Facts",
+    "Figure",
+    "Section",
+    "Table",
+    "compare",
+    "page",
+    "report",
+    "table_of",
+    "write",
+]

@@ -60,7 +60,7 @@ class Section:
 
 
 def text_of(value: Any) -> str:
-    """A value in one line, as cells and facts show it: floats with four digits, a dash for None, nested values by name."""
+    """A value in one line, as cells and facts show it: floats with four digits, a dash for None."""
     if value is None:
         return "–"
     if isinstance(value, bool):
