@@ -4,6 +4,7 @@ from sciops.reports.comparison import Comparison, compare
 from sciops.reports.page import page, write
 from sciops.reports.parts import Code, Facts, Figure, Section
 from sciops.reports.report import report
+from sciops.reports.run_files import RunFiles, read_run
 from sciops.reports.tables import Table, table_of
 
 __all__ = [
@@ -11,10 +12,12 @@ __all__ = [
     "Comparison",
     "Facts",
     "Figure",
+    "RunFiles",
     "Section",
     "Table",
     "compare",
     "page",
+    "read_run",
     "report",
     "table_of",
     "write",

@@ -82,7 +82,7 @@ class Comparison:
         return write(path, f"{len(self.runs)} runs compared", self.answer, sections, subtitle="Comparison")
 
 
-def compare(folders: Iterable[str | os.PathLike[str]]) -> Comparison:
+def compare(folders: Iterable[str | os.PathLike[str]], *, names: Sequence[str] | None = None) -> Comparison:
     """Compares trained runs by their configurations and test errors.
 
     Runs whose configurations differ in the seed alone are trainings of one model. Two models are compared by
@@ -92,6 +92,8 @@ def compare(folders: Iterable[str | os.PathLike[str]]) -> Comparison:
     ----------
     folders : iterable of path
         Runs of ``sciops train``, two or more.
+    names : sequence of str, optional
+        A name a run, by default that of its folder; runs that are trainings of one model may have one name.
 
     Returns
     -------
@@ -112,7 +114,7 @@ def compare(folders: Iterable[str | os.PathLike[str]]) -> Comparison:
         if run.results is not None and not run.is_training:
             kind = f"the study {run.study}" if run.study else "no training"
             raise ValueError(f"{run.path} is {kind}, expected a run of sciops train; sciops report makes a page of it")
-    names = _names(runs)
+    names = list(names) if names is not None else _names(runs)
     arms, repeated = _arms(runs, names)
     verdicts = [row for score in _scores_of(runs) for row in _verdicts(score, arms)]
     tables = [_runs_table(runs, names, repeated), _differences(runs, names)]
@@ -165,10 +167,10 @@ def _frozen(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _arms(runs: Sequence[RunFiles], names: Sequence[str]) -> tuple[list[Arm], dict[str, str]]:
-    """Runs by all of their configuration but the seed, and by the content of their data; and the names of those that
+def _arms(runs: Sequence[RunFiles], names: Sequence[str]) -> tuple[list[Arm], dict[Path, str]]:
+    """Runs by all of their configuration but the seed, and by the content of their data; and the folders of those that
     repeat another training, which say nothing new, with the name of that one."""
-    repeated: dict[str, str] = {}
+    repeated: dict[Path, str] = {}
     grouped: dict[str, list[tuple[Any, str, RunFiles]]] = {}
     for run, name in zip(runs, names):
         options = {key: value for key, value in run.config.items() if key not in ("seed", "data", *FREE)}
@@ -178,7 +180,7 @@ def _arms(runs: Sequence[RunFiles], names: Sequence[str]) -> tuple[list[Arm], di
         if first is None:
             members.append((seed, name, run))
         else:
-            repeated[name] = first
+            repeated[run.path] = first
     firsts = [members[0][2] for members in grouped.values()]
     differing = _differing(firsts, ("seed", *FREE))
     arms = []
@@ -188,19 +190,20 @@ def _arms(runs: Sequence[RunFiles], names: Sequence[str]) -> tuple[list[Arm], di
         label = ", ".join(
             text_of(config.get(n)) if n == "model" else f"{n}={text_of(config.get(n))}" for n in differing
         )
-        single = len(members) == 1 or not label or len(label) > 60
-        arms.append(Arm(members[0][1] if single else label, tuple(run for *_, run in members)))
+        given = {name for _, name, _ in members}
+        plain = len(given) == 1 or not label or len(label) > 60
+        arms.append(Arm(members[0][1] if plain else label, tuple(run for *_, run in members)))
     return arms, repeated
 
 
-def _runs_table(runs: Sequence[RunFiles], names: Sequence[str], repeated: Mapping[str, str]) -> Table:
+def _runs_table(runs: Sequence[RunFiles], names: Sequence[str], repeated: Mapping[Path, str]) -> Table:
     errors = _scores_of(runs)
 
     def error(name: str) -> tuple[str, Any]:
         return f"error at {name}", lambda row: text_of(row[name].mean) if name in row else None
 
     rows = [
-        {"run": name, "config": run.config, "results": run.results or {}, **scores(run)}
+        {"run": name, "path": run.path, "config": run.config, "results": run.results or {}, **scores(run)}
         for run, name in zip(runs, names)
     ]
     return table_of(
@@ -213,7 +216,7 @@ def _runs_table(runs: Sequence[RunFiles], names: Sequence[str], repeated: Mappin
         ("parameters", lambda row: _count(row["results"].get("parameters"))),
         ("epochs", lambda row: text_of(row["results"].get("epochs"))),
         ("seconds", lambda row: text_of(row["results"].get("seconds"))),
-        ("state", lambda row: _state(row["results"], repeated.get(row["run"]))),
+        ("state", lambda row: _state(row["results"], repeated.get(row["path"]))),
         title="Runs",
         note="Errors: relative L2, mean over the test samples.",
     )
