@@ -21,7 +21,7 @@ def read_markdown(text: str, folder: Path) -> tuple[str, list[Section]]:
     sections: list[Section] = []
     parts: list[Part] = []
     for block in re.split(r"\n\s*\n", text.strip()):
-        lines = [line.rstrip() for line in block.strip().split("\n")]
+        lines = [line.rstrip() for line in block.split("\n") if line.strip()]
         while lines and lines[0].startswith("#"):
             mark, _, heading = lines.pop(0).partition(" ")
             if mark == "#" and not title:

@@ -50,7 +50,7 @@ def page(title: str, answer: str, sections: Iterable[Section], *, subtitle: str 
         The page.
     """
     spent = [0]
-    views = [
+    views: list[dict[str, Any]] = [
         {"id": f"part-{i}", "title": shown(one.title, 200), "folded": one.folded, "parts": _views(one, spent)}
         for i, one in enumerate(sections, 1)
     ]
