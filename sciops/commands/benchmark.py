@@ -25,15 +25,18 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sciops import reports
 from sciops.commands.command_line import parse
 from sciops.evaluation import spread
-from sciops.files.json_files import plain, write_atomically
+from sciops.files.json_files import plain, write_atomically, write_json
 from sciops.files.messages import shown
 from sciops.files.writable import writable_folder
 from sciops.metrics import METRICS, imported, metric_of
 from sciops.plotting import figure, series
-from sciops.reports import Code, Facts, Figure, Section, Table, table_of
+from sciops.reports import Table, table_of
+from sciops.reports.training import metric_heading
 from sciops.runs import RunFolder, file_hash
 
 
@@ -92,7 +95,7 @@ def run(config: Config) -> list[dict[str, Any]]:
     failed = [record for record in records if "error" in record]
     folder.write_results({"rows": rows, "failed": [{"cell": _named(one), "error": one["error"]} for one in failed]})
     write_atomically(folder.path / "results.csv", _csv(rows).encode())
-    pictures = [_draw(rows, folder.figures / "benchmark.png")] if len(failed) < len(records) else []
+    pictures = [draw_errors(rows, folder.figures / "benchmark.png")] if len(failed) < len(records) else []
     wrong = ""
     if draw_own is not None and pictures:
         pictures += [own := folder.figures / "own.png"]
@@ -100,7 +103,9 @@ def run(config: Config) -> list[dict[str, Any]]:
             draw_own(rows, own)
         except Exception as error:  # of the user's own function: what was trained is kept and shown
             wrong = f"figure {config.figure!r}: {type(error).__name__} {shown(str(error), 200)}"
-    page = _page(config, records, rows, pictures, folder.path / "report.html")
+    summary = _summary(records, rows) | {"figures": [path.name for path in pictures]}
+    write_json(folder.path / "report.json", summary)
+    page = reports.report(folder.path)
     print("\n".join(_table(rows).lines()))
     for record in failed:
         print(f"failed: {_named(record)}: {record['error']}")
@@ -130,13 +135,13 @@ def _cells(config: Config) -> list[Cell]:
     common = replace(train.PRESETS[config.train_preset], metrics=config.metric, progress=False)
     common = _with(common, config.train, "--train")
     short = [path.stem if path.is_file() else path.resolve().name for path in config.data]
-    names = short if len(set(short)) == len(short) else [str(path) for path in config.data]
+    labels = short if len(set(short)) == len(short) else [str(path) for path in config.data]
     found = []
-    for path, name in zip(config.data, names):
+    for path, label in zip(config.data, labels):
         for words in config.models:
             model, *options = words.split() or [""]
             own = _with(replace(common, model=model, data=path), options, f"--models {words!r}", of_model=True)
-            found += [Cell(words, name, seed, replace(own, seed=seed)) for seed in range(config.seeds)]
+            found += [Cell(words, label, seed, replace(own, seed=seed)) for seed in range(config.seeds)]
     return found
 
 
@@ -258,8 +263,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
     found = [(key, of) for key, of in _groups(rows).items()]
 
     def metric(name: str) -> tuple[str, Callable[[Any], str]]:
-        heading = name.rpartition(":")[2].replace("_", " ")
-        return heading, lambda one: format(spread([float(row[name]) for row in one[1]]), ".4g")
+        return metric_heading(name), lambda one: format(spread([float(row[name]) for row in one[1]]), ".3g")
 
     return table_of(
         found,
@@ -273,7 +277,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
     )
 
 
-def _draw(rows: Sequence[dict[str, Any]], path: Path) -> Path:
+def draw_errors(rows: Sequence[dict[str, Any]], path: Path) -> Path:
     """The error of every training, a panel a data set, a line a model."""
     groups = _groups(rows)
     panels = list(dict.fromkeys((data, grid) for data, grid, kind, _ in groups if kind == "model"))
@@ -289,27 +293,24 @@ def _draw(rows: Sequence[dict[str, Any]], path: Path) -> Path:
             axis.set_xlabel("relative L2 error")
             axis.set_yticks(range(len(models)), models)
             axis.set_ylim(len(models) - 0.5, -0.5)
-            axis.set_xlim(left=0)
+            shown = [float(row["relative_l2"]) for key, of in groups.items() if key[:2] == (data, grid) for row in of]
+            axis.set_xlim(0, 1.08 * max(filter(np.isfinite, shown), default=1.0))
     return path
 
 
-def _page(
-    config: Config, records: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]], pictures: list[Path], path: Path
-) -> Path:
-    answers, sections = [], [Section("Errors", [_table(rows), *map(Figure, pictures)])]
+def _summary(records: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What the page says: report.json, which `sciops report` reads."""
+    answers, tables = [], [replace(_table(rows), title="Test errors")]
     for data in dict.fromkeys(record["data"] for record in records):
         here = [one for one in records if one["data"] == data and "error" not in one and Path(one["run"]).is_dir()]
         if len(here) > 1:
             compared = reports.compare([one["run"] for one in here], names=[one["model"] for one in here])
             answers.append(f"On {data}: {compared.answer}")
-            sections += [Section(f"{data}: {one.title.lower()}", [one]) for one in compared.tables[2:]]
+            tables += [replace(one, title=f"{one.title}, {data}") for one in compared.tables if one.title == "Verdicts"]
         answers += [f"On {data}: {_outcome(one)} with {one['model']}." for one in here if len(here) == 1]
     failed = [record for record in records if "error" in record]
     if failed:
         answers.append(f"{len(failed)} of {len(records)} cells failed.")
-        cells = table_of(failed, ("cell", _named), ("error", lambda one: one["error"]))
-        sections.append(Section("Cells that failed", [cells]))
-    answer = " ".join(answers) or "No cell was trained."
-    sections.append(Section("Configuration", [Facts(plain(asdict(config)))], folded=True))
-    sections.append(Section("Repeat it", [Code(reports.read_run(path.parent).command)]))
-    return reports.write(path, "Benchmark", answer, sections, subtitle=f"{len(records)} trainings")
+        columns = (("cell", _named), ("error", lambda one: one["error"]))
+        tables.append(table_of(failed, *columns, title="Cells that failed"))
+    return {"title": "Benchmark", "answer": " ".join(answers), "blocks": [asdict(table) for table in tables]}

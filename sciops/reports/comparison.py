@@ -138,8 +138,8 @@ def scores(run: RunFiles) -> dict[str, Score]:
         model = row.get("model") if isinstance(row, Mapping) else None
         if isinstance(model, Mapping) and isinstance(model.get("whole"), (int, float)):
             values = model.get("whole_of_samples")
-            fits = isinstance(values, list) and all(isinstance(v, (int, float)) for v in values)
-            found[f"rollout {grid}"] = Score(float(model["whole"]), tuple(map(float, values)) if fits else ())
+            values = values if isinstance(values, list) and all(isinstance(v, (int, float)) for v in values) else []
+            found[f"rollout {grid}"] = Score(float(model["whole"]), tuple(map(float, values)))
     return found
 
 
@@ -332,12 +332,12 @@ def _answer(arms: Sequence[Arm], names: Sequence[str], verdicts: Sequence[Mappin
         return f"{tested[0].name} alone has a test error at {score}: {_mean(tested[0], score):.4g}."
     best = min(tested, key=lambda arm: _mean(arm, score))
     said = f"{best.name} has the smallest relative L2 error at {score}, {_mean(best, score):.4g}"
-    parts = []
+    judged: dict[str, list[str]] = {}
     for row in verdicts:
         if row["score"] == score:
-            verdict, other = row["verdict"], row["second"]
-            ends = f"{_mean(other, score):.4g} of {other.name}"
-            parts.append(f"{ends} ({row['why'] or _judged(verdict)})")
+            other = f"{_mean(row['second'], score):.4g} of {row['second'].name}"
+            judged.setdefault(row["why"] or _judged(row["verdict"]), []).append(other)
+    parts = [f"{', '.join(others)} ({why})" for why, others in judged.items()]
     return f"{said}, against {'; '.join(parts)}."
 
 

@@ -42,7 +42,7 @@ class Embedded:
     @property
     def wide(self) -> bool:
         """Whether it keeps a legible width on a narrow screen, where its box scrolls."""
-        return self.width > 1.7 * self.height
+        return self.width > 900
 
 
 def embedded(figure: Figure) -> Embedded:

@@ -62,7 +62,7 @@ def _of_study(files: RunFiles) -> tuple[str, str, list[Section]]:
     results = files.results if isinstance(files.results, Mapping) else {}
     asked = text_of(files.environment.get("about") or "").strip("–")
     answer = str(files.summary.get("answer") or results.get("answer") or "")
-    title = f"Study {files.study}" if files.study else f"Run {files.name}"
+    title = str(files.summary.get("title") or (f"Study {files.study}" if files.study else f"Run {files.name}"))
     if files.text:
         named, sections = read_markdown(files.text, files.path)
         opening = sections[0].parts if sections and not sections[0].title else ()

@@ -16,6 +16,7 @@ from sciops.files.untrusted import in_one_line, read_json, read_text
 MARKS = ("results.json", "environment.json", "log.jsonl")
 PICTURES = (".png", ".jpg", ".jpeg", ".gif")
 MOST_PICTURES = 60
+_VERBS = ("train", "study", "demo", "benchmark", "generate")  # of the command that make runs
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,10 @@ class RunFiles:
         if not isinstance(words, list) or not words or not str(words[0]):
             return ""
         words = [str(word) for word in words]
-        start = ["python", "-m", f"studies.{self.study}"] if words[0] == "__main__.py" and self.study else words[:1]
-        start = ["python", *start] if start[0].endswith(".py") else start
+        start = ["python", words[0]] if words[0].endswith(".py") else words[:1]
+        if words[0] == "__main__.py":  # of a package that was run by its name
+            by_verb = len(words) > 1 and words[1] in _VERBS
+            start = ["python", "-m", "sciops" if by_verb or not self.study else f"studies.{self.study}"]
         return shlex.join([*start, *words[1:]])
 
 

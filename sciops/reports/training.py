@@ -22,6 +22,9 @@ CAPTIONS = {
 }
 
 
+_HEADINGS = {"relative_l2": "relative L2", "relative_l1": "relative L1", "relative_mse": "relative MSE", "h1": "H1"}
+
+
 @dataclass(frozen=True)
 class TestError:
     """One row of the test errors of a training.
@@ -36,6 +39,11 @@ class TestError:
     kind: str
     row: Mapping[str, Any]
     of_samples: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        """The grid, and the kind where it is not the model alone."""
+        return self.grid if self.kind == "model" else f"{self.grid}, {self.kind}"
 
     @property
     def text(self) -> str:
@@ -70,17 +78,28 @@ def training_answer(files: RunFiles) -> str:
         said = f"{name} reaches a validation error of {text_of(results['validation'])}; no test fields were held out"
     else:
         said = f"{name} was trained without validation and test fields"
-    more = [f"{results['epochs']} epochs"] if isinstance(results.get("epochs"), int) else []
+    rollouts = {grid: _rollout(found) for grid, found in _mapping(results.get("evolution")).items()}
+    said += "".join(f"; {text} over whole trajectories at {grid} points" for grid, text in rollouts.items() if text)
+    epochs = results.get("epochs")
+    more = [f"{epochs} epoch{'' if epochs == 1 else 's'}"] if isinstance(epochs, int) else []
     more += [f"{results['seconds']:.3g} s"] if isinstance(results.get("seconds"), (int, float)) else []
     more += [f"{results['parameters']:,} parameters"] if isinstance(results.get("parameters"), int) else []
     return said + (f" ({', '.join(more)})" if more else "") + "."
+
+
+def _rollout(found: Any) -> str:
+    """The error over whole test trajectories, of the model beside that of persistence."""
+    whole = [_mapping(_mapping(found).get(name)).get("whole") for name in ("model", "persistence")]
+    return f"{text_of(whole[0])} (persistence: {text_of(whole[1])})" if whole[0] is not None else ""
 
 
 def training_title(files: RunFiles) -> str:
     """A title: the model and the data."""
     model = text_of(_mapping(files.results).get("model") or files.config.get("model") or "a model")
     data = files.config.get("data")
-    return f"{model} trained on {PurePath(str(data)).name}" if data else f"Training of {model}"
+    equation = files.config.get("equation")
+    what = PurePath(str(data)).name + (f" ({text_of(equation)})" if equation else "")
+    return f"{model} trained on {what}" if data else f"Training of {model}"
 
 
 def training_sections(files: RunFiles) -> Iterator[Section]:
@@ -98,6 +117,11 @@ def training_sections(files: RunFiles) -> Iterator[Section]:
     yield Section("Training", parts, folded=True)
 
 
+def metric_heading(name: str) -> str:
+    """The name of a metric in a table: "relative L2", and of a function of your own without its module."""
+    return _HEADINGS.get(name, name.rpartition(":")[2].replace("_", " "))
+
+
 def error_table(errors: list[TestError]) -> Table:
     """A row a test grid: the relative L2 error with its standard error, and every other metric of the run."""
     others = list(
@@ -106,11 +130,10 @@ def error_table(errors: list[TestError]) -> Table:
     names = [*(["relative_mse"] if any("relative_mse" in one.row for one in errors) else []), *others]
     return table_of(
         errors,
-        ("test grid", lambda one: one.grid),
-        ("", lambda one: one.kind),
+        ("test grid", lambda one: one.name),
         ("samples", lambda one: text_of(one.row.get("samples"))),
         ("relative L2", lambda one: one.text),
-        *((name.replace("_", " "), lambda one, name=name: text_of(one.row.get(name))) for name in names),
+        *((metric_heading(name), lambda one, name=name: text_of(one.row.get(name))) for name in names),
         note="Means over the test samples; ± is the standard error over them, not the spread over seeds.",
     )
 
@@ -125,8 +148,9 @@ def _evolution(found: Mapping[str, Any]) -> list[Part]:
         errors = row.get("relative_l2")
         if isinstance(errors, list) and len(errors) == len(times):
             at = {f"t = {times[k]:.4g}": text_of(errors[k]) for k in shown}
-            until = text_of(row.get("correlation_time"))
-            rows.append({"": name, **at, "all times": row.get("whole"), "correlation above 0.8 until": until})
+            until = row.get("correlation_time")
+            until = "throughout" if until == "inf" else text_of(until)
+            rows.append({"what": name, **at, "all times": row.get("whole"), "correlation above 0.8 until": until})
     note = f"Relative L2 error on {text_of(found.get('trajectories'))} test trajectories."
     return [record_table(rows, note=note)] if rows else []
 

@@ -39,7 +39,7 @@ def _page(folder):
 def test_a_training_says_its_error_and_how_to_repeat_it(tmp_path):
     folder = training(tmp_path / "run", (0.1, 0.2, 0.3), model="fno", seed=7, options=(BAD,))
     seen = _page(folder)
-    said = "fno reaches a relative L2 error of 0.2 ± 0.058 on 3 test samples at 17×17 points (1 epochs, 1.5 s"
+    said = "fno reaches a relative L2 error of 0.2 ± 0.058 on 3 test samples at 17×17 points (1 epoch, 1.5 s"
     assert seen.texts[3].startswith(said)
     environment = json.loads((folder / "environment.json").read_text())
     for text in (*environment["data"].values(), "torch: 2.99.0", "Papers to cite", "Configuration"):
