@@ -95,6 +95,8 @@ def run(config: Config) -> list[dict[str, Any]]:
     failed = [record for record in records if "error" in record]
     folder.write_results({"rows": rows, "failed": [{"cell": _named(one), "error": one["error"]} for one in failed]})
     write_atomically(folder.path / "results.csv", _csv(rows).encode())
+    for old in folder.figures.glob("*.png"):
+        old.unlink()  # of other cells
     pictures = [draw_errors(rows, folder.figures / "benchmark.png")] if len(failed) < len(records) else []
     wrong = ""
     if draw_own is not None and pictures:

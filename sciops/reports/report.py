@@ -13,7 +13,7 @@ from sciops.reports.parts import Code, Facts, Figure, Part, Section, text_of
 from sciops.reports.records import record_table, tables_in
 from sciops.reports.run_files import RunFiles, described, read_run
 from sciops.reports.tables import Table
-from sciops.reports.training import CAPTIONS, training_answer, training_sections, training_title
+from sciops.reports.training import training_answer, training_sections, training_title
 
 _VERDICT_ROWS = ("targets", "checks")  # lists of rows with "what" and "met" in the results of studies
 
@@ -123,17 +123,8 @@ def _figures(files: RunFiles, shown: list[Section]) -> list[Section]:
     there = {part.source.resolve() for section in shown for part in section.parts if isinstance(part, Figure)}
     named = [files.path / "figures" / Path(str(name)).name for name in files.summary.get("figures") or ()]
     every = list(dict.fromkeys([*(path for path in named if not path.exists()), *files.figures]))
-    parts = [Figure(path, _caption(path, files)) for path in every if path.resolve() not in there]
+    parts = [Figure(path) for path in every if path.resolve() not in there]
     return [Section("Figures", parts)] if parts else []
-
-
-def _caption(path: Path, files: RunFiles) -> str:
-    """The caption of a figure of ``sciops train``; of all others the file's own, or its name."""
-    if not files.is_training:
-        return ""
-    start = next((name for name in CAPTIONS if path.stem.startswith(name)), "")
-    grid = path.stem.removeprefix(start).strip("_").replace("x", "×").replace("_", " ")
-    return CAPTIONS[start].rstrip(".") + (f" ({grid})." if grid else ".") if start else ""
 
 
 def _provenance(files: RunFiles) -> list[Section]:

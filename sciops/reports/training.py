@@ -14,14 +14,6 @@ from sciops.reports.tables import Table, table_of
 
 _OF_SAMPLES = "_of_samples"
 _SHOWN = ("samples", "relative_l2", "standard_error", "relative_mse")
-CAPTIONS = {
-    "learning_curve": "Training loss and validation error against the epoch.",
-    "error_against_time": "Relative L2 error against time on the test trajectories: median, with the quartiles as a "
-    "band; persistence repeats the last frame that was given.",
-    "frames": "Test trajectories: truth, prediction and their difference.",
-}
-
-
 _HEADINGS = {"relative_l2": "relative L2", "relative_l1": "relative L1", "relative_mse": "relative MSE", "h1": "H1"}
 
 

@@ -97,7 +97,7 @@ def table(config: TrainStudyConfig, results: dict[str, Any]) -> str:
 def _draw(history: list[dict[str, Any]], path: Path) -> None:
     from sciops.plotting import figure, series
 
-    with figure(path) as (_, axes):
+    with figure(path, caption="Training loss and validation error against the epoch.") as (_, axes):
         axis, styles = axes[0, 0], series()
         for key, label in (("loss", "training loss"), ("validation", "validation, relative L2")):
             points = [(record["epoch"], record[key]) for record in history if key in record]

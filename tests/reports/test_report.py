@@ -47,7 +47,7 @@ def test_a_training_says_its_error_and_how_to_repeat_it(tmp_path):
     assert any("Fourier Neural Operator for Parametric" in one for one in seen.texts)
     assert any(one == BAD for one in seen.texts)
     captions = [has["alt"] for tag, has in seen.tags if tag == "img"]
-    assert captions == ["Training loss and validation error against the epoch."]
+    assert captions == ["Learning curve"]
     assert report(folder, tmp_path / "other.html").read_text() == (folder / "report.html").read_text()
 
 
