@@ -262,10 +262,15 @@ def _groups(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, ...], list[dict[s
 def _table(rows: Sequence[dict[str, Any]]) -> Table:
     """A row a model, data set and test grid: errors as mean and deviation over the seeds."""
     metrics = [n for n in dict.fromkeys(name for row in rows for name in row) if n in METRICS or ":" in n]
-    found = [(key, of) for key, of in _groups(rows).items()]
+    found = list(_groups(rows).items())
+    several = any(len(of) > 1 for _, of in found)
 
     def metric(name: str) -> tuple[str, Callable[[Any], str]]:
-        return metric_heading(name), lambda one: format(spread([float(row[name]) for row in one[1]]), ".3g")
+        def of(one: Any) -> str:
+            seeds = spread([float(row[name]) for row in one[1]])
+            return format(seeds if several else seeds.mean, ".3g")
+
+        return metric_heading(name), of
 
     return table_of(
         found,
@@ -275,7 +280,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
         *map(metric, metrics),
         ("parameters", lambda one: f"{one[1][0]['parameters']:,}"),
         ("training s", lambda one: f"{sum(row['seconds'] for row in one[1]) / len(one[1]):.3g}"),
-        note="Means over the test samples, then mean ± standard deviation over the seeds.",
+        note="Means over the test samples" + (", then mean ± standard deviation over the seeds." if several else "."),
     )
 
 
