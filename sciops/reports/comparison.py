@@ -78,7 +78,7 @@ class Comparison:
         sections = [Section(table.title, [Table(table.columns, table.rows, "", table.note)]) for table in self.tables]
         hashes = {f"SHA-256 of {name}": value for run in self.runs for name, value in run.data.items()}
         commands = "\n".join(run.command or f"# {run.path}: no command is recorded" for run in self.runs)
-        sections.append(Section("Repeat them", [Code(commands), *([Facts(hashes)] if hashes else [])]))
+        sections.append(Section("Repeat them", [Code(commands, wrap=True), *([Facts(hashes)] if hashes else [])]))
         return write(path, f"{len(self.runs)} runs compared", self.answer, sections, subtitle="Comparison")
 
 

@@ -9,7 +9,7 @@ from sciops.reports.parts import Figure, Part, Section
 from sciops.reports.tables import Table
 
 _RULE = re.compile(r"\|?[\s:|-]+\|?$")
-_PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)$")
+_PICTURE = re.compile(r"!\[(.*)\]\(([^()\s]+)\)$")
 
 
 def read_markdown(text: str, folder: Path) -> tuple[str, list[Section]]:

@@ -64,7 +64,9 @@ def page(title: str, answer: str, sections: Iterable[Section], *, subtitle: str 
         style=style,
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        figures=f"{len(figures)} figure{'' if len(figures) == 1 else 's'}, {spent[0] / 1e3:,.0f} kB",
+        figures=f" with {len(figures)} figure{'' if len(figures) == 1 else 's'}, {spent[0] / 1e3:,.0f} kB"
+        if figures
+        else "",
         version=__version__,
     )
 
@@ -108,7 +110,7 @@ def _view(part: Part, spent: list[int]) -> dict[str, Any]:
         text = "\n".join(shown(line, 4000) for line in part.text.strip("\n").split("\n"))
         if len(text) > LONGEST_CODE:
             text = text[:LONGEST_CODE] + "\n… cut here"
-        return {"kind": "code", "text": text, "title": shown(part.title, 200)}
+        return {"kind": "code", "text": text, "title": shown(part.title, 200), "wrap": part.wrap}
     if isinstance(part, Facts):
         values = [(shown(str(name), 200), text_of(value)) for name, value in part.values.items()]
         return {"kind": "facts", "values": values, "title": shown(part.title, 200)}

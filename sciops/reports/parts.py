@@ -29,10 +29,15 @@ class Figure:
 
 @dataclass(frozen=True)
 class Code:
-    """Text that is shown as it was written, such as a command or BibTeX; `title` stands above it."""
+    """Text that is shown as it was written, such as a command or BibTeX.
+
+    title : what stands above it
+    wrap : whether long lines are broken, as those of commands may be
+    """
 
     text: str
     title: str = ""
+    wrap: bool = False
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def _provenance(files: RunFiles) -> list[Section]:
         "folder": str(files.path),
     }
     facts |= {f"SHA-256 of {path}": value for path, value in files.data.items()}
-    parts: list[Part] = [Code(files.command)] if files.command else ["No command line is recorded."]
+    parts: list[Part] = [Code(files.command, wrap=True)] if files.command else ["No command line is recorded."]
     parts.append(Facts({name: value for name, value in facts.items() if value not in (None, [])}))
     sections = [Section("Repeat it", parts)]
     if files.config:

@@ -69,6 +69,7 @@ def finished(
     figures = [picture] if picture else sorted(path.name for path in folder.figures.iterdir())
     write_json(folder.path / "report.json", {"answer": answer, "blocks": blocks, "figures": figures})
     print(f"\nresults.json and figures{picture and '/'}{picture} in {folder.path}")
+    print(f"sciops report {folder.path} makes a page of them")
     if wrong:
         raise RuntimeError(wrong)
     return results
