@@ -15,7 +15,13 @@ from sciops.reports.run_files import RunFiles, described, read_run
 from sciops.reports.tables import Table
 from sciops.reports.training import training_answer, training_sections, training_title
 
-_VERDICT_ROWS = ("targets", "checks")  # lists of rows with "what" and "met" in the results of studies
+# lists in the results of studies that answer by themselves: name, what a row is called, whether it holds, in words
+_HOLD = (
+    ("targets", "what", "met", "met"),
+    ("checks", "what", "met", "met"),
+    ("claims", "claim", "seen", "seen"),
+)
+_WRONG = ("faults", "findings")  # lists that are empty where all is well
 
 
 def report(folder: str | os.PathLike[str], output: str | os.PathLike[str] | None = None) -> Path:
@@ -81,20 +87,26 @@ def _of_study(files: RunFiles) -> tuple[str, str, list[Section]]:
 
 
 def _met(results: Mapping[str, Any]) -> str:
-    """How many of a study's targets are met, and which are not."""
-    for name in _VERDICT_ROWS:
-        rows = results.get(name)
-        if isinstance(rows, list) and rows and all(isinstance(row, Mapping) and "met" in row for row in rows):
-            missed = [text_of(row.get("what")) for row in rows if not row["met"]]
-            said = f"{len(rows) - len(missed)} of {len(rows)} {name} are met"
-            return said + (f"; missed: {'; '.join(missed)}." if missed else ".")
+    """How many of a study's targets, checks or claims hold and which do not, or how many faults it found."""
+    for name, what, holds, word in _HOLD:
+        given = results.get(name)
+        rows = [row for row in given if isinstance(row, Mapping)] if isinstance(given, list) else []
+        rows = [row for row in rows if isinstance(row.get(holds), bool)]  # None: not tested in this run
+        if rows:
+            others = [text_of(row.get(what)) for row in rows if not row[holds]]
+            said = f"{len(rows) - len(others)} of {len(rows)} {name} are {word}"
+            return said + (f"; not {word}: {'; '.join(others)}." if others else ".")
+    for name in _WRONG:
+        if isinstance(results.get(name), list):
+            found = results[name]
+            return f"{len(found)} {name}: {text_of(found)}." if found else f"No {name}: all is as it should be."
     return ""
 
 
 def _unanswered(files: RunFiles, asked: str) -> str:
-    what = f"This study asks: {asked.rstrip('.')}. " if asked else ""
+    what = f"This study asks: {asked.rstrip('.')}. It" if asked else "This study"
     where = "its tables are below" if _blocks(files.summary) or files.text else "its numbers are below"
-    return f"{what}It states no answer of its own; {where}."
+    return f"{what} states no answer of its own; {where}."
 
 
 def _blocks(summary: Mapping[str, Any]) -> list[Part]:

@@ -88,8 +88,15 @@ def test_a_study_without_an_answer_says_what_it_asked_or_which_targets_are_met(t
     asked = __doc__.splitlines()[0].rstrip(".")
     assert answer == f"This study asks: {asked}. It states no answer of its own; its numbers are below."
     rows = [{"what": "fast", "met": True}, {"what": "small", "met": False}]
-    _, answer, _ = contents(read_run(_study(tmp_path / "b", results={"targets": rows})))
-    assert answer == "1 of 2 targets are met; missed: small."
+    claims = [{"claim": "better", "seen": True}, {"claim": "other", "seen": None}]
+    said = {
+        "1 of 2 targets are met; not met: small.": {"targets": rows, "faults": []},
+        "1 of 1 claims are seen.": {"claims": claims},
+        "No faults: all is as it should be.": {"faults": [], "targets": []},
+        "1 findings: one.": {"findings": ["one"]},
+    }
+    for number, (answer, results) in enumerate(said.items()):
+        assert contents(read_run(_study(tmp_path / str(number), results=results)))[1] == answer
 
 
 def test_a_report_in_markdown_opens_with_its_answer(tmp_path):
