@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,44 +11,11 @@ from typing import Any
 import numpy as np
 
 from sciops.evaluation import FEWEST, Verdict, paired_verdict, spread
+from sciops.reports.arms import Arm, arms_of, differing, mean_of, scores, why_not
 from sciops.reports.page import write
 from sciops.reports.parts import Code, Facts, Section, text_of
 from sciops.reports.run_files import RunFiles, read_run
 from sciops.reports.tables import Table, table_of
-from sciops.reports.training import test_errors
-
-ASIDE = ("folder", "resume", "progress")  # options that are not compared
-# options that do not change what is learned
-FREE = (
-    *ASIDE,
-    *"track loader_workers start_method checkpoint_every memory_limit test_resolutions stop_after compile".split(),
-    *"device strategy accumulate on_nonfinite".split(),
-)
-# options that say which fields are tested
-PICKS = (
-    "task equation inputs parameters forcings state history start stop stride unroll train_samples validation_samples "
-    "test_samples precision kinds"
-).split()
-
-
-@dataclass(frozen=True)
-class Score:
-    """A test error of a run: its mean, and the errors of the single samples, empty where they are not stored."""
-
-    mean: float
-    of_samples: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Arm:
-    """Runs that differ in their seed alone.
-
-    name : for tables
-    runs : one a seed, by seed
-    """
-
-    name: str
-    runs: tuple[RunFiles, ...]
 
 
 @dataclass(frozen=True)
@@ -115,7 +80,7 @@ def compare(folders: Iterable[str | os.PathLike[str]], *, names: Sequence[str] |
             kind = f"the study {run.study}" if run.study else "no training"
             raise ValueError(f"{run.path} is {kind}, expected a run of sciops train; sciops report makes a page of it")
     names = list(names) if names is not None else _names(runs)
-    arms, repeated = _arms(runs, names)
+    arms, repeated = arms_of(runs, names)
     verdicts = [row for score in _scores_of(runs) for row in _verdicts(score, arms)]
     tables = [_runs_table(runs, names, repeated), _differences(runs, names)]
     if any(len(arm.runs) > 1 for arm in arms):
@@ -123,24 +88,6 @@ def compare(folders: Iterable[str | os.PathLike[str]], *, names: Sequence[str] |
     if verdicts:
         tables.append(_verdict_table(verdicts))
     return Comparison(_answer(arms, _scores_of(runs), verdicts), tuple(t for t in tables if t.rows), tuple(runs))
-
-
-def scores(run: RunFiles) -> dict[str, Score]:
-    """The test errors of a run by name: relative L2 on every test grid, and over whole rollouts."""
-    found = {}
-    for error in test_errors(run.results):
-        mean = error.row.get("relative_l2")
-        if isinstance(mean, (int, float)) or mean in ("inf", "nan"):
-            label = error.grid if error.kind == "model" else f"{error.grid} {error.kind}"
-            found[label] = Score(float(mean), error.of_samples)
-    evolution = run.results.get("evolution") if isinstance(run.results, Mapping) else None
-    for grid, row in (evolution or {}).items() if isinstance(evolution, Mapping) else ():
-        model = row.get("model") if isinstance(row, Mapping) else None
-        if isinstance(model, Mapping) and isinstance(model.get("whole"), (int, float)):
-            values = model.get("whole_of_samples")
-            values = values if isinstance(values, list) and all(isinstance(v, (int, float)) for v in values) else []
-            found[f"rollout {grid}"] = Score(float(model["whole"]), tuple(map(float, values)))
-    return found
 
 
 def _scores_of(runs: Sequence[RunFiles]) -> list[str]:
@@ -151,49 +98,6 @@ def _names(runs: Sequence[RunFiles]) -> list[str]:
     """The names of the folders, or their whole paths where two have one name."""
     short = [run.name for run in runs]
     return short if len(set(short)) == len(short) else [str(run.path) for run in runs]
-
-
-def _options(run: RunFiles) -> dict[str, Any]:
-    return {name: value for name, value in run.config.items() if name not in ASIDE}
-
-
-def _differing(runs: Sequence[RunFiles], without: Iterable[str] = ()) -> list[str]:
-    """Options that do not have one value in all of these runs."""
-    names = dict.fromkeys(name for run in runs for name in _options(run) if name not in without)
-    return [name for name in names if len({_frozen(_options(run).get(name)) for run in runs}) > 1]
-
-
-def _frozen(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
-def _arms(runs: Sequence[RunFiles], names: Sequence[str]) -> tuple[list[Arm], dict[Path, str]]:
-    """Runs by all of their configuration but the seed, and by the content of their data; and the folders of those that
-    repeat another training, which say nothing new, with the name of that one."""
-    repeated: dict[Path, str] = {}
-    grouped: dict[str, list[tuple[Any, str, RunFiles]]] = {}
-    for run, name in zip(runs, names):
-        options = {key: value for key, value in run.config.items() if key not in ("seed", "data", *FREE)}
-        key = _frozen([options, sorted(run.data.values()) or str(run.config.get("data"))])
-        seed, members = run.config.get("seed"), grouped.setdefault(key, [])
-        first = next((other for known, other, _ in members if known == seed), None)
-        if first is None:
-            members.append((seed, name, run))
-        else:
-            repeated[run.path] = first
-    firsts = [members[0][2] for members in grouped.values()]
-    differing = _differing(firsts, ("seed", *FREE))
-    arms = []
-    for members in grouped.values():
-        members.sort(key=lambda one: (str(type(one[0])), one[0]))
-        config = members[0][2].config
-        label = ", ".join(
-            text_of(config.get(n)) if n == "model" else f"{n}={text_of(config.get(n))}" for n in differing
-        )
-        given = {name for _, name, _ in members}
-        plain = len(given) == 1 or not label or len(label) > 60
-        arms.append(Arm(members[0][1] if plain else label, tuple(run for *_, run in members)))
-    return arms, repeated
 
 
 def _runs_table(runs: Sequence[RunFiles], names: Sequence[str], repeated: Mapping[Path, str]) -> Table:
@@ -236,7 +140,7 @@ def _state(results: Mapping[str, Any], repeats: str | None) -> str:
 
 def _differences(runs: Sequence[RunFiles], names: Sequence[str]) -> Table:
     columns = [(name, lambda option, run=run: text_of(run.config.get(option))) for run, name in zip(runs, names)]
-    return table_of(_differing(runs), ("option", str), *columns, title="Options that differ")
+    return table_of(differing(runs), ("option", str), *columns, title="Options that differ")
 
 
 def _seeds_table(arms: Sequence[Arm], names: Sequence[str]) -> Table:
@@ -257,45 +161,17 @@ def _verdicts(score: str, arms: Sequence[Arm]) -> list[dict[str, Any]]:
     tested = [arm for arm in arms if any(score in scores(run) for run in arm.runs)]
     if len(tested) < 2:
         return []
-    best = min(tested, key=lambda arm: _mean(arm, score))
+    best = min(tested, key=lambda arm: mean_of(arm, score))
     rows = []
     for other in tested:
         if other is not best:
-            row = {"score": score, "first": best, "second": other, "verdict": None, "why": _why_not(best, other, score)}
+            row = {"score": score, "first": best, "second": other, "verdict": None, "why": why_not(best, other, score)}
             if not row["why"]:
                 pairs = list(zip(best.runs, other.runs))
                 first, second = ([scores(pair[i])[score].of_samples for pair in pairs] for i in (0, 1))
                 row["verdict"] = paired_verdict(np.array(first), np.array(second))
             rows.append(row)
     return rows
-
-
-def _mean(arm: Arm, score: str) -> float:
-    found = [scores(run)[score].mean for run in arm.runs if score in scores(run)]
-    mean = sum(found) / len(found)
-    return mean if math.isfinite(mean) else math.inf
-
-
-def _why_not(first: Arm, second: Arm, score: str) -> str:
-    """Why the errors of two arms cannot be paired; empty where they can."""
-    a, b = first.runs[0], second.runs[0]
-    if not (a.data and b.data):
-        return "not comparable: a run has no hash of its data"
-    if sorted(a.data.values()) != sorted(b.data.values()):
-        hashes = " and ".join(min(run.data.values())[:8] for run in (a, b))
-        return f"not comparable: other data (SHA-256 {hashes})"
-    for name in PICKS:
-        if _frozen(a.config.get(name)) != _frozen(b.config.get(name)):
-            values = " and ".join(text_of(run.config.get(name)) for run in (a, b))
-            return f"not comparable: other test fields ({name}: {values})"
-    found = [scores(run).get(score) for arm in (first, second) for run in arm.runs]
-    if any(one is None or not one.of_samples for one in found):
-        return "not comparable: no errors of single samples are stored"
-    if len({len(one.of_samples) for one in found if one}) > 1:
-        return "not comparable: other numbers of test samples"
-    if not all(math.isfinite(value) for one in found if one for value in one.of_samples):
-        return "not comparable: an error is not finite"
-    return ""
 
 
 def _verdict_table(rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -329,13 +205,13 @@ def _answer(arms: Sequence[Arm], names: Sequence[str], verdicts: Sequence[Mappin
     score = names[0]
     tested = [arm for arm in arms if any(score in scores(run) for run in arm.runs)]
     if len(tested) == 1:
-        return f"{tested[0].name} alone has a test error at {score}: {_mean(tested[0], score):.4g}."
-    best = min(tested, key=lambda arm: _mean(arm, score))
-    said = f"{best.name} has the smallest relative L2 error at {score}, {_mean(best, score):.4g}"
+        return f"{tested[0].name} alone has a test error at {score}: {mean_of(tested[0], score):.4g}."
+    best = min(tested, key=lambda arm: mean_of(arm, score))
+    said = f"{best.name} has the smallest relative L2 error at {score}, {mean_of(best, score):.4g}"
     judged: dict[str, list[str]] = {}
     for row in verdicts:
         if row["score"] == score:
-            other = f"{_mean(row['second'], score):.4g} of {row['second'].name}"
+            other = f"{mean_of(row['second'], score):.4g} of {row['second'].name}"
             judged.setdefault(row["why"] or _judged(row["verdict"]), []).append(other)
     parts = [f"{', '.join(others)} ({why})" for why, others in judged.items()]
     return f"{said}, against {'; '.join(parts)}."

@@ -112,7 +112,7 @@ def _unanswered(files: RunFiles, asked: str) -> str:
 def _blocks(summary: Mapping[str, Any]) -> list[Part]:
     """What a study printed: text as it was, tables that sort."""
     parts: list[Part] = []
-    for block in summary.get("blocks") or ():
+    for block in _list(summary.get("blocks")):
         if isinstance(block, str) and block.strip("\n "):
             parts.append(Code(block))
         elif isinstance(block, Mapping):
@@ -126,6 +126,10 @@ def _blocks(summary: Mapping[str, Any]) -> list[Part]:
     return parts
 
 
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _progress(files: RunFiles) -> list[Section]:
     return [Section("Epochs", [record_table(files.history)])] if files.history else []
 
@@ -133,7 +137,7 @@ def _progress(files: RunFiles) -> list[Section]:
 def _figures(files: RunFiles, shown: list[Section]) -> list[Section]:
     """The pictures that no section shows yet; those that the study named and that are not there are named too."""
     there = {part.source.resolve() for section in shown for part in section.parts if isinstance(part, Figure)}
-    named = [files.path / "figures" / Path(str(name)).name for name in files.summary.get("figures") or ()]
+    named = [files.path / "figures" / Path(str(name)).name for name in _list(files.summary.get("figures"))]
     every = list(dict.fromkeys([*(path for path in named if not path.exists()), *files.figures]))
     parts = [Figure(path) for path in every if path.resolve() not in there]
     return [Section("Figures", parts)] if parts else []

@@ -141,8 +141,15 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def described(files: RunFiles) -> str:
-    """One line on a run that has no results: how far it has come."""
-    last = files.history[-1].get("epoch") if files.history else None
+    """One line on a folder without results: how far the run has come, or the last epoch of a training of ``fit``."""
+    last = files.history[-1] if files.history else {}
+    if not files.environment:  # `fit` writes neither the environment nor results
+        errors = "".join(f", {name} {last[name]:.4g}" for name in ("loss", "validation") if _is_number(last.get(name)))
+        return shown(f"{files.name} holds a training of fit, epoch {last.get('epoch', '–')}{errors}.")
     asked = files.config.get("epochs")
-    done = f" after epoch {last}" + (f" of {asked}" if asked is not None else "") if last is not None else ""
+    done = f" after epoch {last['epoch']}" + (f" of {asked}" if asked is not None else "") if "epoch" in last else ""
     return shown(f"{files.name} has no results yet: it was stopped or is running{done}; the same command resumes it.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))

@@ -59,6 +59,15 @@ def test_a_run_that_was_stopped_says_how_far_it_came(tmp_path):
     assert [section.title for section in sections][0] == "Epochs"
 
 
+def test_a_folder_of_fit_has_a_page_of_its_epochs(tmp_path):
+    (tmp_path / "log.jsonl").write_text(
+        '{"epoch": 1, "loss": 0.5}\n{"epoch": 2, "loss": 0.25, "validation": 0.125}\n{"ep'
+    )
+    _, answer, sections = contents(read_run(tmp_path))
+    assert answer == f"{tmp_path.name} holds a training of fit, epoch 2, loss 0.25, validation 0.125."
+    assert sections[0].parts[0].rows == (("1", "0.5", "–"), ("2", "0.25", "0.125"))
+
+
 def test_a_study_gives_its_answer_its_tables_and_its_figures(tmp_path):
     def show(results):
         print_table(results["rows"], "arm; error:.2f", title="By arm")
@@ -148,7 +157,9 @@ def test_results_of_another_form_still_make_a_page(tmp_path, results):
     (folder / "results.json").write_text(json.dumps(results))
     (folder / "environment.json").write_text(json.dumps({"command": 3, "data": [1], "config_class": None}))
     (folder / "config.json").write_text(json.dumps({BAD: {"a": [BAD] * 40, "b": None}}))
-    (folder / "report.json").write_text(json.dumps({"blocks": [{"rows": [[1], 2], "columns": ["a", "b"]}, 7]}))
+    (folder / "report.json").write_text(
+        json.dumps({"blocks": [{"rows": [[1], 2], "columns": ["a", "b"]}, 7], "figures": 3})
+    )
     assert [tag for tag, _ in _page(folder).tags].count("script") == 1
 
 
