@@ -26,6 +26,7 @@ _MODULES = (
     "robustness",
     "evaluation",
     "runs",
+    "reports",
     "plotting",
     "zoo",
 )
@@ -62,6 +63,7 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
         pde,
         plotting,
         random_fields,
+        reports,
         resampling,
         robustness,
         runs,

@@ -11,6 +11,9 @@ sciops predict RUN …     what a trained model predicts for a file, with its er
 sciops evaluate RUN …    how well it does on a file: errors, by wavenumber and step, worst samples
 sciops zoo [NAME]        trained models that come with the package: zoo:NAME is a RUN
 sciops study NAME …      run a study (studies/NAME)
+sciops report FOLDER     the run or study in a folder as one HTML page
+sciops compare RUN RUN … trained runs side by side, with a verdict where they were tested on the same fields
+sciops benchmark …       train models × data sets: JSON, CSV and an HTML page
 sciops demo              data, training and the resolution-shift study, small, in a few minutes
 
 Every verb answers --help. Those that open files take --budget bytes=8e9,seconds=60, what a file may take of memory,
@@ -50,6 +53,8 @@ def _verb(name: str) -> Callable[[list[str]], None]:
         "train": lambda rest: _run_module("studies.train", "sciops train", rest),
         **{verb: partial(_of_files, verb, "file_verbs") for verb in ("info", "validate", "convert", "doctor")},
         **{verb: partial(_of_files, verb, "model_verbs") for verb in ("predict", "evaluate", "zoo")},
+        **{verb: partial(_of_files, verb, "run_verbs") for verb in ("report", "compare")},
+        "benchmark": _benchmark,
         "download": _download,
         "demo": _demo,
     }
@@ -82,6 +87,10 @@ def _run_module(module: str, prog: str, rest: list[str]) -> None:
 def _of_files(verb: str, module: str, rest: list[str]) -> None:
     with given_budget(rest):
         getattr(importlib.import_module(f"sciops.commands.{module}"), verb)(rest)
+
+
+def _benchmark(rest: list[str]) -> None:
+    _run_module("sciops.commands.benchmark", "sciops benchmark", rest)
 
 
 def _download(rest: list[str]) -> None:

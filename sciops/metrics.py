@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
@@ -42,7 +43,18 @@ from sciops.arrays.kinds import as_tensor
 from sciops.arrays.scale import power_of_two
 from sciops.grids import Grid, check_on_grid
 
-__all__ = ["METRICS", "h1", "max_error", "nrmse", "relative_l1", "relative_l2", "relative_mse", "vrmse"]
+__all__ = [
+    "METRICS",
+    "h1",
+    "imported",
+    "max_error",
+    "metric_of",
+    "nrmse",
+    "relative_l1",
+    "relative_l2",
+    "relative_mse",
+    "vrmse",
+]
 
 
 def relative_l2(prediction: Any, target: Any, grid: Grid | None = None) -> Any:
@@ -134,6 +146,52 @@ METRICS: dict[str, Callable[..., Any]] = {
 
 # Those that need no grid; without one they weigh every point alike, as published tables do.
 EVERY_POINT_ALIKE = (relative_l2, relative_l1, relative_mse, max_error)
+
+
+def metric_of(name: str) -> Callable[..., Any]:
+    """The metric of a name in `METRICS`, or a function of your own by ``module:function``.
+
+    The function is called as ``function(prediction, target, grid)`` with tensors (batch, channel, *grid), and returns
+    one number a sample. For command lines: it runs the module's code, so never pass a name that was read from a file.
+
+    Raises
+    ------
+    ValueError
+        The name is unknown, its module cannot be imported or has no such function; when it is called, that it does not
+        return one number a sample.
+    """
+    if name in METRICS:
+        return METRICS[name]
+    function = imported(name, "metric", f"one of {', '.join(METRICS)}, or module:function")
+
+    def checked(prediction: Any, target: Any, grid: Grid | None = None) -> Tensor:
+        values = torch.as_tensor(function(prediction, target, grid))
+        if values.shape != (len(prediction),):
+            got = tuple(values.shape)
+            raise ValueError(
+                f"metric {name!r} returned shape {got}: expected one number a sample, ({len(prediction)},)"
+            )
+        return values
+
+    return checked
+
+
+def imported(name: str, what: str, expected: str = "module:function") -> Callable[..., Any]:
+    """The function that a command line names as ``module:function``; it runs the module's code.
+
+    what, expected : for the message of ValueError, where there is no such function
+    """
+    module, colon, function = name.partition(":")
+    if not (module and colon and function):
+        raise ValueError(f"{what} {name!r}: expected {expected}")
+    try:
+        found = getattr(import_module(module), function, None)
+    except ImportError as error:
+        hint = f"; is the folder of {module}.py on PYTHONPATH?" if "No module named" in str(error) else ""
+        raise ValueError(f"{what} {name!r}: {error}{hint}") from None
+    if not callable(found):
+        raise ValueError(f"{what} {name!r}: {module} has no function {function!r}")
+    return found
 
 
 class _Pair(NamedTuple):

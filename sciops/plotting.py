@@ -46,11 +46,19 @@ _STYLE: dict[Any, Any] = {
 
 @contextmanager
 def figure(
-    path: str | Path, rows: int = 1, columns: int = 1, *, width: float = 3.4, height: float = 2.7, **options: Any
+    path: str | Path,
+    rows: int = 1,
+    columns: int = 1,
+    *,
+    width: float = 3.4,
+    height: float = 2.7,
+    caption: str = "",
+    **options: Any,
 ):
     """A styled matplotlib figure that is written to `path` when the block ends without an error.
 
     rows, columns : panels; width, height : inches per panel; options : passed to ``plt.subplots``
+    caption : what it shows, written into a PNG as its description, which pages of `sciops.reports` put below it
     yields (figure, axes) with axes of shape (rows, columns)
     """
     import matplotlib
@@ -66,7 +74,8 @@ def figure(
         try:
             yield fig, axes
             with replacing(path) as temporary:
-                fig.savefig(temporary, format=path.suffix[1:])
+                about = {"metadata": {"Description": caption}} if caption and path.suffix == ".png" else {}
+                fig.savefig(temporary, format=path.suffix[1:], **about)
         finally:
             plt.close(fig)
 

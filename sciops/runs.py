@@ -21,6 +21,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Iterable, Sequence
+from dataclasses import is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,7 @@ class RunFolder:
         write_json(self.path / "config.json", config)
         record = environment() | {
             "config_class": f"{type(config).__module__}.{type(config).__qualname__}",
+            "about": _first_line(config),
             "data": {str(path): file_hash(path) for path in paths},
             "seeds": list(seeds),
         }
@@ -267,6 +269,12 @@ def file_hash(path: str | os.PathLike) -> str:
     for file in sorted(p for p in path.rglob("*") if p.is_file()):
         digest.update(f"{file.relative_to(path).as_posix()}\0{file_hash(file)}\n".encode())
     return digest.hexdigest()
+
+
+def _first_line(config: Any) -> str:
+    """The first line of the documentation of the module that a configuration belongs to: what a study asks."""
+    module = sys.modules.get(type(config).__module__) if is_dataclass(config) else None
+    return ((getattr(module, "__doc__", None) or "").strip().splitlines() or [""])[0]
 
 
 def _git_commit() -> dict[str, Any] | None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from dataclasses import asdict
 from typing import Any
 
-from sciops.runs import RunFolder
+from sciops.runs import RunFolder, write_json
+from studies.kit.tables import Recorder
 
 
 def opened(config: Any, **about: Any) -> RunFolder:
@@ -31,8 +35,11 @@ def finished(
     *given: Any,
     picture: str = "",
     wrong: str = "",
+    answer: str = "",
 ) -> dict[str, Any]:
     """Writes results.json, draws the figures, prints the tables and the folder; returns the results.
+
+    What is printed is kept in report.json, from which ``sciops report`` makes a page.
 
     Parameters
     ----------
@@ -46,6 +53,8 @@ def finished(
         Name of the one figure; by default `draw` is given the folder of the figures.
     wrong : str
         What does not hold, for which the study has to fail after all is written.
+    answer : str
+        What the study found, in one sentence: the first one of its page.
 
     Raises
     ------
@@ -54,8 +63,13 @@ def finished(
     """
     folder.write_results(results)
     draw(results, *given, folder.figures / picture)
-    show(results, *given)
+    with redirect_stdout(Recorder(sys.stdout)) as printed:
+        show(results, *given)
+    blocks = [block if isinstance(block, str) else asdict(block) for block in printed.blocks]
+    figures = [picture] if picture else sorted(path.name for path in folder.figures.iterdir())
+    write_json(folder.path / "report.json", {"answer": answer, "blocks": blocks, "figures": figures})
     print(f"\nresults.json and figures{picture and '/'}{picture} in {folder.path}")
+    print(f"sciops report {folder.path} makes a page of them")
     if wrong:
         raise RuntimeError(wrong)
     return results

@@ -1,17 +1,13 @@
-"""Rows by a key of theirs, and one writer of tables: columns as data, widths from the cells."""
+"""Rows by a key of theirs, and tables that are printed: see `sciops.reports.tables` for their columns."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+import io
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, TextIO
 
-import numpy as np
-
-Columns = str | tuple[str, Callable[[Any], Any]]
-
-_NUMBER = re.compile(r"[<>≤≥]?[+\-−±]?(\d|\.\d|nan|inf)|[–—]?$")
-_ABSENT = object()
+from sciops.reports.tables import Columns, Table, table_of
 
 
 def grouped(rows: Iterable[Any], *keys: str) -> dict[Any, list[Any]]:
@@ -28,82 +24,44 @@ def grouped(rows: Iterable[Any], *keys: str) -> dict[Any, list[Any]]:
 
 
 def table(rows: Mapping[str, Any] | Iterable[Any], *columns: Columns) -> list[str]:
-    """Lines of a table: the headings, then one line a row; columns of numbers are aligned on the right.
-
-    Parameters
-    ----------
-    rows : iterable, or mapping
-        Mappings, or whatever the functions among the columns take. Of a mapping, each item is a row: its key is "name",
-        its value the rest where that is a mapping, and else "value".
-    *columns : str, or tuple of str and callable
-        ``"heading=key:format"``, several of them with ``"; "`` in between. The heading is the key by default; dots
-        descend into mappings within; ``"ms=1e3*seconds.step:.1f"`` multiplies. A pair is a heading and a function of
-        the row. None, and what one row lacks, is shown as a dash; a float without a format with four digits.
-
-    Returns
-    -------
-    list of str
-
-    Raises
-    ------
-    KeyError
-        For a key that no row has.
-
-    Examples
-    --------
-    >>> rows = [{"arm": "fno", "error": 0.0123}, {"arm": "mano", "error": None}]
-    >>> for line in table(rows, "arm; error:.1%", ("n", lambda row: len(row["arm"]))):
-    ...     print(line)
-    arm   error  n
-    fno    1.2%  3
-    mano      –  4
-    """
-    if isinstance(rows, Mapping):
-        rows = [{"name": key, **(row if isinstance(row, Mapping) else {"value": row})} for key, row in rows.items()]
-    rows, found = list(rows), []
-    for column in columns:
-        for one in column.split("; ") if isinstance(column, str) else [column]:
-            heading, cells = _column(one, rows)
-            width = max(map(len, (heading, *cells)))
-            right = all(map(_NUMBER.match, cells))
-            found.append([cell.rjust(width) if right else cell.ljust(width) for cell in (heading, *cells)])
-    return ["  ".join(line).rstrip() for line in zip(*found)]
+    """Lines of the table that `sciops.reports.tables.table_of` makes of these rows and columns."""
+    return table_of(rows, *columns).lines()
 
 
 def print_table(
     rows: Mapping[str, Any] | Iterable[Any], *columns: Columns, title: str | None = None, indent: int = 0
 ) -> None:
     """Prints an empty line and `title` where there is one (the line alone for ""), then `table`."""
-    if title is not None:
-        print(f"\n{title}" if title else "")
-    for line in table(rows, *columns):
-        print(" " * indent + line)
+    found = table_of(rows, *columns, title=title or "")
+    lines = [f"\n{title}" if title else ""] if title is not None else []
+    text = "".join(f"{line}\n" for line in (*lines, *(" " * indent + line for line in found.lines())))
+    if isinstance(sys.stdout, Recorder):
+        sys.stdout.take(found, text)
+    else:
+        sys.stdout.write(text)
 
 
-def _column(column: Columns, rows: list[Any]) -> tuple[str, list[str]]:
-    """(heading, cells) of one column."""
-    if not isinstance(column, str):
-        heading, function = column
-        return heading, [_text(function(row), "") for row in rows]
-    heading, given, path = column.partition("=")
-    key, _, form = (path if given else heading).partition(":")
-    factor, times, inner = key.partition("*")
-    path = inner if times else key
-    values = [_value(row, path.split(".")) for row in rows]
-    if rows and all(value is _ABSENT for value in values):
-        raise KeyError(f"no row of the table has {path!r}")
-    scale = float(factor) if times else 1
-    values = [None if value is None or value is _ABSENT else scale * value if times else value for value in values]
-    return heading if given else key, [_text(value, form) for value in values]
+class Recorder(io.TextIOBase):
+    """A standard output that passes on what is printed, and keeps the tables among it for the page of a study.
 
+    blocks : in the order of printing, str for lines of text and `sciops.reports.tables.Table` for tables
+    """
 
-def _value(row: Any, path: list[str]) -> Any:
-    for part in path:
-        row = row.get(part, _ABSENT) if isinstance(row, Mapping) else _ABSENT
-    return row
+    def __init__(self, terminal: TextIO) -> None:
+        self.terminal = terminal
+        self.blocks: list[str | Table] = []
 
+    def write(self, text: str) -> int:
+        if self.blocks and isinstance(self.blocks[-1], str):
+            self.blocks[-1] += text
+        else:
+            self.blocks.append(text)
+        return self.terminal.write(text)
 
-def _text(value: Any, form: str) -> str:
-    if value is None:
-        return "–"
-    return format(value, form or (".4g" if isinstance(value, float | np.floating) else ""))
+    def flush(self) -> None:
+        self.terminal.flush()
+
+    def take(self, found: Table, text: str) -> None:
+        """Keeps a table and prints its text."""
+        self.blocks.append(found)
+        self.terminal.write(text)

@@ -28,6 +28,7 @@ from torch import nn
 
 from sciops.datasets.fields.torch_data import MEMORY_LIMIT
 from sciops.grids import Grid
+from sciops.metrics import metric_of
 from sciops.training import TrainConfig
 from studies.train.mixers import mixer_options, with_mixer
 from studies.train.report import EVOLVING, draw_all, results_of, table
@@ -70,6 +71,8 @@ class TrainStudyConfig(TrainConfig):
     modes: int = 12  # per axis, lowered to what the coarsest training grid holds; for models that have modes
     options: tuple[str, ...] = ()  # further options of the model, as name=value: basis=sine local=true window=4
     rule_options: tuple[str, ...] = ()  # options of the rule for gradients, as name=value: iterations=2
+    metrics: tuple[str, ...] = ()
+    """further test errors: names in sciops.metrics.METRICS, or module:function of (prediction, target, grid)"""
     symmetrize: bool = False  # also test the average over the exchange of the axes, where the problem has it
     seed: int = 0  # of the model's initial parameters, the order of the fields, augmentation and dropout
     folder: Annotated[Path, tyro.conf.arg(aliases=("--output",))] = Path("runs/train")  # where everything goes
@@ -165,6 +168,8 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
 
     if config.data is None:
         raise ValueError("data: which fields? pass --data FILE; `sciops generate darcy --preset quick` makes some")
+    for name in config.metrics:
+        metric_of(name)  # an unknown one is refused before the training
     writable_folder(config.folder)  # data that will not do must leave no folder behind
     config, task = with_mixer(config), resolved(config)
     asked = {"train": config.train_samples, "validation": config.validation_samples, "test": config.test_samples}

@@ -95,11 +95,18 @@ def table(grid: str, found: dict[str, Any]) -> list[str]:
     return lines
 
 
+_ERRORS = (
+    "Relative L2 error against time on the test trajectories: median, with the quartiles as a band; persistence "
+    "repeats the last frame that was given."
+)
+_FRAMES = "Test trajectories: truth, prediction and their difference."
+
+
 def draw_errors(found: dict[str, Any], path: Path) -> None:
     """Median and quartiles of the relative L2 error against time."""
     from sciops.plotting import figure, series
 
-    with figure(path) as (_, axes):
+    with figure(path, caption=_ERRORS) as (_, axes):
         axis, styles = axes[0, 0], series()
         for name in ("model", "persistence"):
             low, middle, high = np.asarray(found[name]["relative_l2_quartiles"])
@@ -139,7 +146,7 @@ def _draw_space_time(rows: list[tuple], data: Any, times: np.ndarray, path: Path
     from sciops.plotting import figure
 
     x, name = data.grid.coordinates()[0], data.state[0]
-    with figure(path, len(rows), 3, width=2.9, height=2.2) as (fig, axes):
+    with figure(path, len(rows), 3, width=2.9, height=2.2, caption=_FRAMES) as (fig, axes):
         for row, (label, true, predicted, error) in zip(axes, rows):
             largest, wrong = _largest(true), predicted - true
             panels = (
@@ -164,7 +171,7 @@ def _draw_snapshots(
     from sciops.plotting import draw_field, figure
 
     shown = sorted({0, (len(times) - 1) // 2, len(times) - 1})
-    with figure(path, len(shown), 3, width=2.7, height=2.4) as (fig, axes):
+    with figure(path, len(shown), 3, width=2.7, height=2.4, caption=_FRAMES) as (fig, axes):
         for row, k in zip(axes, shown):
             largest, wrong = _largest(true[k]), predicted[k] - true[k]
             for axis, (title, values, limit) in zip(

@@ -18,8 +18,11 @@ EVOLVING = ("step", "trajectory", "space-time")  # tasks that give frames agains
 
 def results_of(config: TrainStudyConfig, task: str, trained: Any, tests: list[Any]) -> dict[str, Any]:
     """Errors per test grid; means over samples, with the samples' own beside them for paired comparisons."""
+    from sciops.metrics import metric_of
     from sciops.models import SymmetryAveraged
     from sciops.training import evaluate
+
+    metrics = {name: metric_of(name) for name in ("relative_l2", "relative_mse", *config.metrics)}
 
     results: dict[str, Any] = {
         "model": config.model,
@@ -38,7 +41,7 @@ def results_of(config: TrainStudyConfig, task: str, trained: Any, tests: list[An
         if config.symmetrize:
             models["symmetrized"] = SymmetryAveraged(trained.model, "transpose", symmetry=dataset.symmetry)
         for kind, model in models.items():
-            errors = evaluate(model, dataset)
+            errors = evaluate(model, dataset, metrics)
             row = {"samples": len(dataset), **{metric: float(values.mean()) for metric, values in errors.items()}}
             row["standard_error"] = None
             if getattr(dataset, "windows", 1) == 1:  # windows of one trajectory are no independent samples
@@ -94,7 +97,7 @@ def table(config: TrainStudyConfig, results: dict[str, Any]) -> str:
 def _draw(history: list[dict[str, Any]], path: Path) -> None:
     from sciops.plotting import figure, series
 
-    with figure(path) as (_, axes):
+    with figure(path, caption="Training loss and validation error against the epoch.") as (_, axes):
         axis, styles = axes[0, 0], series()
         for key, label in (("loss", "training loss"), ("validation", "validation, relative L2")):
             points = [(record["epoch"], record[key]) for record in history if key in record]

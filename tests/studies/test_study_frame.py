@@ -39,7 +39,8 @@ def test_a_study_that_has_to_fail_fails_after_everything_is_written(tmp_path, ca
         finished(folder, {"error": 0.5}, draw, show, config, **how)
     assert json.loads((tmp_path / "results.json").read_text()) == {"error": 0.5}
     assert (tmp_path / "figures" / "one.png").read_text() == "0.5 after 3 steps"
-    assert capsys.readouterr().out == f"error 0.5\n\nresults.json and figures/one.png in {tmp_path}\n"
+    page = f"sciops report {tmp_path} makes a page of them\n"
+    assert capsys.readouterr().out == f"error 0.5\n\nresults.json and figures/one.png in {tmp_path}\n{page}"
     assert finished(folder, {}, lambda *_: None, lambda _: None) == {}
     assert f"results.json and figures in {tmp_path}" in capsys.readouterr().out
 
