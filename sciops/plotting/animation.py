@@ -94,7 +94,7 @@ def animate(
     with styled():
         scale = scale_of(*(one.values for one in trajectories.values()), signed=signed, limits=limits)
         film = _Curves(trajectories, told, limits) if len(first.axes) == 1 else _Images(trajectories, told, scale)
-        heading = film.fig.suptitle(" ")
+        heading = film.fig.suptitle(" ", fontsize=10)
 
         def show(frame: int) -> None:
             film.show(frame)
@@ -165,7 +165,10 @@ class _Images:
             image.set_array(np.ma.masked_invalid(panel.values.T))
 
     def _panels(self, frame: int) -> list[Any]:
-        now = {name: replace(one, values=one.values[frame : frame + 1]) for name, one in self.trajectories.items()}
+        now = {
+            name: replace(one, values=one.values[frame : frame + 1], entries=("",))
+            for name, one in self.trajectories.items()
+        }
         return [panel for name, one in now.items() for panel in panels_of(one, name)]
 
 

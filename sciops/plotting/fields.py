@@ -98,7 +98,7 @@ def plot_field(
             fig = _images(panels, scales, told, shared is not None)
         words = [word for word in (title, f"first {left[0]}" if left else "") if word]
         if words:
-            fig.suptitle(", ".join(words))
+            fig.suptitle(", ".join(words), fontsize=10)
     if path is not None:
         save_figure(fig, path)
     return fig
@@ -146,7 +146,7 @@ def _slices(values: np.ndarray, axes: tuple[Axis, ...], told: str, at: Mapping[s
         number = names.index(name)
         points = axes[number].points
         index = len(points) // 2 if position is None else int(np.abs(points - position).argmin())
-        where = with_unit(f"{name} = {points[index]:.4g}", axes[number].unit)
+        where = f"{name} = {points[index]:.4g} {axes[number].unit}".strip()
         x, y = (axis for axis in axes if axis.name != name)
         panels.append(Panel(values.take(index, number), x, y, f"{told}, {where}" if told else where))
     return panels

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
+from typing import Any
 
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 
@@ -15,6 +17,10 @@ class Picture(Figure):
     """
 
     film: bytes | None = None
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        FigureCanvasAgg(self)  # which draws in memory; files of other formats bring their own
 
     def _repr_png_(self) -> bytes:
         content = io.BytesIO()

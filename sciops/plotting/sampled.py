@@ -89,7 +89,10 @@ def sampled(u: Any, grid: Grid | None = None, *, most: int, name: str = "u") -> 
         raise ValueError(f"{name} has shape {tuple(u.shape)}: there is nothing to draw")
     places = [np.unravel_index(i, leading) if leading else () for i in range(min(most, total))]
     values = np.stack([real_values(u[place] if place else u, name) for place in places])
-    entries = tuple(_entry(u, place) if labelled else ", ".join(map(str, place)) for place in places)
+    if labelled:
+        entries = tuple(_entry(u, place) for place in places)
+    else:
+        entries = tuple(", ".join(map(str, place)) if total > 1 else "" for place in places)
     return Sampled(values, axes, entries, total, _label(u) if labelled else "")
 
 

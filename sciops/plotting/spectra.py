@@ -97,12 +97,13 @@ def plot_spectrum(
             axis.axvline(nyquist, color="0.35", linewidth=0.9, linestyle=(0, (1, 1.5)))
             told = "Nyquist" if len(limits) == 1 else f"Nyquist of {'×'.join(map(str, shape))}"
             place = {"xycoords": ("data", "axes fraction"), "xytext": (-2, 0), "textcoords": "offset points"}
-            look = {"rotation": 90, "fontsize": 7.5, "ha": "right", "va": "bottom", "color": "0.35"}
-            axis.annotate(told, (nyquist, 0.02), **place, **look)
+            look = {"rotation": 90, "fontsize": 7.5, "ha": "right", "va": "top", "color": "0.35"}
+            axis.annotate(told, (nyquist, 0.98), **place, **look)
+        _number_wavenumbers(axis)
         if kinds != {""}:
             axis.set_xlabel(f"{axis.get_xlabel()}, cosine modes")
         if len(spectra) > 1:
-            axis.legend()
+            axis.legend(loc="lower left")
         axis.set_title(title)
     if path is not None:
         save_figure(fig, path)
@@ -164,6 +165,7 @@ def plot_layer_spectra(
         axis = axes[0, 0]
         styles = {name: style | _spaced(i) for i, (name, style) in enumerate(zip(lines, series()))}
         draw_spectra(axis, lines, styles=styles, floor=10.0**-_DECADES)
+        _number_wavenumbers(axis)
         _label_ends(axis)
         if len(chosen) < len(known) and layers is None:
             title = f"{title} ({len(chosen)} of {len(known)} layers)".strip()
@@ -178,11 +180,19 @@ def _spaced(number: int) -> dict[str, Any]:
     return {"markevery": (number % 5 * 0.02, 0.1), "markersize": 4.0}
 
 
+def _number_wavenumbers(axis: Any) -> None:
+    """Ticks at 1, 2 and 5 times the powers of ten."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.xaxis.set_minor_formatter(NullFormatter())
+
+
 def _label_ends(axis: Any) -> None:
     """The name of each line in its colour beside its last point; names that would overlap move up and down."""
     low, high = (math.log10(limit) for limit in axis.get_ylim())
     drawn = [line for line in axis.get_lines() if len(line.get_xdata())]
-    right = math.log10(max(float(line.get_xdata()[-1]) for line in drawn))
     ends = {line: (math.log10(float(line.get_ydata()[-1])) - low) / (high - low) for line in drawn}
     order = sorted(drawn, key=ends.__getitem__)
     heights: list[float] = []
@@ -194,7 +204,7 @@ def _label_ends(axis: Any) -> None:
     for line, height in zip(order, heights):
         axis.annotate(
             line.get_label(),
-            (10.0**right, 10.0 ** (low + ends[line] * (high - low))),
+            (line.get_xdata()[-1], line.get_ydata()[-1]),
             xytext=(1.04, height),
             textcoords="axes fraction",
             color=line.get_color(),
