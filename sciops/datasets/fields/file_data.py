@@ -17,6 +17,8 @@ from sciops.datasets.fields.symmetries import Statement
 from sciops.datasets.native.rows import NativeRows, native_rows
 from sciops.datasets.order import in_order
 from sciops.files.budget import Budget, current_budget, opening_within
+from sciops.files.messages import shown
+from sciops.grids import Grid
 from sciops.symmetry import Symmetry
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ class FileDataset(Dataset):
 
     samples: np.ndarray
     stored: tuple[str, ...]
+    grid: Grid
     _stated: Statement
     _memory: Any = None
     _opened: tuple[int, xr.Dataset | NativeRows] | None = None
@@ -50,6 +53,12 @@ class FileDataset(Dataset):
     def batch(self, indices: Any) -> dict[str, Tensor]:
         """{"x": (batch, …), "y": (batch, …)} of the items at `indices`, in that order."""
         raise NotImplementedError
+
+    def _place(self) -> str:
+        """Where the numbers are and on which grid, for `__repr__`."""
+        held = "read on demand" if self.lazy else "in memory"
+        source = f", {shown(self.path.name, 60)}" if self.path is not None else ""
+        return f"{str(self.dtype).removeprefix('torch.')} {held}, {self.grid!r}{source}"
 
     @property
     def lazy(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from sciops.arrays.short import html_table
 from sciops.datasets.conventions import SPLITS
 from sciops.datasets.fields.joined import JoinedDataset
 from sciops.datasets.fields.split_sources import Pool, sources_of
@@ -30,6 +31,15 @@ class Splits:
     train: FieldDataset | TensorFields | TrajectoryDataset | JoinedDataset | None = None
     validation: FieldDataset | TensorFields | TrajectoryDataset | JoinedDataset | None = None
     test: FieldDataset | TensorFields | TrajectoryDataset | JoinedDataset | None = None
+
+    def __repr__(self) -> str:
+        return "\n".join(["Splits", *(f"  {part:10}  {text}" for part, text in self._rows())])
+
+    def _repr_html_(self) -> str:
+        return html_table("Splits", self._rows())
+
+    def _rows(self) -> list[tuple[str, str]]:
+        return [(part, "—" if getattr(self, part) is None else repr(getattr(self, part))) for part in SPLITS]
 
 
 @within_budget
