@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from sciops.datasets.native.rows import NativeRows, native_rows
 from sciops.datasets.order import in_order
 from sciops.files.budget import Budget, current_budget, opening_within
 from sciops.files.messages import shown
+from sciops.files.remote import RemotePath, local_or_remote
 from sciops.grids import Grid
 from sciops.symmetry import Symmetry
 
@@ -43,7 +43,7 @@ class FileDataset(Dataset):
     _opened: tuple[int, xr.Dataset | NativeRows] | None = None
 
     def __init__(self, dataset: Any, resolution: Any, dtype: torch.dtype, budget: Budget | None) -> None:
-        self.path = Path(dataset) if isinstance(dataset, (str, os.PathLike)) else None
+        self.path = local_or_remote(dataset) if isinstance(dataset, (str, os.PathLike, RemotePath)) else None
         self.resolution, self.dtype = resolution, dtype
         self.budget = current_budget() if budget is None else budget
 
