@@ -93,7 +93,7 @@ class answering:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is None or not isinstance(error, Exception) or isinstance(error, ImportError):
+        if error is None or not isinstance(error, Exception) or isinstance(error, (ImportError, ValueError)):
             return
         reason = " ".join(str(error).split())[:160] or type(error).__name__
         words = f"{type(error).__name__}: {reason}" if reason != type(error).__name__ else reason
@@ -108,9 +108,11 @@ def file_system(url: str) -> tuple[Any, str]:
         raise ImportError("files on a server are read by fsspec: pip install 'sciops[stream]'") from None
     try:
         return fsspec.core.url_to_fs(url)
-    except (ImportError, ValueError) as error:  # of a protocol whose package is missing, or that there is none of
+    except ImportError as error:  # the package of this protocol
         text = " ".join(str(error).split())[:160]
         raise ImportError(f"{url.split('?')[0]}: {text}; pip install 'sciops[stream]'") from None
+    except ValueError:
+        raise ValueError(f"{url.split('?')[0]}: expected an address such as https://…, hf://… or s3://…") from None
 
 
 def local_or_remote(path: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ def load_splits(
     path: str | os.PathLike,
     resolution: int | tuple[int, ...] | None = None,
     *,
+    files: Collection[str] | None = None,
     train: Any = None,
     validation: Any = None,
     test: Any = None,
@@ -76,6 +77,8 @@ def load_splits(
     resolution : int or tuple of int, optional
         Points per axis. In a folder, files of exactly this grid come first, then finer ones that nest it. Default: the
         grid of the training file with the fewest points.
+    files : collection of str, optional
+        Names of the files of a folder that are meant; default all of them.
     train, validation, test : optional
         Samples of each part. None: all of it. A count n: the first n training samples, the last n of the other parts.
         (start, stop): that range. A list or array: those numbers. Numbers count within the part where the file or
@@ -111,7 +114,7 @@ def load_splits(
     >>> load_splits("data", resolution=16, validation=100).train    # doctest: +SKIP
     """
     path = Path(path)
-    sources = sources_of(path, resolution, equation, windows is not None)
+    sources = sources_of(path, resolution, equation, windows is not None, files)
     pools = sources.pools
     asked = {"train": train, "validation": validation, "test": test}
     chosen = {
