@@ -118,8 +118,8 @@ def _download(rest: list[str]) -> None:
         one = sets[asked["name"]]
         print(f"{one.about}\n{one.page}\nlayout {one.layout}" + (f"\nthe same law: {one.recipe}" if one.recipe else ""))
         for file in one.files.values():
-            size = bytes_text(file.size) if file.size is not None else "unknown size"
-            print(f"  {file.name}  {size}  {file.hash or 'no published hash'}")
+            size = f"  {bytes_text(file.size)}" if file.size is not None else ""
+            print(f"  {file.name}  {file.hash or 'no published hash'}{size}")
         return
     wanted = asked["files"] or None
     if asked["name"] in sets and sets[asked["name"]].files:

@@ -209,7 +209,7 @@ def test_the_command_says_how_much_comes_before_it_fetches(tmp_path, server, mon
     main(["download"])
     assert f"tiny fields, {2 * size / 1000:.2g} kB" in capsys.readouterr().out
     main(["download", "mini", "--list"])
-    assert f"  darcy_test_16.pt  {size / 1000:.2g} kB  sha256:" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[-1].endswith(f"  {size / 1000:.2g} kB")
 
 
 def test_servers_are_asked_for_sizes_that_are_not_published(tmp_path, server):
