@@ -202,6 +202,7 @@ def test_an_animation_keeps_its_scale_and_says_the_time(tmp_path):
     assert figure.get_suptitle() == "time 0.5"
     with Image.open(tmp_path / "a.gif") as film:
         assert film.n_frames == 3 and film.info["duration"] == 80  # GIF counts in hundredths of a second
+        assert film.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
     assert figure.film == (tmp_path / "a.gif").read_bytes() and "data:image/gif" in figure._repr_html_()
 
 

@@ -212,6 +212,10 @@ def _gif(fig: Any, show: Any, frames: int, fps: float) -> bytes:
         wide.paste(one, (0, i * one.height))
     palette = wide.quantize(256, dither=Image.Dither.NONE)
     pictures = [drawn(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in range(frames)]
+    colours, corner = pictures[0].getpalette(), 3 * pictures[0].getpixel((0, 0))
+    colours[corner : corner + 3] = [255] * 3  # the background, of which quantization makes a light grey
+    for picture in pictures:
+        picture.putpalette(colours)
     content = io.BytesIO()
     pictures[0].save(
         content, format="GIF", save_all=True, append_images=pictures[1:], duration=round(1000 / fps), loop=0
