@@ -35,7 +35,7 @@ def model_text(model: nn.Module) -> str:
     children = list(model.named_children())
     width = max((len(child) for child, _ in children[:_PARTS]), default=0)
     for child, module in children[:_PARTS]:
-        several = f"{len(module)} × {type(module[0]).__name__}" if _is_stack(module) else type(module).__name__
+        several = _kind(module)
         lines.append(f"  {child:{width}}  {', '.join(word for word in (several, _counted(module)) if word)}"[:_WIDTH])
     if len(children) > _PARTS:
         lines.append(f"  and {len(children) - _PARTS} more parts")
@@ -52,8 +52,11 @@ def _counted(module: nn.Module) -> str:
     return f"{count:,} parameters" if count else ""
 
 
-def _is_stack(module: nn.Module) -> bool:
-    return isinstance(module, nn.ModuleList) and len(module) > 0
+def _kind(module: nn.Module) -> str:
+    """The class of a part, "4 × ResidualBlock" of a list."""
+    if isinstance(module, nn.ModuleList) and len(module):
+        return f"{len(module)} × {type(module[0]).__name__}"
+    return type(module).__name__
 
 
 def _options_text(options: Any) -> str:

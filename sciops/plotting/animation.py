@@ -133,8 +133,9 @@ def _trajectory(u: Any, grid: Grid | None, times: Any, most: int, name: str) -> 
         )
     if times is not None and len(times) != u.shape[0]:
         raise ValueError(f"times has {len(times)} entries and {name} {u.shape[0]} frames: expected as many")
-    chosen = np.unique(np.linspace(0, u.shape[0] - 1, min(most, u.shape[0])).round().astype(int)) if u.shape[0] else []
-    if not len(chosen):
+    count = u.shape[0]
+    chosen = np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))
+    if not count:
         raise ValueError(f"{name} has shape {tuple(u.shape)}: there is nothing to draw")
     if times is not None:
         words = [f"time {float(times[i]):.4g}" for i in chosen]
@@ -227,7 +228,8 @@ def _write_mp4(fig: Any, show: Any, frames: int, fps: float, path: Path) -> None
     import matplotlib
     from matplotlib.animation import FFMpegWriter
 
-    writer = FFMpegWriter(fps=fps, extra_args=["-f", "mp4"])
+    options: dict[str, Any] = {"fps": fps, "extra_args": ["-f", "mp4"]}
+    writer = FFMpegWriter(**options)
     with replacing(path) as temporary, matplotlib.rc_context({"savefig.bbox": None}):
         with writer.saving(fig, str(temporary), _DPI):
             for frame in range(frames):

@@ -66,7 +66,8 @@ def draw_field(fig: Any, axis: Any, values: np.ndarray, grid: Any, *, title: str
     if signed:
         largest = float(np.abs(values).max()) or 1.0
         options = Scale(-largest, largest, diverging=True).options() | options
-    image = draw_image(axis, *grid.coordinates(), np.asarray(values), **options)
+    x, y = grid.coordinates()
+    image = draw_image(axis, x, y, np.asarray(values), **options)
     axis.set_aspect("equal")
     axis.set_title(title)
     fig.colorbar(image, ax=axis, shrink=0.85)

@@ -27,7 +27,7 @@ class Picture(Figure):
         self.savefig(content, format="png", bbox_inches="tight")
         return content.getvalue()
 
-    def _repr_html_(self) -> str | None:  # type: ignore[override]  # matplotlib's is of one backend
+    def _repr_html_(self) -> str | None:
         if self.film is None:
             return None
         return f'<img alt="animation" src="data:image/gif;base64,{base64.b64encode(self.film).decode()}">'

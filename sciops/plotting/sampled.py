@@ -87,7 +87,8 @@ def sampled(u: Any, grid: Grid | None = None, *, most: int, name: str = "u") -> 
     total = math.prod(leading)
     if not total * math.prod(u.shape):
         raise ValueError(f"{name} has shape {tuple(u.shape)}: there is nothing to draw")
-    places = [np.unravel_index(i, leading) if leading else () for i in range(min(most, total))]
+    first = range(min(most, total))
+    places = [tuple(int(at) for at in np.unravel_index(i, leading)) if leading else () for i in first]
     values = np.stack([real_values(u[place] if place else u, name) for place in places])
     if labelled:
         entries = tuple(_entry(u, place) for place in places)

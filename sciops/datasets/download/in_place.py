@@ -12,7 +12,7 @@ from sciops.datasets.download.registry import PublicSet
 from sciops.datasets.fields.joined import JoinedDataset
 from sciops.datasets.fields.splits import Splits, load_splits
 from sciops.datasets.fields.trajectories import TrajectoryDataset
-from sciops.files.remote import RemotePath, answering, file_system
+from sciops.files.remote import answering, file_system
 
 _FOLDERS = {"train": "train", "validation": "valid", "test": "test"}
 _OPTIONS = ("windows", "resolution", "dtype", "kinds")
@@ -63,8 +63,8 @@ def _on_this_disk(name: str, part: str, address: str) -> Path | None:
     return next((place for place in places if place.is_dir()), None)
 
 
-def _listed(url: str, patterns: list[str]) -> list[RemotePath]:
-    """The HDF5 files of a folder of the server; empty where there is no such folder."""
+def _listed(url: str, patterns: list[str]) -> list[str]:
+    """The addresses of the HDF5 files of a folder of the server; empty where there is no such folder."""
     with answering(url):
         system, path = file_system(url)
         try:
@@ -73,10 +73,10 @@ def _listed(url: str, patterns: list[str]) -> list[RemotePath]:
             return []
     chosen = (name.rstrip("/").rsplit("/", 1)[-1] for name in names)
     kept = (name for name in chosen if name.lower().endswith(_ENDINGS))
-    return [RemotePath(f"{url}/{name}") for name in kept if any(fnmatch.fnmatchcase(name, one) for one in patterns)]
+    return [f"{url}/{name}" for name in kept if any(fnmatch.fnmatchcase(name, one) for one in patterns)]
 
 
-def _opened(paths: list[RemotePath], options: Mapping[str, Any]) -> TrajectoryDataset | JoinedDataset:
+def _opened(paths: list[str], options: Mapping[str, Any]) -> TrajectoryDataset | JoinedDataset:
     """The files as one data set, whose frames are read when asked for."""
     own = {name: value for name, value in options.items() if name != "windows"}
     parts = [TrajectoryDataset(path, **(options.get("windows") or {}), **own, memory_limit=0) for path in paths]
