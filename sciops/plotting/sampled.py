@@ -69,7 +69,10 @@ def sampled(u: Any, grid: Grid | None = None, *, most: int, name: str = "u") -> 
     if hasattr(u, "data_vars"):
         raise TypeError(f"{name} is a data set with {', '.join(map(str, u.data_vars))}: pass one of its fields")
     labelled = hasattr(u, "dims") and hasattr(u, "coords")
+    given = u
     u = u if isinstance(u, torch.Tensor) else by_name(u) if labelled else np.ma.asanyarray(u)
+    if not u.ndim:
+        raise TypeError(f"{name} is {type(given).__name__}, one value: expected an array of numbers over a grid")
     if labelled and grid is None:
         axes, u = _labelled_axes(u)
     elif grid is not None:

@@ -88,7 +88,7 @@ def plot_spectrum(
         spectra[str(name)] = (found.wavenumber.cpu().numpy() * found.fundamental / unit, found.energy.cpu().numpy())
         limits[grids[name].shape] = math.pi / max(grids[name].spacing) / unit
     if not any(_drawn(*one) for one in spectra.values()):
-        raise ValueError("the fields are constant: there is no energy at a wavenumber above zero")
+        raise ValueError("no finite energy at a wavenumber above zero: the fields are constant, or too large to square")
     with styled():
         fig, axes = new_figure(width=4.6, height=3.2)
         axis = axes[0, 0]
@@ -145,6 +145,8 @@ def plot_layer_spectra(
     """
     if tuple(getattr(spectra, "dims", ())) != ("layer", "wavenumber"):
         raise TypeError("expected the (layer, wavenumber) array of sciops.spectral.layer_spectra(model, x, grid)")
+    if int(most) != most or most < 1:
+        raise ValueError(f"most={most!r}: expected a whole number of at least 1")
     known = [str(name) for name in spectra["layer"].values]
     if layers is None:
         chosen = [known[i] for i in dict.fromkeys(np.linspace(0, len(known) - 1, most).round().astype(int).tolist())]
