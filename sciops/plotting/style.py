@@ -67,8 +67,10 @@ def new_figure(
     return fig, fig.subplots(rows, columns, squeeze=False, **options)
 
 
-def save_figure(fig: Any, path: str | os.PathLike[str]) -> Path:
+def save_figure(fig: Any, path: str | os.PathLike[str], *, caption: str = "") -> Path:
     """Writes a figure in the format that the ending of `path` names; the file appears only when it is whole.
+
+    caption : what it shows, written into a PNG as its description
 
     Raises ValueError for an ending that is no format of figures, OSError where no file can be written.
     """
@@ -78,8 +80,9 @@ def save_figure(fig: Any, path: str | os.PathLike[str]) -> Path:
         raise ValueError(
             f"{path}: {path.suffix or 'no ending'} is not a format of figures; expected .png, .pdf or .svg"
         )
+    about = {"metadata": {"Description": caption}} if caption and path.suffix.lower() == ".png" else {}
     with styled(), replacing(path) as temporary:
-        fig.savefig(temporary, format=path.suffix[1:].lower())
+        fig.savefig(temporary, format=path.suffix[1:].lower(), **about)
     return path
 
 
@@ -91,18 +94,20 @@ def figure(
     *,
     width: float = 3.4,
     height: float = 2.7,
+    caption: str = "",
     **options: Any,
 ) -> Iterator[tuple[Any, Any]]:
     """A styled matplotlib figure that is written to `path` when the block ends without an error.
 
     rows, columns : panels; width, height : inches per panel; options : passed to ``Figure.subplots``
+    caption : what it shows, written into a PNG as its description
     yields (figure, axes) with axes of shape (rows, columns)
     """
     path = writable_file(path)
     with styled():
         fig, axes = new_figure(rows, columns, width=width, height=height, **options)
         yield fig, axes
-        save_figure(fig, path)
+        save_figure(fig, path, caption=caption)
 
 
 def series() -> Iterator[dict[str, Any]]:
