@@ -30,6 +30,7 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # tqdm, without notebook widgets
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ["SCIOPS_GALLERY"] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gallery")  # for its page
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"

@@ -39,6 +39,7 @@ _NAMES = {
     "open_dataset": "datasets",
     "validate": "datasets",
     "convert": "datasets",
+    "load_public": "datasets",
     "build_model": "models",
     "save_model": "models",
     "load_model": "runs",
@@ -72,7 +73,7 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
         training,
         zoo,
     )
-    from sciops.datasets import convert, open_dataset, validate
+    from sciops.datasets import convert, load_public, open_dataset, validate
     from sciops.files.budget import Budget
     from sciops.grids import Grid, restrict
     from sciops.models import build_model, check_operator, export_onnx, save_model

@@ -115,20 +115,29 @@ def _download(rest: list[str]) -> None:
         return locals()
 
     from sciops import datasets
+    from sciops.datasets.download.fetching import folder_of
+    from sciops.datasets.download.sizes import announcement, bytes_text, set_size
 
     asked = parse(download, rest, prog="sciops download")
     sets = datasets.public_sets()
     if asked["name"] is None:
         for one in sets.values():
-            print(f"{one.name:32s} {len(one.files):4d} files  {one.about}")
+            print(
+                f"{one.name:32s} {len(one.files):4d} files  {one.about}"
+                + (f", {size}" if (size := set_size(one)) else "")
+            )
         return
     if asked["list"] and asked["name"] in sets:
         one = sets[asked["name"]]
         print(f"{one.about}\n{one.page}\nlayout {one.layout}" + (f"\nthe same law: {one.recipe}" if one.recipe else ""))
         for file in one.files.values():
-            print(f"  {file.name}  {file.hash or 'no published hash'}")
+            size = f"  {bytes_text(file.size)}" if file.size is not None else ""
+            print(f"  {file.name}  {file.hash or 'no published hash'}{size}")
         return
     wanted = asked["files"] or None
+    if asked["name"] in sets and sets[asked["name"]].files:
+        where = asked["folder"] or folder_of(asked["name"])
+        print(announcement(sets[asked["name"]], wanted, where), file=sys.stderr)
     for path in datasets.fetch(asked["name"], wanted, folder=asked["folder"], limit=asked["limit"]):
         print(path)
 

@@ -71,6 +71,17 @@ class Grid:
         object.__setattr__(self, "extent", extent)
         object.__setattr__(self, "domain", domain)
 
+    def __repr__(self) -> str:
+        """As it could be typed, without what is the default."""
+        words = [str(self.shape) if self.ndim > 1 else str(self.shape[0])]
+        if self.extent != ((0.0, 1.0),) * self.ndim:
+            words.append(f"extent={_one_or_each(self.extent)}")
+        if self.centering != "node":
+            words.append(f"centering={self.centering!r}")
+        if self.domain != self.extent:
+            words.append(f"domain={_one_or_each(self.domain)}")
+        return f"Grid({', '.join(words)})"
+
     @property
     def ndim(self) -> int:
         return len(self.shape)
@@ -271,6 +282,11 @@ def check_on_grid(u: Any, grid: Grid, name: str = "u") -> None:
         raise TypeError(f"grid={grid!r}: expected a Grid, such as Grid((85, 85))")
     if tuple(u.shape[-grid.ndim :]) != grid.shape:
         raise ValueError(f"{name} has shape {tuple(u.shape)}; expected its last axes to be the grid {grid.shape}")
+
+
+def _one_or_each(intervals: tuple[Interval, ...]) -> Interval | tuple[Interval, ...]:
+    """The one interval of all axes, where they have the same."""
+    return intervals[0] if len(set(intervals)) == 1 else intervals
 
 
 def _whole_numbers(value: Any) -> tuple[int, ...]:

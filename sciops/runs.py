@@ -30,10 +30,12 @@ import torch
 from torch import nn
 
 from sciops import zoo
+from sciops.arrays.short import html_table
 from sciops.citations import CITATIONS, citations_of
 from sciops.files.budget import Budget
 from sciops.files.json_files import append_jsonl, plain, read_jsonl, write_atomically, write_json
 from sciops.files.locks import Lock, occupy
+from sciops.files.messages import shown
 from sciops.files.writable import writable_folder
 
 __all__ = [
@@ -168,6 +170,21 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         self._cited: list[str] = []
         self._lock: Lock | None = None
+
+    def __repr__(self) -> str:
+        return "\n".join([f"RunFolder {self.path}", *(f"  {name:20} {text}" for name, text in self._rows())])
+
+    def _repr_html_(self) -> str:
+        return html_table(f"RunFolder {self.path}", self._rows())
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """At most seven of the files and folders, by their names and sizes alone."""
+        found = sorted(one for one in self.path.iterdir() if one.name[0] != ".") if self.path.is_dir() else []
+        rows = []
+        for one in found if len(found) <= 7 else found[:6]:
+            size = f"{sum(1 for _ in one.iterdir())} files" if one.is_dir() else f"{one.stat().st_size:,} bytes"
+            rows.append((shown(one.name, 40), size))
+        return rows if len(found) <= 7 else [*rows, (f"and {len(found) - 6} more", "")]
 
     @property
     def figures(self) -> Path:

@@ -104,8 +104,8 @@ def _figures_drawn_once(request: pytest.FixtureRequest) -> Iterator[None]:
     """Not again for their layout and their margins: tests other than those of plotting see that they are there."""
     with pytest.MonkeyPatch.context() as patch:
         if request.path.name != "test_plotting.py":
-            patch.setitem(plotting._STYLE, "savefig.bbox", None)
-            patch.setitem(plotting._STYLE, "figure.constrained_layout.use", False)
+            patch.setitem(plotting.STYLE, "savefig.bbox", None)
+            patch.setitem(plotting.STYLE, "figure.constrained_layout.use", False)
         yield
 
 

@@ -39,6 +39,15 @@ def test_intervals_are_coloured_by_their_side_of_zero(tmp_path):
         assert [list(bar.get_xdata()) for bar in bars] == [[-3.0, -1.0], [-1.0, 1.0], [1.0, 3.0]]
 
 
+def test_a_row_far_from_zero_is_an_arrow_that_does_not_squeeze_the_others(tmp_path):
+    rows = [("near", -2.0, -3.0, -1.0), ("far", 50.0, 40.0, 60.0), ("near", 1.0, -1.0, 3.0)]
+    with figure(tmp_path / "a.png", caption="three arms") as (_, axes):
+        draw_intervals(axes[0, 0], rows)
+        assert max(np.max(line.get_xdata()) for line in axes[0, 0].get_lines()) == 1.15 * 3.0
+        assert [text.get_text() for text in axes[0, 0].texts] == ["+50"]
+    assert b"three arms" in (tmp_path / "a.png").read_bytes()
+
+
 def test_a_field_has_its_first_axis_to_the_right_and_signs_about_white(tmp_path):
     grid = Grid((3, 5), extent=((0.0, 1.0), (0.0, 2.0)))
     x, y = grid.meshgrid()

@@ -74,8 +74,9 @@ _NAMES = {
     "box_words": "text.box_world",
     "exact_match": "text.box_world",
     "fetch": "download.fetching",
-    "public_sets": "download.fetching",
-    "read_registry": "download.fetching",
+    "public_sets": "download.registry",
+    "read_registry": "download.registry",
+    "load_public": "download.public",
 }
 
 __all__ = list(_NAMES)
@@ -86,7 +87,9 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
     from sciops.datasets.checks.validation import Finding, validate
     from sciops.datasets.conventions import build_dataset, grid_of
     from sciops.datasets.conversion import convert
-    from sciops.datasets.download.fetching import fetch, public_sets, read_registry
+    from sciops.datasets.download.fetching import fetch
+    from sciops.datasets.download.public import load_public
+    from sciops.datasets.download.registry import public_sets, read_registry
     from sciops.datasets.fields.normalizers import Normalizer
     from sciops.datasets.fields.phases import TwoPhaseFit, coarse_solution, fit_two_phase, with_phases
     from sciops.datasets.fields.space_time import SpaceTimeDataset

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from sciops.arrays.kinds import as_tensor, refuse_masked
 from sciops.arrays.scale import power_of_two, widened
+from sciops.arrays.short import fields_text
 from sciops.grids import Grid, check_on_grid
 from sciops.metrics import EVERY_POINT_ALIKE, METRICS, relative_l2
 from sciops.models import Stepper
@@ -37,6 +38,8 @@ class RolloutErrors:
     whole: np.ndarray
     broke: np.ndarray
     time_units: str = "1"
+
+    __repr__ = fields_text
 
 
 def rollout(model: nn.Module, x0: Any, grid: Grid | None = None, *, steps: int) -> Any:

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from functools import wraps
-from pathlib import Path
 from typing import Any, TypeVar
+
+from sciops.files.remote import local_or_remote
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -108,7 +109,7 @@ class Spending:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, size: int | None = None, budget: Budget | None = None) -> None:
-        self.path, self.budget = Path(path), budget or current_budget()
+        self.path, self.budget = local_or_remote(path), budget or current_budget()
         self.size = self.path.stat().st_size if size is None else size
         self.bytes, self.objects = 0.0, 0
         self._began = time.thread_time()

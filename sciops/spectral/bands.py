@@ -11,6 +11,7 @@ import torch
 
 from sciops.arrays.kinds import as_tensor
 from sciops.arrays.scale import widened
+from sciops.arrays.short import fields_text
 from sciops.grids import Grid, check_on_grid
 from sciops.spectral.modes import Extension, Taper, bands, energy_by_label, labelled, modes_of
 from sciops.spectral.power import Norm, check_norm
@@ -36,6 +37,8 @@ class BandErrors:
     prediction_energy: Any
     fundamental: float
     norm: Norm
+
+    __repr__ = fields_text
 
     def to_xarray(self) -> Any:
         """The same numbers as an xarray.Dataset over (sample, band) with the bands' edges as coordinates."""

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from sciops.arrays.kinds import as_tensor
+from sciops.arrays.short import fields_text
 from sciops.grids import Grid, check_on_grid
 from sciops.spectral.modes import Extension, Taper, above, energy_by_label, labelled, modes_of, shells
 
@@ -32,6 +33,8 @@ class Spectrum:
     modes: Any
     fundamental: float
     norm: Norm = "isotropic"
+
+    __repr__ = fields_text
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.wavenumber, self.energy))

@@ -1,96 +1,26 @@
-"""Public data sets by name: fetched from any of their addresses, checked by their hash, resumed where they broke off.
-
-``registry.json`` beside this module holds, for every set, its files with published hashes and addresses, the page that
-describes it, and the command that generates data of the same law where no address works any more.
-"""
+"""Public data sets by name: fetched from any of their addresses, checked by their hash, resumed where they stopped."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
-import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sciops.datasets.download.registry import PublicSet, RemoteFile, public_sets
 from sciops.files.locks import exclusive
-from sciops.files.untrusted import read_json
+from sciops.files.untrusted import check_regular
 from sciops.files.whole_files import replacing, synchronize
 from sciops.files.writable import is_disk_full, writable_folder
 
 if TYPE_CHECKING:
     from sciops.datasets.download.resumable import ResumableDownload
 
-__all__ = ["PublicSet", "RemoteFile", "fetch", "public_sets", "read_registry"]
-
-_FORMAT = "sciops.registry.1"
-_HASH = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """One file of a set.
-
-    name : under which it is kept
-    urls : addresses of the same bytes, tried in order
-    hash : "sha256:…" or "md5:…", as its publisher states it; None where none is published: the first download is then
-        remembered in ``<name>.sha256`` beside the file, and a later one must equal it
-    size : its bytes, None where they are not known
-    """
-
-    name: str
-    urls: tuple[str, ...]
-    hash: str | None
-    size: int | None = None
-
-
-@dataclass(frozen=True)
-class PublicSet:
-    """A public data set.
-
-    name, about, page : what it is, and where that is written
-    layout : the reader its files have (`sciops.datasets.READERS`)
-    recipe : the command that generates data of the same law here, or None
-    files : name → `RemoteFile`; empty where no stable address is known
-    """
-
-    name: str
-    about: str
-    layout: str
-    page: str
-    recipe: str | None
-    files: Mapping[str, RemoteFile] = field(default_factory=dict)
-
-    def duplicates(self) -> list[tuple[str, ...]]:
-        """Files that are the same bytes under several names, by their published hashes."""
-        same: dict[str, list[str]] = {}
-        for file in self.files.values():
-            if file.hash is not None:
-                same.setdefault(file.hash, []).append(file.name)
-        return [tuple(names) for names in same.values() if len(names) > 1]
-
-
-def public_sets() -> dict[str, PublicSet]:
-    """The sets that `fetch` knows, by name."""
-    return dict(_registry())
-
-
-def read_registry(path: str | os.PathLike) -> dict[str, PublicSet]:
-    """A registry file: JSON with ``format`` and ``sets``, as the one that comes with the package.
-
-    Raises ValueError naming what is missing or of the wrong kind.
-    """
-    try:
-        content = read_json(path)
-        if content["format"] != _FORMAT:
-            raise ValueError(f"format {content['format']!r}, expected {_FORMAT!r}")
-        return {name: _as_set(name, entry) for name, entry in content["sets"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is not a registry of data sets: {error!s}") from None
+__all__ = ["fetch", "folder_of"]
 
 
 def fetch(
@@ -126,16 +56,22 @@ def fetch(
         raise ValueError(f"no public set {name!r}: expected one of {', '.join(known)}")
     chosen = known[name]
     if not chosen.files:
-        raise ValueError(f"{name}: no stable address is known, see {chosen.page}{_instead(chosen)}")
+        raise ValueError(f"{name}: no stable address is known, see {chosen.page}{chosen.instead()}")
     unknown = [file for file in files or () if file not in chosen.files]
     if unknown:
         shown = ", ".join(list(chosen.files)[:6]) + (", …" if len(chosen.files) > 6 else "")
         raise ValueError(f"{name} has no file {unknown[0]!r}: expected some of {shown}")
-    pooch = _pooch()
-    target = Path(folder) if folder is not None else Path(os.environ.get("SCIOPS_DATA") or pooch.os_cache("sciops"))
-    target = target if folder is not None else target / name
-    writable_folder(target).mkdir(parents=True, exist_ok=True)
-    return [_fetch_file(chosen, chosen.files[file], target, limit, progress) for file in (files or chosen.files)]
+    target = folder_of(name) if folder is None else Path(folder)
+    wanted = [chosen.files[file] for file in (files or chosen.files)]
+    if not all((target / file.name).exists() for file in wanted):
+        _pooch()
+        writable_folder(target).mkdir(parents=True, exist_ok=True)
+    return [_fetch_file(chosen, file, target, limit, progress) for file in wanted]
+
+
+def folder_of(name: str) -> Path:
+    """Where `fetch` puts the files of a set unless told otherwise: ``$SCIOPS_DATA/NAME``, or the user's cache."""
+    return Path(os.environ.get("SCIOPS_DATA") or _pooch().os_cache("sciops")) / name
 
 
 def _fetch_file(chosen: PublicSet, file: RemoteFile, folder: Path, limit: int | None, progress: bool) -> Path:
@@ -206,7 +142,7 @@ def _bring(
             return
     kept = _kept(incoming)
     again = f"; {kept} bytes are kept, the same call resumes" if kept else ""
-    raise OSError(f"{file.name} of {chosen.name} did not come: {'; '.join(refusals)}{again}{_instead(chosen)}")
+    raise OSError(f"{file.name} of {chosen.name} did not come: {'; '.join(refusals)}{again}{chosen.instead()}")
 
 
 def _retrieve(url: str, expected: str | None, name: str, incoming: Path, downloader: ResumableDownload) -> None:
@@ -232,48 +168,8 @@ def _hash_like(path: Path, expected: str | None) -> str | None:
     if expected is None:
         return None
     algorithm = expected.split(":", 1)[0]
-    return f"{algorithm}:{_pooch().file_hash(str(path), alg=algorithm)}"
-
-
-def _instead(chosen: PublicSet) -> str:
-    return f"; data of the same law: {chosen.recipe}" if chosen.recipe else ""
-
-
-@cache
-def _registry() -> dict[str, PublicSet]:
-    return read_registry(Path(__file__).with_name("registry.json"))
-
-
-def _as_set(name: str, entry: Mapping[str, Any]) -> PublicSet:
-    files = {
-        file: RemoteFile(
-            _plain_name(file), tuple(_address(url) for url in about["urls"]), about["hash"], about.get("size")
-        )
-        for file, about in entry["files"].items()
-    }
-    for one in files.values():
-        if not one.urls:
-            raise ValueError(f"{name}: no address for {one.name}")
-        if one.hash is not None and not _HASH.fullmatch(one.hash):
-            raise ValueError(
-                f"{name}: the hash of {one.name} is {one.hash}, expected sha256: and 64 hexadecimal digits, md5: and 32"
-                " of them, or null"
-            )
-        if one.size is not None and (type(one.size) is not int or one.size < 1):
-            raise ValueError(f"{name}: the size of {one.name} is {one.size!r}, expected a number of bytes or null")
-    return PublicSet(name, entry["about"], entry["layout"], entry["page"], entry["recipe"], files)
-
-
-def _plain_name(name: str) -> str:
-    if Path(name).name != name or name.startswith("."):
-        raise ValueError(f"file {name!r}: expected a plain name without folders")
-    return name
-
-
-def _address(url: str) -> str:
-    if not url.startswith(("https://", "http://")):
-        raise ValueError(f"address {url!r}: expected http or https")
-    return url
+    with open(check_regular(path), "rb") as file:
+        return f"{algorithm}:{hashlib.file_digest(file, algorithm).hexdigest()}"
 
 
 def _one_line(error: Exception) -> str:

@@ -277,3 +277,15 @@ def _version(response: Any) -> str | None:
 
 def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+
+
+def stated_size(url: str) -> int | None:
+    """The length that a server states of a file, which is not transferred; None where it states none, or is silent."""
+    import requests
+
+    try:
+        with _answer(url, {"Accept-Encoding": "identity"}) as response:
+            page = response.headers.get("Content-Type", "").lower().startswith("text/html")
+            return None if page or response.status_code != 200 else _size(response, 0)
+    except (OSError, requests.exceptions.RequestException):
+        return None

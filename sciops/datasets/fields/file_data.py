@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,9 @@ from sciops.datasets.fields.symmetries import Statement
 from sciops.datasets.native.rows import NativeRows, native_rows
 from sciops.datasets.order import in_order
 from sciops.files.budget import Budget, current_budget, opening_within
+from sciops.files.messages import shown
+from sciops.files.remote import RemotePath, local_or_remote
+from sciops.grids import Grid
 from sciops.symmetry import Symmetry
 
 if TYPE_CHECKING:
@@ -35,12 +37,13 @@ class FileDataset(Dataset):
 
     samples: np.ndarray
     stored: tuple[str, ...]
+    grid: Grid
     _stated: Statement
     _memory: Any = None
     _opened: tuple[int, xr.Dataset | NativeRows] | None = None
 
     def __init__(self, dataset: Any, resolution: Any, dtype: torch.dtype, budget: Budget | None) -> None:
-        self.path = Path(dataset) if isinstance(dataset, (str, os.PathLike)) else None
+        self.path = local_or_remote(dataset) if isinstance(dataset, (str, os.PathLike, RemotePath)) else None
         self.resolution, self.dtype = resolution, dtype
         self.budget = current_budget() if budget is None else budget
 
@@ -50,6 +53,12 @@ class FileDataset(Dataset):
     def batch(self, indices: Any) -> dict[str, Tensor]:
         """{"x": (batch, …), "y": (batch, …)} of the items at `indices`, in that order."""
         raise NotImplementedError
+
+    def _place(self) -> str:
+        """Where the numbers are and on which grid, for `__repr__`."""
+        held = "read on demand" if self.lazy else "in memory"
+        source = f", {shown(self.path.name, 60)}" if self.path is not None else ""
+        return f"{str(self.dtype).removeprefix('torch.')} {held}, {self.grid!r}{source}"
 
     @property
     def lazy(self) -> bool:

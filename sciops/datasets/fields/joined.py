@@ -39,6 +39,9 @@ class JoinedDataset(Dataset):
                         f"{getattr(part, name)}: name one file"
                     )
 
+    def __repr__(self) -> str:
+        return f"JoinedDataset({len(self)} items of {len(self.parts)} files, the first is {self.parts[0]!r})"
+
     def __len__(self) -> int:
         return sum(map(len, self.parts))
 

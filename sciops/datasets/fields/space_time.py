@@ -48,6 +48,9 @@ class SpaceTimeDataset(Dataset):
         self.grid = Grid((len(times), *space.shape), tuple(extent), "node", domain)
         self._share = torch.from_numpy((times - start) / (times[-1] - start)).to(trajectories.dtype)
 
+    def __repr__(self) -> str:
+        return f"SpaceTimeDataset({len(self)} trajectories, {self.grid!r}, of {self.source!r})"
+
     def __len__(self) -> int:
         return self.source.count
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,9 +54,14 @@ class _Found:
     evolves: bool
 
 
-def sources_of(path: Path, resolution: Any, equation: str | None, evolves: bool) -> Sources:
-    """The sources of a file or folder that hold `equation` (None: the only one there) and evolve or do not."""
-    return _of_folder(path, resolution, equation, evolves) if is_folder(path) else _of_file(path, resolution)
+def sources_of(
+    path: Path, resolution: Any, equation: str | None, evolves: bool, files: Collection[str] | None = None
+) -> Sources:
+    """The sources of a file or folder that hold `equation` (None: the only one there) and evolve or do not.
+
+    files : names of the files of a folder that are looked at; None for all
+    """
+    return _of_folder(path, resolution, equation, evolves, files) if is_folder(path) else _of_file(path, resolution)
 
 
 def is_folder(path: Path) -> bool:
@@ -66,9 +71,9 @@ def is_folder(path: Path) -> bool:
     return path.is_dir() and find_reader(path) is None
 
 
-def only_evolving(path: Path, equation: str | None) -> bool:
+def only_evolving(path: Path, equation: str | None, files: Collection[str] | None = None) -> bool:
     """Whether the file, or every file of the folder that is of `equation`, holds trajectories."""
-    looked = [_look(*entry) for entry in _candidates(path)] if is_folder(path) else [_look(path, None, True)]
+    looked = [_look(*entry) for entry in _candidates(path, files)] if is_folder(path) else [_look(path, None, True)]
     meant = [entry.evolves for entry in looked if entry is not None and equation in (None, entry.equation)]
     return bool(meant) and all(meant)
 
@@ -86,8 +91,10 @@ def _of_file(path: Path, resolution: Any) -> Sources:
     return Sources({part: pool for part, pool in pools.items() if len(pool.samples)}, resolution, frozenset())
 
 
-def _of_folder(folder: Path, resolution: Any, equation: str | None, evolves: bool) -> Sources:
-    found = _of_one_kind(folder, [_look(*entry) for entry in _candidates(folder)], equation, evolves)
+def _of_folder(
+    folder: Path, resolution: Any, equation: str | None, evolves: bool, files: Collection[str] | None
+) -> Sources:
+    found = _of_one_kind(folder, [_look(*entry) for entry in _candidates(folder, files)], equation, evolves)
     unnamed = [entry.path for entry in found if entry.role is None]
     found = [entry for entry in found if entry.role is not None]
     if not found and len(unnamed) == 1:
@@ -115,11 +122,15 @@ def _of_folder(folder: Path, resolution: Any, equation: str | None, evolves: boo
     return Sources(pools, resolution, frozenset({"validation"} | ({"test"} - {entry.role for entry in found})))
 
 
-def _candidates(folder: Path) -> Iterator[tuple[Path, str | None, bool]]:
+def _candidates(folder: Path, files: Collection[str] | None = None) -> Iterator[tuple[Path, str | None, bool]]:
     """(file, role, whether its name says so): files of the folder, and of train, valid, test in it or in its data/.
 
-    Where these hold folders alone, the files of those folders.
+    Where these hold folders alone, the files of those folders. With names of `files`, those of the folder itself alone.
     """
+    if files is not None:
+        for path in sorted(folder / name for name in files):
+            yield path, _role(path.stem), True
+        return
     for path in _files(folder):
         yield path, _role(path.stem), True
     for parent in (folder, folder / "data"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from sciops.arrays.short import html_table
 from sciops.datasets.conventions import SPLITS
 from sciops.datasets.fields.joined import JoinedDataset
 from sciops.datasets.fields.split_sources import Pool, sources_of
@@ -31,12 +32,22 @@ class Splits:
     validation: FieldDataset | TensorFields | TrajectoryDataset | JoinedDataset | None = None
     test: FieldDataset | TensorFields | TrajectoryDataset | JoinedDataset | None = None
 
+    def __repr__(self) -> str:
+        return "\n".join(["Splits", *(f"  {part:10}  {text}" for part, text in self._rows())])
+
+    def _repr_html_(self) -> str:
+        return html_table("Splits", self._rows())
+
+    def _rows(self) -> list[tuple[str, str]]:
+        return [(part, "—" if getattr(self, part) is None else repr(getattr(self, part))) for part in SPLITS]
+
 
 @within_budget
 def load_splits(
     path: str | os.PathLike,
     resolution: int | tuple[int, ...] | None = None,
     *,
+    files: Collection[str] | None = None,
     train: Any = None,
     validation: Any = None,
     test: Any = None,
@@ -66,6 +77,8 @@ def load_splits(
     resolution : int or tuple of int, optional
         Points per axis. In a folder, files of exactly this grid come first, then finer ones that nest it. Default: the
         grid of the training file with the fewest points.
+    files : collection of str, optional
+        Names of the files of a folder that are meant; default all of them.
     train, validation, test : optional
         Samples of each part. None: all of it. A count n: the first n training samples, the last n of the other parts.
         (start, stop): that range. A list or array: those numbers. Numbers count within the part where the file or
@@ -101,7 +114,7 @@ def load_splits(
     >>> load_splits("data", resolution=16, validation=100).train    # doctest: +SKIP
     """
     path = Path(path)
-    sources = sources_of(path, resolution, equation, windows is not None)
+    sources = sources_of(path, resolution, equation, windows is not None, files)
     pools = sources.pools
     asked = {"train": train, "validation": validation, "test": test}
     chosen = {

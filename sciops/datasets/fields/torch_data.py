@@ -61,6 +61,11 @@ class TensorFields(Dataset):
         if len(self.x) != len(self.y):
             raise ValueError(f"x has {len(self.x)} samples and y {len(self.y)}: expected the same number")
 
+    def __repr__(self) -> str:
+        shapes = f"x {tuple(self.x.shape[1:])} → y {tuple(self.y.shape[1:])}"
+        where = f"{self.x.dtype} on {self.x.device}".removeprefix("torch.")
+        return f"TensorFields({len(self)} samples, {shapes}, {where}, {self.grid!r})"
+
     def __len__(self) -> int:
         return len(self.x)
 
@@ -135,6 +140,10 @@ class FieldDataset(FileDataset):
             self.samples = chosen_samples(source, split, samples)
             if self._fits(len(self.samples) * sum(source[n][0].size for n in self.stored), memory_limit):
                 self._memory = TensorFields(*self._read(self._rows(source) or source, self.samples), self.grid)
+
+    def __repr__(self) -> str:
+        x, y = (", ".join(names) for names in (self.inputs, self.outputs))
+        return f"FieldDataset({len(self)} samples, x = {x} → y = {y}, {self._place()})"
 
     @property
     def held_bytes(self) -> int:

@@ -143,6 +143,14 @@ class TrajectoryDataset(FileDataset):
     def __len__(self) -> int:
         return len(self.samples) * self.windows
 
+    def __repr__(self) -> str:
+        left = f", {self.lead} between" if self.lead else ""
+        frames = f"{self.history} → {self.horizon} frames of {', '.join(self.state)}{left}"
+        extra = [*self.inputs, *self.parameters, *self.forcings, *["step lengths"] * self.time_step]
+        given = f" given {', '.join(extra)}" if extra else ""
+        windows = f"{self.count} trajectories × {self.windows} windows"
+        return f"TrajectoryDataset({windows}, {frames}{given}, {self._place()})"
+
     @property
     def held_bytes(self) -> int:
         """Bytes of the fields that are held in memory."""

@@ -77,6 +77,11 @@ class ImageDataset(Dataset):
     def channels(self) -> int:
         return self.pixels.shape[1]
 
+    def __repr__(self) -> str:
+        size, held = "×".join(map(str, self.grid.shape)), "read on demand" if self.lazy else "in memory"
+        classes = f"{self.channels} channels, {len(self.classes)} classes"
+        return f"ImageDataset({len(self)} images of {size} pixels, {classes}, {held})"
+
     def __len__(self) -> int:
         return len(self.labels)
 

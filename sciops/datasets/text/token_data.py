@@ -26,6 +26,9 @@ class _Tokens(Dataset):
 
     lazy = False
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} sequences of {self.length} tokens)"
+
     def __getitem__(self, index: int) -> dict[str, Tensor]:
         return {key: value[0] for key, value in self.batch([index]).items()}
 

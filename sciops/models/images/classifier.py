@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from sciops.mixers import MIXERS, default_options, mixer_names, resolved_options, traits_of
 from sciops.models.images.stages import PatchEmbedding, PatchMerging, SinCosPosition, Stage
 from sciops.models.spine import ResidualBlock, check_input, description, make_norm
+from sciops.models.summary import model_text
 from sciops.options import Count, CountOrZero, Probability, read_options
 
 
@@ -97,6 +98,8 @@ class Classifier(nn.Module):
     TypeError
         For an unknown option, of the classifier or of a mixer.
     """
+
+    __repr__ = model_text
 
     def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
         super().__init__()

@@ -16,6 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from sciops.arrays.compiling import functional
 from sciops.models.apply import check_tensor, of_no_samples
 from sciops.models.spine import description, hidden_width
+from sciops.models.summary import model_text
 from sciops.options import Count, part_of, read_options
 
 
@@ -111,6 +112,8 @@ class HuggingFaceClassifier(nn.Module):
     ValueError
         For sizes that do not fit together.
     """
+
+    __repr__ = model_text
 
     def __init__(self, architecture: str, in_channels: int, out_channels: int, **options: Any) -> None:
         super().__init__()

@@ -19,6 +19,7 @@ from sciops.grids import Grid
 from sciops.models.operators.neuralop_resizing import correct_resizing
 from sciops.models.operators.neuralop_spectral import correct, corrected
 from sciops.models.spine.operator import description
+from sciops.models.summary import model_text
 
 
 class NeuralopModel(nn.Module):
@@ -63,6 +64,8 @@ class NeuralopModel(nn.Module):
     act one mode too low. Even sizes that hold all modes are the same either way. On three and more axes the skips of
     layers that change the resolution are corrected as well, where the installed ones misplace modes of odd sizes.
     """
+
+    __repr__ = model_text
 
     def __init__(
         self,

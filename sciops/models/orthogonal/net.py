@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from sciops.models.apply import of_no_samples
 from sciops.models.orthogonal.layers import OrthogonalConvolution, UnitarySpectral
 from sciops.models.spine import check_input, description
+from sciops.models.summary import model_text
 from sciops.options import Count, Probability, read_options
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
@@ -94,6 +95,8 @@ class OrthogonalNet(nn.Module):
     ValueError
         For widths larger than the input and shapes that patches do not divide.
     """
+
+    __repr__ = model_text
 
     def __init__(self, in_channels: int = 1, out_channels: int = 1, **options: Any) -> None:
         super().__init__()

@@ -17,6 +17,7 @@ from sciops.models.sequences.stack import SequenceStack
 from sciops.models.sequences.t5_decoder import DecoderState, T5Decoder
 from sciops.models.sequences.tokens import embedded, of_last
 from sciops.models.spine import description, hidden_width
+from sciops.models.summary import model_text
 from sciops.options import Count, CountOrZero, Probability, Within, read_options
 
 
@@ -102,6 +103,8 @@ class EncoderDecoder(nn.Module):
     ValueError
         For sizes, names and tokens that do not fit.
     """
+
+    __repr__ = model_text
 
     def __init__(self, symbols: int, **options: Any) -> None:
         super().__init__()

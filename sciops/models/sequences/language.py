@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from sciops.models.sequences.stack import BlockState, SequenceStack, StackOptions
 from sciops.models.sequences.tokens import embedded, of_last
 from sciops.models.spine import description
+from sciops.models.summary import model_text
 from sciops.options import Count, CountOrZero, part_of, read_options
 
 _SPREAD = 0.02  # standard deviation of GPT-2's initial weights
@@ -83,6 +84,8 @@ class LanguageModel(nn.Module):
     TypeError
         For an unknown option, of the model or of a mixer.
     """
+
+    __repr__ = model_text
 
     def __init__(self, symbols: int, **options: Any) -> None:
         super().__init__()

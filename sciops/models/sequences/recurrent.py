@@ -15,6 +15,7 @@ from sciops.models.apply import unwrapped
 from sciops.models.sequences.cells import fused, layers_of, step
 from sciops.models.sequences.through_time.state_feedback import highway_in_recurrent, in_recurrent
 from sciops.models.spine import check_input, description, hidden_width, make_norm, pointwise
+from sciops.models.summary import model_text
 from sciops.models.wrappers import Normalized
 from sciops.options import Count, Within, read_options
 
@@ -158,6 +159,8 @@ class Recurrent(nn.Module):
 
     feedback: Tensor
     feedback_calls: Tensor
+
+    __repr__ = model_text
 
     def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
         super().__init__()

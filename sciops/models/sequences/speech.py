@@ -16,6 +16,7 @@ from sciops.models.sequences.ctc import beam_decode, greedy_decode
 from sciops.models.sequences.log_mel import LogMel, RunningNorm
 from sciops.models.sequences.stack import SequenceStack, StackOptions
 from sciops.models.spine import check_input, description
+from sciops.models.summary import model_text
 from sciops.options import Count, CountOrZero, Within, part_of, read_options
 
 REDUCTION = 4  # frames a token
@@ -135,6 +136,8 @@ class SpeechEncoder(nn.Module):
         For an unknown option, of the encoder or of a mixer.
     """
 
+    __repr__ = model_text
+
     def __init__(self, in_channels: int = 1, out_channels: int = 144, **options: Any) -> None:
         super().__init__()
         given = dict(options, in_channels=in_channels, out_channels=out_channels)
@@ -189,6 +192,8 @@ class SpeechRecognizer(nn.Module):
     ValueError
         For symbols that are not out_channels − 1 different ones.
     """
+
+    __repr__ = model_text
 
     def __init__(self, in_channels: int = 1, out_channels: int = 29, **options: Any) -> None:
         super().__init__()

@@ -18,6 +18,7 @@ from sciops.datasets.fields.torch_data import TensorFields
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, grid_for, wall_of
 from sciops.models.spine import description
+from sciops.models.summary import model_text
 from sciops.models.wrappers import Normalized
 from sciops.options import Count, names_of, read_options
 from sciops.pde import darcy
@@ -74,6 +75,8 @@ class Corrector(nn.Module):
         For refine and coarsen that do not fit the grid, for a coefficient that is not positive and finite, naming the
         sample, and what `sciops.pde.darcy.solve` raises.
     """
+
+    __repr__ = model_text
 
     def __init__(self, model: nn.Module, **options: Any) -> None:
         super().__init__()

@@ -14,6 +14,7 @@ from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, grid_for
 from sciops.models.solvers.corrector import between_nodes, checked_coefficient, finer_grid
 from sciops.models.spine import description
+from sciops.models.summary import model_text
 from sciops.models.wrappers import Normalized
 from sciops.options import Count, names_of, read_options
 from sciops.pde.darcy import adjoint
@@ -68,6 +69,8 @@ class EffectiveCoefficient(nn.Module):
     """
 
     wall = "zero"
+
+    __repr__ = model_text
 
     def __init__(self, model: nn.Module, **options: Any) -> None:
         super().__init__()

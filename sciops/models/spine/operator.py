@@ -16,6 +16,7 @@ from sciops.models.spine.blocks import ClassicBlock, LocalKernel, ResidualBlock,
 from sciops.models.spine.features import coordinate_channels, coordinate_count, wall_mask
 from sciops.models.spine.inputs import check_input
 from sciops.models.spine.norms import make_norm
+from sciops.models.summary import model_text
 from sciops.options import Count, CountOrZero, read_options
 
 
@@ -125,6 +126,8 @@ class Operator(nn.Module):
     ValueError
         For unknown names, sizes that do not fit, and a grid whose domain is not the reference grid's.
     """
+
+    __repr__ = model_text
 
     def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
         super().__init__()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, wall_of
 from sciops.models.spine.features import wall_mask
+from sciops.models.summary import model_text
 from sciops.resampling import resample
 
 
@@ -32,6 +33,8 @@ class Latent(nn.Module):
         u = 0 on the walls as known points if the model sets it there. "sine" is more accurate for outputs that vanish
         on walls the grid reaches.
     """
+
+    __repr__ = model_text
 
     def __init__(
         self,

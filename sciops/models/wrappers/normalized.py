@@ -10,6 +10,7 @@ from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, grid_for, wall_of
 from sciops.models.spine.features import wall_mask
+from sciops.models.summary import model_text
 
 
 class Normalized(nn.Module):
@@ -26,6 +27,8 @@ class Normalized(nn.Module):
     input, output : Normalizer, optional
         Statistics of the training split; None leaves that side unchanged.
     """
+
+    __repr__ = model_text
 
     def __init__(self, model: nn.Module, input: Normalizer | None = None, output: Normalizer | None = None) -> None:
         super().__init__()

@@ -13,6 +13,7 @@ from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, grid_for, wall_of
 from sciops.models.spine import description
+from sciops.models.summary import model_text
 from sciops.models.wrappers.normalized import Normalized
 from sciops.models.wrappers.step_statistics import fitted
 from sciops.options import Count, CountOrZero, Within, part_of, read_options
@@ -91,6 +92,8 @@ class Stepper(nn.Module):
     ValueError
         For values that do not fit, and an input with too few channels.
     """
+
+    __repr__ = model_text
 
     def __init__(self, model: nn.Module, **options: Any) -> None:
         super().__init__()

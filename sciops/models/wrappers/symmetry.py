@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, grid_for, wall_of
+from sciops.models.summary import model_text
 from sciops.symmetry import GROUPS, Element, Symmetry
 
 
@@ -29,6 +30,8 @@ class SymmetryAveraged(nn.Module):
     Raises ValueError without a symmetry, and in `forward` for a grid or an element of the group that the problem does
     not have, naming the reason.
     """
+
+    __repr__ = model_text
 
     def __init__(
         self, model: nn.Module, group: str = "transpose", *, symmetry: Symmetry | Mapping[str, Any] | None = None

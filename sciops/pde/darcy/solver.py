@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sciops.arrays.kinds import as_tensor
 from sciops.arrays.scale import norm_of
+from sciops.arrays.short import fields_text
 from sciops.grids import Grid, check_on_grid
 from sciops.pde.darcy import five_point as scheme
 from sciops.pde.darcy.engines import Problem, engine_for, measured, restated
@@ -57,6 +58,8 @@ class Solution:
     status: np.ndarray
     method: np.ndarray
     floor: Any
+
+    __repr__ = fields_text
 
 
 @torch.no_grad()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from sciops.arrays.scale import norm_of
+from sciops.arrays.short import fields_text
 from sciops.grids import Grid
 from sciops.pde.elliptic.eigenbasis import (
     SCHEMES,
@@ -49,6 +50,8 @@ class Solution:
     u: Any
     residual: Any
     iterations: Any = None
+
+    __repr__ = fields_text
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from sciops.arrays.scale import norm_of
+from sciops.arrays.short import fields_text
 from sciops.pde.evolution.etdrk import ORDERS, coefficients, step
 from sciops.pde.evolution.fourier import FourierSpace
 from sciops.pde.evolution.step_error import doubling_error, expected_ratio, unresolved_error
@@ -52,6 +53,8 @@ class Trajectory:
     steps: int
     error: Any = None
     failed_at: Any = None
+
+    __repr__ = fields_text
 
 
 def evolve(

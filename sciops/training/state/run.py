@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import nn
 
+from sciops.arrays.short import html_table
+
 
 @dataclass
 class Run:
@@ -41,6 +43,22 @@ class Run:
     parameters: int = 0
     complete: bool = False
     stopped: str | None = None
+
+    def __repr__(self) -> str:
+        return "\n".join(["Run", *(f"  {name:10}  {text}" for name, text in self._rows())])
+
+    def _repr_html_(self) -> str:
+        return html_table("Run", self._rows())
+
+    def _rows(self) -> list[tuple[str, str]]:
+        state = "complete" if self.complete else self.stopped or "not complete"
+        rows = [("trained", f"{self.epochs} epochs, {self.steps} steps, {self.seconds:.3g} s, {state}")]
+        if self.best is not None:
+            rows.append(("validation", f"{self.best:.4g} at best, in epoch {self.best_epoch}"))
+        if self.history:
+            rows.append(("loss", f"{self.history[-1].get('loss', float('nan')):.4g} in the last epoch"))
+        rows.append(("model", f"{type(self.model).__name__}, {self.parameters:,} parameters trained"))
+        return rows if self.folder is None else [*rows, ("folder", str(self.folder))]
 
     def call(self, callbacks: Sequence[Callback], record: dict[str, Any]) -> None:
         """Calls them all; the run is to end where one returns True."""

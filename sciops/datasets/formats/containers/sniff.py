@@ -26,6 +26,7 @@ from sciops.datasets.native.hdf5.visit import Refused, stored_elsewhere, survey
 from sciops.datasets.native.zarr.store import store_attributes
 from sciops.files.budget import Budget, OverBudget, Spending, check_rank, current_budget, over_budget
 from sciops.files.messages import shown
+from sciops.files.remote import RemotePath, answering, local_or_remote
 from sciops.files.untrusted import check_regular
 from sciops.files.whole_files import is_store
 
@@ -254,7 +255,9 @@ def probe(path: str | Path) -> Probe:
     Raises FileNotFoundError, IsADirectoryError or ValueError (empty, truncated, damaged), each in one line that says
     what to do.
     """
-    path = Path(path)
+    path = local_or_remote(path)
+    if isinstance(path, RemotePath):
+        return _probe_remote(path)
     if is_store(path):
         return Probe(path, "zarr", attrs=store_attributes(path))
     if path.is_dir() and any((path / name).is_file() for name in (".zgroup", ".zarray")):
@@ -327,6 +330,20 @@ def _probe_hdf5(path: Path, *, matlab: bool) -> Probe:
         ours = "sciops_schema" in attrs
         matlab = matlab or not ours and any("MATLAB_class" in item.attrs for item in file.values())
     return Probe(path, "hdf5", matlab, attrs)
+
+
+def _probe_remote(path: RemotePath) -> Probe:
+    """Of files on a server, those of HDF5 are read."""
+    file = path.open()
+    with answering(path):
+        file.seek(0)
+        head = file.read(len(_HDF5))
+    if head != _HDF5:
+        raise ValueError(f"{path} does not start like an HDF5 file, which can be read on a server: download it first")
+    found = _probe_hdf5(path, matlab=False)
+    if "sciops_schema" in found.attrs:
+        raise ValueError(f"{path} is a native file, which is read from the disk: download it first")
+    return found
 
 
 def _is_bare_dimension(item: Any) -> bool:

@@ -24,6 +24,7 @@ from typing import Any
 from sciops.datasets.conventions import SPACE, SPLIT_WORDS
 from sciops.datasets.formats.containers.numpy_files import npz_description
 from sciops.datasets.formats.containers.sniff import Probe, readable
+from sciops.files.remote import RemotePath
 from sciops.files.untrusted import parse_json
 from sciops.grids import Grid
 
@@ -85,6 +86,8 @@ def stated(probe: Probe) -> Mapping[str, Any] | None:
             text = npz_description(probe.path)
         if text is not None:
             return _parsed(text)
+    if isinstance(probe.path, RemotePath):
+        return None
     if os.path.isfile(sidecar(probe.path)):  # which is False for a name too long to have one
         return _read(sidecar(probe.path))
     own = probe.path.absolute().parent

@@ -32,6 +32,7 @@ from sciops.datasets.native.hdf5.visit import (
 )
 from sciops.files.budget import Budget, current_budget, over_budget
 from sciops.files.messages import shown
+from sciops.files.remote import RemotePath
 
 # of computing that a file may take, by its size; its objects add to it; its budget bounds them all
 _SECONDS, _PER_BYTE = 0.25, 3e-7
@@ -41,14 +42,16 @@ _CHECKED = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
 _VISIT = Path(__file__).with_name("visit.py")
 
 
-def open_survivable(path: Path) -> Any:
+def open_survivable(path: Path | RemotePath) -> Any:
     """The h5py file, opened for reading once a process has survived it, if it is still that file.
 
     Raises ValueError in one line for a file that ends the HDF5 library or holds it up, or changes meanwhile, OverBudget
-    for one that takes more than its budget, and what h5py raises.
+    for one that takes more than its budget, and what h5py raises. A file on a server is opened unchecked.
     """
     import h5py
 
+    if isinstance(path, RemotePath):
+        return path.open_hdf5()
     if os.name != "posix":
         return h5py.File(path, "r")
     looked_at = _of_process(os.getpid()).check(path)

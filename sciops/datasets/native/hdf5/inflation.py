@@ -17,6 +17,7 @@ import numpy as np
 
 from sciops.files.budget import Budget, Spending, current_budget
 from sciops.files.messages import shown
+from sciops.files.remote import local_or_remote
 
 _RATIO = 1032  # bytes that a byte of a deflated stream can unpack to
 _DEFLATE, _FLETCHER = 1, 3  # numbers of HDF5's filters
@@ -33,7 +34,7 @@ class Inflation:
     """
 
     def __init__(self, path: str | os.PathLike[str], name: str, *, budget: Budget | None = None) -> None:
-        self.path, self.name, self.budget = Path(path), name, budget or current_budget()
+        self.path, self.name, self.budget = local_or_remote(path), name, budget or current_budget()
         self._left: np.ndarray | None = None  # (chunks, axes): where those to be measured begin
 
     def check(self, item: Any, key: Sequence[Any] = ()) -> None:
