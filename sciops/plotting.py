@@ -111,12 +111,24 @@ def draw_intervals(
 ) -> None:
     """One horizontal interval a row (label, mean, low, high) about a line at zero, first row on top.
 
+    Rows that reach more than four times as far from zero as the median row are shown as an arrow at the edge with their
+    mean in figures, so that they do not squeeze the others.
+
     decided : rows with a verdict are coloured by their side of zero, the others are grey; by default those whose
         interval leaves zero out
     """
+    reach = [max(abs(low), abs(high)) for _, _, low, high in rows]
+    within = [r for r in reach if r <= 4 * float(np.median(reach))]
+    edge = 1.15 * max(within) if within and len(within) < len(rows) else np.inf
     for i, (_, mean, low, high) in enumerate(rows):
         counts = decided[i] if decided is not None else not low <= 0 <= high
         color = "0.45" if not counts else PALETTE[0] if mean < 0 else PALETTE[1]
+        if reach[i] > edge:
+            side = 1.0 if mean > 0 else -1.0
+            axis.plot([side * edge], [i], ">" if side > 0 else "<", color=color)
+            alignment = {"ha": "right" if side > 0 else "left", "va": "center", "textcoords": "offset points"}
+            axis.annotate(f"{mean:+.3g}", (side * edge, i), (-6 * side, 0), color=color, fontsize=7.5, **alignment)
+            continue
         axis.plot([low, high], [i, i], color=color, linewidth=2.2, solid_capstyle="round")
         axis.plot([mean], [i], "o", color=color)
     axis.axvline(0.0, color="0.2", linewidth=0.8)
@@ -127,8 +139,23 @@ def draw_intervals(
         axis.set_xlabel(unit)
 
 
-def draw_field(fig: Any, axis: Any, values: np.ndarray, grid: Any, *, title: str, signed: bool = False, **options: Any):
-    """A 2-D field as an image, axis 0 to the right and axis 1 up, with its colour bar."""
+def draw_field(
+    fig: Any,
+    axis: Any,
+    values: np.ndarray,
+    grid: Any,
+    *,
+    title: str,
+    signed: bool = False,
+    bar: bool = True,
+    **options: Any,
+):
+    """A 2-D field as an image, axis 0 to the right and axis 1 up.
+
+    signed : a scale about zero
+    bar : with a colour bar of its own; leave it out where several panels share one
+    options : of ``pcolormesh``, such as ``vmin`` and ``vmax``
+    """
     from sciops.arrays.kinds import refuse_masked
 
     refuse_masked(values, "values")
@@ -140,5 +167,6 @@ def draw_field(fig: Any, axis: Any, values: np.ndarray, grid: Any, *, title: str
     axis.set_aspect("equal")
     axis.grid(visible=False)
     axis.set_title(title)
-    fig.colorbar(image, ax=axis, shrink=0.85)
+    if bar:
+        fig.colorbar(image, ax=axis, shrink=0.85)
     return image
