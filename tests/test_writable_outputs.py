@@ -120,7 +120,7 @@ def _config_of(module):
 def test_every_generator_and_study_refuses_at_once(place, capsys, monkeypatch, package):
     monkeypatch.setenv("SCIOPS_DATA", str(place))
     before, refused = _listing(place), []
-    for name in cli.names_in(package.__name__):
+    for name in names_in(package.__name__):
         module = importlib.import_module(f"{package.__name__}.{name}")
         if name == "fashion_mnist":  # writes nothing
             continue
