@@ -6,7 +6,7 @@ changes is the network's own grid dependence); the model trained on S; the true 
 can beat this floor by low + upsampling); and the native solve of the coarse coefficient. Verdicts are paired, sample by
 sample, with intervals over seeds and samples.
 
-    python -m studies.resolution_shift --preset quick                    22 → 43 → 85 nodes, minutes
+    python -m studies.resolution_shift --preset quick                    16 → 31 → 61 nodes, minutes
     python -m studies.resolution_shift --preset remedies                 dealiasing, two training grids, latent grid
     python -m studies.resolution_shift --preset real16 --data FOLDER     neuraloperator's darcy_*.pt files
     python -m studies.resolution_shift --preset li2020                   43 → 85 and 211 nodes, self-generated
@@ -83,6 +83,8 @@ PRESETS: dict[str, ResolutionShiftConfig] = {
         samples=280,
         recipe="small",
         arms=("fno", "fno+latent", "sine", "sine+multi", "neuralop:FNO"),
+        train_grids=(16,),
+        test_grids=(16, 31, 61),
         train_samples=192,
         seeds=5,
         epochs=6,
@@ -210,7 +212,7 @@ def _training(config: ResolutionShiftConfig, name: str, points: int, splits: Spl
     """How an arm is trained on a grid; where and with what progress is left to the caller."""
     arm, grid = ARMS[config.recipe][name], splits.train.grid
     return TrainConfig(
-        epochs=arm.epochs or max(1, round(arm.epoch_share * config.epochs)),
+        epochs=arm.epochs or config.epochs,
         seconds=config.seconds and config.seconds * (points / config.train_grids[0]) ** grid.ndim,
         learning_rate=arm.learning_rate,
         weight_decay=arm.weight_decay,

@@ -18,8 +18,8 @@ class Arm:
     learning_rate : peak rate of the one-cycle schedule
     weight_decay : of AdamW
     epochs : where it differs from the study's; a model that over-fits sooner has fewer
-    epoch_share : of the study's epochs; with a second grid an epoch has twice as many steps
-    second_grid : also train, in a tenth of the batches, on the next finer or the finest of the test grids
+    second_grid : also train, in a tenth of the batches, on the next finer or the finest of the test grids; an epoch then
+        has twice as many steps
     latent : apply the trained model on its training grid whatever the grid of the input (CROP, ICLR 2025)
     """
 
@@ -28,7 +28,6 @@ class Arm:
     learning_rate: float = 4e-3
     weight_decay: float = 1e-3
     epochs: int | None = None
-    epoch_share: float = 1.0
     second_grid: Literal["next", "finest"] | None = None
     latent: bool = False
 
@@ -75,7 +74,7 @@ ARMS: dict[str, dict[str, Arm]] = {
         "fno": Arm("fno", _SMALL | {"modes": 8}),
         "fno+latent": Arm("fno", _SMALL | {"modes": 8}, latent=True),
         "sine": Arm("fno", _SMALL_SINE, learning_rate=7e-3),
-        "sine+multi": Arm("fno", _SMALL_SINE, learning_rate=7e-3, second_grid="next", epoch_share=0.5),
+        "sine+multi": Arm("fno", _SMALL_SINE, learning_rate=7e-3, second_grid="next"),
         "mano": Arm("mano", _SMALL | _ATTENTION | _BLOCK),
         "neuralop:FNO": Arm("neuralop:FNO", {"width": 16, "depth": 4, "modes": 8}, learning_rate=5e-3),
     },

@@ -81,6 +81,7 @@ def _answer(config: ResolutionShiftConfig, results: dict, lookup: dict) -> tuple
 def _method(config: ResolutionShiftConfig, results: dict) -> list[str]:
     size = f"{results['test_samples']} test fields, {config.seeds} seeds, {_budget(config)} of training a model"
     shared = {a: weights_of(config.recipe, a) for a in config.arms if weights_of(config.recipe, a) != a}
+    two = [arm for arm in config.arms if ARMS[config.recipe][arm].second_grid]
     small = "The models are small and trained briefly: the errors are not what the methods can reach. "
     return [
         f"Data: `{config.data.name}`; coefficient: {results['coefficient']}; {size}. Relative L2 error against the "
@@ -90,10 +91,8 @@ def _method(config: ResolutionShiftConfig, results: dict) -> list[str]:
         "*low + X*: run on the training grid, carried up by X. *low-passed input*: run on the test grid with the "
         "coarse coefficient, so that only the network's grid changes. *floor*: the true solution on the training grid, "
         "carried up. *native*: the equation solved on the coefficient of that grid, no network.",
-        *(
-            f"{arm} has the weights of {other}, applied otherwise; it is not trained again."
-            for arm, other in shared.items()
-        ),
+        *(f"{arm} has the weights of {other}, applied on its training grid." for arm, other in shared.items()),
+        *(f"{arm} also trains on a finer grid and takes twice as many steps as the others." for arm in two),
     ]
 
 
