@@ -16,6 +16,7 @@ import data_gen
 import sciops
 import studies
 from sciops import cli, datasets
+from sciops.commands.packages import names_in
 from sciops.datasets import images
 from sciops.datasets.native import write_native
 from sciops.datasets.speech import corpus as speech

@@ -18,8 +18,8 @@ class Arm:
     learning_rate : peak rate of the one-cycle schedule
     weight_decay : of AdamW
     epochs : where it differs from the study's; a model that over-fits sooner has fewer
-    second_grid : also train, in a tenth of the batches, on the next finer or the finest of the test grids; an epoch then
-        has twice as many steps
+    second_grid : also train, in a tenth of the batches, on the next finer or the finest of the test grids; an epoch
+        then has twice as many steps
     latent : apply the trained model on its training grid whatever the grid of the input (CROP, ICLR 2025)
     """
 
