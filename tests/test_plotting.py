@@ -55,11 +55,11 @@ def test_eight_series_differ_in_colour_and_marker():
 
 def test_an_interval_far_from_the_others_does_not_squeeze_them(tmp_path):
     rows = [("a", -1.0, -1.5, -0.5), ("b", 0.2, -0.1, 0.5), ("c", 1.0, 0.8, 1.2), ("far", 40.0, 38.0, 42.0)]
-    with plotting.figure(tmp_path / "intervals.png") as (_, axes):
-        plotting.draw_intervals(axes[0, 0], rows)
+    with figure(tmp_path / "intervals.png") as (_, axes):
+        draw_intervals(axes[0, 0], rows)
         low, high = axes[0, 0].get_xlim()
         assert -2 < low < -1.5 and 1.2 < high < 2
         assert [text.get_text() for text in axes[0, 0].texts] == ["+40"]
-    with plotting.figure(tmp_path / "near.png") as (_, axes):
-        plotting.draw_intervals(axes[0, 0], rows[:3])
+    with figure(tmp_path / "near.png") as (_, axes):
+        draw_intervals(axes[0, 0], rows[:3])
         assert not axes[0, 0].texts
