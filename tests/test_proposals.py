@@ -6,9 +6,8 @@ import shlex
 
 import pytest
 
-import sciops
+import sciops.training
 import studies.resolution_shift
-import studies.train
 from sciops import cli
 from sciops.datasets import describe
 from sciops.datasets.formats.samples import SAMPLES, write_sample
@@ -23,7 +22,7 @@ def without_training(monkeypatch, tmp_path):
     def reached(*_):
         raise Reached
 
-    monkeypatch.setattr(studies.train, "fit", reached)
+    monkeypatch.setattr(sciops.training, "fit", reached)
     monkeypatch.setattr(studies.resolution_shift, "_train_all", reached)
     monkeypatch.chdir(tmp_path)
 
@@ -34,7 +33,7 @@ def _proposals(text):
     return [re.split(r" {3,}|; in Python", line.strip())[0] for line in lines]
 
 
-def _follow(commands, monkeypatch):
+def _follow(commands):
     kinds = set()
     for command in commands:
         if command.startswith("in Python: "):
@@ -52,16 +51,16 @@ def _follow(commands, monkeypatch):
 
 
 @pytest.mark.parametrize("layout", SAMPLES)
-def test_what_is_proposed_for_a_file_works(tmp_path, monkeypatch, without_training, layout):
+def test_what_is_proposed_for_a_file_works(tmp_path, without_training, layout):
     path = write_sample(layout, tmp_path / "a file")
-    assert _follow(_proposals(describe(path)), monkeypatch) == {"train"}
+    assert _follow(_proposals(describe(path))) == {"train"}
 
 
-def test_what_is_proposed_for_a_generated_file_works(tmp_path, monkeypatch, without_training):
+def test_what_is_proposed_for_a_generated_file_works(tmp_path, without_training):
     path = tmp_path / "darcy.h5"
     size = ["--samples", "10", "--resolutions", "17", "9", "--threads", "1", "--no-progress"]
     cli.main(["generate", "darcy", "--preset", "quick", *size, "--output", str(path)])
-    assert _follow(_proposals(describe(path)), monkeypatch) == {"train", "study"}
+    assert _follow(_proposals(describe(path))) == {"train", "study"}
 
 
 def test_the_extras_that_doctor_proposes_exist(capsys):

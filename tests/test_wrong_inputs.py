@@ -54,7 +54,7 @@ CASES = {
     "validate burgers.h5 --solutions -1": "--solutions",
     "validate burgers.h5 burgers.h5 --hash 00": "--hash",
     "convert": "sciops convert --help",
-    "convert burgers.h5": "destination",
+    "convert burgers.h5": "the file to write",
     "convert burgers.h5 out.h5": "--layout",
     "convert burgers.h5 out.h5 --layout hdf6": "hdf6",
     "convert missing.h5 out.h5 --layout native": "missing.h5",

@@ -119,9 +119,18 @@ def guarded(action: Callable[[], Any]) -> Any:
 
 
 def _unframed(text: str) -> str:
+    """tyro's framed refusal as one line: what is wrong, the flag that may have been meant, where the help is."""
     lines = (line.strip(" │") for line in text.splitlines() if line[:1] not in "╭╰")
-    lines = (line for line in lines if line.strip("-") or not line)  # the frame where the terminal has ASCII alone
-    return " ".join(line if line.strip("─") else ";" for line in lines).replace(" ; ", "; ")
+    lines = (line for line in lines if line.strip("-─"))
+    said = " ".join(" ".join(lines).split())
+    said = re.sub(
+        r"^(Unrecognized options|Value error|Invalid choice|Missing argument|Required options) (?=\w)", "", said
+    )
+    said, _, after = said.partition("For full helptext, ")
+    said = re.sub(r" Perhaps you meant: (--[\w-]+).*", r"; did you mean \1?", said)
+    said = re.sub(r"(;? Got errors:| Argument helptext:) .*", "", said).strip(" ;.")
+    help_of = re.search(r"(?:run|see):? (.+ --help)", after)
+    return said[:1].lower() + said[1:] + (f"; {help_of[1]} tells more" if help_of else "")
 
 
 def _take_option(arguments: list[str], flag: str, default: str) -> str:
