@@ -126,6 +126,7 @@ def _unframed(text: str) -> str:
     said = re.sub(
         r"^(Unrecognized options|Value error|Invalid choice|Missing argument|Required options) (?=\w)", "", said
     )
+    said = re.sub(r"^Error parsing (?=\w)[\w.]+: ", "", said)  # of a configuration: the message names the field itself
     said, _, after = said.partition("For full helptext, ")
     said = re.sub(r" Perhaps you meant: (--[\w-]+).*", r"; did you mean \1?", said)
     said = re.sub(r"(;? Got errors:| Argument helptext:) .*", "", said).strip(" ;.")
