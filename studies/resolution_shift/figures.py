@@ -87,7 +87,7 @@ def _draw_errors(config: ResolutionShiftConfig, results: dict, path: Path) -> No
             axis.set(xscale="log", yscale="log")
             if bottom > 0:
                 axis.set_ylim(bottom=bottom)
-            for n, _ in native[len(above) :] if bottom > 0 else ():  # the labels are this solve: a log axis has no zero
+            for n in [n for n, e in native if e.mean <= bottom]:  # the labels are this solve: a log axis has no zero
                 axis.plot([n], [0.02], "v", color="0.3", transform=axis.get_xaxis_transform(), clip_on=False)
                 words = {"textcoords": "offset points", "ha": "right", "fontsize": 7, "color": "0.3"}
                 axis.annotate(
