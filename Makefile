@@ -8,7 +8,7 @@ export WANDB_MODE = disabled
 # Empty: compiled modules are kept, also where the environment says otherwise; every process of the tests reads them.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-times test-portable lint docs clean
+.PHONY: demo test test-times test-portable test-wheel lint docs clean
 
 # One stamp per set of extras, remade when the pins or the metadata change.
 $(VENV)/.installed-%: pyproject.toml constraints.txt
@@ -30,6 +30,11 @@ test-times: $(VENV)/.installed-cluster,download,fast,onnx,robust,speech,test,tex
 # The tests that compare bits, as on other processors: about four minutes a setting.
 test-portable: $(VENV)/.installed-cluster,download,fast,onnx,robust,speech,test,text,vision
 	$(BIN)/python tests/portable.py
+
+# The wheel in a bare environment outside the repository; `make test-wheel SCIOPS_WHEEL=borrow` downloads no dependencies.
+SCIOPS_WHEEL ?= bare
+test-wheel: $(VENV)/.installed-test
+	SCIOPS_WHEEL=$(SCIOPS_WHEEL) $(BIN)/python -m pytest --confcutdir tests/packaging tests/packaging
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff format --check .

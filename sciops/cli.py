@@ -1,20 +1,31 @@
 """The `sciops` command: one verb a job.
 
-sciops generate NAME …   make a dataset (data_gen/NAME.py)
-sciops info FILE …       what files are and hold
-sciops validate FILE …   what is wrong with them; status 1 when something is
-sciops convert SRC DST --layout NAME
-sciops doctor [FILE]     what this machine offers, what a file is, which command fits
-sciops download NAME     fetch a public data set, or list them
-sciops train …           train an operator (studies/train)
-sciops predict RUN …     what a trained model predicts for a file, with its errors
-sciops evaluate RUN …    how well it does on a file: errors, by wavenumber and step, worst samples
-sciops zoo [NAME]        trained models that come with the package: zoo:NAME is a RUN
-sciops study NAME …      run a study (studies/NAME)
-sciops report FOLDER     the run or study in a folder as one HTML page
-sciops compare RUN RUN … trained runs side by side, with a verdict where they were tested on the same fields
-sciops benchmark …       train models × data sets: JSON, CSV and an HTML page
-sciops demo              data, training and the resolution-shift study, small, in a few minutes
+Data
+  sciops generate NAME …   make a dataset; without a name, lists the equations
+  sciops info FILE|RUN …   what files are and hold, what a run trained on what
+  sciops validate FILE …   what is wrong with them; status 1 when something is
+  sciops convert SRC DST --layout NAME
+  sciops download NAME     fetch a public data set, or list them
+Models
+  sciops train …           train an operator (studies/train)
+  sciops predict RUN …     what a trained model predicts for a file, with its errors
+  sciops evaluate RUN …    how well it does on a file: errors, by wavenumber and step, worst samples
+  sciops zoo [NAME]        trained models that come with the package: zoo:NAME is a RUN
+Studies and pages
+  sciops study NAME …      run a study; without a name, lists them
+  sciops benchmark …       train models × data sets: JSON, CSV and an HTML page
+  sciops report FOLDER     the run or study in a folder as one HTML page
+  sciops compare RUN RUN … trained runs side by side, with a verdict where they were tested on the same fields
+  sciops demo              data, training and the resolution-shift study, small, in a few minutes
+Help
+  sciops doctor [FILE]     what this machine offers, what a file is, which command fits
+
+The first hour:
+  sciops generate darcy --preset quick --samples 280 --resolutions 85 43 22 --output runs/darcy.h5
+  sciops info runs/darcy.h5
+  sciops train --data runs/darcy.h5 --resolution 22 --model fno --output runs/fno22
+  sciops evaluate runs/fno22 --data runs/darcy.h5
+  sciops study resolution_shift --data runs/darcy.h5
 
 Every verb answers --help. Those that open files take --budget bytes=8e9,seconds=60, what a file may take of memory,
 objects and time where you trust it. A command that cannot do what it should says why in one line and ends with
@@ -22,7 +33,6 @@ status 2.
 """
 
 import importlib
-import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,6 +41,7 @@ from pathlib import Path
 from typing import Any
 
 from sciops.commands.command_line import command, given_budget, guarded, parse
+from sciops.commands.packages import listing, names_in, own_package
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -63,16 +74,13 @@ def _verb(name: str) -> Callable[[list[str]], None]:
     return verbs[name]
 
 
-def names_in(package: str) -> list[str]:
-    """Names of the generators in "data_gen" or of the studies in "studies"; what studies share is left out."""
-    found = pkgutil.iter_modules(importlib.import_module(package).__path__)
-    return sorted(module.name for module in found if module.name[0] != "_" and module.name != "kit")
-
-
 def _by_name(package: str, verb: str, rest: list[str]) -> None:
     names = names_in(package)
     if not rest or rest[0] in ("-h", "--help"):
-        print(f"sciops {verb} NAME …   with NAME one of: {', '.join(names)}")
+        print(
+            f"sciops {verb} NAME …   with NAME one of the following; sciops {verb} NAME --help describes its options\n"
+        )
+        print(listing(package))
         return
     if rest[0] not in names:
         raise ValueError(f"sciops {verb} {rest[0]}: expected one of {', '.join(names)}")
@@ -80,6 +88,7 @@ def _by_name(package: str, verb: str, rest: list[str]) -> None:
 
 
 def _run_module(module: str, prog: str, rest: list[str]) -> None:
+    own_package(module.partition(".")[0])
     loaded = importlib.import_module(module)
     command(loaded.run, loaded.PRESETS, rest, prog=prog)
 
@@ -144,15 +153,17 @@ def _download(rest: list[str]) -> None:
 
 def _demo(rest: list[str]) -> None:
     def demo(output: Path = Path("runs/demo")) -> Path:
-        """Generates paired Darcy fields, trains fno and mano, asks what happens on another grid; a few minutes.
+        """Generates paired Darcy fields, trains small operators, asks what happens on another grid; a few minutes.
 
         Args:
             output: folder of the dataset, the models, the figures and report.md
         """
         return output
 
+    output = parse(demo, rest, prog="sciops demo")
+    own_package("studies")
     study = importlib.import_module("studies.resolution_shift")
-    study.run(replace(study.PRESETS["quick"], output=parse(demo, rest, prog="sciops demo")))
+    study.run(replace(study.PRESETS["quick"], output=output))
 
 
 if __name__ == "__main__":

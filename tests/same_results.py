@@ -67,7 +67,7 @@ def _same(old: Any, new: Any, tolerance: float) -> bool:
 
 def studies_of(checkout: Path) -> list[str]:
     """The names of the studies of a checkout: modules or packages with presets."""
-    script = "from sciops.cli import names_in; print(*names_in('studies'))"
+    script = "from sciops.commands.packages import names_in; print(*names_in('studies'))"
     return _python(checkout, "-c", script, capture=True).stdout.split()
 
 

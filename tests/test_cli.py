@@ -1,7 +1,9 @@
 """The command as a user types it: what it prints, and one line for what is wrong."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -29,8 +31,24 @@ def test_lists_come_from_the_folders(capsys):
     cli.main(["generate"])
     assert "darcy" in capsys.readouterr().out
     cli.main(["study"])
-    names = capsys.readouterr().out.partition("one of: ")[2].strip().split(", ")
-    assert {"resolution_shift", "integrator_orders"} <= set(names) and not {"kit", "_cells"} & set(names)
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    names = {name for name, about in lines if len(about) > 20}
+    assert {"resolution_shift", "integrator_orders"} <= names and not {"kit", "_cells"} & names
+
+
+@pytest.mark.parametrize("package", ["studies", "data_gen"])
+def test_a_folder_of_the_user_does_not_hide_ours(tmp_path, package):
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text("raise RuntimeError('the folder of the user was imported')")
+    verb, name = {"studies": ("study", "solver_speed"), "data_gen": ("generate", "darcy")}[package]
+    done = subprocess.run(
+        [sys.executable, "-m", "sciops", verb],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(sciops.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0 and name in done.stdout, done.stderr
 
 
 def test_generate_info_validate_convert(tmp_path, capsys):

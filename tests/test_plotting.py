@@ -90,3 +90,15 @@ def test_predictions_on_a_line_lie_over_the_truth_and_what_does_not_fit_is_refus
     with pytest.raises(ValueError, match="3 axes, expected one or two: draw a plane"):
         plot_prediction(None, None, np.zeros((3, 3, 3)), Grid((3, 3, 3)))
     plot_prediction(None, np.full(20, np.nan), np.full(20, np.inf), path=tmp_path / "b.png")
+
+
+def test_an_interval_far_from_the_others_does_not_squeeze_them(tmp_path):
+    rows = [("a", -1.0, -1.5, -0.5), ("b", 0.2, -0.1, 0.5), ("c", 1.0, 0.8, 1.2), ("far", 40.0, 38.0, 42.0)]
+    with figure(tmp_path / "intervals.png") as (_, axes):
+        draw_intervals(axes[0, 0], rows)
+        low, high = axes[0, 0].get_xlim()
+        assert -2 < low < -1.5 and 1.2 < high < 2
+        assert [text.get_text() for text in axes[0, 0].texts] == ["+40"]
+    with figure(tmp_path / "near.png") as (_, axes):
+        draw_intervals(axes[0, 0], rows[:3])
+        assert not axes[0, 0].texts

@@ -16,6 +16,7 @@ import data_gen
 import sciops
 import studies
 from sciops import cli, datasets
+from sciops.commands.packages import names_in
 from sciops.datasets import images
 from sciops.datasets.native import write_native
 from sciops.datasets.speech import corpus as speech
@@ -120,7 +121,7 @@ def _config_of(module):
 def test_every_generator_and_study_refuses_at_once(place, capsys, monkeypatch, package):
     monkeypatch.setenv("SCIOPS_DATA", str(place))
     before, refused = _listing(place), []
-    for name in cli.names_in(package.__name__):
+    for name in names_in(package.__name__):
         module = importlib.import_module(f"{package.__name__}.{name}")
         if name == "fashion_mnist":  # writes nothing
             continue

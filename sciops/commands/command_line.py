@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sciops.files.budget import Budget, opening_within
 
+_FIRST = ("data", "model", "samples", "resolutions", "arms", "layouts", "epochs", "seeds", "seed", "workers")
 _BUDGET = (
     "--budget bytes=8e9,objects=1e6,seconds=60 is what a file may take that you trust (default: a gigabyte of memory "
     "besides its own size, 100,000 objects, 10 s)."
@@ -40,12 +43,31 @@ def command(
                 raise ValueError(f"--preset {name}: expected one of {', '.join(presets)}")
             module = getattr(sys.modules["__main__"], "__spec__", None)  # None for a file that is run by its path
             called = prog or (f"python -m {module.name.removesuffix('.__main__')}" if module else None)
-            description = (sys.modules[run.__module__].__doc__ or "").strip()
+            description = _with_commands(sys.modules[run.__module__].__doc__ or "", run.__module__, called)
             description += f"\n\n--preset NAME picks the starting values: {', '.join(presets)} (now: {name})."
+            description += f" Most used besides: {', '.join(_most_used(presets[name]))}."
             description += f"\n\n{_BUDGET}"
             return run(parse(type(presets[name]), rest, default=presets[name], prog=called, description=description))
 
     return guarded(parse_and_run)
+
+
+def _with_commands(text: str, module: str, called: str | None) -> str:
+    """The text of a module with its example commands as one types them, one a line, remarks after a #."""
+    lines = []
+    for line in text.strip().splitlines():
+        if line.split()[:1] in (["python"], ["sciops"], ["torchrun"]):
+            line = "    " + re.sub(r"(?<=\S)\s{3,}(?=[^\s#])", "    # ", line.strip())
+            line = line.replace(f"python -m {module}", called or f"python -m {module}")
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _most_used(preset: Any) -> list[str]:
+    """The flags that a first command needs, of those that the configuration has."""
+    names = {field.name for field in dataclasses.fields(preset)}
+    flags = [f"--{name}" for name in _FIRST if name in names]
+    return [*flags, "--output"] if names & {"output", "folder"} else flags
 
 
 def parse(target: Callable[..., Any], arguments: Sequence[str], **options: Any) -> Any:
@@ -97,9 +119,19 @@ def guarded(action: Callable[[], Any]) -> Any:
 
 
 def _unframed(text: str) -> str:
+    """tyro's framed refusal as one line: what is wrong, the flag that may have been meant, where the help is."""
     lines = (line.strip(" │") for line in text.splitlines() if line[:1] not in "╭╰")
-    lines = (line for line in lines if line.strip("-") or not line)  # the frame where the terminal has ASCII alone
-    return " ".join(line if line.strip("─") else ";" for line in lines).replace(" ; ", "; ")
+    lines = (line for line in lines if line.strip("-─"))
+    said = " ".join(" ".join(lines).split())
+    said = re.sub(
+        r"^(Unrecognized options|Value error|Invalid choice|Missing argument|Required options) (?=\w)", "", said
+    )
+    said = re.sub(r"^Error parsing (?=\w)[\w.]+: ", "", said)  # of a configuration: the message names the field itself
+    said, _, after = said.partition("For full helptext, ")
+    said = re.sub(r" Perhaps you meant: (--[\w-]+).*", r"; did you mean \1?", said)
+    said = re.sub(r"(;? Got errors:| Argument helptext:) .*", "", said).strip(" ;.")
+    help_of = re.search(r"(?:run|see):? (.+ --help)", after)
+    return said[:1].lower() + said[1:] + (f"; {help_of[1]} tells more" if help_of else "")
 
 
 def _take_option(arguments: list[str], flag: str, default: str) -> str:

@@ -6,7 +6,7 @@ changes is the network's own grid dependence); the model trained on S; the true 
 can beat this floor by low + upsampling); and the native solve of the coarse coefficient. Verdicts are paired, sample by
 sample, with intervals over seeds and samples.
 
-    python -m studies.resolution_shift --preset quick                    22 → 43 → 85 nodes, minutes
+    python -m studies.resolution_shift --preset quick                    16 → 31 → 61 nodes, minutes
     python -m studies.resolution_shift --preset remedies                 dealiasing, two training grids, latent grid
     python -m studies.resolution_shift --preset real16 --data FOLDER     neuraloperator's darcy_*.pt files
     python -m studies.resolution_shift --preset li2020                   43 → 85 and 211 nodes, self-generated
@@ -29,10 +29,12 @@ from sciops.training import TrainConfig
 from studies.kit.cells import cell_name, data_digest
 from studies.kit.pool import run_all
 from studies.kit.study import opened, picked
-from studies.resolution_shift.arms import ARMS
+from studies.resolution_shift.arms import ARMS, weights_of
 from studies.resolution_shift.case import Case, load_case, load_grid
 from studies.resolution_shift.evaluation import evaluate
-from studies.resolution_shift.report import draw, write_report
+from studies.resolution_shift.figures import draw
+from studies.resolution_shift.markdown import write
+from studies.resolution_shift.report import contents
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class ResolutionShiftConfig:
     data: Path | None = None  # file or folder that `sciops info` knows; nothing: generated into the output folder
     generator: str = "li2020"  # preset of data_gen.darcy, where data is not given
     samples: int | None = None  # fields to generate; nothing: the preset's
-    recipe: Literal["darcy", "real16"] = "darcy"  # which set of arms
+    recipe: Literal["darcy", "small", "real16"] = "darcy"  # which set of arms
     arms: tuple[str, ...] = ("fno", "fno+instance", "mano", "neuralop:FNO")  # names in that set
     train_grids: tuple[int, ...] = (22,)  # points per axis
     test_grids: tuple[int, ...] = (22, 43, 85)  # points per axis
@@ -77,7 +79,15 @@ _LI2020 = ResolutionShiftConfig(
 
 PRESETS: dict[str, ResolutionShiftConfig] = {
     "quick": ResolutionShiftConfig(
-        generator="quick", samples=280, arms=("fno", "fno+instance", "mano", "neuralop:FNO", "fno+latent"), epochs=15
+        generator="quick",
+        samples=280,
+        recipe="small",
+        arms=("fno", "fno+latent", "sine", "sine+multi", "neuralop:FNO"),
+        train_grids=(16,),
+        test_grids=(16, 31, 61),
+        train_samples=192,
+        seeds=5,
+        epochs=6,
     ),
     "remedies": ResolutionShiftConfig(
         generator="quick",
@@ -140,18 +150,20 @@ def run(config: ResolutionShiftConfig) -> dict[str, Any]:
     folder = opened(config, data=config.data, seeds=list(range(config.seeds)))
     case = load_case(config)
     jobs = [
-        Job(arm, n, seed, f"models/{cell_name(f'{arm}-{n}-seed{seed}', made_by(config, case, arm, n, seed))}")
+        Job(arm, n, seed, _model_folder(config, case, weights_of(config.recipe, arm), n, seed))
         for n in config.train_grids
         for arm in config.arms
         for seed in range(config.seeds)
     ]
     _train_all(config, jobs)
-    results, samples = evaluate(config, case, jobs)
+    results = evaluate(config, case, jobs)
+    draw(config, case, jobs, results, folder.path / "figures")
+    title, answer, sections = contents(config, results, folder.path / "figures")
+    results["answer"] = answer
     folder.write_results(results)
-    write_report(config, results, folder.path / "report.md")
-    draw(config, case, jobs, results, samples, folder.path / "figures")
-    print((folder.path / "report.md").read_text())
-    print(f"figures: {folder.path / 'figures'}\nreport:  {folder.path / 'report.md'}")
+    report = write(folder.path / "report.md", title, answer, sections)
+    print("\n".join(line for line in report.read_text().splitlines() if not line.startswith("![")))
+    print(f"{answer}\n\nreport with figures: {report}")
     return results
 
 
@@ -169,15 +181,19 @@ def _check(config: ResolutionShiftConfig) -> None:
         raise FileNotFoundError(f"{config.data}: no such file or folder; leave --data out to generate one")
 
 
+def _model_folder(config: ResolutionShiftConfig, case: Case, name: str, points: int, seed: int) -> str:
+    return f"models/{cell_name(f'{name}-{points}-seed{seed}', made_by(config, case, name, points, seed))}"
+
+
 def made_by(config: ResolutionShiftConfig, case: Case, name: str, points: int, seed: int) -> dict[str, Any]:
     """All that decides a trained model: its options, its training, and the fields of every grid that it trains on.
 
     A study may be run again with more arms, grids or seeds, and keeps the models that these leave as they were.
     """
     splits = case.splits[points]
-    further = _further_grid(config, name)
+    further = _further_grid(config, name, points)
     return {
-        "arm": ARMS[config.recipe][name],
+        "arm": ARMS[config.recipe][name].trained,
         "training": _training(config, name, points, splits, seed).identity(),
         "keep": "best" if splits.validation is not None else "last",
         "data": data_digest(splits.train, splits.validation),
@@ -185,9 +201,11 @@ def made_by(config: ResolutionShiftConfig, case: Case, name: str, points: int, s
     }
 
 
-def _further_grid(config: ResolutionShiftConfig, name: str) -> int | None:
+def _further_grid(config: ResolutionShiftConfig, name: str, points: int) -> int | None:
     """Points per axis of the second grid that an arm trains on; None for an arm with one grid."""
-    return max(config.test_grids) if ARMS[config.recipe][name].multi_resolution else None
+    second = ARMS[config.recipe][name].second_grid
+    finer = [n for n in config.test_grids if n > points]
+    return None if second is None else min(finer, default=None) if second == "next" else max(config.test_grids)
 
 
 def _training(config: ResolutionShiftConfig, name: str, points: int, splits: Splits, seed: int) -> TrainConfig:
@@ -203,7 +221,7 @@ def _training(config: ResolutionShiftConfig, name: str, points: int, splits: Spl
         seed=seed,
         resume=True,
         progress=False,
-        grid_shares=(0.9, 0.1) if arm.multi_resolution else None,
+        grid_shares=None if _further_grid(config, name, points) is None else (0.9, 0.1),
     )
 
 
@@ -226,7 +244,8 @@ def _generate(config: ResolutionShiftConfig) -> Path:
 
 
 def _train_all(config: ResolutionShiftConfig, jobs: Iterable[Job]) -> None:
-    waiting = [job for job in jobs if not (config.output / job.folder / "results.json").exists()]
+    once = {job.folder: job for job in jobs}.values()
+    waiting = [job for job in once if not (config.output / job.folder / "results.json").exists()]
     if waiting:
         run_all(train_one, ((config, job) for job in waiting), workers=config.workers, desc="training", unit="model")
 
@@ -235,7 +254,7 @@ def train_one(config: ResolutionShiftConfig, job: Job) -> None:
     """Trains one model into its folder; resumes where a stopped run left it."""
     import torch
 
-    from sciops.models import Latent, build_model, save_model
+    from sciops.models import build_model, save_model
     from sciops.runs import RunFolder
     from sciops.training import fit
 
@@ -243,14 +262,12 @@ def train_one(config: ResolutionShiftConfig, job: Job) -> None:
     arm = ARMS[config.recipe][job.arm]
     splits = load_grid(config, job.points)
     grid, train = splits.train.grid, [splits.train]
-    further = _further_grid(config, job.arm)
+    further = _further_grid(config, job.arm, job.points)
     if further is not None:
         train.append(load_grid(config, further).train)
     torch.manual_seed(job.seed)
     options = arm.resolved(grid) | ({} if arm.model.startswith("neuralop:") else {"grid": grid})
     model = build_model(arm.model, in_channels=1, out_channels=1, **options)
-    if arm.latent:
-        model = Latent(model, grid)
     folder = RunFolder(config.output / job.folder)
     training = replace(_training(config, job.arm, job.points, splits, job.seed), folder=folder.path)
     folder.describe(training, data=config.data, seeds=[job.seed])

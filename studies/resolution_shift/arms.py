@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from sciops.grids import Grid
 
@@ -18,9 +18,9 @@ class Arm:
     learning_rate : peak rate of the one-cycle schedule
     weight_decay : of AdamW
     epochs : where it differs from the study's; a model that over-fits sooner has fewer
-    multi_resolution : train on the training grid and on the finest grid that has training fields
-    latent : run the model on the training grid whatever the grid of the input, with learned layers untouched in between
-        (CROP, ICLR 2025)
+    second_grid : also train, in a tenth of the batches, on the next finer or the finest of the test grids; an epoch
+        then has twice as many steps
+    latent : apply the trained model on its training grid whatever the grid of the input (CROP, ICLR 2025)
     """
 
     model: str
@@ -28,8 +28,13 @@ class Arm:
     learning_rate: float = 4e-3
     weight_decay: float = 1e-3
     epochs: int | None = None
-    multi_resolution: bool = False
+    second_grid: Literal["next", "finest"] | None = None
     latent: bool = False
+
+    @property
+    def trained(self) -> Arm:
+        """The arm without what is done after the training: arms in which it is the same share their weights."""
+        return replace(self, latent=False)
 
     def resolved(self, grid: Grid) -> dict[str, Any]:
         """The options with `modes` lowered to what `grid` holds: 2k rows and k columns of its half spectrum."""
@@ -54,13 +59,25 @@ _DARCY = {
     "mano": Arm("mano", _SPINE | _ATTENTION | _BLOCK),
     "neuralop:FNO": Arm("neuralop:FNO", {"width": 32, "depth": 4, "modes": 12}, learning_rate=3e-3),
     "fno+dealias": Arm("fno", _SPINE | {"modes": 12, "dealias": 2}),
-    "fno+multi": Arm("fno", _SPINE | {"modes": 12}, multi_resolution=True),
+    "fno+multi": Arm("fno", _SPINE | {"modes": 12}, second_grid="finest"),
     "fno+latent": Arm("fno", _SPINE | {"modes": 12}, latent=True),
 }
+
+# Small models, in which five seeds of every arm are a matter of minutes.
+_SMALL = _SPINE | {"width": 16}
+_SMALL_SINE = _SMALL | {"modes": 8, "basis": "sine", "coordinates": "none", "wall": "zero"}
 
 ARMS: dict[str, dict[str, Arm]] = {
     # Self-generated fields on node grids that reach their walls.
     "darcy": _DARCY,
+    "small": {
+        "fno": Arm("fno", _SMALL | {"modes": 8}),
+        "fno+latent": Arm("fno", _SMALL | {"modes": 8}, latent=True),
+        "sine": Arm("fno", _SMALL_SINE, learning_rate=7e-3),
+        "sine+multi": Arm("fno", _SMALL_SINE, learning_rate=7e-3, second_grid="next"),
+        "mano": Arm("mano", _SMALL | _ATTENTION | _BLOCK),
+        "neuralop:FNO": Arm("neuralop:FNO", {"width": 16, "depth": 4, "modes": 8}, learning_rate=5e-3),
+    },
     # neuraloperator's 16-grid files: few points, so few spectral weights and a local 3×3 path pay.
     "real16": {
         "fno": Arm("fno", _FOURIER, learning_rate=7e-3, weight_decay=0.1),
@@ -74,3 +91,9 @@ ARMS: dict[str, dict[str, Arm]] = {
         "neuralop:FNO": Arm("neuralop:FNO", {"width": 32, "depth": 4, "modes": 8}, learning_rate=5e-3),
     },
 }
+
+
+def weights_of(recipe: str, name: str) -> str:
+    """The first arm of a recipe that is trained as the arm `name` is, often itself: both have the same weights."""
+    arms = ARMS[recipe]
+    return next(other for other, arm in arms.items() if arm.trained == arms[name].trained)

@@ -14,6 +14,7 @@ from sciops.evaluation import paired_verdict, spread
 from sciops.files.digest import read_sealed
 from sciops.grids import restrict
 from sciops.metrics import relative_l2, relative_mse
+from studies.resolution_shift.arms import ARMS
 from studies.resolution_shift.case import Case
 
 if TYPE_CHECKING:
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
 BATCH = 16
 
 
-def evaluate(
-    config: ResolutionShiftConfig, case: Case, jobs: list[Any]
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """(results for JSON, per-sample relative L2 keyed "arm|train|test|way" with shape (seeds, samples)).
+def evaluate(config: ResolutionShiftConfig, case: Case, jobs: list[Any]) -> dict[str, Any]:
+    """Errors, verdicts and mismatches of all models, for JSON.
 
     Ways: ``direct``; ``direct, undilated`` (local kernels not spread); ``low + …``; ``low-passed input`` (the coarse
     coefficient carried to S, then direct). References have arm ``reference``: ``truth + …`` is the floor of low + …,
@@ -46,7 +45,7 @@ def evaluate(
     _references(config, case, record)
     training = []
     for job in tqdm(jobs, desc="evaluating", unit="model"):
-        model, run = load_trained(config, job)
+        model, run = load_trained(config, case, job)
         training.append({"arm": job.arm, "train": job.points, "seed": job.seed, **run})
         for name, variant in variants(config, case, job, model).items():
             coarse = predict(variant, case, job.points)
@@ -69,7 +68,7 @@ def evaluate(
                     if error is not None:
                         equivariance[f"{name}|{job.points}|{test}|{kind}"].append(error)
     arrays = {key: np.stack(rows) for key, rows in samples.items()}
-    results = {
+    return {
         "grids": {str(n): case.grid(n).to_dict() for n in case.splits},
         "coefficient": case.coefficient,
         "test_samples": len(next(iter(case.splits.values())).test),
@@ -81,14 +80,14 @@ def evaluate(
             for key, rows in equivariance.items()
         ],
     }
-    return results, arrays
 
 
-def predict(model: Any, case: Case, points: int, *, source: int | None = None) -> Any:
+def predict(model: Any, case: Case, points: int, *, source: int | None = None, samples: int | None = None) -> Any:
     """(samples, 1, *grid) float64: the model on the test coefficients of the grid with that many points.
 
     source : take the coefficient from this coarser grid, carried up linearly (between phases it is neither: only the
         grid of the network changes, not what it is told)
+    samples : the number of test fields, the first ones; by default all
     """
     import torch
 
@@ -96,7 +95,7 @@ def predict(model: Any, case: Case, points: int, *, source: int | None = None) -
     from sciops.resampling import resample
 
     grid = case.grid(points)
-    a = case.test(points if source is None else source)[0]
+    a = case.test(points if source is None else source)[0][:samples]
     if source is not None:
         wall = {} if grid.reaches_walls else {"extrapolate": True}
         a = resample(a, case.grid(source), grid, "linear", **wall)
@@ -115,12 +114,14 @@ def variants(config: ResolutionShiftConfig, case: Case, job: Any, model: Any) ->
     return named
 
 
-def load_trained(config: ResolutionShiftConfig, job: Any) -> tuple[Any, dict[str, Any]]:
-    """(the trained model in evaluation mode, what its training reported)."""
-    from sciops.models import load_model
+def load_trained(config: ResolutionShiftConfig, case: Case, job: Any) -> tuple[Any, dict[str, Any]]:
+    """(the trained model in evaluation mode, applied as its arm says; what its training reported)."""
+    from sciops.models import Latent, load_model
 
     folder = config.output / job.folder
     model = load_model(folder / "model").eval()
+    if ARMS[config.recipe][job.arm].latent:
+        model = Latent(model, case.grid(job.points)).eval()
     return model, read_sealed(folder / "results.json")
 
 

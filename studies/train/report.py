@@ -105,5 +105,6 @@ def _draw(history: list[dict[str, Any]], path: Path) -> None:
                 axis.semilogy(
                     *zip(*points), label=label, **(next(styles) | {"marker": "." if len(points) < 40 else ""})
                 )
-        axis.set_xlabel("epoch")
+        axis.xaxis.get_major_locator().set_params(integer=True)  # there are no fractions of an epoch in the history
+        axis.set(xlabel="epoch", ylabel="error")
         axis.legend()

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import studies
-from sciops.cli import names_in
 from sciops.commands.command_line import command
+from sciops.commands.packages import names_in
 
 
 @pytest.mark.parametrize("name", names_in("studies"))

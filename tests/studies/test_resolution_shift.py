@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from sciops import datasets
 from studies import resolution_shift
 from studies.resolution_shift.arms import ARMS
 from studies.resolution_shift.case import load_case
+from studies.resolution_shift.report import contents
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +25,7 @@ def tiny(tmp_path_factory):
     return replace(
         resolution_shift.PRESETS["quick"],
         data=data,
+        recipe="darcy",
         arms=("fno", "mano", "fno+dealias", "fno+multi", "fno+latent"),
         train_grids=(8,),
         test_grids=(8, 15, 29),
@@ -71,9 +74,43 @@ def test_a_fixed_latent_grid_takes_the_shift_out_of_the_network(results):
 def test_everything_that_was_promised_is_on_disk(tiny, results):
     assert json.loads((tiny.output / "results.json").read_text())["verdicts"]
     report = (tiny.output / "report.md").read_text()
+    title, _, answer = report.splitlines()[:3]
+    assert title.startswith("# Trained on 8 points, wanted on 29: no verdict for ") and answer.startswith(
+        "**No verdict"
+    )
+    assert results["answer"] == answer.strip("*") and "too few seeds" in answer and "latent" not in answer
     assert "Trained on 8, wanted on 29" in report and "floor" in report and "native" in report
     figures = {p.name for p in (tiny.output / "figures").glob("*.png")}
     assert figures == {"errors.png", "verdicts.png", "spectra.png", "layer_spectra.png", "fields.png"}
+    assert all(f"](figures/{name})" in report for name in figures)
+    for link in re.findall(r"!\[[^\]]+\]\((.+)\)$", report, re.MULTILINE):
+        assert (tiny.output / link).exists()
+
+
+def test_arms_that_differ_in_how_they_are_applied_are_trained_once(tiny, results):
+    """The latent arm runs the weights of fno on 8 points, wherever it is asked."""
+    assert len(list((tiny.output / "models").iterdir())) == 4
+    for way in ("low + cubic", "low + sine"):
+        assert _error(results, "fno+latent", 29, way) == _error(results, "fno", 29, way)
+    assert "fno+latent has the weights of fno" in (tiny.output / "report.md").read_text()
+
+
+def _judged(tiny, results, winners):
+    """The title and the answer where the verdicts on 29 points were these."""
+    verdicts = [
+        v | {"winner": winners[v["arm"]]} for v in results["verdicts"] if v["test"] == 29 and v["arm"] in winners
+    ]
+    return contents(tiny, results | {"verdicts": verdicts}, tiny.output / "none")[:2]
+
+
+def test_the_answer_follows_the_verdicts(tiny, results):
+    title, answer = _judged(tiny, results, {"fno": "second", "mano": "second", "fno+multi": "first"})
+    assert title == (
+        "Trained on 8 points, wanted on 29: evaluate fno and mano on 8 and upsample; evaluate fno+multi on 29 directly"
+    )
+    assert answer.index("upsample: fno (") < answer.index("directly: fno+multi (") and "No verdict" not in answer
+    title, answer = _judged(tiny, results, {"fno": "undecided"})
+    assert title.endswith("no verdict for fno") and "undecided" in answer
 
 
 def test_a_second_run_trains_nothing_and_finds_the_same(tiny, results, monkeypatch):
@@ -88,10 +125,9 @@ def test_a_stale_model_is_not_reused(tiny, results, monkeypatch):
     trained = []
     monkeypatch.setattr(datasets, "load_splits", functools.cache(datasets.load_splits))
     monkeypatch.setattr(resolution_shift, "_train_all", lambda _, jobs: trained.append({j.arm: j.folder for j in jobs}))
-    monkeypatch.setattr(resolution_shift, "evaluate", lambda *_: ({"errors": [], "verdicts": []}, {}))
-    for name in ("write_report", "draw"):
-        monkeypatch.setattr(resolution_shift, name, lambda *_: None)
-    (tiny.output / "report.md").touch()
+    monkeypatch.setattr(resolution_shift, "evaluate", lambda *_: {})
+    monkeypatch.setattr(resolution_shift, "contents", lambda *_: ("title", "answer", []))
+    monkeypatch.setattr(resolution_shift, "draw", lambda *_: None)
     tiny = replace(tiny, arms=("fno", "fno+multi"))
 
     def folders(**changes):

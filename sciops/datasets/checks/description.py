@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,7 @@ def _file(path: Path) -> str:
         lines += [line for each in datasets for line in _grid_lines(each)]
         lines.append(f"splits       {_splits(dataset)}")
         lines += _findings(path, dataset)
-        lines += _next(path, dataset)
+        lines += _next(path, datasets)
     return "\n".join(lines)
 
 
@@ -251,26 +252,42 @@ def _short(finding: Any) -> str:
     return f"{where}: {finding.message}" if where else finding.message
 
 
-def _next(path: Path, dataset: xr.Dataset) -> list[str]:
-    # the other grids of a set lie in the same native file, or beside a foreign one
-    whole = shlex.quote(str(path if dataset.attrs["layout"] == "native" else path.parent))
-    train = f"next         sciops train --data {shlex.quote(str(path))}"
-    lines = [train, f"             sciops study resolution_shift --data {whole}"]
+def _next(path: Path, datasets: Sequence[xr.Dataset]) -> list[str]:
+    """Commands that work on this file as they stand."""
+    dataset, quoted = datasets[0], shlex.quote(str(path))
+    train = f"next         sciops train --data {quoted}"
+    python = f"             in Python: sciops.open_dataset({str(path)!r})"
+    if dataset.attrs.get("content") == "predictions":
+        return ["next" + python[4:]]
+    if "a_x" in dataset:
+        return [f"{train} --inputs a_x a_y", python]
+    if "f" in dataset and "a" in dataset:
+        return [f"{train} --inputs a f", python]
+    if state_of(dataset):
+        return [f"{train} --task step      one step ahead, then rollouts", python]
+    lines = [train]
+    points = _shifted_grids(datasets)
+    if points:
+        low, every = points[0], " ".join(map(str, points))
+        lines.append(
+            f"             sciops study resolution_shift --data {quoted} --train-grids {low} --test-grids {every}"
+        )
     if dataset.attrs.get("coefficient") == "indicator":
         lines.append("             in Python: sciops.datasets.fit_two_phase(path) finds the contrast of the phases")
-    if dataset.attrs.get("content") == "predictions":
-        lines = []
-    elif "a_x" in dataset:
-        lines = [f"{train} --inputs a_x a_y"]
-    elif "f" in dataset and "a" in dataset:
-        lines = [f"{train} --inputs a f"]
-    elif state_of(dataset):
-        lines = [f"{train} --task step      one step ahead, then rollouts"]
-    elif "walls" in dataset.attrs:
-        lines = lines[:1]
-    elif dataset.attrs.get("equation") != "darcy":
-        lines = lines[:1]
-    return [*lines, f"{'' if lines else 'next':13s}in Python: sciops.open_dataset({str(path)!r})"]
+    return [*lines, python]
+
+
+def _shifted_grids(datasets: Sequence[xr.Dataset]) -> list[int]:
+    """Points per axis of the grids that the resolution-shift study can compare, the coarsest first; [] for fewer than
+    two, for an equation or walls that it does not solve, and without training or test samples."""
+    first = datasets[0]
+    if first.attrs.get("equation") != "darcy" or "walls" in first.attrs or "split" not in first:
+        return []
+    stored = set(np.asarray(first["split"].values).tolist())
+    shapes = {grid_of(dataset).shape for dataset in datasets}
+    square = all(len(shape) == 2 and shape[0] == shape[1] for shape in shapes)
+    parts = {SPLITS.index("train"), SPLITS.index("test")} <= stored
+    return sorted(shape[0] for shape in shapes) if square and parts and len(shapes) > 1 else []
 
 
 def _size(size: float) -> str:
