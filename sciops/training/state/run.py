@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import nn
 
+from sciops.training.warm_start import WarmStart
+
 
 @dataclass
 class Run:
@@ -27,6 +29,7 @@ class Run:
     parameters : number of trained parameters
     complete : False where `stop_after`, a callback or a loss that is not finite ended the run early
     stopped : why a callback or that loss ended it, or None
+    start : what the first epoch began with, where the config named other weights (`warm_start`)
     folder : of log.jsonl, last.safetensors and best.safetensors, or None
     """
 
@@ -41,6 +44,7 @@ class Run:
     parameters: int = 0
     complete: bool = False
     stopped: str | None = None
+    start: WarmStart | None = None
 
     def call(self, callbacks: Sequence[Callback], record: dict[str, Any]) -> None:
         """Calls them all; the run is to end where one returns True."""
