@@ -142,3 +142,22 @@ def draw_field(fig: Any, axis: Any, values: np.ndarray, grid: Any, *, title: str
     axis.set_title(title)
     fig.colorbar(image, ax=axis, shrink=0.85)
     return image
+
+
+def plot_prediction(
+    a: Any, truth: Any, prediction: Any, grid: Any = None, *, path: str | Path | None = None, labels: Sequence[str] = ()
+) -> None:
+    """Draws input, truth, prediction and error of one sample (1, channels, *grid), its first channel, into `path`."""
+    fields = [np.asarray(values)[0, 0] for values in (a, truth, prediction)]
+    names, panels = ("input", "truth", "prediction", "error"), [*fields, fields[2] - fields[1]]
+    with figure(path or "prediction.png", 1, 4, width=2.9, height=2.4) as (fig, axes):
+        for axis, name, values in zip(axes[0], names, panels):
+            if grid.ndim == 1:
+                axis.plot(*grid.coordinates(), values)
+                axis.set_title(name)
+                axis.set_xlabel("x")
+                continue
+            shared = {"vmin": fields[1].min(), "vmax": fields[1].max()} if name in ("truth", "prediction") else {}
+            draw_field(fig, axis, values, grid, title=name, signed=name == "error", **shared)
+            axis.set_xlabel("x")
+        axes[0, 0].set_ylabel("\n".join(labels))
