@@ -81,8 +81,8 @@ def fit(
     ValueError
         For data that does not fit or is not finite, for a target that is zero where the objective or the error of
         validation divides by its size, for symmetries (``augment``) that the problem does not have, for options that do
-        not go together, for weights to start from that are of another architecture, for a folder that holds another run, and for a
-        resumed run whose config, data or model differ, naming the first difference. A run with a constant rate may be
+        not go together, for weights to start from of another architecture, for a folder that holds another run, and for
+        a resumed run whose config, data or model differ, naming the first difference. A run with a constant rate may be
         resumed with more epochs; other schedules depend on their number: start another run from it.
     TypeError
         For data sets of another kind.

@@ -72,11 +72,8 @@ def test_every_training_leaves_a_picture_of_a_named_sample(first, monkeypatch):
     monkeypatch.setattr("sciops.plotting.plot_prediction", lambda *fields, **how: drawn.append((fields, how)))
     assert (first.folder / "figures" / "prediction.png").stat().st_size > 0
     results = run(first)
-    ((a, truth, prediction, grid), how), test = (
-        drawn[0],
-        train.load_parts(first, "steady", None, validation=2, test=4).test,
-    )
-    sample = test.batch([0])
+    (a, truth, prediction, grid), how = drawn[0]
+    sample = train.load_parts(first, "steady", None, validation=2, test=4).test.batch([0])
     np.testing.assert_array_equal(a, sample["x"])
     np.testing.assert_array_equal(truth, sample["y"])
     error = results["test"]["9×9"]["model"]["relative_l2_of_samples"][0]
