@@ -189,13 +189,8 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
     check_symmetrize(config, tests)
     _try(model, tests)
     used = core.config["options"].get("modes")
-    if (
-        begun is None
-        and first
-        and used
-        and min(used) < config.modes
-        and not any(o.startswith("modes=") for o in config.options)
-    ):
+    asked_for = begun is None and not any(o.startswith("modes=") for o in config.options)
+    if first and asked_for and used and min(used) < config.modes:
         print(f"modes: {'×'.join(map(str, used))}, all that the coarsest training grid holds, for {config.modes}")
     methods = _methods(config, task)
     if begun is not None:

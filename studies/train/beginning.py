@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from sciops.grids import Grid
+from sciops.training.checkpoints import load_checkpoint
 from sciops.training.warm_start import core_of, source_of
 from studies.train.tasks import channels_of
 
@@ -22,12 +24,12 @@ _ARCHITECTURE = ("model", "mixer", "width", "depth", "modes", "options")  # opti
 class Beginning:
     """The architecture of another run.
 
-    source : as it was named; digest : SHA-256 of its weights
+    source : as it was named; digest : SHA-256 of its weights, of a resumed run those it began with
     described : the description of its model, without the wrappers around it
     """
 
     source: str
-    digest: str
+    digest: str | None
     described: Mapping[str, Any]
 
     def build(self, config: TrainStudyConfig, task: str, train: Any) -> nn.Module:
@@ -75,8 +77,14 @@ def beginning(config: TrainStudyConfig) -> Beginning:
                 f"--{name} {shown}: --from {config.start_from} takes the architecture of that run; leave --{name} out, "
                 "or leave --from out and train a new model"
             )
-    tensors, described = source_of(config.start_from)
-    core, digest = core_of(described), digest_of(tensors)
+    last, digest = Path(config.folder) / "last.safetensors", None
+    if config.resume and last.is_file():  # the source may have changed since, or be gone
+        state = load_checkpoint(last)[1]
+        described, digest = state.get("model"), (state.get("start") or {}).get("digest")
+    else:
+        tensors, described = source_of(config.start_from)
+        digest = digest_of(tensors)
+    core = core_of(described)
     if not isinstance(core, Mapping) or not {"name", "options"} <= core.keys():
         raise ValueError(
             f"--from {config.start_from} does not say how its model is built: build it and call fit with "

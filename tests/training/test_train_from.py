@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -38,26 +39,31 @@ def first(tmp_path_factory):
 
 
 def further(first, folder, **changes):
-    base = dict(validation_samples=2, test_samples=4, batch_size=4, progress=False, epochs=1)
-    return replace(PRESETS["quick"], start_from=first.folder, folder=folder / "further", **base | changes)
+    base = dict(start_from=first.folder, validation_samples=2, test_samples=4, batch_size=4, progress=False, epochs=1)
+    return replace(PRESETS["quick"], folder=folder / "further", **base | changes)
 
 
 def test_a_run_on_another_grid_has_the_architecture_and_records_the_weights(first, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(train, "draw_all", lambda *_: None)
-    config = further(first, tmp_path, data=field_file(tmp_path, 14), learning_rate=1e-12)
+    source = shutil.copytree(first.folder, tmp_path / "source")
+    config = further(first, tmp_path, data=field_file(tmp_path, 14), learning_rate=1e-12, start_from=source)
     results = run(config)
     said = capsys.readouterr().out
-    assert f"from {first.folder}: fno, width 4, depth 1, modes [2, 2], " in said
+    assert f"from {source}: fno, width 4, depth 1, modes [2, 2], " in said
     stored = json.loads((config.folder / "config.json").read_text())
     last = json.loads((config.folder / "environment.json").read_text())
-    assert stored["start_from"] == str(first.folder) and len(stored["start_digest"]) == 64 and last["data"]
+    assert stored["start_from"] == str(source) and len(stored["start_digest"]) == 64 and last["data"]
     test = train.load_parts(config, "steady", None, validation=2, test=4).test
     expected = evaluate(load_model(first.folder), test)["relative_l2"].mean()
     assert results["test"]["14×14"]["model"]["relative_l2"] == pytest.approx(expected, rel=1e-4)
-    again = run(replace(config, start_digest=stored["start_digest"]))  # resumed, with the weights it names
-    assert again["seconds"] == results["seconds"]
     with pytest.raises(ValueError, match="holds other weights: sha256 .*, --start-digest is 0000"):
-        run(replace(config, start_digest="0000"))
+        run(replace(config, start_digest="0000", folder=tmp_path / "other"))
+    shutil.rmtree(source)  # a resumed run does not need it
+    again = run(replace(config, start_digest=stored["start_digest"]))
+    assert again["seconds"] == results["seconds"]
+    assert json.loads((config.folder / "config.json").read_text())["start_digest"] == stored["start_digest"]
+    with pytest.raises(ValueError, match="trained with start_from='.*source', this config has '.*run'"):
+        run(replace(config, start_from=first.folder))
 
 
 def test_another_equation_has_a_first_layer_of_its_own(first, tmp_path, monkeypatch):
