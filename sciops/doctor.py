@@ -23,6 +23,7 @@ _EXTRAS = {
     "text": ("tokenizers",),
     "speech": ("jiwer", "soundfile"),
     "track": ("tensorboard", "trackio"),
+    "wandb": ("wandb",),
 }
 _MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}  # where the import has another name
 _USED_FOR = {
@@ -34,6 +35,7 @@ _USED_FOR = {
     "text": "tokenizers of language models",
     "speech": "sound files and word error rates",
     "track": "TensorBoard and trackio",
+    "wandb": "Weights & Biases",
 }
 _CORE = ("torch", "numpy", "scipy", "h5py", "xarray", "neuraloperator")
 _LITTLE_SPACE = 2.0  # GB

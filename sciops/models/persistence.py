@@ -119,6 +119,15 @@ def load_model(
         return model.to(device).eval()
 
 
+def saved_tensors(folder: str | Path) -> tuple[dict[str, Tensor], Any]:
+    """(tensors, description) of a saved model, checked as `load_model` does, without building it."""
+    folder = model_folder(folder)
+    config = _read_json(folder)
+    tensors, header = _read_weights(folder / WEIGHTS)
+    _check_edits(folder, config, header)
+    return tensors, config["model"]
+
+
 def described_model(described: Any, tensors: Mapping[str, Tensor], config: Path, weights: Path) -> nn.Module:
     """The model of a description, with fresh weights, if the tensors of a file fit it.
 

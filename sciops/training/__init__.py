@@ -15,6 +15,7 @@ from sciops.training.loop import fit
 from sciops.training.objectives import OBJECTIVES
 from sciops.training.schedule import rate_factor
 from sciops.training.state import NonFiniteLoss, Run
+from sciops.training.warm_start import WarmStart, warm_start
 
 __all__ = [
     "GRADIENTS",
@@ -23,6 +24,7 @@ __all__ = [
     "NonFiniteLoss",
     "Run",
     "TrainConfig",
+    "WarmStart",
     "evaluate",
     "fit",
     "load_checkpoint",
@@ -30,4 +32,5 @@ __all__ = [
     "predict",
     "rate_factor",
     "save_checkpoint",
+    "warm_start",
 ]

@@ -20,7 +20,9 @@ DATA = ("fields", "labels", "tokens")  # what data sets hold; a loss of your own
 _BETAS = Check("two numbers in [0, 1)", lambda value: len(value) == 2 and all(0 <= beta < 1 for beta in value))
 _DECAY = Check("a decay per step in (0, 1), such as 0.999, or None", lambda value: 0 < value < 1)
 _SHARES = Check("numbers of at least 0, not all 0", lambda value: min(value, default=0) >= 0 and sum(value) > 0)
-_TRACKERS = Check("some of tensorboard, trackio", lambda value: {"tensorboard", "trackio"}.issuperset(value))
+_TRACKERS = Check(
+    "some of tensorboard, trackio, wandb", lambda value: {"tensorboard", "trackio", "wandb"}.issuperset(value)
+)
 
 
 def _option(
@@ -87,6 +89,10 @@ class TrainConfig:
     seed: int = _option(0, COUNT)  # of order, augmentation and dropout; not of the model's initial parameters
     device: str = _option("auto", free=True)  # "auto": a CUDA device where there is one; or "cpu", "cuda:1", "mps"
     strategy: Literal["ddp", "fsdp"] = _option("ddp", free=True)  # several processes: a whole model each, or a shard
+    # begin with the weights of another run, the folder of a model, or a checkpoint (`warm_start`)
+    start_from: Path | None = _option(None, later=True)
+    # means and deviations: those of `start_from`, or those of the new data
+    start_statistics: Literal["source", "data"] = _option("source", later=True)
     # torch.compile; a string names a mode (reduce-overhead) or a backend (aot_eager)
     compile: bool | str = _option(False, of=DATA, free=True)
     loader_workers: int = _option(0, COUNT, free=True)  # processes that read fields kept on disk; 0: one thread reads
@@ -97,9 +103,9 @@ class TrainConfig:
     checkpoint_every: int = _option(1, WHOLE, free=True)  # epochs between two writes of last.safetensors
     # a loss that is not finite: raise, or return the last good state
     on_nonfinite: Literal["raise", "stop"] = _option("raise", free=True)
-    # besides log.jsonl: "tensorboard" (in the folder), "trackio"; the extra [track]
+    # besides log.jsonl: "tensorboard" (in the folder), "trackio", "wandb"; the extras [track] and [wandb]
     track: tuple[str, ...] = _option((), _TRACKERS, free=True)
-    progress: bool = _option(True, free=True)  # bar on the terminal
+    progress: bool = _option(True, free=True)  # bar on a terminal, lines in a log file
 
     def __post_init__(self) -> None:
         for name, check in _checks().items():
@@ -111,6 +117,8 @@ class TrainConfig:
             raise ValueError("precision='fp16' scales by what one process sees of the model; with fsdp pass 'bf16'")
         if "tensorboard" in self.track and self.folder is None:
             raise ValueError("track='tensorboard' writes into the folder of the run: set folder")
+        if self.start_statistics == "data" and self.start_from is None:
+            raise ValueError("start_statistics='data' is for a training that begins with other weights: set start_from")
         check_options(self.gradients, self.gradient_options)
         task_of(self).check_config()
 

@@ -7,6 +7,7 @@ Several:        torchrun --nproc-per-node 2 -m studies.train …
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from functools import partial
@@ -15,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from tqdm.auto import tqdm
 
 from sciops.files.locks import occupied
 from sciops.files.writable import writable_folder
@@ -25,9 +25,11 @@ from sciops.training.gradients import AFTER_STEP
 from sciops.training.gradients.diagnosis import Diagnosis
 from sciops.training.optimization import Optimization
 from sciops.training.parallel import Processes
+from sciops.training.progress import Progress
 from sciops.training.setup import own_random_state, seed_epoch
 from sciops.training.state import Callback, Memory, NonFiniteLoss, Run, StepNumbers
 from sciops.training.trackers import Trackers
+from sciops.training.warm_start import WarmStart, warm_start
 
 
 def fit(
@@ -74,12 +76,14 @@ def fit(
 
     Raises
     ------
+    FileNotFoundError
+        For weights to start from (``start_from``) that are not there.
     ValueError
         For data that does not fit or is not finite, for a target that is zero where the objective or the error of
         validation divides by its size, for symmetries (``augment``) that the problem does not have, for options that do
-        not go together, for a folder that holds another run, and for a resumed run whose config, data or model differ,
-        naming the first difference. A run with a constant rate may be resumed with more epochs; other schedules depend
-        on their number.
+        not go together, for weights to start from of another architecture, for a folder that holds another run, and for
+        a resumed run whose config, data or model differ, naming the first difference. A run with a constant rate may be
+        resumed with more epochs; other schedules depend on their number: start another run from it.
     TypeError
         For data sets of another kind.
     OSError
@@ -99,6 +103,9 @@ def fit(
     where the batches, and the random numbers that they and the loss draw, are functions of the step. The attribute
     ``about`` of `data`, a dictionary that JSON can hold, then describes the data; a run resumes on the same data only.
     The global random state is restored at the end.
+
+    With ``start_from`` the model begins with the weights of another run, as far as they fit (`warm_start`), which
+    ``run.start`` and the checkpoint record with their digest; a resumed run does not read them again.
 
     With ``ema`` an exponential moving average of the parameters, ā ← d ā + (1 − d) p after every step, is
     validated, kept as best and last and returned, while the raw parameters p are trained further. The decay warms up,
@@ -122,6 +129,7 @@ def fit(
         if config.folder is not None:
             processes.first(partial(writable_folder, config.folder))
         model = source.prepare(model)
+        start = _started(model, config)
         trained = processes.place(model)
         names = {p: name for name, p in trained.named_parameters() if p.requires_grad}
         optimization = Optimization(names, optimizer, config, processes)
@@ -129,7 +137,9 @@ def fit(
             held.callback(AFTER_STEP[config.gradients](trained, optimization.optimizer).remove)
 
         # 2. the run, new or resumed from its folder
-        run = Run(model, Path(config.folder) if config.folder else None, parameters=sum(p.numel() for p in names))
+        run = Run(
+            model, Path(config.folder) if config.folder else None, parameters=sum(p.numel() for p in names), start=start
+        )
         memory = Memory(run, trained, optimization, config, source.identity, processes.main)
         if run.folder is not None:
             processes.first(partial(held.enter_context, occupied(run.folder)))
@@ -139,8 +149,9 @@ def fit(
         # 3. its epochs
         front = processes.prepare(source.front(trained))
         end = min(source.epochs, config.stop_after or source.epochs)
-        hidden = None if config.progress and processes.main else True  # None: where there is no terminal
-        bar = held.enter_context(tqdm(total=end, initial=min(run.epochs, end), unit="epoch", disable=hidden))
+        progress = held.enter_context(Progress(run.epochs, end, shown=config.progress and processes.main))
+        if start is not None:
+            progress.say(f"started from {start}")
         held.enter_context(trackers)
         held.enter_context(own_random_state(processes.device))
         while run.epochs < end and run.stopped is None and not _out_of_time(run, config):
@@ -163,8 +174,7 @@ def fit(
                 run.history.append(record)
                 memory.keep(record, last=last or run.epochs == end)
             trackers.log(record)
-            bar.set_postfix({k: f"{record[k]:.4g}" for k in ("loss", "validation") if k in record}, refresh=False)
-            bar.update()
+            progress.show(record, last=last or run.epochs == end)
     run.complete = run.stopped is None and (run.epochs == source.epochs or _out_of_time(run, config))
     memory.finish()
     processes.wait()
@@ -220,6 +230,17 @@ def _train_epoch(
         "seconds": run.seconds,
         **({"diagnosis": diagnosis.found} if diagnosis.found else {}),
     }
+
+
+def _started(model: nn.Module, config: TrainConfig) -> WarmStart | None:
+    """Gives the model the weights that the config names, unless the run in its folder is to be resumed."""
+    resumed = config.folder is not None and (Path(config.folder) / "last.safetensors").exists()
+    if config.start_from is None or resumed:
+        return None
+    start = warm_start(model, config.start_from, statistics=config.start_statistics)
+    if start.left:
+        warnings.warn(f"start_from: {start}", stacklevel=3)
+    return start
 
 
 def _out_of_time(run: Run, config: TrainConfig) -> bool:

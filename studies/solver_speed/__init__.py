@@ -2,7 +2,8 @@
 
 Times are per sample at the same true residual, medians over repeats in which the solvers take turns; everything runs
 on one thread. Assembly is charged to sciops alone. Solutions are compared with each other and residuals recomputed
-with a matrix assembled here; any disagreement ends the run.
+with a matrix assembled here; any disagreement ends the run. --preset cold measures the first solve of a machine alone,
+for which the solver is compiled.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from studies.kit.solver_cases import fields, matrix_of
 from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 from studies.kit.timing import exponent, print_targets, target, threads
+from studies.solver_speed.cold import first_solves, show
 from studies.solver_speed.device import on_device
 
 
@@ -36,6 +38,7 @@ class Config:
     hard_sizes: tuple[int, ...] = (85, 211, 421)  # nodes per axis for contrasts 1e4:1, 1e6:1 and pixel noise
     hard_samples: int = 4  # fields of each hard kind
     slow_peers_to: int = 421  # largest size at which spsolve takes part in the growth
+    cold: bool = False  # only the first solve of a machine and of a process, which compiles the solver (half a minute)
     device: str = "cpu"  # cuda: the torch form is timed on the device as well, in large batches
     device_sizes: tuple[int, ...] = (85, 211, 421)  # nodes per axis on the device
     device_samples: int = 64  # fields per batch on the device
@@ -47,6 +50,7 @@ class Config:
 PRESETS = {
     "quick": Config(),
     "full": Config(samples=16, repeats=7, hard_sizes=(64, 85, 211, 421, 1025), hard_samples=8, slow_peers_to=1025),
+    "cold": Config(cold=True, output=Path("runs/solver_speed_cold")),
 }
 
 TARGETS = {
@@ -55,11 +59,14 @@ TARGETS = {
     "torch over pyamg, 12/3": 2.5,
     "numba over pyamg, 100:1": 14.0,
 }
+COLD_TARGET, CACHED_TARGET = 12.0, 1.5  # processor seconds
 GROWTH_TARGET = 1.15
 
 
 def run(config: Config) -> dict[str, Any]:
     """Measures, checks, prints, and writes results.json and figures/solver_speed.png; returns the results."""
+    if config.cold:
+        return _run_cold(config)
     require_installed({"pyamg": "pyamg", "numba": '"sciops[fast]"'})
     folder = opened(config, seeds=[config.seed])
     with threads(1):
@@ -73,6 +80,22 @@ def run(config: Config) -> dict[str, Any]:
         }
     results["targets"] = _targets(results)
     return finished(folder, results, _draw, _print, picture="solver_speed.png")
+
+
+def _run_cold(config: Config) -> dict[str, Any]:
+    """Measures the first solves alone, prints them and writes results.json."""
+    require_installed({"numba": '"sciops[fast]"'})
+    folder, found = opened(config, seeds=[config.seed]), first_solves()
+    rows = [
+        target("CPU seconds of the first solve, compiling", found["compiled"]["cpu_seconds"], most=COLD_TARGET),
+        target("CPU seconds of the first solve, from the disk", found["cached"]["cpu_seconds"], most=CACHED_TARGET),
+    ]
+    results = {"cold": found, "targets": rows}
+    folder.write_results(results)
+    show(found)
+    print_targets(rows)
+    print(f"\nresults.json in {folder.path}")
+    return results
 
 
 def _order() -> list[dict[str, float]]:

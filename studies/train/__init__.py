@@ -4,21 +4,25 @@ python -m studies.train --preset real16 --data FOLDER
 python -m studies.train --preset quick --data darcy.h5 --model mano --epochs 20
 python -m studies.train --preset quick --data darcy.h5 --mixer polynomial --options mixer_options='{"degree": 3}'
 python -m studies.train --preset burgers16 --data FOLDER
+python -m studies.train --from runs/train --data darcy421.h5 --learning-rate 5e-4 --folder runs/finer
 torchrun --nproc-per-node 2 -m studies.train --preset darcy --data darcy.h5 --resolution 85
 
 Tasks: steady (a ↦ u), and of trajectories step (one time step, run on its own predictions when tested), trajectory
 (first frames ↦ all later ones, as channels), space-time (the same on the grid of time and space), final (↦ last frame).
 
 The run's folder holds the config, the environment, the log, checkpoints, the model with its normalisers (for
-sciops.load_model), results.json, a learning curve, and for trajectories the error against time and frames. The same
-command resumes where it stopped.
+sciops.load_model), results.json, a learning curve, a prediction beside the truth, and for trajectories the error
+against time and frames. The same command resumes where it stopped.
+
+--from RUN begins with the weights of another run, whose architecture the new one has: fine-tuning on another grid or,
+with new first and last layers, on another equation.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,6 +34,7 @@ from sciops.datasets.fields.torch_data import MEMORY_LIMIT
 from sciops.grids import Grid
 from sciops.metrics import metric_of
 from sciops.training import TrainConfig
+from studies.train.beginning import beginning
 from studies.train.mixers import mixer_options, with_mixer
 from studies.train.report import EVOLVING, draw_all, results_of, table
 from studies.train.tasks import channels_of, check_symmetrize, load_parts, notes_on, resolved, strides_of, wrapped
@@ -74,6 +79,9 @@ class TrainStudyConfig(TrainConfig):
     metrics: tuple[str, ...] = ()
     """further test errors: names in sciops.metrics.METRICS, or module:function of (prediction, target, grid)"""
     symmetrize: bool = False  # also test the average over the exchange of the axes, where the problem has it
+    # begin with the weights and the architecture of another run, the folder of a model, or a checkpoint
+    start_from: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    start_digest: str | None = None  # SHA-256 of those weights: others are refused; config.json records it
     seed: int = 0  # of the model's initial parameters, the order of the fields, augmentation and dropout
     folder: Annotated[Path, tyro.conf.arg(aliases=("--output",))] = Path("runs/train")  # where everything goes
     resume: bool = True  # resume the run in the folder
@@ -171,6 +179,7 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
     for name in config.metrics:
         metric_of(name)  # an unknown one is refused before the training
     writable_folder(config.folder)  # data that will not do must leave no folder behind
+    begun = beginning(config) if config.start_from is not None else None
     config, task = with_mixer(config), resolved(config)
     asked = {"train": config.train_samples, "validation": config.validation_samples, "test": config.test_samples}
     asked = {part: count for part, count in asked.items() if count is not None}
@@ -179,15 +188,20 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
     data = _Data([p.train for p in parts], [p.validation for p in parts if p.validation is not None])
     if any(part is None for part in data.train):
         raise ValueError(f"{config.data}: no training fields at the resolution asked for; see sciops info")
-    core = _build(config, task, data.train)
+    core = _build(config, task, data.train) if begun is None else begun.build(config, task, data.train[0])
     model = wrapped(core, config, task, data.train)
     folder, first = RunFolder(config.folder), os.environ.get("RANK", "0") == "0"
     check_symmetrize(config, tests)
     _try(model, tests)
     used = core.config["options"].get("modes")
-    if first and used and min(used) < config.modes and not any(o.startswith("modes=") for o in config.options):
+    asked_for = begun is None and not any(o.startswith("modes=") for o in config.options)
+    if first and asked_for and used and min(used) < config.modes:
         print(f"modes: {'×'.join(map(str, used))}, all that the coarsest training grid holds, for {config.modes}")
     methods = _methods(config, task)
+    if begun is not None:
+        config = replace(config, start_digest=begun.digest)
+        if first:
+            print(begun.line(core))
 
     for note in notes_on(config, task, data.train) if first else ():
         print(note)
@@ -206,7 +220,7 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
             trained.model, folder.path / "model", extra={"validation": trained.best, "epoch": trained.best_epoch}
         )
         folder.write_results(results)
-        draw_all(task, trained, tests, results, folder.figures)
+        draw_all(task, trained, tests, results, folder.figures, _shown(tests, data))
         print(table(config, results))
     return results
 
@@ -215,6 +229,12 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
 class _Data:
     train: list[Any]
     validation: list[Any]
+
+
+def _shown(tests: list[Any], data: _Data) -> tuple[str, Any]:
+    """(name, data set) whose first sample is drawn: of the test fields, else of what there is."""
+    parts = (("test", tests), ("validation", data.validation), ("training", data.train))
+    return next((name, found[0]) for name, found in parts if found)
 
 
 def _tests(config: TrainStudyConfig, task: str, parts: list[Any]) -> list[Any]:

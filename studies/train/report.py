@@ -53,15 +53,41 @@ def results_of(config: TrainStudyConfig, task: str, trained: Any, tests: list[An
     return results
 
 
-def draw_all(task: str, trained: Any, tests: list[Any], results: dict[str, Any], figures: Path) -> None:
-    """The learning curve, and for trajectories errors against time and frames, a file a test grid."""
+def draw_all(
+    task: str, trained: Any, tests: list[Any], results: dict[str, Any], figures: Path, shown: tuple[str, Any]
+) -> None:
+    """The learning curve, one sample with its prediction, and for trajectories errors against time and frames, a file a
+    test grid.
+
+    shown : (what its samples are called, the data set), whose first sample is drawn
+    """
     _draw(trained.history, figures / "learning_curve.png")
+    draw_prediction(trained.model, *shown, figures / "prediction.png")
     for name, dataset in zip(_names(tests), tests) if task in EVOLVING else ():
         found = results["evolution"][name]
         suffix = "" if len(tests) == 1 else "_" + name.replace("×", "x").replace(" ", "_")
         draw_errors(found, figures / f"error_against_time{suffix}.png")
         whole = np.nan_to_num(np.asarray(found["model"]["whole_of_samples"]), nan=np.inf)
         draw_frames(trained.model, task, dataset, whole, figures / f"frames{suffix}.png")
+
+
+def draw_prediction(model: Any, name: str, dataset: Any, path: Path) -> None:
+    """Input, truth, prediction and error of the first sample of a data set, of their first channels; 3-D fields are not
+    drawn."""
+    import torch
+
+    from sciops.metrics import relative_l2
+    from sciops.models.apply import apply_model, placed_for
+    from sciops.plotting import plot_prediction
+
+    if dataset.grid.ndim > 2:
+        return
+    sample = dataset.batch([0])
+    with torch.no_grad():
+        prediction = apply_model(model, placed_for(model, sample["x"]), dataset.grid).cpu()
+    error = float(relative_l2(prediction, sample["y"])[0])
+    label = f"{name} sample 0, relative L2 {error:.3g}"
+    plot_prediction(sample["x"], sample["y"], prediction, dataset.grid, path=path, labels=[label])
 
 
 def _names(tests: list[Any]) -> list[str]:

@@ -17,7 +17,7 @@ from sciops.pde.darcy.batched import multigrid as mg
 from sciops.pde.darcy.batched.hierarchy import dense
 from sciops.pde.darcy.direct import solve_directly
 from sciops.pde.darcy.galerkin import BOTH, COUPLING, ROWS, STORED, galerkin_products, interpolated
-from sciops.pde.darcy.multigrid import coarsening, level_shapes
+from sciops.pde.darcy.multigrid import Way, coarsening, level_shapes
 
 CLOSED = (("neumann", "neumann"),) * 2
 
@@ -286,6 +286,17 @@ def test_the_cache_on_disk_follows_every_file_that_is_compiled_in():
     class Codegen:
         magic_tuple = staticmethod(tuple)
 
+    def key(checksum, form, which):
+        return solver.compiled(checksum, *form)[which]._cache._index_key("signature", Codegen)
+
     for which in (0, 1):
-        one, same, other = (solver.compiled(c)[which]._cache._index_key("signature", Codegen) for c in (1, 1, 2))
-        assert one == same != other
+        assert key(1, (None, None), which) == key(1, (None, None), which) != key(2, (None, None), which)
+        assert len({key(1, form, which) for form in ((None, None), (True, None), (None, True))}) == 3
+
+
+def test_a_solve_compiles_the_kernels_of_its_own_form_alone():
+    """Halving rows alone, and lines, are compiled when a sample needs them."""
+    sample = pytest.importorskip("sciops.pde.darcy.compiled.sample")
+    ways = Way(), Way(transposed=True), Way(rows_alone=2), Way(lines=True)
+    forms = [sample.solver_of(way) for way in ways]
+    assert forms[0] == forms[1] and len(set(forms)) == 3

@@ -1,6 +1,7 @@
 """The solver study measures what it says: its own matrix, its own checks, and a refusal of wrong solutions."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from sciops.grids import Grid
 from sciops.pde import darcy
 from studies import solver_speed as study
+from studies.solver_speed import cold
 
 
 def test_the_study_s_matrix_is_another_assembly_of_the_same_scheme():
@@ -66,3 +68,20 @@ def test_on_a_device_the_solutions_are_those_of_the_compiled_form():
     rows = study.on_device(study.Config(device="cuda", device_sizes=(33,), device_samples=5, repeats=1))
     assert [row["kind"] for row in rows] == ["12/3", "100:1"]
     assert all(row["seconds"] > 0 and row["iterations"] <= 11 and row["bytes_per_unknown"] > 48 for row in rows)
+
+
+def test_the_first_solve_alone_is_measured_and_shown(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("numba")
+    taken = [{"cpu_seconds": 20.0, "seconds": 21.0, "functions": {"fill": 5.0, "iterate": 9.0}}]
+    taken += [{"cpu_seconds": value, "seconds": value, "functions": {}} for value in (0.5, 0.4, 0.6)]
+    starts = iter(taken)
+    monkeypatch.setattr(cold, "_first", lambda place: next(starts))
+    results = study.run(replace(study.PRESETS["cold"], output=tmp_path))
+    assert results["cold"]["cached"] == {"cpu_seconds": 0.5, "seconds": 0.5}
+    assert [row["met"] for row in results["targets"]] == [False, True]
+    said = capsys.readouterr().out
+    assert "iterate 9.0 s, fill 5.0 s" in said and "20.00" in said and (tmp_path / "results.json").exists()
+    again = iter([taken[0], taken[0], *taken[2:]])
+    monkeypatch.setattr(cold, "_first", lambda place: next(again))
+    with pytest.raises(RuntimeError, match="numba did not keep the solver on disk"):
+        cold.first_solves()

@@ -99,6 +99,42 @@ def test_trackio_gets_a_run_of_the_folder_with_its_config(runs, tmp_path):
     assert {"validation/8x8", "validation/5x5", "validation", "loss"} <= set(second.values[2])
 
 
+@pytest.fixture
+def wandb(monkeypatch):
+    """Stands for wandb: its runs are those of trackio's stand-in."""
+    package, made = types.ModuleType("wandb"), []
+    package.__spec__ = importlib.machinery.ModuleSpec("wandb", None)
+    package.init = lambda **options: made.append(TrackioRun(**options)) or made[-1]
+    package.api = types.SimpleNamespace(api_key=None)
+    package.made = made
+    monkeypatch.setitem(sys.modules, "wandb", package)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    return package
+
+
+def test_wandb_keeps_a_run_in_the_folder_and_a_resumed_training_continues_it(wandb, tmp_path):
+    config = replace(QUIET, folder=tmp_path / "a", track=("wandb",))
+    fit(network(), data(), replace(config, stop_after=2))
+    fit(network(), data(), replace(config, resume=True))
+    first, second = (run.options for run in wandb.made)
+    assert first["mode"] == "offline"  # without an account it would ask for one
+    assert first["id"] == second["id"] and (first["resume"], second["resume"]) == (None, "allow")
+    assert first["name"] == f"{tmp_path.name}-a" and first["dir"] == str(tmp_path / "a")
+    assert first["config"]["batch_size"] == 8 and all(run.closed for run in wandb.made)
+    values = wandb.made[0].values | wandb.made[1].values
+    for record in read_jsonl(tmp_path / "a" / "log.jsonl"):
+        assert values[record["epoch"]]["loss"] == record["loss"]
+
+
+def test_wandb_with_an_account_or_a_mode_is_left_to_itself(wandb, tmp_path, monkeypatch):
+    wandb.api.api_key = "a key"
+    fit(network(), data(), replace(QUIET, track=("wandb",), epochs=1))
+    wandb.api.api_key = None
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    fit(network(), data(), replace(QUIET, track=("wandb",), epochs=1))
+    assert not any({"mode", "dir", "id"} & run.options.keys() for run in wandb.made)
+
+
 def test_an_error_closes_them_and_other_processes_log_nothing(writers, tmp_path):
     config = replace(QUIET, folder=tmp_path, track=("tensorboard",))
     with pytest.raises(KeyboardInterrupt), Trackers(config, writes=True) as trackers:
@@ -111,13 +147,13 @@ def test_an_error_closes_them_and_other_processes_log_nothing(writers, tmp_path)
 
 
 def test_what_is_missing_or_unknown_is_one_line(tmp_path, monkeypatch):
-    for name in ("tensorboard", "trackio"):
+    for name, extra in (("tensorboard", "track"), ("trackio", "track"), ("wandb", "wandb")):
         monkeypatch.setattr("importlib.util.find_spec", lambda wanted: None)
-        with pytest.raises(ImportError, match=f"track='{name}' needs {name}: pip install 'sciops\\[track\\]'"):
+        with pytest.raises(ImportError, match=f"track='{name}' needs {name}: pip install 'sciops\\[{extra}\\]'"):
             fit(network(), data(), replace(QUIET, folder=tmp_path, track=(name,)))
     assert not (tmp_path / "log.jsonl").exists()
-    with pytest.raises(ValueError, match=r"track=\('wandb',\): expected some of tensorboard, trackio"):
-        TrainConfig(track=("wandb",))
+    with pytest.raises(ValueError, match=r"track=\('mlflow',\): expected some of tensorboard, trackio, wandb"):
+        TrainConfig(track=("mlflow",))
     with pytest.raises(ValueError, match="track='tensorboard' writes into the folder of the run: set folder"):
         TrainConfig(track=("tensorboard",))
     # it decides nothing about the outcome

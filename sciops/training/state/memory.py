@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from sciops.training.optimization import Optimization
 from sciops.training.parallel import gathered, is_sharded, like
 from sciops.training.state.resumed_state import check_state
 from sciops.training.state.run import Run
+from sciops.training.warm_start import WarmStart
 
 # What a run is resumed with has to be the same, by the entries of its state.
 _DIFFERS = {
@@ -159,6 +161,7 @@ class Memory:
             "best": plain(run.best),
             "best_epoch": run.best_epoch,
             "scaler": self.scaler.state_dict(),
+            **({"start": asdict(run.start)} if run.start else {}),
         }
         self._write("last.safetensors", tensors, state)
         self.written = run.epochs
@@ -178,7 +181,7 @@ class Memory:
                     why = self._fixed_epochs(state)
                     if why is None:
                         continue
-                    advice = f" ({why}; to stop early and resume, set stop_after and leave epochs)"
+                    advice = f" ({why}; {self._instead(state)})"
                 raise ValueError(
                     f"{path} was trained with {name}={state['config'].get(name)!r}, this config has "
                     f"{mine.get(name)!r}: a run resumes with the config it began with{advice}"
@@ -197,6 +200,8 @@ class Memory:
         run.epochs, run.steps, run.seconds = state["epochs"], state["steps"], state["seconds"]
         run.history = [_number(record) for record in state["history"]]
         run.best, run.best_epoch = _number(state["best"]), state["best_epoch"]
+        if state.get("start"):
+            run.start = WarmStart(**state["start"] | {"left": tuple(state["start"]["left"])})
         self.written = run.epochs
         if run.best is not None:
             kept = {name.replace("best/", "model/", 1): t for name, t in tensors.items() if name.startswith("best/")}
@@ -219,6 +224,15 @@ class Memory:
         if config.grid_order == "sequential":
             return "grid_order='sequential' gives each grid a share of all epochs"
         return None
+
+    def _instead(self, state: Mapping[str, Any]) -> str:
+        """What to do in place of another number of epochs."""
+        if self.config.epochs < state["epochs"]:
+            return "to stop early and resume, set stop_after and leave epochs"
+        return (
+            f"to train further, start another run from this one: start_from={str(self.run.folder)!r} (--from on the "
+            "command line) and another folder"
+        )
 
     def _identity(self) -> dict[str, Any]:
         return plain(self.config.identity() | self.identity.get("about", {}))

@@ -25,6 +25,11 @@ def check_state(state: Any, path: Path) -> None:
             f"{path} is damaged: a history of {len(state['history'])} epochs, the best of which is number "
             f"{state['best_epoch']}, after {state['epochs']} epochs"
         )
+    start = state.get("start")
+    if start is not None and not (
+        isinstance(start, dict) and start.keys() == _START and isinstance(start["left"], list)
+    ):
+        raise ValueError(f"{path} is damaged: its start is {_short(start)}, expected what the run began with")
     if state["steps"] != (state["history"][-1]["step"] if state["history"] else 0):
         raise ValueError(f"{path} is damaged: {state['steps']} steps are not those of its history")
 
@@ -66,3 +71,4 @@ _ENTRIES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "best_epoch": ("a number of epochs", _is_count),
     "scaler": ("an object", lambda value: isinstance(value, dict)),
 }
+_START = {"source", "digest", "taken", "left", "statistics"}

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from sciops.arrays.short import html_table
+from sciops.training.warm_start import WarmStart
 
 
 @dataclass
@@ -29,6 +30,7 @@ class Run:
     parameters : number of trained parameters
     complete : False where `stop_after`, a callback or a loss that is not finite ended the run early
     stopped : why a callback or that loss ended it, or None
+    start : what the first epoch began with, where the config named other weights (`warm_start`)
     folder : of log.jsonl, last.safetensors and best.safetensors, or None
     """
 
@@ -43,6 +45,7 @@ class Run:
     parameters: int = 0
     complete: bool = False
     stopped: str | None = None
+    start: WarmStart | None = None
 
     def __repr__(self) -> str:
         return "\n".join(["Run", *(f"  {name:10}  {text}" for name, text in self._rows())])

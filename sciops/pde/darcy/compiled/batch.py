@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from sciops.pde.darcy.compiled.sample import with_lines, with_points
+from sciops.pde.darcy.compiled.announcement import announced
+from sciops.pde.darcy.compiled.sample import solver_of
 from sciops.pde.darcy.multigrid import Way, level_shapes
 
 
@@ -70,7 +71,8 @@ class _Workspace:
     """What one thread needs for the samples of one `way`; the axes change places where it says so."""
 
     def __init__(self, axes, way: Way) -> None:
-        self.transposed, self.solver = way.transposed, with_lines if way.lines else with_points
+        self.transposed = way.transposed
+        self.fill, self.iterate = solver_of(way)
         axes = axes[::-1] if way.transposed else axes
         mx, my = (axis.size for axis in axes)
         self.shapes, self.start, self.work, self.fields = _memory(mx, my, way.rows_alone, way.lines)
@@ -83,8 +85,9 @@ class _Workspace:
         if self.transposed:
             a, b, out = np.ascontiguousarray(a[::-1].transpose(0, 2, 1)), np.ascontiguousarray(b.T), out.T
             exchange = exchange[[2, 3, 0, 1]]
-        data = a[0], a[-1], factor, b, *self.over, exchange
-        result = self.solver(*data, singular, tol, limit, self.shapes, self.start, self.work, *self.fields)
+        faces, (shapes, start, work) = self.fields[:2], (self.shapes, self.start, self.work)
+        self.fill(a[0], a[-1], factor, *self.over, exchange, *faces, work, shapes, start)
+        result = self.iterate(b, singular, tol, limit, shapes, start, work, *self.fields)
         out[:] = self.fields[-1][1:-1, 1:-1]
         if not result[0] <= tol:  # a sample that overflowed leaves NaN in the halo, and with it its successors
             self.work[:] = 0.0
@@ -117,10 +120,11 @@ def solve_samples(a, factor, b, exchange, out, axes, ways, singular, tol, limit,
             )
 
     workers = min(threads, batch)
-    if workers <= 1:
-        work_through()
-    else:
-        with ThreadPoolExecutor(workers) as pool:
-            for future in [pool.submit(work_through) for _ in range(workers)]:
-                future.result()
+    with announced({function for way in set(ways) for function in solver_of(way)}):
+        if workers <= 1:
+            work_through()
+        else:
+            with ThreadPoolExecutor(workers) as pool:
+                for future in [pool.submit(work_through) for _ in range(workers)]:
+                    future.result()
     return rho, floor, iterations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sciops.pde.darcy.compiled.levels import arrays_of, as_matrix, fast, rows_alone, weights_of
+from sciops.pde.darcy.compiled.levels import NO, YES, arrays_of, as_matrix, fast, inlined, rows_alone, weights_of
 from sciops.pde.darcy.compiled.smoothing import smooth_after, smooth_before
 from sciops.pde.darcy.multigrid import nested_level
 
@@ -94,7 +94,7 @@ def _bottom(singular, d, e, s, f, u, c, mx, my):
 
 
 @fast
-def cycle(lines, work, shapes, start, singular, first=0, from_zero=True):
+def cycle(rows, lines, work, shapes, start, singular, first, from_zero):
     """One V(2, 2)-cycle on the right side stored at level `first`, from zero or from that level's u, into it;
     `singular` says that no wall holds a value, so that u is determined up to a constant."""
     levels = len(shapes)
@@ -119,46 +119,50 @@ def cycle(lines, work, shapes, start, singular, first=0, from_zero=True):
             continue
         if down:
             smooth_before(lines, work, start, shapes, level, from_zero or level > first)
-            _coarser(work, shapes, start, level, r)
+            _coarser(rows, work, shapes, start, level, r)
         else:
-            _finer(work, shapes, start, level, u)
+            _finer(rows, work, shapes, start, level, u)
             smooth_after(lines, work, start, shapes, level)
 
 
-@fast
-def nested_start(lines, work, shapes, start, singular):
+@inlined
+def nested_start(rows, lines, work, shapes, start, singular):
     """Full multigrid for the right side at the finest level, up to the level below it: its solution there, by one cycle
     a level from a coarse one on, interpolated into the finest u. There are two levels at least."""
     first = _nested_level(shapes)
     for level in range(first):
         _, _, _, _, _, f, _, _ = arrays_of(work, start, shapes, level)
-        _coarser(work, shapes, start, level, f)
-    cycle(lines, work, shapes, start, singular, first)
+        _coarser(rows, work, shapes, start, level, f)
+    cycle(rows, lines, work, shapes, start, singular, first, YES)
     for level in range(first - 1, -1, -1):
         _, _, _, _, _, _, u, _ = arrays_of(work, start, shapes, level)
         u[:] = _ZERO
-        _finer(work, shapes, start, level, u)
+        _finer(rows, work, shapes, start, level, u)
         if level > 0:
-            cycle(lines, work, shapes, start, singular, level, False)
+            cycle(rows, lines, work, shapes, start, singular, level, NO)
 
 
 @fast
-def _coarser(work, shapes, start, level, r):
+def _coarser(rows, work, shapes, start, level, r):
     """The right side of the next level from r on this one."""
     P, c = weights_of(work, start, shapes, level), shapes[level + 1]
     _, _, _, _, _, right, _, _ = arrays_of(work, start, shapes, level + 1)
-    if rows_alone(shapes, level):
-        _restrict_rows(as_matrix(r, shapes[level]), P, as_matrix(right, c), c[0], c[1])
-    else:
-        _restrict(as_matrix(r, shapes[level]), P, as_matrix(right, c), c[0], c[1])
+    fine, coarse = as_matrix(r, shapes[level]), as_matrix(right, c)
+    both = True if rows is None else not rows_alone(shapes, level)
+    if both:
+        _restrict(fine, P, coarse, c[0], c[1])
+    elif rows is not None:
+        _restrict_rows(fine, P, coarse, c[0], c[1])
 
 
 @fast
-def _finer(work, shapes, start, level, u):
+def _finer(rows, work, shapes, start, level, u):
     """Adds the next level's u, interpolated, to the u of this one."""
     P, c = weights_of(work, start, shapes, level), shapes[level + 1]
     _, _, _, _, _, _, correction, _ = arrays_of(work, start, shapes, level + 1)
-    if rows_alone(shapes, level):
-        _prolong_rows(as_matrix(u, shapes[level]), P, as_matrix(correction, c), c[0], c[1])
-    else:
-        _prolong(as_matrix(u, shapes[level]), P, as_matrix(correction, c), c[0], c[1])
+    fine, coarse = as_matrix(u, shapes[level]), as_matrix(correction, c)
+    both = True if rows is None else not rows_alone(shapes, level)
+    if both:
+        _prolong(fine, P, coarse, c[0], c[1])
+    elif rows is not None:
+        _prolong_rows(fine, P, coarse, c[0], c[1])

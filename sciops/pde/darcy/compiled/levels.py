@@ -6,14 +6,22 @@ Plain loops whose inner loop runs over contiguous memory, so that they vectorise
 from __future__ import annotations
 
 import numba
+import numpy as np
 
 # reassociation and contraction let sums vectorise; infinities and NaN stay what they are
-_FAST = {"reassoc", "contract", "arcp", "nsz"}
+FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 # of what compiled functions alone call: without entries for Python and C, which take a third of the time to compile
 INNER = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
-fast = numba.njit(fastmath=_FAST, **INNER)
+fast = numba.njit(fastmath=FAST, **INNER)
+
+# numba compiles a function once more for an argument that is written as a number or truth value: these are variables
+FINEST, YES, NO = np.int64(0), np.bool_(True), np.bool_(False)
+
+# copied into the function that calls it, with that one's arithmetic: numba optimises a compiled function again in each
+# function that it is compiled into, so that what is called from one place alone is not to be a function of its own
+inlined = numba.njit(inline="always", **INNER)
 
 
 @fast

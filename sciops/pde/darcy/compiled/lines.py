@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from sciops.pde.darcy.compiled.interpolation import interpolate_both
-from sciops.pde.darcy.compiled.levels import arrays_of, as_matrix, fast, residual, stencil_of, weights_of
+from sciops.pde.darcy.compiled.levels import arrays_of, as_matrix, fast, inlined, residual, stencil_of, weights_of
 from sciops.pde.darcy.multigrid import LITTLE
 
 _ZERO, _ONE = np.float64(0.0), np.float64(1.0)
@@ -64,7 +64,7 @@ def _tighten(tight, d, e, s, se, sw, mx, my):
             tight[i, j] = total if d[i, j] - total < LITTLE * d[i, j] else d[i, j]
 
 
-@fast
+@inlined
 def prepare_lines(work, start, shapes, level):
     """The weights, and the factors of the lines."""
     d, e, s, se, sw = stencil_of(work, start, shapes, level)
@@ -123,7 +123,7 @@ def _relax_columns(nine, first, e, se, sw, f, u, inverse, low, mx, my):
             uc[j] = uc[j] * inverse_[j] + low_[j] * us[j]
 
 
-@fast
+@inlined
 def lines_before(work, start, shapes, level, from_zero):
     """Rows, then columns, on u or from zero; what they leave goes into r."""
     mx, my = shapes[level]
@@ -141,7 +141,7 @@ def lines_before(work, start, shapes, level, from_zero):
     residual(nine, my + 4, mx * (my + 3) + my + 1, my + 3, r, f, d, e, s, se, sw, u)
 
 
-@fast
+@inlined
 def lines_after(work, start, shapes, level):
     """The steps of `lines_before` in the reverse order."""
     mx, my = shapes[level]

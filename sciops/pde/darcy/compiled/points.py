@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from sciops.pde.darcy.compiled.interpolation import interpolate_both, interpolate_rows
-from sciops.pde.darcy.compiled.levels import arrays_of, fast, residual, rows_alone, stencil_of, weights_of
+from sciops.pde.darcy.compiled.levels import arrays_of, fast, inlined, residual, rows_alone, stencil_of, weights_of
 from sciops.pde.darcy.multigrid import FIRST, SECOND
 
 _W1, _W2 = np.float32(FIRST), np.float32(SECOND)
@@ -44,7 +44,7 @@ def _run(first, last, mx, my):
     return low, max(low, last * (my + 3) + my + 1 if first <= last else low)
 
 
-@fast
+@inlined
 def _down(nine, from_zero, band, d, e, s, se, sw, f, u, r, mx, my):
     """Two smoothing steps on u, or from zero into u, and what they leave into r: three passes that follow each other by
     bands of rows, the later ones a row behind. r first holds the first step, and is overwritten where that is used up.
@@ -63,7 +63,7 @@ def _down(nine, from_zero, band, d, e, s, se, sw, f, u, r, mx, my):
         residual(nine, low, high, my + 3, r, f, d, e, s, se, sw, u)
 
 
-@fast
+@inlined
 def _up(nine, band, d, e, s, se, sw, f, u, r, mx, my):
     """Two smoothing steps on u in the reverse order, the second a row behind; r holds the first."""
     for top in range(1, mx + 2, band):
@@ -73,19 +73,20 @@ def _up(nine, band, d, e, s, se, sw, f, u, r, mx, my):
         _relax(nine, low, high, my + 3, _W1, u, f, d, e, s, se, sw, r)
 
 
-@fast
-def prepare_points(work, start, shapes, level):
+@inlined
+def prepare_points(rows, work, start, shapes, level):
     """The interpolation weights towards the next level."""
     d, e, s, se, sw = stencil_of(work, start, shapes, level)
     mx, my = shapes[level + 1]
     P = weights_of(work, start, shapes, level)
-    if rows_alone(shapes, level):
-        interpolate_rows(d, e, s, se, sw, P, mx, my)
-    else:
+    both = True if rows is None else not rows_alone(shapes, level)
+    if both:
         interpolate_both(d, e, s, se, sw, P, mx, my)
+    elif rows is not None:
+        interpolate_rows(d, e, s, se, sw, P, mx, my)
 
 
-@fast
+@inlined
 def points_before(work, start, shapes, level, from_zero):
     """Smooths u, or starts from zero, and leaves the residual in r."""
     mx, my = shapes[level]
@@ -94,7 +95,7 @@ def points_before(work, start, shapes, level, from_zero):
     _down(level > 0, from_zero, max(1, _BAND // (my + 3)), d, e, s, se, sw, f, u, r, mx, my)
 
 
-@fast
+@inlined
 def points_after(work, start, shapes, level):
     """The steps of `points_before` in the reverse order."""
     mx, my = shapes[level]

@@ -1,22 +1,24 @@
 """The compiled solver of one sample: conjugate gradients in float64 around the cycle of `cycle`.
 
-numba's cache on disk watches only the file of the function that is cached. What is compiled into the two solvers lies
-in several files: they alone are cached, under a key that holds a checksum of all of them.
+numba's cache on disk watches only the file of the function that is cached. What is compiled into the solvers lies in
+several files: they alone are cached, under a key that holds a checksum of all of them. A solver is two functions, the
+levels and the iterations, since numba takes more than twice as long for one that is twice as large.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numba
 import numpy as np
 
 from sciops.pde.darcy.compiled.cycle import cycle, nested_start
-from sciops.pde.darcy.compiled.levels import INNER, arrays_of, as_matrix, fast
+from sciops.pde.darcy.compiled.levels import FAST, FINEST, INNER, YES, arrays_of, as_matrix, fast
 from sciops.pde.darcy.compiled.setup import setup
-from sciops.pde.darcy.compiled.smoothing import LINES, POINTS
-from sciops.pde.darcy.multigrid import HALF_EPSILON, ROUNDS, SAFETY, STALLED
+from sciops.pde.darcy.compiled.smoothing import LINES, POINTS, ROWS
+from sciops.pde.darcy.multigrid import HALF_EPSILON, ROUNDS, SAFETY, STALLED, Way
 
 _exact = numba.njit(**INNER)
 
@@ -176,88 +178,64 @@ def _products(r, Ap, z):
     return first, second
 
 
-@_exact
-def _solve(
-    lines,
-    a_x,
-    a_y,
-    factor,
-    b,
-    x_over,
-    y_over,
-    exchange,
-    singular,
-    tol,
-    limit,
-    shapes,
-    start,
-    work,
-    along_y,
-    along_x,
-    p,
-    Ap,
-    r,
-    u,
-):
-    """One sample into u (with halo); (true relative residual, its float64 floor, iterations)."""
-    u[:] = 0.0
-    p[:] = 0.0
-    norm = np.sqrt(_copy(b, r))
-    if norm == 0.0:
-        return 0.0, 0.0, 0
-    _faces(a_x, a_y, factor, x_over, y_over, exchange, along_y, along_x)
-    setup(lines, along_y, along_x, work, shapes, start)
-    _, _, _, _, _, f, z, _ = arrays_of(work, start, shapes, 0)
-    f, z = as_matrix(f, shapes[0]), as_matrix(z, shapes[0])
-    iterations, rho, size = 0, 1.0, norm
-    target = SAFETY * tol * norm
-    if len(shapes) > 1:
-        _scaled(r, 1.0 / norm, f)
-        nested_start(lines, work, shapes, start, singular)
-        _scaled_up(z, norm, u)
-        size = np.sqrt(_true_residual(along_y, along_x, b, u, r))
-        if not np.isfinite(size):
-            u[:] = 0.0
-            size = np.sqrt(_copy(b, r))
-    for _ in range(ROUNDS):
-        curvature, before, rr = 0.0, rho, size * size
-        _scaled(r, 1.0 / size, f)
-        while np.sqrt(rr) > target and iterations < limit:
-            cycle(lines, work, shapes, start, singular)
-            descent, across = _products(r, Ap, z)
-            beta = -across / curvature if curvature > 0.0 else 0.0
-            if not descent > 0.0:
-                break
-            curvature = _directions(along_y, along_x, z, beta, p, Ap)
-            if not curvature > 0.0:
-                break
-            # float32 sees a residual of about norm one, by that of the step before: it underflows further down
-            rr = _advance(descent / curvature, 1.0 / np.sqrt(rr), p, Ap, u, r, f)
-            iterations += 1
-        size = np.sqrt(_true_residual(along_y, along_x, b, u, r))
-        rho = size / norm
-        if rho <= tol or not rho < STALLED * before or iterations >= limit:
-            break
-    return rho, HALF_EPSILON * np.sqrt(_rounding(along_y, along_x, u)) / norm, iterations
+def compiled(checksum: int, rows: bool | None, lines: bool | None) -> tuple[Callable, Callable]:
+    """(what fills the levels, what iterates) of one of the forms of `smoothing`.
 
-
-def compiled(checksum: int):
-    """`_solve` with points smoothed, and with lines.
-
-    Their keys in the cache on disk hold the checksum because it is a constant of the closure.
+    Their keys in the cache on disk hold the checksum and the form because these are constants of the closures.
     """
 
-    @numba.njit(cache=True, nogil=True, error_model="numpy")
-    def with_points(*sample):
-        _ = checksum
-        return _solve(POINTS, *sample)
+    kept = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST, no_cfunc_wrapper=True)
 
-    @numba.njit(cache=True, nogil=True, error_model="numpy")
-    def with_lines(*sample):
+    @kept
+    def fill(a_x, a_y, factor, x_over, y_over, exchange, along_y, along_x, work, shapes, start):
+        """The conductances of a sample, and every level from them."""
         _ = checksum
-        return _solve(LINES, *sample)
+        _faces(a_x, a_y, factor, x_over, y_over, exchange, along_y, along_x)
+        setup(rows, lines, along_y, along_x, work, shapes, start)
 
-    return with_points, with_lines
+    @kept
+    def iterate(b, singular, tol, limit, shapes, start, work, along_y, along_x, p, Ap, r, u):
+        """One sample whose levels are filled into u (with halo); (true relative residual, its floor, iterations)."""
+        _ = checksum
+        u[:] = 0.0
+        p[:] = 0.0
+        norm = np.sqrt(_copy(b, r))
+        iterations, rho, size = 0, 1.0, norm
+        target = SAFETY * tol * norm
+        if norm == 0.0:
+            return 0.0, 0.0, 0
+        _, _, _, _, _, f, z, _ = arrays_of(work, start, shapes, FINEST)
+        f, z = as_matrix(f, shapes[0]), as_matrix(z, shapes[0])
+        if len(shapes) > 1:
+            _scaled(r, 1.0 / norm, f)
+            nested_start(rows, lines, work, shapes, start, singular)
+            _scaled_up(z, norm, u)
+            size = np.sqrt(_true_residual(along_y, along_x, b, u, r))
+            if not np.isfinite(size):
+                u[:] = 0.0
+                size = np.sqrt(_copy(b, r))
+        for _ in range(ROUNDS):
+            curvature, before, rr = 0.0, rho, size * size
+            _scaled(r, 1.0 / size, f)
+            while np.sqrt(rr) > target and iterations < limit:
+                cycle(rows, lines, work, shapes, start, singular, FINEST, YES)
+                descent, across = _products(r, Ap, z)
+                beta = -across / curvature if curvature > 0.0 else 0.0
+                if not descent > 0.0:
+                    break
+                curvature = _directions(along_y, along_x, z, beta, p, Ap)
+                if not curvature > 0.0:
+                    break
+                # float32 sees a residual of about norm one, by that of the step before: it underflows further down
+                rr = _advance(descent / curvature, 1.0 / np.sqrt(rr), p, Ap, u, r, f)
+                iterations += 1
+            size = np.sqrt(_true_residual(along_y, along_x, b, u, r))
+            rho = size / norm
+            if rho <= tol or not rho < STALLED * before or iterations >= limit:
+                break
+        return rho, HALF_EPSILON * np.sqrt(_rounding(along_y, along_x, u)) / norm, iterations
+
+    return fill, iterate
 
 
 def sources() -> list[Path]:
@@ -274,4 +252,18 @@ def sources_checksum() -> int:
     return checksum
 
 
-with_points, with_lines = compiled(sources_checksum())
+_FORMS = {form: compiled(sources_checksum(), *form) for form in (POINTS, ROWS, LINES)}
+
+
+def solver_of(way: Way) -> tuple[Callable, Callable]:
+    """(what fills the levels, what iterates) for samples that are coarsened and smoothed in this way."""
+    return _FORMS[LINES if way.lines else ROWS if way.rows_alone else POINTS]
+
+
+def kept_on_disk() -> bool:
+    """Whether numba has compiled a solver from the present sources before, and kept it for other processes."""
+    newest = max(file.stat().st_mtime for file in sources())
+    fill, _ = _FORMS[POINTS]
+    folder = Path(fill.stats.cache_path or "")
+    found = folder.glob(f"sample.{fill.py_func.__qualname__}-*.nbi".replace("<", "*").replace(">", "*"))
+    return any(index.stat().st_mtime >= newest for index in found)

@@ -1,0 +1,36 @@
+"""One line on standard error when the solver is compiled, which takes seconds; none when numba has it on disk."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+from numba.core import event
+
+SECONDS = 12  # of processor time, on the machine of `studies.solver_speed`
+
+
+class _Compilations(event.Listener):
+    """Speaks once, when one of the functions is compiled; numba reports those within them too."""
+
+    def __init__(self, functions: Collection[Callable]) -> None:
+        self.functions, self.said = functions, False
+
+    def on_start(self, event: event.Event) -> None:
+        if not self.said and event.data["dispatcher"] in self.functions:
+            self.said = True
+            print(f"compiling the Darcy solver (once; about {SECONDS} s) …", file=sys.stderr, flush=True)
+
+    def on_end(self, event: event.Event) -> None:
+        pass
+
+
+@contextmanager
+def announced(functions: Collection[Callable]) -> Iterator[None]:
+    """Says so where one of numba's functions is compiled inside."""
+    if all(function.signatures for function in functions):  # loaded in this process already
+        yield
+        return
+    with event.install_listener("numba:compile", _Compilations(functions)):
+        yield

@@ -1,0 +1,96 @@
+"""What a first solve says and compiles."""
+
+from __future__ import annotations
+
+import importlib
+import os
+
+import numpy as np
+import pytest
+
+numba = pytest.importorskip("numba")
+announcement = importlib.import_module("sciops.pde.darcy.compiled.announcement")
+SAID = f"compiling the Darcy solver (once; about {announcement.SECONDS} s) …\n"
+
+
+def functions():
+    """Two functions of numba's, as large as nothing."""
+    return numba.njit(lambda x: x + 1), numba.njit(lambda x: x - 1)
+
+
+def test_a_compilation_is_announced_once_and_a_loaded_function_not_at_all(capsys):
+    first, second = functions()
+    with announcement.announced({first, second}):
+        assert first(1) + second(2) == 3
+    assert capsys.readouterr().err == SAID
+    with announcement.announced({first, second}):
+        first(1.5)  # of another type: not asked any more once all of them have been used
+    assert capsys.readouterr().err == ""
+
+
+def test_functions_of_others_are_not_announced(capsys):
+    first, second = functions()
+    with announcement.announced({first}):
+        second(2)
+    assert capsys.readouterr().err == ""
+
+
+def test_what_numba_kept_on_disk_is_not_announced(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    for expected in (SAID, ""):
+        kept = numba.njit(cache=True)(_kept)
+        with announcement.announced({kept}):
+            assert kept(np.float64(2.0)) == 4.0
+        assert capsys.readouterr().err == expected
+
+
+def _kept(x):
+    return x * x
+
+
+def test_what_is_on_disk_from_older_sources_does_not_count(tmp_path, monkeypatch):
+    sample = importlib.import_module("sciops.pde.darcy.compiled.sample")
+    source, old, new = (tmp_path / name for name in ("a.py", "x", "y"))
+    source.write_text("")
+    monkeypatch.setattr(sample, "sources", lambda: [source])
+
+    class Fill:
+        py_func = sample.solver_of(importlib.import_module("sciops.pde.darcy.multigrid").Way())[0].py_func
+
+        def __init__(self, folder):
+            self.stats = type("Stats", (), {"cache_path": str(folder)})
+
+    for folder, kept in ((old, False), (new, True)):
+        folder.mkdir()
+        index = folder / "sample.compiled.locals.fill-1.py311.nbi"
+        index.write_text("")
+        if not kept:
+            os.utime(index, (1, 1))
+        monkeypatch.setitem(sample._FORMS, sample.POINTS, (Fill(folder), None))
+        assert sample.kept_on_disk() is kept
+    monkeypatch.setitem(sample._FORMS, sample.POINTS, (Fill(tmp_path / "none"), None))
+    assert not sample.kept_on_disk()
+
+
+def test_a_dry_run_compiles_nothing_and_says_whose_time_it_tells(tmp_path, monkeypatch, capsys):
+    from dataclasses import replace
+
+    from data_gen import darcy
+
+    sample = importlib.import_module("sciops.pde.darcy.compiled.sample")
+    monkeypatch.setattr(sample, "kept_on_disk", lambda: False)
+    monkeypatch.setattr("sciops.pde.darcy.engines.ENGINES", _without_numba())
+    config = replace(darcy.PRESETS["quick"], resolutions=(9,), samples=8, output=tmp_path / "x.h5", dry_run=True)
+    darcy.run(config)
+    said = capsys.readouterr().out
+    assert "8 samples" in said and "by the torch form; the compiled solver, compiled once at the start" in said
+    assert not (tmp_path / "x.h5").exists()
+
+
+def _without_numba():
+    from sciops.pde.darcy.engines import ENGINES
+
+    def refused(*_):
+        raise AssertionError("a dry run would have compiled the solver")
+
+    return ENGINES | {"numba": refused}
