@@ -28,11 +28,13 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
 # what the server imports first
-IMPORTED = ["torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor", "tyro", "h5py"]
+IMPORTED = ["torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor", "tyro", "h5py", "xarray"]
+IMPORTED += ["torch._inductor.pattern_matcher", "torch._dynamo.backends.common", "neuralop", "matplotlib.pyplot"]
 IMPORTED += [
     "sciops.training",
     "sciops.models",
@@ -48,9 +50,10 @@ _server.set_forkserver_preload(IMPORTED)
 
 def start() -> None:
     """Begins the server as a copy of this process, which imports for it too: at the start of a run of many files."""
-    for name in IMPORTED:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
+    with warnings.catch_warnings(action="ignore"):  # of other packages about each other
+        for name in IMPORTED:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
     multiprocessing.resource_tracker.ensure_running()  # in an interpreter of its own
     with mock.patch("multiprocessing.util.spawnv_passfds", _copied):
         multiprocessing.forkserver.ensure_running()
@@ -121,6 +124,51 @@ def python(
     return subprocess.CompletedProcess(arguments, next((code for code in codes if code), 0), out, err)
 
 
+@dataclass(frozen=True)
+class Running:
+    """A process that `begin` has begun, with what a `subprocess.Popen` has of these names."""
+
+    process: multiprocessing.Process
+    said: Path
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def poll(self) -> int | None:
+        return self.process.exitcode
+
+    def wait(self, timeout: float = 60) -> int:
+        self.process.join(timeout)
+        assert self.process.exitcode is not None, f"it runs on after {timeout} s: {self.stderr}"
+        return self.process.exitcode
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    @property
+    def stdout(self) -> str:
+        return self.said.with_suffix(".out").read_text()
+
+    @property
+    def stderr(self) -> str:
+        return self.said.with_suffix(".err").read_text()
+
+
+def begin(arguments: list[str], folder: Path, *, env: dict[str, str] | None = None) -> Running:
+    """Begins ``python arguments`` (``-c code`` or ``-m module`` first) in `folder`, as a group of processes of its own.
+
+    What it writes goes beside the folder, so that it may list what the folder holds.
+    """
+    said = Path(tempfile.mkdtemp(dir=folder.parent)) / "process"
+    for kind in (".out", ".err"):
+        said.with_suffix(kind).touch()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **(env or {})}
+    process = _server.Process(target=_main, args=(arguments, environment, str(folder), said, True))
+    process.start()
+    return Running(process, said)
+
+
 @contextlib.contextmanager
 def dask_workers() -> Iterator[None]:
     """Workers of clusters that are begun in the context, and those that replace them, are forked from the server."""
@@ -161,9 +209,11 @@ def _wait(ranks: list[multiprocessing.Process], timeout: float, arguments: list[
     return codes
 
 
-def _main(arguments: list[str], environment: dict[str, str], folder: str, said: Path) -> None:
+def _main(arguments: list[str], environment: dict[str, str], folder: str, said: Path, leads: bool = False) -> None:
     import torch
 
+    if leads:
+        os.setsid()
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

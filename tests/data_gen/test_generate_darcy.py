@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from warm import begin
 
 from data_gen import darcy as generator
 from data_gen.darcy import PRESETS, STATUS, DarcyConfig, run
@@ -125,10 +124,10 @@ def test_float32_is_the_float64_file_rounded(tmp_path: Path, nested: Path) -> No
 @pytest.mark.slow
 def test_kill_9_and_the_same_command_again_end_with_the_same_bytes(tmp_path: Path) -> None:
     options = ["--samples", "120", "--resolutions", "33", "17", "--chunk", "2", "--modes", "12", "--threads", "1"]
-    arguments = [sys.executable, "-m", "data_gen.darcy", *options, "--no-progress", "--output"]
-    killed, whole = tmp_path / "killed.h5", tmp_path / "whole.h5"
-    process = subprocess.Popen([*arguments, str(killed)], cwd=Path(__file__).parents[2])
-    parts, deadline = tmp_path / "killed.h5.parts", time.monotonic() + 300
+    (tmp_path / "data").mkdir()
+    killed, whole = tmp_path / "data" / "killed.h5", tmp_path / "whole.h5"
+    process = begin(["-m", "data_gen.darcy", *options, "--no-progress", "--output", str(killed)], killed.parent)
+    parts, deadline = killed.with_name("killed.h5.parts"), time.monotonic() + 300
     while len(list(parts.glob("part-*.npz"))) < 4:
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.002)

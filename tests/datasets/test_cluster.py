@@ -273,20 +273,17 @@ def test_a_scheduler_that_goes_away_is_one_line(tmp_path: Path, log: Path, refer
     plan = plan_in(tmp_path)
     code = "from distributed import Scheduler; import asyncio\nasync def main():\n s = await Scheduler(port=0, "
     code += "dashboard_address='127.0.0.1:0', host='127.0.0.1'); print(s.address, flush=True); await s.finished()\n"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code + "asyncio.run(main())"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    worker = None
+    (folder := tmp_path / "processes").mkdir()
+    process, worker = warm.begin(["-c", code + "asyncio.run(main())"], folder), None
     try:
-        address = process.stdout.readline().decode().strip()
+        deadline = time.monotonic() + 60
+        while not process.stdout.endswith("\n"):
+            assert time.monotonic() < deadline and process.poll() is None, process.stderr
+            time.sleep(0.01)
+        address = process.stdout.strip()
         command = "from distributed.cli.dask_worker import main; main()"
         options = [address, "--nthreads", "1", "--no-dashboard", "--no-nanny", "--death-timeout", "5"]
-        worker = subprocess.Popen(
-            [sys.executable, "-c", command, *options],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
+        worker = warm.begin(["-c", command, *options], folder, env={"PYTHONPATH": os.pathsep.join(sys.path)})
         killer = threading.Thread(target=_kill_after, args=(process, plan, 3))
         killer.start()
         there = Cluster(scheduler=address, insecure=True)
@@ -299,12 +296,11 @@ def test_a_scheduler_that_goes_away_is_one_line(tmp_path: Path, log: Path, refer
             if child is not None:
                 child.kill()
                 child.wait()
-        process.stdout.close()
     generate(plan, functools.partial(make, log, 0), progress=False)
     assert content_hash(plan.output) == reference
 
 
-def _kill_after(process: subprocess.Popen, plan: Plan, parts: int) -> None:
+def _kill_after(process: warm.Running, plan: Plan, parts: int) -> None:
     while len(list(plan.parts.glob("part-*"))) < parts:
         time.sleep(0.01)
     process.kill()
@@ -377,36 +373,39 @@ def test_an_interrupt_that_a_callback_swallows_is_heard(tmp_path: Path, log: Pat
     assert signal.getsignal(signal.SIGINT) is before
 
 
+LONG = DarcyConfig(samples=240, resolutions=(33, 17), modes=12, chunk=2, threads=1, progress=False)
+
+
+@pytest.fixture(scope="module")
+def long_reference(tmp_path_factory) -> str:
+    return content_hash(run_darcy(replace(LONG, output=tmp_path_factory.mktemp("whole") / "whole.h5")))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
-def test_a_client_that_ends_leaves_no_worker_and_the_command_goes_on(tmp_path: Path, end: signal.Signals) -> None:
-    config = DarcyConfig(
-        samples=240, resolutions=(33, 17), modes=12, chunk=2, threads=1, progress=False, output=tmp_path / "x.h5"
-    )
+def test_a_client_that_ends_leaves_no_worker_and_the_command_goes_on(
+    tmp_path: Path, end: signal.Signals, long_reference: str
+) -> None:
+    (folder := tmp_path / "data").mkdir()
+    config = replace(LONG, output=folder / "x.h5")
     options = ["--samples", "240", "--resolutions", "33", "17", "--modes", "12", "--chunk", "2", "--no-progress"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "data_gen.darcy", *options, "--workers", "1", "--threads", "1", "--output", "x.h5"],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )
-    parts, deadline = tmp_path / "x.h5.parts", time.monotonic() + 300
+    options += ["--workers", "1", "--threads", "1", "--output", "x.h5"]
+    process = warm.begin(["-m", "data_gen.darcy", *options], folder, env={"PYTHONPATH": str(Path(__file__).parents[2])})
+    parts, deadline = folder / "x.h5.parts", time.monotonic() + 300
     while len(list(parts.glob("part-*.npz"))) < 4:
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.005)
     (os.killpg if end == signal.SIGINT else os.kill)(process.pid, end)  # Ctrl-C reaches the whole group
-    said = process.communicate(timeout=60)[1].decode()
+    status, said = process.wait(), process.stderr
     if end == signal.SIGINT:
-        assert process.returncode == 1 and "run the same command again to resume" in said, said
+        assert status == 1 and "run the same command again to resume" in said, said
         assert "Traceback" not in said, said
     deadline = time.monotonic() + 30
     while _alive(process.pid):
         assert time.monotonic() < deadline, "workers outlive their client"
         time.sleep(0.1)
     assert 4 <= len(list(parts.glob("part-*.npz"))) < 120 and not config.output.exists()
-    whole = run_darcy(replace(config, output=tmp_path / "whole.h5"))
-    assert content_hash(run_darcy(config)) == content_hash(whole)
+    assert content_hash(run_darcy(config)) == long_reference
 
 
 def _alive(group: int) -> bool:

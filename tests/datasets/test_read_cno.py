@@ -9,6 +9,7 @@ from flow_checks import RNG, check_holds, check_round_trip
 
 from sciops.datasets import convert, grid_of, open_dataset
 from sciops.datasets.conventions import split_indices
+from sciops.datasets.formats import cno
 from sciops.datasets.formats.samples.flow import SAMPLES
 from sciops.grids import Grid
 
@@ -39,14 +40,19 @@ def test_cno_darcy(tmp_path):
         assert file["sample_7/input"].shape == (16, 16) and file["max_u0"][()] == 12.0
 
 
-def test_cno_equation_order_and_splits(tmp_path):
+def test_cno_equation_order_and_splits(tmp_path, monkeypatch):
+    documented = {"darcy": (256, 128, 128), "poisson": (1024, 128, 256), "allen_cahn": (256, 128, 128)}
+    assert documented == cno.SPLITS_OF
+    # one file of its true size; the others as if theirs were 12 and 13
+    monkeypatch.setattr(cno, "SPLITS_OF", documented | {"poisson": (8, 2, 3), "allen_cahn": (6, 4, 2)})
     for prefix, suffix, extra, count, equation, counts in (
         ("sample", "", ("min_u0",), 512, "darcy", (256, 128, 128)),
-        ("sample", "", ("min_u0",), 511, "darcy", None),
-        ("Sample", "", ("min_inp", "max_inp"), 1408, "poisson", (1024, 128, 256)),
-        ("Sample", "", ("min_u0",), 512, "allen_cahn", (256, 128, 128)),
+        ("sample", "", ("min_u0",), 12, "darcy", None),
+        ("Sample", "", ("min_inp", "max_inp"), 13, "poisson", (8, 2, 3)),
+        ("Sample", "", ("min_u0",), 12, "allen_cahn", (6, 4, 2)),
+        ("Sample", "", ("min_u0",), 13, "allen_cahn", None),
         ("Sample", "_t_5", ("min_u0",), 12, "wave", None),
-        ("Sample", "", (), 512, "cno", None),
+        ("Sample", "", (), 12, "cno", None),
     ):
         path = tmp_path / f"{equation}{count}"
         values = _groups(path, prefix, count, suffix, (4, 4), extra)

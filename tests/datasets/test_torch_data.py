@@ -75,9 +75,9 @@ def test_on_demand_equals_in_memory_also_after_pickling(native_file):
     assert torch.equal(again[3]["y"], held[3]["y"]) and torch.equal(read.y, held.y)
 
 
-def test_on_demand_serves_spawned_workers(native_file):
+def test_on_demand_serves_workers_that_it_is_sent_to(native_file):
     read = FieldDataset(native_file, memory_limit=0)
-    loader = DataLoader(read, batch_size=5, num_workers=1, multiprocessing_context="spawn")
+    loader = DataLoader(read, batch_size=5, num_workers=1, multiprocessing_context="forkserver")
     seen = torch.cat([batch["x"] for batch in loader])
     assert torch.equal(seen, FieldDataset(native_file).x)
 

@@ -141,7 +141,7 @@ def test_it_is_trained_on_converted_described_and_checked_like_a_file(stored: Pa
     assert "9×9" in text and "train" in text
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("start", ["fork", "forkserver"])
 def test_loader_workers_read_a_store_that_the_parent_has_read(stored: Path, hdf5: Path, start: str) -> None:
     data = FieldDataset(stored, memory_limit=0)
     first = data[0]["y"]

@@ -84,9 +84,8 @@ def test_on_a_ramp_the_radius_comes_up_to_the_middle_and_not_beyond(interval):
     exact = certify(ramp, x, generator=seeded(1), **common)
     assert int((exact.radius > distance).sum()) <= stats.binom.ppf(0.9999, 40, 0.01)
     assert exact.radius.mean() > 0.93 * distance
-    paper = certify(ramp, x, generator=seeded(1), radius="paper", **common)
-    cohen = certify(ramp, x, generator=seeded(1), radius="cohen", **common)
-    assert (exact.radius > paper.radius).all() and (paper.radius > cohen.radius).all()
+    paper, cohen = (certify(ramp, x[:4], generator=seeded(1), radius=kind, **common) for kind in ("paper", "cohen"))
+    assert (exact.radius[:4] > paper.radius).all() and (paper.radius > cohen.radius).all()
     np.testing.assert_allclose(
         exact.radius,
         lipschitz_radius(exact.lower.numpy(), exact.upper.numpy(), sigma=sigma, lipschitz=NORM),

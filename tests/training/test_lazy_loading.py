@@ -5,9 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 from dataclasses import replace
@@ -287,8 +285,9 @@ def test_one_pass_in_blocks_checks_fingerprints_and_fits(path, monkeypatch):
 
 
 _LIMITED = """
-    import resource, sys
+    import ctypes, resource, sys
     from dataclasses import replace
+    ctypes.CDLL(None).mallopt(-8, 1)  # M_ARENA_MAX: threads take no memory of their own
     sys.path[:0] = [sys.argv[1], f"{sys.argv[1]}/.."]
     import torch
     from test_lazy_loading import QUIET, fit, load_splits, splits
@@ -318,13 +317,7 @@ def test_a_file_twice_as_large_as_the_process_may_be_is_trained_on(path, tmp_pat
     fields = {"a": (dims, a, {}), "u": (dims, 2 * a, {}), "split": split}
     large = write_native(tmp_path / "large.h5", build_dataset(fields, Grid((64, 64)), layout="native", equation="test"))
     arguments = [str(Path(__file__).parent), str(path), str(large), str(room)]
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(_LIMITED), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"},
-    )
+    done = python(["-c", _LIMITED, *arguments], timeout=120)
     assert done.stdout.splitlines() == ["read on demand: 1", "in memory: True"], done.stderr[-2000:]
 
 

@@ -118,8 +118,9 @@ class H5Groups(LazyArray):
             for key in (self.keys[i] for i in np.atleast_1d(samples)):
                 if key not in self._inflations:
                     self._inflations[key] = Inflation(self.path, key, budget=self.budget)
-                self._inflations[key].check(file[key], stored)
-                blocks.append(np.transpose(_values(file[key], stored), order))
+                item = file[key]
+                self._inflations[key].check(item, stored)
+                blocks.append(np.transpose(_values(item, stored), order))
         if np.ndim(samples) == 0:
             return blocks[0]
         if not blocks:
