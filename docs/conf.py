@@ -51,11 +51,17 @@ html_static_path = ["_static"]
 html_css_files = ["style.css"]
 
 _INTERNAL = {"lipschitz_rule", "lipschitz_rule_with_skip", "linear_matrices", "traits", "extra_repr"}
+_CHECKED = re.compile(r"Annotated\[([^,\[\]]+), Within\([^()]*\)\]")
 _NAME = re.compile(r"([A-Za-z_][\w.]*)(\(.*\))?")
 
 
 def _typeset(app, what, name, obj, options, lines):
     lines[:] = typeset(lines)
+
+
+def _without_checks(app, what, name, obj, options, signature, returns):
+    """int for Annotated[int, Within(…)]: the range of an option stands in its text and in its refusal."""
+    return signature and _CHECKED.sub(r"\1", signature), returns
 
 
 def _skip_internal(app, what, name, obj, skip, options):
@@ -87,5 +93,6 @@ def _link_names(app, doctree, page):
 
 def setup(app):
     app.connect("autodoc-process-docstring", _typeset)
+    app.connect("autodoc-process-signature", _without_checks)
     app.connect("autodoc-skip-member", _skip_internal)
     app.connect("doctree-resolved", _link_names)

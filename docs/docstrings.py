@@ -9,6 +9,7 @@ import re
 
 _SPECIAL = re.compile(r"([\\*|_<>])")
 _ITEM = re.compile(r"^(?P<names>(?:\*{0,2}[^\W\d][\w.]*)(?:, \*{0,2}[^\W\d][\w.]*)*) : (?P<text>\S.*)$")
+_NAME = re.compile(r"\*{0,2}[^\W\d][\w.]*")
 _FIELDS = ("Parameters", "Returns", "Yields", "Raises", "Warns", "Attributes")
 _COLUMNS = re.compile(r"\S {3,}\S")
 
@@ -20,7 +21,7 @@ def typeset(lines: list[str]) -> list[str]:
     for heading, body in _sections(lines):
         if heading:
             out += [f".. rubric:: {heading}", ""]
-        out += _definitions(body) if heading in _FIELDS else _blocks(body)
+        out += _definitions(body, section=True) if heading in _FIELDS else _blocks(body)
     return out
 
 
@@ -90,8 +91,8 @@ def _paragraphs(block: list[str]) -> list[str]:
     return out
 
 
-def _definitions(lines: list[str]) -> list[str]:
-    """A definition list of items ``names : type`` (or ``names : text``) with what is indented below them."""
+def _definitions(lines: list[str], *, section: bool = False) -> list[str]:
+    """A definition list of items ``names : type``, in a section, or ``names : text``, with what is indented below them."""
     items: list[tuple[str, list[str]]] = []
     for line in lines:
         if line and not line.startswith(" "):
@@ -107,21 +108,17 @@ def _definitions(lines: list[str]) -> list[str]:
         found = _ITEM.match(head)
         names, text = (found["names"], found["text"]) if found else (head, "")
         kind, gap, rest = re.sub(r" {3,}", "\t", text).partition("\t")
-        if not _indented(below) or not (gap or _is_type(text)):
+        if not (gap or section and _indented(below)):
             kind, body = (kind, [rest]) if gap else ("", [text])
             body += _dedented(below)
         else:
             body = ([rest] if rest else []) + _dedented(below)
-        bold = ", ".join(f"**{_escaped(name)}**" if found or "*" in name else _inline(name) for name in names.split(", "))
+        named = found or all(_NAME.fullmatch(name) for name in names.split(", "))
+        bold = ", ".join(f"**{_escaped(name)}**" if named else _inline(name) for name in names.split(", "))
         out += ["   " + bold + (f" : {_inline(kind)}" if kind else "")]
         content = _blocks([line for line in body if line] if not any(_indented(body)) else body) or ["\\ ", ""]
         out += ["       " + line if line else "" for line in content]
     return [*out, ""]
-
-
-def _is_type(text: str) -> bool:
-    """Whether the text after a name is a type or a shape rather than a sentence: numpydoc's own form."""
-    return not text.endswith((",", ";", ".", ":")) and len(text) < 90
 
 
 def _indented(lines: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts)]
 
 _TOKEN = re.compile(
-    r"^<!-- (?P<mark>test|not run|tested with)(?P<rest>.*?)-->\n+|^(?P<fence>```+)(?P<language>[^\n]*)\n(?P<code>.*?)^(?P=fence)",
+    r"^<!-- (?P<mark>tested with|not run|test)(?P<rest>.*?)-->\n+|^(?P<fence>```+)(?P<language>[^\n]*)\n(?P<code>.*?)^(?P=fence)",
     re.MULTILINE | re.DOTALL,
 )
 
