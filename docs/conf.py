@@ -1,13 +1,19 @@
-"""Sphinx configuration: MyST text, pages with code cells executed at every build, docstrings as written with links."""
+"""Sphinx configuration: MyST text, pages with code cells executed at every build, docstrings typeset and linked."""
 
 import collections
 import os
 import re
+import sys
+from pathlib import Path
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.util.nodes import make_refnode
 
 import sciops
+
+sys.path.insert(0, str(Path(__file__).parent))
+from docstrings import typeset
 
 project = "sciops"
 author = "The sciops developers"
@@ -36,33 +42,32 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
+autodoc_inherit_docstrings = False  # a method without a text of its own is not shown with that of torch's
+python_maximum_signature_line_length = 88
+smartquotes = False  # "sine" in a text is typed as it stands
 
 html_theme = "furo"
 html_title = "sciops"
 html_static_path = ["_static"]
 html_css_files = ["style.css"]
 
+_INTERNAL = {"lipschitz_rule", "lipschitz_rule_with_skip", "linear_matrices", "traits", "extra_repr"}
+_CHECKED = re.compile(r"Annotated\[([^,\[\]]+), Within\([^()]*\)\]")
+_NAME = re.compile(r"([A-Za-z_][\w.]*)(\(.*\))?")
 
-_NAME = re.compile(r"`([A-Za-z_][\w.]*)(\([^`]*\))?`")
-_SPECIAL = re.compile(r"([\\*|_<>])")
+
+def _typeset(app, what, name, obj, options, lines):
+    lines[:] = typeset(lines)
 
 
-def _as_written(app, what, name, obj, options, lines):
-    """Sets the first line of a docstring as text and the rest as written: |k|, *grid and tables are not markup here."""
-    while lines and not lines[-1].strip():
-        lines.pop()
-    if not lines:
-        return
-    first, rest = lines[0], lines[1:]
-    if not first.endswith(".") or first.replace("``", "`").count("`") % 2 or (rest and rest[0].strip()):
-        first, rest = "", lines
-    while rest and not rest[0].strip():
-        rest = rest[1:]
-    pieces = first.replace("``", "`").split("`")  # outside and inside of backticks in turn
-    escaped = [f"\\ ``{piece}``\\ " if i % 2 else _SPECIAL.sub(r"\\\1", piece) for i, piece in enumerate(pieces)]
-    text = ["".join(escaped), ""] if first else []
-    block = [".. code-block:: none", "   :class: docstring", "", *("   " + line for line in rest), ""] if rest else []
-    lines[:] = text + block
+def _without_checks(app, what, name, obj, options, signature, returns):
+    """int for Annotated[int, Within(…)]: the range of an option stands in its text and in its refusal."""
+    return signature and _CHECKED.sub(r"\1", signature), returns
+
+
+def _skip_internal(app, what, name, obj, skip, options):
+    """Leaves out what classes declare for the rest of the package."""
+    return True if name in _INTERNAL else None
 
 
 def _link_names(app, doctree, page):
@@ -70,28 +75,25 @@ def _link_names(app, doctree, page):
     objects = app.env.get_domain("py").objects
     ends = collections.defaultdict(set)
     for full, entry in objects.items():
-        if not entry.aliased:
-            parts = full.split(".")
-            for i in range(len(parts)):
+        parts = full.split(".")
+        member = entry.objtype in ("attribute", "method", "property")  # `modes` alone is an argument, not Model.modes
+        for i in range(len(parts) - member):
+            if not entry.aliased:
                 ends[".".join(parts[i:])].add(full)
-    for block in list(doctree.findall(nodes.literal_block)):
-        if "docstring" not in block["classes"]:
-            continue
-        pieces, at = [], 0
-        for match in _NAME.finditer(text := block.astext()):
+    for content in doctree.findall(addnodes.desc_content):
+        for literal in list(content.findall(nodes.literal)):
+            match = _NAME.fullmatch(literal.astext())
+            if match is None or isinstance(literal.parent, nodes.reference):
+                continue
             found = {match[1]} if match[1] in objects else ends.get(match[1], set())
             if len(found) == 1:
                 entry = objects[target := next(iter(found))]
-                name = nodes.Text(match[0].strip("`"))
-                pieces += [nodes.Text(text[at : match.start()])]
-                pieces += [make_refnode(app.builder, page, entry.docname, entry.node_id, name, target)]
-                at = match.end()
-        if pieces:
-            block.clear()
-            block.extend([*pieces, nodes.Text(text[at:])])
-            block.rawsource = ""  # so that the writer shows the links instead of highlighting the source
+                link = make_refnode(app.builder, page, entry.docname, entry.node_id, literal.deepcopy(), target)
+                literal.replace_self(link)
 
 
 def setup(app):
-    app.connect("autodoc-process-docstring", _as_written)
+    app.connect("autodoc-process-docstring", _typeset)
+    app.connect("autodoc-process-signature", _without_checks)
+    app.connect("autodoc-skip-member", _skip_internal)
     app.connect("doctree-resolved", _link_names)

@@ -3,7 +3,8 @@
 `plot_field`, `plot_prediction`, `plot_spectrum`, `plot_layer_spectra` and `animate` return a `matplotlib.figure.Figure`
 and write it to ``path=`` where one is given. No window is opened and pyplot is not used, so that nothing has to be
 closed. `figure` makes a figure of one's own in the same style; `series`, `draw_field`, `draw_spectra` and
-`draw_intervals` are its parts, and `scale_of` gives fields that are compared one colour scale. matplotlib is imported by the first figure.
+`draw_intervals` are its parts, and `scale_of` gives fields that are compared one colour scale. matplotlib is imported
+by the first figure.
 """
 
 from sciops.plotting.animation import animate

@@ -22,8 +22,9 @@ def _head(results: Mapping[str, Any]) -> list[str]:
     met = sum(row["met"] for row in targets)
     return [
         "# Benchmarks: target beside result",
+        f"**{met} of {len(targets)} targets are met.**",
         f"```bash\n{results['command']}\n```",
-        f"Written by that command with `--page`: {met} of {len(targets)} targets met in {results['seconds']:.0f} s. "
+        f"Written by that command with `--page` in {results['seconds']:.0f} s. "
         "Contestants take turns in one run; numbers are ratios of medians where nothing else is said; a result that "
         "is not equal to its reference ends its study.",
         f"{machine['cpu']}, {machine['cpu_count']} cores, {machine['time'][:10]}; {versions}.",
