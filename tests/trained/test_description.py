@@ -65,6 +65,11 @@ def test_runs_that_were_stopped_and_folders_of_other_kinds(darcy_run, tmp_path, 
     (run / "config.json").write_text("[]")
     with pytest.raises(ValueError, match="config.json is damaged: expected a JSON object"):
         describe_run(run)
+    (run / "config.json").write_text("{}")
+    (run / "results.json").write_text('{"test": [1]}')
+    with pytest.raises(ValueError, match="has no attribute 'items'") as error:
+        describe_run(run)
+    assert "\n" not in str(error.value)
     alone = save_model(build_model("fno", width=4, depth=1, modes=(2, 2)), tmp_path / "alone")
     assert "fno" in describe_run(alone) and "sciops.load_model(" in describe_run(alone)
     RunFolder(tmp_path / "study").describe({"samples": 3})
