@@ -40,6 +40,7 @@ from sciops.files.writable import writable_folder
 
 __all__ = [
     "CITATIONS",
+    "TRAINED_BY",
     "RunFolder",
     "citations_of",
     "environment",
@@ -63,6 +64,7 @@ _PACKAGES = (
     "xarray",
     "numba",
 )
+TRAINED_BY = "studies.train."  # the module of the configuration that `sciops train` writes
 _CHECKPOINTS = ("best.safetensors", "last.safetensors")  # of `fit`, in the order in which a run's model is looked for
 _MODELS = ("model.safetensors", "model/model.safetensors")
 
@@ -140,7 +142,7 @@ def _why_no_model(folder: Path) -> str | None:
     if written.is_file():
         with in_one_line(written):
             kind = str(read_json(written).get("config_class", ""))
-    if kind.startswith("studies.train.") or (not kind and (folder / "log.jsonl").is_file()):
+    if kind.startswith(TRAINED_BY) or (not kind and (folder / "log.jsonl").is_file()):
         return "its training was stopped before the first epoch was complete; run the same sciops train again"
     if kind:
         return (

@@ -97,7 +97,8 @@ def evaluate(rest: list[str]) -> None:
             samples: numbers of samples, or ranges such as 0:10
             split: train, validation or test: these samples alone
             steps: frames of a rollout; default as many as the data hold
-            resolution: points per axis, for files that hold or nest several grids; default the finest
+            resolution: points per axis, for files that hold or nest several grids; default the finest, of the
+                training's own data that of the training
             solutions: samples that the native solver solves too, where the equation is known; 0 for none
             phases: the low and the high value of a coefficient that only tells two phases apart, for the solver
             batch_size: samples of a forward pass; default what fits into memory

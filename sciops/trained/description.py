@@ -8,11 +8,11 @@ from typing import Any
 
 from sciops.files.json_files import read_jsonl
 from sciops.files.messages import plain_errors, shown
-from sciops.files.untrusted import read_text
+from sciops.files.untrusted import in_one_line, read_text
 from sciops.grids import Grid
 from sciops.models.persistence import read_config
-from sciops.runs import has_model
-from sciops.trained.opening import TRAINED_BY, innermost, read_record
+from sciops.runs import TRAINED_BY, has_model
+from sciops.trained.opening import innermost, read_record
 
 _KINDS = {"training": "a run of sciops train", "fit": "a run of fit", "model": "a saved model"}
 
@@ -47,7 +47,14 @@ def facts_of(folder: Path) -> dict[str, Any]:
     model, grid : name of the model and grid of its training, where the folder holds one
     task, data, errors : of a training: the data's paths, and per test grid the rows of results.json
     next : commands that work
+
+    Raises ValueError, naming the folder, where one of its records is not what a run writes.
     """
+    with in_one_line(folder, ValueError, OSError):
+        return _facts(folder)
+
+
+def _facts(folder: Path) -> dict[str, Any]:
     about = read_record(folder, "environment.json")
     kind = str(about.get("config_class", ""))
     if kind.startswith(TRAINED_BY):

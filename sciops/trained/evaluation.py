@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from sciops.evaluation import frame_errors
-from sciops.files.untrusted import in_one_line
 from sciops.grids import Grid
 from sciops.metrics import h1, relative_l2
 from sciops.spectral import band_errors
@@ -144,11 +144,10 @@ def evaluate_on(
             f"with{f' for steps={steps}' if problem.known else ''}; sciops predict writes what the model says of it"
         )
     found = _Found(problem)
-    with in_one_line(data, ValueError, OSError, RuntimeError):
+    with closing(problem.fields):
         for numbers in tqdm(problem.batches(batch_size), unit="batch", disable=None if progress else True):
             found.add(numbers)
         native = native_solve(problem, solutions, phases) if solutions and problem.task == "steady" else None
-    problem.fields.close()
     return found.evaluation(native)
 
 

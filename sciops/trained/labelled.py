@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sciops.datasets.conventions import SPACE, build_dataset, parameters_of
+from sciops.files.untrusted import parse_json
 from sciops.trained.problem import Problem
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def dataset_of(
     state : names of the variables that evolve; default those of the problem
     """
     about = source.attrs
-    boundary = json.loads(about["boundary"]) if "boundary" in about else None
+    boundary = parse_json(about["boundary"]) if "boundary" in about else None
     numbers = problem.samples
     evolving = (state or problem.names) if problem.by_frames else ()
     return build_dataset(

@@ -14,10 +14,10 @@ from torch import nn
 from sciops.files.untrusted import in_one_line, read_json
 from sciops.models import Stepper
 from sciops.models.apply import unwrapped
-from sciops.runs import load_model
+from sciops.runs import TRAINED_BY, load_model
 from sciops.zoo import resolved
 
-TRAINED_BY = "studies.train."  # the class of the configuration that `sciops train` writes
+_POINTS, _BATCH = 2**18, 64  # of the grid in a batch, and samples, at most
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,11 @@ def open_trained(model: Any, *, device: torch.device | str | None = None) -> Tra
     folder = path.parent if path.is_file() else path
     run = folder.parent if folder.name == "model" and (folder.parent / "environment.json").is_file() else folder
     return Trained(loaded, run, read_record(run, "config.json") if is_training(run) else {})
+
+
+def samples_at_once(points: int) -> int:
+    """How many samples of a grid with this number of points go through a model in one batch."""
+    return max(1, min(_BATCH, _POINTS // max(1, points)))
 
 
 def is_training(folder: Path) -> bool:

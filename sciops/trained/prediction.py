@@ -15,12 +15,10 @@ from sciops.arrays.kinds import as_tensor, refuse_complex
 from sciops.evaluation import rollout
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, evaluating, grid_for, of_no_samples, placed_for
-from sciops.trained.opening import Trained, open_trained
+from sciops.trained.opening import Trained, open_trained, samples_at_once
 
 if TYPE_CHECKING:
     import xarray as xr
-
-_POINTS, _BATCH = 2**18, 64  # of the grid in a batch, and samples, at most
 
 
 def predict(
@@ -95,7 +93,7 @@ def _predicted(trained: Trained, x: Tensor, grid: Grid | None, steps: int | None
     missing = _missing_axes(trained, x, grid)
     for axis in range(missing):
         x = x.unsqueeze(1 if axis == 0 and missing == 1 else 0)
-    size = batch_size or max(1, min(_BATCH, _POINTS // max(1, x[0, 0].numel() if len(x) and x.shape[1] else 1)))
+    size = batch_size or samples_at_once(x.shape[2:].numel())
     parts = [part.to(x.device, x.dtype) for part in _batches(trained.model, x, grid, steps, size)]
     y = torch.cat(parts)
     channel = 1 if steps is None else 2

@@ -24,13 +24,12 @@ from sciops.grids import Grid
 from sciops.models import Stepper
 from sciops.models.apply import apply_model, evaluating, placed_for, real_dtype_of, unwrapped
 from sciops.runs import file_hash
-from sciops.trained.opening import Trained, read_record
+from sciops.trained.opening import Trained, read_record, samples_at_once
 
 if TYPE_CHECKING:
     import xarray as xr
 
 _HELD = 2**28  # bytes of fields that are held in memory; more are read batch by batch
-_POINTS, _BATCH = 2**18, 64  # of the grid in a batch, and samples, at most
 _WINDOWS = {"start": 0, "stop": None, "inputs": (), "parameters": (), "forcings": (), "time_step": False}
 _EXTENT = {"step": (0, 1), "trajectory": (0, None), "space-time": (0, None), "final": (None, 1)}  # lead, horizon
 
@@ -86,7 +85,7 @@ class Problem:
     @property
     def batch_size(self) -> int:
         """Samples of a forward pass that fit into memory."""
-        return max(1, min(_BATCH, _POINTS // self.grid.size))
+        return samples_at_once(self.grid.size)
 
     def batches(self, batch_size: int | None = None) -> list[np.ndarray]:
         """Numbers of the samples, counted from 0, in batches. Raises ValueError for a `batch_size` below 1."""
@@ -155,15 +154,16 @@ def open_problem(
     ValueError
         For data that the model does not fit, and what the data sets raise.
     """
-    task, options = trained.task, _options(trained, resolution)
-    asked: Any = source
-    part = split
+    task, options, part = trained.task, _options(trained, resolution), split
     folder = isinstance(source, Path) and is_folder(source)
     if steps is not None and task != "step":
         raise ValueError(f"steps={steps}: only a model of one step of time makes rollouts, and this one is {task}")
     if folder or (held_out and samples is None and split is None and is_own(trained, source)):
         part = split or "test"
         data = _as_trained(trained, source, part, options)
+        outside = [number for number in samples or () if number >= len(data.samples)]
+        if outside:
+            raise ValueError(f"samples holds {outside[0]}: the {part} part of {source} has {len(data.samples)}")
         data = data if samples is None else data.subset(list(samples))
         known = True
     else:
@@ -173,9 +173,9 @@ def open_problem(
             check_steady(about)
             inputs = tuple(trained.config.get("inputs") or ()) or (next((n for n in INPUTS if n in names), INPUTS[0]),)
             known = "u" in names
-            data = FieldDataset(asked, inputs=inputs, outputs=("u",) if known else inputs[:1], **options)
+            data = FieldDataset(source, inputs=inputs, outputs=("u",) if known else inputs[:1], **options)
         else:
-            data, known = TrajectoryDataset(asked, **_windows(trained), **options), True
+            data, known = TrajectoryDataset(source, **_windows(trained), **options), True
     if task == "space-time":
         data = SpaceTimeDataset(data)
     if not (data.source if task == "space-time" else data).samples.size:

@@ -13,10 +13,13 @@ import sciops
 from sciops import cli
 from sciops.models import build_model, save_model
 from sciops.runs import RunFolder
+from sciops.trained import evaluation_report
 from sciops.trained.description import describe_run, facts_of
 
 
-def test_every_command_that_is_proposed_works(darcy_run, tmp_path, capsys):
+def test_every_command_that_is_proposed_works(darcy_run, tmp_path, capsys, monkeypatch):
+    for figure in ("draw_errors", "draw_samples"):  # to draw them takes as long as all the rest
+        monkeypatch.setattr(evaluation_report, figure, lambda *_: None)
     run = shutil.copytree(darcy_run, tmp_path / "a run")
     cli.main(["info", str(run)])
     text = capsys.readouterr().out
@@ -65,6 +68,11 @@ def test_runs_that_were_stopped_and_folders_of_other_kinds(darcy_run, tmp_path, 
     (run / "config.json").write_text("[]")
     with pytest.raises(ValueError, match="config.json is damaged: expected a JSON object"):
         describe_run(run)
+    (run / "config.json").write_text("{}")
+    (run / "results.json").write_text('{"test": [1]}')
+    with pytest.raises(ValueError, match="has no attribute 'items'") as error:
+        describe_run(run)
+    assert "\n" not in str(error.value)
     alone = save_model(build_model("fno", width=4, depth=1, modes=(2, 2)), tmp_path / "alone")
     assert "fno" in describe_run(alone) and "sciops.load_model(" in describe_run(alone)
     RunFolder(tmp_path / "study").describe({"samples": 3})

@@ -309,7 +309,7 @@ def test_a_model_that_breaks_in_its_rollout_is_reported_and_drawn(tmp_path, monk
         frames[0] = torch.nan
         return frames
 
-    monkeypatch.setattr("sciops.evaluation.rollout", blow_up)
+    monkeypatch.setattr("sciops.evaluation.frames.rollout", blow_up)
     found = run(evolving(path, tmp_path / "run", epochs=1, test_samples=4))["evolution"]["16"]
     assert found["model"]["broke"] == 4 and "4 not finite" in capsys.readouterr().out
     assert (tmp_path / "run" / "figures" / "frames.png").stat().st_size > 0
