@@ -13,6 +13,7 @@ from typing import Any, overload
 from sciops.datasets.download.fetching import fetch, folder_of
 from sciops.datasets.download.registry import PublicSet, public_sets
 from sciops.datasets.download.sizes import set_size
+from sciops.datasets.fields.split_sources import only_evolving, role_of
 from sciops.datasets.fields.splits import Splits, load_splits
 from sciops.files.budget import Budget, within_budget
 from sciops.files.messages import shown
@@ -146,7 +147,7 @@ def _wanted(chosen: PublicSet, files: Any, resolution: Any) -> list[str]:
                 f"{chosen.name} has one archive a grid: name one, files={archives[0]!r}: {', '.join(archives)}"
             )
         return fits
-    if chosen.layout != "neuralop" and len(chosen.files) > 1:
+    if len(chosen.files) > 1 and not {"train", "test"} <= {role_of(Path(name).stem) for name in chosen.files}:
         shown_names = ", ".join(list(chosen.files)[:4]) + (", …" if len(chosen.files) > 4 else "")
         raise ValueError(
             f"{chosen.name} has {len(chosen.files)} files, each a data set: name one, "
@@ -168,7 +169,6 @@ def _folder(chosen: PublicSet, folder: Any, wanted: list[str]) -> Path:
 
 def _split(chosen: PublicSet, place: Path, names: list[str] | None, options: Mapping[str, Any]) -> Splits:
     """The data of a file, or of files of a folder, with the published split unless the options say otherwise."""
-    from sciops.datasets.fields.split_sources import only_evolving
     from sciops.datasets.formats import open_dataset
 
     given = dict(options)

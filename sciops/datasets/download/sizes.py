@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sciops.datasets.download.registry import PublicSet, RemoteFile
+from sciops.files.writable import writable_folder
 
 _ASKED = 8  # files whose servers are asked
 
@@ -37,13 +38,15 @@ def set_size(chosen: PublicSet) -> str:
 def announcement(chosen: PublicSet, files: Sequence[str] | None, folder: Path) -> str:
     """One line before a download: what is missing here, how large it is, and how much space there is.
 
-    The servers are asked for sizes that the registry does not know, of a few files.
+    The servers are asked for sizes that the registry does not know, of a few files. Raises OSError for a folder that
+    takes no files.
     """
     wanted = [chosen.files[name] for name in (files or chosen.files) if name in chosen.files]
     missing = [file for file in wanted if not (folder / file.name).exists()]
     here = f", {len(wanted) - len(missing)} are here" if len(missing) < len(wanted) else ""
     if not missing:
         return f"{chosen.name}: all of the {len(wanted)} files are in {folder}"
+    writable_folder(folder)
     sizes = [file.size for file in missing]
     if len([size for size in sizes if size is None]) <= _ASKED:
         sizes = _asked(missing)

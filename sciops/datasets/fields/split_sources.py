@@ -129,10 +129,10 @@ def _candidates(folder: Path, files: Collection[str] | None = None) -> Iterator[
     """
     if files is not None:
         for path in sorted(folder / name for name in files):
-            yield path, _role(path.stem), True
+            yield path, role_of(path.stem), True
         return
     for path in _files(folder):
-        yield path, _role(path.stem), True
+        yield path, role_of(path.stem), True
     for parent in (folder, folder / "data"):
         for child in sorted(parent.iterdir()) if parent.is_dir() else ():
             if child.name.lower() in SPLIT_WORDS and is_folder(child):
@@ -193,7 +193,8 @@ def _equations(found: list[_Found]) -> str:
     return ", ".join(sorted({entry.equation or "data without an equation" for entry in found}))
 
 
-def _role(name: str) -> str | None:
+def role_of(name: str) -> str | None:
+    """The part that the stem of a file name says, "train" of darcy_train_16; None where it says none or two."""
     roles = {SPLIT_WORDS[word] for word in re.split(r"[^a-z0-9]+", name.lower()) if word in SPLIT_WORDS}
     return roles.pop() if len(roles) == 1 else None
 
