@@ -4,9 +4,9 @@
     sciops benchmark --data darcy.h5 burgers/ --train epochs=40 augment=square --metric h1 my_module:my_error
 
 A model is a name of `sciops train --model`, with its own options or those of `sciops train` after it as name=value.
-Every cell (model, data set, seed) is a run of `sciops train` in a folder of its own, which `sciops report` and `compare`
-take. A cell that fails is named, and the others are trained; where every cell failed, the exit status is 1. The same
-command resumes, and trains only what is missing.
+Every cell (model, data set, seed) is a run of `sciops train` in a folder of its own, which `sciops report` and
+`compare` take. A cell that fails is named, and the others are trained; where every cell failed, the exit status is 1.
+The same command resumes, and trains only what is missing.
 
 An own metric is a function of (prediction, target, grid) that returns one number a sample, an own figure a function of
 (rows, path) that writes a picture to the path; rows are those of results.json. Both are given as module:function.

@@ -72,7 +72,11 @@ def _with(config: Any, words: Sequence[str], where: str, *, of_model: bool = Fal
             further.append(word)
             continue
         if not equals or name not in kinds:
-            what = "name=value, such as epochs=20" if not equals else "an option of sciops train"
+            what = (
+                "name=value, such as epochs=20"
+                if not equals
+                else "an option of sciops train; sciops train --help lists them"
+            )
             raise ValueError(f"{where}: {word!r}: expected {what}")
         if name in ("data", "folder", "seed", "metrics"):
             raise ValueError(f"{where}: {name} is set by the benchmark itself: see --data, --output, --seeds, --metric")
