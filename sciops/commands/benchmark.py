@@ -1,13 +1,12 @@
-"""Trains models × data sets and tells their test errors: results.json, results.csv, report.html and a figure.
+"""Trains models × data sets and reports their test errors: results.json, results.csv, report.html and a figure.
 
     sciops benchmark --data darcy.h5 --models fno mano "fno width=16 modes=8" --seeds 5
     sciops benchmark --data darcy.h5 burgers/ --train epochs=40 augment=square --metric h1 my_module:my_error
 
 A model is a name of `sciops train --model`, with its own options or those of `sciops train` after it as name=value.
-Every cell (model,
-data set, seed) is a run of `sciops train` in a folder of its own, which `sciops report` and `compare` take. A cell that
-fails is named, and the others are trained; where every cell failed, the exit status is 1. The same command resumes, and
-trains only what is missing.
+Every cell (model, data set, seed) is a run of `sciops train` in a folder of its own, which `sciops report` and
+`compare` take. A cell that fails is named, and the others are trained; where every cell failed, the exit status is 1.
+The same command resumes, and trains only what is missing.
 
 An own metric is a function of (prediction, target, grid) that returns one number a sample, an own figure a function of
 (rows, path) that writes a picture to the path; rows are those of results.json. Both are given as module:function.
@@ -15,25 +14,22 @@ An own metric is a function of (prediction, target, grid) that returns one numbe
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import importlib
-import inspect
 import io
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sciops import reports
-from sciops.commands.command_line import parse
+from sciops.commands.benchmark_cells import cells_of, record_of, source_of
 from sciops.evaluation import spread
-from sciops.files.json_files import plain, write_atomically, write_json
+from sciops.files.json_files import write_atomically, write_json
 from sciops.files.messages import shown
 from sciops.files.writable import writable_folder
-from sciops.metrics import METRICS, imported, metric_of
+from sciops.metrics import METRICS, imported
 from sciops.plotting import figure, series
 from sciops.reports import Table, table_of
 from sciops.reports.training import metric_heading
@@ -57,16 +53,6 @@ class Config:
 PRESETS = {"quick": Config()}
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One training: the model as it was named, the data set by its name, the seed, and the run's configuration."""
-
-    model: str
-    data: str
-    seed: int
-    config: Any
-
-
 def run(config: Config) -> list[dict[str, Any]]:
     """Trains what is missing and writes the results; returns the rows of results.json, one a cell and test grid.
 
@@ -80,8 +66,8 @@ def run(config: Config) -> list[dict[str, Any]]:
     from tqdm.auto import tqdm
 
     draw_own = imported(config.figure, "figure") if config.figure else None
-    digests = {name: _source(name) for name in config.metric}
-    cells = _cells(config)
+    digests = {name: source_of(name) for name in config.metric}
+    cells = cells_of(config)
     folder = RunFolder(writable_folder(config.output))
     folder.describe(config, data=config.data, seeds=range(config.seeds))
     hashes = {path: file_hash(path) for path in config.data}
@@ -89,7 +75,7 @@ def run(config: Config) -> list[dict[str, Any]]:
     with tqdm(cells, unit="training", disable=None) as bar:
         for cell in bar:
             bar.set_postfix_str(f"{cell.model} on {cell.data}, seed {cell.seed}")
-            records.append(_record(cell, folder.path, hashes[cell.config.data], digests))
+            records.append(record_of(cell, folder.path, hashes[cell.config.data], digests))
             tqdm.write(f"{_named(records[-1])}: {_outcome(records[-1])}")
     rows = [row for record in records for row in _rows(record)]
     failed = [record for record in records if "error" in record]
@@ -117,103 +103,6 @@ def run(config: Config) -> list[dict[str, Any]]:
     if wrong:
         raise RuntimeError(wrong)
     return rows
-
-
-def _cells(config: Config) -> list[Cell]:
-    """Every model on every data set with every seed; all options are read before the first training."""
-    train = importlib.import_module("studies.train")
-    if not config.data or not config.models:
-        raise ValueError("--data and --models: expected at least one of each; sciops generate darcy makes a data set")
-    if config.seeds < 1:
-        raise ValueError(f"--seeds {config.seeds}: expected at least 1")
-    for path in config.data:
-        if not path.exists():
-            raise FileNotFoundError(f"--data {path}: no such file or folder")
-    for names in (config.models, config.data):
-        if len(set(names)) < len(names):
-            raise ValueError(f"{next(str(n) for n in names if names.count(n) > 1)} is given twice: name each once")
-    if config.train_preset not in train.PRESETS:
-        raise ValueError(f"--train-preset {config.train_preset}: expected one of {', '.join(train.PRESETS)}")
-    common = replace(train.PRESETS[config.train_preset], metrics=config.metric, progress=False)
-    common = _with(common, config.train, "--train")
-    short = [path.stem if path.is_file() else path.resolve().name for path in config.data]
-    labels = short if len(set(short)) == len(short) else [str(path) for path in config.data]
-    found = []
-    for path, label in zip(config.data, labels):
-        for words in config.models:
-            model, *options = words.split() or [""]
-            own = _with(replace(common, model=model, data=path), options, f"--models {words!r}", of_model=True)
-            found += [Cell(words, label, seed, replace(own, seed=seed)) for seed in range(config.seeds)]
-    return found
-
-
-def _with(config: Any, words: Sequence[str], where: str, *, of_model: bool = False) -> Any:
-    """The configuration with options given as name=value; several values of one are separated by commas.
-
-    of_model : whether names that are no options of the training are options of the model
-    """
-    flags, further = [], []
-    kinds = {field.name: str(field.type) for field in fields(config)}
-    for word in words:
-        name, equals, value = word.partition("=")
-        name = name.removeprefix("--").replace("-", "_")
-        if equals and name not in kinds and of_model:
-            further.append(word)
-            continue
-        if not equals or name not in kinds:
-            what = "name=value, such as epochs=20" if not equals else "an option of sciops train"
-            raise ValueError(f"{where}: {word!r}: expected {what}")
-        if name in ("data", "folder", "seed", "metrics"):
-            raise ValueError(f"{where}: {name} is set by the benchmark itself: see --data, --output, --seeds, --metric")
-        flag = f"--{name.replace('_', '-')}"
-        if kinds[name] == "bool":
-            flags.append(flag if value.lower() in ("true", "1", "yes") else f"--no-{flag[2:]}")
-        else:
-            flags += [flag, *(value.split(",") if kinds[name].startswith("tuple") else [value])]
-    try:
-        found = parse(type(config), flags, default=config)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
-    return replace(found, options=(*found.options, *further))
-
-
-def _source(name: str) -> str:
-    """What decides an own metric, for the fingerprint of a cell: the text of its function."""
-    metric_of(name)
-    if name in METRICS:
-        return name
-    function = imported(name, "metric")
-    try:
-        return inspect.getsource(function)
-    except (OSError, TypeError):
-        return name
-
-
-def _record(cell: Cell, folder: Path, data: str, digests: dict[str, str]) -> dict[str, Any]:
-    """The record of a cell, read back where the same training is there; "error" where it failed."""
-    kit = importlib.import_module("studies.kit.cells")
-    asked = {name: value for name, value in plain(asdict(cell.config)).items() if name not in ("folder", "data")}
-    made_by = {"training": asked, "data": data, "metrics": digests, "code": kit.code_digest("studies.train")}
-    name = f"{cell.model}-{cell.data}-{cell.seed}"[:80]
-    place = folder / "runs" / kit.cell_name(name, made_by)
-
-    def make() -> dict[str, Any]:
-        try:
-            return _trained(replace(cell.config, folder=place))
-        except Exception as error:  # whatever a model leads to must not end the others
-            return {"error": shown(f"{type(error).__name__}: {error}", 300)}
-
-    found = kit.kept(folder / "cells", name, made_by, make, unless=lambda record: "error" in record)
-    return {**found, "model": cell.model, "data": cell.data, "seed": cell.seed, "run": str(place)}
-
-
-def _trained(config: Any) -> dict[str, Any]:
-    train = importlib.import_module("studies.train")
-    with contextlib.redirect_stdout(io.StringIO()):
-        results = train.run(config)
-    if not results["test"]:
-        raise ValueError("no test fields: pass --train test_samples=N to hold some out")
-    return {"results": plain(results)}
 
 
 def _rows(record: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sciops.files.json_files import read_jsonl
 from sciops.files.messages import shown
-from sciops.files.untrusted import in_one_line, read_json, read_text
+from sciops.files.untrusted import check_regular, read_json, read_text, refusing
 
 MARKS = ("results.json", "environment.json", "log.jsonl")
 PICTURES = (".png", ".jpg", ".jpeg", ".gif")
@@ -116,24 +116,23 @@ def _pictures(folder: Path) -> list[Path]:
 
 def _json(path: Path) -> Any:
     """The content of a JSON file, None where it is not there."""
-    if not path.exists():
-        return None
-    with in_one_line(path, FileNotFoundError):
-        return read_json(path)
+    return _read(path, read_json, None)
 
 
 def _history(path: Path) -> list[Mapping[str, Any]]:
-    if not path.exists():
-        return []
-    with in_one_line(path, FileNotFoundError):
-        return [record for record in read_jsonl(path) if isinstance(record, Mapping)]
+    return [record for record in _read(path, read_jsonl, []) if isinstance(record, Mapping)]
 
 
 def _text(path: Path) -> str:
+    return _read(path, read_text, "")
+
+
+def _read(path: Path, reader: Callable[[Path], Any], absent: Any) -> Any:
     if not path.exists():
-        return ""
-    with in_one_line(path, FileNotFoundError):
-        return read_text(path)
+        return absent
+    check_regular(path)
+    with refusing(f"{path} is damaged ({{error}}); delete it, and the command that made the folder writes it again"):
+        return reader(path)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -146,7 +146,7 @@ def test_tables_of_results_of_any_form():
 def test_a_damaged_file_is_one_line(tmp_path, content, capsys):
     folder = training(tmp_path / "run")
     (folder / "results.json").write_text(content)
-    assert "results.json" in _refused(capsys, "report", str(folder))
+    assert f"{folder / 'results.json'} is damaged (" in _refused(capsys, "report", str(folder))
 
 
 @pytest.mark.parametrize(
