@@ -80,7 +80,7 @@ _LI2020 = ResolutionShiftConfig(
 PRESETS: dict[str, ResolutionShiftConfig] = {
     "quick": ResolutionShiftConfig(
         generator="quick",
-        samples=280,
+        samples=400,
         recipe="small",
         arms=("fno", "fno+latent", "sine", "sine+multi", "neuralop:FNO"),
         train_grids=(16,),

@@ -115,7 +115,7 @@ def _draw_verdicts(results: dict, path: Path) -> None:
     rows_of: dict[tuple[int, int], list[Any]] = defaultdict(list)
     for v in results["verdicts"]:
         if v["against"] in AGAINST and not v["arm"].endswith(" (sym)"):
-            label = f"{v['arm']} vs {v['against'].removeprefix('low + ')}"
+            label = f"{v['arm']} vs {v['against']}"
             row = (label, *(100 * v[k] for k in ("difference", "low", "high")))
             rows_of[v["train"], v["test"]].append((row, v["winner"] in ("first", "second")))
     if not rows_of:
