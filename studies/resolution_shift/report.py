@@ -78,7 +78,8 @@ def _answer(config: ResolutionShiftConfig, results: dict, lookup: dict) -> tuple
 
 
 def _method(config: ResolutionShiftConfig, results: dict) -> list[str]:
-    size = f"{results['test_samples']} test fields, {config.seeds} seeds, {_budget(config)} of training a model"
+    seeds = f"{config.seeds} seed{'s' * (config.seeds != 1)}"
+    size = f"{results['test_samples']} test fields, {seeds}, {_budget(config)} of training a model"
     shared = {a: weights_of(config.recipe, a) for a in config.arms if weights_of(config.recipe, a) != a}
     two = [arm for arm in config.arms if ARMS[config.recipe][arm].second_grid]
     small = "The models are small and trained briefly: the errors are not what the methods can reach. "
