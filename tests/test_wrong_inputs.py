@@ -84,7 +84,7 @@ CASES = {
     "study resolution": "resolution",
     "study resolution_shift --arms fnu": "fnu",
     "study resolution_shift --data missing.h5": "missing.h5",
-    "study resolution_shift --data burgers.h5": "16",
+    "study resolution_shift --data burgers.h5": "trajectories",
     "study resolution_shift --train-grids 61 --test-grids 16": "test_grids",
     "study resolution_shift --seeds many": "many",
     "study readers_matrix --layouts hdf6": "hdf6",

@@ -80,9 +80,9 @@ _LI2020 = ResolutionShiftConfig(
 PRESETS: dict[str, ResolutionShiftConfig] = {
     "quick": ResolutionShiftConfig(
         generator="quick",
-        samples=280,
+        samples=400,
         recipe="small",
-        arms=("fno", "fno+latent", "sine", "sine+multi", "neuralop:FNO"),
+        arms=("fno", "fno+latent", "sine+multi", "neuralop:FNO"),
         train_grids=(16,),
         test_grids=(16, 31, 61),
         train_samples=192,

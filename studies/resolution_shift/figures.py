@@ -115,7 +115,7 @@ def _draw_verdicts(results: dict, path: Path) -> None:
     rows_of: dict[tuple[int, int], list[Any]] = defaultdict(list)
     for v in results["verdicts"]:
         if v["against"] in AGAINST and not v["arm"].endswith(" (sym)"):
-            label = f"{v['arm']} vs {v['against'].removeprefix('low + ')}"
+            label = f"{v['arm']} vs {v['against']}"
             row = (label, *(100 * v[k] for k in ("difference", "low", "high")))
             rows_of[v["train"], v["test"]].append((row, v["winner"] in ("first", "second")))
     if not rows_of:
@@ -217,8 +217,8 @@ def _draw_fields(case: Case, models: dict[str, Shown], train: int, test: int, pa
     a, truth = (t[:1] for t in case.test(test))
     grid = case.grid(test)
     errors = {name: (shown.direct[:1] - truth, shown.low[:1] - truth) for name, shown in models.items()}
-    # one scale for all: twice the median model's largest error, so that one bad model does not blank the others
-    largest = 2 * float(np.median([max(float(e.abs().max()) for e in pair) for pair in errors.values()]))
+    # one scale for all: the median of the largest errors, so that one bad model does not blank the others
+    largest = float(np.median([max(float(e.abs().max()) for e in pair) for pair in errors.values()]))
     columns = 1 + len(models)
     with figure(path, 2, columns, width=1.75, height=1.95) as (fig, axes):
         draw_field(fig, axes[0][0], a[0, 0].numpy(), grid, title="coefficient a")

@@ -33,11 +33,10 @@ def contents(config: ResolutionShiftConfig, results: dict[str, Any], figures: Pa
     sections.append(Section("Training", [_training_table(config, results)]))
     shown = {name: Figure(figures / name, caption) for name, caption in _captions(config).items()}
     shown = {name: figure for name, figure in shown.items() if figure.source.exists()}
-    after = {"errors.png": 1, "verdicts.png": 1}  # before the tables; the others after them
-    first = [figure for name, figure in shown.items() if name in after]
-    last = [figure for name, figure in shown.items() if name not in after]
-    sections[0:0] = [Section("Errors and verdicts", first)] if first else []
-    return title, answer, [*sections, *([Section("Where the errors are", last)] if last else [])]
+    first = [figure for name, figure in shown.items() if name in ("errors.png", "verdicts.png")]
+    last = [figure for figure in shown.values() if figure not in first]
+    around = [Section("Errors and verdicts", first), *sections, Section("Where the errors are", last)]
+    return title, answer, [section for section in around if section.parts]
 
 
 def _answer(config: ResolutionShiftConfig, results: dict, lookup: dict) -> tuple[str, str]:
@@ -54,9 +53,9 @@ def _answer(config: ResolutionShiftConfig, results: dict, lookup: dict) -> tuple
     arms = ARMS[config.recipe]
     named: dict[str, list[str]] = {"second": [], "first": [], "": []}  # by the winner, "" for none
     said: dict[str, list[str]] = {"second": [], "first": [], "": []}
-    for v in there:
-        if v["against"] != against or v["arm"].endswith(" (sym)") or arms[v["arm"]].latent:
-            continue
+    judged = [v for v in there if v["against"] == against and not v["arm"].endswith(" (sym)")]
+    # a latent arm runs on the training grid in both ways
+    for v in [v for v in judged if not arms[v["arm"]].latent] or judged:
         direct, low = (lookup[v["arm"], train, test, way]["relative_l2"]["mean"] for way in ("direct", against))
         winner = v["winner"] if v["winner"] in said else ""
         why = "" if winner else f", {v['winner']}"
@@ -79,7 +78,8 @@ def _answer(config: ResolutionShiftConfig, results: dict, lookup: dict) -> tuple
 
 
 def _method(config: ResolutionShiftConfig, results: dict) -> list[str]:
-    size = f"{results['test_samples']} test fields, {config.seeds} seeds, {_budget(config)} of training a model"
+    seeds = f"{config.seeds} seed{'s' * (config.seeds != 1)}"
+    size = f"{results['test_samples']} test fields, {seeds}, {_budget(config)} of training a model"
     shared = {a: weights_of(config.recipe, a) for a in config.arms if weights_of(config.recipe, a) != a}
     two = [arm for arm in config.arms if ARMS[config.recipe][arm].second_grid]
     small = "The models are small and trained briefly: the errors are not what the methods can reach. "
