@@ -168,8 +168,10 @@ def test_another_config_data_model_or_an_unasked_resume_is_refused_in_one_line(t
     again = replace(config, resume=True, stop_after=2)
     with pytest.raises(ValueError, match="trained with learning_rate=0.005, this config has 0.01"):
         fit(network(), data(), replace(again, learning_rate=0.01))
-    with pytest.raises(ValueError, match="epochs=4, this config has 5.*set stop_after"):
+    with pytest.raises(ValueError, match="epochs=4, this config has 5.*start another run from this one"):
         fit(network(), data(), replace(again, epochs=5))
+    with pytest.raises(ValueError, match="epochs=4, this config has 3.*set stop_after and leave epochs"):
+        fit(network(), data(), replace(again, epochs=3))
     turned = data()
     for part in turned.train:
         part.symmetry = Symmetry(("scalar",), ("pseudoscalar",))

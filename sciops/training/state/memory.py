@@ -227,7 +227,7 @@ class Memory:
 
     def _instead(self, state: Mapping[str, Any]) -> str:
         """What to do in place of another number of epochs."""
-        if self.config.epochs < state["epochs"]:
+        if self.config.epochs < state["config"]["epochs"]:
             return "to stop early and resume, set stop_after and leave epochs"
         return (
             f"to train further, start another run from this one: start_from={str(self.run.folder)!r} (--from on the "
