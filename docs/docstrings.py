@@ -2,7 +2,7 @@
 
 Two forms are read: numpydoc's sections, and the short form with a line ``name : what it is`` per argument, continued
 on indented lines. Everything else is paragraphs, lists with ``*``, indented formulas and ``>>>`` examples. No character
-has a meaning of its own: |k|, *grid and x_j are set as written, and `name` between backticks is code, which the site links.
+has a meaning of its own: |k|, *grid and x_j are set as written, and `name` between backticks is code, which is linked.
 """
 
 import re
