@@ -3,6 +3,7 @@
 import collections
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -92,8 +93,21 @@ def _link_names(app, doctree, page):
                 literal.replace_self(link)
 
 
+def _offer_notebook(app, page, template, context, doctree):
+    """Copies the executed notebook of a page with code cells to the site, and links it below the title."""
+    notebook = Path(app.outdir).parent / "jupyter_execute" / f"{page}.ipynb"
+    if notebook.exists() and "</h1>" in context.get("body", ""):
+        name = f"_downloads/notebooks/{page}.ipynb"
+        copy = Path(app.outdir) / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(notebook, copy)
+        link = f'<p class="notebook"><a href="{context["pathto"](name, 1)}" download>Download as a notebook</a></p>'
+        context["body"] = context["body"].replace("</h1>", "</h1>" + link, 1)
+
+
 def setup(app):
     app.connect("autodoc-process-docstring", _typeset)
     app.connect("autodoc-process-signature", _without_checks)
     app.connect("autodoc-skip-member", _skip_internal)
     app.connect("doctree-resolved", _link_names)
+    app.connect("html-page-context", _offer_notebook)

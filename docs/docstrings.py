@@ -1,8 +1,8 @@
 """Docstrings as reStructuredText: formulas stay text, parameters become definition lists, layouts stay as they are.
 
-Two forms are read: numpydoc's sections, and the short form with a line ``name : what it is`` per argument, continued on
-indented lines. Everything else is paragraphs, lists with ``*``, indented formulas and ``>>>`` examples. No character has
-a meaning of its own: |k|, *grid and x_j are set as written, and `name` between backticks is code (the site links it).
+Two forms are read: numpydoc's sections, and the short form with a line ``name : what it is`` per argument, continued
+on indented lines. Everything else is paragraphs, lists with ``*``, indented formulas and ``>>>`` examples. No character
+has a meaning of its own: |k|, *grid and x_j are set as written, and `name` between backticks is code, which is linked.
 """
 
 import re
@@ -92,7 +92,7 @@ def _paragraphs(block: list[str]) -> list[str]:
 
 
 def _definitions(lines: list[str], *, section: bool = False) -> list[str]:
-    """A definition list of items ``names : type``, in a section, or ``names : text``, with what is indented below them."""
+    """A definition list of items ``names : type``, in a section, or ``names : text``, with what is below them."""
     items: list[tuple[str, list[str]]] = []
     for line in lines:
         if line and not line.startswith(" "):

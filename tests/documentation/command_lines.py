@@ -1,4 +1,4 @@
-"""Whether a line of a shell block is a command that exists: verb, name, options and their values, without running it."""
+"""Whether a line of a shell block is a command that exists: verb, name, options and values, without running it."""
 
 import importlib
 import pkgutil
@@ -36,7 +36,7 @@ def parse_alone(monkeypatch):
 
 
 def commands_of(code: str) -> list[str]:
-    """The commands of a shell block, one a line: comments and continued lines resolved, shebangs and settings left out."""
+    """The commands of a shell block, one a line: comments and assignments left out, continued lines joined."""
     lines = (line.strip() for line in code.replace("\\\n", " ").splitlines())
     lines = (re.sub(r"(^|\s)#.*", "", line) for line in lines)
     return [line for line in lines if line and not re.match(r"\w+=\S*( |$)|\w+=[\"']", line)]

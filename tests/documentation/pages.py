@@ -2,9 +2,9 @@
 
 A mark is an HTML comment, which no reader sees:
 
-``<!-- not run: REASON -->``          the next block needs data, a program or hours that a test has not
-``<!-- tested with: A → B; C → D -->``  the next block is run with C for D, such as a smaller number; each must occur in it
-``<!-- test`` … ``-->``                 lines that are run at this point, such as a file that the reader has and a test has not
+``<!-- not run: REASON -->``            the next block needs data, a program or hours that a test does not have
+``<!-- tested with: A → B; C → D -->``  the next block is run with B for A and D for C, such as a smaller number
+``<!-- test`` … ``-->``                 lines that are run at this point, such as those that write the file of a reader
 """
 
 import re
@@ -15,14 +15,15 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts)]
 
 _TOKEN = re.compile(
-    r"^<!-- (?P<mark>tested with|not run|test)(?P<rest>.*?)-->\n+|^(?P<fence>```+)(?P<language>[^\n]*)\n(?P<code>.*?)^(?P=fence)",
+    r"^<!-- (?P<mark>tested with|not run|test)(?P<rest>.*?)-->\n+"
+    r"|^(?P<fence>```+)(?P<language>[^\n]*)\n(?P<code>.*?)^(?P=fence)",
     re.MULTILINE | re.DOTALL,
 )
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block as it is to be run: its line in the page, language ("test" for a mark's own lines), code, why it is not run."""
+    """A block as it is to be run: line in the page, language ("test" for a mark's lines), code, why it is not run."""
 
     line: int
     language: str
@@ -31,7 +32,7 @@ class Block:
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """The blocks of a page in order; raises ValueError for a mark without a block and a replacement that finds nothing."""
+    """The blocks of a page in order; raises ValueError for a mark without a block, or one whose A does not occur."""
     text = page.read_text(encoding="utf-8")
     blocks: list[Block] = []
     mark = rest = ""
