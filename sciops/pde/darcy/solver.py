@@ -119,7 +119,7 @@ def solve(
     backend
         "numba" (compiled, CPU), "torch" (any device), "direct" (sparse LU, CPU); "auto" takes numba for CPU data
         between walls where it is installed. numba compiles the solver at its first use, which takes some
-        12 s and is announced on standard error; later processes read it from numba's cache on disk (``python -m
+        15 s and is announced on standard error; later processes read it from numba's cache on disk (``python -m
         studies.solver_speed --preset cold`` prints both). "torch" and "direct" compile nothing.
     on_failure
         "raise" SolverError, or "flag" the sample: status "failed", u = NaN, the others unchanged.
