@@ -49,7 +49,7 @@ class Recipe:
         """Configuration of the file to test on: another seed, all samples for the test, further grids."""
         count = self.test_samples if samples is None else samples
         resolutions = tuple(dict.fromkeys((*self.grids, *self.fields.resolutions)))
-        split = {"samples": count, "validation": 0, "test": count, "seed": TEST_SEED}
+        split = {"samples": count, "validation": 0, "test": count - 1, "seed": TEST_SEED}  # all are tested on
         return replace(self.fields, output=output, resolutions=resolutions, **split)
 
 
