@@ -100,8 +100,12 @@ def test_attacks_return_no_image_that_is_longer_undefined_or_out_of_bounds():
         image_pgd(broken, x, y * 0, epsilon=0.1, seed=0)
 
 
-def test_autoattack_names_what_few_classes_and_small_images_do_not_allow():
+def test_autoattack_names_what_few_classes_and_small_images_do_not_allow(monkeypatch):
     pytest.importorskip("pyautoattack")
+    from pyautoattack.square import SquareAttack
+
+    begin = SquareAttack.__init__  # a tenth of its queries: the distance is found by the others
+    monkeypatch.setattr(SquareAttack, "__init__", lambda *a, **options: begin(*a, **options | {"n_queries": 500}))
     x = images()
     for classes, attacks, message in (
         (2, None, r"'apgd-t' compares 4 classes, the classifier has 2; pass attacks=\['apgd-ce', 'fab-t', 'square'\]"),

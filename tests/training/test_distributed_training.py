@@ -101,10 +101,6 @@ def one_grid() -> Splits:
     return Splits(fields(20, 0), fields(8, 2))
 
 
-def whole_batches() -> Splits:
-    return Splits(fields(16, 0), fields(8, 2))
-
-
 class Exploding(torch.nn.Module):
     """Infinite from its seventh forward pass on, with a scalar and a complex parameter, which cannot be sharded."""
 
@@ -140,7 +136,7 @@ CASES = {
     "complex": (neural, data, SINGLE, {}, 1e-5),
     "complex-fsdp": (neural, data, SINGLE, FSDP, 1e-5),
     "compiled-ddp": (plain, one_grid, EXACT, {"compile": "aot_eager"}, 1e-10),
-    "compiled-fsdp": (plain, whole_batches, EXACT, FSDP | {"compile": "aot_eager"}, 1e-10),
+    "compiled-fsdp": (plain, one_grid, EXACT, FSDP | {"compile": "aot_eager"}, 1e-10),
 }
 
 _SCRIPT = """
