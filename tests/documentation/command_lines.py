@@ -39,7 +39,7 @@ def commands_of(code: str) -> list[str]:
     """The commands of a shell block, one a line: comments and assignments left out, continued lines joined."""
     lines = (line.strip() for line in code.replace("\\\n", " ").splitlines())
     lines = (re.sub(r"(^|\s)#.*", "", line) for line in lines)
-    return [line for line in lines if line and not re.match(r"\w+=\S*( |$)|\w+=[\"']", line)]
+    return [line.rstrip() for line in lines if line and not re.match(r"\w+=\S*( |$)|\w+=[\"']", line)]
 
 
 def check(line: str, capsys: pytest.CaptureFixture[str]) -> None:
