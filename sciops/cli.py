@@ -156,7 +156,7 @@ def _demo(rest: list[str]) -> None:
         """Generates paired Darcy fields, trains small operators, asks what happens on another grid; a few minutes.
 
         Args:
-            output: folder of the dataset, the models, the figures and report.md
+            output: folder of the dataset, the models, the figures and report.html
         """
         return output
 

@@ -96,7 +96,7 @@ def test_wrong_words_are_answered_in_one_line(tmp_path, capsys):
             "convert",
             "--resolution {None}|{[INT [INT ...]]} points per axis, for sources that hold or nest several grids",
         ),
-        ("demo", "--output PATH folder of the dataset, the models, the figures and report.md"),
+        ("demo", "--output PATH folder of the dataset, the models, the figures and report.html"),
         ("generate darcy", "--samples INT How many samples."),
     ],
 )

@@ -1,6 +1,7 @@
 """Reports: a run or a study as one self-contained HTML page, runs side by side, and tables."""
 
 from sciops.reports.comparison import Comparison, compare
+from sciops.reports.markdown import read_markdown, write_markdown
 from sciops.reports.page import page, write
 from sciops.reports.parts import Code, Facts, Figure, Section
 from sciops.reports.report import report
@@ -17,8 +18,10 @@ __all__ = [
     "Table",
     "compare",
     "page",
+    "read_markdown",
     "read_run",
     "report",
     "table_of",
     "write",
+    "write_markdown",
 ]

@@ -1,15 +1,33 @@
-"""The part of Markdown that the project's own reports use: headings, paragraphs and tables."""
+"""The part of Markdown that the project's own reports use: headings, paragraphs, tables and pictures."""
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
+from sciops.files.json_files import write_atomically
 from sciops.reports.parts import Figure, Part, Section
 from sciops.reports.tables import Table
 
 _RULE = re.compile(r"\|?[\s:|-]+\|?$")
 _PICTURE = re.compile(r"!\[(.*)\]\(([^()\s]+)\)$")
+
+
+def write_markdown(path: Path, title: str, answer: str, sections: Sequence[Section]) -> Path:
+    """Writes a report: the title, the answer below it, then the sections; pictures are linked relative to the file.
+
+    Returns the path, where the report appears only when whole.
+
+    Raises TypeError for parts other than paragraphs, tables and pictures.
+    """
+    lines = [f"# {title}", "", f"**{answer}**", ""]
+    for section in sections:
+        lines += [f"## {section.title}", ""]
+        for part in section.parts:
+            lines += [*_written(part, path.parent), ""]
+    return write_atomically(path, "\n".join(lines).encode())
 
 
 def read_markdown(text: str, folder: Path) -> tuple[str, list[Section]]:
@@ -42,6 +60,20 @@ def read_markdown(text: str, folder: Path) -> tuple[str, list[Section]]:
     if parts or current:
         sections.append(Section(current, tuple(parts)))
     return title, sections
+
+
+def _written(part: Part, folder: Path) -> list[str]:
+    if isinstance(part, str):
+        return [part]
+    if isinstance(part, Figure):
+        return [f"![{part.caption}]({Path(os.path.relpath(part.source, folder)).as_posix()})"]
+    if not isinstance(part, Table):
+        raise TypeError(f"{type(part).__name__} has no form in Markdown: expected text, a Table or a Figure")
+    # padded, so that it also reads well on a terminal
+    widths = [max(map(len, column)) for column in zip(part.columns, *part.rows)]
+    rows = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths)) + " |" for row in (part.columns, *part.rows)]
+    rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"
+    return [rows[0], rule, *rows[1:], *(["", part.note] if part.note else [])]
 
 
 def _table(lines: list[str]) -> Table:

@@ -25,6 +25,7 @@ from typing import Any, Literal
 from sciops.datasets import Splits
 from sciops.files.digest import sealed
 from sciops.files.writable import writable_folder
+from sciops.reports import report, write_markdown
 from sciops.training import TrainConfig
 from studies.kit.cells import cell_name, data_digest
 from studies.kit.pool import run_all
@@ -33,7 +34,6 @@ from studies.resolution_shift.arms import ARMS, weights_of
 from studies.resolution_shift.case import Case, load_case, load_grid
 from studies.resolution_shift.evaluation import evaluate
 from studies.resolution_shift.figures import draw
-from studies.resolution_shift.markdown import write
 from studies.resolution_shift.report import contents
 
 
@@ -142,7 +142,7 @@ class Job:
 
 
 def run(config: ResolutionShiftConfig) -> dict[str, Any]:
-    """Trains, evaluates, prints the tables, draws the figures, writes results.json and report.md."""
+    """Trains, evaluates, prints the tables, draws the figures, writes results.json, report.md and report.html."""
     _check(config)
     writable_folder(config.output)
     if config.data is None:
@@ -161,9 +161,9 @@ def run(config: ResolutionShiftConfig) -> dict[str, Any]:
     title, answer, sections = contents(config, results, folder.path / "figures")
     results["answer"] = answer
     folder.write_results(results)
-    report = write(folder.path / "report.md", title, answer, sections)
-    print("\n".join(line for line in report.read_text().splitlines() if not line.startswith("![")))
-    print(f"{answer}\n\nreport with figures: {report}")
+    text = write_markdown(folder.path / "report.md", title, answer, sections).read_text()
+    print("\n".join(line for line in text.splitlines() if not line.startswith("![")))
+    print(f"{answer}\n\nreport with figures: {report(folder.path)}")
     return results
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.evaluation import Spread
+from sciops.reports import Figure, Section, Table
 from studies.resolution_shift.arms import ARMS, weights_of
 from studies.resolution_shift.case import UPSAMPLINGS
 from studies.resolution_shift.figures import AGAINST, plain_arms
-from studies.resolution_shift.markdown import Figure, Section, Table
 
 if TYPE_CHECKING:
     from studies.resolution_shift import ResolutionShiftConfig

@@ -75,6 +75,7 @@ def test_everything_that_was_promised_is_on_disk(tiny, results):
     assert json.loads((tiny.output / "results.json").read_text())["verdicts"]
     report = (tiny.output / "report.md").read_text()
     title, _, answer = report.splitlines()[:3]
+    assert (tiny.output / "report.html").read_text().count('src="data:image/') == 5
     assert title.startswith("# Trained on 8 points, wanted on 29: no verdict for ") and answer.startswith(
         "**No verdict"
     )
