@@ -33,8 +33,8 @@ from pathlib import Path
 from unittest import mock
 
 # what the server imports first
-IMPORTED = ["torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor", "tyro", "h5py", "xarray"]
-IMPORTED += ["torch._inductor.pattern_matcher", "torch._dynamo.backends.common", "neuralop", "matplotlib.pyplot"]
+IMPORTED = ["torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor", "tyro", "h5py"]
+IMPORTED += ["neuralop", "matplotlib.pyplot", "xarray"]
 IMPORTED += [
     "sciops.training",
     "sciops.models",
@@ -122,6 +122,17 @@ def python(
             raise
         out, err = ("".join(path.with_suffix(kind).read_text() for path in said) for kind in (".out", ".err"))
     return subprocess.CompletedProcess(arguments, next((code for code in codes if code), 0), out, err)
+
+
+def imports(code: str, *packages: str) -> subprocess.CompletedProcess:
+    """Runs code in a process in which nothing of sciops, nor of the other packages, is imported when it begins."""
+    forget = f"""\
+import sys
+for name in [*sys.modules]:
+    if name.split(".")[0] in {("sciops", *packages)}:
+        del sys.modules[name]
+"""
+    return python(["-c", forget + code], timeout=120)
 
 
 @dataclass(frozen=True)

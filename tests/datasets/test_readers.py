@@ -1,14 +1,13 @@
 """Every layout from a tiny file written exactly as its authors write it; hostile files answer in one line."""
 
 import pickle
-import subprocess
-import sys
 
 import h5py
 import numpy as np
 import pytest
 import scipy.io
 import torch
+from warm import imports
 
 from sciops.datasets import FieldDataset, grid_of, load_splits, open_dataset, write_sample
 from sciops.datasets.checks import description
@@ -212,11 +211,9 @@ def test_mat_named_h5_is_read_for_what_it_is(tmp_path):
 
 
 def test_the_room_loads_neither_xarray_nor_h5py():
-    code = (
-        "import sys, sciops.datasets as d; d.Normalizer, d.FieldDataset; print({'xarray', 'h5py'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    code = "import sciops.datasets as d; d.Normalizer, d.FieldDataset; print({'xarray', 'h5py'} & set(sys.modules))"
+    done = imports(code, "xarray", "h5py")
+    assert done.stdout.strip() == "set()", done.stderr
 
 
 def test_info_reads_a_bounded_part_of_a_long_trajectory(tmp_path, monkeypatch):

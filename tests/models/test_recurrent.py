@@ -1,12 +1,10 @@
 """Recurrent models are causal, go on where they stopped, and every way back starts from the same forward pass."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from warm import imports
 
 from sciops.datasets import Normalizer, Splits, TensorFields
 from sciops.grids import Grid
@@ -212,14 +210,14 @@ def test_refusals(random):
 def test_rules_of_training_need_no_import():
     """In a process that knows models alone, as a user has it after build_model."""
     code = (
-        "import sys, torch; from sciops.models import build_model\n"
+        "import torch; from sciops.models import build_model\n"
         "for rule in ('state_feedback', 'highway'):\n"
         "    model = build_model('recurrent', backward=rule, width=4)\n"
         "    assert 'sciops.training' not in sys.modules\n"
         "    model(torch.ones(1, 1, 3)).sum().backward()\n"
         "    assert all(p.grad is not None for p in model.parameters())"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = imports(code)
     assert done.returncode == 0, done.stderr
 
 
