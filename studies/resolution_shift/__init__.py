@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from sciops import reports
 from sciops.datasets import Splits
 from sciops.files.digest import sealed
 from sciops.files.writable import writable_folder
-from sciops.reports import report, write_markdown
 from sciops.training import TrainConfig
 from studies.kit.cells import cell_name, data_digest
 from studies.kit.pool import run_all
@@ -161,9 +161,9 @@ def run(config: ResolutionShiftConfig) -> dict[str, Any]:
     title, answer, sections = contents(config, results, folder.path / "figures")
     results["answer"] = answer
     folder.write_results(results)
-    text = write_markdown(folder.path / "report.md", title, answer, sections).read_text()
+    text = reports.write_markdown(folder.path / "report.md", title, answer, sections).read_text()
     print("\n".join(line for line in text.splitlines() if not line.startswith("![")))
-    print(f"{answer}\n\nreport with figures: {report(folder.path)}")
+    print(f"{answer}\n\nreport with figures: {reports.report(folder.path)}")
     return results
 
 
