@@ -32,6 +32,7 @@ objects and time where you trust it. A command that cannot do what it should say
 status 2.
 """
 
+import difflib
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -83,7 +84,9 @@ def _by_name(package: str, verb: str, rest: list[str]) -> None:
         print(listing(package))
         return
     if rest[0] not in names:
-        raise ValueError(f"sciops {verb} {rest[0]}: expected one of {', '.join(names)}")
+        near = difflib.get_close_matches(rest[0], names, 1) or [name for name in names if name.startswith(rest[0])][:1]
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise ValueError(f"sciops {verb} {rest[0]}: no such name; {meant}sciops {verb} lists them")
     _run_module(f"{package}.{rest[0]}", f"sciops {verb} {rest[0]}", rest[1:])
 
 
