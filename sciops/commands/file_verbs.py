@@ -20,7 +20,7 @@ def info(rest: list[str]) -> None:
         """What files are: layout, fields, grid, splits, and what to do with them next.
 
         Args:
-            paths: files of any known layout, or folders of such files; also the folder of a run or of a model
+            paths: files of any known layout, or folders of such files; also the folder of a run or of a model, or zoo:NAME
             hash: also the sha256 of what each file holds, for `sciops validate --hash`; reads all of it
             json: one JSON object a file, one a line, for other programs
         """
@@ -31,6 +31,7 @@ def info(rest: list[str]) -> None:
     from sciops.files.whole_files import is_store
     from sciops.runs import is_run
     from sciops.trained.description import describe_run, facts_of
+    from sciops.zoo import resolved
 
     asked = parse(info, rest, prog="sciops info")
 
@@ -46,7 +47,7 @@ def info(rest: list[str]) -> None:
             print(f"sha256       {datasets.content_hash(path)}")
         return True
 
-    _each(asked["paths"], "info", tell, apart=not asked["json"])
+    _each([resolved(path) for path in asked["paths"]], "info", tell, apart=not asked["json"])
 
 
 def validate(rest: list[str]) -> None:

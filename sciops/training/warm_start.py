@@ -17,6 +17,7 @@ from sciops.models.apply import unwrapped
 from sciops.models.persistence import WEIGHTS, model_folder, saved_tensors
 from sciops.models.wrappers import Latent, Normalized, Stepper, SymmetryAveraged
 from sciops.training.checkpoints import load_checkpoint
+from sciops.zoo import resolved
 
 Statistics = Literal["source", "data"]
 
@@ -109,7 +110,7 @@ def warm_start(
 
 def source_of(source: str | Path, *, budget: Budget | None = None) -> tuple[dict[str, Tensor], Any]:
     """(tensors by their names in the model, its description or None) of what `warm_start` takes; raises as it does."""
-    path = Path(source)
+    path = resolved(source)
     with opening_within(budget):
         if not path.exists():
             raise FileNotFoundError(f"{path}: no run, model or checkpoint here")
