@@ -20,7 +20,7 @@ def info(rest: list[str]) -> None:
         """What files are: layout, fields, grid, splits, and what to do with them next.
 
         Args:
-            paths: files of any known layout, or folders of such files; also the folder of a run or of a model, or zoo:NAME
+            paths: files of any known layout, or folders of such files; the folder of a run or of a model; zoo:NAME
             hash: also the sha256 of what each file holds, for `sciops validate --hash`; reads all of it
             json: one JSON object a file, one a line, for other programs
         """
