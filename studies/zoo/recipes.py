@@ -61,7 +61,7 @@ _DARCY_LIMITS = (
 )
 _SMALL: dict[str, Any] = dict(
     resolution=(85,),
-    epochs=16,
+    epochs=10,
     batch_size=4,
     learning_rate=4e-3,
     gradient_weight=0.3,
@@ -103,7 +103,7 @@ RECIPES: dict[str, Recipe] = {
         "mano",
         ("window=4", "heads=4", "aggregate=sum", "wall=zero"),
         learning_rate=2e-3,
-        epochs=8,
+        epochs=5,
     ),
     "darcy85-corrector": _darcy(
         "A network that corrects a solve on the coarse coefficient, for Darcy flow on 85×85 nodes.",
@@ -112,7 +112,7 @@ RECIPES: dict[str, Recipe] = {
         modes=24,
         learning_rate=3e-3,
         gradient_weight=0.0,
-        epochs=8,
+        epochs=5,
     ),
     "burgers256": Recipe(
         title="Fourier neural operator for viscous Burgers: u at time 0 to u at time 1, on 256 points.",

@@ -6,6 +6,7 @@ import importlib
 import io
 import pickle
 import pkgutil
+import re
 import types
 from dataclasses import fields
 from pathlib import Path
@@ -29,7 +30,8 @@ def test_a_study_has_presets_flags_and_a_configuration_that_travels(name):
         command(study.run, study.PRESETS, ["--help"])
     assert not stop.value.code
     for field in fields(kind):
-        flag = f"--{field.name.replace('_', '-')}"
+        named = re.search(r"name='(.*?)'", str(field.type))
+        flag = f"--{named[1] if named else field.name.replace('_', '-')}"
         assert flag in said.getvalue() or "Mapping" in str(field.type), flag
     for preset in study.PRESETS.values():
         pickle.dumps(preset)  # by the name of its class, which a spawned worker looks up
@@ -51,5 +53,6 @@ def test_no_study_imports_another_and_the_kit_imports_none():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "studies":
                 rooms = [*node.module.split(".")[1:2], *(name.name for name in node.names)]
-                assert rooms[0] in (own, "kit"), f"{path}: {ast.unparse(node)}"
+                # the zoo's models are trained by `sciops train`
+                assert rooms[0] in (own, "kit", *(("train",) if own == "zoo" else ())), f"{path}: {ast.unparse(node)}"
                 assert not any(name.startswith("_") for name in rooms), f"{path}: {ast.unparse(node)}"
