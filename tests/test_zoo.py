@@ -60,6 +60,8 @@ def test_the_command_lists_them_and_shows_a_card(capsys) -> None:
     assert all(f"zoo:{name}" in said for name in NAMES) and len(said.splitlines()) == len(NAMES)
     main(["zoo", NAMES[0]])
     assert capsys.readouterr().out.strip() == zoo.card(NAMES[0]).text().strip()
+    main(["info", f"zoo:{NAMES[0]}"])
+    assert capsys.readouterr().out.strip() == zoo.card(NAMES[0]).text().strip()
     with pytest.raises(SystemExit) as stopped:
         main(["zoo", "darcy86"])
     assert stopped.value.code == 2

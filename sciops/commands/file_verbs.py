@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,11 +32,14 @@ def info(rest: list[str]) -> None:
     from sciops.files.whole_files import is_store
     from sciops.runs import is_run
     from sciops.trained.description import describe_run, facts_of
-    from sciops.zoo import resolved
+    from sciops.zoo import has_card, read_card, resolved
 
     asked = parse(info, rest, prog="sciops info")
 
     def tell(path: Path) -> bool:
+        if has_card(path):
+            print(json.dumps(asdict(read_card(path))) if asked["json"] else read_card(path).text())
+            return True
         if is_run(path):
             print(json.dumps(plain(facts_of(path))) if asked["json"] else describe_run(path))
             return True

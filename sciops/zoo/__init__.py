@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sciops.zoo.card import ModelCard, read_card, write_card
+from sciops.zoo.card import ModelCard, has_card, read_card, write_card
 
-__all__ = ["PREFIX", "ModelCard", "card", "folder_of", "names", "read_card", "resolved", "write_card"]
+__all__ = ["PREFIX", "ModelCard", "card", "folder_of", "has_card", "names", "read_card", "resolved", "write_card"]
 
 PREFIX = "zoo:"
 _HERE = Path(__file__).parent / "models"

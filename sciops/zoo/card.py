@@ -11,6 +11,7 @@ from sciops.files.json_files import write_atomically, write_json
 from sciops.files.untrusted import read_json
 
 _DATA, _TEXT = "card.json", "README.md"
+_METRICS = {"relative_l2": "relative L2 error", "error_rate": "share of wrong answers"}
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ class ModelCard:
 
     def text(self) -> str:
         """The card as a README with the hub's metadata (YAML, of which JSON is a part) at its head."""
-        metric = {"type": self.metric, "value": round(self.error, 6), "name": self.metric.replace("_", " ")}
+        named = _METRICS.get(self.metric, self.metric)
+        metric = {"type": self.metric, "value": round(self.error, 6), "name": named}
         result = {
             "task": {"type": "other", "name": "PDE surrogate" if self.equation else "image classification"},
             "dataset": {"type": "generated", "name": self.law},
@@ -109,11 +111,11 @@ class ModelCard:
                 "## On other grids\n\nMean error of the model called on the grid itself, and of its result on its own "
                 f"grid, resampled.\n\n| grid | direct | resampled |\n| --- | --- | --- |\n{shift}\n"
             )
-        others = "".join(f", {value:.4f} for {name}" for name, value in (self.baseline or {}).items())
+        others = "".join(f"; {value:.4g} for {name}" for name, value in (self.baseline or {}).items())
         limits = "\n".join(f"- {limit}" for limit in self.limits)
         return (
             f"---\n{front}\n---\n\n# {self.name}\n\n{self.title}\n\n"
-            f"{metric['name'].capitalize()} {self.error:.4f} on average over {self.test_samples} test samples "
+            f"{named[0].upper()}{named[1:]} {self.error:.4f} on average over {self.test_samples} test samples "
             f"(standard deviation {self.spread:.4f}, worst {self.worst:.4f}){others}.\n\n"
             f"| | |\n| --- | --- |\n{table}\n\n"
             f'## Use\n\n```python\nimport sciops\n\nmodel = sciops.load_model("zoo:{self.name}")\n```\n\n'
@@ -128,6 +130,11 @@ def write_card(folder: str | Path, card: ModelCard) -> Path:
     write_json(folder / _DATA, asdict(card))
     write_atomically(folder / _TEXT, card.text().encode())
     return folder
+
+
+def has_card(folder: str | Path) -> bool:
+    """Whether the folder is that of a model with a card."""
+    return (Path(folder) / _DATA).is_file()
 
 
 def read_card(folder: str | Path) -> ModelCard:

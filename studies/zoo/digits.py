@@ -66,7 +66,7 @@ def trained(name: str, output: Path, into: Path | None) -> ModelCard:
             "Test images are a random part of the set: another choice of images gives another error, by about 0.01.",
         ),
         seconds=float(found.seconds),
-        processor=f"{here['threads']} threads, {here['machine']}",
+        processor=f"{here['threads']} thread{'s' * (here['threads'] > 1)}, {here['machine']}",
         versions={package: here["versions"][package] for package in ("sciops", "torch", "numpy")},
     )
     for place in filter(None, (output / "models", into)):

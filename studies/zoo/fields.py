@@ -82,7 +82,7 @@ def _card(name: str, recipe: Recipe, run: Path, test: Path, results: dict[str, A
         baseline=_baseline(recipe, run, test),
         limits=recipe.limits,
         seconds=float(results["seconds"]),
-        processor=f"{here['threads']} threads, {here['machine']}",
+        processor=f"{here['threads']} thread{'s' * (here['threads'] > 1)}, {here['machine']}",
         versions={package: here["versions"][package] for package in _VERSIONS},
     )
 
