@@ -34,10 +34,10 @@ from sciops.datasets.fields.torch_data import MEMORY_LIMIT
 from sciops.grids import Grid
 from sciops.metrics import metric_of
 from sciops.training import TrainConfig
-from studies.train.beginning import beginning
 from studies.train.mixers import mixer_options, with_mixer
 from studies.train.report import EVOLVING, draw_all, results_of, table
 from studies.train.tasks import channels_of, check_symmetrize, load_parts, notes_on, resolved, strides_of, wrapped
+from studies.train.warm_start import beginning
 
 
 @dataclass(frozen=True)
