@@ -50,8 +50,9 @@ def test_a_model_is_small_and_its_page_is_that_of_its_card(name: str) -> None:
 
 
 def test_what_is_in_the_zoo() -> None:
-    expected = {"darcy85-fno", "darcy85-sine-cosine", "darcy85-mano", "darcy85-corrector", "burgers256"}
-    assert expected | {"navier-stokes64-step", "digits-multipole"} == set(NAMES)
+    from studies import zoo as study
+
+    assert set(NAMES) <= set(study.NAMES) and {"burgers256", "digits-multipole"} <= set(NAMES)
 
 
 def test_the_command_lists_them_and_shows_a_card(capsys) -> None:

@@ -125,8 +125,8 @@ def zoo(rest: list[str]) -> None:
     def zoo(name: tyro.conf.Positional[str | None] = None) -> dict[str, Any]:
         """Lists the trained models that come with the package; with a name, shows its card.
 
-        sciops zoo darcy85-sine-cosine
-        sciops predict zoo:darcy85-sine-cosine --data darcy.h5 --output predictions.h5
+        sciops zoo burgers256
+        sciops predict zoo:burgers256 --data burgers.h5 --output predictions.h5
         sciops study zoo --preset score          # computes the errors on the cards again
 
         Args:

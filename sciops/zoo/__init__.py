@@ -1,8 +1,8 @@
 """Small trained models that come with the package, each with a card that says what it was trained on and how well.
 
 >>> import sciops
->>> "darcy85-sine-cosine" in sciops.zoo.names()                              # doctest: +SKIP
->>> model = sciops.load_model("zoo:darcy85-sine-cosine")                     # doctest: +SKIP
+>>> "burgers256" in sciops.zoo.names()                              # doctest: +SKIP
+>>> model = sciops.load_model("zoo:burgers256")                     # doctest: +SKIP
 
 A model's folder is that of a run of ``sciops train`` without its checkpoints: ``sciops predict``, ``sciops evaluate``
 and ``sciops info`` take ``zoo:NAME`` in place of it. ``sciops study zoo`` trains the models anew and writes the cards.
