@@ -34,6 +34,19 @@ def test_the_card_is_met_on_test_samples_that_are_made_anew(name: str, output: P
     assert row["difference"] < TOLERANCE, row
 
 
+def test_the_study_prints_a_row_a_model_and_refuses_a_card_that_is_not_met(tmp_path: Path, capsys, monkeypatch) -> None:
+    pytest.importorskip("sklearn")
+    from studies import zoo as study
+
+    config = study.Config(part="score", models=("digits-multipole",), threads=1, output=tmp_path)
+    (row,) = study.run(config)["models"]
+    assert row["error"] == row["card"] and "digits-multipole" in capsys.readouterr().out
+    assert (tmp_path / "figures" / "zoo.png").exists()
+    monkeypatch.setattr(study.digits, "errors", lambda *given: [1.0] * given[-1])
+    with pytest.raises(RuntimeError, match="the card of digits-multipole is not met"):
+        study.run(config)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_is_small_and_its_page_is_that_of_its_card(name: str) -> None:
     folder, card = zoo.folder_of(f"zoo:{name}"), zoo.card(name)

@@ -12,8 +12,7 @@ from studies.kit.tables import print_table
 
 def print_report(results: dict[str, Any]) -> None:
     """One row a model."""
-    apart = ("difference", lambda row: f"{row['difference']:.1e}")
-    print_table(results["models"], "model=name", ("card", "card", ".4f"), ("error", "error", ".4f"), apart)
+    print_table(results["models"], "model=name; card:.4f; error:.4f; difference:.1e; training s=seconds:.0f")
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
