@@ -390,15 +390,22 @@ def test_a_client_that_ends_leaves_no_worker_and_the_command_goes_on(
     config = replace(LONG, output=folder / "x.h5")
     options = ["--samples", "240", "--resolutions", "33", "17", "--modes", "12", "--chunk", "2", "--no-progress"]
     options += ["--workers", "1", "--threads", "1", "--output", "x.h5"]
-    process = warm.begin(["-m", "data_gen.darcy", *options], folder, env={"PYTHONPATH": str(Path(__file__).parents[2])})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "data_gen.darcy", *options],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
     parts, deadline = folder / "x.h5.parts", time.monotonic() + 300
     while len(list(parts.glob("part-*.npz"))) < 4:
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.005)
     (os.killpg if end == signal.SIGINT else os.kill)(process.pid, end)  # Ctrl-C reaches the whole group
-    status, said = process.wait(), process.stderr
+    said = process.communicate(timeout=60)[1]
     if end == signal.SIGINT:
-        assert status == 1 and "run the same command again to resume" in said, said
+        assert process.returncode == 1 and "run the same command again to resume" in said, said
         assert "Traceback" not in said, said
     deadline = time.monotonic() + 30
     while _alive(process.pid):
