@@ -130,7 +130,7 @@ class H5Groups(LazyArray):
 
 
 def _kind(entry: Entry) -> str:
-    return f"{'×'.join(map(str, entry.shape)) or 'one'} numbers of type {entry.dtype}"
+    return f"{entry.dtype}[{', '.join(map(str, entry.shape))}]"
 
 
 def _values(stored: Any, key: Sequence[Any]) -> np.ndarray:
