@@ -87,8 +87,8 @@ def test_wrong_words_are_answered_in_one_line(tmp_path, capsys):
     [
         (
             "info",
-            "FILE [FILE ...] files of any known layout, or folders of such files; also the folder of a run or of a "
-            "model (at least one)",
+            "FILE [FILE ...] files of any known layout, or folders of such files; the folder of a run or of a model; "
+            "zoo:NAME (at least one)",
         ),
         ("validate", "FILE [FILE ...] files of any known layout, or folders of such files (at least one)"),
         ("convert", "Layouts: native, arrays, the-well, pdebench-darcy"),
