@@ -35,7 +35,7 @@ from sciops.files.messages import shown
 from sciops.files.remote import RemotePath
 
 # of computing that a file may take, by its size; its objects add to it; its budget bounds them all
-_SECONDS, _PER_BYTE = 0.25, 3e-7
+_SECONDS, _PER_BYTE = 0.75, 3e-7
 _PATIENCE, _SILENT = 60.0, 256  # seconds that disks may take; the status of a process that waits for longer
 # glibc's allocator that ends a process which has written over its ends; other systems know neither word
 _CHECKED = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
