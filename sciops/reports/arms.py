@@ -107,6 +107,7 @@ def arms_of(runs: Sequence[RunFiles], names: Sequence[str]) -> tuple[list[Arm], 
 
 
 def mean_of(arm: Arm, score: str) -> float:
+    """Mean of a score over the runs that have it; infinite where it is not finite, so that such an arm sorts last."""
     found = [scores(run)[score].mean for run in arm.runs if score in scores(run)]
     mean = sum(found) / len(found)
     return mean if math.isfinite(mean) else math.inf

@@ -10,10 +10,10 @@ import numpy as np
 from sciops.datasets import load_images
 from sciops.files.json_files import write_json
 from sciops.models import classifier_arms, load_model, save_model
-from sciops.runs import environment
 from sciops.training import TrainConfig, evaluate, fit
 from sciops.training.objectives import error_rate
 from sciops.zoo import ModelCard, write_card
+from studies.zoo.machine import this_machine
 
 NAME = "digits-multipole"
 _ARM, _PARAMETERS, _CHECKED = "multipole", 60_000, 60
@@ -42,7 +42,6 @@ def trained(name: str, output: Path, into: Path | None) -> ModelCard:
     found = fit(model, data, _TRAINING)
     save_model(found.model, output / "runs" / name)
     wrong = evaluate(found.model, data.test, {"error": error_rate}, batch_size=100)["error"]
-    here = environment()
     card = ModelCard(
         name=name,
         title="Classifier of handwritten digits of 8×8 pixels, with multipole attention.",
@@ -66,8 +65,7 @@ def trained(name: str, output: Path, into: Path | None) -> ModelCard:
             "Test images are a random part of the set: another choice of images gives another error, by about 0.01.",
         ),
         seconds=float(found.seconds),
-        processor=f"{here['threads']} thread{'s' * (here['threads'] > 1)}, {here['machine']}",
-        versions={package: here["versions"][package] for package in ("sciops", "torch", "numpy")},
+        **this_machine(),
     )
     for place in filter(None, (output / "models", into)):
         _publish(output / "runs" / name, place / name, card)

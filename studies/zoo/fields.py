@@ -12,17 +12,17 @@ import numpy as np
 from sciops.files.json_files import write_json
 from sciops.files.untrusted import read_json
 from sciops.grids import Grid
+from sciops.metrics import relative_l2
 from sciops.resampling import resample
-from sciops.runs import environment
 from sciops.trained.evaluation import evaluate_on
 from sciops.trained.opening import open_trained
 from sciops.trained.problem import open_problem
 from sciops.zoo import ModelCard, write_card
 from studies import train
+from studies.zoo.machine import this_machine
 from studies.zoo.recipes import RECIPES, TEST_SEED, Recipe
 
 CHECKED = 4  # test samples whose errors a card holds one by one
-_VERSIONS = ("sciops", "torch", "numpy")
 
 
 def trained(name: str, output: Path, into: Path | None) -> ModelCard:
@@ -57,7 +57,7 @@ def _evaluated(folder: Path, test: Path, recipe: Recipe, count: int | None = Non
 
 def _card(name: str, recipe: Recipe, run: Path, test: Path, results: dict[str, Any]) -> ModelCard:
     found = _evaluated(run, test, recipe)
-    own, fields, here = recipe.fields.resolutions[-1], recipe.fields, environment()
+    own, fields = recipe.fields.resolutions[-1], recipe.fields
     description = open_trained(run)
     return ModelCard(
         name=name,
@@ -82,8 +82,7 @@ def _card(name: str, recipe: Recipe, run: Path, test: Path, results: dict[str, A
         baseline=_baseline(recipe, run, test),
         limits=recipe.limits,
         seconds=float(results["seconds"]),
-        processor=f"{here['threads']} thread{'s' * (here['threads'] > 1)}, {here['machine']}",
-        versions={package: here["versions"][package] for package in _VERSIONS},
+        **this_machine(),
     )
 
 
@@ -104,7 +103,7 @@ def _shifted(run: Path, test: Path, recipe: Recipe, points: int) -> dict[str, An
     for numbers in here.batches():
         moved = resample(here.predict(numbers)[:, 0], here.grid, there.grid, recipe.method)
         truth = there.truth(numbers)[:, 0]
-        wrong += list(((moved - truth).flatten(1).norm(dim=1) / truth.flatten(1).norm(dim=1)).numpy())
+        wrong += relative_l2(moved, truth).tolist()
     grid: Grid = there.grid
     row = {"grid": "×".join(map(str, grid.shape)), "method": recipe.method}
     return row | {"direct": float(direct), "resampled": float(np.mean(wrong))}
@@ -119,7 +118,7 @@ def _baseline(recipe: Recipe, run: Path, test: Path) -> dict[str, float] | None:
     for numbers in problem.batches():
         truth = problem.truth(numbers).flatten(1, 2)
         kept = problem.inputs(numbers).to(truth).expand_as(truth)
-        wrong += list(((kept - truth).flatten(1).norm(dim=1) / truth.flatten(1).norm(dim=1)).numpy())
+        wrong += relative_l2(kept, truth).tolist()
     return {"the first frame kept": float(np.mean(wrong))}
 
 

@@ -49,6 +49,7 @@ def check_names(dataset: xr.Dataset, found: Findings) -> None:
 
 
 def check_positions(dataset: xr.Dataset, found: Findings) -> None:
+    """Adds what the reader noted about positions, and positions that do not fit the grid."""
     for note in parse_json(dataset.attrs.get("notes", "[]")):
         found.add("warning", "", None, note, _NOTED)
     if "no_grid" in dataset.attrs:  # the notes say why
@@ -88,6 +89,7 @@ def check_positions(dataset: xr.Dataset, found: Findings) -> None:
 
 
 def check_splits(dataset: xr.Dataset, found: Findings) -> None:
+    """Adds that no split is stored, or splits that have unknown names, lie outside the samples or overlap."""
     samples = dataset.sizes.get("sample", 0)
     ranges: dict[str, Any] = parse_json(dataset.attrs.get("splits", "{}"))
     if "split" not in dataset and not ranges:

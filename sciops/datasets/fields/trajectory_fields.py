@@ -145,6 +145,7 @@ def parameter_values(
 
 
 def as_tensor(values: Any, dtype: torch.dtype) -> Tensor:
+    """The numbers of an array as a tensor of that dtype."""
     return torch.from_numpy(for_torch(np.asarray(values))).to(dtype)
 
 

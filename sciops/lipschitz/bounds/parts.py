@@ -194,6 +194,8 @@ class Declared:
 
 @dataclass(frozen=True)
 class Row:
+    """One line of the explanation of a bound: a part, its bound or None, and why."""
+
     name: str
     value: Tensor | None
     reason: str
@@ -212,6 +214,7 @@ class Part:
 
 
 def ends_of(grid: Grid) -> float:
+    """√2 for each axis of nodes, whose ends have half the weight of the others, rounded up; 1 on other grids."""
     return 2 ** (grid.ndim / 2) * (1 + 1e-15) if grid.centering == "node" else 1.0
 
 
@@ -221,6 +224,7 @@ def matrix_norm(matrix: np.ndarray) -> float:
 
 
 def number(value: float | Tensor) -> Tensor:
+    """A number as a tensor in float64; a tensor as it is."""
     return value if isinstance(value, Tensor) else torch.tensor(float(value), dtype=torch.float64)
 
 
@@ -256,6 +260,7 @@ def with_ends(part: Part, setting: Setting) -> Part:
 
 
 def no_bound(name: str, reason: str) -> Part:
+    """The part that has no bound, with the reason."""
     return Part(None, [Row(name, None, reason)])
 
 

@@ -36,6 +36,7 @@ class BlockState(NamedTuple):
 
 
 def empty_state(mixer: Any, x: Tensor, dtype: torch.dtype) -> BlockState:
+    """The state before the first token of x; raises ValueError for a block that follows from the whole length."""
     if mixer.block == "auto":
         # the block of a first segment would be another operator than that of the whole sequence
         raise ValueError(

@@ -269,5 +269,6 @@ def _check_filters(top_k: int | None, top_p: float | None) -> None:
 
 
 def check_count(name: str, value: int) -> None:
+    """Raises ValueError unless the value is a whole number of at least 1."""
     if not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
