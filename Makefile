@@ -19,16 +19,16 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt
 demo: $(VENV)/.installed-fast
 	$(BIN)/sciops demo
 
-test: $(VENV)/.installed-cluster,download,fast,onnx,robust,speech,test,text,vision
+test: $(VENV)/.installed-audit,cluster,download,fast,onnx,robust,speech,test,text,vision
 	$(BIN)/python -m compileall -q -j 2 sciops studies data_gen
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # CPU seconds of every test file, the largest first: what a slower run of all tests is looked for with.
-test-times: $(VENV)/.installed-cluster,download,fast,onnx,robust,speech,test,text,vision
+test-times: $(VENV)/.installed-audit,cluster,download,fast,onnx,robust,speech,test,text,vision
 	$(BIN)/python tests/time_by_file.py
 
 # The tests that compare bits, as on other processors: about four minutes a setting.
-test-portable: $(VENV)/.installed-cluster,download,fast,onnx,robust,speech,test,text,vision
+test-portable: $(VENV)/.installed-audit,cluster,download,fast,onnx,robust,speech,test,text,vision
 	$(BIN)/python tests/portable.py
 
 # The wheel in a bare environment outside the repository; `make test-wheel SCIOPS_WHEEL=borrow` downloads no dependencies.
