@@ -1,5 +1,6 @@
 """The command as a user types it: what it prints, and one line for what is wrong."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 import sciops
 from sciops import cli
+from sciops.commands.packages import own_environment
 
 
 def _refused(capsys, *words):
@@ -147,3 +149,12 @@ def test_download_lists_sets_and_their_files(capsys):
     text = capsys.readouterr().out
     assert "1D_Burgers_Sols_Nu0.01.hdf5  md5:" in text and "sciops generate burgers" in text
     assert "expected one of" in _refused(capsys, "download", "nothing")
+
+
+def test_processes_of_ours_find_our_studies_beside_a_folder_of_that_name(tmp_path):
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "__init__.py").write_text("")
+    code = "import sciops, studies; print(studies.__file__)"
+    words = {"cwd": tmp_path, "env": own_environment(), "capture_output": True, "text": True, "check": True}
+    found = Path(subprocess.run([sys.executable, "-c", code], **words).stdout.strip())
+    assert found == Path(importlib.util.find_spec("studies").origin)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import os
 import pkgutil
 import shutil
 import sys
@@ -26,6 +27,12 @@ def own_package(name: str) -> ModuleType:
         if spec is None or not _is_ours(spec):
             sys.path.insert(0, str(_ROOT))
     return importlib.import_module(name)
+
+
+def own_environment() -> dict[str, str]:
+    """The variables of this process, with which ``python -m studies.…`` runs ours in whatever folder it is."""
+    path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
 
 
 def names_in(package: str) -> list[str]:

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sciops.commands.packages import own_environment
 from sciops.files.digest import read_sealed, sealed
 from sciops.files.json_files import write_atomically
 from sciops.files.writable import writable_file
@@ -152,7 +153,9 @@ def _run_study(name: str, asked: Any, config: Config) -> dict[str, Any]:
 def _process(words: list[str], log: Path, limit: float | None) -> str:
     """Runs it with its output in `log`; "" or why it failed, in one line."""
     with log.open("wb") as said:
-        process = subprocess.Popen(words, stdout=said, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(
+            words, stdout=said, stderr=subprocess.STDOUT, env=own_environment(), start_new_session=True
+        )
         try:
             status = process.wait(limit)
         except subprocess.TimeoutExpired:

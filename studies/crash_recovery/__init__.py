@@ -36,6 +36,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops.commands.packages import own_environment
 from sciops.plotting import PALETTE
 from studies.crash_recovery.commands import Job, contents, jobs
 from studies.crash_recovery.differences import described, explain
@@ -290,7 +291,9 @@ class Server:
 
     def __enter__(self) -> Server:
         words = [sys.executable, "-m", "studies.crash_recovery.worker", *self._modules]
-        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=own_environment()
+        )
         self._answer()
         return self
 

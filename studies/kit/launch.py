@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
+
+from sciops.commands.packages import own_environment
 
 
 def launch(module: str, arguments: list[str], *, processes: int = 1) -> str:
@@ -17,7 +18,7 @@ def launch(module: str, arguments: list[str], *, processes: int = 1) -> str:
     if processes > 1:
         torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
         command = [sys.executable, "-m", *torchrun, "-m", module, *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment = {**own_environment(), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if re.match(r"error:|[\w.]*(Error|Exception|Loss)\b", line)]

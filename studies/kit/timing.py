@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from sciops.commands.packages import own_environment
 from studies.kit.tables import print_table
 
 
@@ -140,7 +141,7 @@ def peak_memory(function: str, *arguments: Any) -> int:
     Raises RuntimeError with the process's last line where it failed.
     """
     command = [sys.executable, "-m", "studies.kit.timing", function, json.dumps(arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=own_environment())
     if done.returncode:
         raise RuntimeError(f"{function}{arguments}: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
     return int(done.stdout.split()[-1])

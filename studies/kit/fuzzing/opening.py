@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from sciops.commands.packages import own_environment
 from studies.kit.fuzzing.worker import opened_in_every_way, waited
 
 
@@ -68,7 +68,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "HDF5_USE_FILE_LOCKING": "FALSE"},
+                env={**own_environment(), "OMP_NUM_THREADS": "1", "HDF5_USE_FILE_LOCKING": "FALSE"},
             )
             if self._answer(self.process, 300.0) is None:
                 raise RuntimeError("the process that opens the files did not start: python -m " + self.module)
