@@ -356,8 +356,8 @@ def _notes(
     total = len({*observations.cluster.tolist()})
     if total < FEW_CLUSTERS:
         notes.append(
-            f"{total} clusters in all: intervals over clusters are too short below {FEW_CLUSTERS}; p values come from the "
-            "score bootstrap or from permutations."
+            f"{total} clusters in all: intervals over clusters are too short below {FEW_CLUSTERS}; p values come from "
+            "the score bootstrap or from permutations."
         )
     small = [rate for rate in rates if rate.clusters < hypothesis.fewest_clusters]
     if small:
@@ -367,7 +367,7 @@ def _notes(
         if finding.split is not None and finding.split.misleading:
             notes.append(
                 f"{finding.second} against {finding.first}: most of the gap in the rates is composition "
-                f"({finding.split.composition_effect:+.3g} of {finding.split.gap:+.3g}), not how equal cells are served."
+                f"({finding.split.composition_effect:+.3g} of {finding.split.gap:+.3g}), not service in equal cells."
             )
     if hypothesis.margin is None:
         notes.append("No margin was declared: the absence of a gap cannot be shown.")
