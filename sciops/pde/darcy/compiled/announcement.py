@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from numba.core import event
 
-SECONDS = 50  # of processor time, about, as `studies.solver_speed --preset cold` measures it
+SECONDS = 8  # of processor time, about, as `studies.solver_speed --preset cold` measures it
 
 
 class _Compilations(event.Listener):

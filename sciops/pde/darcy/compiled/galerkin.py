@@ -18,9 +18,9 @@ subtracted in A, which is why E, S, SE and SW change their sign.
 
 In the names of fine rows, q and t stand for se and sw; the digit counts rows: 0 is 2i − 1, 1 is 2i, 2 is 2i + 1. The
 weights of coarse row i are named by where the fine point lies: NW NO NE WE EA WS SO ES; those of row i + 1 end in 1.
-Small letters are their values: of column 2j a fine row's end in c, of the columns west and east of it in w and e, two
-away in ww and ee; those of a weight at coarse column j have no ending, at j − 1 and j + 1 they end in _w and _e. Each is
-read once: every access that is written takes time to compile.
+Small letters are their values: in column 2j those of a fine row end in c, in the columns west and east of it in w and
+e, two away in ww and ee; those of a weight have no ending at coarse column j, and end in _w and _e at j − 1 and j + 1.
+Each is read once: every access that is written takes time to compile.
 
 The sums are written out because loops over tables of offsets would not vectorise; those of five points leave out the
 terms of se and sw, half of the work on the finest level, which costs as much as all others together. mx, my : coarse
@@ -53,16 +53,8 @@ def both_from_five(d, e, s, se, sw, P, D, E, S, SE, SW, mx, my, width):
             k = 2 * j
             nw, no, ne, we, ea, ws, so, es = NW[j], NO[j], NE[j], WE[j], EA[j], WS[j], SO[j], ES[j]
             nw1, no1, ne1, we1, ea1 = NW1[j], NO1[j], NE1[j], WE1[j], EA1[j]
-            nw_e, no_e, we_e, ws_e, so_e, nw1_e, no1_e, we1_e = (
-                NW[j + 1],
-                NO[j + 1],
-                WE[j + 1],
-                WS[j + 1],
-                SO[j + 1],
-                NW1[j + 1],
-                NO1[j + 1],
-                WE1[j + 1],
-            )
+            nw_e, no_e, we_e, ws_e, so_e = NW[j + 1], NO[j + 1], WE[j + 1], WS[j + 1], SO[j + 1]
+            nw1_e, no1_e, we1_e = NW1[j + 1], NO1[j + 1], WE1[j + 1]
             no1_w, ne1_w, ea1_w = NO1[j - 1], NE1[j - 1], EA1[j - 1]
             d0w, d0c, d0e = d0[k - 1], d0[k], d0[k + 1]
             d1w, d1c, d1e = d1[k - 1], d1[k], d1[k + 1]
@@ -123,16 +115,8 @@ def both_from_nine(d, e, s, se, sw, P, D, E, S, SE, SW, mx, my, width):
             k = 2 * j
             nw, no, ne, we, ea, ws, so, es = NW[j], NO[j], NE[j], WE[j], EA[j], WS[j], SO[j], ES[j]
             nw1, no1, ne1, we1, ea1 = NW1[j], NO1[j], NE1[j], WE1[j], EA1[j]
-            nw_e, no_e, we_e, ws_e, so_e, nw1_e, no1_e, we1_e = (
-                NW[j + 1],
-                NO[j + 1],
-                WE[j + 1],
-                WS[j + 1],
-                SO[j + 1],
-                NW1[j + 1],
-                NO1[j + 1],
-                WE1[j + 1],
-            )
+            nw_e, no_e, we_e, ws_e, so_e = NW[j + 1], NO[j + 1], WE[j + 1], WS[j + 1], SO[j + 1]
+            nw1_e, no1_e, we1_e = NW1[j + 1], NO1[j + 1], WE1[j + 1]
             no1_w, ne1_w, ea1_w = NO1[j - 1], NE1[j - 1], EA1[j - 1]
             d0w, d0c, d0e = d0[k - 1], d0[k], d0[k + 1]
             d1w, d1c, d1e = d1[k - 1], d1[k], d1[k + 1]

@@ -93,6 +93,10 @@ def kernel(name: str) -> Callable:
 
 def _address(name: str, stored: type) -> int:
     """Compiled, or loaded from disk; the memory is the process's for good."""
+    if numba.config.DISABLE_JIT:
+        raise RuntimeError(
+            "numba's compiler is switched off: unset NUMBA_DISABLE_JIT, or pass backend='torch', which needs none"
+        )
     compiled = kernel(name).get_compile_result(signature_of(name, numba.from_dtype(np.dtype(stored))))
     return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
 
