@@ -94,3 +94,10 @@ def _without_numba():
         raise AssertionError("a dry run would have compiled the solver")
 
     return ENGINES | {"numba": refused}
+
+
+def test_a_compiler_that_is_switched_off_is_named(monkeypatch):
+    kernels = importlib.import_module("sciops.pde.darcy.compiled.kernels")
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    with pytest.raises(RuntimeError, match="unset NUMBA_DISABLE_JIT, or pass backend='torch'"):
+        kernels.kernel.__wrapped__("relax")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import CellType, FunctionType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -85,18 +85,22 @@ def keyed(function: Callable, checksum: int) -> Callable:
 
 
 @cache
-def kernel(name: str) -> Callable:
+def kernel(name: str) -> Any:
     """What numba compiles, with an entry for C alone."""
-    options = {"error_model": "numpy", "no_cpython_wrapper": True, "fastmath": False if name in _EXACT else FAST}
+    if getattr(numba.config, "DISABLE_JIT", 0):
+        raise RuntimeError(
+            "numba's compiler is switched off: unset NUMBA_DISABLE_JIT, or pass backend='torch', which needs none"
+        )
+    options: dict[str, Any] = {
+        "error_model": "numpy",
+        "no_cpython_wrapper": True,
+        "fastmath": False if name in _EXACT else FAST,
+    }
     return numba.njit(cache=True, **options)(keyed(FUNCTIONS[name], sources_checksum()))
 
 
 def _address(name: str, stored: type) -> int:
     """Compiled, or loaded from disk; the memory is the process's for good."""
-    if numba.config.DISABLE_JIT:
-        raise RuntimeError(
-            "numba's compiler is switched off: unset NUMBA_DISABLE_JIT, or pass backend='torch', which needs none"
-        )
     compiled = kernel(name).get_compile_result(signature_of(name, numba.from_dtype(np.dtype(stored))))
     return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
 
@@ -112,7 +116,7 @@ class Solver:
     def function(self, name: str) -> Callable:
         """A kernel that gives nothing; it takes addresses of arrays as whole numbers."""
         kinds = {"n": ctypes.c_int64, "d": ctypes.c_double, "t": np.ctypeslib.as_ctypes_type(self.stored)}
-        taken = (kinds.get(letter, ctypes.c_void_p) for letter in LETTERS[name])
+        taken: list[Any] = [kinds.get(letter, ctypes.c_void_p) for letter in LETTERS[name]]
         return ctypes.CFUNCTYPE(None, *taken)(int(self.table[NUMBER[name]]))
 
 
