@@ -101,3 +101,24 @@ def test_a_compiler_that_is_switched_off_is_named(monkeypatch):
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
     with pytest.raises(RuntimeError, match="unset NUMBA_DISABLE_JIT, or pass backend='torch'"):
         kernels.kernel.__wrapped__("relax")
+
+
+def test_a_workspace_holds_every_array_whose_address_it_passes_on():
+    """Also where the memory is not kept for the next call, and where another workspace has taken its place."""
+    import gc
+
+    batch = importlib.import_module("sciops.pde.darcy.compiled.batch")
+    from sciops.grids import Grid
+    from sciops.pde.darcy import five_point
+
+    axes = five_point.axes_of(Grid((12, 14)), five_point.DIRICHLET)
+    way = importlib.import_module("sciops.pde.darcy.multigrid").Way
+    workspaces = [batch._Workspace(axes, one) for one in (way(), way(transposed=True))]
+    gc.collect()
+    for workspace in workspaces:
+        held = [workspace.solver.table]
+        for value in vars(workspace).values():
+            held += [value] if isinstance(value, np.ndarray) else []
+            held += [item for item in value if isinstance(item, np.ndarray)] if isinstance(value, list) else []
+        passed = {workspace.called[0], *workspace.levels[:3], *workspace.places}
+        assert passed == {batch.place(array) for array in held}

@@ -74,13 +74,14 @@ class _Workspace:
         self.faces, self.setup, self.iterate = (solver.function(name) for name in ("faces", "setup", "iterate"))
         axes = axes[::-1] if way.transposed else axes
         mx, my = (axis.size for axis in axes)
-        shapes, start, self.work, self.fields = _memory(mx, my, way.rows_alone, way.lines)
+        self.shapes, self.start, self.work, self.fields = _memory(mx, my, way.rows_alone, way.lines)
         self.over = [np.zeros((2, axis.size + 1)) for axis in axes]
         for table, axis in zip(self.over, axes):
             table[0, :-1], table[1] = axis.dual, axis.inverse
         self.numbers, self.shape = np.zeros(3), (mx, my)
-        self.called = place(solver.table), way.lines
-        self.levels = *map(place, (self.work, shapes, start)), len(shapes)
+        self.solver, self.called = solver, (place(solver.table), way.lines)
+        # addresses, of arrays that live as long as this does
+        self.levels = *map(place, (self.work, self.shapes, self.start)), len(self.shapes)
         self.places = tuple(map(place, (*self.over, *self.fields[:2], self.numbers, *self.fields[2:])))
 
     def solve(self, a, factor, b, exchange, out, singular, tol, limit):
