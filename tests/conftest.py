@@ -59,7 +59,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def _compile_half_of_the_darcy_solver(worker: str | None) -> None:
     """The first worker compiles the solver, the second its form that smooths lines, for all processes of this run.
 
-    Each is half a minute where numba's cache on disk does not hold it yet.
+    Each is eight seconds where numba's cache on disk does not hold it yet.
     """
     if worker in ("gw0", "gw1") and importlib.util.find_spec("numba"):
         from sciops.pde import darcy

@@ -41,7 +41,7 @@ class Config:
     peer_samples: int = 4  # samples of a run of the pyamg pipeline, shared by its processes
     rounds: int = 5  # rounds in which everyone takes a turn
     compressions: tuple[int, ...] = (1, 4)  # gzip levels to compare with none
-    compile: bool = True  # whether to compile the solver into an empty cache and time first calls (half a minute)
+    compile: bool = True  # whether to compile the solver into an empty cache and time first calls (ten seconds)
     tol: float = 1e-8  # true relative residual of every solution
     seed: int = 0  # of the fields
     output: Path = Path("runs/generation_speed")  # folder for results.json and the figure

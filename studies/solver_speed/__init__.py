@@ -38,7 +38,7 @@ class Config:
     hard_sizes: tuple[int, ...] = (85, 211, 421)  # nodes per axis for contrasts 1e4:1, 1e6:1 and pixel noise
     hard_samples: int = 4  # fields of each hard kind
     slow_peers_to: int = 421  # largest size at which spsolve takes part in the growth
-    cold: bool = False  # only the first solve of a machine and of a process, which compiles the solver (half a minute)
+    cold: bool = False  # only the first solve of a machine and of a process, which compiles the solver (ten seconds)
     device: str = "cpu"  # cuda: the torch form is timed on the device as well, in large batches
     device_sizes: tuple[int, ...] = (85, 211, 421)  # nodes per axis on the device
     device_samples: int = 64  # fields per batch on the device
