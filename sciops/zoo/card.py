@@ -42,8 +42,9 @@ class ModelCard:
     check : tuple of float
         The metric of the first test samples, which ``sciops study zoo --part score`` computes again.
     shift : tuple of dict
-        Rows {"grid", "direct", "resampled"}: the mean error on other grids than that of training, with the model
-        called there directly, and on its own grid with the result resampled by the `method` named in the row.
+        Rows {"grid", "method", "samples", "direct", "resampled"}: the mean error of the first test samples on other
+        grids than that of training, with the model called there directly, and on its own grid with the result resampled
+        by that method.
     baseline : dict
         Name → the same metric of what costs nothing, such as the last frame kept.
     limits : tuple of str
@@ -107,9 +108,11 @@ class ModelCard:
             for row in self.shift
         )
         if shift:
+            many = f"{self.shift[0]['samples']} test samples"
             shift = (
-                "## On other grids\n\nMean error of the model called on the grid itself, and of its result on its own "
-                f"grid, resampled.\n\n| grid | direct | resampled |\n| --- | --- | --- |\n{shift}\n"
+                f"## On other grids\n\nMean error over {many}, of the model called on the grid itself, and of its "
+                "result on its own grid, resampled.\n\n| grid | direct | resampled |\n"
+                f"| --- | --- | --- |\n{shift}\n"
             )
         others = "".join(f"; {value:.4g} for {name}" for name, value in (self.baseline or {}).items())
         limits = "\n".join(f"- {limit}" for limit in self.limits)
