@@ -57,7 +57,7 @@ def answer(results: Mapping[str, Any]) -> str:
     for task in rows[0]["scores"]:
         best = max if "accuracy" in SCORES[task] else min
         row = best(rows, key=lambda row: row["scores"][task]["mean"])  # noqa: B023
-        said.append(f"{row['arm']} on {task} ({SCORES[task]} {_score(task, row['scores'][task])})")
+        said.append(f"{row['arm']} on {task} with {SCORES[task]} {_score(task, row['scores'][task])}")
     below = [row["arm"] for row in rows if (row["below_no_mixer"] or 0) >= ORDER]
     known = any(row["below_no_mixer"] is not None for row in rows)
     short = f"an order of magnitude below no mixer on Burgers: {listed(below) or 'none'}" if known else ""
