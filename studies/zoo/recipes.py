@@ -97,7 +97,7 @@ RECIPES: dict[str, Recipe] = {
         "fno",
         ("weights=diagonal", "local=true", "wall=zero"),
         modes=16,
-        epochs=4,
+        epochs=6,
     ),
     "darcy85-sine-cosine": _darcy(
         "Spectral operator in sines and cosines, which know the walls, for Darcy flow on 85×85 nodes.",
@@ -120,7 +120,7 @@ RECIPES: dict[str, Recipe] = {
         modes=24,
         learning_rate=3e-3,
         gradient_weight=0.0,
-        epochs=2,
+        epochs=1,
     ),
     "burgers256": Recipe(
         title="Fourier neural operator for viscous Burgers: u at time 0 to u at time 1, on 256 points.",
