@@ -46,7 +46,7 @@ class ModelCard:
         grids than that of training, with the model called there directly, and on its own grid with the result resampled
         by that method.
     baseline : dict
-        Name → the same metric of what costs nothing, such as the last frame kept.
+        Name → the same metric of what needs no training, such as the first frame kept, or a solver.
     limits : tuple of str
         What the model is not for.
     seconds : float

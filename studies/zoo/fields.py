@@ -14,6 +14,7 @@ from sciops.files.untrusted import read_json
 from sciops.metrics import relative_l2
 from sciops.resampling import resample
 from sciops.trained.evaluation import evaluate_on
+from sciops.trained.native_solve import native_solve
 from sciops.trained.opening import open_trained
 from sciops.trained.problem import open_problem
 from sciops.zoo import ModelCard, write_card
@@ -111,12 +112,15 @@ def _shifted(run: Path, test: Path, recipe: Recipe, points: int) -> dict[str, An
     return row | {name: float(np.mean(values)) for name, values in errors.items()}
 
 
-def _baseline(recipe: Recipe, run: Path, test: Path) -> dict[str, float] | None:
-    """What costs nothing: the initial field kept, of what evolves."""
-    if recipe.kind == "steady":
-        return None
+def _baseline(recipe: Recipe, run: Path, test: Path) -> dict[str, float]:
+    """What needs no training: the solver on the model's grid of a steady problem, else the initial field kept."""
     problem = open_problem(open_trained(run), test, resolution=recipe.own)
-    wrong = []
+    if recipe.kind == "steady":
+        solved = native_solve(problem, problem.count)
+        if isinstance(solved, str):
+            raise RuntimeError(f"{test}: {solved}")
+        return {"the solver on the same grid": float(solved.relative_l2.mean())}
+    wrong: list[float] = []
     for numbers in problem.batches():
         truth = problem.truth(numbers).flatten(1, 2)
         kept = problem.inputs(numbers).to(truth).expand_as(truth)
