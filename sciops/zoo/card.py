@@ -153,7 +153,8 @@ def read_card(folder: str | Path) -> ModelCard:
     known = {field.name for field in fields(ModelCard)}
     if not isinstance(record, dict) or set(record) != known:
         raise ValueError(f"{path} is no card of a model: expected the entries {', '.join(sorted(known))}")
-    return ModelCard(**{key: tuple(value) if isinstance(value, list) else value for key, value in record.items()})
+    values: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in record.items()}
+    return ModelCard(**values)
 
 
 def _cell(text: str) -> str:
