@@ -203,7 +203,7 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
         if first:
             print(begun.line(core))
 
-    for note in notes_on(config, task, data.train) if first else ():
+    for note in notes_on(config, task, data.train, core) if first else ():
         print(note)
 
     def describe() -> None:

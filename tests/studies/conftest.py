@@ -11,8 +11,25 @@ from typing import Any
 import pytest
 import warm
 
+from studies.kit import study
+
 _FRESH = {"test_peak_memory.py", "test_scale_out.py"}  # the measured memory itself, and workers of dask
 _FORKED = {"spawn": "forkserver"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _answers_are_sentences() -> Iterator[None]:
+    """What a study says it found, in every test that runs it, is empty or one line in the form of a sentence."""
+    write = study.write_json
+
+    def written(path: Any, record: dict[str, Any]) -> Any:
+        answer = record["answer"]
+        assert not answer or (answer[-1] == "." and answer[0] == answer[0].upper() and "\n" not in answer), answer
+        return write(path, record)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study, "write_json", written)
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from data_gen import navier_stokes
 from sciops import Grid
 from sciops.datasets import TrajectoryDataset, build_dataset, load_splits, open_dataset, write_native
 from sciops.evaluation import correlation_time, errors_against_time, frames_of, persistence
@@ -266,6 +267,22 @@ def test_times_that_lie_unevenly_are_said_where_the_model_is_not_told_them(tmp_p
     ):
         config = evolving(tmp_path / f"{name}.h5", tmp_path / "run", time_step=told)
         assert notes_on(config, task, [load_parts(config, task, None).train]) == expected
+
+
+def test_a_force_in_its_place_is_named_where_the_model_has_no_coordinates(tmp_path):
+    law = replace(navier_stokes.PRESETS["quick"], samples=4, duration=1.0, resolutions=(16,), progress=False)
+    for forcing, coordinates, named in (
+        ("li2020", "none", True),
+        ("li2020", "periodic", False),
+        ("none", "none", False),
+    ):
+        path = navier_stokes.run(replace(law, forcing=forcing, output=tmp_path / f"{forcing}.h5"))
+        config = evolving(path, tmp_path / "run")
+        train = load_parts(config, "step", None).train
+        model = build_model("fno", width=4, depth=1, modes=(2, 2), coordinates=coordinates, grid=train.grid)
+        notes = notes_on(config, "step", [train], model)
+        assert notes == [note for note in notes if "a force that stays in its place (li2020)" in note]
+        assert len(notes) == named
 
 
 def test_variables_of_other_scales_have_errors_of_their_own():
