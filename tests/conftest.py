@@ -106,6 +106,7 @@ def _figures_drawn_once(request: pytest.FixtureRequest) -> Iterator[None]:
         if request.path.name != "test_plotting.py":
             patch.setitem(plotting.STYLE, "savefig.bbox", None)
             patch.setitem(plotting.STYLE, "figure.constrained_layout.use", False)
+            patch.setitem(plotting.STYLE, "axes.titley", 1.0)  # where titles stand is not looked for either
         yield
 
 

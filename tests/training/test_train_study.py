@@ -175,6 +175,7 @@ def test_a_step_is_learned_and_run_on_its_own_predictions(tmp_path, capsys):
         assert (tmp_path / "run" / "figures" / f"{name}.png").stat().st_size > 0
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("task", ["trajectory", "space-time", "final"])
 def test_other_tasks_of_trajectories_learn_what_they_say(task, tmp_path):
     path, u = heat_file(tmp_path)
