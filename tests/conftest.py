@@ -11,6 +11,11 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Before numpy is imported, here and in the workers that this process begins. Threads of OpenBLAS that wait for each
+# other keep all cores busy: with two of them on two busy cores, a small SVD takes fifty times the processor's time.
+os.environ.setdefault("SCIOPS_TEST_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", os.environ["SCIOPS_TEST_THREADS"])
+os.environ.setdefault("OPENBLAS_NUM_THREADS", os.environ["SCIOPS_TEST_THREADS"])
 
 import numpy as np
 import pytest
@@ -18,7 +23,7 @@ import torch
 
 from sciops import plotting
 
-torch.set_num_threads(int(os.environ.get("SCIOPS_TEST_THREADS", "1")))
+torch.set_num_threads(int(os.environ["SCIOPS_TEST_THREADS"]))
 
 
 _EXACT = {"array_equal", "assert_array_equal", "equal", "assert_equal", "identical", "assert_identical", "equals"}
