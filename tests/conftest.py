@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("MPLBACKEND", "Agg")
-# Before numpy is imported, here and in the workers that this process begins. Threads of OpenBLAS that wait for each
-# other keep all cores busy: with two of them on two busy cores, a small SVD takes fifty times the processor's time.
+# Before numpy is imported in the workers that this process begins, and here unless a plugin has imported it. Threads of
+# OpenBLAS that wait for each other keep all cores busy: two of them on two busy cores take fifty times the processor's
+# time of one for a small SVD.
 os.environ.setdefault("SCIOPS_TEST_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", os.environ["SCIOPS_TEST_THREADS"])
 os.environ.setdefault("OPENBLAS_NUM_THREADS", os.environ["SCIOPS_TEST_THREADS"])
