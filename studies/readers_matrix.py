@@ -35,6 +35,7 @@ class Config:
     layouts: tuple[str, ...] = ()  # of `sciops.datasets.formats.samples.SAMPLES`; default all
     epochs: int = 1  # of the fno
     width: int = 8  # channels of the fno
+    batch: int = 4  # fields a step
     seed: int = 0  # of the files and of the model
     output: Path = Path("runs/readers_matrix")  # folder for results.json and the figure
 
@@ -158,7 +159,7 @@ def _train(path: Path, row: dict[str, Any], config: Config) -> None:
     modes = tuple(min(6, max(1, n // 2)) for n in data.train.grid.shape)
     channels = {"in_channels": first["x"].shape[1], "out_channels": first["y"].shape[1]}
     model = build_model("fno", width=config.width, depth=2, modes=modes, **channels)
-    run = fit(model, data, TrainConfig(epochs=config.epochs, batch_size=4, seed=config.seed, progress=False))
+    run = fit(model, data, TrainConfig(epochs=config.epochs, batch_size=config.batch, seed=config.seed, progress=False))
     loss = run.history[-1]["loss"]
     if not np.isfinite(loss) or len(run.history) != config.epochs:
         raise Unsound(f"loss {loss} after {len(run.history)} epochs")
