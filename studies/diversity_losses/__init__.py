@@ -9,7 +9,7 @@ categorical law, and the case that temperature cannot help. Then it trains model
 every loss of `sciops.training.PRECISION_RECALL` for the same steps: factorisations of numbers as text, of which half
 are shown; the spelling of the words of a real text; and a surrogate of displaced fields with a head of bins, or
 Gaussian. All answers can be listed, so that precision and recall are sums. Options and temperature are chosen on
-validation data: the highest recall at the wanted precision.
+validation data: the most recall at a wanted precision.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ class Config:
     arms: tuple[str, ...] = tuple(ARMS)  # losses on multiplication, by their names in the table
     other_arms: tuple[str, ...] = OTHER_ARMS  # those on the other tasks
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # of initial weights and batches
-    warmup: tuple[int, int, int, int] = (500, 300, 200, 200)  # steps by the likelihood, by task in the order of TASKS
-    steps: tuple[int, int, int, int] = (100, 80, 60, 60)  # steps by the arm's loss, likewise
+    warmup: tuple[int, int, int, int] = (400, 300, 200, 200)  # steps by the likelihood, by task in the order of TASKS
+    steps: tuple[int, int, int, int] = (60, 80, 60, 60)  # steps by the arm's loss, likewise
     batch: int = 64  # samples a step
     warmup_rate: float = 5e-3  # peak learning rate of the warm-up
-    rate: float = 1e-3  # and of the arms; the likelihood chooses among 0.3, 1 and 3 times this
+    rate: float = 1e-3  # and of the arms; the likelihood chooses among 1 and 3 times this
     width: int = 64  # channels of the language models; fields have half of them
     depth: int = 1  # blocks of the models
     words: int = 6000  # words of the text that are shown
     corpus: str = "python"  # the text, a name in sciops.datasets.text.CORPORA
     fields: int = 512  # initial fields that are shown
-    temperatures: tuple[float, ...] = (*(t / 20 for t in range(4, 21)), 1.1, 1.2, 1.35, 1.5, 1.75, 2.0)
+    temperatures: tuple[float, ...] = tuple(round(1.08**k, 4) for k in range(-30, 10))
     """temperatures to choose from; 1 is among them"""
     lam: float = 0.1  # λ of the recall β_λ
-    precision: float = 0.9  # wanted
-    level: float = 0.99  # of the intervals: ten losses are compared with the likelihood
+    precisions: tuple[float, ...] = (0.7, 0.8, 0.9)  # wanted, in turn
+    level: float = 0.99  # of the intervals: many losses are compared with the likelihood
     workers: int = 2  # processes that train side by side, one thread each; 1: none but this one
     output: Path = Path("runs/diversity_losses")  # folder for the cells, results.json and the figures
 
@@ -122,7 +122,7 @@ def _train(config: Config, folder: Path) -> list[dict[str, Any]]:
         best = {}
         for task, arm in plans:
             own = [r for r in records if (r["task"], r["arm"]) == (task, arm)]
-            best[task, arm] = best_choice(own, config.precision)
+            best[task, arm] = best_choice(own, config.precisions)
         for record in records:
             record["chosen"] = record["choice"] == best[record["task"], record["arm"]]
         rest = [spec for (task, arm), c in best.items() for spec in specs(config, task, arm, others, [c])]
@@ -147,5 +147,5 @@ def _check(config: Config) -> None:
         raise ValueError("--arms, --other-arms: expected 'likelihood' among them, which the others are compared with")
     if 1.0 not in config.temperatures:
         raise ValueError(f"--temperatures {' '.join(map(str, config.temperatures))}: expected 1 among them")
-    if not config.seeds:
-        raise ValueError("--seeds: expected at least one")
+    if not config.seeds or not config.precisions:
+        raise ValueError("--seeds, --precisions: expected at least one of each")

@@ -195,7 +195,7 @@ def spelling(corpus: str, words: int, *, fewest: int = 20) -> Answers:
     return Answers("words", x, y, grid, {}, 27, asked_x, asked_y, dict.fromkeys(parts, group), laws)
 
 
-def displaced(likelihood: str, fields: int, *, held: int = 48) -> Displaced:
+def displaced(likelihood: str, fields: int, *, held: int = 32) -> Displaced:
     """u(x) = u₀(x − s), u₀ of three modes with unit variance and period 1, s of `SPEEDS`: the field has four answers.
 
     Each of `fields` initial fields is shown with one of them, drawn by their law.

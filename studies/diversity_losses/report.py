@@ -11,138 +11,166 @@ import numpy as np
 from sciops.evaluation import Verdict, paired_verdict, spread
 from sciops.plotting import figure, series
 from studies.diversity_losses.runs import FOR_PRECISION, FOR_RECALL, SHUFFLED
-from studies.diversity_losses.selection import at_precision, best_alpha, best_temperature
+from studies.diversity_losses.selection import best_alpha, best_temperature, recall_at, score
 from studies.kit.figures import panels
 from studies.kit.tables import grouped, print_table
 
 if TYPE_CHECKING:
     from studies.diversity_losses import Config
 
-DRAWN = ("likelihood", "TaiLr", "power for precision", "power for recall", "focal", "λ-PR")
-MARKED = (0.5, 1.0, 1.5, 2.0)  # temperatures named in the figure of the solvable case
+Record = Mapping[str, Any]
+DRAWN = ("likelihood", "TaiLr", "power for precision", "power for recall", "focal", "truncation")
+MARKED = (0.5, 1.0, 1.5, 2.0)  # temperatures of the solvable case that its figure names
 
 
-def summary(runs: Sequence[Mapping[str, Any]], config: Config) -> list[dict[str, Any]]:
-    """One row a (task, arm), with the values of every seed and the verdicts against the likelihood."""
+def summary(runs: Sequence[Record], config: Config) -> list[dict[str, Any]]:
+    """One row a (task, arm): values by seed, and verdicts against the likelihood on errors, one minus the measure.
+
+    "recall" and its verdicts are by wanted precision, None where a seed does not reach it on validation data.
+    """
+    one = config.temperatures.index(1.0)
+    found = _chosen(runs)
     rows = []
-    for (task, arm), own in grouped([r for r in runs if r["chosen"]], "task", "arm").items():
-        own = sorted(own, key=lambda r: r["seed"])
-        base = [r for r in runs if r["chosen"] and (r["task"], r["arm"]) == (task, "likelihood")]
-        base = sorted(base, key=lambda r: r["seed"])
-        verdicts = {} if arm == "likelihood" else {key: _verdict(own, base, key, config) for key in MEASURES}
-        points = [at_precision(r, config.precision) for r in own]
-        one = config.temperatures.index(1.0)
-        rows.append(
-            {
-                "task": task,
-                "arm": arm,
-                "options": own[0]["options"],
-                "reached": [best_temperature(r["measured"], config.precision)[1][0] for r in own],
-                "temperatures": [config.temperatures[p["temperature"]] for p in points],
-                "precision": [float(p["precision"].mean()) for p in points],
-                "recall": [float(p["recall"].mean()) for p in points],
-                "validation recall": [best_temperature(r["measured"], config.precision)[1] for r in own],
-                "plain precision": [float(np.mean(r["measured"]["test"]["precision"][one])) for r in own],
-                "plain recall": [float(np.mean(r["measured"]["test"]["recall"][one])) for r in own],
-                "alpha": [float(best_alpha(r).mean()) for r in own],
-                "curve": {
-                    key: [np.mean(r["measured"]["test"][key], axis=1).tolist() for r in own]
-                    for key in ("precision", "recall")
-                },
-                "verdicts": {key: _plain(v) for key, v in verdicts.items()},
+    for (task, arm), own in found.items():
+        base = found[task, "likelihood"]
+        recalls = {f"{w:g}": [recall_at(r, w) for r in own] for w in config.precisions}
+        row = {
+            "task": task,
+            "arm": arm,
+            "options": own[0]["options"],
+            "score": float(np.mean([score(r["measured"], config.precisions)[0] for r in own])),
+            "recall": {w: _means(values) for w, values in recalls.items()},
+            "temperatures": {f"{w:g}": _temperatures(own, w, config) for w in config.precisions},
+            "precision": {f"{w:g}": _reached(own, w) for w in config.precisions},
+            "plain precision": [float(np.mean(r["measured"]["test"]["precision"][one])) for r in own],
+            "plain recall": [float(np.mean(r["measured"]["test"]["recall"][one])) for r in own],
+            "alpha": [float(best_alpha(r).mean()) for r in own],
+            "curve": {
+                key: [np.mean(r["measured"]["test"][key], axis=1).tolist() for r in own]
+                for key in ("precision", "recall")
+            },
+            "verdicts": {},
+        }
+        if arm != "likelihood":
+            row["verdicts"] = {
+                **{f"{w:g}": _plain(recall_verdict(own, base, w, config)) for w in config.precisions},
+                "alpha": _plain(_verdict([best_alpha(r) for r in own], [best_alpha(r) for r in base], config)),
+                "plain precision": _plain(_verdict(*([_at(r, one) for r in rows] for rows in (own, base)), config)),
             }
-        )
+        rows.append(row)
     return rows
 
 
-def _recall_errors(record: Mapping[str, Any], config: Config) -> np.ndarray:
-    return 1 - at_precision(record, config.precision)["recall"]
+def recall_verdict(first: Sequence[Record], second: Sequence[Record], wanted: float, config: Config) -> Verdict | None:
+    """Of two arms at a wanted precision; None where a seed of one does not reach it."""
+    a, b = ([recall_at(r, wanted) for r in rows] for rows in (first, second))
+    return _verdict(a, b, config) if _means(a) and _means(b) else None
 
 
-def _alpha_errors(record: Mapping[str, Any], config: Config) -> np.ndarray:
-    return 1 - best_alpha(record)
+def _chosen(runs: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
+    """The trainings under the chosen options by (task, arm), in the order of the seeds."""
+    return {
+        key: sorted(own, key=lambda r: r["seed"])
+        for key, own in grouped([r for r in runs if r["chosen"]], "task", "arm").items()
+    }
 
 
-def _precision_errors(record: Mapping[str, Any], config: Config) -> np.ndarray:
-    return 1 - np.array(record["measured"]["test"]["precision"][config.temperatures.index(1.0)])
+def _verdict(first: Sequence[Any], second: Sequence[Any], config: Config) -> Verdict:
+    """Of measures by seed and test group, which are better if larger."""
+    return paired_verdict(1 - np.stack(first), 1 - np.stack(second), level=config.level)
 
 
-MEASURES = {"recall": _recall_errors, "alpha": _alpha_errors, "plain precision": _precision_errors}
-
-
-def _verdict(
-    first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]], measure: str, config: Config
-) -> Verdict:
-    """Of the errors (seeds, test groups), one minus the measure."""
-    a, b = (np.stack([MEASURES[measure](r, config) for r in rows]) for rows in (first, second))
-    return paired_verdict(a, b, level=config.level)
-
-
-def _plain(verdict: Verdict) -> dict[str, Any]:
+def _plain(verdict: Verdict | None) -> dict[str, Any] | None:
+    if verdict is None:
+        return None
     return {"winner": verdict.winner, **{k: getattr(verdict, k) for k in ("difference", "low", "high")}}
 
 
-def claims(results: Mapping[str, Any], config: Config) -> list[dict[str, Any]]:
+def _means(values: Sequence[np.ndarray | None]) -> list[float] | None:
+    reached = [float(value.mean()) for value in values if value is not None]
+    return reached if len(reached) == len(values) else None
+
+
+def _temperatures(own: Sequence[Record], wanted: float, config: Config) -> list[float | None]:
+    found = [best_temperature(r["measured"], wanted) for r in own]
+    return [None if at is None else config.temperatures[at] for at in found]
+
+
+def _reached(own: Sequence[Record], wanted: float) -> list[float | None]:
+    """The precision on test data at the temperature of validation."""
+    found = [best_temperature(r["measured"], wanted) for r in own]
+    return [None if at is None else float(_at(r, at).mean()) for r, at in zip(own, found)]
+
+
+def _at(record: Record, temperature: int) -> np.ndarray:
+    return np.array(record["measured"]["test"]["precision"][temperature])
+
+
+def claims(results: Record, config: Config) -> list[dict[str, Any]]:
     """[{"task", "claim", "seen" (bool), "by" (text)}]."""
     found: list[dict[str, Any]] = []
     one = config.temperatures.index(1.0)
-    by_task = grouped(results["summary"], "task")
-    runs = grouped([r for r in results["runs"] if r["chosen"]], "task", "arm")
-    for task, rows in by_task.items():
+    runs = _chosen(results["runs"])
+    for task, rows in grouped(results["summary"], "task").items():
         arms = {row["arm"]: row for row in rows}
 
         def say(claim: str, seen: bool, by: str, task: str = task) -> None:
             found.append({"task": task, "claim": claim, "seen": bool(seen), "by": by})
 
         curve = {key: np.array(arms["likelihood"]["curve"][key]) for key in ("precision", "recall")}
-        rise = curve["precision"].max(1) - curve["precision"][:, one]
+        rise = curve["precision"][:, :one].max(1) - curve["precision"][:, one]
         say("a lower temperature makes the likelihood's model more precise", rise.min() > 0, f"by {rise.mean():+.3f}")
         hot = curve["recall"][:, one:].max(1) - curve["recall"][:, one]
         say("a higher one brings it less than 0.05 of recall", hot.max() < 0.05, f"at best {hot.mean():+.3f}")
-        for text, side in (("for recall", FOR_RECALL), ("for precision", FOR_PRECISION)):
-            names = [arm for arm in side if arm in arms]
+        sharp, wide = ([arm for arm in side if arm in arms] for side in (FOR_PRECISION, FOR_RECALL))
+        for text, names in (("for recall", wide), ("for precision", sharp)):
+            for w in map("{:g}".format, config.precisions):
+                if names and arms["likelihood"]["recall"][w]:
+                    won, lost = (_with(arms, names, w, winner) for winner in ("first", "second"))
+                    by = f"better: {', '.join(won) or 'none'}; worse: {', '.join(lost) or 'none'}; of {len(names)}"
+                    say(f"a loss {text}, then temperature, has more recall at precision {w}", bool(won), by)
             if names:
-                won = [arm for arm in names if arms[arm]["verdicts"]["recall"]["winner"] == "first"]
-                lost = [arm for arm in names if arms[arm]["verdicts"]["recall"]["winner"] == "second"]
+                won, lost = (_with(arms, names, "alpha", winner) for winner in ("first", "second"))
                 by = f"better: {', '.join(won) or 'none'}; worse: {', '.join(lost) or 'none'}; of {len(names)}"
-                say(f"a loss {text}, then temperature, has more recall at the wanted precision", bool(won), by)
-        sharp = [arm for arm in FOR_PRECISION if arm in arms]
+                say(f"a loss {text}, then temperature, comes nearer to the law (α_1)", bool(won), by)
         if sharp:
-            won = [arm for arm in sharp if arms[arm]["verdicts"]["plain precision"]["winner"] == "first"]
+            won = _with(arms, sharp, "plain precision", "first")
             say("a loss for precision is more precise at temperature 1", bool(won), ", ".join(won) or "none")
-        wide = [arm for arm in FOR_RECALL if arm in arms]
         if sharp and wide:
-            best = [max(names, key=lambda arm: _middle(arms[arm])) for names in (wide, sharp)]
-            verdict = _verdict(runs[task, best[0]], runs[task, best[1]], "recall", config)
-            say(
-                "the best loss for recall, then temperature, beats the best loss for precision",
-                verdict.winner == "first",
-                f"{best[0]} against {best[1]}, error {verdict:+.3f}",
-            )
+            best = [max(names, key=lambda arm: arms[arm]["score"]) for names in (wide, sharp)]
+            for w in config.precisions:
+                text = (
+                    f"the best loss for recall, then temperature, beats the best one for precision at precision {w:g}"
+                )
+                _compare(say, text, best, w, runs, task, config)
         if SHUFFLED in arms and "power for recall" in arms:
-            verdict = _verdict(runs[task, "power for recall"], runs[task, SHUFFLED], "recall", config)
-            text = "the weights do it: shuffled among the targets, they bring less recall"
-            say(text, verdict.winner == "first", f"error {verdict:+.3f}")
+            text = f"it is the weights: shuffled among the targets, less recall at precision {config.precisions[-1]:g}"
+            _compare(say, text, ["power for recall", SHUFFLED], config.precisions[-1], runs, task, config)
     return found
 
 
-def _middle(row: Mapping[str, Any]) -> tuple[float, float]:
-    """How often the wanted precision is reached on validation data, then the mean score there."""
-    reached, scores = zip(*row["validation recall"])
-    return float(np.mean(reached)), float(np.mean(scores))
+def _with(arms: Record, names: Sequence[str], measure: str, winner: str) -> list[str]:
+    return [
+        arm for arm in names if arms[arm]["verdicts"][measure] and arms[arm]["verdicts"][measure]["winner"] == winner
+    ]
 
 
-def answer(results: Mapping[str, Any]) -> str:
+def _compare(say: Any, text: str, pair: Sequence[str], wanted: float, runs: Any, task: str, config: Config) -> None:
+    verdict = recall_verdict(runs[task, pair[0]], runs[task, pair[1]], wanted, config)
+    if verdict is not None:
+        say(text, verdict.winner == "first", f"{pair[0]} against {pair[1]}: error {verdict:+.3f}")
+
+
+def answer(results: Record) -> str:
     """The first sentence of the page of a run."""
     better = []
-    for task, rows in grouped(results["summary"], "task").items():
-        won = [r["arm"] for r in rows if r["verdicts"] and r["verdicts"]["recall"]["winner"] == "first"]
-        better.append(f"{task}: {', '.join(won) or 'none'}")
-    found = "; ".join(better)
-    return f"More recall than the likelihood at the wanted precision, both with their best temperature: {found}."
+    for one in results["claims"]:
+        if one["claim"].startswith("a loss for recall, then temperature, has more recall"):
+            better.append(f"{one['task']}, {one['claim'].split(' at ')[-1]}: {one['by'].split(';')[0]}")
+    return f"Losses for recall against the likelihood, each with its best temperature: {'; '.join(better) or 'none'}."
 
 
-def print_report(results: Mapping[str, Any], config: Config) -> None:
+def print_report(results: Record, config: Config) -> None:
     print_table(
         results["fixed points"],
         ("loss", lambda row: row["loss"]),
@@ -159,74 +187,76 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
         title = (
             f"{task}: test data, {len(config.seeds)} seeds; recall β_{config.lam:g} at the temperature that has the "
         )
-        title += f"most of it at precision {config.precision:g} on validation data"
+        title += "most of it at a precision on validation data; differences of errors to the likelihood's"
+        columns = []
+        for w in map("{:g}".format, config.precisions):
+            if any(row["recall"][w] for row in rows):
+                columns.append((f"τ at {w}", lambda row, w=w: _mean(row["temperatures"][w])))
+                columns.append((f"recall at {w}", lambda row, w=w: _spread(row["recall"][w])))
+                columns.append(("difference", lambda row, w=w: _shown(row, w)))
         print_table(
             rows,
             "=arm",
-            ("options", lambda row: ", ".join(f"{k} {v:g}" for k, v in row["options"].items()) or "–"),
-            ("temperature", lambda row: f"{np.mean(row['temperatures']):.2f}"),
-            ("precision", lambda row: f"{np.mean(row['precision']):.3f}" + ("" if all(row["reached"]) else "*")),
-            ("recall", lambda row: f"{spread(row['recall']):.3f}"),
-            ("error − likelihood's", lambda row: _shown(row, "recall")),
-            ("precision, recall at 1", lambda row: _pair(row)),
-            ("α_1", lambda row: f"{spread(row['alpha']):.3f}"),
-            ("1 − α_1 − likelihood's", lambda row: _shown(row, "alpha")),
+            ("options", lambda row: ", ".join(f"{k} {v:g}" for k, v in row["options"].items()) or None),
+            (
+                "precision, recall at τ = 1",
+                lambda row: f"{_mean(row['plain precision'])}, {_mean(row['plain recall'])}",
+            ),
+            *columns,
+            ("best α_1", lambda row: _spread(row["alpha"])),
+            ("difference", lambda row: _shown(row, "alpha")),
             title=title,
-        )
-    if any(not all(row["reached"]) for row in results["summary"]):
-        print(
-            "* a seed does not reach the wanted precision on validation data at any temperature: its most precise one"
         )
     print("\nclaims")
     for one in results["claims"]:
         print(f"  {one['task']}: {one['claim']}: {'seen' if one['seen'] else 'not seen'} ({one['by']})")
 
 
-def _pair(row: Mapping[str, Any]) -> str:
-    return f"{np.mean(row['plain precision']):.3f}, {np.mean(row['plain recall']):.3f}"
+def _mean(values: Sequence[float | None]) -> str | None:
+    return None if None in values else f"{np.mean(values):.3f}"  # type: ignore[arg-type]
 
 
-def _shown(row: Mapping[str, Any], measure: str) -> str | None:
-    if not row["verdicts"]:
-        return None
-    v = row["verdicts"][measure]
-    return f"{v['difference']:+.3f} [{v['low']:+.3f}, {v['high']:+.3f}] {v['winner']}"
+def _spread(values: Sequence[float] | None) -> str | None:
+    return None if values is None else f"{spread(values):.3f}"
 
 
-def draw(results: Mapping[str, Any], config: Config, folder: Path) -> None:
-    """solvable.png, and tradeoff.png where there are trainings."""
+def _shown(row: Record, measure: str) -> str | None:
+    v = row["verdicts"].get(measure)
+    return f"{v['difference']:+.3f} [{v['low']:+.3f}, {v['high']:+.3f}] {v['winner']}" if v else None
+
+
+def draw(results: Record, config: Config, folder: Path) -> None:
+    """solvable.png and tradeoff.png."""
     _draw_solvable(results, folder / "solvable.png")
-    if results["summary"]:
-        _draw_tradeoff(results, config, folder / "tradeoff.png")
+    _draw_tradeoff(results, config, folder / "tradeoff.png")
 
 
-def _draw_solvable(results: Mapping[str, Any], path: Path) -> None:
+def _draw_solvable(results: Record, path: Path) -> None:
     with figure(path, 1, 3, width=3.4, height=3.6) as (_, axes):
         x = np.arange(1, 5)
         law = results["fixed points"][0]
-        for axis, side, title in zip(axes[0], (True, False), ("losses for precision", "losses for recall")):
+        for axis, side, title in zip(axes[0], (True, False), ("precision", "recall")):
             rows = [law, *(r for r in results["fixed points"][1:] if r["precision side"] == side)]
             for row, style in zip(rows, series()):
-                axis.semilogy(x, np.maximum(row["q"], 1e-4), label=row["loss"], **style)
-            axis.set(xlabel="token, the likeliest first", title=f"fixed points of {title}", ylim=(0.8e-4, 1))
+                axis.semilogy(x, np.maximum(row["q"], 1e-3), label=row["loss"], **style)
+            axis.set(xlabel="token, the likeliest first", title=f"fixed points of losses for {title}", ylim=(0.8e-3, 1))
             axis.set_xticks(x)
             axis.legend(loc="lower left")
-        axes[0, 0].set_ylabel("probability, at least 1e-4")
+        axes[0, 0].set_ylabel("probability (at least 0.001)")
         axis = axes[0, 2]
         for (missed, rows), style in zip(grouped(results["solvable"], "missed").items(), series()):
-            name = "covers half of the tokens" if missed == 0 else "covers all tokens"
-            axis.semilogy([r["precision"] for r in rows], [r["recall"] for r in rows], label=name, **style)
-            for r in rows:
-                if r["temperature"] in MARKED:
-                    place = (r["precision"], r["recall"])
-                    axis.annotate(
-                        f"τ = {r['temperature']:g}", place, xytext=(4, 4), textcoords="offset points", fontsize=7
-                    )
+            name = "half of the tokens covered" if missed == 0 else "all tokens covered"
+            how = style | {"markersize": 3}
+            axis.semilogy([r["precision"] for r in rows], [r["recall"] for r in rows], label=name, **how)
+            for mark in MARKED:
+                r = min(rows, key=lambda r: abs(r["temperature"] - mark))
+                place, text = (r["precision"], r["recall"]), f"τ ≈ {mark:g}"
+                axis.annotate(text, place, xytext=(3, 5), textcoords="offset points", fontsize=7)
         axis.set(xlabel="precision", ylabel=r"recall $\beta_{0.1}$", title="temperature in the solvable case")
         axis.legend(loc="lower center")
 
 
-def _draw_tradeoff(results: Mapping[str, Any], config: Config, path: Path) -> None:
+def _draw_tradeoff(results: Record, config: Config, path: Path) -> None:
     by_task = grouped(results["summary"], "task")
     one = config.temperatures.index(1.0)
     with panels(path, len(by_task), 2, width=3.6, height=3.2) as axes:
@@ -236,10 +266,9 @@ def _draw_tradeoff(results: Mapping[str, Any], config: Config, path: Path) -> No
                 if arm not in arms:
                     continue
                 precision, recall = (np.mean(arms[arm]["curve"][key], axis=0) for key in ("precision", "recall"))
-                axis.plot(precision, recall, label=arm, **(style | {"markersize": 3}))
-                axis.plot(precision[one], recall[one], **(style | {"linestyle": "", "markersize": 8}), alpha=0.6)
-            axis.axvline(config.precision, color="0.4", linewidth=0.8, linestyle=":")
-            axis.set(xlabel="precision", ylabel=rf"recall $\beta_{{{config.lam:g}}}$", title=f"{task}, large: τ = 1")
+                axis.plot(precision, recall, label=arm, **(style | {"marker": None}))
+                axis.plot(precision[one], recall[one], **(style | {"linestyle": "", "markersize": 7}))
+            axis.set(xlabel="precision", ylabel=rf"recall $\beta_{{{config.lam:g}}}$", title=f"{task}; mark: τ = 1")
         handles: dict[str, Any] = {}
         for axis in axes:
             handles |= {text: handle for handle, text in zip(*axis.get_legend_handles_labels())}

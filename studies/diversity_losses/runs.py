@@ -20,21 +20,21 @@ from studies.kit.stepping import shuffled, train_by_step
 SHUFFLED = "power for recall, weights shuffled"
 # name → (loss, the options to choose from); the likelihood chooses among learning rates instead
 ARMS: dict[str, tuple[str, tuple[dict[str, Any], ...]]] = {
-    "likelihood": ("nll", ({}, {}, {})),
-    "truncation": ("truncation", ({"drop": 0.1}, {"drop": 0.2}, {"drop": 0.4})),
-    "GOLD": ("gold", ({"least": 0.05}, {"least": 0.2}, {"least": 0.5})),
-    "TaiLr": ("tailr", tuple({"gamma": g, "least": 0.1} for g in (0.01, 0.1, 0.5))),
-    "power for precision": ("power", ({"exponent": 0.2}, {"exponent": 0.4}, {"exponent": 0.7})),
-    "truncation for recall": ("truncation_recall", ({"drop": 0.1}, {"drop": 0.2}, {"drop": 0.4})),
-    "TaiLr for recall": ("tailr_recall", ({"gamma": 0.5}, {"gamma": 0.2}, {"gamma": 0.05})),
-    "power for recall": ("power", ({"exponent": -0.2}, {"exponent": -0.5}, {"exponent": -1.0})),
-    "focal": ("focal", ({"exponent": 1.0}, {"exponent": 2.0}, {"exponent": 5.0})),
-    "λ-PR": ("lambda_pr", ({"lam": 0.3}, {"lam": 0.5}, {"lam": 0.8})),
-    SHUFFLED: ("power", ({"exponent": -0.2}, {"exponent": -0.5}, {"exponent": -1.0})),
+    "likelihood": ("nll", ({}, {})),
+    "truncation": ("truncation", ({"drop": 0.1}, {"drop": 0.3})),
+    "GOLD": ("gold", ({"least": 0.1}, {"least": 0.4})),
+    "TaiLr": ("tailr", ({"gamma": 0.1, "least": 0.1}, {"gamma": 0.5, "least": 0.1})),
+    "power for precision": ("power", ({"exponent": 0.3}, {"exponent": 0.7})),
+    "truncation for recall": ("truncation_recall", ({"drop": 0.1}, {"drop": 0.3})),
+    "TaiLr for recall": ("tailr_recall", ({"gamma": 0.3}, {"gamma": 0.05})),
+    "power for recall": ("power", ({"exponent": -0.4}, {"exponent": -1.0})),
+    "focal": ("focal", ({"exponent": 1.0}, {"exponent": 4.0})),
+    "λ-PR": ("lambda_pr", ({"lam": 0.3}, {"lam": 0.8})),
+    SHUFFLED: ("power", ({"exponent": -0.4}, {"exponent": -1.0})),
 }
 FOR_PRECISION = ("truncation", "GOLD", "TaiLr", "power for precision")
 FOR_RECALL = ("truncation for recall", "TaiLr for recall", "power for recall", "focal", "λ-PR")
-RATES = (1.0, 0.3, 3.0)  # of the likelihood's learning rate, in the order of its options
+RATES = (1.0, 3.0)  # of the likelihood's learning rate, in the order of its options
 
 
 @dataclass(frozen=True)

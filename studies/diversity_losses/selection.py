@@ -1,4 +1,4 @@
-"""Choices on validation data: the temperature of a training, and the options of an arm."""
+"""Choices on validation data: the temperature of a training at a wanted precision, and the options of an arm."""
 
 from __future__ import annotations
 
@@ -8,28 +8,33 @@ from typing import Any
 import numpy as np
 
 
-def best_temperature(measured: Mapping[str, Any], wanted: float) -> tuple[int, tuple[bool, float]]:
-    """(index of the temperature, score): most recall on validation data among those of the wanted mean precision.
+def best_temperature(measured: Mapping[str, Any], wanted: float) -> int | None:
+    """The index of the temperature with most recall on validation data among those of the wanted mean precision.
 
-    Where none has it, the most precise one. Scores of trainings compare in their order.
+    None where no temperature has it.
     """
     precision, recall = (np.mean(measured["validation"][key], axis=1) for key in ("precision", "recall"))
     reached = precision >= wanted
-    score = recall if reached.any() else precision
-    at = int(np.argmax(np.where(reached, score, -1) if reached.any() else score))
-    return at, (bool(reached.any()), float(score[at]))
+    return int(np.argmax(np.where(reached, recall, -1))) if reached.any() else None
 
 
-def best_choice(records: Sequence[Mapping[str, Any]], wanted: float) -> int:
-    """The number of the options under which the arm scores best, each at its own best temperature."""
-    return max(records, key=lambda r: best_temperature(r["measured"], wanted)[1])["choice"]
+def score(measured: Mapping[str, Any], wanted: Sequence[float]) -> tuple[float, float]:
+    """(recall on validation data, mean over the wanted precisions, 0 for one not reached; best α_1), to be compared."""
+    recall = np.mean(measured["validation"]["recall"], axis=1)
+    found = [best_temperature(measured, one) for one in wanted]
+    mean = float(np.mean([0.0 if at is None else recall[at] for at in found]))
+    return mean, float(np.mean(measured["validation"]["alpha"], axis=1).max())
 
 
-def at_precision(record: Mapping[str, Any], wanted: float) -> dict[str, Any]:
-    """{"temperature" (its index), "precision", "recall"}, these by test group, at the temperature of validation."""
-    at, _ = best_temperature(record["measured"], wanted)
-    test = record["measured"]["test"]
-    return {"temperature": at, "precision": np.array(test["precision"][at]), "recall": np.array(test["recall"][at])}
+def best_choice(records: Sequence[Mapping[str, Any]], wanted: Sequence[float]) -> int:
+    """The number of the options under which the arm scores best."""
+    return max(records, key=lambda r: score(r["measured"], wanted))["choice"]
+
+
+def recall_at(record: Mapping[str, Any], wanted: float) -> np.ndarray | None:
+    """The recall by test group at the temperature of validation; None where the wanted precision is not reached."""
+    at = best_temperature(record["measured"], wanted)
+    return None if at is None else np.array(record["measured"]["test"]["recall"][at])
 
 
 def best_alpha(record: Mapping[str, Any]) -> np.ndarray:

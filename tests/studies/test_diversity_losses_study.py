@@ -150,12 +150,13 @@ def record(precision, recall, choice=0):
 
 def test_choices_are_made_at_the_wanted_precision():
     one = record([[0.95, 0.95], [0.91, 0.91], [0.5, 0.5]], [[0.2, 0.2], [0.4, 0.4], [0.9, 0.9]])
-    assert selection.best_temperature(one["measured"], 0.9) == (1, (True, 0.4))
+    assert selection.best_temperature(one["measured"], 0.9) == 1
+    assert selection.score(one["measured"], (0.4, 0.9, 0.99)) == pytest.approx(((0.9 + 0.4) / 3, 0.9))
     never = record([[0.5, 0.5], [0.6, 0.7]], [[0.9, 0.9], [0.1, 0.1]], choice=1)
-    at, (reached, score) = selection.best_temperature(never["measured"], 0.9)
-    assert (at, reached) == (1, False) and score == pytest.approx(0.65)
-    assert selection.best_choice([never, one], 0.9) == 0, "a precision that is reached comes first"
-    assert selection.at_precision(one, 0.9)["recall"].tolist() == [0.4, 0.4]
+    assert selection.best_temperature(never["measured"], 0.9) is None
+    assert selection.recall_at(never, 0.9) is None
+    assert selection.best_choice([never, one], (0.9,)) == 0, "a precision that is reached comes first"
+    assert selection.recall_at(one, 0.9).tolist() == [0.4, 0.4]
     assert selection.best_alpha(one).tolist() == [0.9, 0.9]
 
 
@@ -201,9 +202,9 @@ def test_a_small_run_leaves_its_numbers_and_is_read_back(tmp_path, capsys, monke
         (task, arm) for task in config.tasks for arm in study.arms_of(config, task)
     ]
     for row in results["summary"]:
-        assert len(row["recall"]) == 2 and all(0 <= value <= 1 + 1e-9 for value in row["recall"])
+        assert len(row["alpha"]) == 2 and all(0 <= value <= 1 + 1e-9 for value in row["alpha"])
         if row["arm"] != "likelihood":
-            assert row["verdicts"]["recall"]["winner"] == "too few seeds"
+            assert row["verdicts"]["alpha"]["winner"] == "too few seeds"
     chosen = [r for r in results["runs"] if r["chosen"] and r["arm"] == "power for recall"]
     assert len(chosen) == 4 and len({r["choice"] for r in chosen if r["task"] == "bins"}) == 1
     assert "what a loss converges to" in said and "claims" in said
@@ -212,35 +213,32 @@ def test_a_small_run_leaves_its_numbers_and_is_read_back(tmp_path, capsys, monke
 
 
 def test_claims_follow_the_verdicts():
-    def row(arm, recall, winner):
-        verdicts = {key: {"winner": winner} for key in report.MEASURES}
-        return {
-            "task": "words",
-            "arm": arm,
-            "validation recall": [(True, recall)] * 5,
-            "curve": {"precision": [[0.95, 0.8, 0.4]] * 5, "recall": [[0.3, 0.5, 0.52]] * 5},
-            "verdicts": {} if arm == "likelihood" else verdicts,
-        }
-
     flat = np.random.default_rng(0).uniform(0.2, 0.3, (5, 6))
 
-    def run_of(arm, seed, recall):
-        value = [list(flat[seed] + recall)] * 3
-        precision = [[0.95] * 6, [0.92] * 6, [0.4] * 6]
-        both = {"precision": precision, "recall": value, "alpha": value}
-        return {
-            "task": "words",
-            "arm": arm,
-            "seed": seed,
-            "chosen": True,
-            "measured": {"validation": both, "test": both},
-        }
+    def run_of(arm, seed, better):
+        recall = [list(flat[seed] + better)] * 2 + [list(flat[seed] + better + 0.01)]
+        sharp = 0.01 * (arm == "TaiLr")
+        both = {"precision": [[0.95] * 6, [0.92 + sharp] * 6, [0.4] * 6], "recall": recall, "alpha": recall}
+        own = {"task": "words", "arm": arm, "seed": seed, "options": {}, "chosen": True}
+        return own | {"measured": {"validation": both, "test": both}}
 
-    level = {"likelihood": 0.0, "TaiLr": 0.1, "power for recall": 0.4, runs.SHUFFLED: 0.1}
-    rows = [row(arm, value, "first" if value > 0.2 else "undecided") for arm, value in level.items()]
+    level = {"likelihood": 0.0, "TaiLr": -0.1, "power for recall": 0.4, runs.SHUFFLED: 0.1}
     trained = [run_of(arm, seed, value) for arm, value in level.items() for seed in range(5)]
-    found = {one["claim"]: one["seen"] for one in report.claims({"summary": rows, "runs": trained}, CONFIG)}
-    assert list(found.values()) == [True, True, True, False, False, True, True]
+    config = replace(CONFIG, precisions=(0.9, 0.99), seeds=tuple(range(5)))
+    rows = report.summary(trained, config)
+    assert rows[1]["recall"]["0.99"] is None and rows[1]["verdicts"]["0.99"] is None
+    assert rows[2]["verdicts"]["0.9"]["difference"] == pytest.approx(-0.4)
+    found = {one["claim"]: one["seen"] for one in report.claims({"summary": rows, "runs": trained}, config)}
+    assert list(found.items()) == [
+        ("a lower temperature makes the likelihood's model more precise", True),
+        ("a higher one brings it less than 0.05 of recall", True),
+        ("a loss for recall, then temperature, has more recall at precision 0.9", True),
+        ("a loss for recall, then temperature, comes nearer to the law (α_1)", True),
+        ("a loss for precision, then temperature, has more recall at precision 0.9", False),
+        ("a loss for precision, then temperature, comes nearer to the law (α_1)", False),
+        ("a loss for precision is more precise at temperature 1", True),
+        ("the best loss for recall, then temperature, beats the best one for precision at precision 0.9", True),
+    ]
 
 
 def test_unknown_names_are_refused(tmp_path):
@@ -249,7 +247,7 @@ def test_unknown_names_are_refused(tmp_path):
         ({"tasks": ("sums",)}, "--tasks sums: expected some of multiplication"),
         ({"other_arms": ("focal",)}, "expected 'likelihood' among them"),
         ({"temperatures": (0.5, 2.0)}, "--temperatures 0.5 2.0: expected 1 among them"),
-        ({"seeds": ()}, "--seeds: expected at least one"),
+        ({"seeds": ()}, "--seeds, --precisions: expected at least one"),
     ):
         with pytest.raises(ValueError, match=message):
             study.run(replace(CONFIG, output=tmp_path, **changes))

@@ -98,7 +98,8 @@ class Fields(Task):
     """Inputs and targets are fields on one grid; symmetries move both; the error is the relative L2, and with objective
     "nrmse" that of each channel, so that the largest variable does not choose the epoch alone."""
 
-    kind, normalized = "fields", ("x", "y")
+    kind = "fields"
+    normalized: tuple[str, ...] = ("x", "y")
 
     def check_config(self) -> None:
         super().check_config()
