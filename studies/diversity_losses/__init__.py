@@ -24,14 +24,14 @@ from tqdm.auto import tqdm
 
 from studies.diversity_losses.exact import fixed_points, solvable_table
 from studies.diversity_losses.report import answer, claims, draw, print_report, summary
-from studies.diversity_losses.runs import ARMS, Spec, train_once, warm_up
+from studies.diversity_losses.runs import ARMS, SHUFFLED, Spec, train_once, warm_up
 from studies.diversity_losses.selection import best_choice
 from studies.kit.choices import require_known
 from studies.kit.pool import pool
 from studies.kit.study import finished, opened, picked
 
 TASKS = ("multiplication", "words", "bins", "gaussian")
-OTHER_ARMS = ("likelihood", "truncation", "TaiLr", "power for precision", "power for recall", "focal")
+OTHER_ARMS = ("likelihood", "truncation", "TaiLr", "power for precision", "power for recall", "focal", SHUFFLED)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def run(config: Config) -> dict[str, Any]:
     folder = opened(config, seeds=config.seeds, methods=["precision_recall_losses"])
     results: dict[str, Any] = {
         "fixed points": fixed_points(),
-        "solvable": solvable_table(config.temperatures),
+        "solvable": solvable_table(),
         "runs": _train(config, folder.path / "cells"),
     }
     results["summary"] = summary(results["runs"], config)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "focal, g 2": ("focal", {"exponent": 2.0}),
     "λ-PR, λ 0.5, γ 0.1": ("lambda_pr", {"lam": 0.5, "gamma": 0.1}),
 }
+TEMPERATURES = (0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.15, 1.3, 1.5, 1.75, 2.0)  # of the solvable case
 PRECISION_SIDE = ("truncation, drop 0.1", "GOLD, least 0.2", "TaiLr, γ 0.1", "TaiLr, γ 0.1, least 0.2", "power, c 0.5")
 
 
@@ -108,6 +109,6 @@ def fixed_points() -> list[dict[str, Any]]:
     return rows
 
 
-def solvable_table(temperatures: Sequence[float]) -> list[dict[str, float]]:
-    """The case at these temperatures, for a model that misses half of the tokens and for one that covers them."""
-    return [{"temperature": t, "missed": missed, **solvable(t, missed)} for missed in (0.0, 6.0) for t in temperatures]
+def solvable_table() -> list[dict[str, float]]:
+    """The case at `TEMPERATURES`, for a model that misses half of the tokens and for one that covers them."""
+    return [{"temperature": t, "missed": missed, **solvable(t, missed)} for missed in (0.0, 6.0) for t in TEMPERATURES]

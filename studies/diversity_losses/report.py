@@ -11,7 +11,7 @@ import numpy as np
 from sciops.evaluation import Verdict, paired_verdict, spread
 from sciops.plotting import figure, series
 from studies.diversity_losses.runs import FOR_PRECISION, FOR_RECALL, SHUFFLED
-from studies.diversity_losses.selection import best_alpha, best_temperature, recall_at, score
+from studies.diversity_losses.selection import at_precision, best_alpha, matched, score
 from studies.kit.figures import panels
 from studies.kit.tables import grouped, print_table
 
@@ -33,7 +33,7 @@ def summary(runs: Sequence[Record], config: Config) -> list[dict[str, Any]]:
     rows = []
     for (task, arm), own in found.items():
         base = found[task, "likelihood"]
-        recalls = {f"{w:g}": [recall_at(r, w) for r in own] for w in config.precisions}
+        recalls = {f"{w:g}": [at_precision(r, w) for r in own] for w in config.precisions}
         row = {
             "task": task,
             "arm": arm,
@@ -63,7 +63,7 @@ def summary(runs: Sequence[Record], config: Config) -> list[dict[str, Any]]:
 
 def recall_verdict(first: Sequence[Record], second: Sequence[Record], wanted: float, config: Config) -> Verdict | None:
     """Of two arms at a wanted precision; None where a seed of one does not reach it."""
-    a, b = ([recall_at(r, wanted) for r in rows] for rows in (first, second))
+    a, b = ([at_precision(r, wanted) for r in rows] for rows in (first, second))
     return _verdict(a, b, config) if _means(a) and _means(b) else None
 
 
@@ -92,14 +92,14 @@ def _means(values: Sequence[np.ndarray | None]) -> list[float] | None:
 
 
 def _temperatures(own: Sequence[Record], wanted: float, config: Config) -> list[float | None]:
-    found = [best_temperature(r["measured"], wanted) for r in own]
-    return [None if at is None else config.temperatures[at] for at in found]
+    found = [matched(r["measured"], wanted) for r in own]
+    ladder = [*config.temperatures, config.temperatures[-1]]
+    return [None if one is None else (1 - one[1]) * ladder[one[0]] + one[1] * ladder[one[0] + 1] for one in found]
 
 
-def _reached(own: Sequence[Record], wanted: float) -> list[float | None]:
-    """The precision on test data at the temperature of validation."""
-    found = [best_temperature(r["measured"], wanted) for r in own]
-    return [None if at is None else float(_at(r, at).mean()) for r, at in zip(own, found)]
+def _reached(own: Sequence[Record], wanted: float) -> list[float] | None:
+    """The precision on test data where that on validation data is the wanted one."""
+    return _means([at_precision(r, wanted, "precision") for r in own])
 
 
 def _at(record: Record, temperature: int) -> np.ndarray:
@@ -144,8 +144,13 @@ def claims(results: Record, config: Config) -> list[dict[str, Any]]:
                 )
                 _compare(say, text, best, w, runs, task, config)
         if SHUFFLED in arms and "power for recall" in arms:
-            text = f"it is the weights: shuffled among the targets, less recall at precision {config.precisions[-1]:g}"
-            _compare(say, text, ["power for recall", SHUFFLED], config.precisions[-1], runs, task, config)
+            pair = ["power for recall", SHUFFLED]
+            for w in config.precisions:
+                text = f"it is the weights: shuffled among the targets they bring less recall at precision {w:g}"
+                _compare(say, text, pair, w, runs, task, config)
+            verdict = _verdict(*([best_alpha(r) for r in runs[task, arm]] for arm in pair), config)
+            text = "it is the weights: shuffled among the targets they come less near to the law (α_1)"
+            say(text, verdict.winner == "first", f"error {verdict:+.3f}")
     return found
 
 
@@ -184,32 +189,34 @@ def print_report(results: Record, config: Config) -> None:
         title="the solvable case: a model that misses half of the tokens (logit 0), and one that covers them (6)",
     )
     for task, rows in grouped(results["summary"], "task").items():
+        reached = [w for w in map("{:g}".format, config.precisions) if any(row["recall"][w] for row in rows)]
         title = (
-            f"{task}: test data, {len(config.seeds)} seeds; recall β_{config.lam:g} at the temperature that has the "
+            f"{task}: test data, {len(config.seeds)} seeds; recall β_{config.lam:g} at the temperature of most recall"
         )
-        title += "most of it at a precision on validation data; differences of errors to the likelihood's"
-        columns = []
-        for w in map("{:g}".format, config.precisions):
-            if any(row["recall"][w] for row in rows):
-                columns.append((f"τ at {w}", lambda row, w=w: _mean(row["temperatures"][w])))
-                columns.append((f"recall at {w}", lambda row, w=w: _spread(row["recall"][w])))
-                columns.append(("difference", lambda row, w=w: _shown(row, w)))
         print_table(
             rows,
             "=arm",
             ("options", lambda row: ", ".join(f"{k} {v:g}" for k, v in row["options"].items()) or None),
-            (
-                "precision, recall at τ = 1",
-                lambda row: f"{_mean(row['plain precision'])}, {_mean(row['plain recall'])}",
-            ),
-            *columns,
+            ("precision, recall at τ = 1", _plain_pair),
+            *((f"recall at {w}", lambda row, w=w: _spread(row["recall"][w])) for w in reached),
+            *((f"τ at {w}", lambda row, w=w: _mean(row["temperatures"][w])) for w in reached),
             ("best α_1", lambda row: _spread(row["alpha"])),
-            ("difference", lambda row: _shown(row, "alpha")),
-            title=title,
+            title=f"{title} at a precision of the validation data",
+        )
+        print_table(
+            [row for row in rows if row["verdicts"]],
+            "=arm",
+            *((f"1 − recall at {w}", lambda row, w=w: _shown(row, w)) for w in reached),
+            ("1 − α_1", lambda row: _shown(row, "alpha")),
+            title=f"{task}: differences to the likelihood",
         )
     print("\nclaims")
     for one in results["claims"]:
         print(f"  {one['task']}: {one['claim']}: {'seen' if one['seen'] else 'not seen'} ({one['by']})")
+
+
+def _plain_pair(row: Record) -> str:
+    return f"{_mean(row['plain precision'])}, {_mean(row['plain recall'])}"
 
 
 def _mean(values: Sequence[float | None]) -> str | None:
@@ -246,12 +253,11 @@ def _draw_solvable(results: Record, path: Path) -> None:
         axis = axes[0, 2]
         for (missed, rows), style in zip(grouped(results["solvable"], "missed").items(), series()):
             name = "half of the tokens covered" if missed == 0 else "all tokens covered"
-            how = style | {"markersize": 3}
-            axis.semilogy([r["precision"] for r in rows], [r["recall"] for r in rows], label=name, **how)
+            axis.semilogy([r["precision"] for r in rows], [r["recall"] for r in rows], label=name, **style)
             for mark in MARKED:
-                r = min(rows, key=lambda r: abs(r["temperature"] - mark))
-                place, text = (r["precision"], r["recall"]), f"τ ≈ {mark:g}"
-                axis.annotate(text, place, xytext=(3, 5), textcoords="offset points", fontsize=7)
+                r = next(r for r in rows if r["temperature"] == mark)
+                place = (r["precision"], r["recall"])
+                axis.annotate(f"τ = {mark:g}", place, xytext=(3, 5), textcoords="offset points", fontsize=7)
         axis.set(xlabel="precision", ylabel=r"recall $\beta_{0.1}$", title="temperature in the solvable case")
         axis.legend(loc="lower center")
 

@@ -31,10 +31,29 @@ def best_choice(records: Sequence[Mapping[str, Any]], wanted: Sequence[float]) -
     return max(records, key=lambda r: score(r["measured"], wanted))["choice"]
 
 
-def recall_at(record: Mapping[str, Any], wanted: float) -> np.ndarray | None:
-    """The recall by test group at the temperature of validation; None where the wanted precision is not reached."""
-    at = best_temperature(record["measured"], wanted)
-    return None if at is None else np.array(record["measured"]["test"]["recall"][at])
+def matched(measured: Mapping[str, Any], wanted: float) -> tuple[int, float] | None:
+    """(index i, share s): the point (1 − s)·[temperature i] + s·[temperature i + 1] that is compared.
+
+    Where the next temperature is too imprecise on validation data, the point between the two whose precision there is
+    the wanted one: otherwise an arm would gain by the place of its temperatures on the ladder.
+    """
+    at = best_temperature(measured, wanted)
+    if at is None:
+        return None
+    precision = np.mean(measured["validation"]["precision"], axis=1)
+    if at + 1 == len(precision) or precision[at + 1] >= wanted:
+        return at, 0.0
+    return at, float((precision[at] - wanted) / (precision[at] - precision[at + 1]))
+
+
+def at_precision(record: Mapping[str, Any], wanted: float, measure: str = "recall") -> np.ndarray | None:
+    """A measure by test group at the point of `matched`; None where the wanted precision is not reached."""
+    found = matched(record["measured"], wanted)
+    if found is None:
+        return None
+    at, share = found
+    values = record["measured"]["test"][measure]
+    return (1 - share) * np.array(values[at]) + share * np.array(values[min(at + 1, len(values) - 1)])
 
 
 def best_alpha(record: Mapping[str, Any]) -> np.ndarray:

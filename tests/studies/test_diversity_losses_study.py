@@ -154,9 +154,13 @@ def test_choices_are_made_at_the_wanted_precision():
     assert selection.score(one["measured"], (0.4, 0.9, 0.99)) == pytest.approx(((0.9 + 0.4) / 3, 0.9))
     never = record([[0.5, 0.5], [0.6, 0.7]], [[0.9, 0.9], [0.1, 0.1]], choice=1)
     assert selection.best_temperature(never["measured"], 0.9) is None
-    assert selection.recall_at(never, 0.9) is None
+    assert selection.matched(never["measured"], 0.9) is None and selection.at_precision(never, 0.9) is None
     assert selection.best_choice([never, one], (0.9,)) == 0, "a precision that is reached comes first"
-    assert selection.recall_at(one, 0.9).tolist() == [0.4, 0.4]
+    at, share = selection.matched(one["measured"], 0.9)
+    assert at == 1 and share == pytest.approx(0.01 / 0.41)
+    np.testing.assert_allclose(selection.at_precision(one, 0.9), 0.4 + share * 0.5)
+    np.testing.assert_allclose(selection.at_precision(one, 0.9, "precision"), 0.9)
+    assert selection.matched(one["measured"], 0.3) == (2, 0.0), "no temperature is too high"
     assert selection.best_alpha(one).tolist() == [0.9, 0.9]
 
 
@@ -238,6 +242,8 @@ def test_claims_follow_the_verdicts():
         ("a loss for precision, then temperature, comes nearer to the law (α_1)", False),
         ("a loss for precision is more precise at temperature 1", True),
         ("the best loss for recall, then temperature, beats the best one for precision at precision 0.9", True),
+        ("it is the weights: shuffled among the targets they bring less recall at precision 0.9", True),
+        ("it is the weights: shuffled among the targets they come less near to the law (α_1)", True),
     ]
 
 
