@@ -55,7 +55,9 @@ def fit(
         read during a step (``config.loader_workers``), and ``.close()`` is called at the end. With objective
         "cross_entropy" y holds probabilities (batch, classes), usually one-hot labels (`sciops.datasets.images`);
         with objective "token_cross_entropy" x and y hold tokens (batch, n), with y = −100 where the loss ignores them
-        (`sciops.datasets.TokenWindows`, `TokenSequences`), and the model returns logits (batch, n, symbols).
+        (`sciops.datasets.TokenWindows`, `TokenSequences`), and the model returns logits (batch, n, symbols). With an
+        objective of `PRECISION_RECALL`, ``config.objective_options`` say whether the data are tokens or fields, of
+        which the model returns a distribution.
     config : TrainConfig, optional
     loss : function (model, batch) → tensor of one number, optional
         A loss of your own. `data` is then a function, step (from 0) → batch, of any object that the loss takes, on the

@@ -33,6 +33,11 @@ class Samples(Source):
     def __init__(self, data: Any, config: TrainConfig, processes: Processes) -> None:
         self.train, self.validation = training_sets(data)
         self.config, self.processes, self.task = config, processes, task_of(config)
+        if self.task.compares and processes.count > 1:
+            raise ValueError(
+                f"objective={config.objective!r} compares the samples of a batch, which {processes.count} processes "
+                "share; train in one process, or take its option threshold"
+            )
         self.sizes = [len(dataset) for dataset in [*self.train, *self.validation]]
         self.loader = Loader(
             [*self.train, *self.validation], workers=config.loader_workers, start_method=config.start_method
@@ -55,6 +60,7 @@ class Samples(Source):
     def prepare(self, model: nn.Module) -> nn.Module:
         """Checks all fields; the model in the config's precision, wrapped in its normalisers."""
         train, config, first = self.train, self.config, self.processes.first
+        self.task.check_model(model)
         self.moves = first(lambda: [self.task.moves(dataset) for dataset in train])
         normalize = wants_normalizers(model, config)
         fingerprint, normalizers = first(lambda: examine(train, config, self.loader, normalize=normalize))
@@ -64,6 +70,8 @@ class Samples(Source):
             "validation": fingerprints(self.validation),
             "moves": [None if one is None else one.describe() for one in self.moves],
         }
+        if normalizers is not None:
+            normalizers = (normalizers[0], self.task.output_normalizer(normalizers[1]))
         return prepared(model, normalizers, config)
 
     def front(self, model: nn.Module) -> nn.Module:

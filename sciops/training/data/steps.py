@@ -65,10 +65,17 @@ def loss_function(config: TrainConfig, scaler: torch.amp.GradScaler) -> Callable
         if len(expected) != prediction.ndim or any(n not in (None, m) for n, m in zip(expected, prediction.shape)):
             raise ValueError(
                 f"the model returned {tuple(prediction.shape)} for targets of shape {tuple(batch.y.shape)}; "
-                + ("expected logits (batch, n, symbols)" if None in expected else _OUT_CHANNELS)
+                + _advice(expected, batch.y)
             )
         with torch.autocast(batch.y.device.type, enabled=False):
             losses = task.losses(prediction.to(dtype), batch.y, batch.grid)
             return scaler.scale(losses.sum() * batch.weight)
 
     return loss_fn
+
+
+def _advice(expected: tuple[int | None, ...], target: Tensor) -> str:
+    if None in expected:
+        return "expected logits (batch, n, symbols)"
+    own = expected == tuple(target.shape)
+    return _OUT_CHANNELS if own else f"the likelihood needs {expected}: set out_channels={expected[1]}"
