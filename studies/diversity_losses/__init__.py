@@ -88,7 +88,7 @@ def run(config: Config) -> dict[str, Any]:
     }
     results["summary"] = summary(results["runs"], config)
     results["claims"] = claims(results, config)
-    return finished(folder, results, draw, print_report, config, answer=answer(results))
+    return finished(folder, results, draw, print_report, config, answer=answer)
 
 
 def specs(config: Config, task: str, arm: str, seeds: Iterable[int], choices: Iterable[int]) -> list[Spec]:

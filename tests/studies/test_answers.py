@@ -265,6 +265,19 @@ RESULTS = {
         "On 421² nodes and one thread the compiled solver is 25.0 times as fast as pyamg and 60.0 times as fast as "
         f"spsolve at the same residual; its time grows as (unknowns)^1.05 from 85² to 421²; {ABOUT}",
     ),
+    "diversity_losses": (
+        {
+            "claims": [
+                {
+                    "claim": "a loss for recall, then temperature, has more recall at 0.7",
+                    "task": "words",
+                    "by": "focal; 1",
+                },
+                {"claim": "another", "task": "words", "by": "nll"},
+            ]
+        },
+        "Losses for recall against the likelihood, each with its best temperature: words, 0.7: focal.",
+    ),
     "spectral_norms": (
         {"cases": [{"cases": 10, "violations": 0, "worst": 1e-3}], "choice": [{"ratio": 1.1}], "targets": MET},
         "None of 10 random maps has a norm outside its bracket, whose upper end is at most 1.0e-03 too large; the "
