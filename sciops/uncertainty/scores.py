@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -111,8 +112,17 @@ def _measure(law: Law) -> Tensor:
 
 
 def _scoringrules() -> Any:
+    if "scoringrules" in sys.modules:
+        return sys.modules["scoringrules"]
+    # where numba is there, it compiles functions for four seconds at its import, of which none is used here
+    numba = sys.modules.get("numba")
+    sys.modules["numba"] = None  # type: ignore[assignment]
     try:
         import scoringrules
     except ImportError:
         raise ImportError("proper scores need scoringrules: pip install 'sciops[audit]'") from None
+    finally:
+        del sys.modules["numba"]
+        if numba is not None:
+            sys.modules["numba"] = numba
     return scoringrules

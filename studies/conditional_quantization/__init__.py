@@ -1,7 +1,7 @@
 """Conditional quantization against ensembles, dropout, quantiles and flows, where several fields are true.
 
     python -m studies.conditional_quantization
-    python -m studies.conditional_quantization --cases mirror --seconds 8
+    python -m studies.conditional_quantization --cases mirror --steps 1000
     python -m studies.conditional_quantization --preset full       # also the start of a flow on 64²: hours
 
 Conditional quantization (arXiv:2502.07151) learns n functions and their weights, the best n points for the law of the
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from studies.conditional_quantization.arms import ARMS, OURS, step_seconds, width_of
+from studies.conditional_quantization.arms import ARMS, FIRST, OURS, step_seconds, width_of
 from studies.conditional_quantization.cases import CASES, case_of, data_of
 from studies.conditional_quantization.figures import draw
 from studies.conditional_quantization.report import answer_of, print_report, summary
@@ -34,14 +34,13 @@ _PLAIN = ("quantized", "ensemble", "flow", "one point")  # arms of cases whose e
 @dataclass(frozen=True)
 class Config:
     cases: tuple[str, ...] = ("mirror", "sensors", "digits")  # problems
-    arms: tuple[str, ...] = tuple(ARMS)  # ways to model the law; of digits and vorticity the first few
-    seconds: float = 2.5  # processor seconds of a training
-    width: int = 24  # channels of the network of "quantized"; the others have as many parameters
+    arms: tuple[str, ...] = FIRST  # ways to model the law; of digits and vorticity four of them
+    steps: int = 250  # of "quantized"; the others take as much processor time
+    width: int = 20  # channels of the network of "quantized"; the others have as many parameters
     rates: tuple[float, ...] = (3e-3, 1e-2)  # peak rates to choose from
-    batch: int = 32  # fields a step
-    fields: tuple[int, int] = (6000, 256)  # training and test fields of "mirror"
-    sensor_fields: tuple[int, int] = (3000, 96)  # of "sensors"
-    digits: tuple[int, int] = (1280, 400)  # of "digits"
+    fields: tuple[int, int] = (8000, 512)  # training and test fields of "mirror"
+    sensor_fields: tuple[int, int] = (2400, 96)  # of "sensors"
+    digits: tuple[int, int] = (1280, 320)  # of "digits"
     vorticity_fields: tuple[int, int] = (2000, 200)  # of "vorticity"
     points: int = 64  # per axis, of "vorticity"
     bank: int = 6000  # coefficients that stand for the prior in the exact law of "sensors"
@@ -54,7 +53,8 @@ PRESETS = {
     "quick": Config(),
     "full": Config(
         cases=tuple(CASES),
-        seconds=120.0,
+        arms=tuple(ARMS),
+        steps=4000,
         width=48,
         rates=(1e-3, 3e-3, 1e-2),
         fields=(20000, 1000),
@@ -105,12 +105,12 @@ def _plan(case: str, config: Config, cells: Path) -> list[Spec]:
     """The trainings of a case with the first seed, one an arm, their steps by the time that a step takes."""
     data = data_of(case, config)
     arms = [arm for arm in config.arms if case in ("mirror", "sensors") or arm in _PLAIN]
-    made_by = {"data": data, "arms": arms, "width": config.width, "batch": config.batch}
+    made_by = {"data": data, "arms": arms, "width": config.width}
 
     def measure() -> dict[str, Any]:
         one = case_of(*data)
         widths = {arm: width_of(one, arm, config.width) for arm in arms}
-        return {"widths": widths, "seconds": step_seconds(one, widths, config.batch)}
+        return {"widths": widths, "seconds": step_seconds(one, widths)}
 
     found = kept(cells, f"{case}-steps", made_by, measure)
     return [
@@ -119,9 +119,8 @@ def _plan(case: str, config: Config, cells: Path) -> list[Spec]:
             arm=arm,
             seed=config.seeds[0],
             rate=config.rates[0],
-            steps=max(8, round(config.seconds / found["seconds"][arm])),
+            steps=max(8, round(config.steps * found["seconds"][OURS] / found["seconds"][arm])),
             width=found["widths"][arm],
-            batch=config.batch,
             train=data[1],
             test=data[2],
             points=config.points,

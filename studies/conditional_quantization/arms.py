@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,8 +38,8 @@ ARMS = {
     "not annealed": Arm("quantized", {"points": "modes", "schedule": "hard"}),
     "relaxed": Arm("quantized", {"points": "modes", "schedule": "relaxed"}),
 }
+FIRST = (OURS, "ensemble", "dropout", "quantiles", "flow", "one point", "not annealed")  # of the quick preset
 MODES = {"mirror": 2, "sensors": 4, "digits": 4, "vorticity": 8}
-_PARAMETERS = {"width": 24}  # of the ensemble's reference: "quantized" with this width sets the number for all
 _ROUNDS = 6
 
 
@@ -68,17 +69,19 @@ def width_of(case: Case, arm: str, reference: int) -> int:
     """The width at which an arm has as many parameters as "quantized" has with the width `reference`."""
     with torch.device("meta"):
         wanted = count(build(case, OURS, 0, reference))
-        return min(range(4, 4 * reference), key=lambda width: abs(count(build(case, arm, 0, width)) - wanted))
+        size = lambda width: count(build(case, arm, 0, width))  # noqa: E731
+        least = 2 + bisect_left(range(2, 4 * reference), wanted, key=size)
+        return min((least, max(2, least - 1)), key=lambda width: abs(size(width) - wanted))
 
 
-def step_seconds(case: Case, arms: dict[str, int], batch: int) -> dict[str, float]:
+def step_seconds(case: Case, arms: dict[str, int]) -> dict[str, float]:
     """Processor seconds of a training step of each arm with its width: the least of a few, in turns.
 
     The least, since another process on the same core only adds to it.
     """
     from sciops.uncertainty import training_losses
 
-    rows = case.splits.train.batch(range(min(batch, len(case.splits.train))))
+    rows = case.splits.train.batch(range(min(case.batch, len(case.splits.train))))
     models = {arm: build(case, arm, 0, width) for arm, width in arms.items()}
     optimizers = {arm: torch.optim.AdamW(model.parameters()) for arm, model in models.items()}
     seconds: dict[str, list[float]] = {arm: [] for arm in arms}

@@ -23,7 +23,8 @@ MIRROR_POINTS = 33
 PLANE_POINTS = 17
 SENSORS = ((0.125, 0.1875), (0.25, 0.4375), (0.375, 0.25), (0.4375, 0.4375))  # in the first quadrant of the unit square
 QUADRANTS = (0.4, 0.3, 0.2, 0.1)  # how often the inclusion lies in each
-NOISE = 0.05  # of a reading, over its standard deviation
+NOISE = 0.1  # of a reading, over its standard deviation
+_CLASSIC = {"block": "classic"}  # as the FNO has them: fewer operations a step than the spine's own blocks
 _NEIGHBOURS = 20  # digits with the most similar upper half, as draws of the law of the lower half
 
 
@@ -36,6 +37,7 @@ class Case:
     weights : (tests, n) true weights of the modes, None where they are not separate
     facts : numbers about the problem
     network : options of the FNO that all arms share
+    batch : fields a step
     """
 
     name: str
@@ -44,6 +46,7 @@ class Case:
     weights: Tensor | None
     facts: dict[str, Any]
     network: dict[str, Any]
+    batch: int
 
     @property
     def grid(self) -> Grid:
@@ -137,7 +140,7 @@ def _mirror(train: int, validation: int, test: int, points: int, bank: int) -> C
         "middle_difference": float(np.abs(turned - u)[:, MIRROR_POINTS // 2].max()),
         "pressure_difference": float(np.abs(turned - u).max()),
     }
-    return Case("mirror", splits, law, weights, facts, {"depth": 3, "modes": (12,)})
+    return Case("mirror", splits, law, weights, facts, {"depth": 2, "modes": (12,)} | _CLASSIC, 64)
 
 
 def _sensors(train: int, validation: int, test: int, points: int, bank: int) -> Case:
@@ -166,7 +169,7 @@ def _sensors(train: int, validation: int, test: int, points: int, bank: int) -> 
     law, effective = _posterior(noisy[first:], readings[count:], NOISE * scale, images[count:], grid)
     weights = torch.tensor(QUADRANTS, dtype=torch.float64).expand(test, 4)
     facts = {"effective_bank": float(np.median(effective)), "bank": bank}
-    return Case("sensors", splits, law, weights, facts, {"depth": 3, "modes": (6, 6)})
+    return Case("sensors", splits, law, weights, facts, {"depth": 2, "modes": (5, 5)} | _CLASSIC, 16)
 
 
 def mirrored(fields: np.ndarray, quadrant: int) -> np.ndarray:
@@ -205,9 +208,10 @@ def _digits(train: int, validation: int, test: int, points: int, bank: int) -> C
     count = train + validation + test
     if count > len(images):
         raise ValueError(f"{count} digits asked for: there are {len(images)}")
-    images, grid = images[:count], Grid((8, 8), centering="cell")
+    images = images[:count, :, ::-1].swapaxes(-1, -2).copy()  # the first axis to the right, the second up
+    grid = Grid((8, 8), centering="cell")
     seen = images.copy()
-    seen[:, :, 4:] = 0.0
+    seen[..., :4] = 0.0
     splits = _split(seen, images, grid, train, validation)
     first = train + validation
     halves = seen.reshape(count, -1)
@@ -217,11 +221,11 @@ def _digits(train: int, validation: int, test: int, points: int, bank: int) -> C
         apart[number] = np.inf
         chosen = np.argsort(apart, kind="stable")[:_NEIGHBOURS]
         own = images[chosen].copy()
-        own[:, :, :4] = images[number, :, :4]  # the seen half is known
+        own[..., 4:] = images[number, :, :, 4:]  # the seen half is known
         neighbours.append(own)
     stacked = torch.from_numpy(np.stack(neighbours))
     law = Law(stacked, torch.full(stacked.shape[:2], 1 / _NEIGHBOURS, dtype=torch.float64), None, grid)
-    return Case("digits", splits, law, None, {}, {"depth": 3, "modes": (4, 4), "local": True})
+    return Case("digits", splits, law, None, {}, {"depth": 2, "modes": (4, 4), "local": True} | _CLASSIC, 32)
 
 
 def _vorticity(train: int, validation: int, test: int, points: int, bank: int) -> Case:
@@ -235,7 +239,7 @@ def _vorticity(train: int, validation: int, test: int, points: int, bank: int) -
         for i in range(0, count, 64)
     ]
     splits = _split(np.concatenate(later)[:, None], start[:, None], grid, train, validation)
-    return Case("vorticity", splits, None, None, {}, {"depth": 4, "modes": (min(12, points // 2),) * 2})
+    return Case("vorticity", splits, None, None, {}, {"depth": 4, "modes": (min(12, points // 2),) * 2}, 16)
 
 
 def _split(x: np.ndarray, y: np.ndarray, grid: Grid, train: int, validation: int) -> Splits:

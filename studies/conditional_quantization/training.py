@@ -41,7 +41,6 @@ class Spec:
     rate: float
     steps: int
     width: int
-    batch: int
     train: int
     test: int
     points: int
@@ -61,11 +60,11 @@ def trained(folder: Path, spec: Spec) -> dict[str, Any]:
 def _trained(spec: Spec) -> dict[str, Any]:
     case = case_of(*spec.data)
     model = build(case, spec.arm, spec.seed, spec.width)
-    an_epoch = -(-len(case.splits.train) // spec.batch)
+    an_epoch = -(-len(case.splits.train) // case.batch)
     config = TrainConfig(
         epochs=-(-spec.steps // an_epoch),
         steps=spec.steps,
-        batch_size=spec.batch,
+        batch_size=case.batch,
         learning_rate=spec.rate,
         validate_every=max(1, -(-spec.steps // an_epoch) // 4),
         seed=spec.seed,
