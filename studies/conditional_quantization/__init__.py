@@ -35,7 +35,7 @@ _PLAIN = ("quantized", "ensemble", "flow", "one point")  # arms of cases whose e
 class Config:
     cases: tuple[str, ...] = ("mirror", "sensors", "digits")  # problems
     arms: tuple[str, ...] = FIRST  # ways to model the law; of digits and vorticity four of them
-    steps: int = 250  # of "quantized"; the others take as much processor time
+    steps: int = 150  # of "quantized"; the others take as much processor time
     width: int = 20  # channels of the network of "quantized"; the others have as many parameters
     rates: tuple[float, ...] = (3e-3, 1e-2)  # peak rates to choose from
     fields: tuple[int, int] = (8000, 512)  # training and test fields of "mirror"

@@ -38,7 +38,7 @@ ARMS = {
     "not annealed": Arm("quantized", {"points": "modes", "schedule": "hard"}),
     "relaxed": Arm("quantized", {"points": "modes", "schedule": "relaxed"}),
 }
-FIRST = (OURS, "ensemble", "dropout", "quantiles", "flow", "one point", "not annealed")  # of the quick preset
+FIRST = (OURS, "ensemble", "dropout", "quantiles", "flow", "one point")  # of the quick preset
 MODES = {"mirror": 2, "sensors": 4, "digits": 4, "vorticity": 8}
 _ROUNDS = 6
 
