@@ -14,9 +14,13 @@ probabilities? Does it beat the others by the energy score and the Wasserstein d
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from tqdm.auto import tqdm
 
 from studies.conditional_quantization.arms import ARMS, FIRST, OURS, step_seconds, width_of
 from studies.conditional_quantization.cases import CASES, case_of, data_of
@@ -25,7 +29,7 @@ from studies.conditional_quantization.report import answer_of, print_report, sum
 from studies.conditional_quantization.training import Spec, ideal_sampler, trained
 from studies.kit.cells import kept
 from studies.kit.choices import require_installed, require_known
-from studies.kit.pool import run_all
+from studies.kit.pool import pool
 from studies.kit.study import finished, opened
 
 _PLAIN = ("quantized", "ensemble", "flow", "one point")  # arms of cases whose exact law is not known
@@ -79,19 +83,20 @@ def run(config: Config) -> dict[str, Any]:
     plans = {case: _plan(case, config, folder.path / "cells") for case in config.cases}
     first = config.seeds[0]
     tried = [replace(spec, rate=rate, seed=first) for plan in plans.values() for spec in plan for rate in config.rates]
-    records = _train(tried, config, folder.path / "cells")
     best: dict[tuple[str, str], dict[str, Any]] = {}
-    for record in records:
-        case = (record["case"], record["arm"])
-        if case not in best or record["validation"] < best[case]["validation"]:
-            best[case] = record
-    rest = [
-        replace(spec, rate=best[spec.case, spec.arm]["rate"], seed=seed)
-        for plan in plans.values()
-        for spec in plan
-        for seed in config.seeds[1:]
-    ]
-    chosen = [*best.values(), *_train(rest, config, folder.path / "cells")]
+    with pool(config.workers, threads=1) as executor, tqdm(unit="training", disable=None) as bar:
+        call = partial(_train, executor, bar, folder.path / "cells")
+        for record in call(tried):
+            case = (record["case"], record["arm"])
+            if case not in best or record["validation"] < best[case]["validation"]:
+                best[case] = record
+        rest = [
+            replace(spec, rate=best[spec.case, spec.arm]["rate"], seed=seed)
+            for plan in plans.values()
+            for spec in plan
+            for seed in config.seeds[1:]
+        ]
+        chosen = [*best.values(), *call(rest)]
     results: dict[str, Any] = {
         "runs": sorted(chosen, key=lambda r: (config.cases.index(r["case"]), config.arms.index(r["arm"]), r["seed"])),
         "facts": {name: case_of(*plans[name][0].data).facts for name in config.cases},
@@ -130,9 +135,11 @@ def _plan(case: str, config: Config, cells: Path) -> list[Spec]:
     ]
 
 
-def _train(specs: list[Spec], config: Config, cells: Path) -> list[dict[str, Any]]:
-    jobs = [(cells, spec) for spec in specs]
-    return run_all(trained, jobs, workers=config.workers, unit="training", threads=1)
+def _train(executor: Executor, bar: Any, cells: Path, specs: list[Spec]) -> list[dict[str, Any]]:
+    futures = [executor.submit(trained, cells, spec) for spec in specs]
+    for future in futures:
+        future.add_done_callback(lambda _: bar.update())
+    return [future.result() for future in futures]
 
 
 def _ideal(name: str, spec: Spec, config: Config, cells: Path) -> dict[str, Any]:

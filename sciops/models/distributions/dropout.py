@@ -94,7 +94,8 @@ class DropoutModel(DistributionModel):
 
 def _dropped(model: nn.Module) -> tuple[list[nn.Module], int]:
     """The layers after which channels are dropped, and the axis of their channels."""
-    blocks = next((m.blocks for m in model.modules() if isinstance(getattr(m, "blocks", None), nn.ModuleList)), None)
+    inner = (getattr(m, "blocks", None) for m in model.modules())
+    blocks = next((one for one in inner if isinstance(one, nn.ModuleList)), None)
     if blocks is not None and len(blocks):
         return list(blocks), -1
     linear = [m for m in model.modules() if isinstance(m, nn.Linear)]

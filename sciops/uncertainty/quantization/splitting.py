@@ -159,12 +159,12 @@ def expanded(model: Quantized, points: int, generator: torch.Generator, *, noise
         if own[name].shape == value.shape and any(name.startswith(head) for head in heads):
             own[name].copy_(value)
     for layer, old in zip(last, model.last_layers()):
-        for parameter, value in ((layer.weight, old.weight), (layer.bias, old.bias)):
-            rows = parameter.view(points, -1, *parameter.shape[1:])
-            rows.copy_(value.view(model.points, -1, *value.shape[1:])[source.to(value.device)])
+        for new, kept in ((layer.weight, old.weight), (layer.bias, old.bias)):
+            rows = new.view(points, -1, *new.shape[1:])
+            rows.copy_(kept.view(model.points, -1, *kept.shape[1:])[source.to(kept.device)])
             if layer is last[0]:
                 drawn = torch.randn(rows.shape, generator=generator, dtype=torch.float64).to(rows)
                 rows += noise * old.weight.square().mean().sqrt() * drawn
-    last[2].bias -= copies.log().to(last[2].bias)
+    last[2].bias.sub_(copies.log().to(last[2].bias))
     wider.usage.copy_((model.usage[source.to(model.usage.device)]) / copies.to(model.usage))
     return wider
