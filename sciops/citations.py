@@ -394,6 +394,35 @@ _PAPERS = {
         "2201.11665",
         2022,
     ),
+    "quantized": _arxiv(
+        "delattre2025conditional",
+        "Conditional Distribution Quantization in Machine Learning",
+        "Delattre, Blaise and Delattre, Sylvain and Vérine, Alexandre and Allauzen, Alexandre",
+        "2502.07151",
+        2025,
+    ),
+    "annealed_points": _arxiv(
+        "perera2024annealed",
+        "Annealed Multiple Choice Learning: Overcoming limitations of Winner-takes-all with annealing",
+        "Perera, David and Letzelter, Victor and Mariotte, Théo and Cortés, Adrien and Chen, Mickaël and Essid, Slim "
+        "and Richard, Gaël",
+        "2407.15580",
+        2024,
+    ),
+    "flow_matching": _arxiv(
+        "lipman2022flow",
+        "Flow Matching for Generative Modeling",
+        "Lipman, Yaron and Chen, Ricky T. Q. and Ben-Hamu, Heli and Nickel, Maximilian and Le, Matt",
+        "2210.02747",
+        2022,
+    ),
+    "mc_dropout": _arxiv(
+        "gal2015dropout",
+        "Dropout as a Bayesian Approximation: Representing Model Uncertainty in Deep Learning",
+        "Gal, Yarin and Ghahramani, Zoubin",
+        "1506.02142",
+        2015,
+    ),
 }
 
 # Names as users type them: models, mixers, remedies, optimisers, solvers, data laws.
@@ -445,6 +474,9 @@ _METHODS = {
     "ctc": ("ctc",),
     "foton": ("foton",),
     "pepita": ("pepita",),
+    "quantized": ("quantized", "annealed_points"),
+    "flow": ("flow_matching",),
+    "dropout": ("mc_dropout",),
 }
 
 CITATIONS: dict[str, str] = {name: "\n".join(_PAPERS[key] for key in keys) for name, keys in _METHODS.items()}

@@ -30,6 +30,7 @@ from sciops.training.setup import own_random_state, seed_epoch
 from sciops.training.state import Callback, Memory, NonFiniteLoss, Run, StepNumbers
 from sciops.training.trackers import Trackers
 from sciops.training.warm_start import WarmStart, warm_start
+from sciops.uncertainty import keep_points_used
 
 
 def fit(
@@ -99,6 +100,9 @@ def fit(
     in float64 and the model is wrapped in `sciops.models.Normalized`, if it is not yet; logits are not normalised. With
     a loss of your own the model is called without a wrapper, in its own precision.
 
+    A model of a distribution, such as "quantized:fno", has its own losses (`sciops.uncertainty.training_losses`): the
+    objective does nothing to it, and `sciops.uncertainty.validation_errors` chooses its best epoch.
+
     Learning rate and batches are functions of the step and of (seed, epoch). A run that is stopped, or killed, and
     resumed therefore ends bit-equal to an uninterrupted one on the same machine, threads and number of processes, and a
     run on fields read from disk ends bit-equal to one on the same fields in memory. With a loss of your own that holds
@@ -146,6 +150,7 @@ def fit(
         if run.folder is not None:
             processes.first(partial(held.enter_context, occupied(run.folder)))
         memory.start()
+        held.callback(keep_points_used(trained, optimization.optimizer).remove)
         processes.agree(sizes_of_data_sets=source.sizes, finished_epochs=run.epochs)
 
         # 3. its epochs
