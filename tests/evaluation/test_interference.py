@@ -117,7 +117,7 @@ def test_the_total_budget_and_its_dilution():
     equal = measure_interference(train, list("abc"), seeds=range(3))
     assert not equal.values.any() and equal.dilution is None
     with pytest.raises(ValueError, match="dilution was not measured"):
-        equal.net
+        print(equal.net)
 
 
 @pytest.mark.parametrize("kind", [torch.tensor, np.float32, np.float16, np.ndarray.tolist])
@@ -219,7 +219,7 @@ def test_asymmetry_against_sums_over_all_exchanges():
 
 
 def test_asymmetry_of_what_is_symmetric_but_for_noise():
-    """The noise of a pair's model and of the tasks alone is shared by entries: p still holds, the share is corrected."""
+    """The noise of a pair's model and of the tasks alone is shared by entries: p holds, the share is corrected."""
     draws, seeds, n = np.random.default_rng(3), 6, 5
     truth = emptied(noise(n) + noise(n).T)
     p, corrected = [], []
