@@ -53,6 +53,10 @@ class Config:
         12,
         192,
     )  # other hidden numbers, for synthetic languages: does harm vanish with capacity?
+    total: tuple[str, ...] = (
+        "languages",
+        "equations",
+    )  # arms whose pairs are also trained on as many steps as one task
     mixtures: int = 12  # mixtures of three and four tasks
     wavenumbers: tuple[int, ...] = (1, 2, 3)  # of single waves that two opposite advections shift
     groups: int = 3  # into which tasks are grouped
@@ -65,12 +69,13 @@ PRESETS = {
     "quick": Config(
         seeds=tuple(range(6)),
         points=32,
-        text_steps=240,
-        field_steps=150,
+        text_steps=200,
+        field_steps=120,
         field_width=12,
         field_depth=2,
         widths=(12,),
-        mixtures=6,
+        total=("languages",),
+        mixtures=4,
         output=Path("runs/interference_quick"),
     ),
     "medium": Config(),
@@ -97,6 +102,7 @@ def run(config: Config) -> dict[str, Any]:
     """
     require_known("--arms", config.arms, ARMS, some=True)
     require_known("--equations", config.equations, EQUATIONS)
+    require_known("--total", config.total, ("languages", "grammars", "equations", "equations, not named"))
     for flag, batch in (("--text-batch", config.text_batch), ("--field-batch", config.field_batch)):
         if batch % 12:
             raise ValueError(f"{flag} {batch}: expected a multiple of 12, which 2, 3 and 4 tasks can share")

@@ -54,7 +54,7 @@ def analysed(
         results["arms"][arm] = _one_arm(arm, matrices[arm], losses, tasks, config)
     if {"equations", "equations, not named"} <= matrices.keys():
         results["naming"] = asdict(_verdict(matrices["equations"], matrices["equations, not named"]))
-    results["seconds"] = sum(record["seconds"] for record in records)
+    results["cpu seconds"] = sum(record["cpu seconds"] for record in records)
     results["parameters"] = {arm: record["parameters"] for (arm, _), record in reversed(list(zip(planned, records)))}
     return results
 
@@ -67,6 +67,7 @@ def _one_arm(arm: str, matrix: InterferenceMatrix, losses: Losses, tasks: TaskSe
     alone = {name: losses[(name,), 1.0, width][name] for name in tasks.names}
     predictors = {name: np.array(values) for name, values in tasks.predictors.items()}
     predictors = {name: values for name, values in predictors.items() if np.ptp(values[entries]) > 0}
+    labels = {name: values for name, values in predictors.items() if name.startswith("same")}
     model = additive_model(matrix)
     found: dict[str, Any] = {
         "tasks": list(tasks.names),
@@ -82,11 +83,11 @@ def _one_arm(arm: str, matrix: InterferenceMatrix, losses: Losses, tasks: TaskSe
         "asymmetry": asdict(asymmetry(matrix, **how)),
         "additive": {key: getattr(model, key) for key in ("mean", "explained", "adjusted", "noise")},
         "mantel": {name: asdict(mantel(matrix, values, **how)) for name, values in predictors.items()},
-        "regression": asdict(matrix_regression(matrix, predictors, **how)) if len(predictors) > 1 else {},
-        "over seeds": {name: asdict(_same_or_not(matrix, values)) for name, values in _labels(predictors).items()},
+        "regression": asdict(matrix_regression(matrix, labels, **how)) if _differ(labels) else {},
+        "over seeds": {name: asdict(_same_or_not(matrix, values == 1)) for name, values in labels.items()},
         "groups": _groups(matrix, config.groups),
     }
-    if "total" in ARMS[arm].budgets:
+    if arm in config.total:
         found["total"] = _total(losses, matrix, tasks, width)
     if ARMS[arm].mixtures and (mixed := mixtures_of(tasks, config.mixtures)):
         measured = {mixture: losses[mixture, 1.0, width] for mixture in mixed}
@@ -132,8 +133,13 @@ def _verdict(matrix: InterferenceMatrix, other: InterferenceMatrix | None = None
     return seed_verdict(first, 0 * first if other is None else _means(other))  # type: ignore[return-value]
 
 
-def _labels(predictors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: values == 1 for name, values in predictors.items() if name.startswith("same")}
+def _differ(labels: dict[str, np.ndarray]) -> bool:
+    """Whether there are several labels of pairs, none of them a sum of others."""
+    if len(labels) < 2:
+        return False
+    entries = ~np.eye(len(next(iter(labels.values()))), dtype=bool)
+    columns = np.stack([np.ones(entries.sum()), *(values[entries] for values in labels.values())])
+    return int(np.linalg.matrix_rank(columns)) == len(columns)
 
 
 def _same_or_not(matrix: InterferenceMatrix, same: np.ndarray) -> Verdict:

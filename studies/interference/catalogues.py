@@ -27,7 +27,7 @@ FAMILIES = {
 _LARGEST = 1 << 24  # bytes of a catalogue
 _MARKUP = re.compile(r"<[^>]*>|%[-+#0-9.*$]*(?:l|ll|h|z|I64)?[a-zA-Z]|\{[^}]*\}|\\.|&\w+;|[_&](?=\w)")
 _SPACE = re.compile(r"\s+")
-_SHORTEST = 20  # letters of a message
+_SHORTEST = 12  # letters of a message
 
 
 def family_of(code: str) -> str:
@@ -88,7 +88,7 @@ def messages(codes: Sequence[str], folder: Path = FOLDER) -> dict[str, list[str]
     """Code → messages, the same ones in the same order for all languages: those that all of them translate.
 
     Catalogues of names of countries and languages (iso_…) are left out, and so are messages that are not translated,
-    have fewer than 20 letters, or repeat another one.
+    have fewer than 12 letters, or repeat another one.
 
     Raises FileNotFoundError for a language without catalogues.
     """

@@ -23,22 +23,21 @@ class Arm:
     """One matrix of the study.
 
     tasks : name of the task set. told : whether channels name the equation
-    budgets : those of the pairs. mixtures : whether larger ones are trained too
-    other_widths : the same matrix is measured for other widths. pairs : "all", or "opposite", tasks 0 and 1, 2 and 3, …
+    mixtures : whether larger ones are trained too. other_widths : the same matrix is measured for other widths
+    pairs : "all", or "opposite", tasks 0 and 1, 2 and 3, …
     """
 
     tasks: str
     told: bool = True
-    budgets: tuple[str, ...] = ("per_task",)
     mixtures: bool = False
     other_widths: bool = False
     pairs: str = "all"
 
 
 ARMS = {
-    "languages": Arm("languages", budgets=("per_task", "total"), mixtures=True),
+    "languages": Arm("languages", mixtures=True),
     "grammars": Arm("grammars", other_widths=True),
-    "equations": Arm("equations", budgets=("per_task", "total"), mixtures=True),
+    "equations": Arm("equations", mixtures=True),
     "equations, not named": Arm("equations", told=False),
     "waves": Arm("single waves", pairs="opposite"),
     "waves, not named": Arm("single waves", told=False, pairs="opposite"),
@@ -70,16 +69,17 @@ def mixtures_of(tasks: TaskSet, count: int) -> list[tuple[str, ...]]:
 
 def jobs(config: Config, sets: dict[str, TaskSet]) -> list[tuple[str, Spec]]:
     """(arm, training) of the whole study, without repeats within an arm."""
-    return [(arm, spec) for arm in config.arms for spec in _of_arm(ARMS[arm], sets[ARMS[arm].tasks], config)]
+    return [(arm, spec) for arm in config.arms for spec in _of_arm(arm, sets[ARMS[arm].tasks], config)]
 
 
-def _of_arm(arm: Arm, tasks: TaskSet, config: Config) -> list[Spec]:
+def _of_arm(name: str, tasks: TaskSet, config: Config) -> list[Spec]:
+    arm, budgets = ARMS[name], ("per_task", "total") if name in config.total else ("per_task",)
     text = tasks.kind == "text"
     width = config.text_width if text else config.field_width
     if arm.pairs == "opposite":
         asked = [(tasks.names[i : i + 2], 1.0, width) for i in range(0, len(tasks.names), 2)]
     else:
-        asked = [(*one, width) for budget in arm.budgets for one in pair_trainings(tasks.names, budget=budget)]
+        asked = [(*one, width) for budget in budgets for one in pair_trainings(tasks.names, budget=budget)]
         asked += [(mixture, 1.0, width) for mixture in mixtures_of(tasks, config.mixtures if arm.mixtures else 0)]
         if arm.other_widths:
             asked += [(*one, other) for other in config.widths for one in pair_trainings(tasks.names)]

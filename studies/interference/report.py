@@ -51,7 +51,7 @@ def print_report(results: dict[str, Any], config: Config) -> None:
         _print_groups(found["groups"])
     if "naming" in results:
         print(f"\nlog ratio, equations named − not named: {shown(Verdict(**results['naming']))}")
-    print(f"\n{results['seconds']:.0f} s of training; parameters: {_listed(results['parameters'])}")
+    print(f"\n{results['cpu seconds']:.0f} s of one core; parameters: {_listed(results['parameters'])}")
     print("Positive numbers are harm. Intervals and ± are over seeds, for these texts and fields.")
 
 
@@ -93,6 +93,7 @@ def _print_tests(found: Mapping[str, Any]) -> None:
     rows = []
     for name, test in found["mantel"].items():
         joint = found["regression"]
+        slopes = joint.get("slopes", {})
         seeds = found["over seeds"].get(name)
         rows.append(
             {
@@ -100,8 +101,8 @@ def _print_tests(found: Mapping[str, Any]) -> None:
                 "rank correlation": test["correlation"],
                 "Mantel p": test["p"],
                 "slope": 100 * test["slope"],
-                "others held": 100 * joint["slopes"][name] if joint else None,
-                "p": joint["p"][name] if joint else None,
+                "others held": 100 * joint["slopes"][name] if name in slopes else None,
+                "p": joint["p"][name] if name in slopes else None,
                 "over seeds": _reversed(seeds) if seeds else None,
             }
         )

@@ -106,7 +106,7 @@ def language_tasks(folder: Path, texts: str, codes: Sequence[str], characters: i
     number = {character: i for i, character in enumerate(known)}
     examples = {}
     for code, lines in fewer.items():
-        cut = len(lines) - len(lines) // 10  # the last tenth is held out: the same messages in all languages
+        cut = len(lines) - len(lines) // 7  # the last seventh is held out: the same messages in all languages
         parts = ("\n".join(part) for part in (lines[:cut], lines[cut:]))
         numbers = [np.array([number.get(c, len(known)) for c in text], dtype=np.uint16) for text in parts]
         examples[code] = (*_windows(numbers[0]), *_evenly(*_windows(numbers[1])))

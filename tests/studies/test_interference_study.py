@@ -15,7 +15,6 @@ from studies.interference import analysis, catalogues, equations, grammars, netw
 
 CONFIG = replace(
     study.PRESETS["quick"],
-    texts="synthetic",
     characters=2000,
     equations=("advection +1", "wave", "diffusion"),
     points=16,
@@ -86,7 +85,7 @@ def test_messages_are_the_same_in_all_languages(tmp_path):
         tmp_path,
         "fr",
         "a",
-        {"k": "Le fichier « %s » n’a pas pu être ouvert", "m": "Un autre message assez long", "n": "court"},
+        {"k": "Le fichier « %s » n’a pas pu être ouvert", "m": "Un autre message assez long", "n": "bref"},
     )
     put(
         tmp_path,
@@ -104,16 +103,20 @@ def test_messages_are_the_same_in_all_languages(tmp_path):
         catalogues.messages(["fr", "xx"], tmp_path)
 
 
+def write_texts(folder, **letters):
+    folder.mkdir(exist_ok=True)
+    for k, (name, own) in enumerate(letters.items()):
+        lines = ("".join(row) for row in np.random.default_rng(k).choice(list(own), (500, 50)))
+        (folder / f"{name}.txt").write_text("\n".join(lines), encoding="utf-8")
+
+
 def test_texts_of_ones_own(tmp_path):
-    rng = np.random.default_rng(0)
-    for name, letters in (("fr", "abcdefgh"), ("ru", "абвгдежз")):
-        lines = ("".join(rng.choice(list(letters), 50)) for _ in range(500))
-        (tmp_path / f"{name}.txt").write_text("\n".join(lines), encoding="utf-8")
+    write_texts(tmp_path, fr="abcdefgh", ru="абвгдежз")
     found = tasks.language_tasks(tmp_path / "data", str(tmp_path), (), 21_000)
     assert found.names == ("fr", "ru") and found.symbols == 2 * 8 + 2
     assert found.predictors["same script"] == [[1, 0], [0, 1]] and found.predictors["shared characters"][0][1] == 0
     x, y, x_test, y_test = tasks.read_examples(found.file, 2)[0]
-    assert x.shape == (len(y), 8) and abs(len(x) - 9 * len(x_test)) < len(x) / 2 and y.max() < found.symbols
+    assert x.shape == (len(y), 8) and abs(len(x) - 6 * len(x_test)) < len(x) / 2 and y.max() < found.symbols
     np.testing.assert_array_equal(x[4:-4, 4], y[5:-3])  # the next character is the first to the right
     (tmp_path / "ru.txt").write_text("а" * 30, encoding="utf-8")
     with pytest.raises(ValueError, match="ru: 30 characters of text after cleaning, expected at least 20,000"):
@@ -184,15 +187,16 @@ def test_examples_of_a_task_come_in_the_same_order_in_every_mixture():
 
 
 def test_a_small_run_leaves_its_numbers_and_is_read_back(tmp_path, capsys, monkeypatch):
-    config = replace(CONFIG, output=tmp_path)
+    write_texts(tmp_path / "texts", fr="abcdefgh", ru="абвгдежз", kk="абвгдежі")
+    config = replace(CONFIG, texts=str(tmp_path / "texts"), output=tmp_path)
     results = study.run(config)
     said = capsys.readouterr().out
     assert json.loads((tmp_path / "results.json").read_text())["arms"] == plain(results["arms"])
     for name in ("matrices", "groups", "mixtures"):
         assert (tmp_path / "figures" / f"{name}.png").stat().st_size > 10_000
-    assert set(results["arms"]) == set(plan.ARMS) and len(results["arms"]["languages"]["tasks"]) == 8
-    # 8 + 8 + 28 · 2 + 1, 2 · (5 + 10), 3 + 3 + 3 · 2 + 1, 3 + 3, 1 and 1
-    assert len(list((tmp_path / "cells").iterdir())) == 73 + 30 + 13 + 6 + 2
+    assert set(results["arms"]) == set(plan.ARMS) and results["arms"]["languages"]["tasks"] == ["fr", "kk", "ru"]
+    # 3 + 3 + 3 · 2 + 1 and 3 + 3 + 1, 2 · (5 + 10), 3 + 3, 1 and 1
+    assert len(list((tmp_path / "cells").iterdir())) == 13 + 7 + 30 + 6 + 2
     waves = results["arms"]["waves, not named"]["waves"][1]
     assert waves["floor"] == pytest.approx(sin(0.5)) and waves["error"]["mean"] > 0.9 * waves["floor"]
     assert "mixtures of three and four tasks" in said and "two texts of one language" in said
