@@ -61,6 +61,7 @@ class Config:
     wavenumbers: tuple[int, ...] = (1, 2, 3)  # of single waves that two opposite advections shift
     groups: int = 3  # into which tasks are grouped
     permutations: int = 9999  # of the tests
+    side_by_side: int = 7  # mixtures that are trained as one, with all their seeds
     workers: int = 2  # trainings at a time
     output: Path = Path("runs/interference")  # folder for the cells, results.json and the figures
 
@@ -115,7 +116,7 @@ def run(config: Config) -> dict[str, Any]:
         train_once,
         [(spec, sets[ARMS[arm].tasks], folder.path / "cells") for arm, spec in planned],
         workers=config.workers,
-        unit="mixture",
+        unit="training",
     )
     results = analysed(planned, records, sets, config)
     return finished(folder, results, draw, print_report, config, answer=answer(results))

@@ -42,16 +42,17 @@ def analysed(
     """Everything that results.json holds: by arm its matrix and what follows from it."""
     by_arm: dict[str, Losses] = {arm: {} for arm in config.arms}
     for (arm, spec), record in zip(planned, records):
-        by_arm[arm][spec.mixture, spec.share, spec.width] = record["losses"]
+        for mixture, losses in zip(spec.mixtures, record["losses"]):
+            by_arm[arm][mixture, spec.share, spec.width] = losses
     results: dict[str, Any] = {"arms": {}, "sources": {name: tasks.source for name, tasks in sets.items()}}
     matrices: dict[str, InterferenceMatrix] = {}
-    for arm, losses in by_arm.items():
+    for arm, found in by_arm.items():
         tasks = sets[ARMS[arm].tasks]
         if ARMS[arm].pairs == "opposite":
-            results["arms"][arm] = _waves(losses, tasks)
+            results["arms"][arm] = _waves(found)
             continue
-        matrices[arm] = _matrix(losses, tasks, config)
-        results["arms"][arm] = _one_arm(arm, matrices[arm], losses, tasks, config)
+        matrices[arm] = _matrix(found, tasks, config)
+        results["arms"][arm] = _one_arm(arm, matrices[arm], found, tasks, config)
     if {"equations", "equations, not named"} <= matrices.keys():
         results["naming"] = asdict(_verdict(matrices["equations"], matrices["equations, not named"]))
     results["cpu seconds"] = sum(record["cpu seconds"] for record in records)
@@ -191,7 +192,7 @@ def _mixtures(
     return {"rows": found["pairs"].rows(), "compared": compared}
 
 
-def _waves(losses: Losses, tasks: TaskSet) -> dict[str, Any]:
+def _waves(losses: Losses) -> dict[str, Any]:
     """By wavenumber: mean error of both directions by seed, and |sin kT|, the error of their mean."""
     found = {}
     for (mixture, _, _), by_task in losses.items():

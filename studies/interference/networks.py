@@ -40,20 +40,21 @@ def field_net(tasks: int, points: int, *, width: int, depth: int, modes: int) ->
 
 
 class SideBySide(nn.Module):
-    """Networks of one architecture, one a seed, that run as one: (seeds, batch, …) → (seeds, batch, …).
+    """Networks of one architecture that run as one: (networks, batch, …) → (networks, batch, …).
 
-    The network of a seed has the initial weights that ``make()`` gives after ``torch.manual_seed(seed)``. No number of
+    There is one for each seed, `copies` times in turn. Those of a seed have the initial weights that ``make()`` gives
+    after ``torch.manual_seed(seed)``. No number of
     one enters another: a sum of their losses trains each as it would be trained alone, by an optimiser that treats
     every parameter by itself.
     """
 
-    def __init__(self, make: Callable[[], nn.Module], seeds: Sequence[int]) -> None:
+    def __init__(self, make: Callable[[], nn.Module], seeds: Sequence[int], *, copies: int = 1) -> None:
         super().__init__()
         nets = []
         for seed in seeds:
             torch.manual_seed(seed)
             nets.append(make())
-        parameters, buffers = stack_module_state(nets)  # type: ignore[arg-type]
+        parameters, buffers = stack_module_state(copies * nets)  # type: ignore[arg-type]
         self.names = list(parameters)
         self.stacked = nn.ParameterList([nn.Parameter(value.detach()) for value in parameters.values()])
         self._buffers_of_nets = buffers

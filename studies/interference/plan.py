@@ -68,7 +68,7 @@ def mixtures_of(tasks: TaskSet, count: int) -> list[tuple[str, ...]]:
 
 
 def jobs(config: Config, sets: dict[str, TaskSet]) -> list[tuple[str, Spec]]:
-    """(arm, training) of the whole study, without repeats within an arm."""
+    """(arm, trainings side by side) of the whole study, without repeats within an arm."""
     return [(arm, spec) for arm in config.arms for spec in _of_arm(arm, sets[ARMS[arm].tasks], config)]
 
 
@@ -83,10 +83,13 @@ def _of_arm(name: str, tasks: TaskSet, config: Config) -> list[Spec]:
         asked += [(mixture, 1.0, width) for mixture in mixtures_of(tasks, config.mixtures if arm.mixtures else 0)]
         if arm.other_widths:
             asked += [(*one, other) for other in config.widths for one in pair_trainings(tasks.names)]
+    alike: dict[tuple[int, float, int], list[tuple[str, ...]]] = {}
+    for mixture, share, wide in dict.fromkeys((tuple(m), s, w) for m, s, w in asked):
+        alike.setdefault((len(mixture), share, wide), []).append(mixture)
     return [
         Spec(
             data=tasks.digest,
-            mixture=tuple(mixture),
+            mixtures=tuple(mixtures[first : first + config.side_by_side]),
             share=share,
             seeds=config.seeds,
             steps=config.text_steps if text else config.field_steps,
@@ -96,5 +99,6 @@ def _of_arm(name: str, tasks: TaskSet, config: Config) -> list[Spec]:
             depth=1 if text else config.field_depth,
             told=arm.told,
         )
-        for mixture, share, wide in dict.fromkeys((tuple(m), s, w) for m, s, w in asked)
+        for (_, share, wide), mixtures in alike.items()
+        for first in range(0, len(mixtures), config.side_by_side)
     ]

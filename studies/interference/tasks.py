@@ -109,7 +109,9 @@ def language_tasks(folder: Path, texts: str, codes: Sequence[str], characters: i
         cut = len(lines) - len(lines) // 7  # the last seventh is held out: the same messages in all languages
         parts = ("\n".join(part) for part in (lines[:cut], lines[cut:]))
         numbers = [np.array([number.get(c, len(known)) for c in text], dtype=np.uint16) for text in parts]
-        examples[code] = (*_windows(numbers[0]), *_evenly(*_windows(numbers[1])))
+        examples[code] = (*_windows(numbers[0]), *_windows(numbers[1]))
+    tested = min(_TESTED, *(len(four[3]) for four in examples.values()))
+    examples = {code: (*four[:2], *_evenly(*four[2:], tested)) for code, four in examples.items()}
     shares = np.array([_shares("".join(lines), known) for lines in fewer.values()])
     scripts, families = ([f(one) for one in fewer] for f in (lambda c: script_of("".join(fewer[c])), family_of))
     about = f"{source}, {min(sum(map(len, lines)) for lines in fewer.values()):,} characters each or more"
@@ -134,7 +136,10 @@ def grammar_tasks(folder: Path, name: str, names: Sequence[str], characters: int
     for sample, task in enumerate(names):
         text = written("ABCDEFGH".index(task[0]), int(task[1]) - 1, characters + characters // 5, sample=sample)
         numbers = text.astype(np.uint16)
-        examples[task] = (*_windows(numbers[:characters]), *_evenly(*_windows(numbers[characters:])))
+        examples[task] = (
+            *_windows(numbers[:characters]),
+            *_evenly(*_windows(numbers[characters:]), min(_TESTED, characters // 10)),
+        )
     return kept_tasks(
         folder,
         name,
@@ -206,8 +211,8 @@ def _windows(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.delete(views, SIDE, axis=1), views[:, SIDE]
 
 
-def _evenly(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    rows = np.linspace(0, len(x) - 1, min(len(x), _TESTED)).astype(int)
+def _evenly(x: np.ndarray, y: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.linspace(0, len(x) - 1, count).astype(int)
     return x[rows], y[rows]
 
 

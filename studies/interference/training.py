@@ -24,15 +24,15 @@ MODES = 12
 
 @dataclass(frozen=True)
 class Spec:
-    """What decides the trainings of one mixture.
+    """What decides the trainings of a few mixtures of equally many tasks, which run side by side.
 
-    data : digest of the examples. mixture : tasks. share : examples of each over those of a training alone
+    data : digest of the examples. share : examples of each task over those of a training alone
     steps, batch : of a training alone; a mixture of m tasks takes share · m times the steps, with batch/m of each task
     told : whether constant channels name the task of a field; else they are 0
     """
 
     data: str
-    mixture: tuple[str, ...]
+    mixtures: tuple[tuple[str, ...], ...]
     share: float
     seeds: tuple[int, ...]
     steps: int
@@ -44,31 +44,36 @@ class Spec:
 
     @property
     def label(self) -> str:
-        return f"{'+'.join(self.mixture)}-{self.share:g}-w{self.width}{'' if self.told else '-untold'}"
+        first = "+".join(self.mixtures[0])
+        return f"{first}-and-{len(self.mixtures) - 1}-{self.share:g}-w{self.width}{'' if self.told else '-untold'}"
 
 
 def train_once(spec: Spec, tasks: TaskSet, folder: Path) -> dict[str, Any]:
-    """The record of a training, read back where there is one: losses {task: one a seed}, and its cost."""
+    """The record of the trainings, read back where there is one.
+
+    losses [{task: one a seed}] in the order of the mixtures, parameters (of a network), steps, CPU seconds
+    """
     torch.set_num_threads(1)
     made_by = {**asdict(spec), "task set": tasks.name}
     return kept(folder, f"{tasks.name}-{spec.label}", made_by, lambda: trained(spec, tasks))
 
 
 def trained(spec: Spec, tasks: TaskSet) -> dict[str, Any]:
-    """Trains the networks of all seeds on a mixture; see `train_once`.
+    """Trains the networks of all seeds and mixtures; see `train_once`.
 
     Every seed has its own initial weights and its own order of the examples of every task, which are the same in every
     mixture: mixtures are paired by seed.
     """
     started = time.process_time()
     examples = read_examples(tasks.file, len(tasks.names))
-    members = [tasks.names.index(name) for name in spec.mixture]
-    if spec.batch % len(members):
+    members = [[tasks.names.index(name) for name in mixture] for mixture in spec.mixtures]
+    size = len(members[0])
+    if spec.batch % size or any(len(one) != size for one in members):
         raise ValueError(
-            f"batch={spec.batch} cannot be shared by {len(members)} tasks: pass a multiple of {len(members)}"
+            f"batch={spec.batch}, mixtures {spec.mixtures}: expected equally many tasks that divide the batch"
         )
-    each, steps = spec.batch // len(members), round(spec.steps * spec.share * len(members))
-    rows = {k: _rows(spec.seeds, k, len(examples[k][0]), steps * each) for k in members}
+    each, steps = spec.batch // size, round(spec.steps * spec.share * size)
+    rows = {k: _rows(spec.seeds, k, len(examples[k][0]), steps * each) for k in {k for one in members for k in one}}
     text = tasks.kind == "text"
     points = examples[0][0].shape[-1]
     make = (
@@ -78,27 +83,39 @@ def trained(spec: Spec, tasks: TaskSet) -> dict[str, Any]:
             field_net, len(tasks.names), points, width=spec.width, depth=spec.depth, modes=min(MODES, points // 2)
         )
     )
-    net = SideBySide(make, spec.seeds)
+    net = SideBySide(make, spec.seeds, copies=len(members))
     inputs = _text_inputs if text else partial(_field_inputs, tasks=len(tasks.names), told=spec.told)
     loss = _text_loss if text else _squared_error
 
-    def draw(step: int) -> tuple[Tensor, Tensor]:
-        chosen = {k: rows[k][:, step * each : (step + 1) * each] for k in members}
-        x = torch.cat([inputs(examples[k][0][chosen[k]], k) for k in members], 1)
-        y = np.concatenate([examples[k][1][chosen[k]] for k in members], 1)
+    def stacked(first: int, chosen: list[list[Any]], parts: list[list[int]] = members) -> tuple[Tensor, Tensor]:
+        """Examples (mixtures · seeds, batch, …), from arrays `first` and `first` + 1 of the tasks of each mixture."""
+        pairs = [list(zip(one, at)) for one, at in zip(parts, chosen)]
+        x = torch.cat([torch.cat([inputs(examples[k][first][at], k) for k, at in one], 1) for one in pairs])
+        y = np.concatenate([np.concatenate([examples[k][first + 1][at] for k, at in one], 1) for one in pairs])
         return x, torch.from_numpy(y.astype(np.int64) if text else y)
 
+    def draw(step: int) -> tuple[Tensor, Tensor]:
+        now = slice(step * each, (step + 1) * each)
+        return stacked(0, [[rows[k][:, now] for k in one] for one in members])
+
     def loss_of(net: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-        return loss(net(batch[0]), batch[1]).mean(1).sum()
+        result: Tensor = loss(net(batch[0]), batch[1]).mean(1).sum()
+        return result
 
     optimizer = torch.optim.AdamW(net.parameters(), lr=spec.rate, weight_decay=0.0)
     train_by_step(net, draw, loss_of, optimizer, steps=steps, clip=None)
-    return {
-        "losses": {tasks.names[k]: _tested(net, k, examples[k][2:], inputs, loss, len(spec.seeds)) for k in members},
-        "parameters": net.each,
-        "steps": steps,
-        "cpu seconds": time.process_time() - started,
-    }
+    found: list[dict[str, list[float]]] = [{} for _ in members]
+    everything = np.tile(np.arange(len(examples[0][2])), (len(spec.seeds), 1))
+    net.eval()
+    for place in range(size):
+        parts = [[one[place]] for one in members]
+        with torch.no_grad():
+            x, y = stacked(2, [[everything]] * len(parts), parts)
+            errors = loss(net(x), y)
+        errors = (errors if text else errors.sqrt()).double().mean(1).reshape(len(members), -1)
+        for losses, (k,), values in zip(found, parts, errors.tolist()):
+            losses[tasks.names[k]] = values
+    return {"losses": found, "parameters": net.each, "steps": steps, "cpu seconds": time.process_time() - started}
 
 
 def _rows(seeds: tuple[int, ...], task: int, count: int, length: int) -> np.ndarray:
@@ -126,14 +143,3 @@ def _text_loss(logits: Tensor, target: Tensor) -> Tensor:
 def _squared_error(output: Tensor, target: Tensor) -> Tensor:
     """(seeds, batch) ‖p − u‖² / ‖u‖²: of two answers to one question, its least mean is at their mean."""
     return (output.squeeze(2) - target).square().sum(-1) / target.square().sum(-1)
-
-
-@torch.no_grad()
-def _tested(net: nn.Module, task: int, test: Any, inputs: Any, loss: Any, seeds: int) -> list[float]:
-    """The held-out loss of each seed: nats a character, or the mean relative L2 error."""
-    net.eval()
-    x, y = (np.broadcast_to(part, (seeds, *part.shape)) for part in test)
-    target = torch.from_numpy(y.astype(np.int64) if y.dtype.kind == "u" else y.copy())
-    found = loss(net(inputs(x.copy(), task)), target)
-    found = found.sqrt() if loss is _squared_error else found
-    return [float(value) for value in found.double().mean(1)]
