@@ -186,10 +186,11 @@ def _mixtures(
     victims = np.where(entries, matrix.vulnerability[:, None], 0.0)
     simpler = {"victim's mean": victims, "row and column effects": model.fitted, "one number": entries * model.mean}
     given: dict[str, Any] = {"tasks": matrix.tasks, "score": matrix.score}
-    kinds = {"pairs": matrix.values, **simpler}
+    kinds = {"sum of pairs": matrix.values, **simpler}
     found = {name: mixture_scores(values, alone, measured, **given) for name, values in kinds.items()}
+    found["mean of pairs"] = mixture_scores(matrix, alone, measured, how="mean")
     compared = {name: {"rank": one.rank_correlation, "error": one.error} for name, one in found.items()}
-    return {"rows": found["pairs"].rows(), "compared": compared}
+    return {"rows": found["sum of pairs"].rows(), "compared": compared}
 
 
 def _waves(losses: Losses) -> dict[str, Any]:

@@ -39,6 +39,7 @@ def _draw_matrix(axis: Any, arm: str, found: dict[str, Any]) -> None:
     shown = per_cent(values, found["score"])
     np.fill_diagonal(shown, np.nan)
     largest = float(np.nanquantile(np.abs(shown), 0.97)) or 1.0
+    axis.set_facecolor("0.85")  # the diagonal
     image = axis.imshow(shown, cmap=_MAP, vmin=-largest, vmax=largest)
     count = len(shown)
     for i in range(count):
@@ -70,7 +71,8 @@ def _draw_tree(axis: Any, arm: str, found: dict[str, Any]) -> None:
     base = found["groups"]["base"]
     low = base - 0.15 * tree[-1, 2]  # a leaf; the closest two tasks are joined at the base itself
     for at, heights in zip(drawn["icoord"], drawn["dcoord"]):
-        joined = [low if height == 0 and place % 10 == 5 else base + height for place, height in zip(at, heights)]
+        leaves = [i in (0, 3) and heights[i] == 0 and at[i] % 10 == 5 for i in range(4)]
+        joined = [low if leaf else base + height for leaf, height in zip(leaves, heights)]
         axis.plot(at, per_cent(joined, found["score"]), color=PALETTE[0])
     places = 10 * np.arange(len(found["tasks"])) + 5
     axis.set_xticks(places, [found["tasks"][i] for i in drawn["leaves"]], rotation=45, ha="right")
@@ -91,6 +93,6 @@ def _draw_mixtures(axis: Any, arm: str, found: dict[str, Any]) -> None:
             axis.errorbar(
                 predicted[own], measured[own], bars, fmt=marker, color=colour, linewidth=0.8, label=f"{size} tasks"
             )
-    rank = found["mixtures"]["compared"]["pairs"]["rank"]
-    axis.set(xlabel="predicted from pairs (%)", ylabel="measured (%)", title=f"{arm}: rank correlation {rank:.2f}")
+    rank = found["mixtures"]["compared"]["sum of pairs"]["rank"]
+    axis.set(xlabel="sum of what pairs lose (%)", ylabel="measured (%)", title=f"{arm}: rank correlation {rank:.2f}")
     axis.legend()

@@ -14,13 +14,6 @@ from studies.kit.verdicts import shown
 if TYPE_CHECKING:
     from studies.interference import Config
 
-PAPER = {
-    "asymmetric": "asymmetric",
-    "script": "the script explains it, the family does not",
-    "mixtures": "it predicts the performance of larger mixtures",
-}
-"""What arXiv:2508.02256 says of 83 languages; its numbers are not known to us."""
-
 
 def per_cent(values: Any, score: str) -> np.ndarray:
     """Scores in % of the loss alone; of logarithms of ratios, exp(score) − 1."""
