@@ -324,6 +324,23 @@ _PAPERS = {
         "1708.02002",
         2017,
     ),
+    "interference_matrix": _arxiv(
+        "alastruey2025interference",
+        "Interference Matrix: Quantifying Cross-Lingual Interference in Transformer Encoders",
+        "Alastruey, Belen and Janeiro, João Maria and Allauzen, Alexandre and Elbayad, Maha and Barrault, Loïc and "
+        "Costa-jussà, Marta R.",
+        "2508.02256",
+        2025,
+    ),
+    "task_grouping": _arxiv(
+        "standley2020which",
+        "Which Tasks Should Be Learned Together in Multi-task Learning?",
+        "Standley, Trevor and Zamir, Amir R. and Chen, Dawn and Guibas, Leonidas and Malik, Jitendra and "
+        "Savarese, Silvio",
+        "1905.07553",
+        2020,
+        "ICML 2020",
+    ),
     "s4d": _arxiv(
         "gu2022parameterization",
         "On the Parameterization and Initialization of Diagonal State Space Models",
@@ -467,6 +484,7 @@ _METHODS = {
         "generalized_cross_entropy",
         "focal",
     ),
+    "interference": ("interference_matrix", "task_grouping"),
     "encoder_decoder": ("t5", "locost"),
     "gap_sentences": ("pegasus",),
     "best_rq": ("best_rq",),
