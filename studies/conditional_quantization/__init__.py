@@ -103,7 +103,7 @@ def run(config: Config) -> dict[str, Any]:
         "ideal": {name: _ideal(name, plans[name][0], config, folder.path / "cells") for name in config.cases},
     }
     results["summary"] = summary(results, config)
-    return finished(folder, results, draw, print_report, config, answer=answer_of(results))
+    return finished(folder, results, draw, print_report, config, answer=answer_of)
 
 
 def _plan(case: str, config: Config, cells: Path) -> list[Spec]:

@@ -240,8 +240,8 @@ def draw(results: Record, config: Config, folder: Path) -> None:
 
 def _draw_solvable(results: Record, path: Path) -> None:
     caption = (
-        "Left and middle: what each loss converges to on the law (0.5, 0.3, 0.15, 0.05). Right: precision and recall in "
-        "the solvable case over the temperature τ; a model that misses half of the tokens cannot be heated to recall."
+        "Left, middle: what a loss converges to on (0.5, 0.3, 0.15, 0.05). Right: precision and recall in the solvable "
+        "case over the temperature τ; a model that misses half of the tokens cannot be heated to recall."
     )
     with figure(path, 1, 3, width=3.4, height=3.6, caption=caption) as (_, axes):
         x = np.arange(1, 5)

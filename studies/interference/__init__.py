@@ -119,4 +119,4 @@ def run(config: Config) -> dict[str, Any]:
         unit="training",
     )
     results = analysed(planned, records, sets, config)
-    return finished(folder, results, draw, print_report, config, answer=answer(results))
+    return finished(folder, results, draw, print_report, config, answer=answer)

@@ -14,6 +14,11 @@ from studies.kit.figures import panels
 if TYPE_CHECKING:
     from studies.interference import Config
 
+_CAPTIONS = {
+    "matrices.png": "What the task of a row loses (positive) or gains by training together with the task of a column.",
+    "groups.png": "Tasks grouped by mutual interference: those that join low harm each other least.",
+    "mixtures.png": "Losses of larger mixtures, measured and predicted from pairs.",
+}
 _MAP = "PuOr_r"  # orange harm, violet gain: told apart with every colour deficiency
 
 
@@ -21,15 +26,20 @@ def draw(results: dict[str, Any], config: Config, folder: Path) -> None:
     """matrices.png, groups.png and mixtures.png, each where the arms have what it shows."""
     arms = {arm: found for arm, found in results["arms"].items() if "values" in found}
     if arms:
-        with panels(folder / "matrices.png", len(arms), 2, width=4.6, height=4.1) as axes:
+        with panels(
+            folder / "matrices.png", len(arms), 2, width=4.6, height=4.1, caption=_CAPTIONS["matrices.png"]
+        ) as axes:
             for axis, (arm, found) in zip(axes, arms.items()):
                 _draw_matrix(axis, arm, found)
-        with panels(folder / "groups.png", len(arms), 2, width=3.6, height=2.6) as axes:
+        with panels(
+            folder / "groups.png", len(arms), 2, width=3.6, height=2.6, caption=_CAPTIONS["groups.png"]
+        ) as axes:
             for axis, (arm, found) in zip(axes, arms.items()):
                 _draw_tree(axis, arm, found)
     mixed = {arm: found for arm, found in arms.items() if "mixtures" in found}
     if mixed:
-        with figure(folder / "mixtures.png", 1, len(mixed), width=3.4, height=3.2) as (_, axes):
+        caption = _CAPTIONS["mixtures.png"]
+        with figure(folder / "mixtures.png", 1, len(mixed), width=3.4, height=3.2, caption=caption) as (_, axes):
             for axis, (arm, found) in zip(axes[0], mixed.items()):
                 _draw_mixtures(axis, arm, found)
 
