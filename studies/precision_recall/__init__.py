@@ -29,9 +29,10 @@ from studies.kit.choices import require_known
 from studies.kit.pool import run_all
 from studies.kit.study import finished, opened, picked
 from studies.precision_recall.chain import chain_cell
+from studies.precision_recall.equation import burgers_fields
 from studies.precision_recall.fields import field_cell
 from studies.precision_recall.report import answer, claims, draw, print_report
-from studies.precision_recall.text import text_cell
+from studies.precision_recall.text import reader_of, text_cell
 
 PARTS = ("chain", "text", "fields")
 
@@ -43,19 +44,19 @@ class Config:
     samples: int = 400  # generated samples; the reference of text and fields has twice as many, for its halves
     neighbours: int = 4  # k
     other_neighbours: tuple[int, ...] = (1, 2, 8, 16)  # k of the ablation
-    splits: int = 10  # random halves of the reference for a ceiling
+    splits: int = 6  # random halves of the reference for a ceiling
     smallest: float = 0.05  # smallest difference of a score that counts
-    temperatures: tuple[float, ...] = (0.25, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5)  # of the language models
-    chain_steps: int = 150  # steps of the model of the chain
+    temperatures: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)  # of the language models
+    chain_steps: int = 120  # steps of the model of the chain
     chain_length: int = 4  # symbols of a string, of four
     chain_contexts: int = 16  # prompts before it
     corpus: str = "auto"
     """a name in sciops.datasets.text.CORPORA, a text file or a folder of them; auto: the first corpus that is there"""
-    text_steps: int = 300  # steps of the models of the text
-    text_width: int = 64  # channels of theirs
+    text_steps: int = 200  # steps of the models of the text
+    text_width: int = 48  # channels of theirs
     text_prompt: int = 16  # characters of a prompt
     text_length: int = 64  # characters of its continuation
-    field_steps: int = 400  # steps of the FNOs
+    field_steps: int = 300  # steps of the FNOs
     brief_steps: int = 20  # steps of the one that trains briefly
     points: int = 64  # of the fields
     train: int = 512  # training fields
@@ -84,7 +85,7 @@ PRESETS = {
 }
 
 CELLS = {"chain": chain_cell, "text": text_cell, "fields": field_cell}
-SHARED = "samples neighbours other_neighbours splits"
+SHARED = "samples neighbours other_neighbours splits smallest"
 OF = {
     "chain": f"{SHARED} temperatures chain_steps chain_length chain_contexts",
     "text": f"{SHARED} temperatures corpus text_steps text_width text_prompt text_length",
@@ -101,10 +102,10 @@ def run(config: Config) -> dict[str, Any]:
     if not config.seeds or not config.temperatures:
         raise ValueError("--seeds and --temperatures: expected at least one of each")
     folder = opened(config, seeds=config.seeds, methods=["precision_recall"])
-    if "fields" in config.parts:  # made once, before several processes ask for them
-        from studies.precision_recall.burgers_fields import burgers_fields
-
+    if "fields" in config.parts:  # made once, before several processes ask for it
         burgers_fields(folder.path / "data", fields_needed(config), config.points)
+    if "text" in config.parts:
+        reader_of(folder.path, picked(config, OF["text"]))
     jobs = [(part, folder.path, seed, config) for seed in config.seeds for part in config.parts]
     found = run_all(one_cell, jobs, workers=config.workers, unit="cell")
     results: dict[str, Any] = {part: [r for r in found if r["part"] == part] for part in config.parts}

@@ -67,7 +67,9 @@ def claims(results: Mapping[str, Any], config: Config) -> list[dict[str, Any]]:
             ("repeats", "fields", "precision", "alike"),
             ("repeats", "fields", "recall", "less"),
             ("noise", "fields", "precision", "less"),
+            ("noise", "spectra", "precision", "less"),
             ("smoothed", "fields", "precision", "less"),
+            ("smoothed", "spectra", "precision", "less"),
             ("coarse input", "fields", "recall", "less"),
             ("brief", "fields", "precision", "less"),
             ("exchanged", "fields", "precision", "alike"),
@@ -133,9 +135,8 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
     """Prints the tables: scores beside their ceilings, verdicts, ablations."""
     n, floor = config.samples, sample_floor(config.smallest)
     few = "" if n >= floor else ", more than there are"
-    print(
-        f"\n{n} samples of each cloud; ±{config.smallest:g} needs {floor}{few}. Mean ± deviation over seeds | ceiling"
-    )
+    print(f"\n{n} samples of each cloud; ±{config.smallest:g} needs {floor} at least{few}")
+    print("cells: mean ± deviation over seeds | split-half ceiling | samples that the measured error needs")
     if results.get("chain"):
         _print_chain(results["chain"], config)
     if results.get("text"):
@@ -198,17 +199,20 @@ def _scored(cells: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, dict[
     """name → {score: text}, each beside its ceiling."""
     table = {}
     for name, own in cells.items():
-        row: dict[str, Any] = {s: _beside(spread(o[s] for o in own), [o["ceiling"][s] for o in own]) for s in NEAR}
-        for s in CURVES:
-            scores = spread(o["curves"][s] for o in own)
-            row[f"{s}, curves"] = _beside(scores, [o["curves"]["ceiling"][s] for o in own])
+        row: dict[str, Any] = {}
+        for s in (*NEAR, *(f"{s}, curves" for s in CURVES)):
+            kind, _, curves = s.partition(", ")
+            scores = [one["curves"] if curves else one for one in own]
+            ceilings = [one["ceiling"][kind] for one in scores]
+            row[s] = _beside(spread(one[kind] for one in scores), ceilings, [one["needed"][kind] for one in scores])
         table[name] = row
     return table
 
 
-def _beside(found: Spread, ceilings: Sequence[Mapping[str, Any]]) -> str:
-    """ "0.812 ± 0.013 | 0.832": a score beside the mean of its ceilings."""
-    return f"{found:.3f} | {np.mean([one['mean'] for one in ceilings]):.3f}"
+def _beside(found: Spread, ceilings: Sequence[Mapping[str, Any]], needed: Sequence[int] = ()) -> str:
+    """ "0.812 ± 0.013 | 0.832 | 385": a score beside the mean of its ceilings and of the samples that it needs."""
+    text = f"{found:.3f} | {np.mean([one['mean'] for one in ceilings]):.3f}"
+    return f"{text} | {np.mean(needed):.0f}" if len(needed) else text
 
 
 def _print_ablation(cases: Mapping[str, Sequence[Mapping[str, Any] | None]]) -> None:

@@ -23,11 +23,13 @@ def compared(reference: Any, generated: Any, options: Mapping[str, Any], *, seed
     every cell; the tables print the floor.
     """
     x, y, kept = prepared(reference, generated, **preparing)
-    how = {"splits": options["splits"], "seed": seed}
+    how = {"splits": options["splits"], "seed": seed, "resolution": options["smallest"]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         near = prdc(x, y, k=options["neighbours"], **how)
-        bins = cluster_curves(x, y, restarts=2, angles=ANGLES, **(how | {"splits": min(CURVE_SPLITS, options["splits"])}))
+        bins = cluster_curves(
+            x, y, restarts=2, angles=ANGLES, **(how | {"splits": min(CURVE_SPLITS, options["splits"])})
+        )
     record = numbers(near) | {"kept": list(kept), "twins": near.twins[1], "components": int(x.shape[1])}
     curve = {"precision": np.asarray(bins.curve.precision), "recall": np.asarray(bins.curve.recall)}
     return record | {"curves": numbers(bins), "curve": {name: v.tolist() for name, v in curve.items()}}

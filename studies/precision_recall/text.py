@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from sciops.evaluation import text_features
-from sciops.models import LanguageModel, generate
-from studies.kit.cells import kept
+from sciops.models import LanguageModel, generate, load_model, save_model
+from studies.kit.cells import cell_name, kept
 from studies.kit.text_training import TextData, text_data, train_language
 from studies.precision_recall.scoring import ablated, compared
 
@@ -29,18 +29,39 @@ READER = 1000  # seed of the reader, which no judged model has
 
 def text_cell(folder: Path, seed: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """The record of one seed: scores by temperature and features, and the ablations at temperature 1."""
-    data = text_data(options["corpus"], kind="characters", size=96, held_out=0.15)
+    data = corpus_of(options)
     made_by = dict(options, seed=seed, text=data.checksum, prepared=PREPARED, context=CONTEXT, buckets=BUCKETS)
-    return kept(folder / "cells", f"text-{seed}", made_by, lambda: _measured(data, seed, options))
+    return kept(folder / "cells", f"text-{seed}", made_by, lambda: _measured(folder, data, seed, options))
 
 
-def _measured(data: TextData, seed: int, options: Mapping[str, Any]) -> dict[str, Any]:
+def corpus_of(options: Mapping[str, Any]) -> TextData:
+    """The text in characters, a quarter of it for the test."""
+    return text_data(options["corpus"], kind="characters", size=96, held_out=0.25)
+
+
+def reader_of(folder: Path, options: Mapping[str, Any]) -> LanguageModel:
+    """The reader, trained once for all seeds and read back from the folder of the study.
+
+    Raises RuntimeError where the text is too short for the study.
+    """
+    data = corpus_of(options)
+    windows(data, options["text_prompt"] + options["text_length"], 3 * options["samples"], 0)
+    training = {"text": data.checksum, "steps": options["text_steps"], "context": CONTEXT, **_model(options)}
+    path = folder / "data" / cell_name("reader", training)
+    if not path.exists():
+        save_model(_trained(data, READER, options)[0], path)
+    return load_model(path)
+
+
+def _measured(folder: Path, data: TextData, seed: int, options: Mapping[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(1)
     n, before, length = options["samples"], options["text_prompt"], options["text_length"]
     pieces = windows(data, before + length, 3 * n, seed)
     reference, prompts = pieces[: 2 * n, before:], pieces[2 * n :, :before]
     model, record = _trained(data, seed, options)
-    readers = {name: _reader(data, name, seed, options) for name in ("last state", "untrained reader")}
+    torch.manual_seed(READER)
+    untrained = LanguageModel(len(data.tokenizer), **_model(options))
+    readers = {"last state": reader_of(folder, options), "untrained reader": untrained}
     real = features(readers, reference, len(data.tokenizer))
     rows: dict[str, Any] = {}
     for temperature in options["temperatures"]:
@@ -89,15 +110,8 @@ def trigrams(tokens: np.ndarray, symbols: int) -> np.ndarray:
 
 
 def _trained(data: TextData, seed: int, options: Mapping[str, Any]) -> tuple[LanguageModel, dict[str, Any]]:
-    size = {"context": CONTEXT, "steps": options["text_steps"], "batch": 16, "rate": 3e-3, "scored": 4000}
+    size = {"context": CONTEXT, "steps": options["text_steps"], "batch": 16, "rate": 3e-3, "scored": 2000}
     return train_language(data, _model(options), seed=seed, device="cpu", **size)
-
-
-def _reader(data: TextData, name: str, seed: int, options: Mapping[str, Any]) -> LanguageModel:
-    if name == "untrained reader":
-        torch.manual_seed(READER + seed)
-        return LanguageModel(len(data.tokenizer), **_model(options))
-    return _trained(data, READER + seed, options)[0]
 
 
 def _model(options: Mapping[str, Any]) -> dict[str, Any]:

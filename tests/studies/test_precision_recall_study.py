@@ -12,7 +12,7 @@ import torch
 from sciops.evaluation import pr_curve
 from studies import precision_recall as study
 from studies.precision_recall import chain, fields, text
-from studies.precision_recall.burgers_fields import MEANS, burgers_fields, grid_of
+from studies.precision_recall.equation import MEANS, burgers_fields, grid_of
 
 CONFIG = study.Config(
     seeds=(0, 1),
@@ -155,10 +155,10 @@ def test_a_small_run_leaves_its_numbers(tmp_path, capsys):
     for name in ("plane", "curves", "features", "samples"):
         assert (config.output / "figures" / f"{name}.png").stat().st_size > 10_000
     assert "lebronnec2024exploring" in (config.output / "citations.bib").read_text()
-    assert "24 samples of each cloud; ±0.05 needs 385, more than there are" in said
+    assert "24 samples of each cloud; ±0.05 needs 385 at least, more than there are" in said
     cell = results["fields"][0]["arms"]["repeats"]["fields"]
     assert cell["twins"] == pytest.approx(2 / 3), "8 of 16 outputs come twice"
-    assert cell["samples"] == 24 and min(cell["needed"].values()) == 385
+    assert cell["samples"] == 24 and min(cell["needed"].values()) >= 385
     assert set(cell["ceiling"]) == {"precision", "recall", "density", "coverage"}
     solver = results["fields"][0]["arms"]["solver"]
     assert solver["error"] == 0

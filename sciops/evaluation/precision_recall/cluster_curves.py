@@ -117,7 +117,9 @@ def cluster_curves(
         **_scores(curve, divergence),
         deviation=deviation,
         curve=PRCurve(*(like(reference, v) for v in (curve.slope, curve.precision, curve.recall))),
-        divergence=DivergenceCurve(*(like(reference, v) for v in (divergence.quality, divergence.diversity)), scale),
+        divergence=DivergenceCurve(
+            like(reference, divergence.quality), like(reference, divergence.diversity), divergence.scale
+        ),
         clusters=bins,
         samples=len(x),
         floor=floor,
