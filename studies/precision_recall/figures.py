@@ -30,7 +30,7 @@ def draw(results: Mapping[str, Any], config: Config, folder: Path) -> None:
         for axis, part in zip(axes, parts):
             curves[part](axis, results[part][0], config)
             axis.set(xlabel="recall β (share)", ylabel="precision α (share)", xlim=(0, 1.02), ylim=(0, 1.02))
-            axis.legend()
+            axis.legend(loc="best" if part != "fields" else (0.52, 0.02))
     if results.get("fields"):
         _draw_features(results["fields"], folder / "features.png")
         _draw_samples(results["fields"], config, folder / "samples.png")
