@@ -397,6 +397,43 @@ _PAPERS = {
         "1910.10683",
         2020,
     ),
+    "precision_recall_llm": _arxiv(
+        "lebronnec2024exploring",
+        "Exploring Precision and Recall to assess the quality and diversity of LLMs",
+        "Le Bronnec, Florian and Verine, Alexandre and Negrevergne, Benjamin and Chevaleyre, Yann "
+        "and Allauzen, Alexandre",
+        "2402.10693",
+        2024,
+    ),
+    "improved_precision_recall": _arxiv(
+        "kynkaanniemi2019improved",
+        "Improved Precision and Recall Metric for Assessing Generative Models",
+        'Kynk{\\"a}{\\"a}nniemi, Tuomas and Karras, Tero and Laine, Samuli and Lehtinen, Jaakko and Aila, Timo',
+        "1904.06991",
+        2019,
+    ),
+    "density_coverage": _arxiv(
+        "naeem2020reliable",
+        "Reliable Fidelity and Diversity Metrics for Generative Models",
+        "Naeem, Muhammad Ferjad and Oh, Seong Joon and Uh, Youngjung and Choi, Yunjey and Yoo, Jaejun",
+        "2002.09797",
+        2020,
+    ),
+    "precision_recall_curves": _arxiv(
+        "sajjadi2018assessing",
+        "Assessing Generative Models via Precision and Recall",
+        "Sajjadi, Mehdi S. M. and Bachem, Olivier and Lucic, Mario and Bousquet, Olivier and Gelly, Sylvain",
+        "1806.00035",
+        2018,
+    ),
+    "mauve": _arxiv(
+        "pillutla2021mauve",
+        "MAUVE: Measuring the Gap Between Neural Text and Human Text using Divergence Frontiers",
+        "Pillutla, Krishna and Swayamdipta, Swabha and Zellers, Rowan and Thickstun, John and Welleck, Sean "
+        "and Choi, Yejin and Harchaoui, Zaid",
+        "2102.01454",
+        2021,
+    ),
     "foton": _arxiv(
         "caillon2025forward",
         "Forward Only Learning for Orthogonal Neural Networks of any Depth",
@@ -491,6 +528,13 @@ _METHODS = {
     "polynomial_speech": ("polynomial_speech",),
     "ctc": ("ctc",),
     "foton": ("foton",),
+    "precision_recall": (
+        "precision_recall_llm",
+        "improved_precision_recall",
+        "density_coverage",
+        "precision_recall_curves",
+        "mauve",
+    ),
     "pepita": ("pepita",),
     "quantized": ("quantized", "annealed_points"),
     "flow": ("flow_matching",),
