@@ -1,4 +1,4 @@
-"""Paired comparisons with their uncertainty, errors against time, interference of tasks, precision and recall, texts."""
+"""Paired comparisons with their uncertainty, errors against time, interference, precision and recall, texts."""
 
 from sciops.evaluation.frames import frames_of
 from sciops.evaluation.interference import (

@@ -25,7 +25,7 @@ from tqdm.auto import tqdm
 from studies.conditional_quantization.arms import ARMS, FIRST, OURS, step_seconds, width_of
 from studies.conditional_quantization.cases import CASES, case_of, data_of
 from studies.conditional_quantization.figures import draw
-from studies.conditional_quantization.report import answer_of, print_report, summary
+from studies.conditional_quantization.report import answer, print_report, summary
 from studies.conditional_quantization.training import Spec, ideal_sampler, trained
 from studies.kit.cells import kept
 from studies.kit.choices import require_installed, require_known
@@ -103,7 +103,7 @@ def run(config: Config) -> dict[str, Any]:
         "ideal": {name: _ideal(name, plans[name][0], config, folder.path / "cells") for name in config.cases},
     }
     results["summary"] = summary(results, config)
-    return finished(folder, results, draw, print_report, config, answer=answer_of)
+    return finished(folder, results, draw, print_report, config, answer=answer)
 
 
 def _plan(case: str, config: Config, cells: Path) -> list[Spec]:

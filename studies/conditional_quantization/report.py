@@ -220,7 +220,7 @@ def _said(winner: str) -> str:
     return {"first": "quantized is better", "second": "quantized is worse"}.get(winner, winner)
 
 
-def answer_of(results: Mapping[str, Any]) -> str:
+def answer(results: Mapping[str, Any]) -> str:
     """The first sentence of the page."""
     parts = []
     for case, own in results["summary"].items():

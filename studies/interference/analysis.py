@@ -28,6 +28,7 @@ from studies.interference.equations import TIME
 from studies.interference.plan import ARMS, mixtures_of
 from studies.interference.tasks import TaskSet
 from studies.interference.training import Spec
+from studies.kit.answers import sentence
 from studies.kit.verdicts import seed_verdict
 
 if TYPE_CHECKING:
@@ -219,4 +220,4 @@ def answer(results: dict[str, Any]) -> str:
     if "naming" in results:
         untold = results["arms"]["equations, not named"]["mean"]["difference"]
         parts.append(f"equations that are not named lose {100 * np.expm1(untold):+.0f} %")
-    return "; ".join(parts) + "." if parts else "Matrices are in results.json."
+    return sentence(*parts)

@@ -31,7 +31,7 @@ from studies.kit.study import finished, opened, picked
 from studies.precision_recall.chain import chain_cell
 from studies.precision_recall.equation import burgers_fields
 from studies.precision_recall.fields import field_cell
-from studies.precision_recall.report import answer, claims, draw, print_report
+from studies.precision_recall.report import answer, claims, draw, print_report, three
 from studies.precision_recall.text import reader_of, text_cell
 
 PARTS = ("chain", "text", "fields")
@@ -109,8 +109,9 @@ def run(config: Config) -> dict[str, Any]:
     jobs = [(part, folder.path, seed, config) for seed in config.seeds for part in config.parts]
     found = run_all(one_cell, jobs, workers=config.workers, unit="cell")
     results: dict[str, Any] = {part: [r for r in found if r["part"] == part] for part in config.parts}
+    results["temperatures"] = three(config)
     results["claims"] = claims(results, config)
-    return finished(folder, results, draw, print_report, config, answer=answer(results, config))
+    return finished(folder, results, draw, print_report, config, answer=answer)
 
 
 def one_cell(part: str, folder: Path, seed: int, config: Config) -> dict[str, Any]:

@@ -14,6 +14,12 @@ from studies.kit.figures import panels
 if TYPE_CHECKING:
     from studies.precision_recall import Config
 
+_CAPTIONS = {
+    "plane": "Precision and recall of each arm; the star is what the true samples score against themselves.",
+    "curves": "Precision-recall curves of the first seed.",
+    "features": "The arms as each kind of features shows them: mean and spread over seeds; dotted lines are ceilings.",
+    "samples": "The FNO's scores over the number of samples.",
+}
 _CEILING = {"marker": "*", "color": "black", "markersize": 9, "linestyle": "", "zorder": 5}
 
 
@@ -21,12 +27,12 @@ def draw(results: Mapping[str, Any], config: Config, folder: Path) -> None:
     """plane.png, curves.png, features.png and samples.png, of the parts that there are."""
     parts = [part for part in ("chain", "text", "fields") if results.get(part)]
     planes = {"chain": _plane_of_chain, "text": _plane_of_text, "fields": _plane_of_fields}
-    with panels(folder / "plane.png", len(parts), 3, width=3.6, height=3.4) as axes:
+    with panels(folder / "plane.png", len(parts), 3, width=3.6, height=3.4, caption=_CAPTIONS["plane"]) as axes:
         for axis, part in zip(axes, parts):
             planes[part](axis, results[part], config)
             axis.set(xlabel="recall (share)", ylabel="precision (share)", xlim=(-0.03, 1.05), ylim=(-0.03, 1.05))
     curves = {"chain": _curves_of_chain, "text": _curves_of_text, "fields": _curves_of_fields}
-    with panels(folder / "curves.png", len(parts), 3, width=3.6, height=3.2) as axes:
+    with panels(folder / "curves.png", len(parts), 3, width=3.6, height=3.2, caption=_CAPTIONS["curves"]) as axes:
         for axis, part in zip(axes, parts):
             curves[part](axis, results[part][0], config)
             axis.set(xlabel="recall β (share)", ylabel="precision α (share)", xlim=(0, 1.02), ylim=(0, 1.02))
@@ -125,7 +131,7 @@ def _few(config: Config) -> list[float]:
 def _draw_features(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     arms = list(rows[0]["arms"])
     features = [name for name in rows[0]["arms"][arms[0]] if name not in ("error", "ablation")]
-    with panels(path, len(features), 4, width=2.6, height=3.2, sharey=True) as axes:
+    with panels(path, len(features), 4, width=2.6, height=3.2, sharey=True, caption=_CAPTIONS["features"]) as axes:
         for axis, name in zip(axes, features):
             for score, style, shift in zip(("precision", "recall"), series(), (-0.15, 0.15)):
                 values = np.array([[r["arms"][arm][name][score] for r in rows] for arm in arms])
@@ -144,7 +150,7 @@ def _draw_features(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 def _draw_samples(rows: Sequence[Mapping[str, Any]], config: Config, path: Path) -> None:
     sizes = [int(n) for n in rows[0]["arms"]["FNO"]["ablation"]["n"]]
-    with panels(path, 2, 2, width=3.2, height=2.7, sharey=True) as axes:
+    with panels(path, 2, 2, width=3.2, height=2.7, sharey=True, caption=_CAPTIONS["samples"]) as axes:
         for axis, score in zip(axes, ("precision", "recall")):
             cells = [
                 [*(r["arms"]["FNO"]["ablation"]["n"][str(n)] for n in sizes), r["arms"]["FNO"]["fields"]] for r in rows

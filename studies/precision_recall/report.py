@@ -107,9 +107,9 @@ def monotone(get: Callable[[str, str], list[float]], score: str, config: Config)
     return [float(spearmanr(temperatures, column).statistic) if np.ptp(column) else 0.0 for column in table.T]
 
 
-def answer(results: Mapping[str, Any], config: Config) -> str:
+def answer(results: Mapping[str, Any]) -> str:
     """The first sentences of the page."""
-    low, one, _ = three(config)
+    low, one, _ = results["temperatures"]
     said = []
     if results.get("text"):
         get = _of_text(results["text"], "last state")

@@ -265,6 +265,39 @@ RESULTS = {
         "On 421² nodes and one thread the compiled solver is 25.0 times as fast as pyamg and 60.0 times as fast as "
         f"spsolve at the same residual; its time grows as (unknowns)^1.05 from 85² to 421²; {ABOUT}",
     ),
+    "conditional_quantization": (
+        {
+            "summary": {
+                "mirror": {
+                    "verdicts": [
+                        {"against": "ensemble", "score": "energy", "winner": "first"},
+                        {"against": "flow", "score": "energy", "winner": "second"},
+                    ]
+                }
+            }
+        },
+        "By the energy score, at equal parameters and time, conditional quantization is, on mirror: better than "
+        "ensemble, worse than flow.",
+    ),
+    "interference": (
+        {
+            "arms": {
+                "languages": {
+                    "regression": {
+                        "p": {"same script": 0.002, "same family": 0.009},
+                        "slopes": {"same script": 0.096, "same family": -0.026},
+                    },
+                    "mean": {"difference": -0.06},
+                }
+            }
+        },
+        "Languages lose -6.0 % of their loss by a partner on average; same script +9.6 % (p 0.002) and same family "
+        "-2.6 % (p 0.009).",
+    ),
+    "precision_recall": (
+        {"temperatures": ["0.5", "1.0", "2.0"], "claims": [{"seen": True}, {"seen": False}]},
+        "1 of 2 claims have a verdict for them.",
+    ),
     "diversity_losses": (
         {
             "claims": [
