@@ -1,6 +1,7 @@
-"""Paired comparisons with their uncertainty, errors against time, perplexity and ROUGE of texts."""
+"""Paired comparisons, errors against time, grounding in the input, perplexity and ROUGE of texts."""
 
 from sciops.evaluation.frames import frames_of
+from sciops.evaluation.grounding import Retrieval, Sensitivity, own_against_wrong, retrieval, sensitivity
 from sciops.evaluation.paired import FEWEST, HalfWidths, Verdict, half_widths, paired_verdict
 from sciops.evaluation.perplexity import TextScores, score_text
 from sciops.evaluation.rollout import (
@@ -20,8 +21,10 @@ from sciops.evaluation.spread import Spread, spread
 __all__ = [
     "FEWEST",
     "HalfWidths",
+    "Retrieval",
     "RolloutErrors",
     "Rouge",
+    "Sensitivity",
     "Spread",
     "TextScores",
     "Verdict",
@@ -32,12 +35,15 @@ __all__ = [
     "frames_of",
     "half_widths",
     "mean_rouge",
+    "own_against_wrong",
     "paired_verdict",
     "persistence",
+    "retrieval",
     "rollout",
     "rollout_errors",
     "rouge",
     "score_text",
+    "sensitivity",
     "spread",
     "window_errors",
 ]
