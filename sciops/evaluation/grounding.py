@@ -121,7 +121,7 @@ def retrieval(prediction: Any, truth: Any, grid: Grid | None = None) -> Retrieva
     nearer, alike = (distances < own).sum(1), (distances == own).sum(1)
     rank = nearer + (alike + 1) / 2
     hit = torch.where(nearer == 0, 1.0 / alike, 0.0)
-    return Retrieval(*(v.double().cpu().numpy() for v in (rank, hit)), truths=len(u))
+    return Retrieval(rank.double().cpu().numpy(), hit.double().cpu().numpy(), len(u))
 
 
 def sensitivity(

@@ -48,8 +48,9 @@ class Preference(ABC):
     def lengths(self, pairs: Any) -> Tensor:
         """(2, batch): numbers of tokens, 1 for fields."""
 
+    @torch.no_grad()
     def log_ratios(self, model: nn.Module, pairs: Any) -> Ratios:
-        """Log-ratios of the pairs, for a look at how the training goes; `Ratios.margin` should rise."""
+        """Log-ratios of the pairs, for a look at how the training goes; `Ratios.margin` should rise. No gradients."""
         pairs = _placed(pairs, model)
         return self._ratios(self._of(model, pairs), pairs)
 
