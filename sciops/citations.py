@@ -434,6 +434,23 @@ _PAPERS = {
         "2102.01454",
         2021,
     ),
+    "scope": _arxiv(
+        "duong2025scope",
+        "SCOPE: A Self-supervised Framework for Improving Faithfulness in Conditional Text Generation",
+        "Duong, Song and Le Bronnec, Florian and Allauzen, Alexandre and Guigue, Vincent and Lumbreras, Alberto and "
+        "Soulier, Laure and Gallinari, Patrick",
+        "2502.13674",
+        2025,
+        "ICLR 2025",
+    ),
+    "dpo": _arxiv(
+        "rafailov2023direct",
+        "Direct Preference Optimization: Your Language Model is Secretly a Reward Model",
+        "Rafailov, Rafael and Sharma, Archit and Mitchell, Eric and Ermon, Stefano and Manning, Christopher D. and "
+        "Finn, Chelsea",
+        "2305.18290",
+        2023,
+    ),
     "foton": _arxiv(
         "caillon2025forward",
         "Forward Only Learning for Orthogonal Neural Networks of any Depth",
@@ -527,6 +544,8 @@ _METHODS = {
     "best_rq": ("best_rq",),
     "polynomial_speech": ("polynomial_speech",),
     "ctc": ("ctc",),
+    "scope": ("scope", "dpo"),
+    "dpo": ("dpo",),
     "foton": ("foton",),
     "precision_recall": (
         "precision_recall_llm",

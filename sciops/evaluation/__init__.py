@@ -1,6 +1,7 @@
-"""Paired comparisons with their uncertainty, errors against time, interference, precision and recall, texts."""
+"""Paired comparisons with their uncertainty, errors against time, grounding, interference, precision and recall, texts."""
 
 from sciops.evaluation.frames import frames_of
+from sciops.evaluation.grounding import Retrieval, Sensitivity, own_against_wrong, retrieval, sensitivity
 from sciops.evaluation.interference import (
     AdditiveModel,
     Asymmetry,
@@ -79,8 +80,10 @@ __all__ = [
     "PRCurve",
     "PrecisionRecall",
     "Prepared",
+    "Retrieval",
     "RolloutErrors",
     "Rouge",
+    "Sensitivity",
     "Spread",
     "TaskGroups",
     "TextScores",
@@ -113,6 +116,7 @@ __all__ = [
     "mean_rouge",
     "measure_interference",
     "mixture_scores",
+    "own_against_wrong",
     "pair_trainings",
     "paired_verdict",
     "persistence",
@@ -120,12 +124,14 @@ __all__ = [
     "prdc",
     "predict_mixture",
     "prepared",
+    "retrieval",
     "rollout",
     "rollout_errors",
     "rouge",
     "sample_floor",
     "score_losses",
     "score_text",
+    "sensitivity",
     "spectrum_features",
     "spread",
     "text_features",
