@@ -1,4 +1,4 @@
-"""Paired comparisons with their uncertainty, errors against time, grounding, interference, precision and recall, texts."""
+"""Paired comparisons, errors against time, grounding, interference, precision and recall, scores of texts."""
 
 from sciops.evaluation.frames import frames_of
 from sciops.evaluation.grounding import Retrieval, Sensitivity, own_against_wrong, retrieval, sensitivity

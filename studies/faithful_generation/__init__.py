@@ -26,7 +26,7 @@ from typing import Any
 from studies.faithful_generation import fields, text
 from studies.faithful_generation.arms import PREFERRED, TUNED, Arm, ablations, candidates
 from studies.faithful_generation.fields import FieldSizes
-from studies.faithful_generation.report import answer_of, draw, print_report, summary
+from studies.faithful_generation.report import answer, draw, print_report, summary
 from studies.faithful_generation.text import TextSizes
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
@@ -112,7 +112,7 @@ def run(config: Config) -> dict[str, Any]:
         ],
     }
     results["summary"] = summary(results)
-    return finished(folder, results, draw, print_report, answer=answer_of(results))
+    return finished(folder, results, draw, print_report, answer=answer)
 
 
 def validated(folder: Path, task: str, seed: int, sizes: Any, arms: list[Arm]) -> dict[str, Any]:

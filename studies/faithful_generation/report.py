@@ -45,7 +45,7 @@ def _verdict(task: str, first: list[dict[str, Any]], second: list[dict[str, Any]
     return paired_verdict(*errors, log=task in FIELD_TASKS)
 
 
-def answer_of(results: dict[str, Any]) -> str:
+def answer(results: dict[str, Any]) -> str:
     """The answer in one sentence: by task the winner of preference training against fine-tuning."""
     said = {"first": "better", "second": "worse", "equivalent": "no different"}
     words = []
@@ -56,7 +56,6 @@ def answer_of(results: dict[str, Any]) -> str:
 
 
 def print_report(results: dict[str, Any]) -> None:
-    print(answer_of(results))
     for task, one in results["summary"].items():
         on_fields = task in FIELD_TASKS
         what = "relative L2 error" if on_fields else "share of wrong values, likeliest text"
@@ -83,7 +82,8 @@ def print_report(results: dict[str, Any]) -> None:
 def draw(results: dict[str, Any], folder: Path) -> None:
     """errors.png: the error of every arm, a panel a task."""
     tasks = list(results["summary"])
-    with figure(folder / "errors.png", 1, len(tasks), width=3.1, height=3.4) as (_, axes):
+    caption = "Errors of each arm on test data, one point a seed: fine-tuning, preference training and its ablations."
+    with figure(folder / "errors.png", 1, len(tasks), width=3.1, height=3.4, caption=caption) as (_, axes):
         for axis, task in zip(axes.flat, tasks):
             one = results["summary"][task]
             rows = {"after the first half": one["base"], **one["arms"]}

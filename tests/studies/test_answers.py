@@ -2,6 +2,7 @@
 
 import importlib
 import math
+from types import SimpleNamespace
 
 import pytest
 
@@ -297,6 +298,10 @@ RESULTS = {
     "precision_recall": (
         {"temperatures": ["0.5", "1.0", "2.0"], "claims": [{"seen": True}, {"seen": False}]},
         "1 of 2 claims have a verdict for them.",
+    ),
+    "faithful_generation": (
+        {"summary": {"darcy": {"verdicts": {"preference against fine-tuning": SimpleNamespace(winner="first")}}}},
+        "Preference training against fine-tuning on the same data for as many steps, darcy: better.",
     ),
     "diversity_losses": (
         {
