@@ -118,7 +118,7 @@ RECIPES: dict[str, Recipe] = {
         "corrector",
         ("refine=1", "weights=diagonal", "local=true", "basis=sine-cosine"),
         modes=24,
-        learning_rate=1e-3,
+        learning_rate=3e-3,
         gradient_weight=0.0,
         epochs=10,
     ),
